@@ -16,6 +16,7 @@
 
 struct fabric;
 struct fabric_conn;
+struct fabric_group;
 struct region;
 
 /* A ticket fits the connect data of a verbs device (W7). */
@@ -94,6 +95,9 @@ int fabric_connect(struct fabric *f, const char *address, const void *ticket, si
  * poll. After a refusal the connection is gone, with no further event. `reason`: positive errno. */
 int fabric_accept(struct fabric_conn *c, void *owner);
 void fabric_refuse(struct fabric_conn *c, int reason);
+/* Right after fabric_accept(): from now on the connection takes its turns with the group, which must
+ * exist until CLOSED. No effect where a transport has no turns. */
+void fabric_join_group(struct fabric_conn *c, struct fabric_group *group);
 
 /* Begins to close: only READ or WRITTEN of each posted operation follows (with an error, mostly),
  * then CLOSED, when no operation touches local memory any more. The peer sees CLOSED too. Safe to

@@ -381,8 +381,9 @@ static void abandon_in_child(struct fabric *base)
         ofi_guard_end(c->socket_fd);
         if (c->socket_fd >= 0)
             close(c->socket_fd);
-        if (c->cq_fd >= 0)
-            close(c->cq_fd);
+        int fd = ofi_queue_fd(c);
+        if (fd >= 0)
+            close(fd);
     }
     ofi_listener_abandon(f->listener);
     close(f->eq_fd);
@@ -511,12 +512,7 @@ static int notify(struct fabric_conn *c, uint32_t word, void *context)
     return ofi_transfer_notify(ofi_conn_of(c), word, context);
 }
 
-static const struct fabric_ops ops = {
-    .kind = "ofi",
-    .close = close_fabric,
-    .describe = describe,
-    .listen = listen_at,
-    .connect = connect_to,
+static const struct fabric_conn_ops ofi_conn_ops = {
     .accept = accept_from,
     .refuse = refuse,
     .disconnect = disconnect,
@@ -526,22 +522,31 @@ static const struct fabric_ops ops = {
     .peer_pid = peer_pid,
     .send = send_message,
     .message_done = message_done,
-    .messages_held_max = messages_held_max,
     .lend = lend,
     .withdraw = withdraw,
     .map = map,
     .is_sound = is_sound,
     .region_bytes = region_bytes,
-    .pool_register = pool_register,
-    .pool_unregister = pool_unregister,
     .read = read_from,
     .write = write_to,
     .write_word = write_word,
     .notify = notify,
+};
+
+static const struct fabric_ops ofi_ops = {
+    .kind = "ofi",
+    .close = close_fabric,
+    .describe = describe,
+    .listen = listen_at,
+    .connect = connect_to,
+    .messages_held_max = messages_held_max,
+    .pool_register = pool_register,
+    .pool_unregister = pool_unregister,
     .poll = poll_fabric,
     .flush = flush,
     .arm = arm,
     .abandon_in_child = abandon_in_child,
+    .conn = &ofi_conn_ops,
 };
 
 int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fabric)
@@ -549,7 +554,7 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     struct ofi_fabric *f = calloc(1, sizeof(*f));
     if (f == NULL)
         return -ENOMEM;
-    f->base.ops = &ops;
+    f->base.ops = &ofi_ops;
     f->epoll_fd = f->eq_fd = f->timer_fd = -1;
     f->payload_bytes_max = (uint32_t)options->payload_bytes_max;
     list_init(&f->conns);

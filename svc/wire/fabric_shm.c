@@ -168,12 +168,7 @@ static void shm_abandon_in_child(struct fabric *base)
     shm_fds_close(&f->bell_fd, 1);
 }
 
-static const struct fabric_ops shm_ops = {
-    .kind = "shm",
-    .close = shm_close,
-    .describe = shm_describe,
-    .listen = shm_lane_listen,
-    .connect = shm_worker_connect,
+static const struct fabric_conn_ops shm_conn_ops = {
     .accept = shm_lane_accept,
     .join_group = shm_scan_join,
     .refuse = shm_lane_refuse,
@@ -184,23 +179,32 @@ static const struct fabric_ops shm_ops = {
     .peer_pid = shm_peer_pid,
     .send = shm_verb_send,
     .message_done = shm_verb_message_done,
-    .messages_held_max = shm_messages_held_max,
     .lend = shm_verb_lend,
     .withdraw = shm_verb_withdraw,
     .map = shm_verb_map,
     .is_sound = shm_verb_is_sound,
     .region_bytes = shm_verb_region_bytes,
-    .maps = true,
-    .pool_register = shm_pool_register,
-    .pool_unregister = shm_pool_unregister,
     .read = shm_verb_read,
     .write = shm_verb_write,
     .write_word = shm_verb_write_word,
     .notify = shm_verb_notify,
+};
+
+static const struct fabric_ops shm_ops = {
+    .kind = "shm",
+    .close = shm_close,
+    .describe = shm_describe,
+    .listen = shm_lane_listen,
+    .connect = shm_worker_connect,
+    .messages_held_max = shm_messages_held_max,
+    .maps = true,
+    .pool_register = shm_pool_register,
+    .pool_unregister = shm_pool_unregister,
     .poll = shm_poll,
     .flush = shm_flush,
     .arm = shm_arm,
     .abandon_in_child = shm_abandon_in_child,
+    .conn = &shm_conn_ops,
 };
 
 static int shm_copy_options(struct shm_fabric *f, const struct fabric_options *options)

@@ -30,11 +30,10 @@ static struct ofi_conn *conn_new(struct ofi_fabric *f, void *owner, enum ofi_pha
     struct ofi_conn *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return NULL;
-    c->base.fabric = &f->base;
+    fabric_conn_init(&c->base, &f->base);
     c->owner = owner;
     c->phase = phase;
     c->socket_fd = -1;
-    c->cq_fd = -1;
     c->written_end = &c->written;
     list_init(&c->in_active);
     list_init(&c->in_bursts);
@@ -56,13 +55,14 @@ static int conn_open_queue(struct ofi_conn *c)
     struct ofi_fabric *f = ofi_fabric_of(c);
     struct fi_cq_attr wanted = {
         .size = QUEUE_SIZE, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
+    int fd;
     int r = fi_cq_open(f->domain, &wanted, &c->cq, c);
     if (r == 0)
-        r = fi_control(&c->cq->fid, FI_GETWAIT, &c->cq_fd);
+        r = fi_control(&c->cq->fid, FI_GETWAIT, &fd);
     if (r != 0)
         return ofi_errno(r);
     struct epoll_event on_ready = {.events = EPOLLIN, .data.ptr = c};
-    return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, c->cq_fd, &on_ready) < 0 ? -errno : 0;
+    return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &on_ready) < 0 ? -errno : 0;
 }
 
 static int conn_open_endpoint(struct ofi_conn *c, struct fi_info *info)
@@ -97,8 +97,8 @@ void ofi_conn_close(struct ofi_conn *c)
     ofi_guard_end(c->socket_fd);
     if (c->ep != NULL)
         conn_close_fid(&c->ep->fid, "endpoint");
-    if (c->cq_fd >= 0)
-        epoll_ctl(ofi_fabric_of(c)->epoll_fd, EPOLL_CTL_DEL, c->cq_fd, NULL);
+    if (c->cq != NULL)
+        epoll_ctl(ofi_fabric_of(c)->epoll_fd, EPOLL_CTL_DEL, ofi_queue_fd(c), NULL);
     if (c->cq != NULL)
         conn_close_fid(&c->cq->fid, "completion queue");
     if (c->buffers_mr != NULL)
@@ -110,7 +110,7 @@ void ofi_conn_close(struct ofi_conn *c)
     c->ep = NULL;
     c->cq = NULL;
     c->buffers_mr = NULL;
-    c->cq_fd = c->socket_fd = -1;
+    c->socket_fd = -1;
     c->phase = OFI_GONE;
 }
 

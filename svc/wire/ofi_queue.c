@@ -26,6 +26,12 @@ struct fabric_event *ofi_queue_emit(struct ofi_batch *batch, struct ofi_conn *c,
     return e;
 }
 
+int ofi_queue_fd(const struct ofi_conn *c)
+{
+    int fd;
+    return c->cq != NULL && fi_control(&c->cq->fid, FI_GETWAIT, &fd) == 0 ? fd : -1;
+}
+
 void ofi_queue_disarm(struct ofi_conn *c)
 {
     if (c->phase != OFI_GONE && list_is_empty(&c->in_active))

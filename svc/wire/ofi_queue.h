@@ -13,6 +13,8 @@ struct fabric_event *ofi_queue_emit(struct ofi_batch *batch, struct ofi_conn *c,
 /* Polls read the queue until it is armed again: an operation was posted, or the queue's descriptor
  * has fired (O5). */
 void ofi_queue_disarm(struct ofi_conn *c);
+/* The queue's descriptor; -1: none. */
+int ofi_queue_fd(const struct ofi_conn *c);
 /* As ofi_queue_disarm(), and the next poll must come before any sleep: there is work. */
 void ofi_queue_activate(struct ofi_conn *c);
 

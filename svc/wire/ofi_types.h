@@ -119,7 +119,6 @@ struct ofi_conn {
 
     struct fid_ep *ep;
     struct fid_cq *cq;
-    int cq_fd;
     int socket_fd; /* libfabric's; -1: none, or not known. Only a forked child closes it here */
 
     uint8_t *buffers;

@@ -26,7 +26,7 @@ int shm_conn_create(struct shm_fabric *f, int socket, const struct shm_peer *pee
         shm_fds_close((const int[]){socket, peer->pidfd}, 2);
         return -ENOMEM;
     }
-    c->base.fabric = &f->base;
+    fabric_conn_init(&c->base, &f->base);
     c->state = state;
     c->socket = socket;
     c->wake_fd = c->fence_fd = -1;

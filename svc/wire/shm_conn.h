@@ -102,8 +102,7 @@ struct shm_conn {
     uint64_t withdrawals;  /* worker: bit i: a WITHDRAW that found the ring full */
     uint64_t mapped_bytes; /* lane: sum of regions */
     struct shm_lent *regions[FABRIC_REGIONS_MAX]; /* lane: NULL: none with this id */
-    struct shm_lent *waits;     /* lane: is being mapped; records stay in the ring until then */
-    struct shm_record *waiting; /* of `messages`: names the pages being mapped; NULL: a LEND does */
+    struct shm_lent *waits; /* lane: is being mapped; records stay in the ring until then */
     struct shm_completion completions[SHM_COMPLETIONS_MAX];
     struct shm_record messages[SHM_MESSAGES_MAX];
 };

@@ -195,7 +195,7 @@ bool shm_lending_waits(struct shm_conn *c, struct shm_record *record)
         struct shm_lent *lent = lending_region(c, spans[i].region);
         lent->offset = spans[i].offset;
         lent->wanted = spans[i].bytes;
-        c->waiting = record;
+        lent->record = record;
         lending_give(c, lent);
         return true;
     }
@@ -236,8 +236,8 @@ int shm_lending_resume(struct shm_conn *c, struct fabric_event *event,
     lending_charge(c->group, lent->spent_ns);
     if (lending_region(c, lent->id) != lent)
         return lending_resume_lend(c, lent, event);
-    struct shm_record *record = c->waiting;
-    c->waiting = NULL;
+    struct shm_record *record = lent->record;
+    lent->record = NULL;
     if (lent->result < 0)
         return lent->result;
     if (!shm_lending_waits(c, record))
