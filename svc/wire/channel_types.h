@@ -1,4 +1,4 @@
-/* The inside of a control connection, for the channel's own files. */
+/* The inside of a control connection, for the files of the channel alone. */
 #ifndef GRADPOOL_WIRE_CHANNEL_TYPES_H
 #define GRADPOOL_WIRE_CHANNEL_TYPES_H
 

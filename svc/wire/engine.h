@@ -1,5 +1,6 @@
-/* The engine that moves a job's data: the fabrics, and the thread that drives them. One thread drives
- * at a time (W21). All functions want the job's lock held, except where they name another rule. */
+/* The engine that moves a job's data: the fabrics, and the thread that drives them. One thread
+ * drives at a time (W21). All functions want the job's lock held, except where they name another
+ * rule. */
 #ifndef GRADPOOL_WIRE_ENGINE_H
 #define GRADPOOL_WIRE_ENGINE_H
 
@@ -16,7 +17,7 @@ struct engine_sleep;
 struct engine {
     pthread_mutex_t *lock; /* the job's */
     void (*handle)(void *context, const struct fabric_event *event);
-    bool (*needs_progress)(void *context); /* although nobody waits */
+    bool (*needs_progress)(void *context); /* although no thread waits */
     void *context;
     struct fabric *shm, *ofi;      /* NULL until needed */
     uint32_t shm_conns, ofi_conns; /* those not closed yet */
@@ -42,8 +43,8 @@ void engine_stop(struct engine *e);
 /* Frees all, and closes the fabrics. */
 void engine_fini(struct engine *e);
 
-/* Drives until `until` is true or the deadline has come; returns the last result of `until`. The lock
- * is released while the thread sleeps. */
+/* Drives until `until` is true or the deadline has come; returns the last result of `until`. The
+ * lock is released while the thread sleeps. */
 bool engine_run(struct engine *e, uint64_t deadline_ns, bool (*until)(void *context),
                 void *context);
 /* Takes the events that are there, unless another thread drives. Never sleeps. */

@@ -13,7 +13,8 @@ void engine_sleep_abandon(struct engine_sleep *s);
 
 /* Sleeps as the driver of `tenure` until an event may be there, at most until the deadline. */
 void engine_sleep(struct engine *e, uint64_t tenure, uint64_t deadline_ns);
-/* From now on no driver is asleep: another one takes over, and the one before finds its tenure over. */
+/* From now on no driver is asleep: another one takes over, and the one before finds its tenure
+ * over. */
 void engine_forget_sleep(struct engine_sleep *s);
 /* Ends the driver's sleep, also one that has been decided but not begun (W21). */
 void engine_end_sleep(struct engine *e);

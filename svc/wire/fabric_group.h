@@ -1,6 +1,6 @@
-/* Connections that belong together, for fabric_poll(): groups take turns, so that a connection waits
- * for a few of each other group at most, however many these have. Two levels: a tenant's group has
- * the groups of its jobs. The lane owns them; one thread at a time. */
+/* Connections that belong together, for fabric_poll(): groups take turns, so that a connection
+ * waits for a few of each other group at most, however many these have. Two levels: a tenant's
+ * group has the groups of its jobs. The lane owns them; one thread at a time. */
 #ifndef GRADPOOL_WIRE_FABRIC_GROUP_H
 #define GRADPOOL_WIRE_FABRIC_GROUP_H
 

@@ -19,7 +19,7 @@ void ofi_conn_shut(struct ofi_conn *c, int error, uint32_t reason);
 void ofi_conn_disconnect(struct ofi_conn *c);
 /* Moves a connection on that is LINGERING or ENDING; may put CLOSED into the batch. */
 void ofi_conn_advance(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch);
-/* Closes what libfabric holds, without an event. Only ofi_conn_free() may follow. */
+/* Closes libfabric's objects, without an event. Only ofi_conn_free() may follow. */
 void ofi_conn_close(struct ofi_conn *c);
 void ofi_conn_free(struct ofi_conn *c);
 

@@ -26,7 +26,8 @@ static void listener_warn_of_unknown_version(void)
             FI_MAJOR(fi_version()), FI_MINOR(fi_version()), OFI_VERSIONS_KNOWN);
 }
 
-/* The socket is bound and does not listen yet. Without a socket (RDMA) the adapter takes callers. */
+/* The socket is bound and does not listen yet. Without a socket (RDMA) the adapter takes callers.
+ */
 static int listener_open_door(struct ofi_fabric *f)
 {
     struct ofi_listener *l = f->listener;

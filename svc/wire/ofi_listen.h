@@ -1,4 +1,5 @@
-/* The listening end of a fabric_ofi: a passive endpoint of libfabric, and the door in front of it. */
+/* The listening end of a fabric_ofi: a passive endpoint of libfabric, and the door in front of it.
+ */
 #ifndef GRADPOOL_WIRE_OFI_LISTEN_H
 #define GRADPOOL_WIRE_OFI_LISTEN_H
 

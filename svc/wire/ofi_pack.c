@@ -1,6 +1,7 @@
-/* Small messages and writes of one connection that are posted in a burst: gathered in a buffer, sent
- * as one message, taken apart at the other end. Owns the packs and the burst. Must never change an
- * order, never gather a post that comes alone, and never trust a byte of a peer's pack. README: O13. */
+/* Small messages and writes of one connection that are posted in a burst: gathered in a buffer,
+ * sent as one message, taken apart at the other end. Owns the packs and the burst. Must never
+ * change an order, never gather a post that comes alone, and never trust a byte of a peer's pack.
+ * README: O13. */
 #include "svc/wire/ofi_pack.h"
 
 #include "svc/wire/ofi_item.h"
@@ -181,7 +182,7 @@ static void unpack_message(struct ofi_conn *c, const uint8_t *body, size_t bytes
     e->bytes = bytes;
 }
 
-/* false: not what an end of ours packs. */
+/* false: no item of gradpool. */
 static bool unpack_one(struct ofi_conn *c, struct ofi_batch *batch)
 {
     struct ofi_unpacking *u = &c->unpacking;

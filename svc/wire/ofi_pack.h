@@ -1,4 +1,5 @@
-/* Packs: small messages and writes of a connection that leave together, and those of a peer (O13). */
+/* Packs: small messages and writes of a connection that leave together, and those of a peer (O13).
+ */
 #ifndef GRADPOOL_WIRE_OFI_PACK_H
 #define GRADPOOL_WIRE_OFI_PACK_H
 
@@ -13,8 +14,8 @@ int ofi_pack_message(struct ofi_conn *c, const void *header, size_t header_bytes
 /* ofi_pack_written() returns `op` when the write is over. -EAGAIN as above. */
 int ofi_pack_write(struct ofi_conn *c, struct ofi_op *op, const struct ofi_item_write *write,
                    bool has_word, const void *local, size_t bytes);
-/* Sends the gathered posts: before any other post, so that the order is kept. The next small post is
- * the first of a burst. */
+/* Sends the gathered posts: before any other post, so that the order is kept. The next small post
+ * is the first of a burst. */
 int ofi_pack_end_burst(struct ofi_conn *c);
 /* Ends the bursts of all connections. */
 void ofi_pack_end_bursts(struct ofi_fabric *f);

@@ -1,5 +1,5 @@
-/* The lowest file of a connection of fabric_ofi: posts receives, keeps slots, puts the connection on
- * the list that polls walk, cuts it. Must never wait, and never call a file that posts. */
+/* The lowest file of a connection of fabric_ofi: posts receives, keeps slots, puts the connection
+ * on the list that polls walk, cuts it. Must never wait, and never call a file that posts. */
 #include "svc/wire/ofi_queue.h"
 
 #include "svc/base/clock.h"
@@ -103,8 +103,8 @@ int ofi_queue_prepare(struct ofi_conn *c)
 }
 
 /* The receive of an endpoint that has ended stays here. libfabric 2 returns EAGAIN for such an
- * endpoint: messages that came before its end are still to be read, and the receives that are posted
- * come back with the end. */
+ * endpoint: messages that came before its end are still to be read, and the receives that are
+ * posted come back with the end. */
 void ofi_queue_repost(struct ofi_conn *c, struct ofi_op *op)
 {
     if (c->ep == NULL || c->is_shut)
@@ -189,9 +189,9 @@ static void queue_abandon_pack(struct ofi_conn *c)
     c->pack = NULL;
 }
 
-/* The socket is cut under the provider, so that the provider ends the endpoint by its own error path
- * (O2). That path reads the bytes that came before. Where they should be checked and are not, the
- * provider closes the endpoint by itself, and reads nothing: it has read nothing yet (O12). */
+/* The socket is cut under the provider, so that the provider ends the endpoint by its own error
+ * path (O2). That path reads the bytes that came before. Where they should be checked and are not,
+ * the provider closes the endpoint by itself, and reads nothing: it has read nothing yet (O12). */
 void ofi_queue_cut(struct ofi_conn *c)
 {
     c->phase = OFI_ENDING;

@@ -1,11 +1,11 @@
-/* The queue of a connection of fabric_ofi: its buffers and slots, what is posted with them, when
- * polls read it, and the cut that ends it. The lowest of the files that handle a connection. */
+/* The queue of a connection of fabric_ofi: its buffers and slots, its place on the list that polls
+ * read, and the cut that ends it. The lowest of the files that handle a connection. */
 #ifndef GRADPOOL_WIRE_OFI_QUEUE_H
 #define GRADPOOL_WIRE_OFI_QUEUE_H
 
 #include "svc/wire/ofi_types.h"
 
-/* --- reading ----------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* Appends an event of this connection; the batch must have space. */
 struct fabric_event *ofi_queue_emit(struct ofi_batch *batch, struct ofi_conn *c,
@@ -18,7 +18,7 @@ int ofi_queue_fd(const struct ofi_conn *c);
 /* As ofi_queue_disarm(), and the next poll must come before any sleep: there is work. */
 void ofi_queue_activate(struct ofi_conn *c);
 
-/* --- slots ------------------------------------------------------------------------------------- */
+/* --- slots ------------------------------------------------------------------------------------ */
 
 /* Lays out buffers and posts the receives on a new endpoint. -ENOMEM, or the provider's error. */
 int ofi_queue_prepare(struct ofi_conn *c);
@@ -50,7 +50,7 @@ static inline void *ofi_queue_descriptor(const struct ofi_conn *c)
     return c->buffers_mr ? fi_mr_desc(c->buffers_mr) : NULL;
 }
 
-/* --- errors of verbs --------------------------------------------------------------------------- */
+/* --- errors of verbs -------------------------------------------------------------------------- */
 
 /* On a connection that is not open. */
 int ofi_queue_refuse(const struct ofi_conn *c);
@@ -59,7 +59,7 @@ int ofi_queue_no_room(struct ofi_conn *c);
 /* When the provider has refused a post with `r`. */
 int ofi_queue_post_failed(struct ofi_conn *c, int r);
 
-/* --- the end ----------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 /* Lets the timer fire at `when_ns` or earlier, for connections that have a deadline. */
 void ofi_queue_set_timer(struct ofi_fabric *f, uint64_t when_ns);

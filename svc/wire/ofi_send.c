@@ -35,8 +35,8 @@ static void send_append(struct ofi_op *op, const void *bytes, size_t count)
         memcpy(op->buffer + sizeof(struct ofi_frame), bytes, count);
 }
 
-/* A send with a completion may complete at once, which no descriptor shows after fi_trywait: the next
- * poll looks (O5). */
+/* A send with a completion may complete at once, which no descriptor shows after fi_trywait: the
+ * next poll looks (O5). */
 static int send_post(struct ofi_conn *c, struct ofi_op *op, struct iovec *parts, void **descriptors,
                      size_t parts_count, bool is_last)
 {

@@ -1,6 +1,6 @@
 /* Moves data over one connection: posts reads and writes, and turns completions into events.
- * ofi_send.c sends messages. Must never wait, never loop on -FI_EAGAIN, and never trust a length, an
- * id or a message kind that a peer sent. */
+ * ofi_send.c sends messages. Must never wait, never loop on -FI_EAGAIN, and never trust a length,
+ * an id or a message kind that a peer sent. */
 #include "svc/wire/ofi_transfer.h"
 
 #include "svc/wire/ofi_names.h"
@@ -239,8 +239,8 @@ static void completed(struct ofi_conn *c, const struct fi_cq_data_entry *entry,
     }
 }
 
-/* A receive that fails is the end of the endpoint, which the event queue reports. Any other operation
- * has an event with its error. */
+/* A receive that fails is the end of the endpoint, which the event queue reports. Any other
+ * operation has an event with its error. */
 static void completed_in_error(struct ofi_conn *c, struct ofi_batch *batch)
 {
     struct fi_cq_err_entry entry = {0};
@@ -251,8 +251,8 @@ static void completed_in_error(struct ofi_conn *c, struct ofi_batch *batch)
         operation_over(c, op, ofi_errno(entry.err), batch);
 }
 
-/* Items of packs come before completions behind them. A full batch leaves the rest for the next poll;
- * returns whether all was reported. */
+/* Items of packs come before completions behind them. A full batch leaves the rest for the next
+ * poll; returns whether all was reported. */
 static bool transfer_tell_entries(struct ofi_conn *c, struct ofi_batch *batch)
 {
     for (;;) {

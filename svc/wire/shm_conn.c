@@ -145,8 +145,8 @@ void shm_conn_farewell(struct shm_conn *c)
     shm_conn_end(c, -ECONNRESET, 0);
 }
 
-/* The peer's socket is closed or its process dead. Records that it has published until now are still
- * handed out, later ones are not: its children may share the memory. */
+/* The peer's socket is closed or its process dead. Records that it has published until now are
+ * still handed out, later ones are not: its children may share the memory. */
 static void conn_hang_up(struct shm_conn *c)
 {
     if (c->hung_up)

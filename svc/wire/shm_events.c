@@ -66,7 +66,8 @@ static int events_take_word(struct shm_conn *c, const struct shm_record *record,
     return 1;
 }
 
-/* Only workers lend, and only lanes send WORD. 1: an event; 0: none; else the connection is over. */
+/* Only workers lend, and only lanes send WORD. 1: an event; 0: none; else the connection is over.
+ */
 static int events_take_record(struct shm_conn *c, struct shm_record *record,
                               struct fabric_event *event)
 {

@@ -310,7 +310,7 @@ void shm_lane_refuse(struct fabric_conn *base, int reason)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-/* What was opened before an error is the caller's to close. */
+/* The caller closes the descriptors that were opened before an error. */
 static int lane_open(struct shm_fabric *f, struct shm_lane *lane, const char *address)
 {
     lane->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

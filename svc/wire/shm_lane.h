@@ -6,11 +6,11 @@
 
 /* Makes the fabric a lane's. -EINVAL: it listens already, or has connected. */
 int shm_lane_listen(struct fabric *f, const char *address, char *ret_address);
-/* Frees what listening made; NULL is fine. The connections are gone. */
+/* Frees the listener; NULL is fine. The connections are gone. */
 void shm_lane_close(struct shm_lane *lane);
 /* In a forked child: closes the descriptors. NULL is fine. */
 void shm_lane_abandon(struct shm_lane *lane);
-/* What a lane sleeps on, in epoll or poll. */
+/* The descriptor that a lane sleeps on, in epoll or poll. */
 int shm_lane_fd(const struct shm_lane *lane);
 /* Serves the sockets that have news: callers, handshakes, ends. */
 void shm_lane_look(struct shm_fabric *f);

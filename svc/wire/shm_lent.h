@@ -54,8 +54,8 @@ static inline bool shm_lent_knows(const struct shm_lent *lent, uint64_t offset, 
 {
     return offset + bytes <= lent->known_end || shm_lent_knows_pages(lent, offset, bytes);
 }
-/* Right before a touch, where nothing else keeps it from adding pages: whether the pages are there. A
- * look is good until `poll` changes. */
+/* Right before a touch, where nothing else keeps it from adding pages: whether the pages are there.
+ * A look is good until `poll` changes. */
 bool shm_lent_is_there(struct shm_lent *lent, uint64_t offset, uint64_t bytes, uint32_t poll);
 
 #endif

@@ -68,8 +68,8 @@ static struct shm_lent *mapper_wait_for_work(struct shm_mapper *m)
     }
 }
 
-/* A region that the lane has ended meanwhile, or of which more is to be mapped, goes to the end of the
- * queue. */
+/* A region that the lane has ended meanwhile, or of which more is to be mapped, goes to the end of
+ * the queue. */
 static void mapper_settle(struct shm_mapper *m, struct shm_lent *lent, int r)
 {
     if (lent->is_over || r == -EAGAIN) {

@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-/* Events that a group may fill of a poll, at least, before others get their turn (W10); and a
+/* Events of a poll that a group may fill at least before others get their turn (W10), and a
  * connection at most. */
 #define EVENTS_PER_GROUP_LEAST 16
 #define EVENTS_PER_CONN_MAX 32

@@ -1,5 +1,5 @@
-/* The helper thread of a worker's fabric. Must never touch a connection: it reports that some socket
- * has news, and the fabric's own thread looks. */
+/* The helper thread of a worker's fabric. Must never touch a connection: it reports that some
+ * socket has news, and the fabric's own thread looks. */
 #include "svc/wire/shm_watch.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Of one epoll_wait(); the next one fetches the rest. */
+/* News that one epoll_wait() fetches; the next one fetches the rest. */
 #define EVENTS_MAX 8
 
 struct shm_watch {

@@ -1,5 +1,5 @@
-/* Asks libfabric and protobuf-c which they are; OpenSSL through tls.c. Must never need them to be
- * of the version that was built against: this tells that they are not. */
+/* Versions of libfabric and protobuf-c, and of OpenSSL through tls.c. Must never need the version
+ * that was built against: the rows show when another one runs. */
 #include "svc/wire/wire_libraries.h"
 
 #include "svc/wire/tls.h"
@@ -8,7 +8,7 @@
 #include <rdma/fabric.h>
 #include <stdio.h>
 
-/* At run time libfabric tells no third number. */
+/* At run time libfabric has no third number. */
 static void libfabric(struct library *row)
 {
     uint32_t now = fi_version();

@@ -1,4 +1,4 @@
-/* Versions of what control and data connections stand on. */
+/* Versions of the libraries below control and data connections. */
 #ifndef GRADPOOL_WIRE_WIRE_LIBRARIES_H
 #define GRADPOOL_WIRE_WIRE_LIBRARIES_H
 
