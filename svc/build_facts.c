@@ -4,7 +4,7 @@
 
 #include "svc/aggregator/arena.h"
 #include "svc/coordinator/settings.h"
-#include "svc/coordinator/store.h"
+#include "svc/coordinator/store/store.h"
 #include "svc/cores/cores.h"
 #include "svc/reduce/reduce.h"
 #include "svc/wire/channel.h"

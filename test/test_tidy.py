@@ -78,9 +78,6 @@ REFUSED = {
     tidy.c_files_say_what_they_own: [
         {'a.c': '#include <stdio.h>\n'}, {'a.h': '\n/* late */\n'},
     ],
-    tidy.names_are_unique: [
-        {'svc/base/a.c': '', 'svc/wire/a.c': ''},
-    ],
     tidy.nothing_is_unfinished_or_local: [
         {'a.md': f'{MARK}: later\n'}, {'a.c': '/* X' + 'XX */\n'}, {'a.c': '/* FIX' + 'ME */\n'},
         {'a.py': 'open("' + tidy.MACHINE_PATHS[0] + 'data")\n'},
@@ -137,10 +134,6 @@ PASSED = {
         {'a.c': 'static_assert(x);\n_Static_assert(sizeof(x) == 1, "a = b");\n'},
     ],
     tidy.c_files_say_what_they_own: [{'a.c': '/* Owns x. */\n'}],
-    tidy.names_are_unique: [
-        {'svc/README.md': '', 'README.md': '', 'svc/meson.build': '', 'meson.build': ''},
-        {'test/fuzz/corpus/a/1': '', 'test/fuzz/corpus/b/1': ''},
-    ],
     tidy.nothing_is_unfinished_or_local: [{'a.c': 'mkstemp("a.X' + 'XXXXX"); "/tmp/x";\n'}],
     tidy.modules_have_a_readme: [{'svc/base/a.c': '', 'svc/base/README.md': ''}],
     tidy.variables_stand_in_the_readme: [

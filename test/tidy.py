@@ -83,7 +83,6 @@ BANNED_BUT_IN_TESTS = {'sleep', 'usleep'}
 
 TOP_LEVEL = set('''meson.build svc client packer migrator bench test README.md meson_options.txt
     LICENSE .ci .clang-format .editorconfig .gitignore'''.split())
-SHARED_NAMES = {'README.md', 'meson.build', '__init__.py', '__main__.py'}
 DATA_FOLDERS = ('test/fuzz/corpus/', 'test/golden/')
 # Put together, so that this file does not hold what it looks for.
 MACHINE_PATHS = ['/wo' + 'rk/', '/tm' + 'p/b-', '/ro' + 'ot/', '/ho' + 'me/', '../sha' + 'red']
@@ -316,18 +315,6 @@ def c_files_say_what_they_own(tree):
             yield f'{path}:1: say what this file owns and what it must never do'
 
 
-def names_are_unique(tree):
-    """no two source files have the same name"""
-    seen = {}
-    for path in sorted(tree.files):
-        name = os.path.basename(path)
-        if name in SHARED_NAMES or path.startswith(DATA_FOLDERS):
-            continue
-        if name in seen:
-            yield f'{path}:1: same name as {seen[name]}'
-        seen.setdefault(name, path)
-
-
 def nothing_is_unfinished_or_local(tree):
     """no mark of unfinished work and no path of one machine"""
     for path, text in tree.select(''):
@@ -425,7 +412,7 @@ def write_files(folder, files):
 RULES = [
     arrows_run_downwards, includes_are_written_from_the_root, libraries_stay_in_their_files,
     files_are_short, functions_are_short, lines_are_narrow, dangerous_calls_are_banned,
-    asserts_change_nothing, c_files_say_what_they_own, names_are_unique,
+    asserts_change_nothing, c_files_say_what_they_own,
     nothing_is_unfinished_or_local, modules_have_a_readme, variables_stand_in_the_readme,
     nothing_generated_is_committed, top_level_is_fixed, sources_are_formatted,
 ]

@@ -7,15 +7,28 @@
 #include "svc/base/log.h"
 #include "svc/base/signals.h"
 #include "svc/base/text.h"
-#include "svc/coordinator/asking.h"
-#include "svc/coordinator/keeping.h"
-#include "svc/coordinator/measuring.h"
-#include "svc/coordinator/moving.h"
-#include "svc/coordinator/profiles.h"
-#include "svc/coordinator/saving.h"
+#include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/growth/scaling_moves.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/order/order.h"
+#include "svc/coordinator/order/outliving.h"
+#include "svc/coordinator/order/tenant_request.h"
+#include "svc/coordinator/peer/advertise.h"
+#include "svc/coordinator/peer/door.h"
+#include "svc/coordinator/placement/ask_packer.h"
+#include "svc/coordinator/placement/history.h"
+#include "svc/coordinator/recovery/recovery.h"
+#include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/goodbye.h"
+#include "svc/coordinator/session/host_silence.h"
+#include "svc/coordinator/session/session.h"
+#include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/stopping.h"
-#include "svc/coordinator/timelines.h"
+#include "svc/coordinator/store/numbers.h"
+#include "svc/coordinator/store/state_dir.h"
+#include "svc/coordinator/timeline/timeline.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,9 +43,6 @@
 /* Ours, those of an aggregator and some workers; each further worker is a descriptor or two. */
 #define DESCRIPTORS_LEAST 64
 #define POLICY_NAMES_BYTES 256
-/* Of this thread, while others want it. */
-#define OPERATORS_PERCENT 50
-#define STRANGERS_PERCENT 25
 
 /* --- options --- */
 
@@ -68,19 +78,19 @@ static char *copy(const char *text) { return text ? strdup(text) : NULL; }
 
 static void copy_options(struct service *s, const struct coordinator_options *o)
 {
-    s->options = *o;
-    s->options.state_dir = copy(o->state_dir);
-    s->options.operators = copy(o->operators);
-    s->options.listen = NULL; /* tcp.endpoint has it */
-    s->options.advertise = copy(o->advertise);
-    s->options.interface_name = copy(o->interface_name);
-    s->options.cores = copy(o->cores);
-    s->options.policy = copy(o->policy ? o->policy : "shared");
-    s->options.allow_uids = copy(o->allow_uids);
-    s->options.lanes_per_core = o->lanes_per_core ? o->lanes_per_core : 1;
-    s->options.aggregators_min = o->aggregators_min ? o->aggregators_min : 1;
+    *s->options = *o;
+    s->options->state_dir = copy(o->state_dir);
+    s->options->operators = copy(o->operators);
+    s->options->listen = NULL; /* tcp.endpoint has it */
+    s->options->advertise = copy(o->advertise);
+    s->options->interface_name = copy(o->interface_name);
+    s->options->cores = copy(o->cores);
+    s->options->policy = copy(o->policy ? o->policy : "shared");
+    s->options->allow_uids = copy(o->allow_uids);
+    s->options->lanes_per_core = o->lanes_per_core ? o->lanes_per_core : 1;
+    s->options->aggregators_min = o->aggregators_min ? o->aggregators_min : 1;
     if (o->limits.most[0] == 0)
-        limits_init(&s->options.limits);
+        limits_init(&s->options->limits);
 }
 
 static void free_options(struct coordinator_options *o)
@@ -96,17 +106,11 @@ static void free_options(struct coordinator_options *o)
 
 /* --- the store --- */
 
-void service_put_numbers(struct service *s)
-{
-    struct store_row row = {.table = STORE_SERVICE, .service = s->numbers};
-    store_put(s->store, &row);
-}
-
 static int restore_row(void *context, const struct store_row *row)
 {
     struct service *s = context;
     switch (row->table) {
-    case STORE_SERVICE: s->numbers = row->service; return 0;
+    case STORE_SERVICE: *s->numbers = row->service; return 0;
     case STORE_TENANT: return tenants_restore(s, &row->tenant);
     case STORE_AGGREGATOR: return aggregator_restore(s, &row->aggregator);
     case STORE_LANE: return lane_restore(s, &row->lane);
@@ -134,11 +138,11 @@ static bool is_whole(const struct service *s)
 static int restore(struct service *s, struct err *err)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/state.db", s->options.state_dir);
-    int error = store_sqlite_open(path, s->options.store_pages_max, &s->store, err);
+    snprintf(path, sizeof path, "%s/state.db", s->options->state_dir);
+    int error = store_sqlite_open(path, s->options->store_pages_max, &s->store, err);
     if (error < 0)
         return error;
-    s->numbers = (struct store_service){
+    *s->numbers = (struct store_service){
         .key = 1, .next_aggregator = 1, .next_lane = 1, .next_job = 1, .next_task = 1};
     error = store_load(s->store, restore_row, s, err);
     if (error < 0)
@@ -153,7 +157,7 @@ static int restore(struct service *s, struct err *err)
         profiles_recall(job, job->tensors, job->tensors_count);
         predict_shares(job);
     }
-    s->numbers.incarnation++;
+    s->numbers->incarnation++;
     store_begin(s->store);
     service_put_numbers(s);
     return store_commit(s->store, err);
@@ -161,11 +165,11 @@ static int restore(struct service *s, struct err *err)
 
 /* --- events --- */
 
-void coordinator_signal(struct coordinator *c, int number) { stopping_signal(&c->service, number); }
+void coordinator_signal(struct coordinator *c, int number) { stopping_signal(c->service, number); }
 
 static void signal_ready(struct source *source, uint32_t events)
 {
-    struct service *s = container_of(source, struct service, signals);
+    struct service *s = container_of(source, struct coordinator, signals)->service;
     struct signalfd_siginfo info;
     if (read(source->fd, &info, sizeof info) == sizeof info)
         stopping_signal(s, (int)info.ssi_signo);
@@ -173,169 +177,15 @@ static void signal_ready(struct source *source, uint32_t events)
 
 static void try_again(struct timer *timer)
 {
-    recovery_place_stranded(container_of(timer, struct service, retry_timer));
-}
-
-void service_retry_later(struct service *s)
-{
-    timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
+    recovery_place_stranded(container_of(timer, struct retries, stranded)->service);
 }
 
 static void are_fit(struct timer *timer)
 {
-    keeping_check_all(container_of(timer, struct service, fit_timer));
+    keeping_check_all(container_of(timer, struct retries, unfit)->service);
 }
 
 /* --- starting, ending --- */
-
-static void init_parties(struct service *s)
-{
-    party_init(&s->operators, PARTY_OPERATORS, OPERATORS_PERCENT);
-    party_init(&s->aggregators_party, PARTY_AGGREGATORS, 100);
-    party_init(&s->door, PARTY_OTHERS, STRANGERS_PERCENT);
-    for (int i = 0; i < STRANGER_PARTIES; i++)
-        party_init(&s->strangers[i], PARTY_OTHERS, STRANGERS_PERCENT);
-}
-
-static void init(struct service *s)
-{
-    init_parties(s);
-    list_init(&s->visitors);
-    list_init(&s->frames_waiting);
-    list_init(&s->peers);
-    list_init(&s->waits);
-    list_init(&s->tenants);
-    list_init(&s->jobs);
-    list_init(&s->aggregators);
-    list_init(&s->migrations);
-    list_init(&s->scaling.trips);
-    list_init(&s->orders);
-    list_init(&s->savings);
-    list_init(&s->timelines);
-    list_init(&s->profiles);
-    list_init(&s->farewells);
-    stopping_init(s);
-    timer_init(&s->retry_timer, try_again);
-    timer_init(&s->fit_timer, are_fit);
-    looks_init(&s->looks);
-    s->lock_fd = s->spare_fd = -1;
-    s->loop.epoll_fd = -1;
-    s->tcp.source.fd = s->local.source.fd = -1;
-    s->signals = (struct source){.fd = -1, .ready = signal_ready};
-    s->started_ns = clock_now_ns();
-    gethostname(s->node, sizeof s->node - 1);
-}
-
-static int watch_signals(struct service *s)
-{
-    sigset_t set = signals_that_end();
-    s->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return s->signals.fd < 0 ? -errno : loop_watch(&s->loop, &s->signals, EPOLLIN);
-}
-
-static int start_loop(struct service *s, struct err *err)
-{
-    int error = tenants_init(s);
-    if (error == 0)
-        error = loop_init(&s->loop);
-    if (error == 0)
-        error = watch_signals(s);
-    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (error == 0 && !s->provisioner)
-        error = provisioner_local_create(&s->provisioner);
-    return error < 0 ? err_set(err, error, "cannot start: %s", err_text(error)) : 0;
-}
-
-static int listen_all(struct service *s, struct err *err)
-{
-    s->local.endpoint.is_unix = true;
-    snprintf(s->local.endpoint.host, sizeof s->local.endpoint.host, "%s/control.sock",
-             s->options.state_dir);
-    int error = listener_open(s, &s->tcp, s->options.interface_name, err);
-    if (error == 0)
-        error = listener_open(s, &s->local, NULL, err);
-    if (error == 0 && s->options.operators)
-        error = state_dir_admit(s->options.state_dir, s->local.endpoint.host, s->options.operators,
-                                err);
-    return error == 0 ? advertise_choose(s, err) : error;
-}
-
-static int start(struct service *s, struct err *err)
-{
-    int error = descriptors_raise(DESCRIPTORS_LEAST, "gradpool serve", err);
-    if (error == 0)
-        error = start_loop(s, err);
-    if (error == 0)
-        error = state_dir_create(s->options.state_dir, err);
-    if (error == 0)
-        error = state_dir_lock(s->options.state_dir, &s->lock_fd, err);
-    if (error == 0)
-        error = fleet_create(s, err);
-    if (error == 0)
-        error = restore(s, err);
-    if (error == 0)
-        error = listen_all(s, err);
-    if (error == 0 && (error = display_start(s)) < 0)
-        err_set(err, error, "cannot watch the web server: %s", err_text(error));
-    return error;
-}
-
-static void say_who_may_come(const struct service *s)
-{
-    if (s->options.insecure)
-        log_warn("--insecure: whoever reaches %s may start and join jobs", s->endpoint_url);
-    else if (s->options.require_tls)
-        log_info("a key is asked for of all that come over TCP (gradpool tenant add)");
-    else if (!endpoint_is_loopback(&s->tcp.endpoint))
-        log_info("other hosts are let in with a key (gradpool tenant add), this one without");
-}
-
-int coordinator_create(const struct coordinator_options *options, struct coordinator **ret_c,
-                       struct err *err)
-{
-    struct coordinator_options whole = *options;
-    struct endpoint listen;
-    struct coordinator *c = NULL;
-    char state_dir[PATH_MAX];
-    whole.state_dir = state_dir;
-    int error = state_dir_whole(options->state_dir, state_dir, sizeof state_dir, err);
-    if (error == 0)
-        error = check_options(&whole, &listen, err);
-    if (error == 0 && !(c = calloc(1, sizeof *c)))
-        error = err_set(err, -ENOMEM, "out of memory");
-    if (error < 0) {
-        if (options->provisioner)
-            options->provisioner->ops->destroy(options->provisioner);
-        if (options->display.context)
-            options->display.destroy(options->display.context);
-        return error;
-    }
-    struct service *s = &c->service;
-    init(s);
-    copy_options(s, &whole);
-    s->provisioner = options->provisioner;
-    s->tcp.endpoint = listen;
-    error = start(s, err);
-    if (error < 0) {
-        coordinator_destroy(c);
-        return error;
-    }
-    log_info("listening on %s, state in %s, policy %s, start number %llu", s->endpoint_url,
-             s->options.state_dir, s->options.policy, (unsigned long long)s->numbers.incarnation);
-    say_who_may_come(s);
-    tenants_end_revoked(s);
-    liveness_start(s);
-    silence_start(s);
-    leavers_start(s);
-    scaling_init(s);
-    scaling_restored(s);
-    settings_fill(s);
-    measuring_init(s);
-    measuring_wake(s);
-    fleet_check(s);
-    *ret_c = c;
-    return 0;
-}
 
 static void destroy_objects(struct service *s)
 {
@@ -350,35 +200,249 @@ static void destroy_objects(struct service *s)
     list_for_each_safe (node, &s->aggregators)
         aggregator_destroy(list_entry(node, struct aggregator, link));
     tenants_destroy(s);
-    profiles_destroy(s);
-    fleet_destroy(s);
+}
+
+/* What is left when no object is any more, or none was yet. */
+static void destroy_service(struct service *s)
+{
+    static void (*const rooms[])(struct service * s) = {
+        settings_destroy, display_destroy,  measuring_destroy, outliving_destroy,
+        scaling_destroy,  profiles_destroy, leavers_destroy,   silence_destroy,
+        fleet_destroy,    looks_destroy,    liveness_destroy,  door_destroy,
+    };
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
+        rooms[i](s);
+    free(s->retries);
+    free(s->events);
+    free(s->works);
+    free(s->identity);
+    free(s->numbers);
+    free(s->loop);
+    if (s->options)
+        free_options(s->options);
+    free(s->options);
+    free(s);
+}
+
+static const struct hooks hooks = {.peer = &hooks_of_peers,
+                                   .aggregator = &hooks_of_aggregators,
+                                   .job = &hooks_of_jobs,
+                                   .service = &hooks_of_service};
+
+static bool create_plain(struct service *s)
+{
+    s->loop = calloc(1, sizeof *s->loop);
+    s->numbers = calloc(1, sizeof *s->numbers);
+    s->identity = calloc(1, sizeof *s->identity);
+    s->works = calloc(1, sizeof *s->works);
+    s->events = calloc(1, sizeof *s->events);
+    s->retries = calloc(1, sizeof *s->retries);
+    if (!s->loop || !s->numbers || !s->identity || !s->works || !s->events || !s->retries)
+        return false;
+    s->loop->epoll_fd = -1;
+    gethostname(s->identity->node, sizeof s->identity->node - 1);
+    s->identity->started_ns = clock_now_ns();
+    list_init(&s->works->migrations);
+    list_init(&s->works->orders);
+    list_init(&s->works->savings);
+    list_init(&s->works->timelines);
+    s->retries->service = s;
+    timer_init(&s->retries->stranded, try_again);
+    timer_init(&s->retries->unfit, are_fit);
+    return true;
+}
+
+/* The state of each room, the lower ones first. */
+static int create_rooms(struct service *s)
+{
+    static int (*const rooms[])(struct service * s) = {
+        door_create,      liveness_create,  looks_create,    fleet_create,
+        silence_create,   leavers_create,   profiles_create, scaling_create,
+        outliving_create, measuring_create, display_create,  settings_create,
+    };
+    int error = create_plain(s) ? 0 : -ENOMEM;
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms && error == 0; i++)
+        error = rooms[i](s);
+    return error;
+}
+
+static struct service *create_service(const struct coordinator_options *o)
+{
+    struct service *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->on = &hooks;
+    list_init(&s->jobs);
+    list_init(&s->aggregators);
+    s->options = calloc(1, sizeof *s->options);
+    if (s->options)
+        copy_options(s, o);
+    if (s->options && create_rooms(s) == 0) {
+        stopping_init(s);
+        return s;
+    }
+    destroy_service(s);
+    return NULL;
+}
+
+static int watch_signals(struct coordinator *c)
+{
+    sigset_t set = signals_that_end();
+    c->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return c->signals.fd < 0 ? -errno : loop_watch(c->service->loop, &c->signals, EPOLLIN);
+}
+
+static int start_loop(struct coordinator *c, struct err *err)
+{
+    struct service *s = c->service;
+    int error = tenants_init(s);
+    if (error == 0)
+        error = loop_init(s->loop);
+    if (error == 0)
+        error = watch_signals(c);
+    if (error == 0 && !s->fleet->provisioner)
+        error = provisioner_local_create(&s->fleet->provisioner);
+    return error < 0 ? err_set(err, error, "cannot start: %s", err_text(error)) : 0;
+}
+
+static int listen_all(struct service *s, struct err *err)
+{
+    struct endpoint *local = &s->door->local->endpoint;
+    local->is_unix = true;
+    snprintf(local->host, sizeof local->host, "%s/control.sock", s->options->state_dir);
+    int error = listener_open(s, s->door->tcp, s->options->interface_name, err);
+    if (error == 0)
+        error = listener_open(s, s->door->local, NULL, err);
+    if (error == 0 && s->options->operators)
+        error = state_dir_admit(s->options->state_dir, local->host, s->options->operators, err);
+    return error == 0 ? advertise_choose(s, err) : error;
+}
+
+static int start(struct coordinator *c, struct err *err)
+{
+    struct service *s = c->service;
+    int error = descriptors_raise(DESCRIPTORS_LEAST, "gradpool serve", err);
+    if (error == 0)
+        error = start_loop(c, err);
+    if (error == 0)
+        error = state_dir_create(s->options->state_dir, err);
+    if (error == 0)
+        error = state_dir_lock(s->options->state_dir, &c->lock_fd, err);
+    if (error == 0)
+        error = fleet_init(s, err);
+    if (error == 0)
+        error = restore(s, err);
+    if (error == 0)
+        error = listen_all(s, err);
+    if (error == 0 && (error = display_start(s)) < 0)
+        err_set(err, error, "cannot watch the web server: %s", err_text(error));
+    return error;
+}
+
+static void say_who_may_come(const struct service *s)
+{
+    if (s->options->insecure)
+        log_warn("--insecure: whoever reaches %s may start and join jobs",
+                 s->identity->endpoint_url);
+    else if (s->options->require_tls)
+        log_info("a key is asked for of all that come over TCP (gradpool tenant add)");
+    else if (!endpoint_is_loopback(&s->door->tcp->endpoint))
+        log_info("other hosts are let in with a key (gradpool tenant add), this one without");
+}
+
+static struct coordinator *create(const struct coordinator_options *options)
+{
+    struct coordinator *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->lock_fd = -1;
+    c->signals = (struct source){.fd = -1, .ready = signal_ready};
+    c->service = create_service(options);
+    if (c->service)
+        return c;
+    free(c);
+    return NULL;
+}
+
+/* They were handed over, also to one who cannot begin. */
+static void destroy_given(const struct coordinator_options *options)
+{
+    if (options->provisioner)
+        options->provisioner->ops->destroy(options->provisioner);
+    if (options->display.context)
+        options->display.destroy(options->display.context);
+}
+
+static void go_up(struct service *s)
+{
+    log_info("listening on %s, state in %s, policy %s, start number %llu",
+             s->identity->endpoint_url, s->options->state_dir, s->options->policy,
+             (unsigned long long)s->numbers->incarnation);
+    say_who_may_come(s);
+    tenants_end_revoked(s);
+    liveness_start(s);
+    leavers_start(s);
+    scaling_restored(s);
+    settings_fill(s);
+    measuring_wake(s);
+    fleet_check(s);
+}
+
+int coordinator_create(const struct coordinator_options *options, struct coordinator **ret_c,
+                       struct err *err)
+{
+    struct coordinator_options whole = *options;
+    struct endpoint listen;
+    struct coordinator *c = NULL;
+    char state_dir[PATH_MAX];
+    whole.state_dir = state_dir;
+    int error = state_dir_whole(options->state_dir, state_dir, sizeof state_dir, err);
+    if (error == 0)
+        error = check_options(&whole, &listen, err);
+    if (error == 0 && !(c = create(&whole)))
+        error = err_set(err, -ENOMEM, "out of memory");
+    if (error < 0) {
+        destroy_given(options);
+        return error;
+    }
+    c->service->fleet->provisioner = options->provisioner;
+    c->service->door->tcp->endpoint = listen;
+    error = start(c, err);
+    if (error < 0) {
+        coordinator_destroy(c);
+        return error;
+    }
+    go_up(c->service);
+    *ret_c = c;
+    return 0;
 }
 
 void coordinator_destroy(struct coordinator *c)
 {
     if (!c)
         return;
-    struct service *s = &c->service;
-    listener_close(&s->tcp);
-    listener_close(&s->local);
+    struct service *s = c->service;
+    struct provisioner *provisioner = s->fleet->provisioner;
+    door_close(s);
     display_end(s);
     destroy_objects(s);
     store_close(s->store);
-    if (s->provisioner)
-        s->provisioner->ops->destroy(s->provisioner);
-    for (int i = 0, fds[] = {s->signals.fd, s->spare_fd, s->loop.epoll_fd, s->lock_fd}; i < 4; i++)
+    for (int i = 0, fds[] = {c->signals.fd, s->loop->epoll_fd, c->lock_fd}; i < 3; i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    free_options(&s->options);
+    destroy_service(s);
+    if (provisioner)
+        provisioner->ops->destroy(provisioner);
     free(c);
 }
 
 int coordinator_step(struct coordinator *c, uint64_t deadline_ns)
 {
-    if (c->service.phase == SERVICE_DOWN)
+    struct service *s = c->service;
+    if (s->phase == SERVICE_DOWN)
         return 0;
-    int error = loop_step(&c->service.loop, deadline_ns);
-    return error < 0 ? error : c->service.phase != SERVICE_DOWN;
+    int error = loop_step(s->loop, deadline_ns);
+    return error < 0 ? error : s->phase != SERVICE_DOWN;
 }
 
 int coordinator_run(struct coordinator *c)
@@ -388,8 +452,11 @@ int coordinator_run(struct coordinator *c)
         if (going < 0)
             return going;
         if (going == 0)
-            return c->service.ended_by;
+            return c->service->ending->ended_by;
     }
 }
 
-const char *coordinator_endpoint(const struct coordinator *c) { return c->service.endpoint_url; }
+const char *coordinator_endpoint(const struct coordinator *c)
+{
+    return c->service->identity->endpoint_url;
+}

@@ -4,7 +4,7 @@
 #define GRADPOOL_COORDINATOR_COORDINATOR_H
 
 #include "svc/base/err.h"
-#include "svc/coordinator/display.h"
+#include "svc/coordinator/view/display.h"
 #include "svc/wire/durability.h"
 #include "svc/wire/limit.h"
 

@@ -3,12 +3,14 @@
 #include "svc/coordinator/settings.h"
 
 #include "svc/base/clock.h"
-#include "svc/coordinator/scaling.h"
+#include "svc/coordinator/growth/scaling.h"
 #include "svc/coordinator/service.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -57,9 +59,9 @@ static void tell_machine(struct settings *all)
 
 static void tell_growth(struct settings *all, const struct service *s)
 {
-    const struct coordinator_options *o = &s->options;
-    tell(all, "scale", "%s", s->scaling.is_on ? "on" : "off");
-    if (!s->scaling.is_on)
+    const struct coordinator_options *o = s->options;
+    tell(all, "scale", "%s", s->scaling->is_on ? "on" : "off");
+    if (!s->scaling->is_on)
         return;
     tell(all, "scale hold", "%llu s",
          (unsigned long long)(scaling_hold_ns(o->scale_hold_ns) / NS_PER_S));
@@ -70,10 +72,22 @@ static void tell_growth(struct settings *all, const struct service *s)
         tell(all, "lanes max", "%u", o->lanes_max);
 }
 
+int settings_create(struct service *s)
+{
+    s->identity->settings = calloc(1, sizeof *s->identity->settings);
+    return s->identity->settings ? 0 : -ENOMEM;
+}
+
+void settings_destroy(struct service *s)
+{
+    if (s->identity)
+        free(s->identity->settings);
+}
+
 void settings_fill(struct service *s)
 {
-    const struct coordinator_options *o = &s->options;
-    struct settings *all = &s->settings;
+    const struct coordinator_options *o = s->options;
+    struct settings *all = s->identity->settings;
     if (o->name)
         tell(all, "name", "%s", o->name);
     tell(all, "policy", "%s", o->policy);

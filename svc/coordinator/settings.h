@@ -20,6 +20,9 @@ struct settings {
 
 struct service;
 
+/* -ENOMEM. */
+int settings_create(struct service *s);
+void settings_destroy(struct service *s);
 /* Once all options are settled. What was not named is left out. */
 void settings_fill(struct service *s);
 

@@ -4,8 +4,9 @@
 #include "svc/coordinator/stopping.h"
 
 #include "svc/base/log.h"
-#include "svc/coordinator/leaving.h"
-#include "svc/coordinator/outliving.h"
+#include "svc/coordinator/aggregator/process.h"
+#include "svc/coordinator/order/leaving.h"
+#include "svc/coordinator/order/outliving.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -27,9 +28,9 @@ static bool has_local_aggregators(const struct service *s)
 /* Whether SIGTERM takes lanes from jobs in training, and why; NULL: they train on (K91, K93). */
 static const char *why_jobs_end(const struct service *s)
 {
-    if (s->options.ends_jobs)
+    if (s->options->ends_jobs)
         return "--stop jobs";
-    return s->options.keeps_jobs || !has_local_aggregators(s) ? NULL : s->takes_along;
+    return s->options->keeps_jobs || !has_local_aggregators(s) ? NULL : s->ending->takes_along;
 }
 
 /* --- leaving --- */
@@ -47,12 +48,12 @@ static size_t count_live_jobs(const struct service *s)
 static void leave(struct service *s, size_t jobs)
 {
     char patience[64] = "as long as it takes";
-    if (s->options.orphan_timeout_ns)
+    if (s->options->orphan_timeout_ns)
         snprintf(patience, sizeof patience, "%llu s (--orphan-timeout)",
-                 (unsigned long long)(s->options.orphan_timeout_ns / NS_PER_S));
+                 (unsigned long long)(s->options->orphan_timeout_ns / NS_PER_S));
     log_info("leaving: %zu job%s without a coordinator; local aggregators wait for the next start "
              "with --state-dir %s, %s; `gradpool stop' in place of SIGTERM ends the jobs",
-             jobs, jobs == 1 ? " trains on" : "s train on", s->options.state_dir, patience);
+             jobs, jobs == 1 ? " trains on" : "s train on", s->options->state_dir, patience);
     fleet_end_starting(s);
     s->phase = SERVICE_DOWN;
 }
@@ -71,10 +72,10 @@ static void end_jobs(struct service *s, const char *why)
 /* `why`: what workers are told. */
 static void end_in_order(struct service *s, const char *why)
 {
-    s->leave_done = NULL;
+    s->fleet->leave_done = NULL;
     s->phase = SERVICE_DRAINING;
     end_jobs(s, why);
-    timer_start(&s->loop, &s->drain_timer, clock_now_ns() + DRAIN_DEADLINE_NS);
+    timer_start(s->loop, &s->ending->drain_timer, clock_now_ns() + DRAIN_DEADLINE_NS);
     list_for_each (node, &s->aggregators)
         aggregator_drain(list_entry(node, struct aggregator, link));
     fleet_drain(s, false);
@@ -96,21 +97,21 @@ void service_give_up(struct service *s, int code)
 {
     if (s->phase != SERVICE_UP)
         return;
-    s->ended_by = code;
+    s->ending->ended_by = code;
     s->phase = SERVICE_DRAINING; /* nothing more is started */
-    timer_start(&s->loop, &s->give_up_timer, 0);
+    timer_start(s->loop, &s->ending->give_up_timer, 0);
 }
 
 /* Jobs are destroyed by the loop alone (K5): whoever gives up may work on one. */
 static void give_up(struct timer *timer)
 {
-    end_in_order(container_of(timer, struct service, give_up_timer),
+    end_in_order(container_of(timer, struct service_end, give_up_timer)->service,
                  "gradpool serve could not go on; its log says why");
 }
 
 static bool is_about_to_end_jobs(const struct service *s)
 {
-    return !list_is_empty(&s->give_up_timer.link);
+    return !list_is_empty(&s->ending->give_up_timer.link);
 }
 
 void service_check_drained(struct service *s)
@@ -133,7 +134,7 @@ static void end_now(struct service *s)
     fleet_drain(s, true);
     list_for_each_safe (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
-        if (s->leave_done && !ends_with_service(a))
+        if (s->fleet->leave_done && !ends_with_service(a))
             continue;
         if (a->process.fd >= 0)
             process_kill(a->process.fd, SIGKILL);
@@ -146,52 +147,32 @@ static void drain_overdue(struct timer *timer)
 {
     log_warn("aggregators are still busy after %d s: ending them",
              (int)(DRAIN_DEADLINE_NS / NS_PER_S));
-    end_now(container_of(timer, struct service, drain_timer));
+    end_now(container_of(timer, struct service_end, drain_timer)->service);
 }
 
 /* --- state leaves first, where local aggregators end with this process --- */
-
-void stopping_end_jobs_of(const struct aggregator *a)
-{
-    struct service *s = a->service;
-    char why[ERR_TEXT_BYTES];
-    list_for_each_safe (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
-        size_t bound = job->failure ? 0 : outliving_count_bound(job, a);
-        if (bound == 0)
-            continue;
-        snprintf(why, sizeof why,
-                 "the operator stopped the service (SIGTERM): %s, and %zu tensor%s could not move "
-                 "to other aggregators in time (--leave-timeout)",
-                 s->takes_along, bound, bound == 1 ? "" : "s");
-        log_warn("job %s ends: %s%s%s", job->name, why, *a->leaving.why ? ": " : "",
-                 a->leaving.why);
-        jobs_fail(job, NULL, -ESHUTDOWN, "%s", why);
-        jobs_end(job);
-    }
-}
 
 /* Where nobody stays, a job has no lane to wait for. */
 static void departed(struct service *s)
 {
     size_t jobs = outliving_has_any(s) ? count_live_jobs(s) : 0;
-    timer_stop(&s->drain_timer);
+    timer_stop(&s->ending->drain_timer);
     if (jobs == 0)
         return end_for_operator(s, "SIGTERM");
     log_info("leaving: %zu job%s without a coordinator on aggregators that were joined by hand, "
              "which wait for the next start with --state-dir %s, each for its --orphan-timeout",
-             jobs, jobs == 1 ? " trains on" : "s train on", s->options.state_dir);
+             jobs, jobs == 1 ? " trains on" : "s train on", s->options->state_dir);
     s->phase = SERVICE_DOWN;
 }
 
 static void depart(struct service *s)
 {
-    uint64_t by_ns = clock_now_ns() + s->options.leave_timeout_ns;
+    uint64_t by_ns = clock_now_ns() + s->options->leave_timeout_ns;
     log_info("stopping (SIGTERM): %s, so what they have moves to others first, within %llu s "
              "(--leave-timeout); jobs whose tasks cannot move end; one more signal ends the local "
              "aggregators at once",
-             s->takes_along, (unsigned long long)(s->options.leave_timeout_ns / NS_PER_S));
-    timer_start(&s->loop, &s->drain_timer, by_ns + DRAIN_DEADLINE_NS);
+             s->ending->takes_along, (unsigned long long)(s->options->leave_timeout_ns / NS_PER_S));
+    timer_start(s->loop, &s->ending->drain_timer, by_ns + DRAIN_DEADLINE_NS);
     state_leaves(s, by_ns, departed);
 }
 
@@ -199,11 +180,11 @@ static void depart(struct service *s)
 static void depart_now(struct service *s, int number)
 {
     log_warn("one more signal: ending at once");
-    s->ended_by = number;
+    s->ending->ended_by = number;
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
-            stopping_end_jobs_of(a);
+            leaving_end_jobs(a);
     }
     end_now(s);
 }
@@ -212,9 +193,8 @@ static void depart_now(struct service *s, int number)
 
 void stopping_init(struct service *s)
 {
-    outliving_init(s);
-    timer_init(&s->drain_timer, drain_overdue);
-    timer_init(&s->give_up_timer, give_up);
+    timer_init(&s->ending->drain_timer, drain_overdue);
+    timer_init(&s->ending->give_up_timer, give_up);
 }
 
 static void terminate(struct service *s)
@@ -223,7 +203,7 @@ static void terminate(struct service *s)
     const char *why = jobs > 0 ? why_jobs_end(s) : NULL;
     if (jobs > 0 && !why)
         return leave(s, jobs);
-    if (why && !s->options.ends_jobs && s->options.leave_timeout_ns && outliving_has_any(s))
+    if (why && !s->options->ends_jobs && s->options->leave_timeout_ns && outliving_has_any(s))
         return depart(s);
     if (why)
         log_warn("SIGTERM ends the jobs: %s", why);
@@ -235,7 +215,7 @@ void stopping_signal(struct service *s, int number)
     if (number == SIGHUP)
         return log_info("SIGHUP: there is nothing to reload; SIGTERM or `gradpool stop' ends the "
                         "service");
-    if (s->phase == SERVICE_UP && s->leave_done)
+    if (s->phase == SERVICE_UP && s->fleet->leave_done)
         return depart_now(s, number);
     if (s->phase == SERVICE_UP && number == SIGTERM)
         return terminate(s);
@@ -244,7 +224,7 @@ void stopping_signal(struct service *s, int number)
     if (s->phase != SERVICE_DRAINING)
         return;
     log_warn("one more signal: ending at once");
-    s->ended_by = number;
+    s->ending->ended_by = number;
     end_now(s);
 }
 

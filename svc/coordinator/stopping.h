@@ -2,17 +2,19 @@
 #ifndef GRADPOOL_COORDINATOR_STOPPING_H
 #define GRADPOOL_COORDINATOR_STOPPING_H
 
-#include "svc/coordinator/tensors.h"
+#include "svc/coordinator/job/tensor.h"
 
 struct service;
 
-/* Early: a parent that ends later hides what has started this process. */
 void stopping_init(struct service *s);
 /* SIGTERM, SIGINT or SIGHUP. */
 void stopping_signal(struct service *s, int number);
 /* `gradpool stop`. */
 void stopping_handle(struct peer *p, const envelope *request);
-/* Jobs with tasks on an aggregator that ends with this process, and soon, fail and end. */
-void stopping_end_jobs_of(const struct aggregator *a);
+
+/* Ends in order, soon, because it cannot go on; the reason has been logged. */
+void service_give_up(struct service *s, int code);
+/* After an aggregator or a local process has gone: the end of a drain, perhaps. */
+void service_check_drained(struct service *s);
 
 #endif

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 #include "svc/coordinator/coordinator.h"
-#include "svc/coordinator/provisioner.h"
+#include "svc/coordinator/fleet/provisioner.h"
 #include "svc/wire/channel.h"
 #include "svc/wire/record.h"
 

@@ -1,6 +1,7 @@
 /* See keeping_case.h. */
 #include "test/unit/keeping_case.h"
 
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/reduce/update.h"
 #include "svc/wire/terms.h"
 
@@ -53,7 +54,7 @@ WIRE(Piece) keeping_declare(struct end *worker, const char *name)
 static void use(struct end *aggregator, enum lane_use use)
 {
     for (uint32_t i = 0; i < aggregator->lanes_count; i++)
-        lane_find(&aggregator->rig->coordinator->service, aggregator->lanes[i])->use = use;
+        lane_find(aggregator->rig->coordinator->service, aggregator->lanes[i])->use = use;
 }
 
 void keeping_withhold(struct end *aggregator) { use(aggregator, LANE_WITHHELD); }

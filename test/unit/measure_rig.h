@@ -2,7 +2,7 @@
 #ifndef GRADPOOL_TEST_MEASURE_RIG_H
 #define GRADPOOL_TEST_MEASURE_RIG_H
 
-#include "svc/coordinator/store.h"
+#include "svc/coordinator/store/store.h"
 #include "test/unit/coordinator_rig.h"
 
 #define LOOK_NS (5 * NS_PER_MS)

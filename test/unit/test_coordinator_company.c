@@ -1,9 +1,11 @@
 /* What is measured beside others, and what people see of lane time: K15, K16. The aggregators are
  * scripted, and so is their time. */
 #include "svc/base/clock.h"
-#include "svc/coordinator/measuring.h"
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/service.h"
-#include "svc/coordinator/store.h"
+#include "svc/coordinator/store/store.h"
 #include "test/unit/measure_rig.h"
 
 /* Two jobs that train on one lane from the beginning. */
@@ -64,8 +66,8 @@ static void what_was_measured_beside_others_is_never_taken_for_alone(void **stat
     reply = measure_ask_job(rig, "resnet", &view);
     assert_int_equal(view->alone_period_ns, 0);
     message_free(reply);
-    const struct job *job = jobs_find_id(&rig->coordinator->service, again.job);
-    assert_int_equal(profile_known(&job->profile).period_ns, 125 * NS_PER_MS); /* for placing */
+    const struct job *job = jobs_find_id(rig->coordinator->service, again.job);
+    assert_int_equal(profile_known(job->profile).period_ns, 125 * NS_PER_MS); /* for placing */
 }
 
 /* The other goes between two looks: what was counted since the one before is of both settings. */
@@ -74,20 +76,20 @@ static void a_window_that_was_shared_for_a_while_is_not_one_alone(void **state)
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 1);
     struct company c = train_together(rig, aggregator);
-    const struct job *job = jobs_find_id(&rig->coordinator->service, c.jobs[0].job);
+    const struct job *job = jobs_find_id(rig->coordinator->service, c.jobs[0].job);
     end_leave(c.workers[1]);
     rig_settle(rig);
     aggregator->answers = false;
     uint32_t shared = 0, looks = 0;
-    while (!profile_knows_alone(&job->profile)) {
+    while (!profile_knows_alone(job->profile)) {
         assert_true(looks++ < 60);
-        uint64_t before = job->profile.rounds;
+        uint64_t before = job->profile->rounds;
         trained_run(aggregator, &c.jobs[0], 1, 100 * NS_PER_MS, 4 * NS_PER_MS);
         rig_settle(rig);
-        shared += job->profile.rounds > before && !job->profile.is_alone;
+        shared += job->profile->rounds > before && !job->profile->is_alone;
     }
     assert_true(shared >= 1);
-    assert_int_equal(job->profile.alone.period_ns, 100 * NS_PER_MS);
+    assert_int_equal(job->profile->alone.period_ns, 100 * NS_PER_MS);
     aggregator->answers = true;
 }
 
@@ -109,7 +111,7 @@ static void what_jobs_have_used_is_no_more_than_their_lane(void **state)
         trained_answer(aggregator, jobs, 2);
     }
     rig_settle(rig);
-    const struct lane *lane = lane_find(&rig->coordinator->service, jobs[0].lane);
+    const struct lane *lane = lane_find(rig->coordinator->service, jobs[0].lane);
     for (int i = 0; i < 2; i++)
         busy_ns += stats_of_job(lane, jobs[i].job)->busy_ns;
     cpu_ns = stats_of_lane(lane)->cpu_ns;

@@ -3,7 +3,8 @@
 #include "test/unit/keeping_case.h"
 
 #include "svc/base/clock.h"
-#include "svc/coordinator/keeping.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/replica/replica.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 static struct aggregator *record_of(const struct end *e)
 {
-    return aggregator_find(&e->rig->coordinator->service, e->aggregator);
+    return aggregator_find(e->rig->coordinator->service, e->aggregator);
 }
 
 /* A job whose task lies with the owner; who keeps its copy may get tasks, too. */
@@ -310,7 +311,7 @@ static void where_a_former_keeper_would_be_the_next_nothing_moves_yet(void **sta
     struct moving m = begin(*state);
     struct end *third = keeping_aggregator(m.k.rig);
     record_of(m.k.keeper)->is_stopping = true;
-    keeping_check_all(&m.k.rig->coordinator->service);
+    keeping_check_all(m.k.rig->coordinator->service);
     keeping_keeper_hears(&m.k, third, m.k.owner, 1, 1, true);
     keeping_lane_hears(&m.k, m.k.owner, third->aggregator, true);
     record_of(m.k.keeper)->is_stopping = false;
@@ -327,7 +328,7 @@ static void the_copy_of_what_is_undeclared_on_the_way_is_not_kept(void **state)
     struct moving m = order(*state);
     WIRE(UndeclareRequest) undeclare = GRADPOOL__WIRE__UNDECLARE_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    uint32_t tensor = jobs_find_id(&m.k.rig->coordinator->service, m.k.job)->tensors[0]->id;
+    uint32_t tensor = jobs_find_id(m.k.rig->coordinator->service, m.k.job)->tensors[0]->id;
     undeclare.tensors = &tensor;
     undeclare.n_tensors = 1;
     request.body_case = BODY(UNDECLARE_REQUEST);

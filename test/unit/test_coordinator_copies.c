@@ -2,6 +2,7 @@
 #include "test/unit/keeping_case.h"
 
 #include "svc/base/clock.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/wire/record.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 
 static struct aggregator *record_of(const struct end *e)
 {
-    return aggregator_find(&e->rig->coordinator->service, e->aggregator);
+    return aggregator_find(e->rig->coordinator->service, e->aggregator);
 }
 
 static WIRE(PieceHeld) held(const struct kept *k)
@@ -180,7 +181,7 @@ static struct kept begin_on_two_lanes(struct rig *rig)
 {
     struct kept k = {.rig = rig, .owner = rig_aggregator(rig, 2)};
     k.keeper = keeping_aggregator(rig);
-    struct service *s = &rig->coordinator->service;
+    struct service *s = rig->coordinator->service;
     lane_find(s, k.owner->lanes[1])->use = LANE_WITHHELD;
     k.worker = keeping_join(rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
     k.piece = keeping_declare(k.worker, "w");
@@ -262,13 +263,13 @@ static void who_has_refused_is_chosen_for_nothing_for_a_while(void **state)
 static void who_has_refused_is_asked_again_when_the_while_is_over(void **state)
 {
     struct kept k = keeping_begun(*state);
-    struct service *s = &k.rig->coordinator->service;
+    struct service *s = k.rig->coordinator->service;
     keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
     keeping_lane_hears(&k, k.owner, 0, false);
-    assert_int_equal(s->fit_timer.deadline_ns, record_of(k.keeper)->unfit_until_ns);
+    assert_int_equal(s->retries->unfit.deadline_ns, record_of(k.keeper)->unfit_until_ns);
     record_of(k.keeper)->unfit_until_ns = clock_now_ns();
     keeping_expect_silence(k.owner, k.keeper);
-    timer_start(&s->loop, &s->fit_timer, clock_now_ns());
+    timer_start(s->loop, &s->retries->unfit, clock_now_ns());
     keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
     keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
 }

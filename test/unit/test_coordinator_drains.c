@@ -2,6 +2,7 @@
  * happen to lanes meanwhile (K21). */
 #include "test/unit/moving_case.h"
 
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/update.h"
 
@@ -101,7 +102,7 @@ static bool has_come(const struct end *e, int body)
 /* Tensors of 4 MiB with Adam's state, each of which moves by itself. */
 static void declare_with_state(struct moving *m, uint32_t count)
 {
-    struct job *job = jobs_find_id(&m->rig->coordinator->service, m->job);
+    struct job *job = jobs_find_id(m->rig->coordinator->service, m->job);
     for (uint32_t i = 0; i < count; i++) {
         const char name[] = {(char)('a' + i), 0}, *names = name;
         uint64_t elements = 1 << 20;
@@ -131,10 +132,10 @@ static void a_lane_that_was_to_get_a_later_batch_ends_meanwhile(void **state)
     struct end *other = has_come(third, BODY(INSTALL_REQUEST)) ? m.target : third;
     m.target = other == third ? m.target : third;
     /* One that is to end is forgotten at once. */
-    lane_find(&m.rig->coordinator->service, other->lanes[0])->aggregator->is_stopping = true;
+    lane_find(m.rig->coordinator->service, other->lanes[0])->aggregator->is_stopping = true;
     end_say_goodbye(other);
     rig_settle(m.rig);
-    assert_null(lane_find(&m.rig->coordinator->service, other->lanes[0]));
+    assert_null(lane_find(m.rig->coordinator->service, other->lanes[0]));
     moving_go_on(&m, end_expect(m.target, BODY(INSTALL_REQUEST)));
     envelope *reply = moving_answer(&m, NULL);
     assert_int_equal(reply->move_reply->tasks, TASKS + 1);

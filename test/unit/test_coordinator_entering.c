@@ -193,7 +193,7 @@ static uint64_t begin_snapshot(struct rig *rig, struct scene *s)
 {
     WIRE(SnapshotRequest) ask = GRADPOOL__WIRE__SNAPSHOT_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    struct job *job = jobs_find_id(&rig->coordinator->service, s->workers[0].job);
+    struct job *job = jobs_find_id(rig->coordinator->service, s->workers[0].job);
     struct end *asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     jobs_tensor_named(job, "w")->terms.rule = UPDATE_SGD;
     ask.job = (char *)MEMBERS_JOB;

@@ -25,7 +25,7 @@ static int exploring_setup(void **state)
     return 0;
 }
 
-static struct service *service_of(struct rig *rig) { return &rig->coordinator->service; }
+static struct service *service_of(struct rig *rig) { return rig->coordinator->service; }
 
 static struct job *only_job(struct rig *rig)
 {
@@ -70,7 +70,7 @@ static void look(struct job_on_two *j, uint64_t period_ms, uint64_t first_ms, ui
 /* What was done last, and of which kind; "" where nothing was. */
 static const char *last_kind(struct rig *rig, const char *kind)
 {
-    const struct events *events = &service_of(rig)->events;
+    const struct events *events = service_of(rig)->events;
     for (uint64_t i = 0; i < events->count; i++) {
         const struct event *e = events_at(events, i);
         if (e && strcmp(e->kind, kind) == 0)
@@ -115,11 +115,11 @@ static void pieces_leave_a_slow_lane_as_a_task_of_their_own(void **state)
 {
     struct rig *rig = *state;
     struct job_on_two j = start(rig);
-    uint32_t next_task = service_of(rig)->numbers.next_task;
+    uint32_t next_task = service_of(rig)->numbers->next_task;
     slow_down(rig, &j);
     assert_in_range(pieces_on(rig, j.on[0].lane), 1, 3);
     assert_int_equal(pieces_on(rig, j.on[0].lane) + pieces_on(rig, j.on[1].lane), TENSORS);
-    assert_int_equal(service_of(rig)->numbers.next_task, next_task + 1);
+    assert_int_equal(service_of(rig)->numbers->next_task, next_task + 1);
     const struct job *job = only_job(rig);
     for (size_t t = 0; t < job->tensors_count; t++) {
         const struct piece *piece = &job->tensors[t]->pieces[0];
@@ -207,12 +207,12 @@ static void tasks_that_were_split_are_so_after_a_restart(void **state)
     struct rig *rig = *state;
     struct job_on_two j = start(rig);
     slow_down(rig, &j);
-    uint32_t next_task = service_of(rig)->numbers.next_task, tasks[TENSORS];
+    uint32_t next_task = service_of(rig)->numbers->next_task, tasks[TENSORS];
     for (int t = 0; t < TENSORS; t++)
         tasks[t] = only_job(rig)->tensors[t]->pieces[0].task;
     rig_crash(rig);
     rig_start(rig);
-    assert_int_equal(service_of(rig)->numbers.next_task, next_task);
+    assert_int_equal(service_of(rig)->numbers->next_task, next_task);
     for (int t = 0; t < TENSORS; t++)
         assert_int_equal(only_job(rig)->tensors[t]->pieces[0].task, tasks[t]);
 }

@@ -1,8 +1,10 @@
 /* Tasks move so that lanes may park, and so that nobody loses too much (K30). What jobs measure is
  * set by hand; aggregators answer what a move asks of them. */
 #include "svc/base/clock.h"
-#include "svc/coordinator/moving.h"
-#include "svc/coordinator/order_hold.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/hold.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/update.h"
 #include "test/unit/measure_rig.h"
@@ -22,7 +24,7 @@ static int growth_setup(void **state)
     return 0;
 }
 
-static struct service *service_of(struct rig *rig) { return &rig->coordinator->service; }
+static struct service *service_of(struct rig *rig) { return rig->coordinator->service; }
 
 static size_t lanes_in(struct rig *rig, enum lane_use use)
 {
@@ -35,11 +37,11 @@ static size_t lanes_in(struct rig *rig, enum lane_use use)
     return count;
 }
 
-static uint64_t decisions(struct rig *rig) { return service_of(rig)->events.count; }
+static uint64_t decisions(struct rig *rig) { return service_of(rig)->events->count; }
 
 static bool was_decided(struct rig *rig, enum scale_verb verb)
 {
-    const struct events *events = &service_of(rig)->events;
+    const struct events *events = service_of(rig)->events;
     for (uint64_t i = 0; i < events->count; i++) {
         const struct event *e = events_at(events, i);
         if (e && strcmp(e->kind, scaling_verb_name(verb)) == 0)
@@ -87,8 +89,8 @@ static void know(struct job *job, uint64_t lane_ns, uint64_t period_ns)
 {
     struct profile_times alone = {
         .period_ns = PERIOD_NS, .busiest_ns = lane_ns, .lanes_ns = lane_ns};
-    job->profile.alone = job->profile.now = job->profile.used = alone;
-    job->profile.now.period_ns = period_ns;
+    job->profile->alone = job->profile->now = job->profile->used = alone;
+    job->profile->now.period_ns = period_ns;
     for (size_t i = 0; i < job->shares_count; i++)
         job->shares[i].lane_ns = job->shares[i].pieces ? lane_ns : 0;
 }
@@ -133,7 +135,7 @@ static void a_job_that_never_trains_holds_no_lane(void **state)
     struct trained two = trained_start(rig, "two", &workers[1]);
     know(job_of(rig, &one), 2 * NS_PER_MS, PERIOD_NS);
     assert_int_not_equal(one.lane, two.lane);
-    assert_int_equal(job_of(rig, &two)->profile.now.period_ns, 0);
+    assert_int_equal(job_of(rig, &two)->profile->now.period_ns, 0);
     wait_for(rig, LANE_PARKED, 1);
     assert_int_equal(lane_of(rig, &one), lane_of(rig, &two));
 }
@@ -266,7 +268,7 @@ static void who_loses_too_much_is_moved_apart(void **state)
     }
     assert_true(how_of(rig, &pair.jobs[0]) == SHARE_RELIEVED ||
                 how_of(rig, &pair.jobs[1]) == SHARE_RELIEVED);
-    const struct events *events = &service_of(rig)->events;
+    const struct events *events = service_of(rig)->events;
     bool is_named = false;
     for (uint64_t i = 0; i < events->count; i++)
         is_named |= strncmp(events_at(events, i)->text, "job two has lost more than its limit",
@@ -343,7 +345,7 @@ static void who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back(void 
     struct pair pair = start_pair(rig, 2 * NS_PER_MS);
     wait_for(rig, LANE_PARKED, 1);
     struct job *job = job_of(rig, &pair.jobs[1]);
-    job->profile.alone = (struct profile_times){0};
+    job->profile->alone = (struct profile_times){0};
     job->trained_ns = clock_now_ns();
     wait_for_verb(rig, SCALE_MEASURE);
     wait_for(rig, LANE_OPEN, 2);

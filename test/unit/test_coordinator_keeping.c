@@ -3,15 +3,16 @@
 #include "test/unit/keeping_case.h"
 
 #include "svc/base/log.h"
-#include "svc/coordinator/keeping.h"
-#include "svc/coordinator/measuring.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/replica/replica.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static struct aggregator *record_of(const struct end *e)
 {
-    return aggregator_find(&e->rig->coordinator->service, e->aggregator);
+    return aggregator_find(e->rig->coordinator->service, e->aggregator);
 }
 
 /* --- a choice is made --- */
@@ -161,7 +162,7 @@ static void who_was_a_keeper_of_an_owner_before_is_not_waited_for(void **state)
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig), *fourth;
     record_of(k.keeper)->is_stopping = true;
-    keeping_check_all(&k.rig->coordinator->service);
+    keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
     fourth = rig_aggregator(k.rig, 1);
@@ -224,7 +225,7 @@ static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **st
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
     record_of(k.keeper)->is_stopping = true;
-    keeping_check_all(&k.rig->coordinator->service);
+    keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
     end_say_goodbye(k.keeper);
@@ -281,7 +282,7 @@ static struct end *begin_with_another(struct kept *k)
     struct end *third = keeping_aggregator(k->rig);
     k->owner->ignores = BODY(STATS_REQUEST);
     record_of(k->keeper)->is_stopping = true;
-    keeping_check_all(&k->rig->coordinator->service);
+    keeping_check_all(k->rig->coordinator->service);
     keeping_lane_hears(k, k->owner, third->aggregator, true);
     return third;
 }
@@ -293,7 +294,7 @@ static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
     k.owner->ignores = BODY(STATS_REQUEST);
     envelope *before = ask_figures(&k);
     record_of(k.keeper)->is_stopping = true;
-    keeping_check_all(&k.rig->coordinator->service);
+    keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
     answer_figures(&k, before, 1); /* of the copy that the first keeper has */
     message_free(before);
@@ -337,7 +338,7 @@ static void what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody(void *
     k.owner->ignores = BODY(STATS_REQUEST);
     k.owner->refuses = BODY(KEEPER_REQUEST);
     record_of(k.keeper)->is_stopping = true;
-    keeping_check_all(&k.rig->coordinator->service);
+    keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
     rig_settle(k.rig);
     tell_figures(&k, 1);

@@ -3,14 +3,14 @@
 #include "test/unit/moving_case.h"
 
 #include "svc/base/clock.h"
-#include "svc/coordinator/leaving.h"
+#include "svc/coordinator/order/leaving.h"
 #include "svc/reduce/update.h"
 
 #include <string.h>
 
 #define PATIENCE_MS 60000
 
-static struct service *service_of(struct rig *rig) { return &rig->coordinator->service; }
+static struct service *service_of(struct rig *rig) { return rig->coordinator->service; }
 
 static void say_ending(struct end *e, uint64_t left_ms)
 {
@@ -156,7 +156,7 @@ static void end_process(struct rig *rig, struct end *e, int staged)
     rig_settle(rig);
 }
 
-static int staged_process(struct rig *rig) { return service_of(rig)->slots[0].process.pid; }
+static int staged_process(struct rig *rig) { return service_of(rig)->fleet->slots[0].process.pid; }
 
 static void a_local_one_has_its_successor_before_it_ends_and_nothing_counts_as_a_crash(void **state)
 {

@@ -1,10 +1,13 @@
 /* What the coordinator makes of the figures that lanes give: K15. The aggregators are scripted, and
  * so is their time. */
 #include "svc/base/clock.h"
-#include "svc/coordinator/measuring.h"
-#include "svc/coordinator/profiles.h"
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/placement/history.h"
 #include "svc/coordinator/service.h"
-#include "svc/coordinator/store.h"
+#include "svc/coordinator/store/store.h"
 #include "test/unit/measure_rig.h"
 
 #include <errno.h>
@@ -415,8 +418,8 @@ static void what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane(void **st
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 1), *worker;
     struct trained a = trained_start(rig, "a", &worker);
-    struct job *job = jobs_find_id(&rig->coordinator->service, a.job);
-    struct lane *lane = lane_find(&rig->coordinator->service, a.lane);
+    struct job *job = jobs_find_id(rig->coordinator->service, a.job);
+    struct lane *lane = lane_find(rig->coordinator->service, a.lane);
     aggregator->answers = false;
     trained_run(aggregator, &a, 2, 100 * NS_PER_MS, NS_PER_MS);
     rig_settle(rig);
@@ -438,7 +441,7 @@ static void what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane(void **st
 
 static uint64_t busy_ns_kept(struct rig *rig, const struct trained *t)
 {
-    return stats_of_job(lane_find(&rig->coordinator->service, t->lane), t->job)->busy_ns;
+    return stats_of_job(lane_find(rig->coordinator->service, t->lane), t->job)->busy_ns;
 }
 
 /* A job that has trained, on the first of two lanes, whose rows have the digest. */
@@ -474,8 +477,8 @@ static void without_the_rows_that_a_lane_leaves_out_its_answer_is_none(void **st
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 2);
     struct trained a = start_with_digest(rig, aggregator);
-    const struct lane *lanes[] = {lane_find(&rig->coordinator->service, aggregator->lanes[0]),
-                                  lane_find(&rig->coordinator->service, aggregator->lanes[1])};
+    const struct lane *lanes[] = {lane_find(rig->coordinator->service, aggregator->lanes[0]),
+                                  lane_find(rig->coordinator->service, aggregator->lanes[1])};
     assert_int_equal(trained_answer_known(aggregator, 1, DIGEST), 0); /* the other lane's */
     for (int i = 0; i < 2; i++)
         assert_int_equal(trained_answer_known(aggregator, 0, DIGEST + 1), DIGEST);
@@ -496,10 +499,10 @@ static void rows_that_are_left_out_and_come_all_the_same_are_no_answer(void **st
     struct end *aggregator = rig_aggregator(rig, 2);
     struct trained a = start_with_digest(rig, aggregator);
     rig_settle(rig);
-    uint64_t measured_ns = lane_find(&rig->coordinator->service, a.lane)->aggregator->measured_ns;
+    uint64_t measured_ns = lane_find(rig->coordinator->service, a.lane)->aggregator->measured_ns;
     trained_answer_both(aggregator, 0, DIGEST);
     rig_settle(rig);
-    assert_int_equal(lane_find(&rig->coordinator->service, a.lane)->aggregator->measured_ns,
+    assert_int_equal(lane_find(rig->coordinator->service, a.lane)->aggregator->measured_ns,
                      measured_ns);
     assert_int_equal(busy_ns_kept(rig, &a), 20 * NS_PER_MS);
 }

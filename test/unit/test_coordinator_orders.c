@@ -2,6 +2,8 @@
  * what operators order: a task, a job, a lane to be emptied. */
 #include "test/unit/moving_case.h"
 
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/task.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/update.h"
 
@@ -333,7 +335,7 @@ static void what_a_lane_keeps_of_a_task_is_counted_with_moments_and_results(void
                  {{.quorum = QUORUM_FIRST, .bound = 1}, 1},
                  {{.quorum = QUORUM_ANY}, 1}};
     struct moving m = moving_begin(*state);
-    struct job *job = jobs_find_id(&m.rig->coordinator->service, m.job);
+    struct job *job = jobs_find_id(m.rig->coordinator->service, m.job);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct task *tasks;
         size_t count;
@@ -354,7 +356,7 @@ static void a_lane_that_is_given_back_opens_only_if_it_may(void **state)
     rig->options.policy = "shared";
     rig_start_afresh(rig);
     struct moving m = moving_begin(rig);
-    struct service *s = &rig->coordinator->service;
+    struct service *s = rig->coordinator->service;
     const struct lane *source = lane_find(s, m.source->lanes[0]),
                       *target = lane_find(s, m.target->lanes[0]);
     assert_int_equal(target->use, LANE_PARKED);
@@ -389,7 +391,7 @@ static void a_drain_that_fails_leaves_drained_what_was_so_before(void **state)
     struct rig *rig = *state;
     struct end *both = rig_aggregator(rig, 2), *worker = rig_join(rig, "resnet", 0, 1, NULL, NULL);
     struct moving m = {.rig = rig, .source = both, .worker = worker};
-    struct service *s = &rig->coordinator->service;
+    struct service *s = rig->coordinator->service;
     moving_declare(worker, "w", &m.piece);
     uint32_t empty = both->lanes[both->lanes[0] == m.piece.lane];
     m.asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
@@ -411,7 +413,7 @@ static void what_is_lost_goes_to_a_drained_lane_where_no_other_is_up(void **stat
     WIRE(Piece) piece;
     moving_declare(m.worker, "w", &piece);
     struct end *second = rig_aggregator(rig, 1);
-    struct lane *drained = lane_find(&rig->coordinator->service, second->lanes[0]);
+    struct lane *drained = lane_find(rig->coordinator->service, second->lanes[0]);
     m.asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     moving_drain(&m, drained->id, 0, false);
     message_free(moving_answer(&m, NULL));

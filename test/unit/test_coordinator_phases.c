@@ -212,7 +212,7 @@ static void emulate(struct pair *p, double until_ns)
 /* Where growth has put it. */
 static uint32_t lane_now(struct rig *rig, uint32_t id)
 {
-    const struct job *job = jobs_find_id(&rig->coordinator->service, id);
+    const struct job *job = jobs_find_id(rig->coordinator->service, id);
     for (size_t i = 0; i < job->shares_count; i++)
         if (job->shares[i].pieces > 0)
             return job->shares[i].lane->id;

@@ -2,7 +2,7 @@
 #include "test/unit/coordinator_rig.h"
 
 #include "svc/base/clock.h"
-#include "svc/coordinator/fleet.h"
+#include "svc/coordinator/fleet/fleet.h"
 
 #include <errno.h>
 #include <signal.h>

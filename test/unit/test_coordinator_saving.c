@@ -51,7 +51,7 @@ static struct saving_case begin(struct rig *rig)
     c.worker->takes_holds = true;
     message_free(end_expect_reply(c.worker, end_declare(c.worker, 2, names, elements)));
     c.asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    c.job = jobs_find_id(&rig->coordinator->service, job);
+    c.job = jobs_find_id(rig->coordinator->service, job);
     set_rule(&c, "b", UPDATE_SGD, 6);
     set_rule(&c, "w", UPDATE_ADAM, 6);
     assert_ptr_not_equal(end_of(&c, "b"), end_of(&c, "w"));

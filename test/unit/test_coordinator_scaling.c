@@ -1,6 +1,8 @@
 /* The pool follows the load: lanes open and park, local aggregators start and stop (K30 to K33).
  * Aggregators are scripted, looks follow each other quickly, hold times are short. */
 #include "svc/base/clock.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/measure_rig.h"
 
@@ -32,7 +34,7 @@ static void start_locals(struct rig *rig, uint32_t count)
     rig_start_afresh(rig);
 }
 
-static struct service *service_of(struct rig *rig) { return &rig->coordinator->service; }
+static struct service *service_of(struct rig *rig) { return rig->coordinator->service; }
 
 static size_t lanes_in(struct rig *rig, enum lane_use use)
 {
@@ -53,7 +55,7 @@ static void wait_for(struct rig *rig, bool (*is_so)(struct rig *rig, uint64_t wh
             fail_msg("%zu lanes open, %zu closing, %zu parked, %u starts; decisions: %llu",
                      lanes_in(rig, LANE_OPEN), lanes_in(rig, LANE_CLOSING),
                      lanes_in(rig, LANE_PARKED), rig->starts,
-                     (unsigned long long)service_of(rig)->events.count);
+                     (unsigned long long)service_of(rig)->events->count);
         rig_step_within(rig, NS_PER_MS);
     }
 }
@@ -81,11 +83,11 @@ static void pass(struct rig *rig, uint32_t windows)
         rig_step_within(rig, NS_PER_MS);
 }
 
-static uint64_t decisions(struct rig *rig) { return service_of(rig)->events.count; }
+static uint64_t decisions(struct rig *rig) { return service_of(rig)->events->count; }
 
 static const char *last_kind(struct rig *rig)
 {
-    return events_at(&service_of(rig)->events, decisions(rig) - 1)->kind;
+    return events_at(service_of(rig)->events, decisions(rig) - 1)->kind;
 }
 
 /* A local aggregator that joins as the last one that was started. */
@@ -201,7 +203,7 @@ static void with_parked_lanes_nothing_is_left_to_look_at(void **state)
     rig_aggregator(rig, 4);
     wait_for(rig, so_many_are_open, 1);
     pass(rig, 20);
-    assert_true(list_is_empty(&service_of(rig)->measure_timer.link));
+    assert_true(measuring_is_asleep(service_of(rig)));
 }
 
 static void as_many_stay_open_as_the_operator_has_said(void **state)

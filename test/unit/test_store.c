@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "svc/coordinator/store.h"
+#include "svc/coordinator/store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>

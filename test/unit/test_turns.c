@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "svc/base/clock.h"
-#include "svc/coordinator/turns.h"
+#include "svc/coordinator/loop/turns.h"
 
 #include <string.h>
 

@@ -1,0 +1,318 @@
+/* Aggregator processes as the coordinator sees them: up, away, lost. Owns struct aggregator and
+ * struct lane. A local one is lost only when its process is dead: who could still write is not
+ * replaced (wire W5, K4). */
+#include "svc/coordinator/aggregator/aggregator.h"
+
+#include "svc/base/log.h"
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/aggregator/process.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/order/leaving.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/kept.h"
+#include "svc/coordinator/snapshot/snapshot.h"
+#include "svc/coordinator/view/display.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#define LANES_MAX 4096           /* of one aggregator */
+#define SHOWN_NS (60 * NS_PER_S) /* a lost one stays in `status` */
+
+const char *aggregator_state_name(const struct aggregator *a)
+{
+    if (a->state == AGGREGATOR_UP && (a->is_stopping || a->service->phase == SERVICE_DRAINING))
+        return "draining";
+    if (a->state == AGGREGATOR_UP && liveness_silent_ns(a) > 0)
+        return "silent";
+    return a->state == AGGREGATOR_UP ? "up" : a->state == AGGREGATOR_AWAY ? "away" : "lost";
+}
+
+static void unwatch_process(struct aggregator *a)
+{
+    if (a->process.fd < 0)
+        return;
+    loop_unwatch(a->service->loop, &a->process);
+    close(a->process.fd);
+    a->process.fd = -1;
+}
+
+void aggregator_destroy(struct aggregator *a)
+{
+    if (a->peer) {
+        a->peer->aggregator = NULL;
+        peer_break(a->peer);
+    }
+    calls_free(a);
+    timer_stop(&a->timer);
+    a->service->on->aggregator->ends(a);
+    unwatch_process(a);
+    list_remove(&a->link);
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        free(a->lanes[i].shm);
+        free(a->lanes[i].ofi);
+    }
+    stats_forget(a);
+    free(a->lanes);
+    free(a->node);
+    free(a);
+}
+
+static void forget(struct service *s, const struct aggregator *a)
+{
+    struct store_row row = {.table = STORE_AGGREGATOR, .aggregator.aggregator = a->id};
+    struct err err;
+    store_begin(s->store);
+    store_erase(s->store, &row);
+    if (store_commit(s->store, &err) < 0)
+        log_error("%s (it will be found lost again after a restart)", err.text);
+}
+
+static void lost(struct aggregator *a)
+{
+    struct service *s = a->service;
+    char name[128];
+    unwatch_process(a);
+    if (a->peer) {
+        a->peer->aggregator = NULL;
+        peer_break(a->peer);
+        a->peer = NULL;
+    }
+    a->state = AGGREGATOR_LOST;
+    log_write(s->phase == SERVICE_UP && !a->is_stopping ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
+              "%s is gone, and its %zu lane%s with it", aggregator_name(a, name, sizeof name),
+              a->lanes_count, a->lanes_count == 1 ? "" : "s");
+    calls_abandon(a, -ECONNRESET, "the aggregator is gone");
+    forget(s, a);
+    timer_start(s->loop, &a->timer, a->is_stopping ? 0 : clock_now_ns() + SHOWN_NS);
+    s->on->aggregator->is_lost(a);
+}
+
+/* Without a pidfd its process may live on; a child of this process is ended for certain. */
+static void lost_alive(struct aggregator *a)
+{
+    a->service->on->aggregator->is_cut_off(a);
+    lost(a);
+}
+
+/* The end of a process on this host follows at once, and proves more than its word (K4). */
+void aggregator_left(struct aggregator *a)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    log_info("%s has drained and leaves", aggregator_name(a, name, sizeof name));
+    if (a->process.fd < 0)
+        lost(a);
+}
+
+void aggregator_drain(struct aggregator *a) { aggregator_drain_losing(a, ""); }
+
+void aggregator_drain_losing(struct aggregator *a, const char *loses)
+{
+    WIRE(DrainRequest) request = GRADPOOL__WIRE__DRAIN_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    request.loses = (char *)loses;
+    e.body_case = BODY(DRAIN_REQUEST);
+    e.drain_request = &request;
+    if (a->peer)
+        peer_send(a->peer, &e);
+    else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
+        process_kill(a->process.fd, SIGTERM);
+    else if (a->state == AGGREGATOR_AWAY)
+        timer_start(a->service->loop, &a->timer, 0); /* it ends without us */
+}
+
+void aggregator_hung(struct aggregator *a)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    bool is_local = a->process.fd >= 0;
+    log_error("%s has answered nothing for %.1f s (--aggregator-timeout): %s",
+              aggregator_name(a, name, sizeof name), (double)liveness_silent_ns(a) / NS_PER_S,
+              is_local ? "killing it" : "it counts as lost");
+    if (!is_local)
+        return lost_alive(a);
+    process_kill(a->process.fd, SIGKILL); /* process_ended() follows */
+}
+
+static void process_ended(struct source *source, uint32_t events)
+{
+    lost(container_of(source, struct aggregator, process));
+}
+
+static void expired(struct timer *timer)
+{
+    struct aggregator *a = container_of(timer, struct aggregator, timer);
+    char name[128];
+    aggregator_name(a, name, sizeof name);
+    if (a->state == AGGREGATOR_LOST)
+        return aggregator_destroy(a);
+    if (a->process.fd < 0)
+        return lost_alive(a);
+    log_error("%s runs, but has left its control connection: killing it", name);
+    process_kill(a->process.fd, SIGKILL); /* process_ended() follows */
+}
+
+/* One that lives joins again at once, so on another host the end of its connection is nearly always
+ * that of its process. */
+uint64_t aggregator_grace_ns(const struct aggregator *a)
+{
+    uint64_t timeout_ns = a->service->options->aggregator_timeout_ns;
+    if (a->process.fd >= 0)
+        return AGGREGATOR_LOCAL_AWAY_NS;
+    return timeout_ns ? timeout_ns / 2 : AGGREGATOR_REMOTE_AWAY_NS;
+}
+
+void aggregator_away(struct aggregator *a, uint64_t grace_ns)
+{
+    if (a->state == AGGREGATOR_LOST)
+        return;
+    char name[128];
+    a->state = AGGREGATOR_AWAY;
+    calls_abandon(a, -ECONNRESET, "the aggregator left its control connection");
+    a->service->on->aggregator->is_away(a);
+    log_info("%s is away", aggregator_name(a, name, sizeof name));
+    bool remote = a->process.fd < 0;
+    timer_start(a->service->loop, &a->timer,
+                clock_now_ns() + (remote && a->service->phase != SERVICE_UP ? 0 : grace_ns));
+}
+
+void aggregator_watch(struct aggregator *a)
+{
+    int fd;
+    if (process_open(a->pid, a->identity, &fd) < 0)
+        return;
+    a->process.fd = fd;
+    if (loop_watch(a->service->loop, &a->process, EPOLLIN) < 0)
+        unwatch_process(a);
+}
+
+struct aggregator *aggregator_create(struct service *s, uint32_t id, const char *node,
+                                     size_t lanes_max)
+{
+    struct aggregator *a = calloc(1, sizeof *a);
+    if (!a)
+        return NULL;
+    a->service = s;
+    a->id = id;
+    a->process = (struct source){.fd = -1, .ready = process_ended};
+    list_init(&a->link);
+    list_init(&a->calls);
+    timer_init(&a->timer, expired);
+    a->node = strdup(node);
+    a->lanes = calloc(lanes_max, sizeof *a->lanes);
+    if (!a->node || !a->lanes) {
+        aggregator_destroy(a);
+        return NULL;
+    }
+    return a;
+}
+
+int aggregator_add_lane(struct aggregator *a, uint32_t id, const WIRE(LaneOffer) * offer)
+{
+    struct lane *lane = &a->lanes[a->lanes_count];
+    *lane = (struct lane){.id = id,
+                          .index = offer->index,
+                          .core = offer->core,
+                          .pu = offer->pu,
+                          .numa = offer->numa,
+                          .memory_bytes = offer->memory_bytes,
+                          .piece_bytes = offer->piece_bytes,
+                          .rank_bytes = offer->rank_bytes,
+                          .network_bytes_per_s = offer->network_bytes_per_s,
+                          .aggregator = a,
+                          .shm = strdup(offer->shm),
+                          .ofi = strdup(offer->ofi)};
+    a->lanes_count++;
+    return lane->shm && lane->ofi ? 0 : -ENOMEM;
+}
+
+void aggregator_put(const struct aggregator *a)
+{
+    struct store *store = a->service->store;
+    struct store_row row = {.table = STORE_AGGREGATOR};
+    row.aggregator = (struct store_aggregator){.aggregator = a->id,
+                                               .incarnation = a->incarnation,
+                                               .identity = a->identity,
+                                               .pid = a->pid,
+                                               .slot = a->slot,
+                                               .node = a->node};
+    store_put(store, &row);
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        const struct lane *lane = &a->lanes[i];
+        row.table = STORE_LANE;
+        row.lane = (struct store_lane){.lane = lane->id,
+                                       .aggregator = a->id,
+                                       .index = lane->index,
+                                       .core = lane->core,
+                                       .pu = lane->pu,
+                                       .numa = lane->numa,
+                                       .memory_bytes = lane->memory_bytes,
+                                       .shm = lane->shm,
+                                       .ofi = lane->ofi};
+        store_put(store, &row);
+    }
+}
+
+void aggregator_attach(struct aggregator *a, struct peer *p)
+{
+    if (a->peer && a->peer != p) {
+        a->peer->aggregator = NULL;
+        peer_break(a->peer);
+        a->peer = NULL;
+        a->state = AGGREGATOR_AWAY;
+        calls_abandon(a, -ECONNRESET, "the aggregator came back on another connection");
+        a->service->on->aggregator->is_away(a);
+    }
+    a->peer = p;
+    p->aggregator = a;
+    a->state = AGGREGATOR_UP;
+    a->pinged_ns = 0;
+    a->periods_silent = 0;
+    a->silent_ns = 0;
+    liveness_joined(a);
+    a->service->on->service->view_has_changed(a->service);
+    timer_stop(&a->timer);
+}
+
+int aggregator_restore(struct service *s, const struct store_aggregator *row)
+{
+    struct aggregator *a = aggregator_create(s, row->aggregator, row->node, LANES_MAX);
+    if (!a)
+        return -ENOMEM;
+    a->incarnation = row->incarnation;
+    a->identity = row->identity;
+    a->pid = row->pid;
+    a->slot = row->slot;
+    list_append(&s->aggregators, &a->link);
+    aggregator_watch(a);
+    /* A local one that has died meanwhile need not be waited for. */
+    bool dead = a->identity && a->process.fd < 0 && process_has_ended(a->pid, a->identity);
+    aggregator_away(a, dead          ? 0
+                       : a->identity ? AGGREGATOR_LOCAL_AWAY_NS
+                                     : AGGREGATOR_REMOTE_AWAY_NS);
+    return 0;
+}
+
+int lane_restore(struct service *s, const struct store_lane *row)
+{
+    struct aggregator *a = aggregator_find(s, row->aggregator);
+    if (!a || a->lanes_count == LANES_MAX)
+        return -EBADMSG;
+    WIRE(LaneOffer) offer = GRADPOOL__WIRE__LANE_OFFER__INIT;
+    offer.index = row->index;
+    offer.core = row->core;
+    offer.pu = row->pu;
+    offer.numa = row->numa;
+    offer.memory_bytes = row->memory_bytes;
+    offer.shm = (char *)row->shm;
+    offer.ofi = (char *)row->ofi;
+    return aggregator_add_lane(a, row->lane, &offer);
+}

@@ -1,0 +1,13 @@
+/* Lanes and aggregators by their numbers. */
+#ifndef GRADPOOL_COORDINATOR_AGGREGATOR_LANE_H
+#define GRADPOOL_COORDINATOR_AGGREGATOR_LANE_H
+
+#include "svc/coordinator/aggregator/aggregator.h"
+
+struct aggregator *aggregator_find(struct service *s, uint32_t id);
+struct lane *lane_find(struct service *s, uint32_t id);
+const char *lane_use_name(enum lane_use use);
+/* "aggregator 2 (node7, pid 4242)"; AGGREGATOR_NAME_BYTES are enough. Returns the buffer. */
+const char *aggregator_name(const struct aggregator *a, char *buffer, size_t buffer_bytes);
+
+#endif

@@ -1,0 +1,148 @@
+/* Whether aggregators still answer. Owns the timer of pings. A ping goes through an aggregator's
+ * control thread and each of its lanes, so what is stuck anywhere is silent. Must never take for
+ * somebody's silence that this process itself did not run, or has not read yet (K14). */
+#include "svc/coordinator/aggregator/ping.h"
+
+#include "svc/base/log.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/view/display.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#define PERIODS 3 /* of a limit; without an answer in them it is hung */
+/* A local aggregator has so many periods in its own, longer limit, while no other one is there:
+ * pings wake threads, which is most of what an idle service costs. */
+#define PERIODS_LOCAL 6
+
+struct pings {
+    struct service *service;
+    struct timer timer;
+    uint64_t period_ns; /* length of the period that goes on */
+};
+
+static bool has_own_limit(const struct aggregator *a)
+{
+    return a->process.fd >= 0 && a->service->options->local_timeout_ns > 0;
+}
+
+static uint64_t period_ns(const struct service *s)
+{
+    uint64_t period_ns = s->options->aggregator_timeout_ns / PERIODS;
+    uint64_t local_ns = s->options->local_timeout_ns / PERIODS_LOCAL;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->state == AGGREGATOR_UP && !has_own_limit(a))
+            return period_ns;
+    }
+    return local_ns > period_ns ? local_ns : period_ns;
+}
+
+static void ping(struct aggregator *a)
+{
+    WIRE(PingRequest) request = GRADPOOL__WIRE__PING_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    e.id = ++a->service->door->next_id;
+    e.body_case = BODY(PING_REQUEST);
+    e.ping_request = &request;
+    a->pinged_ns = clock_now_ns();
+    peer_send(a->peer, &e);
+}
+
+/* What has come, but waits for its turn in the loop, is no silence. */
+static bool has_unread(const struct peer *p)
+{
+    struct pollfd fd = {.fd = channel_fd(p->channel), .events = POLLIN};
+    return poll(&fd, 1, 0) > 0 && fd.revents;
+}
+
+/* That a local one's process lives is known: it only has to be told from one that waits for a core
+ * of a loaded machine. */
+static uint64_t limit_ns(const struct aggregator *a)
+{
+    const struct coordinator_options *o = a->service->options;
+    return has_own_limit(a) ? o->local_timeout_ns : o->aggregator_timeout_ns;
+}
+
+/* Periods differ in length, so silence is the sum of those that have passed. */
+static void silent_period(struct aggregator *a, uint64_t length_ns)
+{
+    uint64_t enough_ns = limit_ns(a) - length_ns / 2;
+    bool is_over = a->silent_ns < enough_ns && a->silent_ns + length_ns >= enough_ns;
+    if (a->periods_silent++ == 0)
+        a->service->on->service->view_has_changed(a->service);
+    a->silent_ns += length_ns;
+    if (is_over)
+        aggregator_hung(a);
+}
+
+static void look_at(struct aggregator *a, uint64_t length_ns)
+{
+    if (a->state != AGGREGATOR_UP || !a->peer)
+        return;
+    if (a->pinged_ns == 0)
+        return ping(a);
+    if (!has_unread(a->peer))
+        silent_period(a, length_ns);
+}
+
+static void begin_period(struct service *s, uint64_t now_ns)
+{
+    s->pings->period_ns = period_ns(s);
+    timer_start(s->loop, &s->pings->timer, now_ns + s->pings->period_ns);
+}
+
+/* A period in which this process stood still, however long, is no measure of anybody: the machine
+ * may have stood still. The next one begins when it runs again. */
+static void period_ended(struct timer *timer)
+{
+    struct service *s = container_of(timer, struct pings, timer)->service;
+    uint64_t now_ns = clock_now_ns(), length_ns = s->pings->period_ns;
+    bool is_late = now_ns > timer->deadline_ns + length_ns / 2;
+    begin_period(s, now_ns);
+    list_for_each (node, &s->aggregators)
+        if (s->phase == SERVICE_UP && !is_late)
+            look_at(list_entry(node, struct aggregator, link), length_ns);
+}
+
+int liveness_create(struct service *s)
+{
+    s->pings = calloc(1, sizeof *s->pings);
+    if (!s->pings)
+        return -ENOMEM;
+    s->pings->service = s;
+    timer_init(&s->pings->timer, period_ended);
+    return 0;
+}
+
+void liveness_destroy(struct service *s) { free(s->pings); }
+
+void liveness_start(struct service *s)
+{
+    if (s->options->aggregator_timeout_ns)
+        begin_period(s, clock_now_ns());
+}
+
+void liveness_joined(struct aggregator *a)
+{
+    struct service *s = a->service;
+    if (s->options->aggregator_timeout_ns && period_ns(s) < s->pings->period_ns)
+        begin_period(s, clock_now_ns());
+}
+
+void liveness_heard(struct aggregator *a)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    if (a->periods_silent > 0)
+        log_info("%s answers again", aggregator_name(a, name, sizeof name));
+    a->pinged_ns = 0;
+    a->periods_silent = 0;
+    a->silent_ns = 0;
+}
+
+uint64_t liveness_silent_ns(const struct aggregator *a)
+{
+    return a->state == AGGREGATOR_UP && a->periods_silent > 0 ? clock_now_ns() - a->pinged_ns : 0;
+}

@@ -1,0 +1,52 @@
+/* Other processes on this host: whether one has ended, ending it. A number alone is never killed:
+ * another process may have it by now (K7). */
+#include "svc/coordinator/aggregator/process.h"
+
+#include "svc/base/process.h"
+#include "svc/base/shortage.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+static bool is_dead(int pidfd)
+{
+    struct pollfd poll_fd = {.fd = pidfd, .events = POLLIN};
+    return poll(&poll_fd, 1, 0) == 1;
+}
+
+/* Where a sandbox refuses pidfd_open, /proc still tells whether the process is there. */
+static int look_without_pidfd(uint32_t pid, uint64_t identity, int error)
+{
+    return shortage_is_refusal(error) && process_identity(pid) != identity ? -ESRCH : error;
+}
+
+int process_open(uint32_t pid, uint64_t identity, int *ret_fd)
+{
+    if (!pid || !identity)
+        return -ESRCH;
+    int fd = pidfd_open((pid_t)pid, 0);
+    if (fd < 0)
+        return look_without_pidfd(pid, identity, -errno);
+    /* Checked after the open: from here on the descriptor cannot come to mean another one. */
+    if (process_identity(pid) != identity || is_dead(fd)) {
+        close(fd);
+        return -ESRCH;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+bool process_has_ended(uint32_t pid, uint64_t identity)
+{
+    int fd = -1, error = process_open(pid, identity, &fd);
+    if (error == 0)
+        close(fd);
+    return error == -ESRCH;
+}
+
+void process_kill(int pidfd, int signal) { pidfd_send_signal(pidfd, signal, NULL, 0); }

@@ -1,0 +1,9 @@
+/* `gradpool plan`: where a job would be placed now. */
+#ifndef GRADPOOL_COORDINATOR_DECLARE_DRY_RUN_H
+#define GRADPOOL_COORDINATOR_DECLARE_DRY_RUN_H
+
+#include "svc/coordinator/peer/peer.h"
+
+void plan_handle(struct peer *p, const envelope *message);
+
+#endif

@@ -1,0 +1,321 @@
+/* What the rules of growth see: lanes, measured jobs and their tasks, put down from the service's
+ * own structs. Owns nothing that lasts, changes nothing but what each lane was last seen to have
+ * worked. Holds what the rules are owed (packer G10). */
+#include "svc/coordinator/growth/scaling_view.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
+#include "svc/coordinator/job/hold.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/placement/neighbour.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* --- lanes --- */
+
+static struct scale_lane *add_lane(struct scaling_look *look, uint32_t id, uint32_t aggregator,
+                                   enum packer_lane_state state, bool is_changing)
+{
+    struct scale_lane *to = &look->lanes[look->seen.lanes_count++];
+    *to = (struct scale_lane){.lane = {.id = id, .state = state, .memory_bytes = UINT64_MAX},
+                              .aggregator = aggregator,
+                              .is_changing = is_changing};
+    return to;
+}
+
+/* Its share of the time since it was last looked at. */
+static uint64_t load_ppm(struct lane *lane)
+{
+    const WIRE(LaneUse) *use = stats_of_lane(lane);
+    uint64_t at_ns = lane->aggregator->measured_ns, load = 0;
+    if (!use || at_ns == lane->worked_at_ns)
+        return lane->load_ppm;
+    if (lane->worked_at_ns > 0 && use->busy_ns >= lane->worked_ns)
+        load = (uint64_t)((double)(use->busy_ns - lane->worked_ns) * 1e6 /
+                          (double)(at_ns - lane->worked_at_ns));
+    lane->worked_at_ns = at_ns;
+    lane->worked_ns = use->busy_ns;
+    return lane->load_ppm = load;
+}
+
+/* One that is away, leaves or is withheld can neither open nor close; what is on it, or on its way
+ * there, counts. */
+static void see_lane(struct scaling_look *look, struct lane *lane, bool is_kept)
+{
+    const struct aggregator *a = lane->aggregator;
+    bool is_there = a->state == AGGREGATOR_UP && !a->is_stopping && lane->use != LANE_WITHHELD;
+    bool is_open = lane->use == LANE_OPEN && (is_there || a->state == AGGREGATOR_AWAY);
+    bool is_used = lane->jobs > 0 || lane->arriving > 0;
+    bool is_parked = lane->use == LANE_PARKED && !is_used;
+    struct scale_lane *to;
+    if (is_parked && is_there)
+        to = add_lane(look, lane->id, a->id, PACKER_LANE_PARKED, false);
+    else if (is_used || is_open || (is_there && lane->use == LANE_CLOSING))
+        to = add_lane(look, lane->id, a->id, PACKER_LANE_OPEN, !(is_open && is_there));
+    else
+        return;
+    to->is_kept = is_kept;
+    to->is_awaited = lane->arriving > 0;
+    to->lane.load_ppm = load_ppm(lane);
+    to->lane.numa = lane->numa;
+    budgets_of_lane(&look->budgets, lane, &to->lane);
+}
+
+static void see_slot(struct scaling_look *look, const struct slot *slot)
+{
+    bool is_coming = fleet_is_coming(slot);
+    if (!is_coming && !fleet_may_start(slot))
+        return;
+    uint32_t count = is_coming ? slot->open_count : slot->lanes_count;
+    for (uint32_t i = 0; i < count; i++)
+        add_lane(look, slot_lane(slot, i), slot_aggregator(slot), PACKER_LANE_UNSTARTED, is_coming);
+}
+
+static int compare_lanes(const void *a, const void *b)
+{
+    uint32_t left = ((const struct scale_lane *)a)->lane.id,
+             right = ((const struct scale_lane *)b)->lane.id;
+    return left < right ? -1 : left > right;
+}
+
+static void see_lanes(struct service *s, struct scaling_look *look)
+{
+    bool all_kept = fleet_wanted(s) <= fleet_least(s);
+    list_for_each (node, &s->aggregators) {
+        struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++)
+            see_lane(look, &a->lanes[i],
+                     all_kept || a->slot == 0 || a->slot > s->fleet->slots_count);
+    }
+    for (size_t i = 0; i < s->fleet->slots_count; i++)
+        see_slot(look, &s->fleet->slots[i]);
+    qsort(look->lanes, look->seen.lanes_count, sizeof *look->lanes, compare_lanes);
+}
+
+/* SIZE_MAX: it is not seen. */
+static size_t position_of(const struct scaling_look *look, const struct lane *lane)
+{
+    struct scale_lane key = {.lane = {.id = lane->id}};
+    const struct scale_lane *found =
+        bsearch(&key, look->lanes, look->seen.lanes_count, sizeof key, compare_lanes);
+    return found ? (size_t)(found - look->lanes) : SIZE_MAX;
+}
+
+/* --- tasks --- */
+
+struct part {
+    uint32_t task, lane, pieces;
+    uint64_t bytes;
+    double lane_ns; /* as the tensors were measured, together; 0: not known */
+};
+
+/* What a job has on one lane, by the lane's position. */
+struct sum {
+    double bytes, parts_ns;
+    uint64_t lane_ns; /* measured there */
+};
+
+static int compare_parts(const void *a, const void *b)
+{
+    uint32_t left = ((const struct part *)a)->task, right = ((const struct part *)b)->task;
+    return left < right ? -1 : left > right;
+}
+
+/* One for each piece that has a lane, by task. */
+static size_t list_parts(const struct scaling_look *look, const struct job *job, struct part *parts)
+{
+    const struct lane *last = NULL;
+    size_t count = 0, lane = SIZE_MAX;
+    for (size_t t = 0; t < job->tensors_count; t++) {
+        const struct tensor *tensor = job->tensors[t];
+        double element_ns =
+            tensor->elements ? (double)tensor->lane_ns / (double)tensor->elements : 0;
+        for (size_t i = 0; i < tensor->pieces_count; i++) {
+            const struct piece *piece = &tensor->pieces[i];
+            if (piece->lane && piece->lane != last)
+                lane = position_of(look, last = piece->lane);
+            if (piece->lane && lane != SIZE_MAX)
+                parts[count++] = (struct part){.task = piece->task,
+                                               .lane = (uint32_t)lane,
+                                               .pieces = 1,
+                                               .bytes = tensor_bytes(tensor, piece->elements),
+                                               .lane_ns = element_ns * (double)piece->elements};
+        }
+    }
+    qsort(parts, count, sizeof *parts, compare_parts);
+    return count;
+}
+
+/* Pieces of one task lie together. */
+static size_t merge_parts(struct part *parts, size_t count, struct sum *sums)
+{
+    size_t tasks = 0;
+    for (size_t i = 0; i < count; i++) {
+        sums[parts[i].lane].bytes += (double)parts[i].bytes;
+        sums[parts[i].lane].parts_ns += parts[i].lane_ns;
+        if (tasks > 0 && parts[tasks - 1].task == parts[i].task) {
+            parts[tasks - 1].pieces += parts[i].pieces;
+            parts[tasks - 1].bytes += parts[i].bytes;
+            parts[tasks - 1].lane_ns += parts[i].lane_ns;
+        } else {
+            parts[tasks++] = parts[i];
+        }
+    }
+    return tasks;
+}
+
+/* Of what the lane takes for the job now, by what each took when they were measured. */
+static uint64_t task_lane_ns(const struct part *part, const struct sum *sum)
+{
+    if (sum->lane_ns == 0)
+        return (uint64_t)part->lane_ns;
+    double of = sum->parts_ns > 0 ? part->lane_ns / sum->parts_ns
+                : sum->bytes > 0  ? (double)part->bytes / sum->bytes
+                                  : 0;
+    return (uint64_t)((double)sum->lane_ns * of);
+}
+
+static void add_tasks(struct scaling_look *look, const struct job *job, uint32_t position,
+                      struct part *parts, struct sum *sums)
+{
+    for (size_t i = 0; i < look->seen.lanes_count; i++)
+        sums[i] = (struct sum){0};
+    for (size_t i = 0; i < job->shares_count; i++) {
+        size_t lane = position_of(look, job->shares[i].lane);
+        if (lane != SIZE_MAX)
+            sums[lane].lane_ns = job->shares[i].lane_ns;
+    }
+    size_t count = merge_parts(parts, list_parts(look, job, parts), sums);
+    uint64_t piece_bytes = budgets_piece_bytes(job);
+    for (size_t i = 0; i < count; i++) {
+        size_t at = look->seen.tasks_count++;
+        look->numbers[at] = parts[i].task;
+        look->tasks[at] =
+            (struct scale_task){.job = position,
+                                .lane = parts[i].lane,
+                                .bytes = parts[i].bytes,
+                                .state_bytes = parts[i].pieces * piece_bytes + (piece_bytes == 0),
+                                .lane_ns = task_lane_ns(&parts[i], &sums[parts[i].lane])};
+    }
+}
+
+/* --- jobs --- */
+
+/* What is on its way, or will never be ready, is not planned for. */
+static bool is_moving(const struct job *job)
+{
+    if (job->failure || moving_is_busy(job))
+        return true;
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count && !job->tensors[t]->failure; i++)
+            if (job->tensors[t]->pieces[i].state != PIECE_READY)
+                return true;
+    return false;
+}
+
+/* It runs beside others, and nobody can say what that costs it. */
+static bool wants_alone(const struct job *job)
+{
+    return job->profile->now.period_ns > 0 && !profile_knows_alone(job->profile) &&
+           !job_is_idle(job);
+}
+
+/* Nobody can be measured who does not train; and where slow lanes are left, what tasks leave for
+ * one reason would come back for the other. */
+static uint32_t lanes_enough(const struct job *job)
+{
+    bool is_sought =
+        !job_is_idle(job) && profile_knows_alone(job->profile) && !job->service->options->explores;
+    return is_sought ? job->profile->narrow.enough : 0;
+}
+
+static void see_job(struct scaling_look *look, struct job *job, struct part *parts,
+                    struct sum *sums)
+{
+    size_t position = look->seen.jobs_count++;
+    look->owners[position] = job;
+    look->jobs[position] = (struct scale_job){.id = job->id,
+                                              .workers = job->workers,
+                                              .loss_ppm = profile_loss_ppm(job->profile),
+                                              .shared_ppm = job_shared_loss_ppm(job),
+                                              .knows_shared = job_knows_shared_loss(job),
+                                              .timing = job_resident_timing(job),
+                                              .is_moving = is_moving(job),
+                                              .is_ordered = order_hold_ns(job) > 0,
+                                              .wants_alone = wants_alone(job),
+                                              .lanes_enough = lanes_enough(job),
+                                              .lanes_next = narrow_next(&job->profile->narrow),
+                                              .memory = job->scale_memory};
+    if (job->start_by_ns > clock_now_ns())
+        look->wishes[look->seen.wishes_count++] = (struct scale_wish){job->id, 1};
+    add_tasks(look, job, (uint32_t)position, parts, sums);
+}
+
+/* --- all of it --- */
+
+struct sizes {
+    size_t lanes, jobs, pieces, pieces_most; /* most: of one job */
+};
+
+static struct sizes count(const struct service *s)
+{
+    struct sizes sizes = {1, 1, 1, 1};
+    list_for_each (node, &s->aggregators)
+        sizes.lanes += list_entry(node, struct aggregator, link)->lanes_count;
+    for (size_t i = 0; i < s->fleet->slots_count; i++)
+        sizes.lanes += s->fleet->slots[i].lanes_count;
+    list_for_each (node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        sizes.jobs++;
+        sizes.pieces += job->pieces_count;
+        if (job->pieces_count > sizes.pieces_most)
+            sizes.pieces_most = job->pieces_count;
+    }
+    return sizes;
+}
+
+int scaling_look_make(struct service *s, struct scaling_look *ret_look)
+{
+    struct sizes sizes = count(s);
+    struct scaling_look look = {.lanes = calloc(sizes.lanes, sizeof *look.lanes),
+                                .jobs = calloc(sizes.jobs, sizeof *look.jobs),
+                                .tasks = calloc(sizes.pieces, sizeof *look.tasks),
+                                .wishes = calloc(sizes.jobs, sizeof *look.wishes),
+                                .owners = calloc(sizes.jobs, sizeof *look.owners),
+                                .numbers = calloc(sizes.pieces, sizeof *look.numbers)};
+    _cleanup_free_ struct part *parts = calloc(sizes.pieces_most, sizeof *parts);
+    _cleanup_free_ struct sum *sums = calloc(sizes.lanes, sizeof *sums);
+    if (!look.lanes || !look.jobs || !look.tasks || !look.wishes || !look.owners || !look.numbers ||
+        !parts || !sums || budgets_init(&look.budgets, sizes.lanes) < 0) {
+        scaling_look_free(&look);
+        return -ENOMEM;
+    }
+    see_lanes(s, &look);
+    list_for_each (node, &s->jobs)
+        see_job(&look, list_entry(node, struct job, link), parts, sums);
+    look.seen.lanes = look.lanes;
+    look.seen.jobs = look.jobs;
+    look.seen.tasks = look.tasks;
+    look.seen.wishes = look.wishes;
+    look.seen.nodes = look.budgets.nodes;
+    look.seen.nodes_count = look.budgets.count;
+    *ret_look = look;
+    return 0;
+}
+
+void scaling_look_free(struct scaling_look *look)
+{
+    free(look->lanes);
+    free(look->jobs);
+    free(look->tasks);
+    free(look->wishes);
+    free(look->owners);
+    free(look->numbers);
+    budgets_free(&look->budgets);
+    *look = (struct scaling_look){0};
+}

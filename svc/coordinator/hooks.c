@@ -1,0 +1,179 @@
+/* Who hears of what lower rooms tell, and in which order: the one file that names all of them. Owns
+ * nothing, decides nothing. */
+#include "svc/coordinator/hooks.h"
+
+#include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/declare/declaration.h"
+#include "svc/coordinator/fleet/fleet.h"
+#include "svc/coordinator/growth/exploring.h"
+#include "svc/coordinator/growth/scaling.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/membership/join.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/order/leaving.h"
+#include "svc/coordinator/placement/history.h"
+#include "svc/coordinator/recovery/recovery.h"
+#include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/requests.h"
+#include "svc/coordinator/route/tell_lane.h"
+#include "svc/coordinator/route/ticket.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/host_silence.h"
+#include "svc/coordinator/session/iteration_hold.h"
+#include "svc/coordinator/session/kept.h"
+#include "svc/coordinator/session/session.h"
+#include "svc/coordinator/session/wait.h"
+#include "svc/coordinator/snapshot/snapshot.h"
+#include "svc/coordinator/stopping.h"
+#include "svc/coordinator/timeline/timeline.h"
+#include "svc/coordinator/view/display.h"
+#include "svc/coordinator/view/status.h"
+
+#include <stdlib.h>
+
+/* --- connections --- */
+
+static void peer_is_read_out(struct peer *p) { session_process_ended(p->session); }
+
+static void peer_ends(struct peer *p)
+{
+    waits_cancel(p);
+    saving_peer_gone(p);
+    timelines_peer_gone(p);
+}
+
+static void connection_ended(struct aggregator *a, struct session *session, bool was_closed)
+{
+    if (a)
+        aggregator_away(a, aggregator_grace_ns(a));
+    if (session)
+        session_away(session, SESSION_AWAY_NS, was_closed);
+}
+
+/* --- aggregators --- */
+
+static void aggregator_joined(struct aggregator *a, struct slot *slot)
+{
+    struct service *s = a->service;
+    scaling_joined(a, slot);
+    measuring_wake(s);
+    recovery_place_stranded(s);
+    leaving_check_all(s);
+    kept_check(s, declare_handle);
+}
+
+static void aggregator_is_back(struct aggregator *a, const WIRE(AggregatorJoin) * join)
+{
+    struct service *s = a->service;
+    recovery_reconcile(a, join);
+    recovery_place_stranded(s);
+    keeping_aggregator_back(a);
+    fleet_check(s);
+    leaving_check_all(s);
+    kept_check(s, declare_handle);
+    kept_check(s, ticket_answer);
+}
+
+static void aggregator_is_away(struct aggregator *a)
+{
+    moving_aggregator_away(a);
+    regrouping_aggregator_gone(a);
+    saving_aggregator_gone(a);
+}
+
+static void aggregator_is_lost(struct aggregator *a)
+{
+    struct service *s = a->service;
+    leaving_stop(a);
+    display_wake(s);
+    fleet_check(s);
+    recovery_aggregator_lost(a);
+    kept_check(s, ticket_answer);
+    service_check_drained(s);
+}
+
+static void aggregator_is_stopping(struct aggregator *a) { keeping_check_all(a->service); }
+
+static bool aggregator_is_needed(const struct aggregator *a)
+{
+    list_for_each (node, &a->service->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        if (keeping_has(a, job, NULL))
+            return true;
+    }
+    return false;
+}
+
+static void process_ended(struct service *s)
+{
+    kept_check(s, declare_handle);
+    service_check_drained(s);
+}
+
+/* --- jobs --- */
+
+static void job_is_over(struct job *job)
+{
+    struct service *s = job->service;
+    profiles_keep(job);
+    keeping_end(job);
+    for (size_t i = 0; i < job->shares_count; i++)
+        telling_drop(job->shares[i].lane, job->id, NULL, 0);
+    display_wake(s);
+    kept_check_soon(s, join_handle);    /* one may be for the next job of that name */
+    kept_check_soon(s, declare_handle); /* its share of lanes is free */
+}
+
+/* A join may wait for a rank that was leaving. */
+static void ranks_have_changed(struct service *s) { kept_check(s, join_handle); }
+
+static void job_ends(struct job *job)
+{
+    moving_end_job(job);
+    saving_give_way(job, "the job has ended");
+    holding_job_ends(job);
+    regrouping_end(job);
+    exploring_free(job->exploring);
+    sessions_destroy(job);
+}
+
+const struct peer_hooks hooks_of_peers = {
+    .opened = silence_watch,
+    .message_came = requests_handle,
+    .answer_is_ready = view_answer,
+    .is_read_out = peer_is_read_out,
+    .ends = peer_ends,
+    .connection_ended = connection_ended,
+};
+
+const struct aggregator_hooks hooks_of_aggregators = {
+    .joined = aggregator_joined,
+    .is_back = aggregator_is_back,
+    .is_away = aggregator_is_away,
+    .is_cut_off = fleet_kill,
+    .is_lost = aggregator_is_lost,
+    .ends = leaving_stop,
+    .is_stopping = aggregator_is_stopping,
+    .is_needed = aggregator_is_needed,
+    .process_ended = process_ended,
+    .look_is_over = view_look_over,
+};
+
+const struct job_hooks hooks_of_jobs = {
+    .is_over = job_is_over,
+    .ends = job_ends,
+    .tensors_are_settled = declare_check_waits,
+    .may_regroup = regrouping_check,
+    .ranks_have_changed = ranks_have_changed,
+    .session_is_lost = members_leave,
+    .piece_moves = moving_has,
+    .keeps_what_moves = moving_has_keeper,
+    .keeper_is_unfit = moving_keeper_unfit,
+};
+
+const struct service_hooks hooks_of_service = {
+    .view_has_changed = display_wake,
+    .training_may_begin = measuring_wake,
+    .gives_up = service_give_up,
+};

@@ -1,0 +1,22 @@
+/* Who has a job's pieces to itself: lanes have let go of them, or are about to. Others wait. */
+#ifndef GRADPOOL_COORDINATOR_JOB_CLAIM_H
+#define GRADPOOL_COORDINATOR_JOB_CLAIM_H
+
+#include "svc/coordinator/job/job.h"
+
+enum claim {
+    CLAIM_REGROUP = 1,  /* ranks come or go (membership/regroup.c) */
+    CLAIM_SNAPSHOT = 2, /* lanes have released all pieces (snapshot/align.c) */
+};
+
+static inline void job_claim(struct job *job, enum claim claim) { job->claims |= claim; }
+static inline void job_unclaim(struct job *job, enum claim claim)
+{
+    job->claims &= ~(uint32_t)claim;
+}
+static inline bool job_has_claim(const struct job *job, enum claim claim)
+{
+    return job->claims & claim;
+}
+
+#endif

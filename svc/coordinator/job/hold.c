@@ -1,0 +1,43 @@
+/* Owns the end of each job's hold. Placing after a lane is lost, and later orders, ignore holds. */
+#include "svc/coordinator/job/hold.h"
+
+#include "svc/coordinator/service.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static bool has_tasks_on(const struct job *job, const struct lane *lane)
+{
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].lane == lane && job->shares[i].pieces > 0)
+            return true;
+    return false;
+}
+
+void order_hold_begin(struct job *job, const struct lane *lane)
+{
+    struct service *s = job->service;
+    uint64_t until_ns = clock_now_ns() + s->options->order_hold_ns;
+    job->ordered_until_ns = until_ns;
+    list_for_each (node, &s->jobs) {
+        struct job *other = list_entry(node, struct job, link);
+        if (has_tasks_on(other, lane))
+            other->ordered_until_ns = until_ns;
+    }
+}
+
+uint64_t order_hold_ns(const struct job *job)
+{
+    uint64_t now_ns = clock_now_ns();
+    return job->ordered_until_ns > now_ns ? job->ordered_until_ns - now_ns : 0;
+}
+
+const char *order_hold_text(const struct job *job, char *text, size_t text_bytes)
+{
+    uint64_t left_ns = order_hold_ns(job);
+    if (left_ns == 0)
+        return "";
+    snprintf(text, text_bytes, "an operator's move holds it there for %" PRIu64 " s more",
+             (left_ns + NS_PER_S - 1) / NS_PER_S);
+    return text;
+}

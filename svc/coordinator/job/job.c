@@ -1,0 +1,389 @@
+/* Jobs: what they hold and how they end. Owns struct job, with its sessions, tensors and shares.
+ * A job lives while somebody is in it; a failed one until its last worker has left. */
+#include "svc/coordinator/job/job.h"
+
+#include "packer/packer.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/growth/exploring.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/placement/history.h"
+#include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/iteration_hold.h"
+#include "svc/coordinator/session/kept.h"
+#include "svc/coordinator/snapshot/snapshot.h"
+#include "svc/coordinator/view/display.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, const char *name,
+                        uint32_t workers)
+{
+    struct job *job = calloc(1, sizeof *job);
+    if (!job)
+        return NULL;
+    *job = (struct job){.service = s,
+                        .tenant = tenant,
+                        .id = id,
+                        .workers = workers,
+                        .founding = workers,
+                        .wanted = workers,
+                        .epoch = 1,
+                        .next_tensor = 1,
+                        .next_piece = 1,
+                        .arrived_ns = clock_now_ns(),
+                        .trained_ns = clock_now_ns()};
+    list_init(&job->link);
+    job->name = strdup(name);
+    job->sessions = calloc(workers, sizeof *job->sessions);
+    job->profile = calloc(1, sizeof *job->profile);
+    job->scale_memory = calloc(1, sizeof *job->scale_memory);
+    if (!job->name || !job->sessions || !job->profile || !job->scale_memory) {
+        jobs_destroy(job);
+        return NULL;
+    }
+    return job;
+}
+
+void jobs_destroy(struct job *job)
+{
+    job->service->on->job->ends(job);
+    while (job->tensors_count > 0)
+        jobs_remove_tensor(job, job->tensors[job->tensors_count - 1]);
+    list_remove(&job->link);
+    free(job->sessions);
+    free(job->tensors);
+    free(job->buckets);
+    free(job->shares);
+    free(job->profile);
+    free(job->scale_memory);
+    free(job->failure);
+    free(job->waits_for);
+    free(job->name);
+    free(job);
+}
+
+struct job *jobs_find(struct service *s, const struct tenant *tenant, const char *name)
+{
+    list_for_each (node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        if (job->tenant == tenant && strcmp(job->name, name) == 0)
+            return job;
+    }
+    return NULL;
+}
+
+static bool is_meant(const struct job *job, const struct peer *p, const char *name,
+                     const char *tenant)
+{
+    const char *whose = strcmp(tenant, "-") == 0 ? "" : tenant;
+    return strcmp(job->name, name) == 0 && (p->is_operator || job->tenant == p->tenant) &&
+           (!*tenant || strcmp(job->tenant->key.tenant, whose) == 0);
+}
+
+struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, const char *tenant)
+{
+    struct job *meant = NULL;
+    list_for_each (node, &p->service->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        if (!is_meant(job, p, name, tenant))
+            continue;
+        if (meant) {
+            peer_fail(p, request, -EINVAL,
+                      "more than one tenant has a job %.127s: say whose (--tenant)", name);
+            return NULL;
+        }
+        meant = job;
+    }
+    if (!meant)
+        peer_fail(p, request, -ENOENT, "there is no job %.127s", name);
+    return meant;
+}
+
+struct job *jobs_find_id(struct service *s, uint32_t id)
+{
+    list_for_each (node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        if (job->id == id)
+            return job;
+    }
+    return NULL;
+}
+
+bool jobs_is_complete(const struct job *job)
+{
+    for (uint32_t rank = 0; rank < job->founding; rank++)
+        if (!job->sessions[rank] && members_have(job, rank))
+            return false;
+    return true;
+}
+
+void jobs_row(const struct job *job, struct store_row *ret_row)
+{
+    *ret_row = (struct store_row){.table = STORE_JOB};
+    ret_row->job = (struct store_job){.job = job->id,
+                                      .tenant = job->tenant->key.tenant,
+                                      .name = job->name,
+                                      .workers = job->workers,
+                                      .epoch = job->epoch,
+                                      .next_tensor = job->next_tensor,
+                                      .next_piece = job->next_piece,
+                                      .failure = job->failure ? job->failure : "",
+                                      .loss_limit_ppm = job->loss_limit_ppm,
+                                      .layout = job->layout,
+                                      .founding = job->founding,
+                                      .wanted = job->wanted,
+                                      .version = job->version,
+                                      .continues = job->continues,
+                                      .is_elastic = job->is_elastic};
+}
+
+int jobs_restore(struct service *s, const struct store_job *row)
+{
+    struct tenant *tenant = tenants_find(s, row->tenant);
+    if (!tenant || row->workers < 1 || row->workers > WORKERS_MAX)
+        return -EBADMSG;
+    struct job *job = jobs_create(s, tenant, row->job, row->name, row->workers);
+    if (!job)
+        return -ENOMEM;
+    job->arrived_ns = 0;
+    job->epoch = row->epoch;
+    job->next_tensor = row->next_tensor;
+    job->next_piece = row->next_piece;
+    job->layout = row->layout;
+    job->founding = row->wanted ? row->founding : row->workers; /* 0: its first never came */
+    job->wanted = row->wanted ? row->wanted : row->workers;
+    job->version = row->version;
+    job->continues = row->continues;
+    job->is_elastic = row->is_elastic;
+    job->loss_limit_ppm = row->loss_limit_ppm;
+    job->failure = *row->failure ? strdup(row->failure) : NULL;
+    list_append(&s->jobs, &job->link);
+    return 0;
+}
+
+void jobs_broadcast(struct job *job, const struct session *except, const envelope *message)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && session != except && session->peer)
+            peer_send(session->peer, message);
+    }
+}
+
+static void keep_failure(struct job *job)
+{
+    struct store_row row;
+    struct err err;
+    jobs_row(job, &row);
+    store_begin(job->service->store);
+    store_put(job->service->store, &row);
+    if (store_commit(job->service->store, &err) < 0)
+        log_error("%s", err.text);
+}
+
+void jobs_send_failure(const struct job *job, int code, struct peer *to)
+{
+    WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
+    failure.code = code;
+    failure.text = job->failure ? job->failure : (char *)"";
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(JOB_FAILURE);
+    e.job_failure = &failure;
+    peer_send(to, &e);
+}
+
+const char *jobs_state(const struct job *job)
+{
+    if (job->failure)
+        return "failed";
+    if (job->waits_for)
+        return "waiting";
+    return jobs_is_complete(job) ? "training" : "joining";
+}
+
+void jobs_fail(struct job *job, const struct session *except, int code, const char *format, ...)
+{
+    if (job->failure)
+        return;
+    char text[ERR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    char prefix[TENANT_PREFIX_BYTES];
+    log_error("job %s%s has failed: %s", tenant_prefix(job->tenant, prefix), job->name, text);
+    job->failure = strdup(text);
+    keep_failure(job);
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && session != except && session->peer)
+            jobs_send_failure(job, code, session->peer);
+    }
+    job->service->on->job->tensors_are_settled(job);
+}
+
+/* What the store keeps by mistake is found empty after a restart, and ends then. */
+void jobs_forget(struct job *job)
+{
+    struct store *store = job->service->store;
+    struct store_row row = {.table = STORE_JOB, .job.job = job->id};
+    struct err err;
+    store_begin(store);
+    store_erase(store, &row);
+    if (store_commit(store, &err) < 0)
+        log_error("%s", err.text);
+}
+
+static bool job_is_empty(const struct job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && (session->state == SESSION_JOINED || session->state == SESSION_AWAY))
+            return false;
+    }
+    return true;
+}
+
+void jobs_end(struct job *job)
+{
+    char prefix[TENANT_PREFIX_BYTES];
+    job->service->on->job->is_over(job);
+    jobs_forget(job);
+    log_info("job %s%s has ended", tenant_prefix(job->tenant, prefix), job->name);
+    jobs_destroy(job);
+}
+
+void jobs_end_if_empty(struct job *job)
+{
+    if (job_is_empty(job))
+        jobs_end(job);
+}
+
+/* --- tensors of a job --- */
+
+static struct tensor **bucket(const struct job *job, uint32_t hash)
+{
+    return &job->buckets[hash % job->buckets_count];
+}
+
+static void hash_tensor(struct job *job, struct tensor *tensor)
+{
+    struct tensor **first = bucket(job, tensor->hash);
+    tensor->next = *first;
+    *first = tensor;
+}
+
+/* Room for one more: as many buckets as tensors. */
+static int grow_tables(struct job *job)
+{
+    if (job->tensors_count < job->tensors_capacity)
+        return 0;
+    size_t capacity = job->tensors_capacity ? 2 * job->tensors_capacity : 16;
+    struct tensor **buckets = calloc(capacity, sizeof *buckets);
+    struct tensor **grown = buckets ? realloc(job->tensors, capacity * sizeof *grown) : NULL;
+    if (!grown) {
+        free(buckets);
+        return -ENOMEM;
+    }
+    free(job->buckets);
+    job->buckets = buckets;
+    job->buckets_count = capacity;
+    job->tensors = grown;
+    job->tensors_capacity = capacity;
+    for (size_t i = 0; i < job->tensors_count; i++)
+        hash_tensor(job, job->tensors[i]);
+    return 0;
+}
+
+int jobs_add_tensor(struct job *job, struct tensor *tensor)
+{
+    int error = grow_tables(job);
+    if (error < 0)
+        return error;
+    job->tensors[job->tensors_count++] = tensor;
+    hash_tensor(job, tensor);
+    job->bytes += tensor_bytes(tensor, tensor->elements);
+    return 0;
+}
+
+/* Index of the last tensor whose id (or first piece) is not beyond `id`; -1: none. */
+static ptrdiff_t tensor_at(const struct job *job, uint32_t id, bool by_piece)
+{
+    size_t low = 0, high = job->tensors_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct tensor *tensor = job->tensors[middle];
+        uint32_t key = by_piece ? tensor->pieces[0].id : tensor->id;
+        if (key <= id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (ptrdiff_t)low - 1;
+}
+
+struct tensor *jobs_tensor(const struct job *job, uint32_t id)
+{
+    ptrdiff_t at = tensor_at(job, id, false);
+    return at >= 0 && job->tensors[at]->id == id ? job->tensors[at] : NULL;
+}
+
+struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *place)
+{
+    if (*place >= job->tensors_count || job->tensors[*place]->id != id) {
+        ptrdiff_t at = tensor_at(job, id, false);
+        *place = at >= 0 ? (size_t)at : 0;
+    }
+    if (*place >= job->tensors_count || job->tensors[*place]->id != id)
+        return NULL;
+    return job->tensors[(*place)++];
+}
+
+struct tensor *jobs_tensor_named(const struct job *job, const char *name)
+{
+    uint32_t hash = packer_hash(name);
+    struct tensor *tensor = job->buckets ? *bucket(job, hash) : NULL;
+    while (tensor && (tensor->hash != hash || strcmp(tensor->name, name) != 0))
+        tensor = tensor->next;
+    return tensor;
+}
+
+struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor)
+{
+    ptrdiff_t at = tensor_at(job, id, true);
+    if (at < 0)
+        return NULL;
+    struct tensor *tensor = job->tensors[at];
+    size_t index = id - tensor->pieces[0].id;
+    if (index >= tensor->pieces_count)
+        return NULL;
+    if (ret_tensor)
+        *ret_tensor = tensor;
+    return &tensor->pieces[index];
+}
+
+void jobs_remove_tensor(struct job *job, struct tensor *tensor)
+{
+    ptrdiff_t at = tensor_at(job, tensor->id, false);
+    for (size_t i = 0; i < tensor->pieces_count; i++)
+        piece_detach(tensor, &tensor->pieces[i]);
+    job->pieces_count -= tensor->pieces_count;
+    job->bytes -= tensor_bytes(tensor, tensor->elements);
+    struct tensor **link = bucket(job, tensor->hash);
+    while (*link != tensor)
+        link = &(*link)->next;
+    *link = tensor->next;
+    job->tensors_count--;
+    memmove(&job->tensors[at], &job->tensors[at + 1],
+            (job->tensors_count - (size_t)at) * sizeof *job->tensors);
+    tensor_destroy(tensor);
+}

@@ -1,0 +1,81 @@
+/* Which ranks are in a job, and in which tensors' rounds: questions about sessions and tensors as
+ * they stand. Owns nothing, changes nothing but a tensor that is made. README: K40 to K45. */
+#include "svc/coordinator/job/members.h"
+
+#include <string.h>
+
+static bool has_bit(const uint64_t *ranks, uint32_t rank)
+{
+    return ranks[rank / 64] >> (rank % 64) & 1;
+}
+
+bool members_have(const struct job *job, uint32_t rank)
+{
+    const struct session *session = job->sessions[rank];
+    return session ? session_is_in(session) : rank < job->founding && rank < job->wanted;
+}
+
+bool members_is_gone(const struct job *job, uint32_t rank)
+{
+    return job->is_elastic && job->sessions[rank] && !session_is_in(job->sessions[rank]);
+}
+
+uint32_t members_count(const struct job *job)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        count += members_have(job, rank);
+    return count;
+}
+
+uint32_t members_training(const struct job *job)
+{
+    uint32_t count = job->is_elastic ? members_count(job) : job->workers;
+    return count ? count : 1;
+}
+
+void members_begin(struct tensor *tensor)
+{
+    const struct job *job = tensor->job;
+    memset(tensor->members, 0, sizeof tensor->members);
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (members_have(job, rank) && terms_have_rank(&tensor->terms, rank))
+            tensor->members[rank / 64] |= UINT64_C(1) << (rank % 64);
+    tensor->grouped = job->version;
+}
+
+const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer)
+{
+    if (!tensor->job->is_elastic)
+        return &tensor->terms;
+    *buffer = tensor->terms;
+    memcpy(buffer->ranks, tensor->members, sizeof buffer->ranks);
+    return buffer;
+}
+
+bool members_has_entered(const struct tensor *tensor, const struct session *session)
+{
+    return !session->job->is_elastic ||
+           (has_bit(tensor->members, session->rank) && session->entered <= tensor->grouped);
+}
+
+bool members_is_new(const struct job *job, uint32_t rank)
+{
+    const struct session *session = job->sessions[rank];
+    if (!session || session->entered == 0)
+        return false;
+    for (size_t i = 0; i < job->tensors_count; i++)
+        if (members_has_entered(job->tensors[i], session))
+            return false;
+    return true;
+}
+
+bool members_is_leaving(const struct job *job, uint32_t rank)
+{
+    if (!job->is_elastic || members_have(job, rank))
+        return false;
+    for (size_t i = 0; i < job->tensors_count; i++)
+        if (!job->tensors[i]->failure && has_bit(job->tensors[i]->members, rank))
+            return true;
+    return false;
+}

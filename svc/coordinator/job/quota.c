@@ -1,0 +1,198 @@
+/* Counts what jobs and tenants use, and decides when it is too much. Owns no counters: those of a
+ * job stand in it, a tenant's are the sum over its jobs. README: K13. */
+#include "svc/coordinator/job/quota.h"
+
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+void quota_of_job(const struct job *job, struct quota *ret_quota)
+{
+    *ret_quota = (struct quota){0};
+    uint64_t *used = ret_quota->used;
+    used[LIMIT_JOB_WORKERS] = job->workers;
+    used[LIMIT_JOB_TENSORS] = job->tensors_count;
+    used[LIMIT_JOB_PIECES] = job->pieces_count;
+    used[LIMIT_JOB_BYTES] = job->bytes;
+    used[LIMIT_JOB_REQUESTS] = job->requests;
+}
+
+void quota_of_tenant(const struct service *s, const struct tenant *tenant, struct quota *ret_quota)
+{
+    *ret_quota = (struct quota){0};
+    uint64_t *used = ret_quota->used;
+    used[LIMIT_TENANT_CONNECTIONS] = tenant->connections;
+    list_for_each (node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        if (job->tenant != tenant)
+            continue;
+        used[LIMIT_TENANT_JOBS]++;
+        used[LIMIT_TENANT_WORKERS] += job->workers;
+        used[LIMIT_TENANT_TENSORS] += job->tensors_count;
+        used[LIMIT_TENANT_PIECES] += job->pieces_count;
+        used[LIMIT_TENANT_BYTES] += job->bytes;
+    }
+}
+
+static void count_lent_on(struct service *s, const WIRE(LaneUse) * lane)
+{
+    list_for_each (node, &s->door->tenants)
+        list_entry(node, struct tenant, link)->regions = 0;
+    for (size_t i = 0; lane && i < lane->n_jobs; i++) {
+        const struct job *job = jobs_find_id(s, lane->jobs[i]->job_id);
+        if (!job)
+            continue;
+        struct tenant *t = job->tenant;
+        t->regions += lane->jobs[i]->registered_regions;
+        t->regions_most = t->regions > t->regions_most ? t->regions : t->regions_most;
+        t->lent += lane->jobs[i]->registered_bytes;
+        t->lent_most = t->lent > t->lent_most ? t->lent : t->lent_most;
+    }
+}
+
+/* Of each tenant, where it has most: all its jobs, lane by lane, once for all jobs
+ * that are shown. */
+void quota_count_lent(struct service *s)
+{
+    list_for_each (node, &s->door->tenants) {
+        struct tenant *t = list_entry(node, struct tenant, link);
+        t->regions_most = t->lent_most = 0;
+    }
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        list_for_each (other, &s->door->tenants)
+            list_entry(other, struct tenant, link)->lent = 0;
+        for (size_t i = 0; i < a->lanes_count; i++)
+            count_lent_on(s, stats_of_lane(&a->lanes[i]));
+    }
+}
+
+int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,
+                        uint32_t workers, struct err *err)
+{
+    const struct limits *limits = &tenant->limits;
+    char who[192];
+    struct quota quota;
+    snprintf(who, sizeof who, "job %s", name);
+    int error = limits_check(limits, LIMIT_JOB_WORKERS, who, 0, workers, err);
+    if (error < 0)
+        return error;
+    quota_of_tenant(s, tenant, &quota);
+    tenant_title(tenant, who, sizeof who);
+    error = limits_check(limits, LIMIT_TENANT_JOBS, who, quota.used[LIMIT_TENANT_JOBS], 1, err);
+    return error < 0 ? error
+                     : limits_check(limits, LIMIT_TENANT_WORKERS, who,
+                                    quota.used[LIMIT_TENANT_WORKERS], workers, err);
+}
+
+/* Tensors, pieces and bytes, in the order of enum limit; `counted` is in the job's figures. */
+struct news {
+    uint64_t more[3], counted[3];
+};
+
+/* Of a tensor without pieces as many as it will have at least, so that nothing is computed for what
+ * is refused. */
+static struct news count_news(const struct service *s, struct tensor *const *tensors, size_t count)
+{
+    struct news news = {{count, 0, 0}, {count, 0, 0}};
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bytes = tensor_bytes(tensors[i], tensors[i]->elements);
+        uint64_t least = (bytes + piece_bytes_max(s) - 1) / piece_bytes_max(s);
+        news.more[1] += tensors[i]->pieces_count ? tensors[i]->pieces_count : least;
+        news.counted[1] += tensors[i]->pieces_count;
+        news.more[2] += bytes;
+        news.counted[2] += bytes;
+    }
+    return news;
+}
+
+static int check_news(const struct limits *limits, const struct quota *quota, enum limit first,
+                      const struct news *news, const char *who, struct err *err)
+{
+    int error = 0;
+    for (int i = 2; i >= 0 && error == 0; i--) /* bytes say why there are so many pieces */
+        error = limits_check(limits, first + (enum limit)i, who,
+                             quota->used[first + i] - news->counted[i], news->more[i], err);
+    return error;
+}
+
+int quota_check_declared(const struct job *job, struct tensor *const *tensors, size_t count,
+                         struct err *err)
+{
+    const struct service *s = job->service;
+    struct news news = count_news(s, tensors, count);
+    char who[192];
+    struct quota quota;
+    snprintf(who, sizeof who, "job %s", job->name);
+    quota_of_job(job, &quota);
+    int error = check_news(&job->tenant->limits, &quota, LIMIT_JOB_TENSORS, &news, who, err);
+    if (error < 0)
+        return error;
+    tenant_title(job->tenant, who, sizeof who);
+    quota_of_tenant(s, job->tenant, &quota);
+    return check_news(&job->tenant->limits, &quota, LIMIT_TENANT_TENSORS, &news, who, err);
+}
+
+int quota_check_count(const struct tenant *tenant, size_t tensors, const char *job, struct err *err)
+{
+    char who[192];
+    snprintf(who, sizeof who, "job %s", job);
+    return limits_check(&tenant->limits, LIMIT_JOB_TENSORS, who, 0, tensors, err);
+}
+
+int quota_check_request(const struct job *job, struct err *err)
+{
+    char who[192];
+    snprintf(who, sizeof who, "job %s", job->name);
+    return limits_check(&job->tenant->limits, LIMIT_JOB_REQUESTS, who, job->requests, 1, err);
+}
+
+static uint64_t lane_bytes(const struct lane *lane, uint64_t pieces, uint64_t ranks)
+{
+    return pieces * lane->piece_bytes + ranks * lane->rank_bytes;
+}
+
+static int check_job_on_lane(struct job *job, struct lane *lane, uint64_t more, struct err *err)
+{
+    const struct share *share = jobs_share(job, lane);
+    char who[192];
+    uint64_t has = share ? share->pieces : 0;
+    snprintf(who, sizeof who, "job %.128s on lane %u", job->name, lane->id);
+    return limits_check(&job->tenant->limits, LIMIT_JOB_MEMORY, who,
+                        lane_bytes(lane, has, has * job->workers), more, err);
+}
+
+static int check_lane(struct job *job, struct lane *lane, struct err *err)
+{
+    char who[192];
+    snprintf(who, sizeof who, "lane %u, for job %.128s", lane->id, job->name);
+    uint64_t used = lane_bytes(lane, lane->pieces, lane->ranks);
+    uint64_t more = lane_bytes(lane, lane->planned, (uint64_t)lane->planned * job->workers);
+    int error = check_job_on_lane(job, lane, more, err);
+    if (error < 0)
+        return error;
+    error = limits_check(&job->service->options->limits, LIMIT_LANE_MEMORY, who, used, more, err);
+    if (error < 0 && err)
+        err->code = -ENOSPC;
+    return error < 0 ? -ENOSPC : 0;
+}
+
+int quota_check_lanes(struct job *job, struct tensor *const *tensors, size_t count, struct err *err)
+{
+    int error = 0;
+    for (size_t t = 0; t < count; t++)
+        for (size_t i = 0; i < tensors[t]->pieces_count; i++)
+            tensors[t]->pieces[i].lane->planned++;
+    for (size_t t = 0; t < count; t++)
+        for (size_t i = 0; i < tensors[t]->pieces_count; i++) {
+            struct lane *lane = tensors[t]->pieces[i].lane;
+            if (lane->planned > 0 && error == 0)
+                error = check_lane(job, lane, err);
+            lane->planned = 0;
+        }
+    return error;
+}

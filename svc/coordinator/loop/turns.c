@@ -1,0 +1,244 @@
+/* The next to be served: by party, then by connection, the least user of time lately first.
+ * Expensive work waits until nothing cheaper has come for a while, since a handler that has begun
+ * is not interrupted. Owns the books of CPU time; never the objects that take turns. README: K99,
+ * K100. */
+#include "svc/coordinator/loop/turns.h"
+
+#include "svc/base/clock.h"
+#include "svc/coordinator/view/pool.h"
+
+#define WINDOW_NS NS_PER_S
+/* Level 0 has used less; each level above twice as much. */
+#define LEVEL_NS (256 * NS_PER_US)
+/* From here on (131 ms lately) a connection's work is expensive. */
+#define HEAVY_LEVEL 10
+/* A party at a share S of the thread has used up to twice S of a window: halved sums. */
+#define BUDGET_NS_A_PERCENT (2 * WINDOW_NS / 100)
+/* Somebody whose request is answered asks the next one within this time, on a loaded host too. */
+#define REST_NS (250 * NS_PER_MS)
+
+/* Lower ones go first, and make those that are over a budget wait for REST_NS. */
+enum turn_key { KEY_FIRST, KEY_LIGHT, KEY_HEAVY, KEY_OVER_LIGHT, KEY_OVER_HEAVY };
+
+static uint64_t usage_now(const struct usage *usage, uint64_t window)
+{
+    uint64_t passed = window - usage->window;
+    return passed < 64 ? usage->used_ns >> passed : 0;
+}
+
+static void usage_add(struct usage *usage, uint64_t spent_ns, uint64_t window)
+{
+    usage->used_ns = usage_now(usage, window) + spent_ns;
+    usage->window = window;
+}
+
+static int level_of(uint64_t used_ns)
+{
+    int level = 0;
+    for (uint64_t units = used_ns / LEVEL_NS; units > 0 && level < TURN_LEVELS - 1; units /= 2)
+        level++;
+    return level;
+}
+
+static uint64_t window_at(uint64_t now_ns) { return now_ns / WINDOW_NS; }
+
+/* --- books --- */
+
+void turns_init(struct turns *turns)
+{
+    *turns = (struct turns){0};
+    list_init(&turns->parties);
+}
+
+void party_init(struct party *party, enum party_kind kind, uint32_t budget_percent)
+{
+    *party = (struct party){.kind = kind, .budget_percent = budget_percent};
+    list_init(&party->link);
+    for (int level = 0; level < TURN_LEVELS; level++)
+        list_init(&party->levels[level]);
+}
+
+void party_fini(struct party *party) { list_remove(&party->link); }
+
+void turn_init(struct turn *turn, struct party *party, void (*take)(struct turn *turn))
+{
+    *turn = (struct turn){.party = party, .take = take};
+    list_init(&turn->link);
+}
+
+static void leave_queue(struct turn *turn)
+{
+    if (list_is_empty(&turn->link))
+        return;
+    list_remove(&turn->link);
+    if (--turn->party->waiting == 0)
+        list_remove(&turn->party->link);
+}
+
+void turn_fini(struct turns *turns, struct turn *turn)
+{
+    leave_queue(turn);
+    if (turns->payer == turn)
+        turns_bill(turns, NULL);
+}
+
+static void charge(struct turn *turn, uint64_t spent_ns)
+{
+    uint64_t window = window_at(clock_now_ns());
+    usage_add(&turn->usage, spent_ns, window);
+    usage_add(&turn->party->usage, spent_ns, window);
+    turn->cpu_ns += spent_ns;
+    turn->party->cpu_ns += spent_ns;
+}
+
+struct turn *turns_bill(struct turns *turns, struct turn *payer)
+{
+    struct turn *before = turns->payer;
+    uint64_t now_ns = clock_thread_cpu_ns();
+    if (before && now_ns > turns->since_ns)
+        charge(before, now_ns - turns->since_ns);
+    turns->payer = payer;
+    turns->since_ns = now_ns;
+    return before;
+}
+
+/* --- waiting --- */
+
+/* Members that wait are forgiven at the rate of all: level by level, window by window. */
+static void shift_levels(struct party *party, uint64_t window)
+{
+    uint64_t passed = window - party->window;
+    party->window = window;
+    for (; passed > 0 && party->waiting > 0; passed--)
+        for (int level = 1; level < TURN_LEVELS; level++)
+            while (!list_is_empty(&party->levels[level])) {
+                struct list *node = list_first(&party->levels[level]);
+                list_remove(node);
+                list_append(&party->levels[level - 1], node);
+            }
+}
+
+static void enter_queue(struct turns *turns, struct turn *turn)
+{
+    struct party *party = turn->party;
+    uint64_t window = window_at(clock_now_ns());
+    if (party->waiting++ == 0) {
+        party->window = window;
+        list_append(&turns->parties, &party->link);
+    }
+    shift_levels(party, window);
+    list_append(&party->levels[level_of(usage_now(&turn->usage, window))], &turn->link);
+}
+
+void turn_wait(struct turns *turns, struct turn *turn)
+{
+    if (list_is_empty(&turn->link))
+        enter_queue(turns, turn);
+}
+
+bool turn_waits(const struct turn *turn) { return !list_is_empty(&turn->link); }
+
+void turn_join(struct turns *turns, struct turn *turn, struct party *party)
+{
+    bool waits = turn_waits(turn);
+    if (turns->payer == turn)
+        turns_bill(turns, turn);
+    leave_queue(turn);
+    turn->party = party;
+    if (waits)
+        enter_queue(turns, turn);
+}
+
+/* --- choosing --- */
+
+static int first_level(const struct party *party)
+{
+    int level = 0;
+    while (level < TURN_LEVELS - 1 && list_is_empty(&party->levels[level]))
+        level++;
+    return level;
+}
+
+static bool is_over(const struct party *party, uint64_t window)
+{
+    return party->budget_percent < 100 &&
+           usage_now(&party->usage, window) >= party->budget_percent * BUDGET_NS_A_PERCENT;
+}
+
+static enum turn_key key_of(const struct party *party, uint64_t window)
+{
+    bool over = party->kind != PARTY_AGGREGATORS && is_over(party, window);
+    if (party->kind != PARTY_OTHERS && !over)
+        return KEY_FIRST;
+    bool is_heavy = first_level(party) >= HEAVY_LEVEL;
+    if (over)
+        return is_heavy ? KEY_OVER_HEAVY : KEY_OVER_LIGHT;
+    return is_heavy ? KEY_HEAVY : KEY_LIGHT;
+}
+
+/* When a turn of this key may be taken: after a rest of all that goes before it. */
+static uint64_t rested_ns(const struct turns *turns, enum turn_key key)
+{
+    uint64_t last_ns = 0;
+    for (int before = 0; key >= KEY_OVER_LIGHT && before < (int)key; before++)
+        if (turns->served_ns[before] > last_ns)
+            last_ns = turns->served_ns[before];
+    return last_ns ? last_ns + REST_NS : 0;
+}
+
+/* The party with the lowest key; of several the one that has used least; of these the one that
+ * was served longest ago. */
+static struct party *choose(struct turns *turns, uint64_t now_ns, enum turn_key *ret_key)
+{
+    uint64_t window = window_at(now_ns);
+    struct party *best = NULL;
+    int best_level = 0;
+    list_for_each (node, &turns->parties) {
+        struct party *party = list_entry(node, struct party, link);
+        shift_levels(party, window);
+        enum turn_key key = key_of(party, window);
+        int level = level_of(usage_now(&party->usage, window));
+        if (best && (key > *ret_key || (key == *ret_key && level >= best_level)))
+            continue;
+        best = party;
+        best_level = level;
+        *ret_key = key;
+    }
+    return best;
+}
+
+uint64_t turns_due_ns(struct turns *turns, uint64_t now_ns)
+{
+    enum turn_key key;
+    if (!choose(turns, now_ns, &key))
+        return UINT64_MAX;
+    uint64_t due_ns = rested_ns(turns, key);
+    return due_ns <= now_ns ? 0 : due_ns;
+}
+
+/* An aggregator's answer is no sign that somebody is about to ask more. */
+static void note_served(struct turns *turns, enum party_kind kind, enum turn_key key)
+{
+    if (kind != PARTY_AGGREGATORS)
+        turns->served_ns[key] = clock_now_ns();
+}
+
+void turns_take(struct turns *turns, uint64_t now_ns)
+{
+    enum turn_key key;
+    struct party *party = choose(turns, now_ns, &key);
+    if (!party || rested_ns(turns, key) > now_ns)
+        return;
+    struct turn *turn =
+        list_entry(list_first(&party->levels[first_level(party)]), struct turn, link);
+    enum party_kind kind = party->kind;
+    leave_queue(turn);
+    if (party->waiting > 0) { /* behind the others that wait */
+        list_remove(&party->link);
+        list_append(&turns->parties, &party->link);
+    }
+    turns_bill(turns, turn);
+    turn->take(turn);
+    turns_bill(turns, NULL);
+    note_served(turns, kind, key);
+}

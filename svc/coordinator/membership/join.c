@@ -1,0 +1,444 @@
+/* Workers come and go on purpose: joining a job, resuming after the connection was lost, leaving.
+ * Nothing happens that is not in the store first (K1). */
+#include "svc/coordinator/membership/join.h"
+
+#include "svc/base/log.h"
+#include "svc/base/process.h"
+#include "svc/base/text.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/job/quota.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/goodbye.h"
+#include "svc/coordinator/session/kept.h"
+#include "svc/coordinator/session/session.h"
+#include "svc/coordinator/session/wait.h"
+#include "svc/coordinator/store/numbers.h"
+#include "svc/coordinator/view/display.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define JOIN_WAIT_NS (5 * NS_PER_S) /* for a rank that is just leaving */
+#define JOB_END_NS (8 * NS_PER_S)   /* for a former job of the same name, of which ranks are left */
+
+static void reply_joined(const struct session *session, uint64_t request)
+{
+    WIRE(JoinReply) reply = GRADPOOL__WIRE__JOIN_REPLY__INIT;
+    reply.job_id = session->job->id;
+    reply.session = session->number;
+    reply.policy = (char *)session->job->service->options->policy;
+    reply.is_late = session->entered > 0;
+    reply.durability = session->job->durability;
+    uint64_t ranks[TERMS_RANK_WORDS];
+    WIRE(Membership) membership;
+    members_describe(session->job, ranks, &membership);
+    if (session->job->is_elastic)
+        reply.membership = &membership;
+    envelope e = ENVELOPE_INIT;
+    e.id = request;
+    e.body_case = BODY(JOIN_REPLY);
+    e.join_reply = &reply;
+    peer_send(session->peer, &e);
+    members_tell(session->job, session);
+}
+
+/* So many ranks it may have. */
+static uint32_t room_of(const WIRE(JoinRequest) * join)
+{
+    return join->workers_max > join->workers ? join->workers_max : join->workers;
+}
+
+static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
+{
+    size_t bytes = strlen(join->job);
+    if (p->service->phase != SERVICE_UP)
+        peer_fail(p, request, -ESHUTDOWN, "gradpool serve is stopping");
+    else if (p->session)
+        peer_fail(p, request, -EINVAL,
+                  "this connection has joined job %s already; a connection is for one job",
+                  p->session->job->name);
+    else if (bytes < 1 || bytes > JOB_NAME_BYTES_MAX || !text_is_plain(join->job))
+        peer_fail(p, request, -EINVAL,
+                  "a job's name has 1 to %d bytes of UTF-8, without quotes and control "
+                  "characters; this one has %zu bytes%s",
+                  JOB_NAME_BYTES_MAX, bytes, text_is_utf8(join->job) ? "" : " and is no UTF-8");
+    else if (join->workers < 1 || join->workers > WORKERS_MAX)
+        peer_fail(p, request, -EINVAL, "job %s: %u workers; expected 1 to %d", join->job,
+                  join->workers, WORKERS_MAX);
+    else if (join->workers_max > WORKERS_MAX)
+        peer_fail(p, request, -EINVAL, "job %s: workers_max %u; expected 0 to %d", join->job,
+                  join->workers_max, WORKERS_MAX);
+    else if (join->rank >= room_of(join))
+        peer_fail(p, request, -EINVAL, "job %s: rank %u of %u workers; expected 0 to %u", join->job,
+                  join->rank, room_of(join), room_of(join) - 1);
+    else if (join->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
+        peer_fail(p, request, -EINVAL, "job %s: a loss limit of %u ppm; expected 1 to %u",
+                  join->job, join->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
+    else if (join->durability > DURABILITY_MOST)
+        peer_fail(p, request, -EINVAL, "job %s: durability %u is unknown", join->job,
+                  join->durability);
+    else if (!text_is_node(join->node))
+        peer_fail(p, request, -EINVAL, "job %s: the node name is not one", join->job);
+    else
+        return true;
+    return false;
+}
+
+static enum durability durability_of(const struct service *s, const WIRE(JoinRequest) * join)
+{
+    if (join->durability)
+        return (enum durability)join->durability;
+    return s->options->durability ? s->options->durability : DURABILITY_NONE;
+}
+
+static struct session *session_of(const struct job *job, uint32_t rank)
+{
+    return rank < job->workers ? job->sessions[rank] : NULL;
+}
+
+static const struct session *find_in(const struct job *job, bool is_in)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (job->sessions[rank] && session_is_in(job->sessions[rank]) == is_in)
+            return job->sessions[rank];
+    return NULL;
+}
+
+/* The job of this name is a former one: the join is for the next, which begins when the last rank
+ * of this one has gone. */
+static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
+{
+    const struct session *taken = session_of(job, join->rank);
+    if (job->failure || job->is_elastic)
+        return job->failure != NULL;
+    return taken ? taken->state != SESSION_JOINED : find_in(job, false) != NULL;
+}
+
+/* A late rank of a job that others have left already has its place there after all. */
+static bool has_no_place(const struct job *job, const WIRE(JoinRequest) * join)
+{
+    return job->failure || session_of(job, join->rank) || job->workers != room_of(join);
+}
+
+static void refuse_while_ending(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join,
+                                const struct job *job)
+{
+    static const char advice[] = "end that process, or give this training another name "
+                                 "(GRADPOOL_JOB)";
+    const struct session *left = find_in(job, true), *taken = session_of(job, join->rank);
+    char holder[SESSION_NAME_BYTES] = "a rank";
+    if (left)
+        session_name(left, holder, sizeof holder);
+    if (job->failure)
+        peer_fail(p, request, -ESTALE, "job %s has failed (%s), and %s has not left it; %s",
+                  job->name, job->failure, holder, advice);
+    else if (taken && taken->state == SESSION_AWAY)
+        peer_fail(p, request, -ESTALE,
+                  "rank %u of job %s is taken by %s, pid %u (away: its connection has ended, and "
+                  "nobody has seen the process end); %s",
+                  join->rank, job->name, taken->node, taken->pid, advice);
+    else
+        peer_fail(p, request, -ESTALE,
+                  "rank %u of job %s has left, so that the job is to end, but %s has not; %s",
+                  taken ? taken->rank : find_in(job, false)->rank, job->name, holder, advice);
+}
+
+static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join,
+                         const struct job *job)
+{
+    const struct session *taken = session_of(job, join->rank);
+    if (job_is_ending(job, join) && has_no_place(job, join))
+        refuse_while_ending(p, request, join, job);
+    else if (!job->is_elastic && job->workers != room_of(join))
+        peer_fail(p, request, -EPROTO, "job %s runs with %u workers, rank %u came with %u",
+                  job->name, job->workers, join->rank, join->workers);
+    else if (job->workers != room_of(join) || job->continues != join->continues)
+        peer_fail(p, request, -EPROTO,
+                  "job %s may have %u workers and %s when one is lost; rank %u came with another "
+                  "workers_max (%u) or on_worker_loss",
+                  job->name, job->workers, job->continues ? "goes on" : "fails", join->rank,
+                  room_of(join));
+    else if (job->is_elastic && join->rank >= job->wanted)
+        peer_fail(p, request, -EPROTO,
+                  "job %s shall have %u workers: rank %u is not one of them until it is resized",
+                  job->name, job->wanted, join->rank);
+    else if (job->loss_limit_ppm != join->loss_limit_ppm)
+        peer_fail(p, request, -EPROTO,
+                  "job %s runs with a loss limit of %u ppm, rank %u came with %u (0: none)",
+                  job->name, job->loss_limit_ppm, join->rank, join->loss_limit_ppm);
+    else if (job->durability && job->durability != durability_of(p->service, join))
+        peer_fail(p, request, -EPROTO, "job %s runs with durability %s, rank %u came with %s",
+                  job->name, durability_name(job->durability), join->rank,
+                  durability_name(durability_of(p->service, join)));
+    else if (taken && session_is_in(taken))
+        peer_fail(p, request, -EEXIST,
+                  "rank %u of job %s is taken by %s, pid %u%s; end that process, or give this "
+                  "training another name (GRADPOOL_JOB)",
+                  join->rank, job->name, taken->node, taken->pid,
+                  taken->state == SESSION_AWAY ? " (away)" : "");
+    else
+        return true;
+    return false;
+}
+
+/* On a Unix socket the kernel names the process that has connected; a proxy is not the worker. */
+static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint32_t *ret_pid)
+{
+    if (pid <= 0 || process_own_number((uint32_t)pid) != join->pid)
+        return 0;
+    *ret_pid = (uint32_t)pid;
+    return process_identity(*ret_pid);
+}
+
+/* Only a process of this host can be watched, and only by a number of this process's namespace: in
+ * a container the same number is another process (K59). 0: the end of its connection tells. */
+static uint64_t identify(const struct peer *p, const WIRE(JoinRequest) * join, uint32_t *ret_pid)
+{
+    int pid;
+    uint32_t uid;
+    *ret_pid = join->pid;
+    if (channel_credentials(p->channel, &pid, &uid) == 0)
+        return identify_by_socket(join, pid, ret_pid);
+    bool is_here =
+        channel_is_loopback(p->channel) && strcmp(join->node, p->service->identity->node) == 0;
+    if (!is_here || join->pid_namespace == 0 || join->pid_namespace != process_namespace())
+        return 0;
+    uint64_t identity = process_identity(join->pid);
+    return identity == join->identity ? identity : 0;
+}
+
+static int keep_joined(const struct session *session, bool job_is_new, struct err *err)
+{
+    struct service *s = session->job->service;
+    struct store_row row;
+    store_begin(s->store);
+    if (job_is_new)
+        service_put_numbers(s);
+    if (job_is_new || session->entered > 0) {
+        jobs_row(session->job, &row);
+        store_put(s->store, &row);
+    }
+    session_row(session, &row);
+    store_put(s->store, &row);
+    return store_commit(s->store, err);
+}
+
+/* One that takes a rank of somebody before it, or one that the job has grown by, comes late. */
+static void take_place(struct job *job, struct session *session)
+{
+    if (job->is_elastic && (job->sessions[session->rank] || session->rank >= job->founding))
+        session->entered = ++job->version;
+    if (session->entered > 0)
+        job->changed_ns = clock_now_ns();
+}
+
+/* K1: stored first; what did not reach the store did not happen. */
+static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *job, bool job_is_new,
+                struct err *err)
+{
+    struct service *s = p->service;
+    struct session *session = session_create(job, request->rank, request->node);
+    if (!session)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    session->identity = identify(p, request, &session->pid);
+    while (session->number == 0)
+        if (getrandom(&session->number, sizeof session->number, 0) < 0)
+            break;
+    take_place(job, session);
+    s->numbers->next_job += job_is_new;
+    int error = keep_joined(session, job_is_new, err);
+    if (error < 0) {
+        s->numbers->next_job -= job_is_new;
+        session_destroy(session);
+        return error;
+    }
+    if (job->sessions[session->rank])
+        session_destroy(job->sessions[session->rank]);
+    job->sessions[session->rank] = session;
+    session_attach(session, p);
+    return 0;
+}
+
+static struct job *make_job(struct peer *p, const WIRE(JoinRequest) * wanted)
+{
+    struct service *s = p->service;
+    struct job *job = jobs_create(s, p->tenant, s->numbers->next_job, wanted->job, room_of(wanted));
+    if (!job)
+        return NULL;
+    job->founding = job->wanted = wanted->workers;
+    job->continues = wanted->continues;
+    job->is_elastic = wanted->continues || wanted->workers_max > wanted->workers;
+    return job;
+}
+
+/* A job begins with ranks below `workers`: those from there on come when it was resized (K45). */
+static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
+{
+    struct err err;
+    bool is_keyless = !p->is_local && !channel_tenant(p->channel);
+    if (is_keyless && !p->service->options->insecure && tenants_have_keys(p->service))
+        peer_fail(p, request, -ENOKEY,
+                  "job %s cannot begin without a key, also on this host, since the service has "
+                  "tenants: set GRADPOOL_KEY_FILE to a file with a key that an operator made with "
+                  "`gradpool tenant add`",
+                  join->job);
+    else if (join->rank >= join->workers)
+        peer_fail(p, request, -EPROTO,
+                  "job %s is not there, and begins with %u workers: rank %u may come when it has "
+                  "begun and was resized",
+                  join->job, join->workers, join->rank);
+    else if (quota_check_new_job(p->service, p->tenant, join->job, room_of(join), &err) < 0)
+        peer_fail(p, request, err.code, "%s", err.text);
+    else
+        return true;
+    return false;
+}
+
+/* false: the join has waited long enough. A rank that is away has less than that from now on, so
+ * that the others can hear of its end in the rest of the time. */
+static bool wait_for_end(struct peer *p, const envelope *message, struct session *taken)
+{
+    uint64_t now_ns = clock_now_ns(), named = p->service->options->job_end_ns;
+    uint64_t limit_ns = named ? named : JOB_END_NS;
+    if (p->join_by_ns == 0 && taken && taken->state == SESSION_AWAY)
+        session_claimed(taken, limit_ns / 4 * 3);
+    if (p->join_by_ns == 0)
+        p->join_by_ns = now_ns + limit_ns;
+    if (now_ns >= p->join_by_ns) {
+        p->join_by_ns = 0;
+        return false;
+    }
+    kept_add(p, message, p->join_by_ns - now_ns, join_handle, "a former job of that name to end");
+    return true;
+}
+
+static void join_new(struct peer *p, const envelope *message)
+{
+    struct service *s = p->service;
+    const WIRE(JoinRequest) *wanted = message->join_request;
+    uint64_t request = message->id;
+    struct job *job = jobs_find(s, p->tenant, wanted->job);
+    bool job_is_new = !job;
+    struct err err;
+    struct session *taken = job ? session_of(job, wanted->rank) : NULL;
+    if (job && job_is_ending(job, wanted) && wait_for_end(p, message, taken))
+        return;
+    p->join_by_ns = 0;
+    if (job && !rank_is_free(p, request, wanted, job))
+        return;
+    if (job && members_is_leaving(job, wanted->rank))
+        return kept_add(p, message, JOIN_WAIT_NS, join_handle, "a rank to leave");
+    if (!job && !may_found(p, request, wanted))
+        return;
+    if (job_is_new)
+        job = make_job(p, wanted);
+    if (!job)
+        return peer_fail_memory(p, request);
+    job->loss_limit_ppm = wanted->loss_limit_ppm;
+    job->lane_wait_ms = wanted->lane_wait_ms;
+    job->answer_ms = wanted->answer_ms;
+    job->durability = durability_of(s, wanted);
+    int error = join(p, wanted, job, job_is_new, &err);
+    if (error < 0) {
+        if (job_is_new)
+            jobs_destroy(job);
+        return peer_fail(p, request, error, "%s", err.text);
+    }
+    char name[ERR_TEXT_BYTES];
+    log_info("%s has joined", session_name(p->session, name, sizeof name));
+    p->service->on->service->view_has_changed(p->service);
+    if (job_is_new)
+        list_append(&s->jobs, &job->link);
+    reply_joined(p->session, request);
+    members_tell(job, NULL);
+}
+
+/* Others are told when their lane has them (K3). */
+static bool is_confirmed(const struct piece *piece, const void *context)
+{
+    return piece->state == PIECE_READY;
+}
+
+/* The routes and failures that it may have missed come with the reply; by their epochs it knows
+ * which routes are news. */
+static void resume(struct peer *p, uint64_t request, struct session *session)
+{
+    struct job *job = session->job;
+    if (session->peer) {
+        session->peer->session = NULL;
+        waits_cancel(session->peer);
+        peer_break(session->peer);
+    }
+    session_attach(session, p);
+    reply_joined(session, request);
+    if (job->epoch > 1)
+        tensors_send_routes(job, session, is_confirmed, NULL);
+    for (size_t i = 0; i < job->tensors_count; i++)
+        if (job->tensors[i]->failure)
+            tensor_send_failure(job->tensors[i], session);
+    if (job->failure)
+        jobs_send_failure(job, -ECONNRESET, p);
+}
+
+static void fail_unknown(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
+{
+    const struct job *job = jobs_find_id(p->service, join->job_id);
+    if (job && job->tenant == p->tenant)
+        peer_fail(p, request, -ESTALE,
+                  "rank %u of job %s counts as lost: it was away too long, or a lane has lost its "
+                  "connection",
+                  join->rank, join->job);
+    else
+        peer_fail(p, request, -ESTALE,
+                  "job %s of rank %u is not known here: it ended while the rank was away, or the "
+                  "service was started with another state directory",
+                  join->job, join->rank);
+}
+
+static struct session *find_session(const struct peer *p, const WIRE(JoinRequest) * join)
+{
+    struct job *job = jobs_find_id(p->service, join->job_id);
+    if (!job || job->tenant != p->tenant || join->rank >= job->workers)
+        return NULL;
+    struct session *session = job->sessions[join->rank];
+    bool open = session && (session->state == SESSION_JOINED || session->state == SESSION_AWAY);
+    return open && session->number == join->session ? session : NULL;
+}
+
+void join_handle(struct peer *p, const envelope *request)
+{
+    const WIRE(JoinRequest) *join = request->join_request;
+    if (!join_is_valid(p, request->id, join))
+        return;
+    if (join->session == 0)
+        return join_new(p, request);
+    struct session *session = find_session(p, join);
+    if (!session)
+        return fail_unknown(p, request->id, join);
+    session->job->durability = durability_of(p->service, join);
+    resume(p, request->id, session);
+    keeping_check(session->job); /* before, nobody knew that it wants keepers (K57) */
+}
+
+void leave_handle(struct peer *p, const envelope *request)
+{
+    struct session *session = p->session;
+    char name[ERR_TEXT_BYTES];
+    if (!session)
+        return peer_fail(p, request->id, -ENOTCONN, "no job has been joined");
+    log_info("%s has left", session_name(session, name, sizeof name));
+    waits_cancel(p);
+    struct job *job = session->job;
+    moving_worker_leaves(session->job);
+    session_leave(session);
+    peer_reply_done(p, request->id);
+    if (job->is_elastic && !job->failure)
+        members_leave(session);
+    leavers_changed(job);
+    jobs_end_if_empty(job);
+}

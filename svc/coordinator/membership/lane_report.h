@@ -1,0 +1,10 @@
+/* What lanes report of jobs and workers by themselves. */
+#ifndef GRADPOOL_COORDINATOR_MEMBERSHIP_LANE_REPORT_H
+#define GRADPOOL_COORDINATOR_MEMBERSHIP_LANE_REPORT_H
+
+#include "svc/coordinator/peer/peer.h"
+
+void aggregator_handle_failure(struct peer *p, const envelope *message);
+void members_handle_lost(struct peer *p, const envelope *message);
+
+#endif

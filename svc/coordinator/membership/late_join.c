@@ -1,0 +1,156 @@
+/* Workers that come late enter all tensors between the same two iterations: a rank that trains is
+ * held at the end of one while lanes hear of them. Where that cannot be, they enter each tensor at
+ * its open round. Decides when a regrouping begins, nothing of what it does. README: K52. */
+#include "svc/base/log.h"
+#include "svc/coordinator/job/claim.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/iteration_hold.h"
+#include "svc/coordinator/snapshot/snapshot.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define DECLARE_NS NS_PER_S /* from one declare of who comes to its next */
+
+static bool is_new(const struct job *job, uint32_t rank)
+{
+    return members_have(job, rank) && members_is_new(job, rank);
+}
+
+static bool has_new(const struct job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (is_new(job, rank))
+            return true;
+    return false;
+}
+
+static void told_at_once(const struct job *job, const char *why)
+{
+    log_info("job %s: who comes enters in mid-iteration: %s", job->name, why);
+}
+
+static void came(struct service *s, uint64_t id, int code, const char *text)
+{
+    struct job *job = jobs_find_id(s, (uint32_t)id);
+    if (!job || code == -ECONNRESET)
+        return;
+    job->entering = code < 0 ? ENTERING_AT_ONCE : ENTERING_NOT;
+    if (code < 0)
+        told_at_once(job, text);
+    holding_end_in(job, CALL_DEADLINE_NS);
+    regrouping_check(job);
+    if (!job_has_claim(job, CLAIM_REGROUP))
+        holding_end_in(job, DECLARE_NS);
+}
+
+static bool enter_at_once(struct job *job)
+{
+    if (job->entering == ENTERING_WAITS)
+        holding_end(job);
+    job->entering = ENTERING_AT_ONCE;
+    return true;
+}
+
+/* In some tensors' rounds, and about to be told that it is in the others', which it waits for. */
+static bool waits_half_way(const struct job *job, uint32_t rank)
+{
+    const struct session *session = job->sessions[rank];
+    bool has_some = false, waits = false;
+    for (size_t i = 0; session && members_have(job, rank) && i < job->tensors_count; i++) {
+        const struct tensor *tensor = job->tensors[i];
+        bool has_entered = members_has_entered(tensor, session);
+        if (tensor->failure || !tensor_has_rank(tensor, rank))
+            continue;
+        has_some |= has_entered;
+        waits |= !has_entered;
+    }
+    return has_some && waits;
+}
+
+/* Nobody comes to the end of an iteration whose rounds need somebody who waits for this. */
+static bool hinders_all(const struct job *job, char *ret_text, size_t text_bytes)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        if (!waits_half_way(job, rank))
+            continue;
+        snprintf(ret_text, text_bytes, "rank %u trains already, and has just declared more", rank);
+        return true;
+    }
+    return false;
+}
+
+static bool ask_to_hold(struct job *job)
+{
+    struct err err;
+    char text[80];
+    if (hinders_all(job, text, sizeof text)) {
+        told_at_once(job, text);
+        return enter_at_once(job);
+    }
+    if (job->entering == ENTERING_WAITS)
+        return false;
+    saving_give_way(job, "workers come");
+    if (holding_begin(job, HOLD_ROUNDS, came, job->id, &err) < 0) {
+        told_at_once(job, err.text);
+        return enter_at_once(job);
+    }
+    job->entering = ENTERING_WAITS;
+    return false;
+}
+
+bool entering_may_begin(struct job *job, bool somebody_goes)
+{
+    bool comes = job->entering == ENTERING_WAITS || has_new(job);
+    if (job->entering == ENTERING_AT_ONCE)
+        return true;
+    if (somebody_goes || !comes)
+        return enter_at_once(job);
+    return holding_is_held(job, HOLD_ROUNDS) || ask_to_hold(job);
+}
+
+void entering_asked_for(struct job *job)
+{
+    if (job->entering != ENTERING_WAITS || !job->is_growing)
+        return;
+    holding_end(job);
+    job->entering = ENTERING_NOT;
+}
+
+static bool lacks(const struct session *session, const struct tensor *tensor)
+{
+    return !tensor->failure && terms_have_rank(&tensor->terms, session->rank) &&
+           !members_has_entered(tensor, session);
+}
+
+static bool lacks_tensors(const struct job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        for (size_t i = 0; session && members_have(job, rank) && i < job->tensors_count; i++)
+            if (lacks(session, job->tensors[i]))
+                return true;
+    }
+    return false;
+}
+
+void entering_waits(struct job *job)
+{
+    if (job->entering == ENTERING_AT_ONCE)
+        job->entering = ENTERING_NOT;
+}
+
+/* Who has declared some tensors is about to declare the others. */
+void entering_went_on(struct job *job)
+{
+    job->entering = ENTERING_NOT;
+    job->is_growing = job->is_growing && (members_count(job) < job->wanted || lacks_tensors(job));
+    if (!holding_is_held(job, HOLD_ROUNDS))
+        return;
+    if (lacks_tensors(job))
+        holding_end_in(job, DECLARE_NS);
+    else
+        holding_end(job);
+}

@@ -1,0 +1,124 @@
+/* Who is in a job whose workers come and go: joining late, leaving, being lost, resizing. Decides
+ * which ranks make a tensor's rounds; that lanes and workers follow is membership/regroup.c's.
+ * README: K40 to K45. */
+#include "svc/coordinator/membership/membership.h"
+
+#include "svc/base/log.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- telling --- */
+
+void members_describe(const struct job *job, uint64_t *ranks, WIRE(Membership) * ret_membership)
+{
+    memset(ranks, 0, TERMS_RANK_WORDS * sizeof *ranks);
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (members_have(job, rank))
+            ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+    *ret_membership = (WIRE(Membership))GRADPOOL__WIRE__MEMBERSHIP__INIT;
+    ret_membership->version = job->version;
+    ret_membership->workers = job->wanted;
+    ret_membership->ranks.data = (uint8_t *)ranks;
+    ret_membership->ranks.len = TERMS_RANK_WORDS * sizeof *ranks;
+}
+
+void members_tell(const struct job *job, const struct session *to)
+{
+    uint64_t ranks[TERMS_RANK_WORDS];
+    WIRE(Membership) membership;
+    if (!job->is_elastic)
+        return;
+    members_describe(job, ranks, &membership);
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(MEMBERSHIP);
+    e.membership = &membership;
+    if (!to)
+        jobs_broadcast((struct job *)job, NULL, &e);
+    else if (to->peer)
+        peer_send(to->peer, &e);
+}
+
+static int keep(const struct job *job, struct err *err)
+{
+    struct store *store = job->service->store;
+    struct store_row row;
+    jobs_row(job, &row);
+    store_begin(store);
+    store_put(store, &row);
+    return store_commit(store, err);
+}
+
+/* --- leaving --- */
+
+void members_leave(struct session *session)
+{
+    struct job *job = session->job;
+    struct err err;
+    for (size_t i = 0; i < job->tensors_count; i++)
+        tensor_set_rank(job->tensors[i], session->rank, false);
+    job->version++;
+    job->changed_ns = clock_now_ns();
+    if (keep(job, &err) < 0)
+        log_error("%s", err.text);
+    members_tell(job, NULL);
+    regrouping_check(job);
+    job->service->on->job->tensors_are_settled(job);
+}
+
+/* --- resizing --- */
+
+/* Who is still to come comes late from the new size on; below it he is waited for, unless the
+ * number that holds is asked for: he may have died on the way, of which nobody would hear (K45).
+ * Who has come is in by his session, whatever this says. */
+static uint32_t founding_after(const struct job *job, uint32_t workers)
+{
+    uint32_t rank = 0;
+    while (rank < job->founding && rank < workers &&
+           (job->sessions[rank] || workers != job->wanted))
+        rank++;
+    return rank;
+}
+
+void members_handle_resize(struct peer *p, const envelope *message)
+{
+    uint32_t workers = message->resize_request->workers;
+    struct err err;
+    if (!p->session)
+        return peer_fail(p, message->id, -ENOTCONN, "join a job first");
+    struct job *job = p->session->job;
+    if (job->failure)
+        return peer_fail(p, message->id, -ECONNRESET, "job %s has failed: %s", job->name,
+                         job->failure);
+    if (!job->is_elastic)
+        return peer_fail(p, message->id, -EOPNOTSUPP,
+                         "job %s keeps its %u workers: it was joined neither with a larger "
+                         "workers_max nor to go on when a worker is lost",
+                         job->name, job->workers);
+    if (workers < 1 || workers > job->workers)
+        return peer_fail(p, message->id, -EINVAL,
+                         "job %s cannot have %u workers; expected 1 to %u, its workers_max",
+                         job->name, workers, job->workers);
+    uint32_t wanted = job->wanted, founding = job->founding;
+    job->founding = founding_after(job, workers);
+    job->wanted = workers;
+    job->version++;
+    int error = keep(job, &err);
+    if (error < 0) {
+        job->wanted = wanted;
+        job->founding = founding;
+        job->version--;
+        return peer_fail(p, message->id, error, "%s", err.text);
+    }
+    job->changed_ns = clock_now_ns();
+    job->is_growing = workers > members_count(job);
+    job->grower = p->session->rank;
+    entering_asked_for(job);
+    log_info("job %s shall have %u workers instead of %u", job->name, workers, wanted);
+    members_tell(job, NULL);
+    regrouping_check(job);
+    peer_reply_done(p, message->id);
+}

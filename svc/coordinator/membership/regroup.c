@@ -1,0 +1,525 @@
+/* Lanes and workers follow a job's membership: pieces are released where they are, given their new
+ * ranks under the next epoch, and workers told, in this order and all at once. Decides nothing
+ * about who is in a job; must never leave a piece released. README: K41, K42. */
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/job/claim.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/membership/join.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/route/tell_lane.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/kept.h"
+#include "svc/coordinator/snapshot/snapshot.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One for a job at a time. What it is about is fixed when it begins: lanes are told the same. */
+struct regrouping {
+    uint64_t id;
+    uint32_t version, epoch;
+    size_t pending; /* calls */
+    bool has_failed;
+    uint64_t have[TERMS_RANK_WORDS], gone[TERMS_RANK_WORDS];
+    size_t count;
+    uint32_t tensors[];
+};
+
+/* Behind a call; the regrouping may be over, or its job gone. */
+struct asked {
+    uint64_t id;
+    uint32_t job, lane;
+};
+
+static bool has_bit(const uint64_t *ranks, uint32_t rank)
+{
+    return ranks[rank / 64] >> (rank % 64) & 1;
+}
+
+static void set_bit(uint64_t *ranks, uint32_t rank)
+{
+    ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+}
+
+void regrouping_end(struct job *job)
+{
+    free(job->regrouping);
+    job->regrouping = NULL;
+    job_unclaim(job, CLAIM_REGROUP);
+}
+
+/* --- what is to be done --- */
+
+static bool belongs(const struct tensor *tensor, const uint64_t *have, uint32_t rank)
+{
+    const struct session *session = tensor->job->sessions[rank];
+    if (!has_bit(have, rank) || !terms_have_rank(&tensor->terms, rank))
+        return false;
+    bool was_there = has_bit(tensor->members, rank);
+    if (!session || (was_there && session->entered <= tensor->grouped))
+        return was_there;
+    return session->entered > 0 && tensor_has_rank(tensor, rank);
+}
+
+/* Who should make its rounds. Returns whether that is not so already. */
+static bool wanted_members(const struct tensor *tensor, const uint64_t *have, uint64_t *ret_ranks)
+{
+    bool is_news = false;
+    memset(ret_ranks, 0, sizeof tensor->members);
+    for (uint32_t rank = 0; rank < tensor->job->workers; rank++) {
+        const struct session *session = tensor->job->sessions[rank];
+        if (!belongs(tensor, have, rank))
+            continue;
+        set_bit(ret_ranks, rank);
+        is_news |= session && session->entered > tensor->grouped;
+    }
+    return is_news || memcmp(ret_ranks, tensor->members, sizeof tensor->members) != 0;
+}
+
+static bool is_nobody(const uint64_t *ranks)
+{
+    static const uint64_t nobody[TERMS_RANK_WORDS];
+    return memcmp(ranks, nobody, sizeof nobody) == 0;
+}
+
+static bool is_there(const struct tensor *tensor)
+{
+    for (size_t i = 0; i < tensor->pieces_count; i++) {
+        const struct piece *piece = &tensor->pieces[i];
+        if (piece->state != PIECE_READY || piece->lane->aggregator->state != AGGREGATOR_UP)
+            return false;
+    }
+    return true;
+}
+
+/* Of a partial quorum that is larger than what is left nothing can come any more. */
+static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
+{
+    char text[2 * ERR_TEXT_BYTES];
+    struct terms terms = tensor->terms;
+    memcpy(terms.ranks, ranks, sizeof terms.ranks);
+    uint32_t left = terms_count(&terms, tensor->job->workers);
+    if (terms.quorum != QUORUM_FIRST || terms.bound <= left)
+        return true;
+    snprintf(text, sizeof text,
+             "tensor '%.255s' of job %.127s: its rounds need %u ranks, and %u are left",
+             tensor->name, tensor->job->name, terms.bound, left);
+    tensor_fail(tensor, NULL, -EPIPE, text);
+    return false;
+}
+
+/* All that is to be regrouped, if all of it can be now: what a lane is about to get, or has lost,
+ * comes first. NULL: nothing to do, or not now. */
+static struct regrouping *plan(struct job *job)
+{
+    struct regrouping *r = calloc(1, sizeof *r + job->tensors_count * sizeof r->tensors[0]);
+    uint64_t ranks[TERMS_RANK_WORDS];
+    bool waits = !r;
+    for (uint32_t rank = 0; r && rank < job->workers; rank++) {
+        if (members_have(job, rank))
+            set_bit(r->have, rank);
+        if (!members_have(job, rank) || members_is_new(job, rank))
+            set_bit(r->gone, rank);
+    }
+    for (size_t i = 0; r && i < job->tensors_count; i++) {
+        struct tensor *tensor = job->tensors[i];
+        if (tensor->failure || !wanted_members(tensor, r->have, ranks) || is_nobody(ranks) ||
+            !can_go_on(tensor, ranks))
+            continue;
+        waits |= !is_there(tensor);
+        r->tensors[r->count++] = tensor->id;
+    }
+    if (!waits && r->count > 0)
+        return r;
+    free(r);
+    return NULL;
+}
+
+/* --- calls --- */
+
+static struct regrouping *find(struct service *s, const struct asked *asked, struct job **ret_job)
+{
+    struct job *job = jobs_find_id(s, asked->job);
+    if (!job || !job->regrouping || job->regrouping->id != asked->id)
+        return NULL;
+    *ret_job = job;
+    return job->regrouping;
+}
+
+static struct asked *asked_create(const struct job *job, const struct lane *lane)
+{
+    struct asked *asked = malloc(sizeof *asked);
+    if (asked)
+        *asked = (struct asked){job->regrouping->id, job->id, lane->id};
+    return asked;
+}
+
+typedef void (*visit_fn)(struct tensor *tensor, struct piece *piece, void *context);
+
+static void each_piece(struct job *job, visit_fn visit, void *context)
+{
+    const struct regrouping *r = job->regrouping;
+    for (size_t i = 0; i < r->count; i++) {
+        struct tensor *tensor = jobs_tensor(job, r->tensors[i]);
+        for (size_t k = 0; tensor && !tensor->failure && k < tensor->pieces_count; k++)
+            visit(tensor, &tensor->pieces[k], context);
+    }
+}
+
+/* The pieces of one lane. */
+struct gathering {
+    const struct lane *lane;
+    uint32_t *pieces;
+    WIRE(PieceSpec) * specs;
+    struct terms *terms;
+    size_t count;
+};
+
+static void gather(struct tensor *tensor, struct piece *piece, void *context)
+{
+    struct gathering *g = context;
+    if (piece->lane != g->lane)
+        return;
+    if (g->pieces)
+        g->pieces[g->count] = piece->id;
+    if (g->specs)
+        telling_spec(tensor, piece, &g->terms[g->count], &g->specs[g->count]);
+    g->count++;
+}
+
+/* --- the end --- */
+
+static void thaw_all(struct job *job)
+{
+    for (size_t i = 0; i < job->shares_count; i++) {
+        struct gathering g = {.lane = job->shares[i].lane};
+        g.pieces = calloc(job->pieces_count + 1, sizeof *g.pieces);
+        if (g.pieces)
+            each_piece(job, gather, &g);
+        if (g.count > 0)
+            telling_thaw(job->shares[i].lane, job->id, g.pieces, g.count);
+        free(g.pieces);
+    }
+}
+
+/* What has not been switched is served as before, and tried again. */
+static void give_up(struct job *job)
+{
+    struct service *s = job->service;
+    log_warn("job %s: its workers have changed, its lanes follow later", job->name);
+    thaw_all(job);
+    regrouping_end(job);
+    service_retry_later(s);
+}
+
+static bool is_of_epoch(const struct piece *piece, const void *epoch)
+{
+    return piece->epoch == *(const uint32_t *)epoch && piece->state == PIECE_READY;
+}
+
+/* In one go: what a worker says of a piece depends on the whole tensor (W15). */
+static void finish(struct job *job)
+{
+    uint32_t epoch = job->regrouping->epoch, version = job->regrouping->version;
+    struct service *s = job->service;
+    regrouping_end(job);
+    log_info("job %s: rounds are made by %u workers, version %u, epoch %u", job->name,
+             members_count(job), version, epoch);
+    tensors_send_routes(job, NULL, is_of_epoch, &epoch);
+    job->service->on->job->tensors_are_settled(job);
+    entering_went_on(job);
+    keeping_check(job);
+    regrouping_check(job);
+    s->on->job->ranks_have_changed(s);
+}
+
+/* --- the new ranks --- */
+
+static void settle(struct tensor *tensor, struct piece *piece, void *context)
+{
+    const struct asked *asked = context;
+    if (piece->lane && piece->lane->id == asked->lane && piece->state == PIECE_ASKED &&
+        piece->epoch == tensor->job->regrouping->epoch) {
+        piece->regroups = tensor->job->regrouping->has_failed;
+        piece->state = piece->regroups ? PIECE_PLACED : PIECE_READY;
+    }
+}
+
+static void regrouped(struct service *s, void *data, const envelope *reply, int code,
+                      const char *text)
+{
+    struct asked *asked = data;
+    struct job *job;
+    struct regrouping *r = find(s, asked, &job);
+    if (!r)
+        return;
+    r->has_failed =
+        !reply; /* of this lane; it is asked again, at the latest when it is back (K9) */
+    each_piece(job, settle, asked);
+    if (code == -ETIMEDOUT)
+        service_retry_later(s);
+    if (!reply && !call_went_unanswered(code))
+        jobs_fail(job, NULL, code, "lane %u did not follow a change of workers: %s", asked->lane,
+                  text);
+    if (--r->pending == 0)
+        finish(job);
+}
+
+static void ask_regroup(struct job *job, struct lane *lane)
+{
+    struct gathering g = {.lane = lane};
+    each_piece(job, gather, &g);
+    size_t count = g.count;
+    if (count == 0)
+        return;
+    _cleanup_free_ WIRE(PieceSpec) *specs = calloc(count, sizeof *specs);
+    _cleanup_free_ struct terms *terms = calloc(count, sizeof *terms);
+    struct asked *asked = asked_create(job, lane);
+    g = (struct gathering){.lane = lane, .specs = specs, .terms = terms};
+    if (specs && terms && asked) {
+        each_piece(job, gather, &g);
+        job->regrouping->pending++;
+        if (telling_ask(job, lane, job->regrouping->epoch, PLACE_REGROUPED, specs, count, regrouped,
+                        asked) == 0)
+            return;
+        job->regrouping->pending--;
+    }
+    free(asked);
+    jobs_fail(job, NULL, -ENOMEM, "gradpool serve is out of memory");
+}
+
+static void put_piece(struct tensor *tensor, struct piece *piece, void *context)
+{
+    const struct regrouping *r = tensor->job->regrouping;
+    struct store_row row;
+    piece_row(tensor, piece, &row);
+    row.piece.epoch = r->epoch;
+    store_put(tensor->job->service->store, &row);
+}
+
+static int keep(struct job *job, struct err *err)
+{
+    struct regrouping *r = job->regrouping;
+    struct store *store = job->service->store;
+    uint64_t ranks[TERMS_RANK_WORDS];
+    struct store_row row;
+    store_begin(store);
+    jobs_row(job, &row);
+    store_put(store, &row);
+    for (size_t i = 0; i < r->count; i++) {
+        const struct tensor *tensor = jobs_tensor(job, r->tensors[i]);
+        if (!tensor)
+            continue;
+        (void)wanted_members(tensor, r->have, ranks);
+        tensor_row(tensor, &row);
+        row.tensor.members = (const uint8_t *)ranks;
+        row.tensor.grouped = r->version;
+        store_put(store, &row);
+    }
+    each_piece(job, put_piece, NULL);
+    return store_commit(store, err);
+}
+
+static void switch_piece(struct tensor *tensor, struct piece *piece, void *context)
+{
+    piece->epoch = tensor->job->regrouping->epoch;
+    piece->recovering = piece->regroups = true;
+    piece->state = PIECE_ASKED;
+}
+
+static void switch_all(struct job *job)
+{
+    struct regrouping *r = job->regrouping;
+    uint64_t ranks[TERMS_RANK_WORDS];
+    each_piece(job, switch_piece, NULL);
+    for (size_t i = 0; i < r->count; i++) {
+        struct tensor *tensor = jobs_tensor(job, r->tensors[i]);
+        if (!tensor)
+            continue;
+        (void)wanted_members(tensor, r->have, ranks);
+        memcpy(tensor->members, ranks, sizeof tensor->members);
+        tensor->grouped = r->version;
+    }
+}
+
+/* All pieces are at rest. The transaction is the switch: before it all can be undone, after it
+ * nothing is. */
+static void regroup(struct job *job)
+{
+    struct regrouping *r = job->regrouping;
+    struct err err;
+    r->epoch = ++job->epoch;
+    if (keep(job, &err) < 0) {
+        log_error("%s", err.text);
+        return give_up(job);
+    }
+    switch_all(job);
+    r->pending = 1; /* ours, until all are asked */
+    for (size_t i = 0; i < job->shares_count && !job->failure; i++)
+        ask_regroup(job, job->shares[i].lane);
+    if (--r->pending == 0)
+        finish(job);
+}
+
+/* --- the release --- */
+
+/* What has been released there may rest no more when it comes back, or is elsewhere without having
+ * rested: the change begins anew. */
+void regrouping_aggregator_gone(const struct aggregator *a)
+{
+    list_for_each (node, &a->service->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        for (size_t i = 0; job->regrouping && i < job->shares_count; i++)
+            if (job->regrouping->epoch == 0 && job->shares[i].lane->aggregator == a)
+                job->regrouping->has_failed = true;
+    }
+}
+
+static bool all_are_there(struct job *job)
+{
+    const struct regrouping *r = job->regrouping;
+    for (size_t i = 0; i < r->count; i++) {
+        const struct tensor *tensor = jobs_tensor(job, r->tensors[i]);
+        if (tensor && !tensor->failure && !is_there(tensor))
+            return false;
+    }
+    return true;
+}
+
+static void released(struct service *s, void *data, const envelope *reply, int code,
+                     const char *text)
+{
+    const struct asked *asked = data;
+    struct job *job;
+    struct regrouping *r = find(s, asked, &job);
+    if (!r)
+        return;
+    if (!reply)
+        log_warn("job %s: lane %u did not release its pieces: %s", job->name, asked->lane, text);
+    r->has_failed |= !reply;
+    if (--r->pending > 0)
+        return;
+    if (r->has_failed || !all_are_there(job))
+        give_up(job);
+    else
+        regroup(job);
+}
+
+/* -EAGAIN: nobody is there who could hear it. */
+static int send_release(struct job *job, struct lane *lane, const struct gathering *g,
+                        const uint64_t *gone)
+{
+    if (lane->aggregator->state != AGGREGATOR_UP)
+        return -EAGAIN;
+    WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    struct asked *asked = asked_create(job, lane);
+    if (!asked)
+        return -ENOMEM;
+    request.lane = lane->id;
+    request.job_id = job->id;
+    request.pieces = g->pieces;
+    request.n_pieces = g->count;
+    request.gone.data = (uint8_t *)gone;
+    request.gone.len = TERMS_RANK_WORDS * sizeof *gone;
+    e.body_case = BODY(RELEASE_REQUEST);
+    e.release_request = &request;
+    int error = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
+    if (error < 0)
+        free(asked);
+    else
+        job->regrouping->pending++;
+    return error;
+}
+
+/* All lanes of the job hear who is gone, those too that keep their pieces as they are. */
+static void ask_release(struct job *job, struct lane *lane)
+{
+    struct regrouping *r = job->regrouping;
+    struct gathering g = {.lane = lane};
+    if (lane->aggregator->state != AGGREGATOR_UP)
+        return;
+    g.pieces = calloc(job->pieces_count + 1, sizeof *g.pieces);
+    if (g.pieces)
+        each_piece(job, gather, &g);
+    r->has_failed |= !g.pieces || send_release(job, lane, &g, r->gone) < 0;
+    free(g.pieces);
+}
+
+/* Lanes finish first what they have begun, which somebody who is lost meanwhile would hold up: they
+ * hear of him at once, though the ranks of their pieces follow in a change of its own. */
+static void tell_of_more(struct job *job)
+{
+    const struct gathering nothing = {0};
+    struct regrouping *r = job->regrouping;
+    uint64_t more[TERMS_RANK_WORDS] = {0};
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (has_bit(r->have, rank) && !has_bit(r->gone, rank) && !members_have(job, rank)) {
+            set_bit(more, rank);
+            set_bit(r->gone, rank);
+        }
+    for (size_t i = 0; !is_nobody(more) && i < job->shares_count; i++)
+        if (job->shares[i].pieces > 0)
+            (void)send_release(job, job->shares[i].lane, &nothing, more);
+}
+
+static void begin(struct job *job, struct regrouping *r)
+{
+    r->id = ++job->service->door->next_id;
+    r->version = job->version;
+    job->regrouping = r;
+    job_claim(job, CLAIM_REGROUP);
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].pieces > 0)
+            ask_release(job, job->shares[i].lane);
+    if (r->pending == 0)
+        give_up(job);
+}
+
+static bool somebody_goes(const struct job *job, const struct regrouping *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const struct tensor *tensor = jobs_tensor(job, r->tensors[i]);
+        for (uint32_t rank = 0; rank < job->workers; rank++) {
+            const struct session *session = job->sessions[rank];
+            bool is_another = session && session->entered > tensor->grouped;
+            if (has_bit(tensor->members, rank) && (is_another || !has_bit(r->have, rank)))
+                return true;
+        }
+    }
+    return false;
+}
+
+void regrouping_check(struct job *job)
+{
+    if (!job->is_elastic || job->failure || job->service->phase != SERVICE_UP)
+        return;
+    if (job->regrouping && job->regrouping->epoch == 0)
+        tell_of_more(job);
+    if (job->regrouping)
+        return;
+    struct regrouping *r = plan(job);
+    if (!r)
+        return entering_waits(job);
+    if (!entering_may_begin(job, somebody_goes(job, r))) {
+        free(r);
+        return;
+    }
+    moving_worker_leaves(job); /* what is on its way stays where it is, or arrives first */
+    saving_give_way(job, "its workers come or go");
+    if (!moving_is_busy(job))
+        return begin(job, r);
+    free(r);
+}
+
+void regrouping_check_all(struct service *s)
+{
+    list_for_each_safe (node, &s->jobs)
+        regrouping_check(list_entry(node, struct job, link));
+}

@@ -1,0 +1,124 @@
+/* How lanes are asked about what moves: messages of one lane's pieces, one turn of asking after the
+ * other, answers of former turns passed over. Owns struct asked; decides nothing. */
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/migration/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct migration *migration_find(struct service *s, uint64_t id)
+{
+    list_for_each (node, &s->works->migrations) {
+        struct migration *m = list_entry(node, struct migration, link);
+        if (m->id == id && !migration_is_over(m))
+            return m;
+    }
+    return NULL;
+}
+
+struct job *migration_job(const struct migration *m) { return jobs_find_id(m->service, m->job); }
+
+void migration_refused(struct migration *m, int code, const char *text)
+{
+    m->moved.code = code;
+    snprintf(m->text, sizeof m->text, "%s", text);
+    m->feed(m, code == -ETIMEDOUT ? MIGRATOR_E_TIMEOUT : MIGRATOR_E_REFUSED);
+}
+
+uint32_t migration_lane_of(const struct migration *m, const uint32_t *order, size_t i)
+{
+    const struct traveller *t = &m->travellers[order[i]];
+    return order == m->by_source ? t->source : t->target;
+}
+
+/* Those of one lane and, on the way to it, of one keeper: who asks him sorts them no further. */
+static bool is_together(const struct migration *m, const uint32_t *order, size_t i, size_t k)
+{
+    bool is_kept_alike = m->travellers[order[i]].keeper == m->travellers[order[k]].keeper;
+    return migration_lane_of(m, order, i) == migration_lane_of(m, order, k) &&
+           (order == m->by_source || is_kept_alike);
+}
+
+/* The next message's pieces, from `*cursor` on. NULL: no memory. */
+static struct asked *next_message(const struct migration *m, const struct job *job,
+                                  const uint32_t *order, size_t *cursor)
+{
+    size_t room = m->count < MESSAGE_PIECES_MAX ? m->count : MESSAGE_PIECES_MAX, first = *cursor;
+    struct asked *asked = malloc(sizeof *asked + room * sizeof asked->at[0]);
+    if (!asked)
+        return NULL;
+    *asked = (struct asked){.migration = m->id, .turn = m->turn};
+    for (; *cursor < m->count && asked->count < room && is_together(m, order, first, *cursor);
+         ++*cursor)
+        if (jobs_piece(job, m->travellers[order[*cursor]].piece, NULL))
+            asked->at[asked->count++] = order[*cursor];
+    return asked;
+}
+
+static int ask_next(struct migration *m, const uint32_t *order, size_t *cursor, ask_fn ask)
+{
+    struct lane *lane = lane_find(m->service, migration_lane_of(m, order, *cursor));
+    struct asked *asked = next_message(m, migration_job(m), order, cursor);
+    if (!asked)
+        return -ENOMEM;
+    int error = lane && asked->count > 0 ? ask(m, lane, asked) : 1;
+    if (error != 0)
+        free(asked);
+    m->pending += error == 0;
+    return error;
+}
+
+int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask)
+{
+    m->turn++;
+    m->pending = 0;
+    int error = 0;
+    for (size_t cursor = 0; error >= 0 && cursor < m->count;)
+        error = ask_next(m, order, &cursor, ask);
+    return error < 0 ? error : 0;
+}
+
+/* Nobody may answer, because all pieces have been undeclared. */
+void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
+                   void (*then)(struct migration *m))
+{
+    m->then = then;
+    int error = migration_ask_all(m, order, ask);
+    if (error < 0)
+        migration_refused(m, error,
+                          error == -ENOMEM ? "gradpool serve is out of memory"
+                                           : "an aggregator is gone");
+    else if (m->pending == 0)
+        then(m);
+}
+
+/* NULL: nobody waits for that answer any more. */
+struct migration *migration_awaiting(struct service *s, const struct asked *asked)
+{
+    struct migration *m = migration_find(s, asked->migration);
+    return m && m->turn == asked->turn ? m : NULL;
+}
+
+void migration_answered(struct service *s, void *data, const envelope *reply, int code,
+                        const char *text)
+{
+    struct migration *m = migration_awaiting(s, data);
+    if (!m)
+        return;
+    if (!reply)
+        return migration_refused(m, code, text);
+    if (--m->pending == 0)
+        m->then(m);
+}
+
+int migration_list(const struct migration *m, const struct asked *asked, uint32_t **ret_pieces)
+{
+    uint32_t *pieces = calloc(asked->count, sizeof *pieces);
+    if (!pieces)
+        return -ENOMEM;
+    for (size_t i = 0; i < asked->count; i++)
+        pieces[i] = m->travellers[asked->at[i]].piece;
+    *ret_pieces = pieces;
+    return 0;
+}

@@ -1,0 +1,242 @@
+/* What a migration says to lanes, and what their answers mean for it. A message has the pieces of
+ * one lane, those that still are, MESSAGE_PIECES_MAX at most; each has a deadline. Decides nothing
+ * about the way of the migration (migration.c does). */
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/migration/internal.h"
+#include "svc/coordinator/route/tell_lane.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* --- the target makes room --- */
+
+static int ask_to_place(struct migration *m, struct lane *lane, struct asked *asked)
+{
+    struct job *job = migration_job(m);
+    _cleanup_free_ WIRE(PieceSpec) *specs = calloc(asked->count, sizeof *specs);
+    _cleanup_free_ struct terms *terms = calloc(asked->count, sizeof *terms);
+    if (!specs || !terms)
+        return -ENOMEM;
+    for (size_t i = 0; i < asked->count; i++) {
+        struct tensor *tensor;
+        struct piece *piece = jobs_piece(job, m->travellers[asked->at[i]].piece, &tensor);
+        telling_spec(tensor, piece, &terms[i], &specs[i]);
+        specs[i].keeper = m->travellers[asked->at[i]].keeper;
+    }
+    return telling_ask(job, lane, m->epoch, PLACE_RECOVERING, specs, asked->count,
+                       migration_answered, asked);
+}
+
+void migration_prepare(struct migration *m, migration_fn then)
+{
+    migration_ask(m, m->by_target, ask_to_place, then);
+}
+
+/* --- the source finishes its round --- */
+
+static void released(struct service *s, void *data, const envelope *reply, int code,
+                     const char *text)
+{
+    const struct asked *asked = data;
+    struct migration *m = migration_awaiting(s, asked);
+    if (!m)
+        return;
+    if (!reply)
+        return migration_refused(m, code, text);
+    const WIRE(ReleaseReply) *said = reply->release_reply;
+    if (reply->body_case != BODY(RELEASE_REPLY) || said->n_rounds != asked->count ||
+        said->n_state_bytes != asked->count)
+        return migration_refused(m, -EBADMSG, "a lane did not say what it released");
+    if (m->rested_ns == 0)
+        m->rested_ns = clock_now_ns();
+    for (size_t i = 0; i < asked->count; i++) {
+        m->travellers[asked->at[i]].round = said->rounds[i];
+        m->travellers[asked->at[i]].state_bytes = said->state_bytes[i];
+    }
+    if (--m->pending == 0)
+        m->then(m);
+}
+
+static int ask_to_release(struct migration *m, struct lane *lane, struct asked *asked)
+{
+    _cleanup_free_ uint32_t *pieces = NULL;
+    WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
+    int error = migration_list(m, asked, &pieces);
+    if (error < 0)
+        return error;
+    request.lane = lane->id;
+    request.job_id = m->job;
+    request.pieces = pieces;
+    request.n_pieces = asked->count;
+    request.behind = true;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(RELEASE_REQUEST);
+    e.release_request = &request;
+    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
+}
+
+void migration_release(struct migration *m, migration_fn then)
+{
+    m->asks_release = true;
+    migration_ask(m, m->by_source, ask_to_release, then);
+}
+
+/* --- the target has all it needs --- */
+
+static int ask_to_install(struct migration *m, struct lane *lane, struct asked *asked)
+{
+    _cleanup_free_ uint32_t *pieces = NULL;
+    _cleanup_free_ uint64_t *rounds = calloc(asked->count, sizeof *rounds);
+    WIRE(InstallRequest) request = GRADPOOL__WIRE__INSTALL_REQUEST__INIT;
+    int error = rounds ? migration_list(m, asked, &pieces) : -ENOMEM;
+    if (error < 0)
+        return error;
+    for (size_t i = 0; i < asked->count; i++)
+        rounds[i] = m->travellers[asked->at[i]].round;
+    request.lane = lane->id;
+    request.job_id = m->job;
+    request.pieces = pieces;
+    request.n_pieces = asked->count;
+    request.rounds = rounds;
+    request.n_rounds = asked->count;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(INSTALL_REQUEST);
+    e.install_request = &request;
+    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, migration_answered, asked);
+}
+
+void migration_install(struct migration *m, migration_fn then)
+{
+    migration_ask(m, m->by_target, ask_to_install, then);
+}
+
+/* --- after the switch --- */
+
+/* Nothing of the job lies there, whatever state it is in. */
+static bool is_empty(const struct job *job, const struct lane *lane)
+{
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].lane == lane)
+            return job->shares[i].pieces == 0;
+    return true;
+}
+
+/* One that is gone or away has let go: when it is back, it is told what to drop (K9). */
+static void let_go(struct service *s, void *data, const envelope *reply, int code, const char *text)
+{
+    struct migration *m = migration_awaiting(s, data);
+    if (!m)
+        return;
+    if (!reply)
+        log_warn("a lane did not drop what has moved: %s", text);
+    if (code == -ETIMEDOUT)
+        m->feed(m, MIGRATOR_E_TIMEOUT);
+    else if (--m->pending == 0)
+        m->feed(m, MIGRATOR_E_RELEASED);
+}
+
+static int ask_to_let_go(struct migration *m, struct lane *lane, struct asked *asked)
+{
+    struct job *job = migration_job(m);
+    bool is_all = is_empty(job, lane);
+    _cleanup_free_ uint32_t *pieces = NULL;
+    WIRE(DropRequest) request = GRADPOOL__WIRE__DROP_REQUEST__INIT;
+    int error = migration_list(m, asked, &pieces);
+    if (error < 0)
+        return error;
+    request.lane = lane->id;
+    request.job_id = m->job;
+    request.pieces = pieces;
+    request.n_pieces = is_all ? 0 : asked->count;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(DROP_REQUEST);
+    e.drop_request = &request;
+    error = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, let_go, asked);
+    if (error == 0 && is_all)
+        jobs_forget_share(job, lane);
+    return error;
+}
+
+/* Who cannot be asked, for want of memory, is met again, and told then (K9). */
+static void meet_again(struct migration *m)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        struct lane *lane = lane_find(m->service, migration_lane_of(m, m->by_source, i));
+        if (lane && lane->aggregator->peer)
+            peer_break(lane->aggregator->peer);
+    }
+    m->pending = 0;
+}
+
+void migration_let_go(struct migration *m)
+{
+    if (migration_ask_all(m, m->by_source, ask_to_let_go) < 0)
+        meet_again(m);
+    if (m->pending == 0)
+        m->feed(m, MIGRATOR_E_RELEASED);
+}
+
+/* --- telling lanes, not asking --- */
+
+static void drop_run(struct migration *m, struct job *job, struct lane *lane, uint32_t *pieces,
+                     size_t count)
+{
+    bool is_all = !job || is_empty(job, lane);
+    if (count == 0)
+        return;
+    telling_drop(lane, m->job, pieces, is_all ? 0 : count);
+    if (job && is_all)
+        jobs_forget_share(job, lane);
+}
+
+static void thaw_run(struct migration *m, struct job *job, struct lane *lane, uint32_t *pieces,
+                     size_t count)
+{
+    if (count > 0)
+        telling_thaw(lane, m->job, pieces, count);
+}
+
+enum telling { TELL_ALL, TELL_OF_GONE, TELL_OF_THOSE_THAT_ARE };
+
+static bool is_told(const struct job *job, uint32_t piece, enum telling telling)
+{
+    bool is_gone = !job || !jobs_piece(job, piece, NULL);
+    return telling == TELL_ALL || is_gone == (telling == TELL_OF_GONE);
+}
+
+/* Without memory for a list a lane is told nothing: its connection ends, and K9 settles it. */
+static void tell_all(struct migration *m, struct job *job, const uint32_t *order,
+                     enum telling telling,
+                     void (*tell)(struct migration *m, struct job *job, struct lane *lane,
+                                  uint32_t *pieces, size_t count))
+{
+    _cleanup_free_ uint32_t *pieces = calloc(m->count + 1, sizeof *pieces);
+    for (size_t first = 0, end; first < m->count; first = end) {
+        struct lane *lane = lane_find(m->service, migration_lane_of(m, order, first));
+        size_t count = 0;
+        for (end = first; end < m->count && end - first < MESSAGE_PIECES_MAX &&
+                          migration_lane_of(m, order, end) == migration_lane_of(m, order, first);
+             end++)
+            if (pieces && is_told(job, m->travellers[order[end]].piece, telling))
+                pieces[count++] = m->travellers[order[end]].piece;
+        if (lane && pieces)
+            tell(m, job, lane, pieces, count);
+        else if (lane && lane->aggregator->peer)
+            peer_break(lane->aggregator->peer);
+    }
+}
+
+void migration_drop_targets(struct migration *m, struct job *job, bool only_gone)
+{
+    tell_all(m, job, m->by_target, only_gone ? TELL_OF_GONE : TELL_ALL, drop_run);
+}
+
+void migration_thaw_sources(struct migration *m, struct job *job)
+{
+    if (m->asks_release)
+        tell_all(m, job, m->by_source, TELL_OF_THOSE_THAT_ARE, thaw_run);
+}

@@ -1,0 +1,111 @@
+/* Copies of what moves, where another aggregator is to keep them from then on (K57): it begins
+ * before the source lets go, and has them before the routes are written. So there is no moment in
+ * which one process alone has a state. Decides nothing about who that is (replica/replica.c does).
+ * */
+#include "svc/base/cleanup.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/migration/internal.h"
+#include "svc/coordinator/replica/replica.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Those of a message whose copies begin; the rest of it is left out. */
+static size_t keep_copied(const struct migration *m, struct asked *asked)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < asked->count; i++)
+        if (m->travellers[asked->at[i]].is_copied)
+            asked->at[count++] = asked->at[i];
+    return asked->count = count;
+}
+
+/* --- who keeps them begins --- */
+
+/* The next attempt is with another. */
+static void relieve(struct service *s, const struct asked *asked, const char *why)
+{
+    struct migration *m = migration_find(s, asked->migration);
+    const struct traveller *t = m ? &m->travellers[asked->at[0]] : NULL;
+    struct aggregator *keeper = t ? aggregator_find(s, t->keeper) : NULL;
+    if (keeper)
+        keeping_relieve(keeper, migration_job(m), t->target, why);
+}
+
+static void answered(struct service *s, void *data, const envelope *reply, int code,
+                     const char *text)
+{
+    bool is_refused = !reply && !call_went_unanswered(code);
+    if (is_refused)
+        relieve(s, data, text);
+    migration_answered(s, data, reply, is_refused ? -EAGAIN : code, text);
+}
+
+static int ask_to_keep(struct migration *m, struct lane *lane, struct asked *asked)
+{
+    struct job *job = migration_job(m);
+    size_t count = keep_copied(m, asked);
+    _cleanup_free_ WIRE(CopySpec) *specs = calloc(count + 1, sizeof *specs);
+    if (!specs)
+        return -ENOMEM;
+    if (count == 0)
+        return 1;
+    for (size_t i = 0; i < count; i++) {
+        struct tensor *tensor;
+        struct piece *piece = jobs_piece(job, m->travellers[asked->at[i]].piece, &tensor);
+        keeping_spec(tensor, piece, m->epoch, true, &specs[i]);
+    }
+    struct aggregator *keeper = aggregator_find(m->service, m->travellers[asked->at[0]].keeper);
+    return keeper ? keeping_send(keeper, job, lane->id, specs, count, answered, asked)
+                  : -ECONNRESET;
+}
+
+/* --- what the target knows of them --- */
+
+static void waited(struct service *s, void *data, const envelope *reply, int code, const char *text)
+{
+    if (!reply && code == -ETIMEDOUT)
+        relieve(s, data, "no copy was made there in time");
+    migration_answered(s, data, reply, code, text);
+}
+
+static int ask_to_wait(struct migration *m, struct lane *lane, struct asked *asked)
+{
+    _cleanup_free_ uint32_t *pieces = NULL;
+    WIRE(CopiesWait) request = GRADPOOL__WIRE__COPIES_WAIT__INIT;
+    if (keep_copied(m, asked) == 0)
+        return 1;
+    int error = migration_list(m, asked, &pieces);
+    if (error < 0)
+        return error;
+    request.lane = lane->id;
+    request.job_id = m->job;
+    request.pieces = pieces;
+    request.n_pieces = asked->count;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(COPIES_WAIT);
+    e.copies_wait = &request;
+    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, waited, asked);
+}
+
+void migration_begin_copies(struct migration *m, migration_fn then)
+{
+    migration_ask(m, m->by_target, ask_to_keep, then);
+}
+
+void migration_await_copies(struct migration *m, migration_fn then)
+{
+    migration_ask(m, m->by_target, ask_to_wait, then);
+}
+
+/* --- they are not needed --- */
+
+void migration_end_copies(struct migration *m, const struct job *job, bool are_all)
+{
+    for (size_t i = 0; job && i < m->count; i++) {
+        const struct traveller *t = &m->travellers[i];
+        if (t->is_copied && (are_all || !jobs_piece(job, t->piece, NULL)))
+            keeping_end_piece(job, t->keeper, t->piece);
+    }
+}

@@ -1,0 +1,161 @@
+/* What a lane keeps for a task (parameters, moments, a sum that goes on) on its way to the next:
+ * pulled from the source, put to the target, a few messages at a time, so that both lanes and the
+ * connections work at once and none of them ever holds more than those. It is not looked at. */
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/migration/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define PART_BYTES (UINT64_C(1) << 20) /* of one StateReply, less only at the end of a piece */
+#define PARTS_MAX 4                    /* on their way: asked for, or put and not answered */
+
+/* What travels. */
+struct state_way {
+    size_t at;       /* of travellers: whose state is asked for next ... */
+    uint64_t offset; /* ... from here on */
+    uint32_t parts;  /* on their way */
+};
+
+static void fill(struct migration *m);
+
+/* One message's worth. Those of a piece come and go in order: one connection has them all. */
+struct part {
+    uint64_t migration;
+    size_t at; /* of travellers */
+    uint64_t offset, bytes;
+};
+
+static int ask(struct migration *m, uint32_t lane_id, envelope *e, const struct part *part,
+               call_done_fn done)
+{
+    struct lane *lane = lane_find(m->service, lane_id);
+    struct part *copy = lane ? malloc(sizeof *copy) : NULL;
+    if (!copy)
+        return -ENOMEM;
+    *copy = *part;
+    int error = call_send(lane->aggregator, e, CALL_DEADLINE_NS, done, copy);
+    if (error < 0)
+        free(copy);
+    return error;
+}
+
+/* Any answer while state travels is that of a part. */
+static struct migration *waiting(struct service *s, const struct part *part)
+{
+    struct migration *m = migration_find(s, part->migration);
+    return m && m->state == MIGRATOR_C_MOVING ? m : NULL;
+}
+
+static bool is_gone(const struct migration *m, size_t at)
+{
+    return !jobs_piece(migration_job(m), m->travellers[at].piece, NULL);
+}
+
+/* Who was undeclared meanwhile needs nothing any more, and its lanes may say so. */
+static void failed(struct migration *m, const struct part *part, int code, const char *text)
+{
+    if (!is_gone(m, part->at))
+        return migration_refused(m, code, text);
+    m->way->parts--;
+    fill(m);
+}
+
+static void put(struct service *s, void *data, const envelope *reply, int code, const char *text)
+{
+    const struct part *part = data;
+    struct migration *m = waiting(s, part);
+    if (!m)
+        return;
+    if (!reply)
+        return failed(m, part, code, text);
+    m->way->parts--;
+    fill(m);
+}
+
+static void got(struct service *s, void *data, const envelope *reply, int code, const char *text)
+{
+    const struct part *part = data;
+    struct migration *m = waiting(s, part);
+    if (!m)
+        return;
+    if (!reply)
+        return failed(m, part, code, text);
+    if (reply->body_case != BODY(STATE_REPLY) || reply->state_reply->data.len != part->bytes)
+        return failed(m, part, -EBADMSG, "a lane did not send the state that it said it had");
+    const struct traveller *t = &m->travellers[part->at];
+    WIRE(StatePut) request = GRADPOOL__WIRE__STATE_PUT__INIT;
+    request.lane = t->target;
+    request.job_id = m->job;
+    request.piece = t->piece;
+    request.offset = part->offset;
+    request.data = reply->state_reply->data;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(STATE_PUT);
+    e.state_put = &request;
+    m->moved.state_bytes += part->bytes;
+    if (ask(m, t->target, &e, part, put) < 0)
+        migration_refused(m, -ENOMEM, "gradpool serve is out of memory");
+}
+
+static void skip(struct migration *m)
+{
+    m->way->at++;
+    m->way->offset = 0;
+}
+
+static int pull(struct migration *m)
+{
+    const struct traveller *t = &m->travellers[m->way->at];
+    uint64_t left = t->state_bytes - m->way->offset;
+    const struct part part = {.migration = m->id,
+                              .at = m->way->at,
+                              .offset = m->way->offset,
+                              .bytes = left < PART_BYTES ? left : PART_BYTES};
+    WIRE(StateRequest) request = GRADPOOL__WIRE__STATE_REQUEST__INIT;
+    request.lane = t->source;
+    request.job_id = m->job;
+    request.piece = t->piece;
+    request.offset = m->way->offset;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(STATE_REQUEST);
+    e.state_request = &request;
+    m->way->offset += part.bytes;
+    m->way->parts++;
+    return ask(m, t->source, &e, &part, got);
+}
+
+/* Asks for as many parts as may be on their way; what follows begins when all have come. */
+static void fill(struct migration *m)
+{
+    int error = 0;
+    while (error == 0 && m->way->parts < PARTS_MAX) {
+        while (m->way->at < m->count &&
+               (is_gone(m, m->way->at) || m->way->offset == m->travellers[m->way->at].state_bytes))
+            skip(m);
+        if (m->way->at == m->count)
+            break;
+        error = pull(m);
+    }
+    if (error < 0)
+        migration_refused(m, -ENOMEM, "gradpool serve is out of memory");
+    else if (m->way->parts == 0)
+        m->then(m);
+}
+
+void migration_send_state(struct migration *m, migration_fn then)
+{
+    m->then = then;
+    migration_forget_state(m);
+    m->way = calloc(1, sizeof *m->way);
+    if (!m->way)
+        return migration_refused(m, -ENOMEM, "gradpool serve is out of memory");
+    fill(m);
+}
+
+void migration_forget_state(struct migration *m)
+{
+    free(m->way);
+    m->way = NULL;
+}

@@ -1,0 +1,354 @@
+/* Planned ends of aggregators: an aggregator says that it is to end; its tasks move to others, job
+ * after job, as often as it takes (order.c), others store the copies that it has
+ * (replica/replica.c), then it is told to drain. At the deadline it ends with what is left, which
+ * the log names. Owns struct leaving. README: K94. */
+#include "svc/coordinator/order/leaving.h"
+
+#include "svc/base/log.h"
+#include "svc/base/text.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/farewell.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/order/order.h"
+#include "svc/coordinator/order/outliving.h"
+#include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/stopping.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAUSE_NS (100 * NS_PER_MS) /* before another attempt, doubling ... */
+#define PAUSE_MOST_NS NS_PER_S     /* ... up to this */
+#define LOSES_BYTES 768
+#define NEXT_NS (5 * NS_PER_S) /* for the next local one to start, where nobody names a wait */
+
+struct leaving {
+    struct aggregator *aggregator;
+    uint64_t by_ns;       /* the process ends then */
+    uint64_t start_by_ns; /* until then the next local one is waited for */
+    uint64_t pause_ns;    /* before another attempt */
+    bool is_moving;       /* an order is under way */
+    bool is_over;         /* told to drain */
+    char why[256];        /* tasks stayed, last */
+    struct timer timer;
+};
+
+/* --- what is there --- */
+
+static bool is_there(const struct aggregator *a, const struct tensor *tensor,
+                     const struct piece *piece)
+{
+    return piece->lane && piece->lane->aggregator == a && !tensor->failure;
+}
+
+/* Tensors of the job with pieces there; `lane`: on that one only. */
+static size_t count_tensors(const struct aggregator *a, const struct job *job,
+                            const struct lane *lane, bool (*counts)(const struct tensor *tensor))
+{
+    size_t count = 0;
+    for (size_t t = 0; t < job->tensors_count && !job->failure; t++) {
+        const struct tensor *tensor = job->tensors[t];
+        bool is_its = false;
+        for (size_t i = 0; i < tensor->pieces_count && !is_its; i++)
+            is_its = is_there(a, tensor, &tensor->pieces[i]) &&
+                     (!lane || tensor->pieces[i].lane == lane);
+        count += is_its && counts(tensor);
+    }
+    return count;
+}
+
+static bool is_any(const struct tensor *tensor) { return true; }
+
+static bool has_tasks(const struct aggregator *a)
+{
+    for (size_t i = 0; i < a->lanes_count; i++)
+        if (a->lanes[i].arriving > 0)
+            return true;
+    list_for_each (node, &a->service->jobs)
+        if (count_tensors(a, list_entry(node, struct job, link), NULL, is_any) > 0)
+            return true;
+    return false;
+}
+
+static size_t count_others_up(const struct service *s)
+{
+    size_t count = 0;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        count += a->state == AGGREGATOR_UP && !a->is_stopping;
+    }
+    return count;
+}
+
+static bool others_are_up(const struct service *s) { return count_others_up(s) > 0; }
+
+/* Copies of what others own, which somebody else can store; where nobody comes, the only other
+ * aggregator is the owner. */
+static bool has_copies(const struct aggregator *a)
+{
+    list_for_each (node, &a->service->jobs)
+        if (keeping_has(a, list_entry(node, struct job, link), NULL))
+            return count_others_up(a->service) > (a->service->fleet->leave_done ? 1 : 0);
+    return false;
+}
+
+/* --- what is lost --- */
+
+static bool keeps_state(const struct tensor *tensor)
+{
+    return tensor->terms.rule || tensor->terms.quorum == QUORUM_STALE ||
+           tensor->terms.quorum == QUORUM_ANY;
+}
+
+static bool is_copied(const struct job *job, const struct share *share)
+{
+    const WIRE(JobUse) *use = jobs_use_of(job, share);
+    return use && use->states > 0 && (uint64_t)use->copied + use->empty == use->states;
+}
+
+/* Tensors whose state has no copy anywhere else. */
+static size_t count_lost(const struct aggregator *a, const struct job *job)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < job->shares_count; i++) {
+        const struct share *share = &job->shares[i];
+        if (share->lane->aggregator == a && share->pieces > 0 && !is_copied(job, share))
+            count += count_tensors(a, job, share->lane, keeps_state);
+    }
+    return count;
+}
+
+static void name_losses(const struct aggregator *a, char *text)
+{
+    char prefix[TENANT_PREFIX_BYTES];
+    *text = '\0';
+    list_for_each (node, &a->service->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        size_t count = count_lost(a, job);
+        if (count > 0)
+            text_append(text, LOSES_BYTES, "%sjob %s%.64s loses the state of %zu tensor%s",
+                        *text ? "; " : "", tenant_prefix(job->tenant, prefix), job->name, count,
+                        count == 1 ? "" : "s");
+    }
+    if (*text && *a->leaving->why)
+        text_append(text, LOSES_BYTES, " (%s)", a->leaving->why);
+}
+
+/* --- the end --- */
+
+static void tell_done(struct timer *timer)
+{
+    struct service *s = container_of(timer, struct fleet, leave_timer)->service;
+    void (*done)(struct service * s) = s->fleet->leave_done;
+    s->fleet->leave_done = NULL;
+    if (done)
+        done(s);
+}
+
+void leaving_check_done(struct service *s)
+{
+    if (!s->fleet->leave_done)
+        return;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
+            return;
+    }
+    if (fleet_is_gone(s))
+        timer_start(s->loop, &s->fleet->leave_timer, 0);
+}
+
+/* Jobs with tasks on an aggregator that ends with this process, and soon. */
+void leaving_end_jobs(const struct aggregator *a)
+{
+    struct service *s = a->service;
+    const char *stay = a->leaving ? a->leaving->why : "";
+    char why[ERR_TEXT_BYTES];
+    list_for_each_safe (node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        size_t bound = job->failure ? 0 : outliving_count_bound(job, a);
+        if (bound == 0)
+            continue;
+        snprintf(why, sizeof why,
+                 "the operator stopped the service (SIGTERM): %s, and %zu tensor%s could not move "
+                 "to other aggregators in time (--leave-timeout)",
+                 s->ending->takes_along, bound, bound == 1 ? "" : "s");
+        log_warn("job %s ends: %s%s%s", job->name, why, *stay ? ": " : "", stay);
+        jobs_fail(job, NULL, -ESHUTDOWN, "%s", why);
+        jobs_end(job);
+    }
+}
+
+static void let_go(struct aggregator *a)
+{
+    char name[AGGREGATOR_NAME_BYTES], loses[LOSES_BYTES];
+    aggregator_name(a, name, sizeof name);
+    name_losses(a, loses);
+    a->leaving->is_over = true;
+    timer_stop(&a->leaving->timer);
+    if (*loses)
+        log_warn("%s ends: %s", name, loses);
+    else
+        log_info("%s ends; nothing is lost with it", name);
+    events_note(a->service->events, "leave", "%s ends%s%s", name, *loses ? ": " : "", loses);
+    if (a->service->fleet->leave_done)
+        leaving_end_jobs(a);
+    aggregator_drain_losing(a, loses);
+}
+
+/* --- on the way --- */
+
+static void look_again(struct aggregator *a, uint64_t pause_ns)
+{
+    uint64_t at_ns = clock_now_ns() + pause_ns;
+    timer_start(a->service->loop, &a->leaving->timer,
+                at_ns < a->leaving->by_ns ? at_ns : a->leaving->by_ns);
+}
+
+static void pause_a_while(struct aggregator *a)
+{
+    struct leaving *l = a->leaving;
+    uint64_t next_ns = l->pause_ns ? 2 * l->pause_ns : PAUSE_NS;
+    l->pause_ns = next_ns < PAUSE_MOST_NS ? next_ns : PAUSE_MOST_NS;
+    look_again(a, l->pause_ns);
+}
+
+/* Some may have been busy, or there was no room. */
+static void moved(struct service *s, const struct order *order)
+{
+    struct aggregator *a = aggregator_find(s, order->from_aggregator);
+    struct leaving *l = a ? a->leaving : NULL;
+    if (!l || l->is_over)
+        return;
+    l->is_moving = false;
+    snprintf(l->why, sizeof l->why, "%.255s", order->stays);
+    if (order->moved == 0)
+        return pause_a_while(a);
+    l->pause_ns = 0;
+    look_again(a, 0);
+}
+
+/* The next local one is worth a moment: else all would crowd on those that are there. */
+static bool waits_for_next(const struct aggregator *a)
+{
+    return clock_now_ns() < a->leaving->start_by_ns && fleet_is_any_coming(a->service);
+}
+
+static void move(struct aggregator *a)
+{
+    timer_start(a->service->loop, &a->leaving->timer, a->leaving->by_ns);
+    a->leaving->is_moving = true;
+    if (order_leave(a, moved))
+        return;
+    a->leaving->is_moving = false;
+    pause_a_while(a);
+}
+
+static void check(struct aggregator *a)
+{
+    struct leaving *l = a->leaving;
+    const struct service *s = a->service;
+    if (l->is_over || s->phase != SERVICE_UP)
+        return;
+    bool is_hopeless = s->fleet->leave_done && !outliving_has_any(s);
+    if (clock_now_ns() >= l->by_ns)
+        return let_go(a);
+    if (a->state != AGGREGATOR_UP)
+        return look_again(a, l->by_ns); /* the aggregator tells again when it is back */
+    if (l->is_moving)
+        return;
+    if (is_hopeless || (!has_tasks(a) && !has_copies(a)))
+        return let_go(a);
+    if (has_tasks(a) && others_are_up(s) && !waits_for_next(a))
+        return move(a);
+    pause_a_while(a);
+}
+
+static void look(struct timer *timer)
+{
+    check(container_of(timer, struct leaving, timer)->aggregator);
+}
+
+/* --- the beginning --- */
+
+static struct leaving *leaving_create(struct aggregator *a, uint64_t by_ns)
+{
+    struct leaving *l = calloc(1, sizeof *l);
+    uint64_t now_ns = clock_now_ns(), named_ns = a->service->options->start_wait_ns;
+    uint64_t wait_ns = named_ns ? named_ns : NEXT_NS;
+    uint64_t half_ns = by_ns > now_ns ? (by_ns - now_ns) / 2 : 0;
+    if (!l)
+        return NULL;
+    l->aggregator = a;
+    l->by_ns = by_ns;
+    l->start_by_ns = now_ns + (wait_ns < half_ns ? wait_ns : half_ns);
+    timer_init(&l->timer, look);
+    return l;
+}
+
+static void begin(struct aggregator *a, uint64_t by_ns)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    uint64_t now_ns = clock_now_ns(), left_ns = by_ns > now_ns ? by_ns - now_ns : 0;
+    bool is_first = !a->leaving;
+    if (is_first)
+        a->leaving = leaving_create(a, by_ns);
+    if (!a->leaving && a->peer)
+        peer_break(a->peer); /* the aggregator tells again when it is back */
+    if (!a->leaving)
+        return;
+    if (by_ns < a->leaving->by_ns)
+        a->leaving->by_ns = by_ns;
+    if (is_first) {
+        log_info("%s is to end: what it has moves to others, for %.1f s at most",
+                 aggregator_name(a, name, sizeof name), (double)left_ns / NS_PER_S);
+        a->is_stopping = true;
+        fleet_leaves(a);
+        keeping_check_all(a->service);
+    }
+    look_again(a, 0);
+}
+
+void leaving_handle(struct peer *p, const envelope *message)
+{
+    struct aggregator *a = p->aggregator;
+    if (!a || a->state == AGGREGATOR_LOST)
+        return;
+    if (p->service->phase != SERVICE_UP)
+        return aggregator_drain(a);
+    begin(a, clock_deadline_ns(clock_now_ns(), (int64_t)message->aggregator_ending->left_ms));
+}
+
+void leaving_stop(struct aggregator *a)
+{
+    if (a->leaving)
+        timer_stop(&a->leaving->timer);
+    free(a->leaving);
+    a->leaving = NULL;
+}
+
+void leaving_check_all(struct service *s)
+{
+    list_for_each (node, &s->aggregators) {
+        struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->leaving && !a->leaving->is_over && !a->leaving->is_moving)
+            look_again(a, 0);
+    }
+}
+
+void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service *s))
+{
+    timer_init(&s->fleet->leave_timer, tell_done);
+    s->fleet->leave_done = done;
+    for (size_t i = 0; i < s->fleet->slots_count; i++)
+        s->fleet->slots[i].is_wanted = false;
+    fleet_end_starting(s);
+    list_for_each (node, &s->aggregators) {
+        struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
+            begin(a, by_ns);
+    }
+    leaving_check_done(s);
+}

@@ -1,0 +1,84 @@
+/* Which aggregators end with this process, and which jobs can train on without it. Keeps no state
+ * but service.takes_along and service.ends_container, which are settled at the start. README: K93,
+ * K107. */
+#include "svc/coordinator/order/outliving.h"
+
+#include "svc/base/process.h"
+#include "svc/base/text.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Inode of the host's own PID namespace (PROC_PID_INIT_INO of the kernel). */
+#define HOST_NAMESPACE UINT64_C(0xeffffffc)
+
+/* The end of the first process ends a container, and so does that of its only child, where the
+ * first is an init such as tini. */
+static bool is_first_of_container(void)
+{
+    uint64_t namespace = process_namespace();
+    bool is_inside = namespace != 0 && namespace != HOST_NAMESPACE;
+    return getpid() == 1 || (is_inside && getppid() == 1);
+}
+
+/* The main process of a unit. Which processes systemd kills with it (KillMode) is not known here.
+ */
+static bool is_main_of_unit(void)
+{
+    const char *told = getenv("SYSTEMD_EXEC_PID");
+    uint64_t pid;
+    return told && text_parse_u64(told, 1, UINT32_MAX, &pid) == 0 && pid == (uint64_t)getpid();
+}
+
+int outliving_create(struct service *s)
+{
+    s->ending = calloc(1, sizeof *s->ending);
+    if (!s->ending)
+        return -ENOMEM;
+    s->ending->service = s;
+    s->ending->ends_container = is_first_of_container();
+    if (s->ending->ends_container)
+        s->ending->takes_along =
+            "local aggregators end with this process, the first of its container";
+    else if (is_main_of_unit())
+        s->ending->takes_along =
+            "local aggregators may end with this systemd unit; with KillMode=process they stay: "
+            "then give --stop service";
+    return 0;
+}
+
+void outliving_destroy(struct service *s) { free(s->ending); }
+
+/* A process that this one can watch is of the same PID namespace. */
+bool ends_with_service(const struct aggregator *a)
+{
+    bool is_local = a->slot > 0 || a->former_slot > 0;
+    return is_local || (a->service->ending->ends_container && a->process.fd >= 0);
+}
+
+bool outliving_has_any(const struct service *s)
+{
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->state != AGGREGATOR_LOST && !a->is_stopping && !ends_with_service(a))
+            return true;
+    }
+    return false;
+}
+
+static bool is_bound(const struct tensor *tensor, const struct aggregator *a)
+{
+    for (size_t i = 0; i < tensor->pieces_count && !tensor->failure; i++)
+        if (tensor->pieces[i].lane && tensor->pieces[i].lane->aggregator == a)
+            return true;
+    return false;
+}
+
+size_t outliving_count_bound(const struct job *job, const struct aggregator *a)
+{
+    size_t count = 0;
+    for (size_t t = 0; t < job->tensors_count; t++)
+        count += is_bound(job->tensors[t], a);
+    return count;
+}

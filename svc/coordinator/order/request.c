@@ -1,0 +1,221 @@
+/* `gradpool move` and `gradpool drain` as they come: who may ask, what is meant, which lanes are
+ * given out no longer. order.c carries them out. */
+#include "svc/coordinator/order/request.h"
+
+#include "svc/base/log.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
+#include "svc/coordinator/order/order.h"
+#include "svc/coordinator/recovery/recovery.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What changes everybody's lanes is for operators (K11). */
+static bool is_allowed(struct peer *p, const envelope *request)
+{
+    if (!peer_is_operator(p, request->id, "moving tasks"))
+        return false;
+    if (p->service->phase != SERVICE_UP)
+        peer_fail(p, request->id, -ESHUTDOWN, "gradpool serve is stopping");
+    return p->service->phase == SERVICE_UP;
+}
+
+/* NULL: the peer was told. */
+static struct order *create(struct peer *p, uint64_t request)
+{
+    struct order *order = order_create(p->service);
+    if (!order)
+        peer_fail_memory(p, request);
+    return order;
+}
+
+/* --- move --- */
+
+static bool has_task(const struct job *job, uint32_t task)
+{
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
+            if (job->tensors[t]->pieces[i].task == task)
+                return true;
+    return false;
+}
+
+/* `-' is the local tenant, as it is shown. */
+static bool is_meant(const struct job *job, const WIRE(MoveRequest) * wanted)
+{
+    const char *tenant = strcmp(wanted->tenant, "-") == 0 ? "" : wanted->tenant;
+    if (*wanted->tenant && strcmp(job->tenant->key.tenant, tenant) != 0)
+        return false;
+    if (wanted->task == 0 && strcmp(job->name, wanted->job) != 0)
+        return false;
+    return wanted->task == 0 || has_task(job, wanted->task);
+}
+
+/* A bare number was typed, and some job is called that: whoever asks is to say which he means, or
+ * another's task might move. */
+static bool may_be_either(const struct service *s, const WIRE(MoveRequest) * wanted)
+{
+    if (wanted->task == 0)
+        return false;
+    list_for_each (node, &s->jobs) {
+        if (strcmp(list_entry(node, struct job, link)->name, wanted->job) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const struct job *find_meant(struct peer *p, uint64_t request,
+                                    const WIRE(MoveRequest) * wanted)
+{
+    const struct job *meant = NULL;
+    list_for_each (node, &p->service->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        if (!is_meant(job, wanted))
+            continue;
+        if (meant) {
+            peer_fail(p, request, -EINVAL,
+                      "more than one tenant has a job %.127s: say whose (--tenant)", wanted->job);
+            return NULL;
+        }
+        meant = job;
+    }
+    if (!meant && wanted->task)
+        peer_fail(p, request, -ENOENT, "there is no task %u", wanted->task);
+    else if (!meant)
+        peer_fail(p, request, -ENOENT, "there is no job %.127s", wanted->job);
+    return meant;
+}
+
+/* One that is parked opens for it: an operator's word is reason enough. */
+static bool lane_is_fit(struct peer *p, uint64_t request, uint32_t id)
+{
+    const struct lane *lane = lane_find(p->service, id);
+    if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
+        peer_fail(p, request, -ENOENT, "there is no lane %u; see gradpool status", id);
+    else if (lane->use == LANE_WITHHELD)
+        peer_fail(p, request, -EINVAL,
+                  "lane %u is drained: give it back first (gradpool drain --undo)", id);
+    else if (lane->use == LANE_CLOSING)
+        peer_fail(p, request, -EBUSY, "lane %u is being emptied: name another, or try again", id);
+    else if (lane->use == LANE_PARKED && lanes_room(p->service) == 0)
+        peer_fail(p, request, -ENOSPC,
+                  "lane %u is parked, and no more lanes may be open: raise --lanes-max", id);
+    else
+        return true;
+    return false;
+}
+
+void order_handle_move(struct peer *p, const envelope *request)
+{
+    const WIRE(MoveRequest) *wanted = request->move_request;
+    if (!is_allowed(p, request))
+        return;
+    if (!*wanted->job && wanted->task == 0)
+        return peer_fail(p, request->id, -EINVAL, "say which job or task is to move");
+    if (may_be_either(p->service, wanted))
+        return peer_fail(p, request->id, -EINVAL,
+                         "there is a job %.127s: say `job:%.127s' for all its tasks, or `task:%u' "
+                         "for task %u, whosever it is",
+                         wanted->job, wanted->job, wanted->task, wanted->task);
+    const struct job *job = find_meant(p, request->id, wanted);
+    if (!job || !lane_is_fit(p, request->id, wanted->lane))
+        return;
+    struct order *order = create(p, request->id);
+    if (!order)
+        return;
+    order->lane = wanted->lane;
+    order->task = wanted->task;
+    order->jobs[order->jobs_count++] = job->id;
+    order_begin(order, p, request->id);
+}
+
+/* --- drain --- */
+
+static bool is_named(const struct lane *lane, const WIRE(DrainLanesRequest) * wanted)
+{
+    return wanted->lane ? lane->id == wanted->lane : lane->aggregator->id == wanted->aggregator;
+}
+
+/* One that is given back may be one too many to be open. */
+static enum lane_use given_back(const struct lane *lane)
+{
+    const struct service *s = lane->aggregator->service;
+    bool is_empty = lane->jobs == 0 && lane->arriving == 0;
+    return s->scaling->is_on && is_empty && lanes_room(s) == 0 ? LANE_PARKED : LANE_OPEN;
+}
+
+void order_give_back(struct lane *lane, const char *why)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    lane->use = given_back(lane);
+    lane->withheld_by = 0;
+    log_info("lane %u of %s is %s: %s", lane->id,
+             aggregator_name(lane->aggregator, name, sizeof name),
+             lane->use == LANE_PARKED ? "parked" : "open again", why);
+    orders_lane_back(lane);
+}
+
+static void withhold(struct lane *lane, uint64_t order)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    lane->use = LANE_WITHHELD;
+    lane->withheld_by = order;
+    log_info("lane %u of %s is drained, an operator asked for it", lane->id,
+             aggregator_name(lane->aggregator, name, sizeof name));
+}
+
+/* How many lanes were meant; the order counts how many of them were not so before. */
+static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * wanted,
+                         struct order *order)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
+        struct lane *lane = &a->lanes[i];
+        if (!is_named(lane, wanted))
+            continue;
+        count++;
+        if ((lane->use == LANE_WITHHELD) != wanted->undo)
+            continue;
+        if (wanted->undo)
+            order_give_back(lane, "an operator asked for it");
+        else
+            withhold(lane, order->id);
+        order->lanes++;
+    }
+    return count;
+}
+
+static size_t mark_all(struct service *s, const WIRE(DrainLanesRequest) * wanted,
+                       struct order *order)
+{
+    size_t count = 0;
+    list_for_each (node, &s->aggregators)
+        count += mark_lanes(list_entry(node, struct aggregator, link), wanted, order);
+    return count;
+}
+
+void order_handle_drain(struct peer *p, const envelope *request)
+{
+    const WIRE(DrainLanesRequest) *wanted = request->drain_lanes_request;
+    struct service *s = p->service;
+    if (!is_allowed(p, request))
+        return;
+    struct order *order = create(p, request->id);
+    if (!order)
+        return;
+    if (mark_all(s, wanted, order) == 0) {
+        order_free(order);
+        return peer_fail(p, request->id, -ENOENT, "there is no %s %u; see gradpool status",
+                         wanted->lane ? "lane" : "aggregator",
+                         wanted->lane ? wanted->lane : wanted->aggregator);
+    }
+    if (wanted->undo)
+        recovery_place_stranded(s); /* who waits for a lane may take it */
+    if (!wanted->undo)
+        order_add_jobs(order);
+    order->from_lane = wanted->undo ? 0 : wanted->lane;
+    order->from_aggregator = wanted->undo || wanted->lane ? 0 : wanted->aggregator;
+    order_begin(order, p, request->id);
+}

@@ -1,0 +1,12 @@
+/* What others are told to connect to. */
+#ifndef GRADPOOL_COORDINATOR_PEER_ADVERTISE_H
+#define GRADPOOL_COORDINATOR_PEER_ADVERTISE_H
+
+#include "svc/base/err.h"
+
+struct service;
+
+/* Fills endpoint_url and data_host, once we listen. */
+int advertise_choose(struct service *s, struct err *err);
+
+#endif

@@ -1,0 +1,178 @@
+/* Where pieces lie: what becomes of the packer's plan, and what each lane carries. The packer
+ * decides (ask_packer.c tells it what there is). */
+#include "svc/coordinator/placement/apply_plan.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/placement/ask_packer.h"
+#include "svc/coordinator/placement/reason.h"
+#include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* --- what lies where --- */
+
+/* --- planning --- */
+
+/* The job's open task on that lane while it has room, else a new one. */
+static uint32_t task_for(struct job *job, struct lane *lane, uint64_t bytes)
+{
+    struct share *share = jobs_share(job, lane);
+    if (!share)
+        return job->service->numbers->next_task++;
+    if (share->open_task == 0 || share->open_task_bytes + bytes > job->piece_bytes) {
+        share->open_task = job->service->numbers->next_task++;
+        share->open_task_bytes = 0;
+    }
+    share->open_task_bytes += bytes;
+    return share->open_task;
+}
+
+/* Pieces of one tensor stand together in the plan: [at, end). */
+static int take_pieces(struct tensor *tensor, const struct packer_piece *plan, size_t count)
+{
+    struct job *job = tensor->job;
+    tensor->pieces = calloc(count, sizeof *tensor->pieces);
+    if (!tensor->pieces)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        struct lane *lane = lane_find(job->service, plan[i].lane);
+        uint64_t bytes = tensor_bytes(tensor, plan[i].elements);
+        tensor->pieces[i] = (struct piece){.id = job->next_piece++,
+                                           .epoch = job->epoch,
+                                           .lost_epoch = job->epoch,
+                                           .first = plan[i].first,
+                                           .elements = plan[i].elements,
+                                           .lane = lane,
+                                           .task = task_for(job, lane, bytes)};
+        keeping_placed(job, &tensor->pieces[i], keeping_choose(tensor, &tensor->pieces[i], lane));
+    }
+    tensor->pieces_count = count;
+    job->pieces_count += count;
+    return 0;
+}
+
+static int take_plan(struct tensor *const *tensors, size_t count, const struct packer_plan *plan,
+                     struct err *err)
+{
+    if (plan->pieces_count > DECLARE_PIECES_MAX)
+        return err_set(err, -EMSGSIZE,
+                       "these tensors make %zu pieces, a declare at most %u: "
+                       "declare them in several calls",
+                       plan->pieces_count, DECLARE_PIECES_MAX);
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t end = at;
+        while (end < plan->pieces_count && plan->pieces[end].tensor == tensors[i]->id)
+            end++;
+        if (end == at || take_pieces(tensors[i], plan->pieces + at, end - at) < 0)
+            return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        at = end;
+    }
+    return 0;
+}
+
+/* Predicted until it is measured there. */
+static void note_shares(struct job *job, const struct answer *answer, enum ask_for why)
+{
+    for (size_t i = 0; i < answer->plan.shares_count; i++) {
+        const struct packer_share *planned = &answer->plan.shares[i];
+        struct lane *lane = lane_find(job->service, planned->lane);
+        struct share *share = lane ? jobs_share(job, lane) : NULL;
+        if (!share)
+            continue;
+        lane_open(lane);
+        share->how = answer->how;
+        bool goes_along = why == ASK_FOR_LEAVING || why == ASK_FOR_ENDING; /* with the tasks */
+        if (planned->lane_ns > 0 && !goes_along)
+            share->lane_ns = planned->lane_ns;
+    }
+}
+
+int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, struct err *err)
+{
+    struct answer answer = {0};
+    _cleanup_free_ struct packer_tensor *items = calloc(count, sizeof *items);
+    if (!items)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    choose_piece_bytes(job);
+    describe_tensors(job, tensors, count, items);
+    int error = ask_packer(job, items, count, ASK_FOR_NEW, &answer, err);
+    if (error < 0)
+        return error;
+    bool is_first = job->pieces_count == 0;
+    error = take_plan(tensors, count, &answer.plan, err);
+    if (error == 0) {
+        note_shares(job, &answer, ASK_FOR_NEW);
+        deciding_log(job, "tensor goes", "tensors go", count, is_first, &answer);
+    }
+    packer_plan_fini(&answer.plan);
+    return error;
+}
+
+int placing_try(struct job *job, struct answer *ret_answer, struct err *err)
+{
+    size_t count = job->tensors_count;
+    uint32_t next_task = job->service->numbers->next_task;
+    _cleanup_free_ struct packer_tensor *items = calloc(count + 1, sizeof *items);
+    if (!items)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    choose_piece_bytes(job);
+    describe_tensors(job, job->tensors, count, items);
+    int error = ask_packer(job, items, count, ASK_FOR_NEW, ret_answer, err);
+    if (error < 0)
+        return error;
+    bool has_lanes = true;
+    for (size_t i = 0; i < ret_answer->plan.shares_count; i++)
+        has_lanes &= ret_answer->plan.shares[i].state != PACKER_LANE_UNSTARTED;
+    if (has_lanes)
+        error = take_plan(job->tensors, count, &ret_answer->plan, err);
+    job->service->numbers->next_task = next_task;
+    if (error < 0)
+        packer_plan_fini(&ret_answer->plan);
+    return error;
+}
+
+static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum ask_for why,
+                      struct err *err)
+{
+    struct answer answer = {0};
+    _cleanup_free_ struct packer_tensor *items = calloc(count, sizeof *items);
+    if (!items)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    describe_tasks(job, tasks, count, items);
+    int error = ask_packer(job, items, count, why, &answer, err);
+    if (error < 0)
+        return error;
+    note_shares(job, &answer, why);
+    if (why == ASK_FOR_LOST)
+        deciding_log(job, "task of a lost lane goes", "tasks of a lost lane go", count, true,
+                     &answer);
+    else
+        deciding_log(job, "task of a drained lane goes", "tasks of a drained lane go", count, true,
+                     &answer);
+    /* A policy that would cut a task decides by its first piece: a task stays whole. */
+    for (size_t i = answer.plan.pieces_count; i-- > 0;)
+        tasks[answer.plan.pieces[i].tensor].lane = answer.plan.pieces[i].lane;
+    packer_plan_fini(&answer.plan);
+    return 0;
+}
+
+int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct err *err)
+{
+    return plan_tasks(job, tasks, count, ASK_FOR_LOST, err);
+}
+
+int placing_plan_leaving(struct job *job, struct task *tasks, size_t count, struct err *err)
+{
+    return plan_tasks(job, tasks, count, ASK_FOR_LEAVING, err);
+}
+
+int placing_plan_ending(struct job *job, struct task *tasks, size_t count, struct err *err)
+{
+    return plan_tasks(job, tasks, count, ASK_FOR_ENDING, err);
+}

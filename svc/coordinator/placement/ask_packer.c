@@ -1,0 +1,487 @@
+/* What the packer is told of jobs and lanes, and what is done when it refuses. Decides nothing
+ * about lanes itself, but whether a refusal stands (K17). */
+#include "svc/coordinator/placement/ask_packer.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/base/text.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/placement/budget.h"
+#include "svc/coordinator/placement/neighbour.h"
+#include "svc/coordinator/placement/shrinking.h"
+#include "svc/coordinator/placement/waiting.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LANES_OF_ITS_OWN_PPM 10000 /* L1 of packer */
+
+/* --- tensors --- */
+
+/* Lane time of the job that belongs to no tensor known by itself, and the bytes to go by. */
+struct rest {
+    uint64_t lane_ns, bytes;
+};
+
+static struct rest rest_of(const struct job *job)
+{
+    struct rest rest = {.lane_ns = profile_known(job->profile).lanes_ns};
+    for (size_t i = 0; i < job->tensors_count; i++) {
+        const struct tensor *tensor = job->tensors[i];
+        if (tensor->lane_ns == 0)
+            rest.bytes += tensor_bytes(tensor, tensor->elements);
+        rest.lane_ns -= tensor->lane_ns < rest.lane_ns ? tensor->lane_ns : rest.lane_ns;
+    }
+    return rest;
+}
+
+static uint64_t part_of(uint64_t whole, uint64_t part, uint64_t parts)
+{
+    return parts ? (uint64_t)((double)whole * ((double)part / (double)parts)) : 0;
+}
+
+static uint64_t tensor_lane_ns(const struct tensor *tensor, const struct rest *rest)
+{
+    return tensor->lane_ns
+               ? tensor->lane_ns
+               : part_of(rest->lane_ns, tensor_bytes(tensor, tensor->elements), rest->bytes);
+}
+
+void describe_tensors(const struct job *job, struct tensor *const *tensors, size_t count,
+                      struct packer_tensor *ret_items)
+{
+    struct rest rest = rest_of(job);
+    uint64_t piece_bytes = budgets_piece_bytes(job), wire_bytes = budgets_wire_bytes(job, 1);
+    for (size_t i = 0; i < count; i++)
+        ret_items[i] = (struct packer_tensor){
+            .id = tensors[i]->id,
+            .name_hash = tensors[i]->hash,
+            .name = tensors[i]->name,
+            .elements = tensors[i]->elements,
+            .element_bytes = (uint32_t)tensor_bytes(tensors[i], 1),
+            .state_bytes = budgets_tensor_bytes(tensors[i], piece_bytes),
+            .wire_bytes = wire_bytes * tensor_bytes(tensors[i], tensors[i]->elements),
+            .lane_ns = tensor_lane_ns(tensors[i], &rest)};
+}
+
+void describe_tasks(const struct job *job, const struct task *tasks, size_t count,
+                    struct packer_tensor *ret_items)
+{
+    uint64_t lanes_ns = profile_known(job->profile).lanes_ns;
+    for (size_t i = 0; i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%u", tasks[i].id);
+        ret_items[i] =
+            (struct packer_tensor){.id = (uint32_t)i,
+                                   .name_hash = packer_hash(name),
+                                   .elements = tasks[i].bytes,
+                                   .element_bytes = 1,
+                                   .lane_ns = part_of(lanes_ns, tasks[i].bytes, job->bytes)};
+    }
+}
+
+void predict_shares(struct job *job)
+{
+    struct rest rest = rest_of(job);
+    for (size_t i = 0; i < job->shares_count; i++)
+        job->shares[i].lane_ns = 0;
+    for (size_t t = 0; t < job->tensors_count; t++) {
+        const struct tensor *tensor = job->tensors[t];
+        uint64_t lane_ns = tensor_lane_ns(tensor, &rest);
+        for (size_t i = 0; i < tensor->pieces_count; i++) {
+            const struct piece *piece = &tensor->pieces[i];
+            struct share *share = piece->lane ? jobs_share(job, piece->lane) : NULL;
+            if (share)
+                share->lane_ns += part_of(lane_ns, piece->elements, tensor->elements);
+        }
+    }
+}
+
+/* --- lanes --- */
+
+struct offer {
+    struct packer_lane *lanes;
+    size_t count;
+    struct residents residents;
+    struct budgets budgets;
+};
+
+static void offer_free(struct offer *offer)
+{
+    free(offer->lanes);
+    residents_free(&offer->residents);
+    budgets_free(&offer->budgets);
+}
+
+static int compare_lanes(const void *a, const void *b)
+{
+    uint32_t left = ((const struct packer_lane *)a)->id,
+             right = ((const struct packer_lane *)b)->id;
+    return left < right ? -1 : left > right;
+}
+
+static void describe_lane(const struct job *job, const struct lane *lane, struct budgets *budgets,
+                          struct packer_lane *ret_lane)
+{
+    *ret_lane = (struct packer_lane){.id = lane->id,
+                                     .state = lane->use == LANE_PARKED ? PACKER_LANE_PARKED
+                                                                       : PACKER_LANE_OPEN,
+                                     .jobs = lane->jobs,
+                                     .load_bytes = lane->load_bytes,
+                                     .numa = lane->numa};
+    budgets_of_lane(budgets, lane, ret_lane);
+    for (size_t i = 0; i < job->shares_count; i++) {
+        if (job->shares[i].lane != lane || job->shares[i].pieces == 0)
+            continue;
+        ret_lane->job_bytes = job->shares[i].bytes;
+        ret_lane->job_lane_ns = job->shares[i].lane_ns;
+        ret_lane->jobs--;
+    }
+}
+
+static void add_residents(struct offer *offer)
+{
+    for (size_t i = 0; i < offer->count; i++) {
+        struct packer_lane *lane = &offer->lanes[i];
+        size_t first;
+        lane->residents_count = residents_of_lane(&offer->residents, lane->id, &first);
+        lane->residents = offer->residents.jobs + first;
+    }
+}
+
+static bool is_there(const struct lane *lane)
+{
+    return lane->aggregator->state == AGGREGATOR_UP && !lane->aggregator->is_stopping;
+}
+
+static bool has_no_choice(enum ask_for why) { return why == ASK_FOR_LOST || why == ASK_FOR_ENDING; }
+
+/* Who has lost his lane may have one that closes: it stays open then. */
+static bool is_offered(const struct lane *lane, enum ask_for why)
+{
+    return is_there(lane) && (lane->use == LANE_OPEN || lane->use == LANE_PARKED ||
+                              (lane->use == LANE_CLOSING && has_no_choice(why)));
+}
+
+/* Where nothing else is up, training on it is better than failing (K21). */
+static bool is_last_resort(const struct lane *lane, enum ask_for why)
+{
+    return has_no_choice(why) && is_there(lane) && lane->use == LANE_WITHHELD;
+}
+
+static bool has_loss_limit(const char *policy)
+{
+    struct packer_resident nobody = {0};
+    double none;
+    return packer_losses(policy, &nobody, 0, &none) == 0;
+}
+
+/* Those of aggregators that may start, too. */
+static size_t lanes_in_reach(const struct job *job)
+{
+    const struct service *s = job->service;
+    size_t lanes = lanes_on_offer(s);
+    for (size_t i = 0; i < s->fleet->slots_count; i++)
+        lanes += fleet_may_start(&s->fleet->slots[i]) ? s->fleet->slots[i].lanes_count : 0;
+    if (s->options->lanes_max > 0 && lanes > s->options->lanes_max)
+        lanes = s->options->lanes_max;
+    return lanes < job->workers ? lanes : job->workers;
+}
+
+void choose_piece_bytes(struct job *job)
+{
+    job->piece_bytes = piece_bytes_max(job->service);
+    if (has_loss_limit(job->service->options->policy))
+        job->piece_bytes = packer_piece_bytes(job->piece_bytes, job->bytes, lanes_in_reach(job));
+}
+
+size_t lanes_on_offer(const struct service *s)
+{
+    size_t count = 0;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count; i++)
+            count += is_offered(&a->lanes[i], ASK_FOR_NEW);
+    }
+    return count;
+}
+
+/* A period that is told is taken for that of a job alone here: its lane time dealt over as many
+ * lanes as it would be measured on. On fewer it would lengthen itself (L3 of packer). */
+size_t job_own_lanes(const struct job *job)
+{
+    size_t lanes = lanes_on_offer(job->service);
+    return lanes == 0 || lanes > job->workers ? job->workers : lanes;
+}
+
+static size_t count_lanes(const struct service *s)
+{
+    size_t count = 1;
+    list_for_each (node, &s->aggregators)
+        count += list_entry(node, struct aggregator, link)->lanes_count;
+    for (size_t i = 0; i < s->fleet->slots_count; i++)
+        count += s->fleet->slots[i].lanes_count;
+    return count;
+}
+
+/* Returns how many of its lanes count as open already. */
+static size_t add_slot(struct offer *offer, const struct slot *slot)
+{
+    bool is_coming = fleet_is_coming(slot);
+    for (uint32_t i = 0; i < slot->lanes_count && (is_coming || fleet_may_start(slot)); i++)
+        offer->lanes[offer->count++] = (struct packer_lane){
+            .id = slot_lane(slot, i), .state = PACKER_LANE_UNSTARTED, .memory_bytes = UINT64_MAX};
+    return is_coming ? slot->open_count : 0;
+}
+
+/* Of those that are closed, as many as may open. */
+static void leave_out_closed(struct offer *offer, size_t room)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < offer->count; i++) {
+        bool is_closed = offer->lanes[i].state != PACKER_LANE_OPEN;
+        if (!is_closed || room > 0)
+            offer->lanes[kept++] = offer->lanes[i];
+        room -= is_closed && room > 0;
+    }
+    offer->count = kept;
+}
+
+typedef bool (*lane_wanted_fn)(const struct lane *lane, enum ask_for why);
+
+static void add_lanes(struct offer *offer, const struct job *job, lane_wanted_fn wanted,
+                      enum ask_for why)
+{
+    list_for_each (node, &job->service->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count; i++)
+            if (wanted(&a->lanes[i], why))
+                describe_lane(job, &a->lanes[i], &offer->budgets, &offer->lanes[offer->count++]);
+    }
+}
+
+/* Lanes that are up, ascending; `starts`: those of aggregators that could start, too. */
+static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
+                       struct offer *ret_offer)
+{
+    struct service *s = job->service;
+    struct offer offer = {.lanes = calloc(count_lanes(s), sizeof *offer.lanes)};
+    if (!offer.lanes || residents_gather(s, job, &offer.residents) < 0 ||
+        budgets_init(&offer.budgets, count_lanes(s)) < 0) {
+        offer_free(&offer);
+        return -ENOMEM;
+    }
+    add_lanes(&offer, job, is_offered, why);
+    if (offer.count == 0)
+        add_lanes(&offer, job, is_last_resort, why);
+    size_t room = has_no_choice(why) ? lanes_room_now(s) : lanes_room(s), coming = 0;
+    for (size_t i = 0; i < s->fleet->slots_count && starts; i++)
+        coming += add_slot(&offer, &s->fleet->slots[i]);
+    qsort(offer.lanes, offer.count, sizeof *offer.lanes, compare_lanes);
+    leave_out_closed(&offer, room < SIZE_MAX - coming ? room + coming : SIZE_MAX);
+    add_residents(&offer);
+    *ret_offer = offer;
+    return 0;
+}
+
+/* --- asking --- */
+
+static bool somebody_is_there(const struct packer_request *request)
+{
+    for (size_t i = 0; i < request->lanes_count; i++)
+        if (request->lanes[i].jobs > 0)
+            return true;
+    return false;
+}
+
+/* What is not measured must run somewhere to be; who trains already, or has lost his lane, must go
+ * on, and who only leaves his may as well stay; where nobody else is nobody else loses; and a limit
+ * that nobody has named is no reason to send somebody away. */
+static bool refusal_stands(const struct job *job, const struct packer_request *request,
+                           enum ask_for why)
+{
+    bool must_go_on = has_no_choice(why) || (why == ASK_FOR_NEW && job->profile->now.period_ns > 0);
+    return !must_go_on && request->timing.period_ns > 0 && job_limit_ppm(job) > 0 &&
+           somebody_is_there(request);
+}
+
+static enum share_how how_placed(const struct packer_request *request)
+{
+    if (!has_loss_limit(request->policy))
+        return SHARE_BY_POLICY;
+    return request->timing.period_ns ? SHARE_FITS : SHARE_ALONE;
+}
+
+/* Whether an aggregator that could start has lanes for it, and is started; for a trial that is the
+ * plan. */
+static bool starts_more(struct job *job, const struct packer_request *request,
+                        struct packer_plan *ret_plan)
+{
+    struct packer_request more = *request;
+    struct packer_plan plan;
+    struct offer offer;
+    bool starts = false;
+    if (!waiting_may_start(job) || offer_lanes(job, ASK_FOR_NEW, true, &offer) < 0)
+        return false;
+    more.lanes = offer.lanes;
+    more.lanes_count = offer.count;
+    more.nodes = offer.budgets.nodes;
+    more.nodes_count = offer.budgets.count;
+    if (offer.count > 0 && packer_place(&more, &plan, NULL, 0) == 0) {
+        starts = job->is_trial || waiting_start_for(job, &plan);
+        if (job->is_trial)
+            *ret_plan = plan;
+        else
+            packer_plan_fini(&plan);
+    }
+    offer_free(&offer);
+    return starts;
+}
+
+/* Whose limit the job has, for who would change it. */
+static void name_limit(const struct job *job, struct err *err)
+{
+    uint32_t ppm = job_limit_ppm(job);
+    const char *whose = ppm == job->loss_limit_ppm           ? "the job"
+                        : ppm == job->tenant->loss_limit_ppm ? "its tenant"
+                                                             : "--loss-limit";
+    text_append(err->text, sizeof err->text, "; its own limit is %g %%, by %s%s", ppm / 1e4, whose,
+                ppm <= LANES_OF_ITS_OWN_PPM ? ", and up to 1 % means lanes of its own" : "");
+}
+
+static int refuse(const struct job *job, const struct packer_request *request, const char *reason,
+                  int error, struct err *err)
+{
+    char prefix[TENANT_PREFIX_BYTES];
+    err_set(err, error, "%s%.64s cannot be placed: %s", *job->name ? "job " : "this job", job->name,
+            reason);
+    if (error == -ENOSPC && request->timing.period_ns > 0 && job_limit_ppm(job) > 0)
+        name_limit(job, err);
+    if (error == -ENOSPC && request->lanes_count > 0)
+        budgets_name(job->service, request, err);
+    if (!job->is_trial)
+        log_info("job %s%s: %s: %s", tenant_prefix(job->tenant, prefix), job->name,
+                 job->pieces_count ? "no other place was found" : "refused", err->text);
+    return error;
+}
+
+/* Of an offer without a lane. */
+static void say_why_none(const struct service *s, char *reason, size_t reason_bytes)
+{
+    const struct lane *drained = NULL;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count; i++)
+            if (is_there(&a->lanes[i]) && a->lanes[i].use == LANE_WITHHELD)
+                drained = &a->lanes[i];
+    }
+    if (drained)
+        snprintf(
+            reason, reason_bytes,
+            "all lanes that are up are drained; `gradpool drain lane %u --undo` gives one back",
+            drained->id);
+    else
+        snprintf(reason, reason_bytes,
+                 "no aggregator is up, so there is no lane; `gradpool status' "
+                 "shows them");
+}
+
+/* Without a limit nobody starts one for it, but one may be about to join: as a service starts, or
+ * after the last has died. */
+static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
+{
+    return why == ASK_FOR_NEW && request->lanes_count == 0 && !job->is_trial &&
+           waiting_for_any(job);
+}
+
+/* A refusal beside a job that is not measured may be none a few rounds later. */
+static bool waits_for_measure(struct job *job, const struct packer_request *request,
+                              enum ask_for why, struct err *err)
+{
+    char prefix[TENANT_PREFIX_BYTES];
+    const struct job *other =
+        why == ASK_FOR_NEW && !job->is_trial && refusal_stands(job, request, why)
+            ? waiting_for_measure(job, request)
+            : NULL;
+    if (!other)
+        return false;
+    bool is_own = other->tenant == job->tenant;
+    err_set(
+        err, -EINPROGRESS,
+        "it fits within its loss limit beside no job that is not measured yet, such as %s%.64s; "
+        "its rounds are counted",
+        is_own ? tenant_prefix(other->tenant, prefix) : "another tenant's",
+        is_own ? other->name : "");
+    return true;
+}
+
+static int place(struct job *job, struct packer_request *request, enum ask_for why,
+                 struct answer *ret_answer, struct err *err)
+{
+    char reason[ERR_TEXT_BYTES - 64], prefix[TENANT_PREFIX_BYTES];
+    say_why_none(job->service, reason, sizeof reason);
+    ret_answer->how = how_placed(request);
+    int error = request->lanes_count
+                    ? packer_place(request, &ret_answer->plan, reason, sizeof reason)
+                    : -ENOSPC;
+    if (error == -ENOSPC && why == ASK_FOR_NEW && starts_more(job, request, &ret_answer->plan))
+        return job->is_trial
+                   ? 0
+                   : err_set(err, -EINPROGRESS, "an aggregator starts for it, within %g s",
+                             (double)waiting_lane_ns(job) / NS_PER_S);
+    if (error == -ENOSPC && waits_for_any(job, request, why))
+        return err_set(err, -EINPROGRESS,
+                       "%s; a lane is waited for up to %g s (GRADPOOL_CONNECT_TIMEOUT_MS)", reason,
+                       (double)waiting_lane_ns(job) / NS_PER_S);
+    if (error == -ENOSPC && why == ASK_FOR_NEW && request->lanes_count > 0)
+        shrinking_say(job);
+    if (error == -ENOSPC && request->lanes_count > 0 && has_loss_limit(request->policy) &&
+        !refusal_stands(job, request, why)) {
+        bool is_first = job->tensors_count == 0 && !job->is_trial;
+        enum log_level level = is_first ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
+        log_write(level, "job %s%s goes where least is loaded: %s",
+                  tenant_prefix(job->tenant, prefix), job->name, reason);
+        ret_answer->how = why == ASK_FOR_LOST         ? SHARE_MOVED
+                          : why != ASK_FOR_NEW        ? SHARE_DRAINED
+                          : request->timing.period_ns ? SHARE_OVER
+                                                      : SHARE_BESIDE;
+        request->policy = "least-loaded";
+        request->timing = (struct packer_timing){0}; /* nor for what a network carries a second */
+        error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
+    }
+    if (error == -ENOSPC && waits_for_measure(job, request, why, err))
+        return err->code;
+    return error < 0 ? refuse(job, request, reason, error, err) : 0;
+}
+
+int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count,
+               enum ask_for why, struct answer *ret_answer, struct err *err)
+{
+    struct offer offer;
+    if (offer_lanes(job, why, false, &offer) < 0)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    struct packer_request request = {
+        .policy = job->service->options->policy,
+        .piece_bytes_max = why == ASK_FOR_NEW ? job->piece_bytes : piece_bytes_max(job->service),
+        .workers = job->workers,
+        .job_key = job->id,
+        .lanes = offer.lanes,
+        .lanes_count = offer.count,
+        .tensors = items,
+        .tensors_count = items_count,
+        .timing = job_timing(job)};
+    /* Who has lost his lane, or must leave it, is not refused for memory: it fails him. */
+    for (size_t i = 0; i < offer.count && why != ASK_FOR_NEW; i++)
+        offer.lanes[i].memory_bytes = UINT64_MAX;
+    if (why == ASK_FOR_NEW) {
+        request.nodes = offer.budgets.nodes;
+        request.nodes_count = offer.budgets.count;
+    }
+    int error = place(job, &request, why, ret_answer, err);
+    offer_free(&offer);
+    return error;
+}

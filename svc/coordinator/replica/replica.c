@@ -1,0 +1,477 @@
+/* Copies of what lanes keep, on other aggregators: who keeps which, and who must be told. A keeper
+ * is stored before a lane counts on it, and stays as long as it lives and is another process than
+ * the owner's: what it has is worth something only there. README: K57; svc/wire/README.md: W20. */
+#include "svc/coordinator/replica/replica.h"
+
+#include "packer/packer.h"
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/job/tensor.h"
+#include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNFIT_NS (60 * NS_PER_S)
+
+static bool wants_copy(const struct tensor *tensor, const struct piece *piece)
+{
+    return tensor->job->durability == DURABILITY_REPLICA && tensor->terms.rule &&
+           piece->elements > 0 && !tensor->failure;
+}
+
+/* After a restart nobody knows before a worker is back. */
+static bool may_have_keepers(const struct job *job)
+{
+    return job->durability == DURABILITY_REPLICA || job->durability == DURABILITY_UNSAID;
+}
+
+/* --- choosing --- */
+
+/* An operator who drains it will end it: better than none, until then. */
+static bool is_drained(const struct aggregator *a)
+{
+    size_t withheld = 0;
+    for (size_t i = 0; i < a->lanes_count; i++)
+        withheld += a->lanes[i].use == LANE_WITHHELD;
+    return withheld == a->lanes_count;
+}
+
+static bool may_keep(const struct aggregator *a, const struct lane *lane)
+{
+    return a->state == AGGREGATOR_UP && !a->is_stopping && a != lane->aggregator &&
+           clock_now_ns() >= a->unfit_until_ns;
+}
+
+/* Each owner's copies of a job lie together, and stay where they are while others come and go. On
+ * another host, if there is any: one that fails takes all its processes along. */
+static uint64_t score(const struct aggregator *a, const struct job *job, const struct lane *lane)
+{
+    char text[64];
+    bool is_elsewhere = strcmp(a->node, lane->aggregator->node) != 0;
+    snprintf(text, sizeof text, "%u %u %u", job->id, lane->aggregator->id, a->id);
+    return (is_drained(a) ? 0 : UINT64_C(1) << 33) + (is_elsewhere ? UINT64_C(1) << 32 : 0) +
+           packer_hash(text);
+}
+
+static uint32_t choose(const struct job *job, const struct lane *lane)
+{
+    const struct aggregator *best = NULL;
+    uint64_t best_score = 0;
+    list_for_each (node, &job->service->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (!may_keep(a, lane) || (best && score(a, job, lane) <= best_score))
+            continue;
+        best = a;
+        best_score = score(a, job, lane);
+    }
+    return best ? best->id : 0;
+}
+
+static bool is_lost(const struct aggregator *a) { return !a || a->state == AGGREGATOR_LOST; }
+
+static bool may_go_on(const struct aggregator *a, const struct lane *lane)
+{
+    return !is_lost(a) && !a->is_stopping && a != lane->aggregator;
+}
+
+uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
+                        const struct lane *lane)
+{
+    const struct job *job = tensor->job;
+    if (!wants_copy(tensor, piece))
+        return piece->keeping.keeper;
+    const struct keeping *now = &piece->keeping;
+    bool stays = now->keeper && !now->is_unfit &&
+                 may_go_on(aggregator_find(job->service, now->keeper), lane);
+    return stays ? piece->keeping.keeper : choose(job, lane);
+}
+
+/* Who has just been told where the piece is knows it as its former keeper, too. */
+static void set(struct piece *piece, uint32_t keeper, uint32_t former)
+{
+    struct keeping *now = &piece->keeping;
+    bool knows = former == now->keeper ? now->keeper_knows : now->former_knows;
+    bool returns = keeper == now->former; /* what it has may still be wanted */
+    if (now->keeper != keeper)
+        *now = (struct keeping){.keeper = keeper, .begins = !returns};
+    now->former = former;
+    now->former_knows = former && knows;
+    now->keeper_knows = now->lane_knows = false;
+}
+
+/* The lane begins with that keeper, whose copy it is that it may want. */
+void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper)
+{
+    if (piece->keeping.former && piece->keeping.former != keeper)
+        keeping_end_piece(job, piece->keeping.former, piece->id);
+    set(piece, keeper, 0);
+    piece->keeping.is_unfit = false;
+    job->keepers_ns = clock_now_ns();
+}
+
+void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool is_copied)
+{
+    if (piece->keeping.keeper && piece->keeping.keeper != keeper)
+        keeping_end_piece(job, piece->keeping.keeper, piece->id);
+    keeping_placed(job, piece, keeper);
+    if (!is_copied)
+        return;
+    piece->keeping.begins = false;
+    piece->keeping.keeper_knows = true;
+}
+
+/* Whatever that costs: a lane that is to be emptied, a process that is to end. */
+static bool must_leave(const struct lane *lane)
+{
+    return lane->use == LANE_WITHHELD || lane->aggregator->is_stopping;
+}
+
+int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uint32_t keeper,
+                     struct err *err)
+{
+    const struct keeping *now = &piece->keeping;
+    if (keeper && keeper != now->keeper && keeper == now->former)
+        return err_set(err, -EAGAIN, "a copy of task %u is being read", piece->task);
+    bool is_kept = !now->is_unfit && !is_lost(aggregator_find(tensor->job->service, now->keeper));
+    if (!keeper && is_kept && !must_leave(piece->lane))
+        return err_set(err, -EAGAIN, "nobody can keep a copy of task %u where it would go",
+                       piece->task);
+    return 0;
+}
+
+/* --- another keeper --- */
+
+struct change {
+    struct tensor *tensor;
+    struct piece *piece;
+    uint32_t keeper;
+};
+
+/* Not before its lane has it: it is placed with the keeper that has its copy, if any. What moves
+ * has been given one for where it goes. */
+static size_t find_changes(struct job *job, struct change *changes, size_t room)
+{
+    size_t count = 0;
+    for (size_t t = 0; t < job->tensors_count; t++) {
+        struct tensor *tensor = job->tensors[t];
+        for (size_t i = 0; i < tensor->pieces_count && count < room; i++) {
+            struct piece *piece = &tensor->pieces[i];
+            if (piece->state != PIECE_READY || !wants_copy(tensor, piece) ||
+                job->service->on->job->piece_moves(job, piece->id))
+                continue;
+            uint32_t keeper = keeping_choose(tensor, piece, piece->lane);
+            if (keeper != piece->keeping.keeper)
+                changes[count++] = (struct change){tensor, piece, keeper};
+        }
+    }
+    return count;
+}
+
+/* The lane may not have looked yet at the copy of the first, whoever was to follow that. One that
+ * is unfit does not come to the lane any more: it would be waited for in vain. */
+static uint32_t former_of(struct service *s, const struct keeping *now, uint32_t keeper)
+{
+    if (!is_lost(aggregator_find(s, now->former)))
+        return now->former == keeper ? 0 : now->former;
+    return now->is_unfit || is_lost(aggregator_find(s, now->keeper)) ? 0 : now->keeper;
+}
+
+static int store_changes(struct job *job, const struct change *changes, size_t count)
+{
+    struct store *store = job->service->store;
+    struct store_row row;
+    struct err err;
+    store_begin(store);
+    for (size_t i = 0; i < count; i++) {
+        piece_row(changes[i].tensor, changes[i].piece, &row);
+        row.piece.keeper = changes[i].keeper;
+        row.piece.former_keeper =
+            former_of(job->service, &changes[i].piece->keeping, changes[i].keeper);
+        store_put(store, &row);
+    }
+    int error = store_commit(store, &err);
+    if (error < 0)
+        log_error("job %s: its copies stay where they were: %s", job->name, err.text);
+    return error;
+}
+
+static bool lacks_keeper(const struct job *job)
+{
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
+            const struct piece *piece = &job->tensors[t]->pieces[i];
+            if (piece->keeping.keeper == 0 && wants_copy(job->tensors[t], piece))
+                return true;
+        }
+    return false;
+}
+
+static void note_lack(struct job *job)
+{
+    bool lacks = lacks_keeper(job);
+    if (lacks && !job->lacks_keeper)
+        log_warn("job %s: no other aggregator is there to keep copies of its parameters and "
+                 "moments; they begin when one joins (--aggregators, or --durability worker)",
+                 job->name);
+    if (!lacks && job->lacks_keeper)
+        log_info("job %s: its parameters and moments have copies again", job->name);
+    job->lacks_keeper = lacks;
+    if (lacks)
+        fleet_want_another(job->service);
+}
+
+/* It has no room for more, or is not reached: what it has there is no use. */
+static void end_unfit(const struct job *job, const struct piece *piece)
+{
+    if (piece->keeping.is_unfit)
+        keeping_end_piece(job, piece->keeping.keeper, piece->id);
+}
+
+static void change_keepers(struct job *job)
+{
+    size_t pieces = job->pieces_count;
+    _cleanup_free_ struct change *changes = calloc(pieces ? pieces : 1, sizeof *changes);
+    size_t count = changes ? find_changes(job, changes, pieces) : 0;
+    if (!changes || (count > 0 && store_changes(job, changes, count) < 0))
+        return service_retry_later(job->service);
+    if (count > 0)
+        log_debug("job %s: other keepers for %zu pieces", job->name, count);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t former = former_of(job->service, &changes[i].piece->keeping, changes[i].keeper);
+        end_unfit(job, changes[i].piece);
+        set(changes[i].piece, changes[i].keeper, former);
+        job->has_formers |= former > 0;
+    }
+    if (count > 0)
+        job->keepers_ns = clock_now_ns();
+}
+
+/* --- nobody waits any more --- */
+
+/* What the job keeps there; false where the lane has not been told yet of all keepers. */
+static bool count_states(const struct job *job, const struct lane *lane, size_t *ret_count)
+{
+    bool is_told = true;
+    *ret_count = 0;
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count && job->tensors[t]->terms.rule; i++) {
+            const struct piece *piece = &job->tensors[t]->pieces[i];
+            if (piece->lane != lane)
+                continue;
+            *ret_count += piece->elements > 0;
+            is_told &= piece->keeping.lane_knows;
+        }
+    return is_told;
+}
+
+static bool all_copied(const struct job *job, const struct share *share)
+{
+    const WIRE(JobUse) *use = jobs_use_of(job, share);
+    size_t states;
+    return use && count_states(job, share->lane, &states) && use->states == states &&
+           (uint64_t)use->copied + use->empty == states;
+}
+
+static void forget_formers(struct job *job, const struct lane *lane)
+{
+    job->has_formers = false;
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
+            struct piece *piece = &job->tensors[t]->pieces[i];
+            if (piece->lane == lane && piece->keeping.former) {
+                keeping_end_piece(job, piece->keeping.former, piece->id); /* never read, maybe */
+                piece->keeping.former = 0;
+                piece->keeping.lane_knows = false; /* it is told not to wait */
+            }
+            job->has_formers |= piece->keeping.former > 0;
+        }
+    keeping_tell(job, TELL_LANE);
+}
+
+/* Requests to an aggregator are served in their order: figures that were asked for after the lane
+ * was told of its keepers tell of copies with these. */
+void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
+{
+    if (asked_ns < job->keepers_ns || lane->aggregator->measured_ns < asked_ns)
+        return;
+    for (size_t i = 0; job->has_formers && i < job->shares_count; i++)
+        if (job->shares[i].lane == lane && all_copied(job, &job->shares[i]))
+            forget_formers(job, lane);
+}
+
+void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    log_warn("job %s: %s keeps no copies of what is on lane %u: %s", job->name,
+             aggregator_name(a, name, sizeof name), lane, why);
+    a->unfit_until_ns = clock_now_ns() + UNFIT_NS;
+    timer_start(a->service->loop, &a->service->retries->unfit, a->unfit_until_ns);
+}
+
+void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane)
+{
+    keeping_relieve(a, job, lane->id, "it does not reach that");
+    a->service->on->job->keeper_is_unfit(job, a, lane);
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
+            struct keeping *now = &job->tensors[t]->pieces[i].keeping;
+            if (job->tensors[t]->pieces[i].lane != lane)
+                continue;
+            now->is_unfit |= now->keeper == a->id;
+            if (now->former != a->id)
+                continue;
+            now->former = 0; /* nor does the lane get what that has */
+            now->lane_knows = false;
+            keeping_end_piece(job, a->id, job->tensors[t]->pieces[i].id);
+        }
+    keeping_check(job);
+}
+
+/* --- when --- */
+
+/* Keepers first: one that is about to be relieved may have what a new owner needs. */
+void keeping_check(struct job *job)
+{
+    if (job->failure || job->service->phase != SERVICE_UP || !may_have_keepers(job))
+        return;
+    keeping_tell(job, TELL_KEEPER);
+    change_keepers(job);
+    note_lack(job);
+    keeping_tell(job, TELL_LANE);
+    keeping_tell(job, TELL_FORMER);
+    keeping_tell(job, TELL_KEEPER);
+}
+
+void keeping_check_all(struct service *s)
+{
+    list_for_each (node, &s->jobs)
+        keeping_check(list_entry(node, struct job, link));
+}
+
+typedef void (*visit_fn)(struct piece *piece, const struct aggregator *a);
+
+static void each_piece(struct aggregator *a, visit_fn visit)
+{
+    list_for_each (node, &a->service->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        for (size_t t = 0; t < job->tensors_count; t++)
+            for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
+                visit(&job->tensors[t]->pieces[i], a);
+    }
+}
+
+static void tell_anew(struct piece *piece, const struct aggregator *a)
+{
+    if (piece->keeping.keeper == a->id)
+        piece->keeping.keeper_knows = false;
+    if (piece->keeping.former == a->id)
+        piece->keeping.former_knows = false;
+    if (piece->lane && piece->lane->aggregator == a)
+        piece->keeping.lane_knows = false;
+}
+
+/* Who waits for what it had waits no longer. */
+static void forget_former(struct piece *piece, const struct aggregator *a)
+{
+    if (piece->keeping.former != a->id)
+        return;
+    piece->keeping.former = 0;
+    piece->keeping.lane_knows = false;
+}
+
+void keeping_aggregator_lost(struct aggregator *a)
+{
+    each_piece(a, forget_former);
+    keeping_check_all(a->service);
+}
+
+bool keeping_has(const struct aggregator *a, const struct job *job, const struct lane *lane)
+{
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
+            const struct piece *piece = &job->tensors[t]->pieces[i];
+            bool is_its = piece->keeping.keeper == a->id || piece->keeping.former == a->id;
+            if (is_its && (!lane || piece->lane == lane))
+                return true;
+        }
+    return a->service->on->job->keeps_what_moves(job, a, lane);
+}
+
+static void ended(struct service *s, void *data, const envelope *reply, int code, const char *text)
+{
+}
+
+/* Who does not hear it finds out when it is back. */
+static void send_end(struct aggregator *a, const struct job *job, uint32_t *pieces, size_t count,
+                     bool others)
+{
+    WIRE(CopiesEnd) request = GRADPOOL__WIRE__COPIES_END__INIT;
+    envelope e = ENVELOPE_INIT;
+    request.job_id = job->id;
+    request.pieces = pieces;
+    request.n_pieces = count;
+    request.others = others;
+    e.body_case = BODY(COPIES_END);
+    e.copies_end = &request;
+    if (a && a->state == AGGREGATOR_UP)
+        call_send(a, &e, CALL_DEADLINE_NS, ended, NULL);
+}
+
+/* What ended while it was away it does not know. More than a message holds is left to the end of
+ * the job. */
+static void end_others(struct aggregator *a, const struct job *job)
+{
+    size_t room = job->pieces_count < MESSAGE_PIECES_MAX ? job->pieces_count : MESSAGE_PIECES_MAX;
+    _cleanup_free_ uint32_t *pieces = calloc(room + 1, sizeof *pieces);
+    size_t count = 0;
+    for (size_t t = 0; pieces && t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count && count < room; i++) {
+            const struct piece *piece = &job->tensors[t]->pieces[i];
+            if (piece->keeping.keeper == a->id || piece->keeping.former == a->id)
+                pieces[count++] = piece->id;
+        }
+    if (pieces && count < MESSAGE_PIECES_MAX)
+        send_end(a, job, pieces, count, true);
+}
+
+void keeping_aggregator_back(struct aggregator *a)
+{
+    list_for_each (node, &a->service->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        if (may_have_keepers(job))
+            end_others(a, job);
+    }
+    each_piece(a, tell_anew);
+    keeping_check_all(a->service);
+}
+
+void keeping_end_tensor(const struct tensor *tensor)
+{
+    for (size_t i = 0; i < tensor->pieces_count; i++) {
+        const struct piece *piece = &tensor->pieces[i];
+        if (piece->keeping.keeper)
+            keeping_end_piece(tensor->job, piece->keeping.keeper, piece->id);
+        if (piece->keeping.former)
+            keeping_end_piece(tensor->job, piece->keeping.former, piece->id);
+    }
+}
+
+void keeping_end_piece(const struct job *job, uint32_t keeper, uint32_t piece)
+{
+    send_end(aggregator_find(job->service, keeper), job, &piece, 1, false);
+}
+
+void keeping_end(struct job *job)
+{
+    if (!may_have_keepers(job))
+        return;
+    list_for_each (node, &job->service->aggregators)
+        send_end(list_entry(node, struct aggregator, link), job, NULL, 0, false);
+}

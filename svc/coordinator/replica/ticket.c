@@ -1,0 +1,109 @@
+/* Tickets for keepers of copies: as those of workers (route/ticket.c), but asked for and told on
+ * the aggregators' own connections, unasked both ways: a keeper asks until it is told something
+ * final.  */
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/service.h"
+#include "svc/wire/record.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define FAILURES_MOST 8 /* to connect, in a row: three seconds and more */
+
+struct asked {
+    uint32_t keeper, job, lane;
+    struct record_connect connect;
+};
+
+static void tell(struct aggregator *keeper, uint32_t job, uint32_t lane, int code,
+                 const struct asked *granted)
+{
+    const struct lane *its = granted ? lane_find(keeper->service, lane) : NULL;
+    WIRE(CopyTicket) ticket = GRADPOOL__WIRE__COPY_TICKET__INIT;
+    ticket.job_id = job;
+    ticket.lane = lane;
+    ticket.code = code;
+    if (its) {
+        ticket.shm = its->shm;
+        ticket.ofi = its->ofi;
+        ticket.ticket.data = (uint8_t *)&granted->connect;
+        ticket.ticket.len = sizeof granted->connect;
+    }
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(COPY_TICKET);
+    e.copy_ticket = &ticket;
+    if (keeper->peer)
+        peer_send(keeper->peer, &e);
+}
+
+/* What may be otherwise in a moment is asked for again. */
+static void granted(struct service *s, void *data, const envelope *reply, int code,
+                    const char *text)
+{
+    const struct asked *asked = data;
+    struct aggregator *keeper = aggregator_find(s, asked->keeper);
+    if (keeper)
+        tell(keeper, asked->job, asked->lane, reply ? 0 : -EAGAIN, reply ? asked : NULL);
+}
+
+static int ask_lane(struct aggregator *keeper, struct lane *lane, uint32_t job)
+{
+    struct asked *asked = calloc(1, sizeof *asked);
+    if (!asked)
+        return -ENOMEM;
+    *asked = (struct asked){.keeper = keeper->id, .job = job, .lane = lane->id};
+    asked->connect = (struct record_connect){.magic = RECORD_MAGIC,
+                                             .job = job,
+                                             .rank = RECORD_KEEPER | keeper->id,
+                                             .lane = lane->id,
+                                             .incarnation = lane->aggregator->incarnation};
+    WIRE(GrantRequest) ask = GRADPOOL__WIRE__GRANT_REQUEST__INIT;
+    ask.lane = lane->id;
+    ask.job_id = job;
+    ask.rank = asked->connect.rank;
+    ask.ticket.data = (uint8_t *)&asked->connect;
+    ask.ticket.len = sizeof asked->connect;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(GRANT_REQUEST);
+    e.grant_request = &ask;
+    bool is_random = getrandom(asked->connect.token, RECORD_TOKEN_BYTES, 0) == RECORD_TOKEN_BYTES;
+    int error =
+        is_random ? call_send(lane->aggregator, &e, CALL_DEADLINE_NS, granted, asked) : -EIO;
+    if (error < 0)
+        free(asked);
+    return error;
+}
+
+/* Of a job that it keeps nothing of it may forget all; a lane that is gone has a successor. */
+static int answer_of(const struct aggregator *keeper, const struct job *job,
+                     const struct lane *lane)
+{
+    if (!job || !keeping_has(keeper, job, NULL))
+        return -ENOENT;
+    if (!lane || lane->aggregator->state == AGGREGATOR_LOST || job->failure ||
+        !keeping_has(keeper, job, lane))
+        return -ESTALE;
+    return lane->aggregator->state == AGGREGATOR_AWAY ? -EAGAIN : 0;
+}
+
+void copy_ticket_handle(struct peer *p, const envelope *message)
+{
+    const WIRE(CopyTicketRequest) *request = message->copy_ticket_request;
+    struct aggregator *keeper = p->aggregator;
+    struct job *job = jobs_find_id(p->service, request->job_id);
+    struct lane *lane = lane_find(p->service, request->lane);
+    if (!keeper)
+        return;
+    int code = answer_of(keeper, job, lane);
+    if (code == 0 && request->failures >= FAILURES_MOST) {
+        keeping_unreachable(keeper, job, lane);
+        code = -ESTALE;
+    }
+    if (code == 0 && ask_lane(keeper, lane, job->id) == 0)
+        return;
+    tell(keeper, request->job_id, request->lane, code ? code : -EAGAIN, NULL);
+}

@@ -1,0 +1,273 @@
+/* Telling lanes what they are to serve, and what no longer. A piece is PIECE_ASKED from the request
+ * to the answer; an answer for a piece that has moved meanwhile is passed over. */
+#include "svc/coordinator/route/tell_lane.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/goodbye.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct placed {
+    uint32_t job, lane, epoch;
+    bool recovering, regroups;
+    size_t count;
+    uint32_t pieces[];
+};
+
+static bool is_of(const struct piece *piece, const void *context)
+{
+    const struct placed *placed = context;
+    return piece->epoch == placed->epoch && piece->recovering && piece->state == PIECE_READY;
+}
+
+static void fail_tensor(struct tensor *tensor, int code, const char *why)
+{
+    char text[2 * ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "tensor '%s' of job %s: %s", tensor->name, tensor->job->name, why);
+    tensor_fail(tensor, NULL, code, text);
+}
+
+/* -EAGAIN: it was there before, and what was begun then is not over. */
+static bool is_told_again(int code) { return call_went_unanswered(code) || code == -EAGAIN; }
+
+/* Where nobody answered, the aggregator is told again when it is back, and when it is lost another
+ * lane gets them. */
+static void settle(struct job *job, const struct placed *placed, int code, const char *text)
+{
+    for (size_t i = 0; i < placed->count; i++) {
+        struct tensor *tensor;
+        struct piece *piece = jobs_piece(job, placed->pieces[i], &tensor);
+        if (!piece || !piece->lane || piece->lane->id != placed->lane ||
+            piece->epoch != placed->epoch || piece->state != PIECE_ASKED)
+            continue; /* it has gone elsewhere meanwhile */
+        piece->state = code < 0 ? PIECE_PLACED : PIECE_READY;
+        piece->regroups &= code < 0;
+        if (code < 0 && !is_told_again(code))
+            fail_tensor(tensor, code, text);
+    }
+}
+
+static void lane_answered(struct service *s, void *data, const envelope *reply, int code,
+                          const char *text)
+{
+    const struct placed *placed = data;
+    struct job *job = jobs_find_id(s, placed->job);
+    if (!job)
+        return;
+    if (!reply)
+        log_warn("job %s: lane %u did not take %zu pieces: %s", job->name, placed->lane,
+                 placed->count, text);
+    settle(job, placed, reply ? 0 : code, text);
+    if (!reply && (code == -ETIMEDOUT || code == -EAGAIN))
+        service_retry_later(s);
+    leavers_changed(job);
+    keeping_check(job);
+    if (reply && placed->recovering)
+        tensors_send_routes(job, NULL, is_of, placed);
+    s->on->job->tensors_are_settled(job);
+    s->on->job->may_regroup(job);
+}
+
+void telling_spec(const struct tensor *tensor, const struct piece *piece, struct terms *terms,
+                  WIRE(PieceSpec) * spec)
+{
+    const struct terms *told = members_terms(tensor, terms);
+    gradpool__wire__piece_spec__init(spec);
+    spec->piece = piece->id;
+    spec->task = piece->task;
+    spec->dtype = tensor->dtype;
+    spec->elements = piece->elements;
+    spec->tensor = tensor->name;
+    spec->continues = piece != tensor->pieces;
+    spec->keeper = piece->keeping.keeper;
+    spec->terms.len = terms_bytes(told);
+    spec->terms.data = (uint8_t *)told;
+}
+
+/* The job's pieces that wait for their lane to be told, those of one message. */
+static size_t gather(struct job *job, struct placed *placed, struct terms *terms,
+                     WIRE(PieceSpec) * specs)
+{
+    struct lane *lane = NULL;
+    for (size_t t = 0; t < job->tensors_count; t++) {
+        struct tensor *tensor = job->tensors[t];
+        for (size_t i = 0; i < tensor->pieces_count; i++) {
+            struct piece *piece = &tensor->pieces[i];
+            if (piece->state != PIECE_PLACED || tensor->failure ||
+                piece->lane->aggregator->state != AGGREGATOR_UP)
+                continue;
+            if (!lane) {
+                lane = piece->lane;
+                *placed = (struct placed){.job = job->id,
+                                          .lane = lane->id,
+                                          .epoch = piece->epoch,
+                                          .recovering = piece->recovering,
+                                          .regroups = piece->regroups};
+            }
+            if (piece->lane != lane || piece->epoch != placed->epoch ||
+                piece->recovering != placed->recovering || piece->regroups != placed->regroups ||
+                placed->count == MESSAGE_PIECES_MAX)
+                continue;
+            telling_spec(tensor, piece, &terms[placed->count], &specs[placed->count]);
+            placed->pieces[placed->count++] = piece->id;
+            piece->state = PIECE_ASKED;
+        }
+    }
+    return placed->count;
+}
+
+int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,
+                WIRE(PieceSpec) * specs, size_t count, call_done_fn done, void *data)
+{
+    const struct limits *limits = &job->tenant->limits;
+    _cleanup_free_ WIRE(PieceSpec) **list = calloc(count + 1, sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        list[i] = &specs[i];
+    WIRE(PlaceRequest) request = GRADPOOL__WIRE__PLACE_REQUEST__INIT;
+    request.lane = lane->id;
+    request.job_id = job->id;
+    request.job = job->name;
+    request.workers = job->workers;
+    request.epoch = epoch;
+    request.recovering = how != PLACE_NEW;
+    request.regroups = how == PLACE_REGROUPED;
+    request.is_elastic = job->is_elastic;
+    request.pieces = list;
+    request.n_pieces = count;
+    request.lent_bytes_max = limits->most[LIMIT_JOB_LENT];
+    request.memory_bytes_max = job->service->options->limits.most[LIMIT_LANE_MEMORY];
+    request.regions_max = (uint32_t)limits->most[LIMIT_JOB_REGIONS];
+    request.tenant_regions_max = (uint32_t)limits->most[LIMIT_TENANT_REGIONS];
+    request.job_memory_bytes_max = limits->most[LIMIT_JOB_MEMORY];
+    request.tenant_lent_bytes_max = limits->most[LIMIT_TENANT_LENT];
+    request.has_others = !tenants_has_one(job->service);
+    request.tenant = job->tenant->key.tenant;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(PLACE_REQUEST);
+    e.place_request = &request;
+    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, done, data);
+}
+
+/* Takes over `placed`. */
+static void ask_lane(struct job *job, struct placed *placed, WIRE(PieceSpec) * specs)
+{
+    struct lane *lane = lane_find(job->service, placed->lane);
+    enum place_how how = placed->regroups     ? PLACE_REGROUPED
+                         : placed->recovering ? PLACE_RECOVERING
+                                              : PLACE_NEW;
+    if (telling_ask(job, lane, placed->epoch, how, specs, placed->count, lane_answered, placed) ==
+        0)
+        return;
+    settle(job, placed, -ENOMEM, "gradpool serve is out of memory");
+    free(placed);
+}
+
+void telling_place(struct job *job)
+{
+    size_t pieces = 0;
+    for (size_t t = 0; t < job->tensors_count; t++)
+        pieces += job->tensors[t]->pieces_count;
+    size_t room = pieces < MESSAGE_PIECES_MAX ? pieces : MESSAGE_PIECES_MAX;
+    _cleanup_free_ WIRE(PieceSpec) *specs = calloc(room ? room : 1, sizeof *specs);
+    _cleanup_free_ struct terms *terms = calloc(room ? room : 1, sizeof *terms);
+    for (;;) {
+        struct placed *placed = calloc(1, sizeof *placed + room * sizeof placed->pieces[0]);
+        bool has_room = specs && terms && placed;
+        if (!has_room)
+            service_retry_later(job->service);
+        if (!has_room || gather(job, placed, terms, specs) == 0) {
+            free(placed);
+            return;
+        }
+        ask_lane(job, placed, specs);
+    }
+}
+
+static void limits_told(struct service *s, void *data, const envelope *reply, int code,
+                        const char *text)
+{
+    if (!reply && code != -ECONNRESET && code != -ENOTCONN)
+        log_warn("a lane was not told what a tenant may use now: %s; it hears it when it is given "
+                 "pieces of the tenant's next",
+                 text);
+}
+
+void telling_limits(struct job *job)
+{
+    for (size_t i = 0; i < job->shares_count; i++) {
+        struct lane *lane = job->shares[i].lane;
+        if (job->shares[i].pieces > 0 && lane->aggregator->state == AGGREGATOR_UP)
+            telling_ask(job, lane, job->epoch, PLACE_NEW, NULL, 0, limits_told, NULL);
+    }
+}
+
+static void dropped(struct service *s, void *data, const envelope *reply, int code,
+                    const char *text)
+{
+    if (!reply && code != -ECONNRESET && code != -ENOTCONN)
+        log_warn("a lane did not drop what it was told to: %s", text);
+}
+
+void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
+{
+    if (lane->aggregator->state != AGGREGATOR_UP)
+        return; /* when it is back, it is told what to drop by what it holds */
+    WIRE(DropRequest) request = GRADPOOL__WIRE__DROP_REQUEST__INIT;
+    request.lane = lane->id;
+    request.job_id = job_id;
+    request.pieces = pieces;
+    request.n_pieces = count;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(DROP_REQUEST);
+    e.drop_request = &request;
+    call_send(lane->aggregator, &e, CALL_DEADLINE_NS, dropped, NULL);
+}
+
+/* Whose pieces stay frozen serves nobody: who did not hear it comes back, and says what is. */
+static void meet_again(struct lane *lane)
+{
+    if (lane->aggregator->peer)
+        peer_break(lane->aggregator->peer);
+}
+
+static void thawed(struct service *s, void *data, const envelope *reply, int code, const char *text)
+{
+    struct lane *lane = lane_find(s, *(const uint32_t *)data);
+    if (reply || !lane)
+        return;
+    log_warn("lane %u did not thaw what it was told to: %s", lane->id, text);
+    if (code == -ETIMEDOUT)
+        meet_again(lane);
+}
+
+void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
+{
+    if (lane->aggregator->state != AGGREGATOR_UP)
+        return; /* when it is back, it says what is frozen */
+    WIRE(ThawRequest) request = GRADPOOL__WIRE__THAW_REQUEST__INIT;
+    request.lane = lane->id;
+    request.job_id = job_id;
+    request.pieces = pieces;
+    request.n_pieces = count;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(THAW_REQUEST);
+    e.thaw_request = &request;
+    uint32_t *id = malloc(sizeof *id);
+    if (id)
+        *id = lane->id;
+    if (id && call_send(lane->aggregator, &e, CALL_DEADLINE_NS, thawed, id) == 0)
+        return;
+    free(id);
+    meet_again(lane);
+}

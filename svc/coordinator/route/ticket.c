@@ -1,0 +1,161 @@
+/* Tickets for the data plane (wire W7): made here, told to the lane first, then to the worker. Must
+ * never let a worker take a lane for lost that may come back: nobody would tell it of another one
+ * (K56). */
+#include "svc/coordinator/route/ticket.h"
+
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/quota.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/kept.h"
+#include "svc/coordinator/session/wait.h"
+#include "svc/wire/record.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define TICKET_DEADLINE_NS (5 * NS_PER_S)
+#define CROWD_NS (100 * NS_PER_MS)     /* more ask at a time than a job may */
+#define UNREACHED_NS (500 * NS_PER_MS) /* before a worker tries a lane again */
+
+struct grant {
+    uint64_t wait;
+    uint32_t lane;
+    struct record_connect connect;
+};
+
+static void send_ticket(struct wait *wait, const struct grant *grant, const struct lane *lane)
+{
+    WIRE(LaneAddress) address = GRADPOOL__WIRE__LANE_ADDRESS__INIT;
+    address.lane = lane->id;
+    address.aggregator = lane->aggregator->id;
+    address.incarnation = lane->aggregator->incarnation;
+    address.shm = lane->shm;
+    address.ofi = lane->ofi;
+    address.node = lane->aggregator->node;
+    WIRE(TicketReply) reply = GRADPOOL__WIRE__TICKET_REPLY__INIT;
+    reply.address = &address;
+    reply.ticket.data = (uint8_t *)&grant->connect;
+    reply.ticket.len = sizeof grant->connect;
+    envelope e = ENVELOPE_INIT;
+    e.id = wait->request;
+    e.body_case = BODY(TICKET_REPLY);
+    e.ticket_reply = &reply;
+    peer_send(wait->peer, &e);
+}
+
+/* Where the lane has not answered, but may, the worker is told to ask again (L38 of `client`). */
+static void granted(struct service *s, void *data, const envelope *reply, int code,
+                    const char *text)
+{
+    const struct grant *grant = data;
+    struct wait *wait = wait_find(s, grant->wait);
+    if (!wait)
+        return;
+    const struct lane *lane = lane_find(s, grant->lane);
+    if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
+        peer_fail(wait->peer, wait->request, -ESTALE,
+                  "lane %u has just been lost; its pieces get new routes", grant->lane);
+    else if (lane->aggregator->state == AGGREGATOR_AWAY || (!reply && call_went_unanswered(code)))
+        peer_fail(wait->peer, wait->request, -EAGAIN, "lane %u: %s", grant->lane,
+                  reply ? "its aggregator is away" : text);
+    else if (!reply)
+        peer_fail(wait->peer, wait->request, code, "lane %u: %s", grant->lane, text);
+    else
+        send_ticket(wait, grant, lane);
+    wait_destroy(wait);
+}
+
+static void ticket_expired(struct wait *wait)
+{
+    peer_fail(wait->peer, wait->request, -EAGAIN,
+              "the aggregator did not confirm the ticket in time");
+    wait_destroy(wait);
+}
+
+static struct grant *grant_create(const struct session *session, const struct lane *lane)
+{
+    struct grant *grant = calloc(1, sizeof *grant);
+    if (!grant)
+        return NULL;
+    grant->lane = lane->id;
+    grant->connect = (struct record_connect){.magic = RECORD_MAGIC,
+                                             .job = session->job->id,
+                                             .rank = session->rank,
+                                             .lane = lane->id,
+                                             .incarnation = lane->aggregator->incarnation};
+    if (getrandom(grant->connect.token, RECORD_TOKEN_BYTES, 0) == RECORD_TOKEN_BYTES)
+        return grant;
+    free(grant);
+    return NULL;
+}
+
+static int send_grant(struct lane *lane, struct grant *grant)
+{
+    WIRE(GrantRequest) ask = GRADPOOL__WIRE__GRANT_REQUEST__INIT;
+    ask.lane = lane->id;
+    ask.job_id = grant->connect.job;
+    ask.rank = grant->connect.rank;
+    ask.ticket.data = (uint8_t *)&grant->connect;
+    ask.ticket.len = sizeof grant->connect;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(GRANT_REQUEST);
+    e.grant_request = &ask;
+    return call_send(lane->aggregator, &e, TICKET_DEADLINE_NS, granted, grant);
+}
+
+static void ask_lane(struct peer *p, uint64_t request, struct lane *lane)
+{
+    struct grant *grant = grant_create(p->session, lane);
+    if (!grant)
+        return peer_fail_memory(p, request);
+    struct wait *wait = wait_create(p, request, TICKET_DEADLINE_NS, ticket_expired, NULL);
+    if (!wait)
+        return free(grant);
+    grant->wait = wait->id;
+    if (send_grant(lane, grant) == 0)
+        return;
+    free(grant);
+    wait_destroy(wait);
+    peer_fail_memory(p, request);
+}
+
+static bool job_is_on(const struct job *job, const struct lane *lane)
+{
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].lane == lane && job->shares[i].pieces > 0)
+            return true;
+    return false;
+}
+
+void ticket_answer(struct peer *p, const envelope *request)
+{
+    uint32_t id = request->ticket_request->lane;
+    if (!p->session)
+        return peer_fail(p, request->id, -ENOTCONN, "join a job first");
+    const struct job *job = p->session->job;
+    struct lane *lane = lane_find(p->service, id);
+    if (!lane || !job_is_on(job, lane))
+        return peer_fail(p, request->id, -ENOENT, "job %s has nothing on lane %u", job->name, id);
+    if (lane->aggregator->state == AGGREGATOR_LOST)
+        return peer_fail(p, request->id, -ESTALE,
+                         "lane %u has been lost; its pieces get new routes", id);
+    if (lane->aggregator->state == AGGREGATOR_AWAY)
+        return kept_add(p, request, TICKET_DEADLINE_NS, ticket_answer,
+                        "an aggregator that is away");
+    struct err err;
+    if (quota_check_request(job, &err) < 0)
+        return kept_add(p, request, CROWD_NS, ticket_answer, "others of their job");
+    ask_lane(p, request->id, lane);
+}
+
+/* A lane that cannot be reached, though it is up, may be in a moment. */
+void ticket_handle(struct peer *p, const envelope *request)
+{
+    if (request->ticket_request->failures > 0)
+        kept_add(p, request, UNREACHED_NS, ticket_answer, "a lane that could not be reached");
+    else
+        ticket_answer(p, request);
+}

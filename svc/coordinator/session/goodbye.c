@@ -1,0 +1,125 @@
+/* Ranks that have said goodbye, told to the lanes of their job: one that they never spoke to would
+ * be waited for there until a deadline. Owns the timer of that. README: K55. */
+#include "svc/coordinator/session/goodbye.h"
+
+#include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* The ranks of a job end one soon after the other, and then there is nobody to be told. */
+#define TELL_NS (200 * NS_PER_MS)
+
+struct goodbyes {
+    struct service *service;
+    struct timer timer;
+    bool are_due; /* the timer runs */
+};
+
+struct asked {
+    uint32_t job, lane;
+};
+
+static bool find_leavers(const struct job *job, uint64_t *ret_ranks)
+{
+    bool any = false;
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (!session || session->state != SESSION_LEFT)
+            continue;
+        ret_ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+        any = true;
+    }
+    return any;
+}
+
+void leavers_changed(struct job *job)
+{
+    struct service *s = job->service;
+    uint64_t ranks[TERMS_RANK_WORDS] = {0};
+    if (job->is_elastic || job->failure || !find_leavers(job, ranks))
+        return;
+    job->tells_leavers = true;
+    if (!s->goodbyes->are_due)
+        timer_start(s->loop, &s->goodbyes->timer, clock_now_ns() + TELL_NS);
+    s->goodbyes->are_due = true;
+}
+
+/* A lane that has dropped the job waits for nobody. */
+static void told(struct service *s, void *data, const envelope *reply, int code, const char *text)
+{
+    const struct asked *asked = data;
+    struct job *job = jobs_find_id(s, asked->job);
+    if (reply || !job || code == -ENOENT)
+        return;
+    if (code == -ECONNRESET || code == -ENOTCONN || code == -ETIMEDOUT || code == -ENOMEM)
+        return leavers_changed(job);
+    log_warn("job %s: lane %u has not heard who has left: %s", job->name, asked->lane, text);
+}
+
+static int tell_lane(struct job *job, struct lane *lane, uint64_t *ranks)
+{
+    if (lane->aggregator->state != AGGREGATOR_UP)
+        return -EAGAIN;
+    WIRE(LeftRequest) request = GRADPOOL__WIRE__LEFT_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    struct asked *asked = malloc(sizeof *asked);
+    if (!asked)
+        return -ENOMEM;
+    *asked = (struct asked){job->id, lane->id};
+    request.lane = lane->id;
+    request.job_id = job->id;
+    request.left.data = (uint8_t *)ranks;
+    request.left.len = TERMS_RANK_WORDS * sizeof *ranks;
+    e.body_case = BODY(LEFT_REQUEST);
+    e.left_request = &request;
+    int r = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, told, asked);
+    if (r < 0)
+        free(asked);
+    return r;
+}
+
+static void tell(struct job *job)
+{
+    uint64_t ranks[TERMS_RANK_WORDS] = {0};
+    bool is_told = true;
+    job->tells_leavers = false;
+    if (job->failure || !find_leavers(job, ranks))
+        return;
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].pieces > 0 && tell_lane(job, job->shares[i].lane, ranks) < 0)
+            is_told = false;
+    if (!is_told)
+        leavers_changed(job);
+}
+
+static void tell_all(struct timer *timer)
+{
+    struct service *s = container_of(timer, struct goodbyes, timer)->service;
+    s->goodbyes->are_due = false;
+    list_for_each (node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        if (job->tells_leavers)
+            tell(job);
+    }
+}
+
+int leavers_create(struct service *s)
+{
+    s->goodbyes = calloc(1, sizeof *s->goodbyes);
+    if (!s->goodbyes)
+        return -ENOMEM;
+    s->goodbyes->service = s;
+    timer_init(&s->goodbyes->timer, tell_all);
+    return 0;
+}
+
+void leavers_destroy(struct service *s) { free(s->goodbyes); }
+
+void leavers_start(struct service *s)
+{
+    list_for_each (node, &s->jobs)
+        leavers_changed(list_entry(node, struct job, link));
+}

@@ -1,0 +1,105 @@
+/* Whether the hosts of workers are still there. Owns the timer of looks. What is looked at is what
+ * the worker's kernel says: a worker that is stopped, or reads nothing, is late and not dead, so no
+ * word of its own must ever be needed here (K53). */
+#include "svc/coordinator/session/host_silence.h"
+
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* --worker-timeout is 8 looks long: quiet for 5 of them, a host is asked, and has 3 to answer. */
+#define LOOKS 8
+#define LOOKS_QUIET 5
+
+struct silence {
+    struct service *service;
+    struct timer timer; /* of the next look */
+};
+
+static uint64_t period_ns(const struct service *s) { return s->options->worker_timeout_ns / LOOKS; }
+
+/* So seldom its kernel is asked, and so often that one which answers is never quiet for 5 looks. */
+static unsigned ask_s(const struct service *s)
+{
+    uint64_t half_s = s->options->worker_timeout_ns / 2 / NS_PER_S;
+    return half_s > 0 ? (unsigned)half_s : 1;
+}
+
+/* For the sake of its way: what is lost of it is sent again some times before the last look, where
+ * a question of our kernel, lost once, would end a worker. No worker needs it. */
+static void ask(struct peer *p)
+{
+    WIRE(PingRequest) request = GRADPOOL__WIRE__PING_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(PING_REQUEST);
+    e.ping_request = &request;
+    peer_send(p, &e);
+}
+
+static void judge(struct peer *p, uint64_t silent_ns)
+{
+    if (p->silent_looks++ == 0)
+        ask(p);
+    else if (p->silent_looks > LOOKS - LOOKS_QUIET && p->session)
+        session_silent(p->session, silent_ns);
+    else if (p->silent_looks > LOOKS - LOOKS_QUIET)
+        peer_break(p);
+}
+
+static void look_at(struct peer *p, uint64_t now_ns)
+{
+    if (now_ns < p->look_ns)
+        return;
+    uint64_t quiet_ns = LOOKS_QUIET * period_ns(p->service);
+    uint64_t silent_ns = channel_silent_ns(p->channel);
+    if (silent_ns >= quiet_ns)
+        return judge(p, silent_ns);
+    p->silent_looks = 0;
+    p->look_ns = now_ns + quiet_ns - silent_ns; /* it cannot be quiet for so long before */
+}
+
+/* A late look makes silence no longer: the next one is a whole period later, and sees an answer
+ * of the meantime. Without a peer that is looked at there is none: an idle service sleeps. */
+static void looks(struct timer *timer)
+{
+    struct service *s = container_of(timer, struct silence, timer)->service;
+    uint64_t now_ns = clock_now_ns(), soonest_ns = now_ns + period_ns(s), next_ns = UINT64_MAX;
+    list_for_each (node, &s->door->peers) {
+        struct peer *p = list_entry(node, struct peer, link);
+        if (s->phase != SERVICE_UP || p->state != PEER_OPEN || p->look_ns == 0)
+            continue;
+        look_at(p, now_ns);
+        if (p->look_ns < next_ns)
+            next_ns = p->look_ns;
+    }
+    if (next_ns < UINT64_MAX)
+        timer_start(s->loop, timer, next_ns > soonest_ns ? next_ns : soonest_ns);
+}
+
+int silence_create(struct service *s)
+{
+    s->silence = calloc(1, sizeof *s->silence);
+    if (!s->silence)
+        return -ENOMEM;
+    s->silence->service = s;
+    timer_init(&s->silence->timer, looks);
+    return 0;
+}
+
+void silence_destroy(struct service *s) { free(s->silence); }
+
+/* The end of a process on this host is seen as it is. */
+void silence_watch(struct peer *p)
+{
+    struct service *s = p->service;
+    bool is_worker = p->role == GRADPOOL__WIRE__ROLE__ROLE_CLIENT;
+    if (!s->options->worker_timeout_ns || !is_worker || p->is_local ||
+        channel_is_loopback(p->channel))
+        return;
+    channel_watch_host(p->channel, ask_s(s));
+    p->look_ns = clock_now_ns() + LOOKS_QUIET * period_ns(s);
+    if (list_is_empty(&s->silence->timer.link) || s->silence->timer.deadline_ns > p->look_ns)
+        timer_start(s->loop, &s->silence->timer, p->look_ns);
+}

@@ -1,0 +1,97 @@
+/* Requests that are kept until what they wait for has come: an aggregator that starts (K31) or is
+ * away (K56), a rank that is just leaving (K40). Owns copies of the requests; decides nothing. */
+#include "svc/coordinator/session/kept.h"
+
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/wait.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define KEPT_BYTES_MAX CHANNEL_FRAME_BYTES_MAX
+
+struct kept {
+    kept_handler handler;
+    size_t bytes;
+    uint8_t request[];
+};
+
+/* The wait is gone before the request is handled: that may make another. */
+static void handle_again(struct wait *wait)
+{
+    struct peer *p = wait->peer;
+    uint64_t id = wait->request;
+    const struct kept *kept = wait->data;
+    kept_handler handler = kept->handler;
+    envelope *request = gradpool__wire__envelope__unpack(NULL, kept->bytes, kept->request);
+    wait_destroy(wait);
+    if (!request)
+        return peer_fail_memory(p, id);
+    struct turns *turns = &p->service->loop->turns;
+    struct turn *payer = turns_bill(turns, &p->turn);
+    handler(p, request);
+    turns_bill(turns, payer);
+    gradpool__wire__envelope__free_unpacked(request, NULL);
+}
+
+static size_t kept_of(const struct peer *p)
+{
+    size_t bytes = 0;
+    list_for_each (node, &p->own_waits) {
+        const struct wait *wait = list_entry(node, struct wait, own_link);
+        if (wait->expired == handle_again)
+            bytes += ((const struct kept *)wait->data)->bytes;
+    }
+    return bytes;
+}
+
+void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept_handler handler,
+              const char *what)
+{
+    size_t bytes = gradpool__wire__envelope__get_packed_size(request), before = kept_of(p);
+    if (before + bytes > KEPT_BYTES_MAX)
+        return peer_fail(p, request->id, -EDQUOT,
+                         "%zu bytes of requests wait for %s already: ask for less at a time",
+                         before, what);
+    struct kept *kept = malloc(sizeof *kept + bytes);
+    if (!kept)
+        return peer_fail_memory(p, request->id);
+    kept->handler = handler;
+    kept->bytes = bytes;
+    gradpool__wire__envelope__pack(request, kept->request);
+    struct wait *wait = wait_create(p, request->id, timeout_ns, handle_again, kept);
+    if (wait)
+        wait_uncount(wait); /* or those that wait for room would be what takes it */
+}
+
+static bool is_for(const struct wait *wait, kept_handler handler)
+{
+    return wait->expired == handle_again && ((const struct kept *)wait->data)->handler == handler;
+}
+
+static struct wait *next(struct service *s, kept_handler handler, uint64_t newest)
+{
+    list_for_each (node, &s->door->waits) {
+        struct wait *wait = list_entry(node, struct wait, link);
+        if (wait->id <= newest && is_for(wait, handler))
+            return wait;
+    }
+    return NULL;
+}
+
+/* Any handler may end any wait, and those that wait again are newer. */
+void kept_check(struct service *s, kept_handler handler)
+{
+    uint64_t newest = s->door->next_id;
+    for (struct wait *wait; (wait = next(s, handler, newest));)
+        handle_again(wait);
+}
+
+void kept_check_soon(struct service *s, kept_handler handler)
+{
+    list_for_each (node, &s->door->waits) {
+        struct wait *wait = list_entry(node, struct wait, link);
+        if (is_for(wait, handler))
+            timer_start(s->loop, &wait->timer, clock_now_ns());
+    }
+}

@@ -1,0 +1,78 @@
+/* Knowledge about ranks for which others wait: for the text of an error or of a warning, nothing
+ * else. Decides nothing about anybody. README: K77. */
+#include "svc/coordinator/session/late_rank.h"
+
+#include "svc/base/process.h"
+#include "svc/base/text.h"
+#include "svc/coordinator/fleet/fleet.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define RANKS_TOLD_MAX 3
+#define TEXT_BYTES 400 /* of an error's 640 */
+
+/* Of a process on this host the kernel's word; only the very one that has joined. */
+static const char *describe_process(const struct session *session)
+{
+    bool is_here = session->identity && process_identity(session->pid) == session->identity;
+    switch (is_here ? process_state(session->pid) : 0) {
+    case 'T':
+        return "has joined, but its process is stopped, by a signal (kill -CONT continues it)";
+    case 't': return "has joined, but a debugger has stopped its process";
+    case 'R': return "has joined and computes, but has not pushed this tensor";
+    default: return "has joined, but has not pushed this tensor";
+    }
+}
+
+static const char *describe(const struct session *session)
+{
+    switch (session->state) {
+    case SESSION_JOINED: return describe_process(session);
+    case SESSION_AWAY: return "has lost its connection to the coordinator";
+    case SESSION_LEFT: return "has left the job";
+    default: return "was lost";
+    }
+}
+
+static void append_rank(const struct job *job, uint32_t rank, char *text)
+{
+    const struct session *session = job->sessions[rank];
+    const char *comma = *text ? "; " : "";
+    if (!session)
+        text_append(text, TEXT_BYTES,
+                    "%srank %u has not joined (start it, under the same name of the job)", comma,
+                    rank);
+    else
+        text_append(text, TEXT_BYTES, "%srank %u (%.64s, pid %u) %s", comma, rank, session->node,
+                    session->pid, describe(session));
+}
+
+static bool is_asked(const WIRE(LateRequest) * request, uint32_t rank)
+{
+    return rank / 8 < request->ranks.len && request->ranks.data[rank / 8] >> (rank % 8) & 1;
+}
+
+void late_handle(struct peer *p, const envelope *message)
+{
+    char text[TEXT_BYTES] = "";
+    uint32_t told = 0;
+    if (!p->session)
+        return peer_fail(p, message->id, -ENOTCONN, "join a job first");
+    const struct job *job = p->session->job;
+    for (uint32_t rank = 0; rank < job->workers && told < RANKS_TOLD_MAX; rank++) {
+        if (!is_asked(message->late_request, rank))
+            continue;
+        append_rank(job, rank, text);
+        told++;
+    }
+    WIRE(LateReply) reply = GRADPOOL__WIRE__LATE_REPLY__INIT;
+    reply.text = text;
+    envelope e = ENVELOPE_INIT;
+    e.id = message->id;
+    e.body_case = BODY(LATE_REPLY);
+    e.late_reply = &reply;
+    peer_send(p, &e);
+}

@@ -1,0 +1,9 @@
+/* Ranks for which others wait. README: K77. */
+#ifndef GRADPOOL_COORDINATOR_SESSION_LATE_RANK_H
+#define GRADPOOL_COORDINATOR_SESSION_LATE_RANK_H
+
+#include "svc/coordinator/peer/peer.h"
+
+void late_handle(struct peer *p, const envelope *message);
+
+#endif

@@ -1,0 +1,305 @@
+/* Workers of a job: connected, away, gone. Owns struct session. A worker that is lost fails its
+ * job: a sum without it is not the sum that was asked for (K6). */
+#include "svc/coordinator/session/session.h"
+
+#include "svc/base/log.h"
+#include "svc/coordinator/aggregator/process.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/peer/visitors.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/goodbye.h"
+#include "svc/coordinator/session/iteration_hold.h"
+#include "svc/coordinator/session/wait.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* The kernel closes all connections of a process that ends; so late they are told of at most. */
+#define ENDS_TOGETHER_NS NS_PER_S
+
+const char *session_state_name(enum session_state state)
+{
+    static const char *const names[] = {"joined", "away", "left", "lost"};
+    return names[state];
+}
+
+const char *session_name(const struct session *session, char *buffer, size_t buffer_bytes)
+{
+    char prefix[TENANT_PREFIX_BYTES];
+    snprintf(buffer, buffer_bytes, "rank %u of job %s%s (%.64s, pid %u)", session->rank,
+             tenant_prefix(session->job->tenant, prefix), session->job->name, session->node,
+             session->pid);
+    return buffer;
+}
+
+/* Of connections that have gone, and of those that are there. */
+uint64_t session_control_ns(const struct job *job)
+{
+    uint64_t spent_ns = job->control_ns;
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && session->peer)
+            spent_ns += session->peer->turn.cpu_ns - session->billed_ns;
+    }
+    return spent_ns;
+}
+
+static void unwatch_process(struct session *session)
+{
+    if (session->process.fd < 0)
+        return;
+    loop_unwatch(session->job->service->loop, &session->process);
+    close(session->process.fd);
+    session->job->service->door->outer_descriptors--;
+    session->process.fd = -1;
+}
+
+/* Its connection may go on, as that of a visitor; the answers that it waited for were the
+ * session's. */
+static void detach(struct session *session)
+{
+    struct peer *p = session->peer;
+    session->peer = NULL;
+    if (!p)
+        return;
+    p->session = NULL;
+    p->process_ended = false;
+    session->job->control_ns += p->turn.cpu_ns - session->billed_ns;
+    waits_cancel(p);
+    visitors_return(p);
+}
+
+void session_destroy(struct session *session)
+{
+    detach(session);
+    timer_stop(&session->away);
+    unwatch_process(session);
+    free(session->node);
+    free(session);
+}
+
+void sessions_destroy(struct job *job)
+{
+    for (uint32_t rank = 0; job->sessions && rank < job->workers; rank++)
+        if (job->sessions[rank])
+            session_destroy(job->sessions[rank]);
+}
+
+void session_row(const struct session *session, struct store_row *ret_row)
+{
+    *ret_row = (struct store_row){.table = STORE_SESSION};
+    ret_row->session = (struct store_session){.job = session->job->id,
+                                              .rank = session->rank,
+                                              .session = session->number,
+                                              .identity = session->identity,
+                                              .pid = session->pid,
+                                              .state = session->state,
+                                              .node = session->node,
+                                              .entered = session->entered};
+}
+
+static int keep(const struct session *session, struct err *err)
+{
+    struct store *store = session->job->service->store;
+    struct store_row row;
+    session_row(session, &row);
+    store_begin(store);
+    store_put(store, &row);
+    return store_commit(store, err);
+}
+
+static void end(struct session *session, enum session_state state)
+{
+    struct err err;
+    session->state = state;
+    holding_rank_gone(session);
+    timer_stop(&session->away);
+    unwatch_process(session);
+    detach(session);
+    if (keep(session, &err) < 0)
+        log_error("%s", err.text);
+}
+
+static void lost_because(struct session *session, const char *why)
+{
+    struct job *job = session->job;
+    char name[ERR_TEXT_BYTES];
+    struct peer *peer = session->peer;
+    end(session, SESSION_LOST);
+    if (peer)
+        peer_break(peer);
+    if (job->continues && !job->failure) {
+        log_warn("%s is gone%s; its job goes on", session_name(session, name, sizeof name), why);
+        job->service->on->job->session_is_lost(session);
+    } else {
+        jobs_fail(job, session, -ECONNRESET, "%s is gone%s",
+                  session_name(session, name, sizeof name), why);
+    }
+    jobs_end_if_empty(job);
+}
+
+static void lost(struct session *session) { lost_because(session, ""); }
+
+void session_silent(struct session *session, uint64_t silent_ns)
+{
+    char why[128];
+    snprintf(why, sizeof why, ": its host has answered nothing for %.1f s (--worker-timeout)",
+             (double)silent_ns / (double)NS_PER_S);
+    lost_because(session, why);
+}
+
+/* It may live on: what it hears last is why it is out. */
+void session_cut_off(struct session *session, uint32_t lane)
+{
+    struct job *job = session->job;
+    char name[ERR_TEXT_BYTES], text[2 * ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s has lost its connection to lane %u",
+             session_name(session, name, sizeof name), lane);
+    if (!job->continues)
+        return jobs_fail(job, NULL, -ECONNRESET, "%s", text);
+    WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
+    failure.code = -ECONNRESET;
+    failure.text = text;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(JOB_FAILURE);
+    e.job_failure = &failure;
+    struct peer *peer = session->peer;
+    if (peer)
+        peer_send(peer, &e);
+    session->peer = NULL; /* it may go on reading */
+    if (peer) {
+        peer->session = NULL;
+        waits_cancel(peer);
+        peer_finish(peer);
+    }
+    lost(session);
+}
+
+void session_process_ended(struct session *session) { lost(session); }
+
+/* A goodbye may still lie in the socket of a process that has ended: all is read first, turn by
+ * turn, and the end of the connection behind it takes care of the session. */
+static void process_ended(struct source *source, uint32_t events)
+{
+    struct session *session = container_of(source, struct session, process);
+    if (!session->peer)
+        return lost(session);
+    unwatch_process(session);
+    peer_read_out(session->peer);
+}
+
+static void away_too_long(struct timer *timer) { lost(container_of(timer, struct session, away)); }
+
+/* The process is dead, or is watched and alive: either is better known than guessed. Without a
+ * descriptor to spare the end of its connection tells, only later. */
+static void watch_process(struct session *session)
+{
+    struct loop *loop = session->job->service->loop;
+    int fd;
+    if (session->process.fd >= 0 || visitors_are_many(session->job->service) ||
+        process_open(session->pid, session->identity, &fd) < 0)
+        return;
+    session->process.fd = fd;
+    session->job->service->door->outer_descriptors++;
+    if (loop_watch(loop, &session->process, EPOLLIN) < 0)
+        unwatch_process(session);
+}
+
+/* A process that is not watched is dead if its connections here and to a lane were closed
+ * together. */
+static bool is_dead_by_ends(const struct session *session)
+{
+    bool is_broken =
+        session->broken_ns > 0 && clock_now_ns() - session->broken_ns < ENDS_TOGETHER_NS;
+    return session->process.fd < 0 && session->was_closed && is_broken;
+}
+
+void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
+{
+    char name[ERR_TEXT_BYTES];
+    session->state = SESSION_AWAY;
+    session->was_closed = was_closed;
+    holding_rank_gone(session);
+    log_debug("%s is away", session_name(session, name, sizeof name));
+    bool dead = session->identity && session->process.fd < 0 &&
+                process_has_ended(session->pid, session->identity);
+    dead = dead || is_dead_by_ends(session);
+    timer_start(session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
+}
+
+/* After a restart of ours all are away, and have longer. */
+void session_claimed(struct session *session, uint64_t within_ns)
+{
+    uint64_t now_ns = clock_now_ns(), until_ns = session->away.deadline_ns;
+    if (until_ns > now_ns + within_ns && until_ns <= now_ns + SESSION_AWAY_NS)
+        timer_start(session->job->service->loop, &session->away, now_ns + within_ns);
+}
+
+void session_broken(struct session *session, uint32_t lane)
+{
+    char why[128];
+    session->broken_ns = clock_now_ns();
+    if (session->state == SESSION_LEFT)
+        return leavers_changed(session->job); /* the lane has not heard the goodbye */
+    if (session->state != SESSION_AWAY || !is_dead_by_ends(session))
+        return;
+    snprintf(why, sizeof why, ": its connections to the coordinator and to lane %u have ended",
+             lane);
+    lost_because(session, why);
+}
+
+void session_attach(struct session *session, struct peer *p)
+{
+    holding_rank_gone(session); /* who comes again has let go */
+    session->peer = p;
+    session->state = SESSION_JOINED;
+    session->billed_ns = p->turn.cpu_ns;
+    p->session = session;
+    timer_stop(&session->away);
+    watch_process(session);
+}
+
+struct session *session_create(struct job *job, uint32_t rank, const char *node)
+{
+    struct session *session = calloc(1, sizeof *session);
+    if (!session)
+        return NULL;
+    session->job = job;
+    session->rank = rank;
+    session->process = (struct source){.fd = -1, .ready = process_ended};
+    timer_init(&session->away, away_too_long);
+    session->node = strdup(node);
+    if (!session->node) {
+        free(session);
+        return NULL;
+    }
+    return session;
+}
+
+void session_leave(struct session *session) { end(session, SESSION_LEFT); }
+
+int session_restore(struct service *s, const struct store_session *row)
+{
+    struct job *job = jobs_find_id(s, row->job);
+    if (!job || row->rank >= job->workers || row->state > SESSION_LOST)
+        return -EBADMSG;
+    struct session *session = session_create(job, row->rank, row->node);
+    if (!session)
+        return -ENOMEM;
+    session->number = row->session;
+    session->identity = row->identity;
+    session->pid = row->pid;
+    session->state = (enum session_state)row->state;
+    session->entered = row->entered;
+    job->sessions[row->rank] = session;
+    if (session->state == SESSION_JOINED || session->state == SESSION_AWAY) {
+        watch_process(session);
+        session_away(session, SESSION_RESTORE_NS, false);
+    }
+    return 0;
+}

@@ -1,0 +1,371 @@
+/* How the tensors of a snapshot come to stand still: one rank is held at the end of an iteration,
+ * then lanes let go of all pieces. Decides which they are; moves nothing. README: K47. */
+#include "svc/base/cleanup.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/job/claim.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/session/iteration_hold.h"
+#include "svc/coordinator/snapshot/internal.h"
+#include "svc/reduce/update.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PATIENCE_NS (10 * NS_PER_S) /* with a job that has something else to do */
+#define AGAIN_NS (50 * NS_PER_MS)
+
+static void try_again(struct timer *timer);
+
+/* --- what there is --- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp((*(struct tensor *const *)a)->name, (*(struct tensor *const *)b)->name);
+}
+
+static int check_tensor(const struct tensor *tensor, struct err *err)
+{
+    if (tensor->failure)
+        return err_set(err, tensor->failure_code, "tensor '%.255s' has failed: %s", tensor->name,
+                       tensor->failure);
+    if (!terms_are_for_all(&tensor->terms))
+        return err_set(err, -EOPNOTSUPP,
+                       "tensor '%.255s' has a set of ranks of its own, and no snapshot",
+                       tensor->name);
+    if (tensor->terms.quorum != QUORUM_ALL)
+        return err_set(err, -EOPNOTSUPP,
+                       "tensor '%.255s' has rounds without all ranks, so only these know when an "
+                       "iteration ends (gp_job_snapshot())",
+                       tensor->name);
+    for (size_t i = 0; i < tensor->pieces_count; i++) {
+        const struct piece *piece = &tensor->pieces[i];
+        if (piece->state != PIECE_READY || piece->lane->aggregator->state != AGGREGATOR_UP)
+            return err_set(err, -EAGAIN, "task %u of job %.64s is being placed", piece->task,
+                           tensor->job->name);
+    }
+    return 0;
+}
+
+static void note_tensor(struct saving *sv, const struct tensor *tensor)
+{
+    sv->tensors[sv->tensors_count++] =
+        (struct saved_tensor){.tensor = tensor->id,
+                              .elements = tensor->elements,
+                              .arrays = 1 + (uint64_t)update_moments(tensor->terms.rule),
+                              .first = sv->pieces_count,
+                              .count = tensor->pieces_count};
+    for (size_t i = 0; i < tensor->pieces_count; i++) {
+        const struct piece *piece = &tensor->pieces[i];
+        sv->pieces[sv->pieces_count++] = (struct saved_piece){.piece = piece->id,
+                                                              .lane = piece->lane->id,
+                                                              .first = piece->first,
+                                                              .elements = piece->elements};
+    }
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const uint32_t *left = a, *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
+static bool is_wanted(const struct saving *sv, const struct tensor *tensor)
+{
+    return tensor->terms.rule != 0 &&
+           (!sv->wanted || bsearch(&tensor->id, sv->wanted, sv->wanted_count, sizeof *sv->wanted,
+                                   compare_numbers));
+}
+
+static int collect(struct saving *sv, const struct job *job, struct err *err)
+{
+    _cleanup_free_ struct tensor **found = calloc(job->tensors_count + 1, sizeof *found);
+    size_t count = 0;
+    int r = 0;
+    free(sv->tensors);
+    free(sv->pieces);
+    sv->tensors_count = sv->pieces_count = 0;
+    sv->tensors = calloc(job->tensors_count + 1, sizeof *sv->tensors);
+    sv->pieces = calloc(job->pieces_count + 1, sizeof *sv->pieces);
+    if (!found || !sv->tensors || !sv->pieces)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    for (size_t i = 0; i < job->tensors_count && r == 0; i++) {
+        if (!is_wanted(sv, job->tensors[i]))
+            continue;
+        found[count++] = job->tensors[i];
+        r = check_tensor(job->tensors[i], err);
+    }
+    if (r == 0 && count == 0)
+        return err_set(err, -ENODATA,
+                       "job %.64s has no tensor with an update rule: nothing of it but gradients "
+                       "comes here, and a snapshot would be empty",
+                       job->name);
+    qsort(found, count, sizeof *found, compare_names);
+    for (size_t i = 0; i < count && r == 0; i++)
+        note_tensor(sv, found[i]);
+    return r;
+}
+
+/* --- coming to rest --- */
+
+/* Pieces of one message. */
+struct asked {
+    uint64_t saving;
+    uint32_t turn;
+    size_t count;
+    uint32_t at[];
+};
+
+static void try_later(struct saving *sv, uint64_t wait_ns)
+{
+    timer_stop(&sv->timer);
+    timer_init(&sv->timer, try_again);
+    timer_start(sv->service->loop, &sv->timer, clock_now_ns() + wait_ns);
+}
+
+/* What hindered may pass: from the beginning once more, as long as there is patience. */
+void saving_hindered(struct saving *sv, const struct err *why)
+{
+    bool may_pass = why->code == -EBUSY || why->code == -EAGAIN || why->code == -ENOENT ||
+                    why->code == -ECANCELED || why->code == -ECONNRESET;
+    if (!may_pass || clock_now_ns() >= sv->patience_ns)
+        return saving_break(sv, why->code, "%s", why->text);
+    saving_let_go_on(sv);
+    sv->state = SAVING_WAITS;
+    try_later(sv, AGAIN_NS);
+}
+
+static const struct saved_tensor *tensor_of(const struct saving *sv, size_t at)
+{
+    const struct saved_tensor *t = sv->tensors;
+    while (at >= t->first + t->count)
+        t++;
+    return t;
+}
+
+static int check_parameters(const struct saving *sv, const struct job *job, struct err *err)
+{
+    for (size_t i = 0; i < sv->pieces_count; i++) {
+        if (sv->pieces[i].steps > 0)
+            continue;
+        const struct tensor *tensor = jobs_tensor(job, tensor_of(sv, i)->tensor);
+        const char *name = tensor ? tensor->name : "?";
+        if (sv->is_recovering)
+            return err_set(err, -EAGAIN,
+                           "tensor '%.255s' of job %.64s: its lane has died, and its workers have "
+                           "not all said what there is of it",
+                           name, job->name);
+        return err_set(err, -ENODATA,
+                       "tensor '%.255s' of job %.64s has no parameters: nothing was broadcast "
+                       "yet, or they died with their lane",
+                       name, job->name);
+    }
+    return 0;
+}
+
+/* A round that was given up when a connection or a keeper was lost, and is to be made again, may be
+ * over for this rank and not for a lane: its pieces would be of two states. */
+static int check_rounds(const struct saving *sv, const struct job *job, struct err *err)
+{
+    for (size_t i = 0; i < sv->pieces_count; i++) {
+        const struct saved_tensor *t = tensor_of(sv, i);
+        const struct tensor *tensor = jobs_tensor(job, t->tensor);
+        if (sv->pieces[i].round != sv->pieces[t->first].round)
+            return err_set(err, -EAGAIN,
+                           "tensor '%.255s' of job %.64s: a round of some of its pieces is made "
+                           "again; try again",
+                           tensor ? tensor->name : "?", job->name);
+    }
+    return 0;
+}
+
+static void stand(struct saving *sv, const struct job *job)
+{
+    int r = saving_answer(sv, job);
+    struct err err;
+    if (r == -EMSGSIZE)
+        return saving_break(sv, r,
+                            "job %.64s has too many tensors for one message: its ranks can "
+                            "make a snapshot (gp_job_snapshot())",
+                            job->name);
+    if (r < 0) {
+        err_set(&err, r, "no snapshot of job %.64s: %s", job->name,
+                r == -EAGAIN ? "a tensor was undeclared" : err_text(r));
+        return saving_hindered(sv, &err);
+    }
+    sv->request = 0;
+    sv->state = SAVING_STANDS;
+    sv->stood_ns = clock_now_ns();
+    saving_await(sv);
+}
+
+/* What the rank begins from now on waits at its lanes. */
+static void all_rest(struct saving *sv)
+{
+    struct job *job = jobs_find_id(sv->service, sv->job);
+    struct err err;
+    if (!job)
+        return saving_break(sv, -ECONNRESET, "the job has ended");
+    if (check_parameters(sv, job, &err) < 0 || check_rounds(sv, job, &err) < 0)
+        return saving_hindered(sv, &err);
+    if (!sv->is_between)
+        holding_end(job);
+    stand(sv, job);
+}
+
+static void released(struct service *s, void *data, const envelope *reply, int code,
+                     const char *text)
+{
+    const struct asked *asked = data;
+    struct saving *sv = saving_find(s, asked->saving);
+    struct err err;
+    if (!sv || sv->turn != asked->turn || sv->state != SAVING_RESTS)
+        return;
+    const WIRE(ReleaseReply) *said = reply ? reply->release_reply : NULL;
+    if (reply && (reply->body_case != BODY(RELEASE_REPLY) || said->n_rounds != asked->count ||
+                  said->n_state_bytes != asked->count || said->n_steps != asked->count))
+        return saving_break(sv, -EBADMSG, "a lane did not say what it released");
+    if (!reply) {
+        err_set(&err, code, "%s", text);
+        return saving_hindered(sv, &err);
+    }
+    for (size_t i = 0; i < asked->count; i++) {
+        struct saved_piece *p = &sv->pieces[asked->at[i]];
+        p->round = said->rounds[i];
+        p->state_bytes = said->state_bytes[i];
+        p->steps = said->steps[i];
+    }
+    sv->is_recovering |= said->recovering;
+    if (--sv->pending == 0)
+        all_rest(sv);
+}
+
+static int ask_lane(struct saving *sv, struct job *job, struct lane *lane)
+{
+    _cleanup_free_ uint32_t *pieces = calloc(sv->pieces_count + 1, sizeof *pieces);
+    struct asked *asked = malloc(sizeof *asked + sv->pieces_count * sizeof asked->at[0]);
+    WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
+    if (asked)
+        *asked = (struct asked){.saving = sv->id, .turn = sv->turn};
+    if (asked && pieces)
+        asked->count = saving_gather(sv, job, lane->id, asked->at);
+    if (!asked || !pieces || asked->count == 0) {
+        int r = asked && pieces ? 0 : -ENOMEM;
+        free(asked);
+        return r;
+    }
+    for (size_t i = 0; i < asked->count; i++)
+        pieces[i] = sv->pieces[asked->at[i]].piece;
+    request.lane = lane->id;
+    request.job_id = job->id;
+    request.pieces = pieces;
+    request.n_pieces = asked->count;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(RELEASE_REQUEST);
+    e.release_request = &request;
+    int r = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
+    if (r < 0)
+        free(asked);
+    else
+        sv->pending++;
+    return r;
+}
+
+static void ask_all(struct saving *sv, struct job *job)
+{
+    int r = 0;
+    sv->is_recovering = false;
+    sv->turn++;
+    sv->pending = 0;
+    sv->state = SAVING_RESTS;
+    sv->are_released = true;
+    job_claim(job, CLAIM_SNAPSHOT);
+    for (size_t i = 0; i < job->shares_count && r == 0; i++)
+        r = ask_lane(sv, job, job->shares[i].lane);
+    if (r < 0)
+        saving_break(sv, r, "gradpool serve is out of memory");
+    else if (sv->pending == 0)
+        saving_break(sv, -EAGAIN, "no snapshot: the tensors of job %.64s are gone", job->name);
+}
+
+static int check_job(const struct saving *sv, const struct job *job, struct err *err)
+{
+    if (!job)
+        return err_set(err, -ECONNRESET, "the job has ended");
+    if (job->failure)
+        return err_set(err, -EPIPE, "job %.64s has failed: %s", job->name, job->failure);
+    if (moving_is_busy(job))
+        return err_set(err, -EBUSY, "tasks of job %.64s are on their way", job->name);
+    if (job_has_claim(job, CLAIM_REGROUP))
+        return err_set(err, -EAGAIN, "workers of job %.64s come or go", job->name);
+    const struct saving *other = saving_of(job);
+    if (other && other != sv)
+        return err_set(err, -EBUSY, "a snapshot of job %.64s is being taken already", job->name);
+    return 0;
+}
+
+static int look(struct saving *sv, struct job **ret_job, struct err *err)
+{
+    *ret_job = jobs_find_id(sv->service, sv->job);
+    int r = check_job(sv, *ret_job, err);
+    return r < 0 ? r : collect(sv, *ret_job, err);
+}
+
+/* While the rank came there, anything may have come. */
+static void held(struct service *s, uint64_t id, int code, const char *text)
+{
+    struct saving *sv = saving_find(s, id);
+    struct job *job;
+    struct err err;
+    if (!sv || (sv->state != SAVING_HOLDS && sv->state != SAVING_RESTS))
+        return;
+    if (code == -EOPNOTSUPP)
+        return saving_break(sv, code,
+                            "%s: they are not updated once an iteration each, so only their ranks "
+                            "know when one ends (gp_job_snapshot())",
+                            text);
+    int r = code < 0 ? err_set(&err, code, "%s", text) : look(sv, &job, &err);
+    if (r < 0)
+        return saving_hindered(sv, &err);
+    ask_all(sv, job);
+}
+
+static void attempt(struct saving *sv)
+{
+    struct job *job;
+    struct err err;
+    int r = look(sv, &job, &err);
+    if (r < 0 && !job)
+        return saving_break(sv, r, "%s", err.text);
+    if (r == 0 && sv->is_between)
+        return ask_all(sv, job);
+    if (r == 0)
+        r = holding_begin(job, HOLD_UPDATES, held, sv->id, &err);
+    if (r < 0)
+        return saving_hindered(sv, &err);
+    sv->state = SAVING_HOLDS;
+}
+
+static void try_again(struct timer *timer) { attempt(container_of(timer, struct saving, timer)); }
+
+void saving_begin(struct saving *sv)
+{
+    sv->patience_ns = clock_now_ns() + PATIENCE_NS;
+    if (sv->wanted)
+        qsort(sv->wanted, sv->wanted_count, sizeof *sv->wanted, compare_numbers);
+    timer_init(&sv->timer, try_again);
+    attempt(sv);
+}
+
+void saving_give_way(const struct job *job, const char *why)
+{
+    struct saving *sv = saving_of(job);
+    struct err err;
+    if (!sv || sv->state == SAVING_WAITS)
+        return;
+    if (sv->are_released)
+        return saving_break(sv, -EAGAIN, "job %.64s: no snapshot: %s; try again", job->name, why);
+    err_set(&err, -EAGAIN, "job %.64s: no snapshot: %s", job->name, why);
+    saving_hindered(sv, &err);
+}

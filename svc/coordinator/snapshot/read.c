@@ -1,0 +1,176 @@
+/* What a snapshot reads of lanes: the arrays of one tensor after the other, some parts at a time,
+ * which go on to who asked as they are. Owns the cursor and the parts on their way; never holds
+ * more than one answer's worth. README: K47. */
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/snapshot/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PART_BYTES (UINT64_C(1) << 20) /* of one StateReply */
+#define BATCH_BYTES (4 * PART_BYTES)
+#define PARTS_MAX 64
+
+struct part {
+    uint32_t tensor;
+    uint64_t offset, bytes; /* in the tensor's arrays */
+    uint8_t *data;
+};
+
+struct saving_batch {
+    size_t count, pending;
+    uint64_t bytes;
+    struct part parts[PARTS_MAX];
+};
+
+/* Behind a call. */
+struct asked {
+    uint64_t saving;
+    uint32_t turn;
+    size_t at;
+};
+
+void saving_forget_batch(struct saving *sv)
+{
+    for (size_t i = 0; sv->batch && i < sv->batch->count; i++)
+        free(sv->batch->parts[i].data);
+    free(sv->batch);
+    sv->batch = NULL;
+}
+
+static void send_batch(struct saving *sv)
+{
+    struct saving_batch *b = sv->batch;
+    WIRE(SnapshotPart) parts[PARTS_MAX], *list[PARTS_MAX];
+    WIRE(SnapshotParts) reply = GRADPOOL__WIRE__SNAPSHOT_PARTS__INIT;
+    for (size_t i = 0; i < b->count; i++) {
+        gradpool__wire__snapshot_part__init(&parts[i]);
+        parts[i].tensor = b->parts[i].tensor;
+        parts[i].offset = b->parts[i].offset;
+        parts[i].data.data = b->parts[i].data;
+        parts[i].data.len = b->parts[i].bytes;
+        list[i] = &parts[i];
+    }
+    reply.parts = list;
+    reply.n_parts = b->count;
+    envelope e = ENVELOPE_INIT;
+    e.id = sv->request;
+    e.body_case = BODY(SNAPSHOT_PARTS);
+    e.snapshot_parts = &reply;
+    peer_send(sv->peer, &e);
+    sv->request = 0;
+    saving_forget_batch(sv);
+    saving_await(sv);
+}
+
+static void got(struct service *s, void *data, const envelope *reply, int code, const char *text)
+{
+    const struct asked *asked = data;
+    struct saving *sv = saving_find(s, asked->saving);
+    if (!sv || sv->turn != asked->turn || !sv->batch)
+        return;
+    struct part *part = &sv->batch->parts[asked->at];
+    if (!reply)
+        return saving_break(sv, code, "no snapshot: %s", text);
+    if (reply->body_case != BODY(STATE_REPLY) || reply->state_reply->data.len < part->bytes)
+        return saving_break(sv, -EBADMSG, "a lane did not send the state that it said it had");
+    memcpy(part->data, reply->state_reply->data.data, part->bytes);
+    if (--sv->batch->pending == 0)
+        send_batch(sv);
+}
+
+/* --- what comes next --- */
+
+/* False: that was all. */
+static bool skip(struct saving *sv)
+{
+    struct saving_cursor *c = &sv->cursor;
+    while (c->tensor < sv->tensors_count) {
+        const struct saved_tensor *t = &sv->tensors[c->tensor];
+        size_t end = t->first + t->count;
+        c->piece = c->piece < t->first ? t->first : c->piece;
+        while (c->piece < end && c->element == sv->pieces[c->piece].elements) {
+            c->element = 0;
+            if (++c->array < t->arrays && sv->pieces[c->piece].elements > 0)
+                continue;
+            c->array = 0;
+            c->piece++;
+        }
+        if (c->piece < end)
+            return true;
+        c->tensor++;
+    }
+    return false;
+}
+
+/* A piece's arrays are the last thing in its state (A27 of svc/aggregator). */
+static int ask(struct saving *sv, const struct saved_tensor *t, const struct saved_piece *p,
+               uint64_t bytes)
+{
+    const struct saving_cursor *c = &sv->cursor;
+    struct lane *lane = lane_find(sv->service, p->lane);
+    struct asked *asked = lane ? malloc(sizeof *asked) : NULL;
+    uint64_t arrays_bytes = p->elements * t->arrays * sizeof(float);
+    WIRE(StateRequest) request = GRADPOOL__WIRE__STATE_REQUEST__INIT;
+    if (!asked)
+        return -ENOMEM;
+    *asked = (struct asked){.saving = sv->id, .turn = sv->turn, .at = sv->batch->count};
+    request.lane = p->lane;
+    request.job_id = sv->job;
+    request.piece = p->piece;
+    request.offset =
+        p->state_bytes - arrays_bytes + (c->array * p->elements + c->element) * sizeof(float);
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(STATE_REQUEST);
+    e.state_request = &request;
+    sv->batch->parts[sv->batch->count] =
+        (struct part){.tensor = (uint32_t)c->tensor,
+                      .offset = (c->array * t->elements + p->first + c->element) * sizeof(float),
+                      .bytes = bytes,
+                      .data = malloc(bytes)};
+    int r = sv->batch->parts[sv->batch->count].data ? 0 : -ENOMEM;
+    if (r == 0)
+        r = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, got, asked);
+    if (r < 0) {
+        free(sv->batch->parts[sv->batch->count].data);
+        free(asked);
+        return r;
+    }
+    sv->batch->count++;
+    sv->batch->pending++;
+    sv->batch->bytes += bytes;
+    return 0;
+}
+
+/* -EBADMSG: the lane's state is too short for the arrays. */
+static int ask_next(struct saving *sv)
+{
+    struct saving_cursor *c = &sv->cursor;
+    const struct saved_tensor *t = &sv->tensors[c->tensor];
+    const struct saved_piece *p = &sv->pieces[c->piece];
+    uint64_t bytes = (p->elements - c->element) * sizeof(float);
+    if (p->state_bytes < p->elements * t->arrays * sizeof(float))
+        return -EBADMSG;
+    bytes = bytes < PART_BYTES ? bytes : PART_BYTES;
+    int r = ask(sv, t, p, bytes);
+    if (r == 0)
+        c->element += bytes / sizeof(float);
+    return r;
+}
+
+void saving_read(struct saving *sv)
+{
+    int r = 0;
+    timer_stop(&sv->timer); /* calls have deadlines */
+    sv->batch = calloc(1, sizeof *sv->batch);
+    if (!sv->batch)
+        return saving_break(sv, -ENOMEM, "gradpool serve is out of memory");
+    while (r == 0 && sv->batch->count < PARTS_MAX && sv->batch->bytes < BATCH_BYTES && skip(sv))
+        r = ask_next(sv);
+    if (r < 0)
+        saving_break(sv, r, "no snapshot: %s", err_text(r));
+    else if (sv->batch->pending == 0)
+        send_batch(sv);
+}

@@ -1,0 +1,26 @@
+/* What was done lately about lanes and tasks, for people: `status`, the report. A ring. */
+#ifndef GRADPOOL_COORDINATOR_STORE_EVENTS_H
+#define GRADPOOL_COORDINATOR_STORE_EVENTS_H
+
+#include <stdint.h>
+
+#define EVENTS_KEPT 64
+
+struct event {
+    uint64_t at_ns;
+    const char *kind; /* "open", "park", "move", ...; lives for ever */
+    char text[384];
+};
+
+struct events {
+    struct event ring[EVENTS_KEPT];
+    uint64_t count; /* ever */
+};
+
+/* A longer text is cut. */
+void events_note(struct events *events, const char *kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Number `count - 1` is the newest; NULL: not remembered any more, or not there yet. */
+const struct event *events_at(const struct events *events, uint64_t number);
+
+#endif

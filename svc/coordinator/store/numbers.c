@@ -1,0 +1,10 @@
+/* The numbers that a service gives out: one row. Owns nothing. */
+#include "svc/coordinator/store/numbers.h"
+
+#include "svc/coordinator/service.h"
+
+void service_put_numbers(struct service *s)
+{
+    struct store_row row = {.table = STORE_SERVICE, .service = *s->numbers};
+    store_put(s->store, &row);
+}

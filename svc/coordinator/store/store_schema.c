@@ -1,0 +1,167 @@
+/* What each kind of row looks like in SQLite. A new field is a line here. */
+#include "svc/coordinator/store/store_schema.h"
+
+#include "svc/base/text.h"
+
+#include <stdbool.h>
+
+#define COLUMN(kind, field, column_type)                                     \
+    {                                                                        \
+#field, COLUMN_##column_type, offsetof(struct store_row, kind.field) \
+    }
+
+const struct table schema_tables[STORE_TABLES] = {
+    [STORE_SERVICE] = {"service",
+                       1,
+                       "",
+                       {COLUMN(service, key, U32), COLUMN(service, incarnation, U64),
+                        COLUMN(service, next_aggregator, U32), COLUMN(service, next_lane, U32),
+                        COLUMN(service, next_job, U32), COLUMN(service, next_task, U32)}},
+    [STORE_TENANT] = {"tenants",
+                      1,
+                      "",
+                      {COLUMN(tenant, name, TEXT), COLUMN(tenant, secret, TEXT),
+                       COLUMN(tenant, is_operator, U32), COLUMN(tenant, is_revoked, U32),
+                       COLUMN(tenant, added_s, U64), COLUMN(tenant, loss_limit_ppm, U32),
+                       COLUMN(tenant, limits, TEXT)}},
+    [STORE_AGGREGATOR] = {"aggregators",
+                          1,
+                          "",
+                          {COLUMN(aggregator, aggregator, U32),
+                           COLUMN(aggregator, incarnation, U64), COLUMN(aggregator, identity, U64),
+                           COLUMN(aggregator, pid, U32), COLUMN(aggregator, slot, U32),
+                           COLUMN(aggregator, node, TEXT)}},
+    [STORE_LANE] = {"lanes",
+                    1,
+                    ", FOREIGN KEY(aggregator) REFERENCES aggregators ON DELETE CASCADE",
+                    {COLUMN(lane, lane, U32), COLUMN(lane, aggregator, U32),
+                     COLUMN(lane, index, U32), COLUMN(lane, core, U32), COLUMN(lane, pu, U32),
+                     COLUMN(lane, numa, I32), COLUMN(lane, memory_bytes, U64),
+                     COLUMN(lane, shm, TEXT), COLUMN(lane, ofi, TEXT)}},
+    [STORE_JOB] =
+        {"jobs",
+         1,
+         "",
+         {COLUMN(job, job, U32), COLUMN(job, tenant, TEXT), COLUMN(job, name, TEXT),
+          COLUMN(job, workers, U32), COLUMN(job, epoch, U32), COLUMN(job, next_tensor, U32),
+          COLUMN(job, next_piece, U32), COLUMN(job, failure, TEXT), COLUMN(job, layout, U32),
+          COLUMN(job, loss_limit_ppm, U32), COLUMN(job, founding, U32), COLUMN(job, wanted, U32),
+          COLUMN(job, version, U32), COLUMN(job, continues, U32), COLUMN(job, is_elastic, U32)}},
+    [STORE_SESSION] =
+        {"sessions",
+         2,
+         ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
+         {COLUMN(session, job, U32), COLUMN(session, rank, U32), COLUMN(session, session, U64),
+          COLUMN(session, identity, U64), COLUMN(session, pid, U32), COLUMN(session, state, U32),
+          COLUMN(session, node, TEXT), COLUMN(session, entered, U32)}},
+    [STORE_TENSOR] =
+        {"tensors",
+         2,
+         ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
+         {COLUMN(tensor, job, U32), COLUMN(tensor, tensor, U32), COLUMN(tensor, name, TEXT),
+          COLUMN(tensor, dtype, U32), COLUMN(tensor, elements, U64), COLUMN(tensor, failure, TEXT),
+          COLUMN(tensor, ranks, RANKS), COLUMN(tensor, terms, TERMS),
+          COLUMN(tensor, members, RANKS), COLUMN(tensor, grouped, U32)}},
+    [STORE_PIECE] =
+        {"pieces",
+         3,
+         ", FOREIGN KEY(job, tensor) REFERENCES tensors ON DELETE CASCADE",
+         {COLUMN(piece, job, U32), COLUMN(piece, tensor, U32), COLUMN(piece, piece, U32),
+          COLUMN(piece, task, U32), COLUMN(piece, lane, U32), COLUMN(piece, epoch, U32),
+          COLUMN(piece, first, U64), COLUMN(piece, elements, U64), COLUMN(piece, lost_epoch, U32),
+          COLUMN(piece, keeper, U32), COLUMN(piece, former_keeper, U32)}},
+    [STORE_PROFILE] =
+        {"profiles",
+         4,
+         "",
+         {COLUMN(profile, tenant, TEXT), COLUMN(profile, job, TEXT), COLUMN(profile, workers, U32),
+          COLUMN(profile, layout, U32), COLUMN(profile, turn, U64), COLUMN(profile, period_ns, U64),
+          COLUMN(profile, busiest_ns, U64), COLUMN(profile, lanes_ns, U64),
+          COLUMN(profile, span_ns, U64), COLUMN(profile, burst_ns, U64),
+          COLUMN(profile, slack_ns, U64), COLUMN(profile, tensors, BLOB),
+          COLUMN(profile, is_alone, U32), COLUMN(profile, few, U32), COLUMN(profile, enough, U32),
+          COLUMN(profile, spent_ppm, U32)}},
+};
+
+/* STORE_RANKS_BYTES of zeros. */
+#define ZEROS_16 "00000000000000000000000000000000"
+#define NOBODY "x'" ZEROS_16 ZEROS_16 ZEROS_16 ZEROS_16 ZEROS_16 ZEROS_16 "'"
+
+/* A column that is new stands last in its table, where ALTER TABLE puts it. */
+const char *schema_step(uint32_t version)
+{
+    static const char *const steps[] = {
+        [3] = "ALTER TABLE jobs ADD COLUMN layout INTEGER NOT NULL DEFAULT 0",
+        [4] = "ALTER TABLE jobs ADD COLUMN loss_limit_ppm INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE tenants ADD COLUMN loss_limit_ppm INTEGER NOT NULL DEFAULT 0",
+        [5] = "ALTER TABLE pieces ADD COLUMN is_released INTEGER NOT NULL DEFAULT 0",
+        [6] = "DROP TABLE IF EXISTS profiles", /* a hint: what it lacks is measured again */
+        [7] = "ALTER TABLE pieces RENAME COLUMN is_released TO lost_epoch;"
+              "UPDATE pieces SET lost_epoch = CASE lost_epoch WHEN 0 THEN epoch ELSE 0 END;"
+              "ALTER TABLE jobs ADD COLUMN founding INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE jobs ADD COLUMN wanted INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE jobs ADD COLUMN version INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE jobs ADD COLUMN continues INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE jobs ADD COLUMN is_elastic INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE sessions ADD COLUMN entered INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE tensors ADD COLUMN members BLOB NOT NULL DEFAULT " NOBODY ";"
+              "ALTER TABLE tensors ADD COLUMN grouped INTEGER NOT NULL DEFAULT 0;"
+              "DROP TABLE IF EXISTS profiles", /* which of them was measured alone it did not say */
+        [8] = "DROP TABLE IF EXISTS profiles",
+        [9] = "ALTER TABLE pieces ADD COLUMN keeper INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE pieces ADD COLUMN former_keeper INTEGER NOT NULL DEFAULT 0",
+        [10] = "ALTER TABLE tenants ADD COLUMN limits TEXT NOT NULL DEFAULT ''",
+    };
+    return steps[version];
+}
+
+int schema_columns(const struct table *table)
+{
+    int count = 0;
+    while (count < COLUMNS_MAX && table->columns[count].name)
+        count++;
+    return count;
+}
+
+static const char *sql_type(enum column_type type)
+{
+    bool is_blob = type == COLUMN_RANKS || type == COLUMN_TERMS || type == COLUMN_BLOB;
+    return type == COLUMN_TEXT ? "TEXT" : is_blob ? "BLOB" : "INTEGER";
+}
+
+void schema_create(const struct table *table, char *sql)
+{
+    int count = schema_columns(table);
+    sql[0] = 0;
+    text_append(sql, SQL_BYTES, "CREATE TABLE IF NOT EXISTS %s(", table->name);
+    for (int i = 0; i < count; i++)
+        text_append(sql, SQL_BYTES, "\"%s\" %s NOT NULL, ", table->columns[i].name,
+                    sql_type(table->columns[i].type));
+    text_append(sql, SQL_BYTES, "PRIMARY KEY(");
+    for (int i = 0; i < table->keys; i++)
+        text_append(sql, SQL_BYTES, "%s\"%s\"", i ? "," : "", table->columns[i].name);
+    text_append(sql, SQL_BYTES, ")%s) WITHOUT ROWID", table->constraint);
+}
+
+/* An upsert, not REPLACE: that would first delete the row, and what belongs to it. */
+void schema_put(const struct table *table, char *sql)
+{
+    int count = schema_columns(table);
+    sql[0] = 0;
+    text_append(sql, SQL_BYTES, "INSERT INTO %s VALUES(", table->name);
+    for (int i = 0; i < count; i++)
+        text_append(sql, SQL_BYTES, "%s?%d", i ? "," : "", i + 1);
+    text_append(sql, SQL_BYTES, ") ON CONFLICT DO UPDATE SET ");
+    for (int i = table->keys; i < count; i++)
+        text_append(sql, SQL_BYTES, "%s\"%s\"=?%d", i > table->keys ? "," : "",
+                    table->columns[i].name, i + 1);
+}
+
+void schema_erase(const struct table *table, char *sql)
+{
+    sql[0] = 0;
+    text_append(sql, SQL_BYTES, "DELETE FROM %s WHERE ", table->name);
+    for (int i = 0; i < table->keys; i++)
+        text_append(sql, SQL_BYTES, "%s\"%s\"=?%d", i ? " AND " : "", table->columns[i].name,
+                    i + 1);
+}

@@ -1,0 +1,50 @@
+/* The tables of the SQLite store as data, and the statements made from it. */
+#ifndef GRADPOOL_COORDINATOR_STORE_STORE_SCHEMA_H
+#define GRADPOOL_COORDINATOR_STORE_STORE_SCHEMA_H
+
+#include "svc/coordinator/store/store.h"
+
+#include <stddef.h>
+
+#define SQL_BYTES 1024
+#define COLUMNS_MAX 20
+
+/* Blobs of a fixed length are told apart from COLUMN_BLOB, a struct store_blob. */
+enum column_type {
+    COLUMN_U32,
+    COLUMN_I32,
+    COLUMN_U64,
+    COLUMN_TEXT,
+    COLUMN_RANKS,
+    COLUMN_TERMS,
+    COLUMN_BLOB,
+};
+
+struct column {
+    const char *name;
+    enum column_type type;
+    size_t offset; /* in struct store_row */
+};
+
+struct table {
+    const char *name;
+    int keys; /* the first columns are the key */
+    const char *constraint;
+    struct column columns[COLUMNS_MAX]; /* ends with a NULL name */
+};
+
+extern const struct table schema_tables[STORE_TABLES];
+
+/* Files of this version and the older ones down to SCHEMA_OLDEST can be opened. */
+#define SCHEMA_VERSION 11
+#define SCHEMA_OLDEST 3
+/* What makes a file of `version` one of the next, beside tables that are new. */
+const char *schema_step(uint32_t version);
+
+int schema_columns(const struct table *table);
+/* Each fills SQL_BYTES at `sql`. */
+void schema_create(const struct table *table, char *sql);
+void schema_put(const struct table *table, char *sql);
+void schema_erase(const struct table *table, char *sql);
+
+#endif

@@ -1,0 +1,487 @@
+/* The store in one SQLite file (WAL). The only file that knows SQLite. Tables are described by
+ * data (store_schema.c); every kind of row goes through the same few lines. */
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/base/shortage.h"
+#include "svc/base/text.h"
+#include "svc/coordinator/store/store_marker.h"
+#include "svc/coordinator/store/store_schema.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Beside the tables of the schema, since it is no row of anybody. */
+#define CHANGES_TABLE \
+    "CREATE TABLE IF NOT EXISTS changes(one INTEGER PRIMARY KEY, count INTEGER NOT NULL)"
+#define CHANGES_PUT "INSERT INTO changes VALUES(1, ?1) ON CONFLICT DO UPDATE SET count=?1"
+#define FILE_BYTES_ENOUGH (UINT64_C(16) << 20) /* more than the log is between two checkpoints */
+
+struct store_sqlite {
+    struct store store;
+    sqlite3 *db;
+    char *path;
+    sqlite3_stmt *put[STORE_TABLES], *erase[STORE_TABLES];
+    int failed;      /* first SQLite code of the open transaction */
+    bool is_changed; /* by it */
+    dev_t device;
+    ino_t file;   /* of the database, as it was opened */
+    bool is_gone; /* and this was said */
+    struct store_marker marker;
+    sqlite3_stmt *count; /* the next change */
+};
+
+static struct store_sqlite *of(struct store *store) { return (struct store_sqlite *)store; }
+
+static int errno_of(int code)
+{
+    switch (code & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_DONE:
+    case SQLITE_ROW: return 0;
+    case SQLITE_FULL: return -ENOSPC;
+    case SQLITE_READONLY: return -EROFS;
+    case SQLITE_NOMEM: return -ENOMEM;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: return -EBUSY;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB: return -EBADMSG;
+    case SQLITE_CANTOPEN: return -EACCES;
+    default: return -EIO;
+    }
+}
+
+/* SQLite's own codes do not name limits, and errno does not survive all of its failed writes. */
+static int limit_of(const struct store_sqlite *s, int code)
+{
+    int error = s->db ? sqlite3_system_errno(s->db) : 0;
+    if ((code & 0xff) == SQLITE_IOERR && !shortage_file_fits(FILE_BYTES_ENOUGH))
+        return -EFBIG;
+    return error == EFBIG || error == EMFILE || error == ENFILE ? -error : 0;
+}
+
+static int damaged(const struct store_sqlite *s, const char *complaint, struct err *err)
+{
+    return err_set(err, -EBADMSG,
+                   "%s is damaged (%s). Put it back from a copy; or start with nothing: move %s* "
+                   "away",
+                   s->path, complaint, s->path);
+}
+
+static int failure(struct store_sqlite *s, int code, const char *what, struct err *err)
+{
+    char lack[SHORTAGE_BYTES];
+    int limit = limit_of(s, code), error = limit ? limit : errno_of(code);
+    if (error == -EBADMSG)
+        return damaged(s, sqlite3_errmsg(s->db), err);
+    return err_set(err, error, "cannot %s %s: %s (%s)", what, s->path,
+                   shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack),
+                   s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(code));
+}
+
+static int blob_bytes(enum column_type type)
+{
+    return type == COLUMN_TERMS ? STORE_TERMS_BYTES : STORE_RANKS_BYTES;
+}
+
+static int bind_column(sqlite3_stmt *statement, int index, const struct column *column,
+                       const struct store_row *row)
+{
+    const void *field = (const char *)row + column->offset;
+    switch (column->type) {
+    case COLUMN_U32: return sqlite3_bind_int64(statement, index, *(const uint32_t *)field);
+    case COLUMN_I32: return sqlite3_bind_int64(statement, index, *(const int32_t *)field);
+    case COLUMN_U64:
+        return sqlite3_bind_int64(statement, index, (int64_t) * (const uint64_t *)field);
+    case COLUMN_TEXT:
+        return sqlite3_bind_text(statement, index, *(const char *const *)field, -1, SQLITE_STATIC);
+    case COLUMN_RANKS:
+    case COLUMN_TERMS:
+        return sqlite3_bind_blob(statement, index, *(const void *const *)field,
+                                 blob_bytes(column->type), SQLITE_STATIC);
+    case COLUMN_BLOB: {
+        const struct store_blob *blob = field;
+        return sqlite3_bind_blob(statement, index, blob->bytes ? blob->data : "", (int)blob->bytes,
+                                 SQLITE_STATIC);
+    }
+    }
+    return SQLITE_ERROR;
+}
+
+static int run(sqlite3_stmt *statement, const struct table *table, int columns,
+               const struct store_row *row)
+{
+    int code = SQLITE_OK;
+    for (int i = 0; i < columns && code == SQLITE_OK; i++)
+        code = bind_column(statement, i + 1, &table->columns[i], row);
+    if (code == SQLITE_OK)
+        code = sqlite3_step(statement);
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    return code == SQLITE_DONE ? SQLITE_OK : code;
+}
+
+static void sqlite_begin(struct store *store)
+{
+    of(store)->is_changed = false;
+    of(store)->failed = sqlite3_exec(of(store)->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+}
+
+static void sqlite_put(struct store *store, const struct store_row *row)
+{
+    const struct table *table = &schema_tables[row->table];
+    of(store)->is_changed = true;
+    if (of(store)->failed == SQLITE_OK)
+        of(store)->failed = run(of(store)->put[row->table], table, schema_columns(table), row);
+}
+
+static void sqlite_erase(struct store *store, const struct store_row *row)
+{
+    const struct table *table = &schema_tables[row->table];
+    of(store)->is_changed = true;
+    if (of(store)->failed == SQLITE_OK)
+        of(store)->failed = run(of(store)->erase[row->table], table, table->keys, row);
+}
+
+/* SQLite goes on with a file that nobody can open any more. That loses nothing before this process
+ * ends, so what was asked is done, and whoever runs the service hears what is at stake, once. */
+static void check_place(struct store_sqlite *s)
+{
+    struct stat there;
+    bool is_ours =
+        stat(s->path, &there) == 0 && there.st_dev == s->device && there.st_ino == s->file;
+    if (is_ours || s->is_gone)
+        return;
+    s->is_gone = true;
+    log_error("%s was removed or replaced while in use: jobs, routes and tenants' keys are still "
+              "known here, but are lost when gradpool serve ends; so are commands over the Unix "
+              "socket. Let jobs finish, then start it again",
+              s->path);
+}
+
+static int count_change(struct store_sqlite *s)
+{
+    int code = sqlite3_bind_int64(s->count, 1, (int64_t)s->marker.changes + 1);
+    if (code == SQLITE_OK)
+        code = sqlite3_step(s->count);
+    sqlite3_reset(s->count);
+    return code == SQLITE_DONE ? SQLITE_OK : code;
+}
+
+static int sqlite_commit(struct store *store, struct err *err)
+{
+    struct store_sqlite *s = of(store);
+    int code = s->failed;
+    if (code == SQLITE_OK && s->is_changed)
+        code = count_change(s);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL);
+    check_place(s);
+    if (code == SQLITE_OK && s->is_changed) {
+        s->marker.changes++;
+        store_marker_write(&s->marker);
+    }
+    if (code == SQLITE_OK)
+        return 0;
+    int error = failure(s, code, "write", err);
+    sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL); /* fails when SQLite already did */
+    return error;
+}
+
+static int read_column(sqlite3_stmt *statement, int index, const struct column *column,
+                       struct store_row *row)
+{
+    void *field = (char *)row + column->offset;
+    int64_t value = sqlite3_column_int64(statement, index);
+    switch (column->type) {
+    case COLUMN_U32:
+        *(uint32_t *)field = (uint32_t)value;
+        return value < 0 || value > UINT32_MAX ? SQLITE_CORRUPT : SQLITE_OK;
+    case COLUMN_I32:
+        *(int32_t *)field = (int32_t)value;
+        return value < INT32_MIN || value > INT32_MAX ? SQLITE_CORRUPT : SQLITE_OK;
+    case COLUMN_U64: *(uint64_t *)field = (uint64_t)value; return SQLITE_OK;
+    case COLUMN_TEXT:
+        *(const char **)field = (const char *)sqlite3_column_text(statement, index);
+        return *(const char **)field ? SQLITE_OK : SQLITE_NOMEM;
+    case COLUMN_RANKS:
+    case COLUMN_TERMS:
+        *(const void **)field = sqlite3_column_blob(statement, index);
+        return sqlite3_column_bytes(statement, index) == blob_bytes(column->type) ? SQLITE_OK
+                                                                                  : SQLITE_CORRUPT;
+    case COLUMN_BLOB:
+        *(struct store_blob *)field =
+            (struct store_blob){sqlite3_column_blob(statement, index),
+                                (uint32_t)sqlite3_column_bytes(statement, index)};
+        return SQLITE_OK;
+    }
+    return SQLITE_ERROR;
+}
+
+static int read_row(sqlite3_stmt *statement, enum store_table kind, struct store_row *ret_row)
+{
+    const struct table *table = &schema_tables[kind];
+    int code = SQLITE_OK, count = schema_columns(table);
+    memset(ret_row, 0, sizeof *ret_row);
+    ret_row->table = kind;
+    for (int i = 0; i < count && code == SQLITE_OK; i++)
+        code = read_column(statement, i, &table->columns[i], ret_row);
+    return code;
+}
+
+static void cleanup_statement(sqlite3_stmt **statement) { sqlite3_finalize(*statement); }
+
+static int load_table(struct store_sqlite *s, enum store_table kind,
+                      int (*each)(void *context, const struct store_row *row), void *context,
+                      struct err *err)
+{
+    _cleanup_(cleanup_statement) sqlite3_stmt *statement = NULL;
+    char sql[SQL_BYTES];
+    snprintf(sql, sizeof sql, "SELECT * FROM %s", schema_tables[kind].name);
+    int code = sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL);
+    if (code != SQLITE_OK)
+        return failure(s, code, "read", err);
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+        struct store_row row;
+        code = read_row(statement, kind, &row);
+        if (code != SQLITE_OK)
+            return failure(s, code, "read", err);
+        int error = each(context, &row);
+        if (error < 0)
+            return err_set(err, error,
+                           "%s: a row of table %s does not fit the others (%s). Put "
+                           "the file back from a copy; or start with nothing: move %s* away",
+                           s->path, schema_tables[kind].name, err_text(error), s->path);
+    }
+    return code == SQLITE_DONE ? 0 : failure(s, code, "read", err);
+}
+
+static int sqlite_load(struct store *store, int (*each)(void *, const struct store_row *),
+                       void *context, struct err *err)
+{
+    for (int kind = 0; kind < STORE_TABLES; kind++) {
+        int error = load_table(of(store), (enum store_table)kind, each, context, err);
+        if (error < 0)
+            return error;
+    }
+    return 0;
+}
+
+static void sqlite_sync(struct store *store)
+{
+    struct store_sqlite *s = of(store);
+    int code = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    if (code == SQLITE_OK) {
+        s->marker.synced = s->marker.changes;
+        store_marker_write(&s->marker);
+    } else {
+        log_warn("%s: the last changes are in its log alone: %s", s->path, sqlite3_errmsg(s->db));
+    }
+}
+
+static void sqlite_close(struct store *store)
+{
+    struct store_sqlite *s = of(store);
+    sqlite3_finalize(s->count);
+    if (s->marker.fd >= 0)
+        close(s->marker.fd);
+    for (int kind = 0; kind < STORE_TABLES; kind++) {
+        sqlite3_finalize(s->put[kind]);
+        sqlite3_finalize(s->erase[kind]);
+    }
+    sqlite3_close(s->db);
+    free(s->path);
+    free(s);
+}
+
+static const struct store_ops sqlite_ops = {
+    .begin = sqlite_begin,
+    .put = sqlite_put,
+    .erase = sqlite_erase,
+    .commit = sqlite_commit,
+    .sync = sqlite_sync,
+    .load = sqlite_load,
+    .close = sqlite_close,
+};
+
+static int read_number(void *context, int columns, char **values, char **names)
+{
+    if (columns == 1)
+        (void)text_parse_u64(values[0], 0, UINT32_MAX, context);
+    return 0;
+}
+
+/* The first complaint. */
+static int read_complaint(void *context, int columns, char **values, char **names)
+{
+    char *complaint = context;
+    if (columns == 1 && values[0] && !*complaint && strcmp(values[0], "ok") != 0)
+        snprintf(complaint, ERR_TEXT_BYTES / 4, "%s", values[0]);
+    return 0;
+}
+
+/* Whether it holds all that was ever written to it; nothing is changed before that is known. */
+static int check_whole(struct store_sqlite *s, struct err *err)
+{
+    char complaint[ERR_TEXT_BYTES / 4] = "";
+    uint64_t changes = 0;
+    int code = sqlite3_exec(s->db, "PRAGMA quick_check(1)", read_complaint, complaint, NULL);
+    if (code != SQLITE_OK && !*complaint)
+        snprintf(complaint, sizeof complaint, "%s", sqlite3_errmsg(s->db));
+    if (*complaint)
+        return damaged(s, complaint, err);
+    /* Fails where no change was ever counted. */
+    (void)sqlite3_exec(s->db, "SELECT count FROM changes", read_number, &changes, NULL);
+    int error = store_marker_check(&s->marker, s->path, changes, err);
+    s->marker.changes = changes;
+    return error;
+}
+
+/* A declare of 262,144 tensors stays in memory until it is written, once: pages that are spilled
+ * are read again for the next row. NORMAL loses the last changes with the host's power, not with
+ * the process: then every local aggregator is gone too, and nothing is left that an older state
+ * could contradict. */
+static int configure(struct store_sqlite *s, uint32_t pages_max)
+{
+    char sql[SQL_BYTES];
+    snprintf(sql, sizeof sql,
+             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+             "PRAGMA foreign_keys=ON; PRAGMA max_page_count=%u;"
+             "PRAGMA cache_size=-262144; PRAGMA cache_spill=OFF; PRAGMA wal_autocheckpoint=8192;",
+             pages_max ? pages_max : 0xfffffffeu);
+    return sqlite3_exec(s->db, sql, NULL, NULL, NULL);
+}
+
+/* Makes a new file (version 0), or one of an older version, one of ours: whole or not at all. */
+static int create_tables(struct store_sqlite *s, uint32_t version)
+{
+    char sql[SQL_BYTES];
+    int code = sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    for (; version > 0 && version < SCHEMA_VERSION && code == SQLITE_OK; version++)
+        code = sqlite3_exec(s->db, schema_step(version), NULL, NULL, NULL);
+    for (int kind = 0; kind < STORE_TABLES && code == SQLITE_OK; kind++) {
+        schema_create(&schema_tables[kind], sql);
+        code = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
+    }
+    snprintf(sql, sizeof sql, "PRAGMA user_version=%d; COMMIT", SCHEMA_VERSION);
+    return code == SQLITE_OK ? sqlite3_exec(s->db, sql, NULL, NULL, NULL) : code;
+}
+
+static int prepare(struct store_sqlite *s)
+{
+    char sql[SQL_BYTES];
+    int code =
+        sqlite3_prepare_v3(s->db, CHANGES_PUT, -1, SQLITE_PREPARE_PERSISTENT, &s->count, NULL);
+    for (int kind = 0; kind < STORE_TABLES && code == SQLITE_OK; kind++) {
+        schema_put(&schema_tables[kind], sql);
+        code = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->put[kind], NULL);
+        if (code != SQLITE_OK)
+            break;
+        schema_erase(&schema_tables[kind], sql);
+        code = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->erase[kind], NULL);
+    }
+    return code;
+}
+
+static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *err)
+{
+    uint64_t version = 0;
+    int code = sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    if (code == SQLITE_OK)
+        code = configure(s, pages_max);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(s->db, "PRAGMA user_version", read_number, &version, NULL);
+    if (code != SQLITE_OK)
+        return failure(s, code, "open", err);
+    if (version != 0 && (version < SCHEMA_OLDEST || version > SCHEMA_VERSION))
+        return err_set(err, -EPROTO,
+                       "%s was written by another gradpool (schema %u, this one "
+                       "knows %d to %d): use that one, or another --state-dir",
+                       s->path, (unsigned)version, SCHEMA_OLDEST, SCHEMA_VERSION);
+    int error = check_whole(s, err);
+    if (error < 0)
+        return error;
+    code = version < SCHEMA_VERSION ? create_tables(s, (uint32_t)version) : SQLITE_OK;
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(s->db, CHANGES_TABLE, NULL, NULL, NULL);
+    if (code == SQLITE_OK)
+        code = prepare(s);
+    return code == SQLITE_OK ? 0 : failure(s, code, "open", err);
+}
+
+/* From here on what is in the database counts, and what is lost of it is noticed. */
+static int mark(struct store_sqlite *s, struct err *err)
+{
+    int error = store_marker_open(&s->marker, err);
+    if (error < 0)
+        return error;
+    sqlite_begin(&s->store);
+    s->is_changed = true;
+    error = sqlite_commit(&s->store, err);
+    if (error < 0)
+        return error;
+    sqlite_sync(&s->store);
+    sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    return 0;
+}
+
+/* It holds the tenants' keys. What SQLite puts beside it gets the same mode. */
+static int make_private(struct store_sqlite *s, struct err *err)
+{
+    struct stat file;
+    _cleanup_fd_ int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == ELOOP)
+        return err_set(err, -ELOOP,
+                       "%s is a symbolic link, which is not followed: put the file "
+                       "itself there, or remove the link",
+                       s->path);
+    if (fd < 0 || fchmod(fd, 0600) < 0 || fstat(fd, &file) < 0)
+        return err_set(err, -errno, "cannot open %s: %s", s->path, err_text(-errno));
+    s->device = file.st_dev;
+    s->file = file.st_ino;
+    return 0;
+}
+
+int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_store,
+                      struct err *err)
+{
+    struct store_sqlite *s = calloc(1, sizeof *s);
+    char *copy = strdup(path);
+    if (!s || !copy) {
+        free(s);
+        free(copy);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    s->store.ops = &sqlite_ops;
+    s->path = copy;
+    s->marker.fd = -1;
+    int error = store_marker_read(path, &s->marker, err);
+    if (error == 0)
+        error = store_marker_check_file(&s->marker, path, err);
+    if (error == 0)
+        error = make_private(s, err);
+    if (error == 0) {
+        int code = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+        error = code == SQLITE_OK ? open_tables(s, pages_max, err) : failure(s, code, "open", err);
+    }
+    if (error == 0)
+        error = mark(s, err);
+    if (error < 0) {
+        sqlite_close(&s->store);
+        return error;
+    }
+    *ret_store = &s->store;
+    return 0;
+}
+
+void store_sqlite_library(struct library *ret_row)
+{
+    ret_row->name = "sqlite";
+    snprintf(ret_row->built, sizeof ret_row->built, "%s", SQLITE_VERSION);
+    snprintf(ret_row->running, sizeof ret_row->running, "%s", sqlite3_libversion());
+}

@@ -1,0 +1,312 @@
+/* Timelines of jobs, as operators ask for them: who may, for how long, what is told. Owns struct
+ * timeline. Decides nothing about rounds, and passes what was recorded on without looking at it.
+ * README: K54. */
+#include "svc/coordinator/timeline/timeline.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/timeline/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TIMELINES_MAX 8              /* a MiB a worker and lane each */
+#define FOR_NS_MAX (3600 * NS_PER_S) /* a file that anybody can open */
+#define SILENCE_NS (5 * NS_PER_S)    /* of who asked */
+#define TENSORS_PER_REPLY 4096
+
+/* --- life --- */
+
+struct timeline *timeline_find(struct service *s, uint64_t id)
+{
+    list_for_each (node, &s->works->timelines) {
+        struct timeline *tl = list_entry(node, struct timeline, link);
+        if (tl->id == id)
+            return tl;
+    }
+    return NULL;
+}
+
+static void timeline_free(struct timeline *tl, bool tells)
+{
+    timer_stop(&tl->silence);
+    timeline_forget_sources(tl, tells);
+    list_remove(&tl->link);
+    free(tl);
+}
+
+static void was_silent(struct timer *timer)
+{
+    timeline_free(container_of(timer, struct timeline, silence), true);
+}
+
+static void await(struct timeline *tl)
+{
+    timer_start(tl->service->loop, &tl->silence, clock_now_ns() + SILENCE_NS);
+}
+
+void timelines_peer_gone(const struct peer *p)
+{
+    list_for_each_safe (node, &p->service->works->timelines) {
+        struct timeline *tl = list_entry(node, struct timeline, link);
+        if (tl->peer == p)
+            timeline_free(tl, true);
+    }
+}
+
+void timelines_destroy(struct service *s)
+{
+    list_for_each_safe (node, &s->works->timelines)
+        timeline_free(list_entry(node, struct timeline, link), false);
+}
+
+/* --- the first request --- */
+
+static size_t count_all(const struct service *s, uint32_t job, bool *ret_is_busy)
+{
+    size_t count = 0;
+    *ret_is_busy = false;
+    list_for_each (node, &s->works->timelines) {
+        *ret_is_busy |= list_entry(node, struct timeline, link)->job == job;
+        count++;
+    }
+    return count;
+}
+
+/* Whether it may be; else the peer was told. */
+static bool is_fit(struct peer *p, const envelope *message, const struct job *job)
+{
+    uint64_t for_ns = message->timeline_request->for_ns;
+    bool is_busy;
+    size_t count = count_all(p->service, job->id, &is_busy);
+    if (for_ns == 0 || for_ns > FOR_NS_MAX)
+        peer_fail(p, message->id, -EINVAL, "a timeline of %.1f s: expected up to %u s",
+                  (double)for_ns / NS_PER_S, (unsigned)(FOR_NS_MAX / NS_PER_S));
+    else if (is_busy)
+        peer_fail(p, message->id, -EBUSY,
+                  "a timeline of job %.127s is being recorded already: try again when it is over",
+                  job->name);
+    else if (count >= TIMELINES_MAX)
+        peer_fail(p, message->id, -EAGAIN,
+                  "timelines of %zu jobs are being recorded, and no more are at a time", count);
+    else
+        return true;
+    return false;
+}
+
+static void answer_begun(const struct timeline *tl, uint64_t request)
+{
+    WIRE(TimelineReply) reply = GRADPOOL__WIRE__TIMELINE_REPLY__INIT;
+    envelope e = ENVELOPE_INIT;
+    reply.timeline = tl->id;
+    reply.begun_ns = tl->begun_ns;
+    e.id = request;
+    e.body_case = BODY(TIMELINE_REPLY);
+    e.timeline_reply = &reply;
+    peer_send(tl->peer, &e);
+}
+
+void timelines_handle_request(struct peer *p, const envelope *message)
+{
+    struct service *s = p->service;
+    const WIRE(TimelineRequest) *wanted = message->timeline_request;
+    if (s->phase != SERVICE_UP)
+        return peer_fail(p, message->id, -ESHUTDOWN, "gradpool serve is stopping");
+    struct job *job = jobs_find_meant(p, message->id, wanted->job, wanted->tenant);
+    if (!job || !is_fit(p, message, job))
+        return;
+    struct timeline *tl = calloc(1, sizeof *tl);
+    if (!tl)
+        return peer_fail_memory(p, message->id);
+    uint64_t now_ns = clock_now_ns();
+    *tl = (struct timeline){.service = s,
+                            .peer = p,
+                            .id = ++s->door->next_id,
+                            .begun_ns = now_ns,
+                            .end_ns = now_ns + wanted->for_ns,
+                            .job = job->id};
+    list_init(&tl->sources);
+    list_append(&s->works->timelines, &tl->link);
+    timer_init(&tl->silence, was_silent);
+    await(tl);
+    timeline_ask(tl, job);
+    answer_begun(tl, message->id);
+    log_info("a timeline of job %s is recorded for %.1f s", job->name,
+             (double)wanted->for_ns / NS_PER_S);
+}
+
+/* --- what has come --- */
+
+struct next {
+    WIRE(TimelineNext) message;
+    WIRE(TimelineTensor) * tensors;
+    WIRE(TimelineTensor) * *tensors_list;
+    WIRE(TimelineSource) * sources;
+    WIRE(TimelineSource) * *sources_list;
+};
+
+static void next_free(struct next *next)
+{
+    free(next->tensors);
+    free(next->tensors_list);
+    free(next->sources);
+    free(next->sources_list);
+}
+
+static int next_init(struct next *next, const struct timeline *tl)
+{
+    size_t count = 1;
+    list_for_each (node, &tl->sources)
+        count++;
+    gradpool__wire__timeline_next__init(&next->message);
+    next->tensors = calloc(TENSORS_PER_REPLY, sizeof *next->tensors);
+    next->tensors_list = calloc(TENSORS_PER_REPLY, sizeof(void *));
+    next->sources = calloc(count, sizeof *next->sources);
+    next->sources_list = calloc(count, sizeof(void *));
+    next->message.tensors = next->tensors_list;
+    next->message.sources = next->sources_list;
+    bool is_whole = next->tensors && next->tensors_list && next->sources && next->sources_list;
+    return is_whole ? 0 : -ENOMEM;
+}
+
+/* Numbers ascend, so those that are new stand last. Returns whether that was all of them. */
+static bool add_tensors(struct timeline *tl, const struct job *job, struct next *next)
+{
+    size_t at = job->tensors_count;
+    while (at > 0 && job->tensors[at - 1]->id > tl->tensor)
+        at--;
+    for (; at < job->tensors_count && next->message.n_tensors < TENSORS_PER_REPLY; at++) {
+        const struct tensor *tensor = job->tensors[at];
+        WIRE(TimelineTensor) *row = &next->tensors[next->message.n_tensors];
+        gradpool__wire__timeline_tensor__init(row);
+        row->tensor = tl->tensor = tensor->id;
+        row->name = tensor->name;
+        row->first_piece = tensor->pieces_count ? tensor->pieces[0].id : 0;
+        row->pieces = (uint32_t)tensor->pieces_count;
+        next->tensors_list[next->message.n_tensors++] = row;
+    }
+    return at == job->tensors_count;
+}
+
+static const char *why_nothing(const struct timeline_source *s)
+{
+    return *s->failure || s->has_answered ? s->failure : "nothing is recorded: it has not answered";
+}
+
+static void add_source(struct timeline_source *s, struct next *next)
+{
+    WIRE(TimelineSource) *row = &next->sources[next->message.n_sources];
+    gradpool__wire__timeline_source__init(row);
+    row->is_aggregator = s->is_aggregator;
+    row->number = s->number;
+    row->node = s->node;
+    row->pid = s->pid;
+    row->offset_ns = s->offset_ns;
+    row->error_ns = s->error_ns;
+    row->failure = (char *)why_nothing(s);
+    if (s->held) {
+        row->rounds = s->held->rounds;
+        row->n_rounds = s->held->n_rounds;
+    }
+    for (size_t i = 0; i < row->n_rounds; i++)
+        next->message.has_more |= row->rounds[i]->has_more;
+    next->sources_list[next->message.n_sources++] = row;
+}
+
+static void forget_told(struct timeline *tl)
+{
+    list_for_each (node, &tl->sources) {
+        struct timeline_source *s = list_entry(node, struct timeline_source, link);
+        if (s->held)
+            gradpool__wire__timeline_taken__free_unpacked(s->held, NULL);
+        s->held = NULL;
+    }
+}
+
+/* What has come is told once who asked knows all names. */
+static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
+{
+    struct next next = {0};
+    envelope e = ENVELOPE_INIT;
+    if (next_init(&next, tl) < 0) {
+        peer_fail_memory(tl->peer, request);
+        next_free(&next);
+        return false;
+    }
+    bool knows_names = !job || add_tensors(tl, job, &next);
+    if (knows_names)
+        list_for_each (node, &tl->sources)
+            add_source(list_entry(node, struct timeline_source, link), &next);
+    next.message.has_more |= !knows_names;
+    e.id = request;
+    e.body_case = BODY(TIMELINE_NEXT);
+    e.timeline_next = &next.message;
+    if (!job)
+        next.message.note = (char *)"the job has ended";
+    next.message.is_over = !job;
+    peer_send(tl->peer, &e);
+    next_free(&next);
+    if (knows_names)
+        forget_told(tl);
+    return true;
+}
+
+static bool is_lacking(const struct timeline_source *s) { return s->is_here && !s->is_dry; }
+
+/* Who has not answered by now is named. */
+static void answer_over(struct timeline *tl, uint64_t request)
+{
+    struct next next = {0};
+    envelope e = ENVELOPE_INIT;
+    if (next_init(&next, tl) < 0) {
+        peer_fail_memory(tl->peer, request);
+        return next_free(&next);
+    }
+    list_for_each (node, &tl->sources) {
+        struct timeline_source *s = list_entry(node, struct timeline_source, link);
+        if (is_lacking(s) && s->has_answered && !*s->failure)
+            snprintf(s->failure, sizeof s->failure,
+                     "no answer at the end, so its last rounds are missing");
+        if (is_lacking(s))
+            add_source(s, &next);
+    }
+    next.message.is_over = true;
+    e.id = request;
+    e.body_case = BODY(TIMELINE_NEXT);
+    e.timeline_next = &next.message;
+    peer_send(tl->peer, &e);
+    next_free(&next);
+}
+
+/* Behind the end it is over once nothing waits anywhere, and all has been told. */
+void timelines_handle_next(struct peer *p, const envelope *message)
+{
+    const WIRE(TimelineNextRequest) *wanted = message->timeline_next_request;
+    struct timeline *tl = timeline_find(p->service, wanted->timeline);
+    if (!tl || tl->peer != p)
+        return peer_fail(p, message->id, -EINVAL,
+                         "there is no such timeline: it is over, or was asked for too late");
+    uint64_t now_ns = clock_now_ns();
+    struct job *job = jobs_find_id(p->service, tl->job);
+    if (!tl->ended_ns && (wanted->ends || now_ns >= tl->end_ns))
+        tl->ended_ns = now_ns;
+    if (tl->ended_ns && job && timeline_is_dry(tl)) {
+        answer_over(tl, message->id);
+        return timeline_free(tl, true);
+    }
+    if (!answer(tl, message->id, job) || !job)
+        return timeline_free(tl, true);
+    timeline_ask(tl, job);
+    await(tl);
+}
+
+void timelines_handle_told(struct peer *p, const envelope *message)
+{
+    const WIRE(TimelineTaken) *told = message->timeline_told;
+    const struct session *session = p->session;
+    struct timeline *tl = timeline_find(p->service, told->timeline);
+    peer_reply_done(p, message->id);
+    if (tl && session && session->job->id == tl->job)
+        timeline_take_told(tl, session->rank, told);
+}

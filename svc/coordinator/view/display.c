@@ -1,0 +1,155 @@
+/* Shows the service to the display that main.c has handed over, at intervals, and hands its report
+ * to operators who ask. Owns its timers and
+ * its place in the loop; never waits for it, and spends on it at most a hundredth of the
+ * coordinator's time (K18). */
+#include "svc/coordinator/view/display.h"
+
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/view/status.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#define SHOW_NS NS_PER_S /* between two snapshots, at least */
+#define REPORT_ROOM 1024 /* of a message around the text */
+#define SHOW_COST 100    /* and so many times what one has taken */
+/* So many times the usual pause, at most, while no job trains, none comes and none goes. */
+#define SHOW_IDLE_TIMES 8
+
+struct showing {
+    struct service *service;
+    struct source source;
+    struct timer run_timer, timer;
+    uint64_t shown_ns;   /* when the display was shown something last */
+    uint64_t pause_ns;   /* from there to the next time, unless nothing trains */
+    uint32_t idle_shows; /* snapshots in a row while nothing trained */
+};
+
+static void run(struct service *s)
+{
+    const struct display *d = &s->options->display;
+    uint64_t next_ns = d->run(d->context);
+    if (next_ns == UINT64_MAX)
+        timer_stop(&s->showing->run_timer);
+    else
+        timer_start(s->loop, &s->showing->run_timer, next_ns);
+}
+
+static void run_ready(struct source *source, uint32_t events)
+{
+    run(container_of(source, struct showing, source)->service);
+}
+
+static void run_due(struct timer *timer)
+{
+    run(container_of(timer, struct showing, run_timer)->service);
+}
+
+/* Those that nobody else asks for (K15); what comes is shown next time. */
+static void ask_for_figures(struct service *s, uint64_t now_ns)
+{
+    list_for_each (node, &s->aggregators) {
+        struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->state == AGGREGATOR_UP && a->measured_ns + 2 * SHOW_NS <= now_ns)
+            stats_ask(a, 0);
+    }
+}
+
+static void show(struct timer *timer)
+{
+    struct service *s = container_of(timer, struct showing, timer)->service;
+    uint64_t began_ns = clock_now_ns(), period_ns = s->options->display.period_ns;
+    envelope *status, *jobs;
+    if (view_build(s, &status, &jobs) == 0)
+        s->options->display.show(s->options->display.context, status, jobs);
+    if (s->showing->idle_shows < 2) /* later they are what they were */
+        ask_for_figures(s, began_ns);
+    uint64_t now_ns = clock_now_ns(), pause_ns = SHOW_COST * (now_ns - began_ns);
+    if (pause_ns < period_ns)
+        pause_ns = period_ns;
+    s->showing->shown_ns = now_ns;
+    s->showing->pause_ns = pause_ns > SHOW_NS ? pause_ns : SHOW_NS;
+    s->showing->idle_shows = measuring_is_idle(s) ? s->showing->idle_shows + 1 : 0;
+    uint64_t times =
+        s->showing->idle_shows < SHOW_IDLE_TIMES ? s->showing->idle_shows + 1 : SHOW_IDLE_TIMES;
+    timer_start(s->loop, timer, now_ns + times * s->showing->pause_ns);
+}
+
+void display_wake(struct service *s)
+{
+    uint64_t next_ns = s->showing->shown_ns + s->showing->pause_ns;
+    bool is_armed = !list_is_empty(&s->showing->timer.link);
+    s->showing->idle_shows = 0;
+    if (is_armed && s->showing->timer.deadline_ns > next_ns)
+        timer_start(s->loop, &s->showing->timer, next_ns);
+}
+
+static void send_report(struct peer *p, const envelope *request, char *text, size_t bytes)
+{
+    WIRE(ReportReply) reply = GRADPOOL__WIRE__REPORT_REPLY__INIT;
+    envelope e = ENVELOPE_INIT;
+    if (bytes > CHANNEL_FRAME_BYTES_MAX - REPORT_ROOM)
+        return peer_fail(p, request->id, -EMSGSIZE,
+                         "the report has %zu bytes, more than a message holds: see it with "
+                         "`gradpool serve --http`",
+                         bytes);
+    reply.text = (ProtobufCBinaryData){.data = (uint8_t *)text, .len = bytes};
+    e.id = request->id;
+    e.body_case = BODY(REPORT_REPLY);
+    e.report_reply = &reply;
+    peer_send(p, &e);
+}
+
+/* Of now, if the display was not shown anything for a while; that costs no more than a look at
+ * status and jobs, which anybody may ask for. */
+void report_handle(struct peer *p, const envelope *request)
+{
+    struct service *s = p->service;
+    const struct display *d = &s->options->display;
+    char *text;
+    size_t bytes;
+    if (!peer_is_operator(p, request->id, "the report, which shows the jobs of all tenants,"))
+        return;
+    if (d->context && clock_now_ns() > s->showing->shown_ns + SHOW_NS)
+        show(&s->showing->timer);
+    int error = d->context ? d->report(d->context, request->report_request->json, &text, &bytes)
+                           : -EOPNOTSUPP;
+    if (error < 0)
+        return peer_fail(p, request->id, error, "there is no report: %s", err_text(error));
+    send_report(p, request, text, bytes);
+    free(text);
+}
+
+int display_create(struct service *s)
+{
+    s->showing = calloc(1, sizeof *s->showing);
+    if (!s->showing)
+        return -ENOMEM;
+    s->showing->service = s;
+    timer_init(&s->showing->run_timer, run_due);
+    timer_init(&s->showing->timer, show);
+    return 0;
+}
+
+void display_destroy(struct service *s) { free(s->showing); }
+
+int display_start(struct service *s)
+{
+    if (!s->options->display.context)
+        return 0;
+    timer_start(s->loop, &s->showing->timer, 0);
+    if (s->options->display.fd < 0)
+        return 0;
+    s->showing->source = (struct source){.fd = s->options->display.fd, .ready = run_ready};
+    return loop_watch(s->loop, &s->showing->source, EPOLLIN);
+}
+
+void display_end(struct service *s)
+{
+    struct display *d = &s->options->display;
+    if (d->context)
+        d->destroy(d->context);
+    d->context = NULL;
+}

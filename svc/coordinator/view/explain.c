@@ -1,0 +1,307 @@
+/* Why each task of a job lies where it does: what `gradpool explain` asks for. Shows what is kept
+ * already, asks nobody, changes nothing. */
+#include "svc/coordinator/view/explain.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/coordinator/job/hold.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/placement/ask_packer.h"
+#include "svc/coordinator/placement/neighbour.h"
+#include "svc/coordinator/placement/phase.h"
+#include "svc/coordinator/placement/reason.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TASKS_SHOWN_MAX 4096 /* of one job */
+
+/* --- tasks --- */
+
+struct part {
+    uint32_t task;
+    size_t share; /* position */
+    uint64_t bytes;
+    double lane_ns;
+    const struct tensor *tensor;
+};
+
+static int compare_parts(const void *a, const void *b)
+{
+    const struct part *left = a, *right = b;
+    if (left->task != right->task)
+        return left->task < right->task ? -1 : 1;
+    return left->tensor->id < right->tensor->id ? -1 : left->tensor->id > right->tensor->id;
+}
+
+/* Pieces in a row mostly lie on the lanes of the last ones. */
+static size_t share_at(const struct job *job, const struct lane *lane, size_t from)
+{
+    size_t i = from;
+    while (job->shares[i].lane != lane)
+        i = (i + 1) % job->shares_count;
+    return i;
+}
+
+static struct part part_of(const struct tensor *tensor, const struct piece *piece, size_t share)
+{
+    double part = tensor->elements ? (double)piece->elements / (double)tensor->elements : 1;
+    return (struct part){.task = piece->task,
+                         .share = share,
+                         .bytes = tensor_bytes(tensor, piece->elements),
+                         .lane_ns = (double)tensor->lane_ns * part,
+                         .tensor = tensor};
+}
+
+/* Tensors were measured once, together, lanes ever since: what each lane takes now goes by what its
+ * parts took then, or by their bytes. */
+static int scale_parts(const struct job *job, struct part *parts, size_t count)
+{
+    _cleanup_free_ double *lane_ns = calloc(job->shares_count + 1, sizeof *lane_ns);
+    if (!lane_ns)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        lane_ns[parts[i].share] += parts[i].lane_ns;
+    for (size_t i = 0; i < count; i++) {
+        const struct share *share = &job->shares[parts[i].share];
+        double was_ns = lane_ns[parts[i].share], is_ns = (double)share->lane_ns;
+        if (was_ns > 0 && is_ns > 0)
+            parts[i].lane_ns *= is_ns / was_ns;
+        else if (share->bytes > 0)
+            parts[i].lane_ns = is_ns * (double)parts[i].bytes / (double)share->bytes;
+    }
+    return 0;
+}
+
+/* One for each piece that has a lane, by task; for free(). */
+static int parts_of(const struct job *job, struct part **ret_parts, size_t *ret_count)
+{
+    _cleanup_free_ struct part *parts = calloc(job->pieces_count + 1, sizeof *parts);
+    size_t count = 0, share = 0;
+    for (size_t t = 0; parts && t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
+            const struct piece *piece = &job->tensors[t]->pieces[i];
+            if (!piece->lane)
+                continue;
+            share = share_at(job, piece->lane, share);
+            parts[count++] = part_of(job->tensors[t], piece, share);
+        }
+    if (!parts || scale_parts(job, parts, count) < 0)
+        return -ENOMEM;
+    if (count > 0)
+        qsort(parts, count, sizeof *parts, compare_parts);
+    *ret_parts = take_ptr(parts);
+    *ret_count = count;
+    return 0;
+}
+
+/* Messages are made with malloc(), so that free_unpacked() frees them as a whole. */
+static WIRE(TaskChoice) * task_choice(const struct job *job, const struct part *first, size_t count)
+{
+    WIRE(TaskChoice) *choice = malloc(sizeof *choice);
+    double lane_ns = 0;
+    if (!choice)
+        return NULL;
+    gradpool__wire__task_choice__init(choice);
+    choice->task = first->task;
+    choice->lane = job->shares[first->share].lane->id;
+    for (size_t i = 0; i < count; i++) {
+        choice->bytes += first[i].bytes;
+        lane_ns += first[i].lane_ns;
+        choice->tensors += i == 0 || first[i].tensor != first[i - 1].tensor;
+    }
+    choice->lane_ns = (uint64_t)(lane_ns + 0.5);
+    choice->tensor = strdup(first->tensor->name);
+    if (choice->tensor)
+        return choice;
+    free(choice);
+    return NULL;
+}
+
+static WIRE(LaneChoice) * find_lane(const WIRE(ExplainedJob) * to, uint32_t lane)
+{
+    for (size_t i = 0; i < to->n_lanes; i++)
+        if (to->lanes[i]->lane == lane)
+            return to->lanes[i];
+    return NULL;
+}
+
+static int add_tasks(const struct job *job, WIRE(ExplainedJob) * to)
+{
+    _cleanup_free_ struct part *parts = NULL;
+    size_t count = 0, end;
+    int error = parts_of(job, &parts, &count);
+    to->tasks = calloc(TASKS_SHOWN_MAX, sizeof *to->tasks);
+    error = to->tasks ? error : -ENOMEM;
+    for (size_t first = 0; error == 0 && first < count; first = end) {
+        WIRE(LaneChoice) *lane = find_lane(to, job->shares[parts[first].share].lane->id);
+        for (end = first; end < count && parts[end].task == parts[first].task;)
+            end++;
+        to->job->tasks++;
+        if (lane)
+            lane->tasks++;
+        if (to->n_tasks == TASKS_SHOWN_MAX)
+            continue;
+        to->tasks[to->n_tasks] = task_choice(job, &parts[first], end - first);
+        error = to->tasks[to->n_tasks] ? 0 : -ENOMEM;
+        to->n_tasks += error == 0;
+    }
+    return error;
+}
+
+/* --- lanes --- */
+
+/* And why nothing happens although it loses more than it should. */
+static char *why(const struct job *job, const struct share *share)
+{
+    char stay[SCALING_STAY_BYTES], hold[ORDER_HOLD_TEXT_BYTES], *text = NULL;
+    const char *staying = scaling_stay_text(job, stay, sizeof stay);
+    const char *holding = order_hold_text(job, hold, sizeof hold);
+    int length = asprintf(&text, "%s%s%s%s%s", share_why(share->how), *staying ? "; " : "", staying,
+                          *holding ? "; " : "", holding);
+    return length < 0 ? NULL : text;
+}
+
+static WIRE(LaneChoice) *
+    lane_choice(const struct job *job, const struct share *share, const struct residents *residents)
+{
+    WIRE(LaneChoice) *choice = malloc(sizeof *choice);
+    if (!choice)
+        return NULL;
+    gradpool__wire__lane_choice__init(choice);
+    choice->lane = share->lane->id;
+    choice->other_jobs = share->lane->jobs - 1;
+    choice->bytes = share->bytes;
+    choice->lane_ns = share->lane_ns;
+    choice->queue_ns = share->queue_ns;
+    choice->handled_ns = share->handled_ns;
+    choice->stalled_ns = share->stalled_ns;
+    choice->predicted_loss_ppm = residents_loss_ppm(residents, job->id, share->lane->id);
+    choice->why = why(job, share);
+    if (choice->why)
+        return choice;
+    free(choice);
+    return NULL;
+}
+
+static int add_lanes(const struct job *job, const struct residents *residents,
+                     WIRE(ExplainedJob) * to)
+{
+    to->lanes = calloc(job->shares_count + 1, sizeof *to->lanes);
+    if (!to->lanes)
+        return -ENOMEM;
+    for (size_t i = 0; i < job->shares_count; i++) {
+        if (job->shares[i].pieces == 0)
+            continue;
+        to->lanes[to->n_lanes] = lane_choice(job, &job->shares[i], residents);
+        if (!to->lanes[to->n_lanes])
+            return -ENOMEM;
+        to->n_lanes++;
+    }
+    return 0;
+}
+
+/* --- jobs --- */
+
+/* Of what lanes have told last; no other figure. */
+static WIRE(JobUse) * count_copies(const struct job *job)
+{
+    WIRE(JobUse) *sum = malloc(sizeof *sum);
+    if (!sum)
+        return NULL;
+    gradpool__wire__job_use__init(sum);
+    for (size_t i = 0; i < job->shares_count; i++) {
+        const WIRE(JobUse) *use = jobs_use_of(job, &job->shares[i]);
+        sum->states += use ? use->states : 0;
+        sum->copied += use ? use->copied : 0;
+        sum->empty += use ? use->empty : 0;
+    }
+    return sum;
+}
+
+static int add_figures(const struct job *job, const struct residents *residents,
+                       WIRE(ExplainedJob) * to)
+{
+    WIRE(JobView) *view = to->job = malloc(sizeof *view);
+    if (!view)
+        return -ENOMEM;
+    gradpool__wire__job_view__init(view);
+    view->job = strdup(job->name);
+    view->tenant = strdup(job->tenant->key.tenant);
+    view->job_id = job->id;
+    view->workers = members_training(job);
+    view->tensors = (uint32_t)job->tensors_count;
+    view->tensor_bytes = job->bytes;
+    view->period_ns = job->profile->now.period_ns;
+    view->alone_period_ns = job->profile->alone.period_ns;
+    view->lane_ns = job_lane_ns(job);
+    view->loss_ppm = profile_loss_ppm(job->profile);
+    view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
+    view->is_predicted = residents_predicted(residents, job);
+    view->loss_limit_ppm = job_limit_ppm(job);
+    view->durability = job->durability;
+    view->use = count_copies(job);
+    view->feedback_ns = job->feedback_ns;
+    struct phase_burst burst = job_phase(job);
+    to->burst_begun_ns = burst.begun_ns;
+    to->burst_window_ns = burst.window_ns;
+    return view->job && view->tenant && view->use ? 0 : -ENOMEM;
+}
+
+static int add_job(const struct job *job, const struct residents *residents,
+                   WIRE(ExplainReply) * reply)
+{
+    WIRE(ExplainedJob) *to = malloc(sizeof *to);
+    if (!to)
+        return -ENOMEM;
+    gradpool__wire__explained_job__init(to);
+    reply->jobs[reply->n_jobs++] = to; /* what is half there is freed with the reply */
+    int error = add_figures(job, residents, to);
+    if (error == 0)
+        error = add_lanes(job, residents, to);
+    return error < 0 ? error : add_tasks(job, to);
+}
+
+/* A tenant sees its own jobs, an operator all. */
+static int fill(const struct peer *p, const char *name, WIRE(ExplainReply) * reply)
+{
+    const struct service *s = p->service;
+    struct residents residents;
+    size_t count = 1;
+    list_for_each (node, &s->jobs)
+        count++;
+    reply->jobs = calloc(count, sizeof *reply->jobs);
+    int error = reply->jobs ? residents_gather(s, NULL, &residents) : -ENOMEM;
+    if (error < 0)
+        return error;
+    error = residents_predict(s, &residents);
+    list_for_each (node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        bool is_visible = p->is_operator || job->tenant == p->tenant;
+        if (error == 0 && is_visible && strcmp(name, job->name) == 0)
+            error = add_job(job, &residents, reply);
+    }
+    residents_free(&residents);
+    return error;
+}
+
+void explain_handle(struct peer *p, const envelope *request)
+{
+    envelope e = ENVELOPE_INIT;
+    WIRE(ExplainReply) *reply = malloc(sizeof *reply);
+    if (!reply)
+        return peer_fail_memory(p, request->id);
+    gradpool__wire__explain_reply__init(reply);
+    e.id = request->id;
+    e.body_case = BODY(EXPLAIN_REPLY);
+    e.explain_reply = reply;
+    if (fill(p, request->explain_request->job, reply) < 0)
+        peer_fail_memory(p, request->id);
+    else
+        peer_send(p, &e);
+    gradpool__wire__explain_reply__free_unpacked(reply, NULL);
+}

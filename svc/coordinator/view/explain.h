@@ -1,0 +1,9 @@
+/* Why each task of a job lies where it does. */
+#ifndef GRADPOOL_COORDINATOR_VIEW_EXPLAIN_H
+#define GRADPOOL_COORDINATOR_VIEW_EXPLAIN_H
+
+#include "svc/coordinator/peer/peer.h"
+
+void explain_handle(struct peer *p, const envelope *message);
+
+#endif

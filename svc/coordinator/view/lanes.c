@@ -1,0 +1,79 @@
+/* Lanes as `gradpool status` shows them: all of a lane to operators, and to a tenant what its own
+ * jobs have there (K98). Owns nothing. */
+#include "svc/coordinator/view/lanes.h"
+
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/measure/measure.h"
+
+static void add_use(WIRE(LaneUse) * shown, const WIRE(JobUse) * use)
+{
+    shown->busy_ns += use->busy_ns;
+    shown->rounds += use->rounds;
+    shown->pushed_bytes += use->pushed_bytes;
+    shown->arena_bytes += use->heap_bytes;
+    shown->cpu_ns = shown->busy_ns;
+}
+
+/* A lane's use by the jobs of one tenant. Those of others are one row without a number, from which
+ * a tenant knows which part of the lane's time its own jobs have, and no more. */
+static WIRE(LaneUse) * own_use(struct pool *pool, const struct lane *lane,
+                               const WIRE(LaneUse) * use, const struct tenant *only)
+{
+    WIRE(LaneUse) *shown = take(pool, sizeof *shown);
+    WIRE(JobUse) **rows = take(pool, (use->n_jobs + 1) * sizeof *rows);
+    WIRE(JobUse) *others = take(pool, sizeof *others);
+    if (!shown || !rows || !others)
+        return NULL;
+    gradpool__wire__lane_use__init(shown);
+    gradpool__wire__job_use__init(others);
+    shown->lane = use->lane;
+    shown->jobs = rows;
+    for (size_t i = 0; i < use->n_jobs; i++) {
+        const struct job *job = jobs_find_id(lane->aggregator->service, use->jobs[i]->job_id);
+        if (job && job->tenant == only) {
+            rows[shown->n_jobs++] = use->jobs[i];
+            add_use(shown, use->jobs[i]);
+        } else {
+            others->busy_ns += use->jobs[i]->busy_ns;
+        }
+    }
+    if (others->busy_ns > 0)
+        rows[shown->n_jobs++] = others;
+    return shown;
+}
+
+WIRE(LaneView) * view_lane(struct pool *pool, const struct lane *lane, const struct tenant *only)
+{
+    WIRE(LaneView) *view = take(pool, sizeof *view);
+    if (!view)
+        return NULL;
+    gradpool__wire__lane_view__init(view);
+    view->lane = lane->id;
+    view->aggregator = lane->aggregator->id;
+    view->core = lane->core;
+    view->pu = lane->pu;
+    view->numa = lane->numa;
+    WIRE(LaneUse) *use = (WIRE(LaneUse) *)stats_of_lane(lane);
+    view->use = use && only ? own_use(pool, lane, use, only) : use;
+    view->state = (char *)lane_use_name(lane->use);
+    if (only)
+        return view;
+    view->shm = lane->shm;
+    view->ofi = lane->ofi;
+    view->memory_bytes_max = lane->aggregator->service->options->limits.most[LIMIT_LANE_MEMORY];
+    return view;
+}
+
+bool view_lane_is_shown(const struct lane *lane, const struct tenant *only)
+{
+    if (!only)
+        return true;
+    list_for_each (node, &lane->aggregator->service->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        for (size_t i = 0; i < job->shares_count && job->tenant == only; i++)
+            if (job->shares[i].lane == lane && job->shares[i].pieces > 0)
+                return true;
+    }
+    return false;
+}

@@ -1,0 +1,524 @@
+/* What operators are shown: status and jobs. Asks the aggregators for figures first, and shows the
+ * last known ones of those that do not answer in time. Answers are made in turns of those who have
+ * asked, who pay for them (K99). */
+#include "svc/coordinator/view/status.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/job/quota.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/membership/membership.h"
+#include "svc/coordinator/placement/neighbour.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/session.h"
+#include "svc/coordinator/session/wait.h"
+#include "svc/coordinator/view/lanes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VIEW_DEADLINE_NS NS_PER_S
+
+struct view {
+    bool is_jobs;
+    bool is_ready;                    /* to be answered in the next turn of who asked */
+    uint64_t look;                    /* that it waits for */
+    char job[JOB_NAME_BYTES_MAX + 1]; /* "": all */
+};
+
+/* --- figures --- */
+
+/* Of the newest round that a lane knows; lanes that are behind are left out. */
+static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
+{
+    if (use->squares_round < total->squares_round)
+        return;
+    bool is_newer = use->squares_round > total->squares_round;
+    total->squares_round = use->squares_round;
+    total->squares_inputs = use->squares_inputs;
+    total->input_squares = use->input_squares + (is_newer ? 0 : total->input_squares);
+    total->result_squares = use->result_squares + (is_newer ? 0 : total->result_squares);
+    total->losses = use->losses + (is_newer ? 0 : total->losses);
+    total->loss_sum = use->loss_sum + (is_newer ? 0 : total->loss_sum);
+}
+
+/* What workers lend is the same memory on every lane: counted once. */
+static void add_use(WIRE(JobUse) * total, const WIRE(JobUse) * use)
+{
+    if (!use)
+        return;
+    total->heap_bytes += use->heap_bytes;
+    if (use->registered_bytes > total->registered_bytes)
+        total->registered_bytes = use->registered_bytes;
+    if (use->registered_regions > total->registered_regions)
+        total->registered_regions = use->registered_regions;
+    total->busy_ns += use->busy_ns;
+    total->queue_ns += use->queue_ns;
+    total->handled_ns += use->handled_ns;
+    total->stalled_ns += use->stalled_ns;
+    total->states += use->states;
+    total->copied += use->copied;
+    total->empty += use->empty;
+    total->pushed_bytes += use->pushed_bytes;
+    total->rounds += use->rounds;
+    total->connections += use->connections;
+    add_measured(total, use);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+struct place {
+    uint32_t lane, task;
+};
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct place *left = a, *right = b;
+    int by_lane = compare_numbers(&left->lane, &right->lane);
+    return by_lane ? by_lane : compare_numbers(&left->task, &right->task);
+}
+
+/* The job's tasks, each once, by lane. Returns how many; the caller frees them. */
+static size_t places_of(const struct job *job, struct place **ret_places)
+{
+    size_t pieces = 0, count = 0, different = 0;
+    for (size_t t = 0; t < job->tensors_count; t++)
+        pieces += job->tensors[t]->pieces_count;
+    struct place *places = *ret_places = calloc(pieces + 1, sizeof *places);
+    for (size_t t = 0; places && t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
+            const struct piece *piece = &job->tensors[t]->pieces[i];
+            if (piece->lane)
+                places[count++] = (struct place){piece->lane->id, piece->task};
+        }
+    if (count > 0)
+        qsort(places, count, sizeof *places, compare_places);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || compare_places(&places[i], &places[i - 1]) != 0)
+            places[different++] = places[i];
+    return different;
+}
+
+static uint32_t count_tasks(const struct job *job)
+{
+    struct place *places;
+    size_t count = places_of(job, &places);
+    free(places);
+    return (uint32_t)count;
+}
+
+/* --- status --- */
+
+/* The tenant to whose jobs the reader's view is limited; NULL: an operator, or the display. */
+static const struct tenant *limit_of(const struct peer *reader)
+{
+    return !reader || reader->is_operator ? NULL : reader->tenant;
+}
+
+/* An aggregator without a lane that is shown has none here. */
+static WIRE(AggregatorView) * aggregator_view(struct pool *pool, struct service *s,
+                                              const struct aggregator *a, const struct tenant *only)
+{
+    WIRE(AggregatorView) *view = take(pool, sizeof *view);
+    WIRE(LaneView) **lanes = take(pool, a->lanes_count * sizeof *lanes);
+    if (!view || !lanes)
+        return NULL;
+    gradpool__wire__aggregator_view__init(view);
+    view->aggregator = a->id;
+    view->node = a->node;
+    view->pid = only ? 0 : a->pid;
+    view->state = (char *)aggregator_state_name(a);
+    view->silent_ns = liveness_silent_ns(a);
+    view->cpu_ns = a->stats && !only ? a->stats->stats_reply->cpu_ns : 0;
+    view->measured_ns = a->stats ? a->measured_ns - s->identity->started_ns : 0;
+    view->lanes = lanes;
+    for (size_t i = 0; i < a->lanes_count; i++)
+        if (view_lane_is_shown(&a->lanes[i], only) &&
+            (lanes[view->n_lanes] = view_lane(pool, &a->lanes[i], only)))
+            view->n_lanes++;
+    return view;
+}
+
+static size_t list_length(const struct list *head)
+{
+    size_t length = 0;
+    list_for_each (node, head)
+        length++;
+    return length;
+}
+
+static WIRE(LaneView) * find_lane(const WIRE(StatusReply) * reply, uint32_t lane)
+{
+    for (size_t a = 0; a < reply->n_aggregators; a++)
+        for (size_t i = 0; i < reply->aggregators[a]->n_lanes; i++)
+            if (reply->aggregators[a]->lanes[i]->lane == lane)
+                return reply->aggregators[a]->lanes[i];
+    return NULL;
+}
+
+/* One walk over each job's pieces, whatever the number of lanes (K2). */
+static void fill_tasks(const struct service *s, const struct tenant *only,
+                       WIRE(StatusReply) * reply)
+{
+    list_for_each (node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        struct place *places;
+        WIRE(LaneView) *view = NULL;
+        if (only && job->tenant != only)
+            continue;
+        size_t count = places_of(job, &places);
+        for (size_t i = 0; i < count; i++) {
+            bool is_next = i == 0 || places[i].lane != places[i - 1].lane;
+            if (is_next && (view = find_lane(reply, places[i].lane)))
+                view->jobs++;
+            if (view)
+                view->tasks++;
+        }
+        reply->tasks += (uint32_t)count;
+        reply->jobs++;
+        free(places);
+    }
+}
+
+/* Those that are remembered; they name jobs of anybody. */
+static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
+{
+    uint64_t ever = s->events->count, first = ever > EVENTS_KEPT ? ever - EVENTS_KEPT : 0;
+    reply->events = take(pool, (ever - first) * sizeof *reply->events);
+    for (uint64_t i = first; i < ever && reply->events; i++) {
+        const struct event *note = events_at(s->events, i);
+        WIRE(EventView) *event = take(pool, sizeof *event);
+        if (!event)
+            return;
+        gradpool__wire__event_view__init(event);
+        event->at_ns = note->at_ns - s->identity->started_ns;
+        event->kind = (char *)note->kind;
+        event->text = (char *)note->text;
+        reply->events[reply->n_events++] = event;
+    }
+}
+
+static void fill_payers(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
+{
+    reply->tenants = take(pool, list_length(&s->door->tenants) * sizeof *reply->tenants);
+    list_for_each (node, &s->door->tenants) {
+        const struct tenant *tenant = list_entry(node, struct tenant, link);
+        WIRE(TenantUse) *use = reply->tenants ? take(pool, sizeof *use) : NULL;
+        if (!use)
+            return;
+        gradpool__wire__tenant_use__init(use);
+        use->tenant = (char *)tenant->key.tenant;
+        use->cpu_ns = tenant->party.cpu_ns;
+        reply->tenants[reply->n_tenants++] = use;
+    }
+}
+
+static void fill_for_operators(struct pool *pool, struct service *s, WIRE(StatusReply) * reply)
+{
+    reply->state_dir = (char *)s->options->state_dir;
+    reply->policy = (char *)s->options->policy;
+    reply->pid = (uint32_t)getpid();
+    reply->cpu_ns = clock_process_cpu_ns();
+    fill_events(pool, s, reply);
+    fill_payers(pool, s, reply);
+    reply->settings = s->identity->settings->list;
+    reply->n_settings = s->identity->settings->count;
+}
+
+static void fill_status(struct pool *pool, struct service *s, const struct tenant *only,
+                        WIRE(StatusReply) * reply)
+{
+    reply->endpoint = s->identity->endpoint_url;
+    reply->uptime_ns = clock_now_ns() - s->identity->started_ns;
+    reply->incarnation = s->numbers->incarnation;
+    reply->own_only = only != NULL;
+    if (!only)
+        fill_for_operators(pool, s, reply);
+    reply->aggregators = take(pool, list_length(&s->aggregators) * sizeof *reply->aggregators);
+    if (!reply->aggregators)
+        return;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        WIRE(AggregatorView) *view = aggregator_view(pool, s, a, only);
+        if (view && (!only || view->n_lanes > 0))
+            reply->aggregators[reply->n_aggregators++] = view;
+    }
+    fill_tasks(s, only, reply);
+}
+
+/* --- jobs --- */
+
+static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView) * view)
+{
+    view->ranks = take(pool, job->workers * sizeof *view->ranks);
+    for (uint32_t rank = 0; view->ranks && rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        WIRE(WorkerView) *worker = session ? take(pool, sizeof *worker) : NULL;
+        if (!worker)
+            continue;
+        gradpool__wire__worker_view__init(worker);
+        worker->rank = rank;
+        worker->node = session->node;
+        worker->pid = session->pid;
+        worker->state = (char *)session_state_name(session->state);
+        view->ranks[view->n_ranks++] = worker;
+    }
+}
+
+static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) * view)
+{
+    view->lanes = take(pool, job->shares_count * sizeof *view->lanes);
+    view->use = take(pool, sizeof *view->use);
+    if (!view->lanes || !view->use)
+        return;
+    gradpool__wire__job_use__init(view->use);
+    view->use->job_id = job->id;
+    view->use->rounds = job->left.rounds;
+    view->use->pushed_bytes = job->left.pushed_bytes;
+    view->use->busy_ns = job->left.busy_ns;
+    view->use->queue_ns = job->left.queue_ns;
+    view->use->handled_ns = job->left.handled_ns;
+    view->use->stalled_ns = job->left.stalled_ns;
+    for (size_t i = 0; i < job->shares_count; i++) {
+        add_use(view->use, jobs_use_of(job, &job->shares[i]));
+        if (job->shares[i].pieces > 0)
+            view->lanes[view->n_lanes++] = job->shares[i].lane->id;
+    }
+    qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
+}
+
+/* Of what only lanes see: most of what any of them has. */
+static void add_lent(const struct job *job, struct quota *quota)
+{
+    WIRE(JobUse) use = GRADPOOL__WIRE__JOB_USE__INIT;
+    use.job_id = job->id;
+    for (size_t i = 0; i < job->shares_count; i++) {
+        uint64_t before = use.heap_bytes;
+        add_use(&use, jobs_use_of(job, &job->shares[i]));
+        if (use.heap_bytes - before > quota->used[LIMIT_JOB_MEMORY])
+            quota->used[LIMIT_JOB_MEMORY] = use.heap_bytes - before;
+    }
+    quota->used[LIMIT_JOB_LENT] = use.registered_bytes;
+    quota->used[LIMIT_JOB_REGIONS] = use.registered_regions;
+}
+
+static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) * view)
+{
+    const struct limits *limits = &job->tenant->limits;
+    struct quota own, of_tenant;
+    WIRE(LimitUse) *rows = take(pool, LIMITS * sizeof *rows);
+    view->limits = take(pool, LIMITS * sizeof *view->limits);
+    if (!rows || !view->limits)
+        return;
+    quota_of_job(job, &own);
+    quota_of_tenant(job->service, job->tenant, &of_tenant);
+    add_lent(job, &own);
+    of_tenant.used[LIMIT_TENANT_REGIONS] = job->tenant->regions_most;
+    of_tenant.used[LIMIT_TENANT_LENT] = job->tenant->lent_most;
+    for (enum limit limit = 0; limit < LIMITS_OF_TENANT; limit++) {
+        gradpool__wire__limit_use__init(&rows[limit]);
+        rows[limit].name = (char *)limit_about(limit)->name;
+        rows[limit].used = own.used[limit] + of_tenant.used[limit];
+        rows[limit].most = limits->most[limit];
+        rows[limit].is_own = limits->own >> limit & 1;
+        view->limits[view->n_limits++] = &rows[limit];
+    }
+}
+
+static void fill_profile(const struct job *job, WIRE(JobView) * view)
+{
+    view->period_ns = job->profile->now.period_ns;
+    view->alone_period_ns = job->profile->alone.period_ns;
+    view->lane_ns = job_lane_ns(job);
+    view->loss_ppm = profile_loss_ppm(job->profile);
+    view->shared_loss_ppm = job_shared_loss_ppm(job);
+    view->loss_limit_ppm = job_limit_ppm(job);
+    view->durability = job->durability;
+    view->feedback_ns = job->feedback_ns;
+    view->control_ns = session_control_ns(job);
+}
+
+static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
+                                const struct residents *residents, bool is_whole)
+{
+    WIRE(JobView) *view = take(pool, sizeof *view);
+    if (!view)
+        return NULL;
+    gradpool__wire__job_view__init(view);
+    view->job = job->name;
+    view->tenant = job->tenant->key.tenant;
+    view->job_id = job->id;
+    view->workers = job->is_elastic ? members_count(job) : job->workers;
+    view->state = (char *)jobs_state(job);
+    view->failure = job->failure ? job->failure : (char *)"";
+    view->waits_for = job->waits_for ? job->waits_for : (char *)"";
+    view->tensors = (uint32_t)job->tensors_count;
+    view->tasks = count_tasks(job);
+    view->epoch = job->epoch;
+    for (size_t i = 0; i < job->tensors_count; i++)
+        view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
+    fill_profile(job, view);
+    view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
+    view->is_predicted = residents_predicted(residents, job);
+    fill_lanes(pool, job, view);
+    if (is_whole) {
+        fill_workers(pool, job, view);
+        fill_limits(pool, job, view);
+    }
+    return view;
+}
+
+/* A tenant sees its own jobs, an operator all. `reader` NULL: the display, which sees all without
+ * ranks and limits, the most of a job's rows. */
+static void fill_jobs(struct pool *pool, struct service *s, const struct peer *reader,
+                      const char *name, WIRE(JobsReply) * reply)
+{
+    const struct tenant *only = limit_of(reader);
+    struct residents residents = {0};
+    reply->jobs = take(pool, list_length(&s->jobs) * sizeof *reply->jobs);
+    pool->failed = pool->failed || residents_gather(s, NULL, &residents) < 0 ||
+                   residents_predict(s, &residents) < 0;
+    if (pool->failed)
+        return residents_free(&residents);
+    quota_count_lent(s);
+    list_for_each (node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        bool is_visible = !only || job->tenant == only;
+        if (!is_visible || (*name && strcmp(name, job->name) != 0))
+            continue;
+        if ((reply->jobs[reply->n_jobs] = job_view(pool, job, &residents, reader != NULL)))
+            reply->n_jobs++;
+    }
+    residents_free(&residents);
+}
+
+/* --- asking, answering --- */
+
+static void answer(struct wait *wait)
+{
+    struct service *s = wait->peer->service;
+    const struct view *view = wait->data;
+    struct pool pool = {0};
+    WIRE(StatusReply) status = GRADPOOL__WIRE__STATUS_REPLY__INIT;
+    WIRE(JobsReply) jobs = GRADPOOL__WIRE__JOBS_REPLY__INIT;
+    envelope e = ENVELOPE_INIT;
+    e.id = wait->request;
+    if (view->is_jobs) {
+        fill_jobs(&pool, s, wait->peer, view->job, &jobs);
+        e.body_case = BODY(JOBS_REPLY);
+        e.jobs_reply = &jobs;
+    } else {
+        fill_status(&pool, s, limit_of(wait->peer), &status);
+        e.body_case = BODY(STATUS_REPLY);
+        e.status_reply = &status;
+    }
+    if (pool.failed)
+        peer_fail_memory(wait->peer, wait->request);
+    else
+        peer_send(wait->peer, &e);
+    pool_free(&pool);
+    wait_destroy(wait);
+}
+
+static void make_ready(struct wait *wait)
+{
+    ((struct view *)wait->data)->is_ready = true;
+    peer_wait_for_turn(wait->peer);
+}
+
+void view_look_over(struct service *s, uint64_t look)
+{
+    list_for_each (node, &s->door->waits) {
+        struct wait *wait = list_entry(node, struct wait, link);
+        if (wait->expired == make_ready && ((struct view *)wait->data)->look <= look)
+            make_ready(wait);
+    }
+}
+
+bool view_answer(struct peer *p)
+{
+    list_for_each (node, &p->own_waits) {
+        struct wait *wait = list_entry(node, struct wait, own_link);
+        if (wait->expired != make_ready || !((struct view *)wait->data)->is_ready)
+            continue;
+        answer(wait);
+        return true;
+    }
+    return false;
+}
+
+static void ask_all(struct peer *p, uint64_t request, bool is_jobs, const char *job)
+{
+    struct view *view = calloc(1, sizeof *view);
+    if (!view)
+        return peer_fail_memory(p, request);
+    view->is_jobs = is_jobs;
+    view->look = UINT64_MAX;
+    memcpy(view->job, job, strlen(job));
+    struct wait *wait = wait_create(p, request, VIEW_DEADLINE_NS, make_ready, view);
+    if (!wait)
+        return;
+    view->look = looks_next(p->service);
+    looks_ask(p->service);
+}
+
+void view_handle_status(struct peer *p, const envelope *request)
+{
+    ask_all(p, request->id, false, "");
+}
+
+void view_handle_jobs(struct peer *p, const envelope *request)
+{
+    const char *job = request->jobs_request->job;
+    if (strlen(job) > JOB_NAME_BYTES_MAX)
+        return peer_fail(p, request->id, -EINVAL, "a job's name has at most %d bytes",
+                         JOB_NAME_BYTES_MAX);
+    ask_all(p, request->id, true, job);
+}
+
+/* --- for the display --- */
+
+static int received(const envelope *e, envelope **ret_copy)
+{
+    size_t bytes = gradpool__wire__envelope__get_packed_size(e);
+    _cleanup_free_ uint8_t *packed = malloc(bytes);
+    if (!packed)
+        return -ENOMEM;
+    gradpool__wire__envelope__pack(e, packed);
+    *ret_copy = gradpool__wire__envelope__unpack(NULL, bytes, packed);
+    return *ret_copy ? 0 : -ENOMEM;
+}
+
+/* As somebody would receive them: what they were made of may change meanwhile. */
+int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs)
+{
+    struct pool pool = {0};
+    WIRE(StatusReply) status = GRADPOOL__WIRE__STATUS_REPLY__INIT;
+    WIRE(JobsReply) jobs = GRADPOOL__WIRE__JOBS_REPLY__INIT;
+    envelope e = ENVELOPE_INIT, f = ENVELOPE_INIT, *first = NULL, *second = NULL;
+    fill_status(&pool, s, NULL, &status);
+    fill_jobs(&pool, s, NULL, "", &jobs);
+    e.body_case = BODY(STATUS_REPLY);
+    e.status_reply = &status;
+    f.body_case = BODY(JOBS_REPLY);
+    f.jobs_reply = &jobs;
+    int error = pool.failed ? -ENOMEM : received(&e, &first);
+    if (error == 0)
+        error = received(&f, &second);
+    pool_free(&pool);
+    if (error < 0) {
+        if (first)
+            gradpool__wire__envelope__free_unpacked(first, NULL);
+        return error;
+    }
+    *ret_status = first;
+    *ret_jobs = second;
+    return 0;
+}
