@@ -201,3 +201,10 @@ int channel_receive(struct channel *ch, envelope **ret_message)
     }
     return r;
 }
+
+void channel_library(struct library *ret_row)
+{
+    ret_row->name = "protobuf-c";
+    snprintf(ret_row->built, sizeof ret_row->built, "%s", PROTOBUF_C_VERSION);
+    snprintf(ret_row->running, sizeof ret_row->running, "%s", protobuf_c_version());
+}

@@ -5,6 +5,7 @@
 #ifndef GRADPOOL_WIRE_CHANNEL_H
 #define GRADPOOL_WIRE_CHANNEL_H
 
+#include "svc/base/library.h"
 #include "svc/wire/key.h"
 
 #include <stdbool.h>
@@ -110,5 +111,8 @@ int channel_greet(struct channel *ch, Gradpool__Wire__Role role, const char *pro
 /* As channel_greet(), with the whole Welcome, to be freed as other messages are. */
 int channel_hello(struct channel *ch, Gradpool__Wire__Role role, const char *program,
                   uint64_t deadline_ns, envelope **ret_welcome, struct err *err);
+
+/* protobuf-c's version. */
+void channel_library(struct library *ret_row);
 
 #endif

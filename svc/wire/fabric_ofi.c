@@ -584,3 +584,12 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     *ret_fabric = &f->base;
     return 0;
 }
+
+/* At run time libfabric has no third number. */
+void fabric_ofi_library(struct library *ret_row)
+{
+    uint32_t now = fi_version();
+    ret_row->name = "libfabric";
+    snprintf(ret_row->built, sizeof ret_row->built, "%d.%d", FI_MAJOR_VERSION, FI_MINOR_VERSION);
+    snprintf(ret_row->running, sizeof ret_row->running, "%u.%u", FI_MAJOR(now), FI_MINOR(now));
+}
