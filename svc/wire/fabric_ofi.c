@@ -4,9 +4,8 @@
 #include "svc/wire/fabric_ofi.h"
 
 #include "svc/base/clock.h"
-#include "svc/base/err.h"
-#include "svc/base/log.h"
 #include "svc/wire/ofi_conn.h"
+#include "svc/wire/ofi_events.h"
 #include "svc/wire/ofi_guard.h"
 #include "svc/wire/ofi_listen.h"
 #include "svc/wire/ofi_names.h"
@@ -17,97 +16,19 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <rdma/fi_errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* The tcp provider's connect data; verbs has less. */
-#define CONNECT_DATA_BYTES_MAX 256
-#define EVENT_BYTES_MAX (sizeof(struct fi_eq_cm_entry) + CONNECT_DATA_BYTES_MAX)
 #define READY_A_POLL 64
 #define POLLS_WITHOUT_LOOK_MAX 8
 #define FEW_CONNS 2
 #define CLOSE_ALL_NS (200 * NS_PER_MS)
 
 static struct ofi_fabric *ofi_of(const struct fabric *f) { return (struct ofi_fabric *)f; }
-
-/* --- events of endpoints --------------------------------------------------------------------- */
-
-/* The queue may still hold an event of an endpoint that is closed: its fid must not be followed. */
-static struct ofi_conn *ofi_conn_of_fid(struct ofi_fabric *f, const struct fid *fid)
-{
-    list_for_each (node, &f->conns) {
-        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
-        if (c->ep != NULL && &c->ep->fid == fid)
-            return c;
-    }
-    return NULL;
-}
-
-static void ofi_on_request(struct ofi_fabric *f, const struct fi_eq_cm_entry *event,
-                           size_t data_bytes, struct ofi_batch *batch)
-{
-    struct ofi_conn *c = ofi_conn_request(f, event->info, event->data, data_bytes);
-    if (c == NULL)
-        return;
-    struct fabric_event *e = ofi_queue_emit(batch, c, FABRIC_EVENT_REQUEST);
-    e->data = c->hello.ticket;
-    e->bytes = c->hello.ticket_bytes;
-}
-
-static void ofi_on_event(struct ofi_fabric *f, uint32_t kind, const struct fi_eq_cm_entry *event,
-                         size_t data_bytes, struct ofi_batch *batch)
-{
-    if (kind == FI_CONNREQ) {
-        ofi_on_request(f, event, data_bytes, batch);
-        return;
-    }
-    struct ofi_conn *c = ofi_conn_of_fid(f, event->fid);
-    if (c == NULL)
-        return;
-    if (kind == FI_SHUTDOWN)
-        ofi_conn_shut(c, -ECONNRESET, 0);
-    else if (kind == FI_CONNECTED && ofi_conn_connected(c, event->data, data_bytes))
-        ofi_queue_emit(batch, c, FABRIC_EVENT_OPEN);
-}
-
-static void ofi_on_error(struct ofi_fabric *f)
-{
-    uint32_t reason = 0;
-    uint8_t data[CONNECT_DATA_BYTES_MAX];
-    struct fi_eq_err_entry error = {.err_data = data, .err_data_size = sizeof(data)};
-    if (fi_eq_readerr(f->eq, &error, 0) < 0)
-        return;
-    struct ofi_conn *c = ofi_conn_of_fid(f, error.fid);
-    if (c == NULL)
-        return;
-    if (error.err == FI_ECONNREFUSED && error.err_data != NULL &&
-        error.err_data_size >= sizeof(reason))
-        memcpy(&reason, error.err_data, sizeof(reason));
-    ofi_conn_shut(c, error.err ? ofi_errno(error.err) : -ECONNRESET, reason);
-}
-
-/* An armed event queue need not be read: its descriptor fires. */
-static void ofi_read_events(struct ofi_fabric *f, struct ofi_batch *batch)
-{
-    while (!f->is_eq_armed && !ofi_batch_is_full(batch)) {
-        _Alignas(struct fi_eq_cm_entry) uint8_t buffer[EVENT_BYTES_MAX];
-        uint32_t kind;
-        ssize_t bytes = fi_eq_read(f->eq, &kind, buffer, sizeof(buffer), 0);
-        if (bytes == -FI_EAVAIL)
-            ofi_on_error(f);
-        else if (bytes < (ssize_t)sizeof(struct fi_eq_cm_entry))
-            return;
-        else
-            ofi_on_event(f, kind, (const struct fi_eq_cm_entry *)buffer,
-                         (size_t)bytes - sizeof(struct fi_eq_cm_entry), batch);
-    }
-}
 
 /* --- polling --------------------------------------------------------------------------------- */
 
@@ -205,7 +126,7 @@ static int ofi_poll(struct fabric *base, struct fabric_event *events, int events
     struct ofi_batch batch = {.events = events, .events_max = events_max};
     ofi_free_gone(f);
     ofi_pack_end_bursts(f);
-    ofi_read_events(f, &batch);
+    ofi_events_read(f, &batch);
     ofi_visit_active(f, f->active.next, &batch);
     bool may_skip = batch.count > 0 || (ofi_has_few(f) && !list_is_empty(&f->active));
     if (may_skip && ++f->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
@@ -213,7 +134,7 @@ static int ofi_poll(struct fabric *base, struct fabric_event *events, int events
     struct list *last = f->active.previous;
     f->polls_without_look = 0;
     ofi_find_active(f);
-    ofi_read_events(f, &batch);
+    ofi_events_read(f, &batch);
     if (!ofi_batch_is_full(&batch))
         ofi_visit_active(f, last->next, &batch);
     return batch.count;
@@ -344,7 +265,7 @@ static void ofi_close_listener(struct ofi_fabric *f)
     if (f->listener == NULL)
         return;
     f->is_eq_armed = false;
-    ofi_read_events(f, &batch);
+    ofi_events_read(f, &batch);
     list_for_each_safe (node, &f->conns)
         ofi_conn_refuse(list_entry(node, struct ofi_conn, in_fabric), ECONNREFUSED);
     ofi_free_gone(f);
