@@ -54,7 +54,7 @@ struct piece {
 struct push {
     const void *gradient; /* of the caller; NULL: gives none */
     void *result;         /* of the caller; NULL: takes none */
-    struct place input, landing;
+    struct slab_place input, landing;
     uint64_t gradient_bytes, result_bytes;
     struct update_settings settings;  /* of an update, where this rank gives them (W14) */
     uint64_t steps;                   /* of a restore: updates behind the state */

@@ -95,8 +95,8 @@ static const void *choose_payload(const struct link *l, struct record_ready *rea
         ready->input_bytes > l->job->client->eager_bytes || ready->input_stride > 0)
         return NULL;
     ready->payload_bytes = (uint32_t)ready->input_bytes;
-    return slabs_at(&l->job->slabs,
-                    (struct place){.region = ready->input_region, .offset = ready->input_offset});
+    return slabs_at(&l->job->slabs, (struct slab_place){.region = ready->input_region,
+                                                        .offset = ready->input_offset});
 }
 
 /* Only when they have changed: a lane keeps what it was told on this connection (W14). */

@@ -78,7 +78,7 @@ static uint64_t result_bytes(const struct gp_tensor *t, uint8_t operation)
 
 /* A short area has two halves, which rounds use in turn (L17). */
 static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_half,
-                 struct place *ret_place)
+                 struct slab_place *ret_place)
 {
     struct slabs *slabs = &t->job->slabs;
     void **area = &areas[bytes > t->bytes];

@@ -58,7 +58,7 @@ int copy_tell(struct link *l, struct piece *p)
     bool is_claim = p->copy_since != RECORD_ROUND_NONE;
     if (!p->copy || p->copy_told == l->openings || (is_claim && !t->knows_steps))
         return 0;
-    struct place place;
+    struct slab_place place;
     slabs_find(&t->job->slabs, p->copy, 2 * state_bytes(p), &place);
     struct record_backup told = {.kind = RECORD_BACKUP,
                                  .piece = p->id,

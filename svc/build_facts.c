@@ -9,12 +9,13 @@
 #include "svc/reduce/reduce.h"
 #include "svc/wire/channel.h"
 #include "svc/wire/fabric.h"
-#include "svc/wire/wire_libraries.h"
+#include "svc/wire/fabric_ofi.h"
+#include "svc/wire/tls.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define LIBRARIES (WIRE_LIBRARIES + 3)
+#define LIBRARIES 6
 #define KERNELS (REDUCE_SETS - 1)
 #define FABRICS 2
 #define TEXT_BYTES 192
@@ -32,10 +33,12 @@ static char fabric_texts[FABRICS][TEXT_BYTES];
 
 static void ask_libraries(void)
 {
-    wire_libraries(libraries);
-    arena_library(&libraries[WIRE_LIBRARIES]);
-    cores_library(&libraries[WIRE_LIBRARIES + 1]);
-    store_sqlite_library(&libraries[WIRE_LIBRARIES + 2]);
+    fabric_ofi_library(&libraries[0]);
+    channel_library(&libraries[1]);
+    tls_library(&libraries[2]);
+    arena_library(&libraries[3]);
+    cores_library(&libraries[4]);
+    store_sqlite_library(&libraries[5]);
     for (size_t i = 0; i < LIBRARIES; i++)
         library_views[i] =
             (struct view_library){libraries[i].name, libraries[i].built, libraries[i].running};

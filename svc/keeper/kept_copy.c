@@ -97,7 +97,7 @@ void kept_copy_free(struct kept_job *job, struct kept_copy *copy)
 void kept_copy_describe(const struct kept_job *job, const struct kept_copy *copy,
                         struct record_backup *ret_told)
 {
-    struct place place;
+    struct slab_place place;
     slabs_find(&job->slabs, copy->memory, 2 * half_bytes(copy), &place);
     *ret_told = (struct record_backup){.kind = RECORD_BACKUP,
                                        .piece = copy->piece,

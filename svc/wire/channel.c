@@ -1,42 +1,24 @@
-/* Owns one control connection: its socket and the bytes that wait in either direction; frames and
- * messages are made here. It must never block, never trust a length or a message of the peer, and
- * never hold more memory for a peer than the maxima named here (README, H1 to H8). */
+/* Owns one control connection: its socket and the bytes that wait in either direction; makes frames
+ * and messages. Must never block, never trust a length or a message of the peer, and never hold
+ * more memory for a peer than the maxima named here (README, H1 to H8). */
 #include "svc/wire/channel_types.h"
 
 #include "svc/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define FRAME_HEADER_BYTES 4
-/* Read of a frame that is not whole in one call: others wait meanwhile. */
+/* Bytes of an unfinished frame that one call reads: other connections wait meanwhile. */
 #define RECEIVE_BYTES_MAX (256u << 10)
-/* Structs that one message may unpack to: two bytes of an empty submessage become sixty (H4). */
+/* Most bytes of structs of one message: two bytes of an empty submessage become sixty (H4). */
 #define UNPACKED_BYTES_MAX (8u * CHANNEL_FRAME_BYTES_MAX)
 
-/* --- failure --------------------------------------------------------------------------------- */
-
-int channel_fail(struct channel *ch, int code, const char *format, ...)
-{
-    if (ch->failed != 0)
-        return ch->failed;
-    if (code == -EAGAIN)
-        code = -EPROTO; /* callers would come again for ever (H5) */
-    ch->failed = code;
-    int used = snprintf(ch->failure, sizeof(ch->failure), "%s: ", ch->peer);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(ch->failure + used, sizeof(ch->failure) - (size_t)used, format, arguments);
-    va_end(arguments);
-    return code;
-}
-
-/* The first bytes in hex, so that a person sees what knocked at the port. */
+/* Writes the first bytes in hex, so that a person recognises the program that connected. */
 static void describe_bytes(const uint8_t *bytes, size_t count, char *text, size_t text_bytes)
 {
     text[0] = '\0';
@@ -132,8 +114,8 @@ int channel_send(struct channel *ch, const envelope *message)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* Memory for one message, up to UNPACKED_BYTES_MAX. What it returns is released with free(), so
- * that free_unpacked(m, NULL) fits. */
+/* Memory for one message, up to UNPACKED_BYTES_MAX; free() releases it, so that
+ * free_unpacked(m, NULL) fits. */
 static void *unpack_allocate(void *context, size_t bytes)
 {
     size_t *left = context;
@@ -163,7 +145,7 @@ static int unpack_frame(struct channel *ch, const uint8_t *bytes, size_t count,
     return 0;
 }
 
-/* Takes the next whole frame out of what has been read; -EAGAIN when it is not whole yet. */
+/* Takes the next whole frame out of the buffer; -EAGAIN: it is not whole yet. */
 static int take_frame(struct channel *ch, envelope **ret_message)
 {
     if (buffer_waiting(&ch->in) < FRAME_HEADER_BYTES)
@@ -218,4 +200,11 @@ int channel_receive(struct channel *ch, envelope **ret_message)
         r = channel_read(ch);
     }
     return r;
+}
+
+void channel_library(struct library *ret_row)
+{
+    ret_row->name = "protobuf-c";
+    snprintf(ret_row->built, sizeof ret_row->built, "%s", PROTOBUF_C_VERSION);
+    snprintf(ret_row->running, sizeof ret_row->running, "%s", protobuf_c_version());
 }

@@ -1,5 +1,5 @@
-/* Request and reply over a control connection, for whoever may wait: the only place of the channel
- * that blocks, and never past the deadline. Owns nothing. README: H7. */
+/* Request and reply over a control connection, for callers that may wait: the only place of the
+ * channel that blocks, and never past the deadline. Owns nothing. README: H7. */
 #include "svc/wire/channel.h"
 
 #include "svc/base/clock.h"
@@ -40,8 +40,8 @@ bool channel_is_reply(const envelope *message)
     }
 }
 
-/* Failures answer requests, never each other: so two ends that do not know each other's messages
- * fall silent (H9). */
+/* A Failure answers a request, never another Failure: two ends that do not know each other's
+ * messages fall silent (H9). */
 bool channel_wants_answer(const envelope *message)
 {
     return message->id != 0 && !channel_is_reply(message);
@@ -77,7 +77,7 @@ static int receive_by(struct channel *ch, uint64_t deadline_ns, envelope **ret_m
     return r;
 }
 
-/* The reply, or what the peer's Failure says in its place. Takes `reply` over. */
+/* The reply, or the error of the peer's Failure in its place. Takes `reply` over. */
 static int finish_call(struct channel *ch, envelope *reply, envelope **ret_reply, struct err *err)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE) {
@@ -117,7 +117,7 @@ int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
         if (channel_is_reply(message) && message->id == request->id)
             return finish_call(ch, message, ret_reply, err);
         if (channel_is_reply(message) || unasked == NULL)
-            message_free(message); /* or one that an earlier call gave up on */
+            message_free(message); /* also the late reply to a call that was given up */
         else
             unasked(context, message);
         if (clock_now_ns() >= deadline_ns)

@@ -3,17 +3,36 @@
 #include "svc/wire/channel_types.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-/* What one recv() asks for at least. */
+/* Least room for one recv(). */
 #define READ_BYTES_MIN (16u << 10)
-/* A buffer that has run empty keeps at most this much for the next message (H3). */
+/* Most memory that an empty buffer keeps for the next message (H3). */
 #define BUFFER_KEPT_BYTES_MAX (64u << 10)
-/* Answers of TLS itself to a peer that does not read them. */
+/* Most bytes of TLS's own answers to a peer that does not read them. */
 #define SEALED_BYTES_MAX (256u << 10)
+
+/* --- failure -------------------------------------------------------------------------------- */
+
+int channel_fail(struct channel *ch, int code, const char *format, ...)
+{
+    if (ch->failed != 0)
+        return ch->failed;
+    if (code == -EAGAIN)
+        code = -EPROTO; /* callers would come again for ever (H5) */
+    ch->failed = code;
+    int used = snprintf(ch->failure, sizeof(ch->failure), "%s: ", ch->peer);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(ch->failure + used, sizeof(ch->failure) - (size_t)used, format, arguments);
+    va_end(arguments);
+    return code;
+}
 
 /* --- buffers --------------------------------------------------------------------------------- */
 
@@ -29,8 +48,8 @@ void buffer_take(struct buffer *b, size_t bytes)
     }
 }
 
-/* Makes room for `bytes` more behind the end. Moving is worth it only when at least half of what
- * is used has been taken: so each byte is moved O(1) times. */
+/* Bytes are moved only when at least half of the used ones have been taken, so that each byte is
+ * moved O(1) times. */
 int buffer_reserve(struct buffer *b, size_t bytes)
 {
     size_t waiting = buffer_waiting(b);
@@ -54,13 +73,13 @@ int buffer_reserve(struct buffer *b, size_t bytes)
 
 /* --- the socket ------------------------------------------------------------------------------ */
 
-/* However a connection ends, for the caller it is one case: the peer is gone. */
+/* For the caller every end of a connection is one case: the peer is gone. */
 static int channel_fail_gone(struct channel *ch, int error)
 {
     return channel_fail(ch, -ECONNRESET, "connection lost: %s", err_text(-error));
 }
 
-/* Sends what waits in `b`, as far as the socket takes it. */
+/* Sends the waiting bytes of `b`, as far as the socket takes them. */
 static int send_waiting(struct channel *ch, struct buffer *b)
 {
     while (buffer_waiting(b) > 0) {
@@ -98,8 +117,9 @@ static int receive_some(struct channel *ch, uint8_t *bytes, size_t count, size_t
 
 /* --- TLS ------------------------------------------------------------------------------------- */
 
-/* What TLS has for the peer goes behind what waits already. While frames wait for their turn in
- * `out`, this is one record; what a peer asks for beyond (new traffic keys) is bounded here. */
+/* Bytes of TLS for the peer go behind those that wait already. While frames wait for their turn in
+ * `out`, these are one record; answers that a peer asks for beyond (new traffic keys) are bounded
+ * here. */
 static int collect_sealed(struct channel *ch)
 {
     size_t bytes = tls_pending(ch->tls);
@@ -113,8 +133,8 @@ static int collect_sealed(struct channel *ch)
     return 0;
 }
 
-/* The peer learns why from the alert, if its socket still takes it. */
-static int tls_fail(struct channel *ch, int code)
+/* The alert has the reason for the peer, if its socket still takes bytes. */
+static int channel_fail_tls(struct channel *ch, int code)
 {
     if (collect_sealed(ch) == 0)
         (void)send_waiting(ch, &ch->sealed);
@@ -130,9 +150,9 @@ static int flush_sealed(struct channel *ch)
             return r;
         ssize_t taken = tls_write(ch->tls, ch->out.bytes + ch->out.first, buffer_waiting(&ch->out));
         if (taken == -EAGAIN)
-            return 0; /* it wants the rest of a message of its own first: the read goes on here */
+            return 0; /* TLS needs the rest of a message of its own: the next read flushes again */
         if (taken < 0)
-            return tls_fail(ch, (int)taken);
+            return channel_fail_tls(ch, (int)taken);
         buffer_take(&ch->out, (size_t)taken);
         r = collect_sealed(ch);
         if (r < 0)
@@ -140,12 +160,12 @@ static int flush_sealed(struct channel *ch)
     }
 }
 
-/* One step of the handshake; 0 also when it is not over. */
+/* One step of the handshake; 0 also while it goes on. */
 static int shake(struct channel *ch)
 {
     int r = tls_handshake(ch->tls);
     if (r < 0 && r != -EAGAIN)
-        return tls_fail(ch, r);
+        return channel_fail_tls(ch, r);
     if (r == 0)
         ch->mode = CHANNEL_SEALED;
     return collect_sealed(ch);
@@ -161,17 +181,18 @@ static int unseal(struct channel *ch)
         if (got > 0)
             ch->in.end += (size_t)got;
     } while (got > 0);
-    /* A goodbye of TLS says nothing that the end of the connection does not say (T6). */
-    return got == -EAGAIN || got == -ECONNRESET ? collect_sealed(ch) : tls_fail(ch, (int)got);
+    /* The end of a TLS session is no end of the connection (T6). */
+    return got == -EAGAIN || got == -ECONNRESET ? collect_sealed(ch)
+                                                : channel_fail_tls(ch, (int)got);
 }
 
-/* Bytes of the peer, through TLS into `in`. All of them: what the session held back, no socket
- * would tell of. */
+/* Moves bytes of the peer through TLS into `in`. All of them: no socket would become readable for
+ * bytes that the session holds back. */
 static int take_sealed(struct channel *ch, const uint8_t *bytes, size_t count)
 {
     int r = tls_put(ch->tls, bytes, count);
     if (r < 0)
-        return tls_fail(ch, r);
+        return channel_fail_tls(ch, r);
     if (ch->mode == CHANNEL_SHAKING)
         r = shake(ch);
     if (r == 0 && ch->mode == CHANNEL_SEALED)
@@ -201,8 +222,8 @@ const char *channel_tenant(const struct channel *ch)
     return ch->mode == CHANNEL_SEALED ? tls_tenant(ch->tls) : NULL;
 }
 
-/* The peer's first bytes say which language it speaks (T2). */
-static int decide(struct channel *ch)
+/* The peer's first bytes decide between TLS and plain (T2). */
+static int channel_decide(struct channel *ch)
 {
     int is_tls = tls_is_hello(ch->in.bytes + ch->in.first, buffer_waiting(&ch->in));
     if (is_tls < 0)
@@ -251,5 +272,5 @@ int channel_read(struct channel *ch)
     if (r < 0)
         return r;
     ch->in.end += got;
-    return ch->mode == CHANNEL_UNDECIDED ? decide(ch) : 0;
+    return ch->mode == CHANNEL_UNDECIDED ? channel_decide(ch) : 0;
 }

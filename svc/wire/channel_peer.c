@@ -1,4 +1,5 @@
-/* Who is at the other end of a control connection, and how its TCP socket is set. Owns nothing. */
+/* The other end of a control connection: its name, its silence, the options of its TCP socket. Owns
+ * nothing. */
 #include "svc/base/clock.h"
 #include "svc/wire/channel_types.h"
 #include "svc/wire/tcp_alive.h"
@@ -13,9 +14,9 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-/* Where somebody looks himself, the kernel only ends what he has overlooked. */
+/* The kernel ends only connections that the watching caller has overlooked. */
 #define KEEPALIVE_PROBES_WATCHED 9
-/* Of a peer that takes nothing, before it counts as silent: one may be lost. */
+/* Unanswered probes after which a peer without room counts as silent: one may be lost. */
 #define WINDOW_PROBES 2
 
 static void describe_unix_peer(struct channel *ch)
@@ -55,29 +56,29 @@ const char *channel_bare_text(const struct channel *ch, const char *text)
     return begins ? text + bytes + 2 : text;
 }
 
-static void set_option(int fd, int level, int option, int value)
+static void channel_set_option(int fd, int level, int option, int value)
 {
-    /* Best effort: without these the connection is slower or notices death later, but works. */
+    /* Best effort: without an option the connection is slower or notices death later, but works. */
     (void)setsockopt(fd, level, option, &value, sizeof(value));
 }
 
 void channel_tune_tcp(int fd)
 {
-    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    channel_set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     tcp_alive_watch(fd);
 }
 
 void channel_watch_host(struct channel *ch, unsigned quiet_s)
 {
-    set_option(ch->fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)quiet_s);
-    set_option(ch->fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)quiet_s);
-    set_option(ch->fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES_WATCHED);
-    /* The kernel's own limit also ends a connection whose peer answers, but has no room. */
-    set_option(ch->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+    channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)quiet_s);
+    channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)quiet_s);
+    channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES_WATCHED);
+    /* The kernel's own limit would also end a connection whose peer answers, but has no room. */
+    channel_set_option(ch->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
 }
 
-/* Whether an answer of the peer's kernel is due since it was last heard. With a full window it is
- * asked more and more seldom, down to every two minutes, so its silence alone tells nothing. */
+/* Whether an answer of the peer's kernel is due since its last one. With a full window probes
+ * become rarer, down to one in two minutes, so that silence alone means nothing. */
 static bool owes_answer(const struct channel *ch, const struct tcp_info *info, uint32_t silent_ms)
 {
     int unsent = 0;
@@ -109,7 +110,7 @@ int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_ui
     if (getsockname(ch->fd, (struct sockaddr *)&address, &address_bytes) < 0)
         return -errno;
     if (address.ss_family != AF_UNIX)
-        return -ENOTSUP; /* on TCP SO_PEERCRED succeeds too, and tells nothing */
+        return -ENOTSUP; /* on TCP SO_PEERCRED succeeds, too, with values that mean nothing */
     if (getsockopt(ch->fd, SOL_SOCKET, SO_PEERCRED, &who, &who_bytes) < 0)
         return -errno;
     *ret_pid = who.pid;

@@ -1,4 +1,4 @@
-/* The inside of a control connection, for the channel's own files. */
+/* The inside of a control connection, for the files of the channel alone. */
 #ifndef GRADPOOL_WIRE_CHANNEL_TYPES_H
 #define GRADPOOL_WIRE_CHANNEL_TYPES_H
 
@@ -7,7 +7,7 @@
 
 #define CHANNEL_PEER_TEXT_BYTES 80
 
-/* Bytes first .. end wait; what lies before them has been taken. */
+/* Bytes first .. end wait; those before have been taken. */
 struct buffer {
     uint8_t *bytes;
     size_t capacity, first, end;
@@ -15,22 +15,22 @@ struct buffer {
 
 enum channel_mode {
     CHANNEL_PLAIN,
-    CHANNEL_UNDECIDED, /* the peer's first bytes will tell */
-    CHANNEL_SHAKING,   /* TLS, before the key is proven: nothing of ours is sent yet */
+    CHANNEL_UNDECIDED, /* the peer's first bytes decide */
+    CHANNEL_SHAKING,   /* TLS, before the key is proven: frames wait */
     CHANNEL_SEALED,
 };
 
 struct channel {
     int fd;
     int failed;               /* the first error; every later verb returns it */
-    bool was_closed;          /* that error was the end of what the peer sends */
-    uint32_t frame_bytes_max; /* of the next one to come */
-    uint32_t held_bytes;      /* longer ones are not read on */
+    bool was_closed;          /* that error was the end of the peer's bytes */
+    uint32_t frame_bytes_max; /* of the next frame to come */
+    uint32_t held_bytes;      /* longer frames are not read on */
     bool is_cut;              /* the last receive left bytes to the next one */
     uint64_t last_id;
     enum channel_mode mode;
     struct buffer in, out; /* frames */
-    struct buffer sealed;  /* TLS: what waits for the socket */
+    struct buffer sealed;  /* TLS: records that wait for the socket */
     struct tls *tls;       /* NULL: plain */
     key_find_fn find_key;
     void *find_context;
@@ -38,19 +38,23 @@ struct channel {
     char failure[ERR_TEXT_BYTES];
 };
 
-/* channel.c: remembers the first failure and its text; returns its code. */
+/* --- channel_io.c ---------------------------------------------------------------------------- */
+
+/* Keeps the first failure and its text; returns its code. */
 int channel_fail(struct channel *ch, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* channel_io.c */
 static inline size_t buffer_waiting(const struct buffer *b) { return b->end - b->first; }
+/* Drops `bytes` bytes from the front. */
 void buffer_take(struct buffer *b, size_t bytes);
 /* Makes room for `bytes` more behind the end. -ENOMEM. */
 int buffer_reserve(struct buffer *b, size_t bytes);
-/* Reads once. 0: something came, perhaps not a whole frame; -EAGAIN, or the channel's failure. */
+/* Reads once. 0: bytes came, perhaps not a whole frame; -EAGAIN, or the channel's failure. */
 int channel_read(struct channel *ch);
 
-/* channel_peer.c: the socket's other end in words, and a TCP socket's options. */
+/* --- channel_peer.c -------------------------------------------------------------------------- */
+
+/* Writes the socket's other end in words into `ch->peer`. */
 void channel_describe_peer(struct channel *ch, int family);
 void channel_tune_tcp(int fd);
 

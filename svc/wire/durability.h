@@ -1,4 +1,4 @@
-/* What becomes of the parameters and moments that lanes keep for a job when one of them dies:
+/* The durability of the parameters and moments that a lane keeps for a job, when the lane dies:
  * REPLICA has a copy on another aggregator, WORKER in the memory of a worker, NONE loses them. */
 #ifndef GRADPOOL_WIRE_DURABILITY_H
 #define GRADPOOL_WIRE_DURABILITY_H
@@ -8,14 +8,14 @@
 #include <string.h>
 
 enum durability {
-    DURABILITY_UNSAID = 0, /* of a job: what the service says */
+    DURABILITY_UNSAID = 0, /* of a job: as the service has it */
     DURABILITY_NONE = 1,
     DURABILITY_REPLICA = 2,
     DURABILITY_WORKER = 3,
     DURABILITY_MOST = DURABILITY_WORKER,
 };
 
-/* "none", "replica", "worker"; NULL: another, or unsaid. */
+/* "none", "replica", "worker"; NULL: another value, or unsaid. */
 static inline const char *durability_name(uint32_t durability)
 {
     static const char *const names[] = {NULL, "none", "replica", "worker"};

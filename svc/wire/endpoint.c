@@ -1,5 +1,5 @@
 /* The text that names a coordinator, taken apart and put together. Owns nothing, touches no
- * network. Whatever a person may have written gets an answer that says what was expected. */
+ * network. An error names the form that was expected. */
 #include "svc/wire/endpoint.h"
 
 #include "svc/base/text.h"
@@ -17,7 +17,7 @@
 
 /* --- parsing --------------------------------------------------------------------------------- */
 
-/* What follows `prefix` in `text`, or NULL. */
+/* The rest of `text` behind `prefix`, or NULL. */
 static const char *after(const char *text, const char *prefix)
 {
     size_t bytes = strlen(prefix);
@@ -54,7 +54,7 @@ static int parse_port(const char *text, const char *port, struct endpoint *e, st
     return 0;
 }
 
-/* Copies the host; false when it cannot be one, so that a slip fails here and not in a lookup. */
+/* Copies the host; false: it cannot be one, and fails here rather than in a lookup. */
 static bool take_host(const char *host, size_t bytes, bool is_v6, struct endpoint *e)
 {
     if (bytes == 0 || bytes >= sizeof(e->host))

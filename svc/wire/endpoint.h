@@ -1,4 +1,5 @@
-/* Where a coordinator is: gradpool://host:port, gradpool://[v6]:port or gradpool+unix:///path. */
+/* The endpoint of a coordinator: gradpool://host:port, gradpool://[v6]:port or
+ * gradpool+unix:///path. */
 #ifndef GRADPOOL_WIRE_ENDPOINT_H
 #define GRADPOOL_WIRE_ENDPOINT_H
 
@@ -11,7 +12,7 @@
 #include <sys/socket.h>
 
 #define ENDPOINT_PORT_DEFAULT 7077
-#define ENDPOINT_ADDRESSES_MAX 16 /* of one name; more are not tried */
+#define ENDPOINT_ADDRESSES_MAX 16 /* of one name; others are not tried */
 
 struct endpoint {
     bool is_unix;
@@ -19,10 +20,10 @@ struct endpoint {
     char host[256]; /* or the socket's path */
 };
 
-/* Accepts the URL forms, "host:port", "host", "unix:/path" and "/path". -EINVAL with a text that
- * says what was expected. */
+/* Accepts the URL forms, "host:port", "host", "unix:/path" and "/path". -EINVAL; the text names the
+ * expected form. */
 int endpoint_parse(const char *text, struct endpoint *ret_endpoint, struct err *err);
-/* The URL into `buffer`; returns it. */
+/* Writes the URL into `buffer`; returns `buffer`. */
 const char *endpoint_format(const struct endpoint *e, char *buffer, size_t buffer_bytes);
 bool endpoint_is_loopback(const struct endpoint *e);
 
@@ -36,37 +37,37 @@ struct endpoint_addresses {
     struct endpoint_address list[ENDPOINT_ADDRESSES_MAX];
 };
 
-/* Whether a host name (no address, not localhost) is known within the deadline and has no address
- * but loopback ones here, as a host's own name has on Debian: 127.0.1.1, of no use to other hosts.
+/* Whether a host name (no address, not localhost) is known within the deadline and has only
+ * loopback addresses here, as a host's own name has on Debian: 127.0.1.1, of no use to other hosts.
  * `address` gets the first. */
 bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *address,
                                size_t address_bytes);
 
-/* The addresses of a host that may move while the process runs, for a thread that no resolver may
- * hold up. All zero but for `known`, which holds the addresses found so far. */
+/* The addresses of a host that may move while the process runs, for a thread that must not wait for
+ * a resolver. Begins as zeros, with the addresses found so far in `known`. */
 struct endpoint_names {
     struct endpoint_addresses known;
-    struct lookup *pending; /* under way, or over and not taken yet; NULL: none */
+    struct lookup *pending; /* goes on, or is over and not taken yet; NULL: none */
 };
 
-/* Where a socket is noted from the moment it exists, under a lock: who holds that lock across a
- * fork() knows what the child has to close. */
+/* The place that holds a socket from the moment it exists, under a lock: a fork handler that takes
+ * the lock knows the descriptors that the child has to close. */
 struct endpoint_slot {
     pthread_mutex_t *lock;
     int *fd;
 };
 
-/* The addresses behind the endpoint. A numeric one asks nobody; for a name a thread is started, and
+/* The addresses behind the endpoint. A number needs no lookup; for a name a thread is started, and
  * left behind when the deadline comes first. -ENOENT (no such name), -ETIMEDOUT, -EAGAIN (no
  * thread), -ENOMEM; the text names the host and the next step. */
 int endpoint_resolve(const struct endpoint *e, uint64_t deadline_ns,
                      struct endpoint_addresses *ret_addresses, struct err *err);
 
-/* Looks the endpoint up again, for at most until the deadline. A later answer counts at the next
- * call; an address, a Unix socket or a lookup that fails leave `known` as it is. */
+/* Looks the endpoint up again, at most until the deadline. A later answer counts at the next call;
+ * an address, a Unix socket or a lookup that fails leave `known` as it is. */
 void endpoint_names_refresh(const struct endpoint *e, struct endpoint_names *names,
                             uint64_t deadline_ns);
-/* Gives up the lookup under way, so that no answer of today is taken tomorrow. */
+/* Gives up the lookup that goes on, so that no old answer is taken later. */
 void endpoint_names_rest(struct endpoint_names *names);
 
 /* Connects within the deadline, trying every address. `slot` (NULL: none) holds the socket on
@@ -76,18 +77,18 @@ void endpoint_names_rest(struct endpoint_names *names);
 int endpoint_connect_to(const struct endpoint *e, const struct endpoint_addresses *addresses,
                         uint64_t deadline_ns, const struct endpoint_slot *slot, int *ret_fd,
                         struct err *err);
-/* Both, for who connects rarely. */
+/* Resolves, then connects: for callers that connect rarely. */
 int endpoint_connect(const struct endpoint *e, uint64_t deadline_ns, int *ret_fd, struct err *err);
 
-/* A listening socket. Port 0 picks one and writes it back. A stale Unix socket file is replaced;
- * the new one has mode 0660.
- * `interface_name` (NULL: any): the host 0.0.0.0 or [::] becomes that interface's address, which is
- * written back too; another host must be that address. -EADDRINUSE, -EADDRNOTAVAIL, -EACCES,
- * -ENODEV (no such interface), -ENOENT or -ETIMEDOUT (a host name, looked up for at most 10 s). */
+/* A listening socket. For port 0 the kernel picks one, which is written back. A stale Unix socket
+ * file is replaced; the new one has mode 0660. `interface_name` (NULL: any): the host 0.0.0.0 or
+ * [::] becomes that interface's address, which is written back too; another host must be that
+ * address. -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -ENODEV (no such interface), -ENOENT or -ETIMEDOUT
+ * (a host name, looked up for at most 10 s). */
 int endpoint_listen(struct endpoint *e, const char *interface_name, int *ret_fd, struct err *err);
 
-/* The address other hosts should use for this one: of `interface_name`, or of the socket
- * `connected_fd` (used without an interface name; 127.0.0.1 for a Unix socket). -ENODEV,
+/* The address of this host for other hosts: that of `interface_name`, or (NULL) of the socket
+ * `connected_fd`, 127.0.0.1 for a Unix socket. -ENODEV,
  * -EADDRNOTAVAIL (the interface has none), -ENOSPC. */
 int endpoint_local_address(const char *interface_name, int connected_fd, char *buffer,
                            size_t buffer_bytes);

@@ -1,7 +1,7 @@
-/* Names to addresses, within a deadline. The C library's lookup knows none, so a thread of its own
- * makes it, on a request of its own: who waits no longer leaves both behind, and the thread frees
- * the request whenever the resolver lets it go. Must never touch the caller's memory from that
- * thread (README, H11). */
+/* Names to addresses, within a deadline. The C library's lookup knows no deadline, so a thread of
+ * its own makes it, on a request of its own: a caller that gives up leaves both behind, and the
+ * thread frees the request when the resolver returns. Must never touch the caller's memory from
+ * that thread (README, H11). */
 #include "svc/wire/endpoint.h"
 
 #include "svc/base/clock.h"
@@ -21,11 +21,11 @@ struct lookup {
     pthread_t thread;
     char host[sizeof(((struct endpoint *)0)->host)];
     char port[8];
-    pthread_mutex_t lock; /* everything below */
+    pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t over;
     bool is_over, is_given_up;
     int result; /* of getaddrinfo() */
-    int error;  /* errno, where that says EAI_SYSTEM */
+    int error;  /* errno, where the result is EAI_SYSTEM */
     struct addrinfo *list;
 };
 
@@ -56,7 +56,7 @@ static void lookup_free(struct lookup *l)
     free(l);
 }
 
-static int ask(const struct lookup *l, int flags, struct addrinfo **ret_list)
+static int lookup_ask(const struct lookup *l, int flags, struct addrinfo **ret_list)
 {
     const struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
@@ -67,7 +67,7 @@ static void *lookup_main(void *context)
 {
     struct lookup *l = context;
     struct addrinfo *list = NULL;
-    int result = ask(l, 0, &list);
+    int result = lookup_ask(l, 0, &list);
     int error = errno;
     pthread_mutex_lock(&l->lock);
     l->result = result;
@@ -83,7 +83,7 @@ static void *lookup_main(void *context)
 }
 
 /* The process's signals are for its own threads. */
-static int start_thread(struct lookup *l)
+static int lookup_start_thread(struct lookup *l)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -94,7 +94,7 @@ static int start_thread(struct lookup *l)
 }
 
 /* False: the deadline came first. */
-static bool wait_over(struct lookup *l, uint64_t deadline_ns)
+static bool lookup_wait(struct lookup *l, uint64_t deadline_ns)
 {
     const struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
                                    .tv_nsec = (long)(deadline_ns % NS_PER_S)};
@@ -106,7 +106,7 @@ static bool wait_over(struct lookup *l, uint64_t deadline_ns)
     return is_over;
 }
 
-/* Of a request with a thread: one that is not over is the thread's from now on. */
+/* Ends a request that has a thread. A request that is not over is the thread's from now on. */
 static void lookup_end(struct lookup *l)
 {
     pthread_mutex_lock(&l->lock);
@@ -137,8 +137,8 @@ static void take_list(const struct addrinfo *list, struct endpoint_addresses *re
     *ret_addresses = found;
 }
 
-static int finish(struct lookup *l, const struct endpoint *e,
-                  struct endpoint_addresses *ret_addresses, struct err *err)
+static int lookup_finish(struct lookup *l, const struct endpoint *e,
+                         struct endpoint_addresses *ret_addresses, struct err *err)
 {
     char url[URL_BYTES];
     if (l->result == 0) {
@@ -151,28 +151,28 @@ static int finish(struct lookup *l, const struct endpoint *e,
                    l->result == EAI_SYSTEM ? err_text(-l->error) : gai_strerror(l->result));
 }
 
-static int time_error(const struct endpoint *e, struct err *err)
+static int lookup_time_error(const struct endpoint *e, struct err *err)
 {
     char url[URL_BYTES];
     return err_set(err, -ETIMEDOUT,
-                   "%s: no name server told the address of '%s' within the deadline; give an "
+                   "%s: no name server answered for '%s' within the deadline; give an "
                    "address in place of the name, or see /etc/resolv.conf",
                    endpoint_format(e, url, sizeof(url)), e->host);
 }
 
 /* Takes `l` over. */
-static int look_up(struct lookup *l, const struct endpoint *e, uint64_t deadline_ns,
-                   struct endpoint_addresses *ret_addresses, struct err *err)
+static int lookup_run(struct lookup *l, const struct endpoint *e, uint64_t deadline_ns,
+                      struct endpoint_addresses *ret_addresses, struct err *err)
 {
-    int r = start_thread(l);
+    int r = lookup_start_thread(l);
     if (r < 0) {
         lookup_free(l);
         return err_set(err, r, "no thread to look up '%s': %s", e->host, err_text(r));
     }
-    if (wait_over(l, deadline_ns))
-        r = finish(l, e, ret_addresses, err);
+    if (lookup_wait(l, deadline_ns))
+        r = lookup_finish(l, e, ret_addresses, err);
     else
-        r = time_error(e, err);
+        r = lookup_time_error(e, err);
     lookup_end(l);
     return r;
 }
@@ -196,10 +196,10 @@ int endpoint_resolve(const struct endpoint *e, uint64_t deadline_ns,
     struct lookup *l = lookup_create(e);
     if (l == NULL)
         return err_set(err, -ENOMEM, "no memory to look up '%s'", e->host);
-    l->result = ask(l, AI_NUMERICHOST, &l->list); /* an address asks nobody, and needs no thread */
+    l->result = lookup_ask(l, AI_NUMERICHOST, &l->list); /* an address needs no lookup */
     if (l->result != 0)
-        return look_up(l, e, deadline_ns, ret_addresses, err);
-    int r = finish(l, e, ret_addresses, err);
+        return lookup_run(l, e, deadline_ns, ret_addresses, err);
+    int r = lookup_finish(l, e, ret_addresses, err);
     lookup_free(l);
     return r;
 }
@@ -235,14 +235,14 @@ bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *add
 
 /* --- a host that may move -------------------------------------------------------------------- */
 
-/* NULL: an address, which stays what it is, or no memory or thread for a lookup. */
-static struct lookup *begin(const struct endpoint *e)
+/* NULL: an address, which does not change, or no memory or thread for a lookup. */
+static struct lookup *lookup_begin(const struct endpoint *e)
 {
     struct lookup *l = e->is_unix ? NULL : lookup_create(e);
     if (l == NULL)
         return NULL;
-    bool is_address = ask(l, AI_NUMERICHOST, &l->list) == 0;
-    if (!is_address && start_thread(l) == 0)
+    bool is_address = lookup_ask(l, AI_NUMERICHOST, &l->list) == 0;
+    if (!is_address && lookup_start_thread(l) == 0)
         return l;
     lookup_free(l);
     return NULL;
@@ -252,8 +252,8 @@ void endpoint_names_refresh(const struct endpoint *e, struct endpoint_names *nam
                             uint64_t deadline_ns)
 {
     if (names->pending == NULL)
-        names->pending = begin(e);
-    if (names->pending == NULL || !wait_over(names->pending, deadline_ns))
+        names->pending = lookup_begin(e);
+    if (names->pending == NULL || !lookup_wait(names->pending, deadline_ns))
         return;
     if (names->pending->result == 0)
         take_list(names->pending->list, &names->known);

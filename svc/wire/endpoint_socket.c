@@ -1,6 +1,6 @@
-/* Owns nothing: makes sockets that are connected to an endpoint, or listen on one. Every error says
- * which endpoint, which address was tried and what to do next. Must never look a name up itself:
- * that could outlast a deadline (endpoint_resolve.c). */
+/* Makes sockets that are connected to an endpoint, or listen on one. Owns nothing. Each error names
+ * the endpoint, the address that was tried and the next step. Must never look a name up itself: a
+ * lookup could outlast the deadline (endpoint_resolve.c). */
 #include "svc/wire/endpoint.h"
 
 #include "svc/base/cleanup.h"
@@ -25,7 +25,7 @@
 #define URL_BYTES (sizeof(((struct endpoint *)0)->host) + 32)
 #define ADDRESS_TEXT_BYTES (INET6_ADDRSTRLEN + 32)
 
-/* A listener's host name, if it is one: mostly it is an address. */
+/* For the host of a listener, which mostly is an address. */
 #define LISTEN_LOOKUP_NS (10 * NS_PER_S)
 
 /* --- addresses ------------------------------------------------------------------------------- */
@@ -130,8 +130,8 @@ static int wait_connected(int fd, uint64_t deadline_ns)
     return -error;
 }
 
-/* A non-blocking connect to a Unix socket whose queue is full says EAGAIN, and nothing tells when
- * to try again. So that one blocks, with the kernel's own time limit. */
+/* A non-blocking connect to a Unix socket whose queue is full returns EAGAIN, and no event shows
+ * when to try again. So this one blocks, with the kernel's own time limit. */
 static int connect_unix(int fd, const struct endpoint_address *a, uint64_t deadline_ns)
 {
     for (;;) {
@@ -164,7 +164,7 @@ static int connect_tcp(int fd, const struct endpoint_address *a, uint64_t deadli
     return wait_connected(fd, deadline_ns);
 }
 
-static int open_socket(int family, const struct endpoint_slot *slot)
+static int endpoint_open_socket(int family, const struct endpoint_slot *slot)
 {
     if (slot == NULL) {
         int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -179,7 +179,7 @@ static int open_socket(int family, const struct endpoint_slot *slot)
     return r;
 }
 
-static void close_socket(int fd, const struct endpoint_slot *slot)
+static void endpoint_close_socket(int fd, const struct endpoint_slot *slot)
 {
     if (slot == NULL) {
         close(fd);
@@ -195,12 +195,12 @@ static int connect_address(const struct endpoint_address *a, uint64_t deadline_n
                            const struct endpoint_slot *slot, int *ret_fd)
 {
     int family = a->socket.ss_family;
-    int fd = open_socket(family, slot);
+    int fd = endpoint_open_socket(family, slot);
     if (fd < 0)
         return fd;
     int r = family == AF_UNIX ? connect_unix(fd, a, deadline_ns) : connect_tcp(fd, a, deadline_ns);
     if (r < 0) {
-        close_socket(fd, slot);
+        endpoint_close_socket(fd, slot);
         return r;
     }
     *ret_fd = fd;
@@ -234,8 +234,8 @@ static int connect_error(const struct endpoint *e, const struct endpoint_address
                    next_step(code, e->is_unix));
 }
 
-/* The share of the time left that the first of `addresses_left` addresses may use, so that one
- * that swallows packets leaves time for the next. */
+/* The deadline of the first of `addresses_left` addresses: an address that swallows packets must
+ * leave time for the next. */
 static uint64_t share_deadline(uint64_t deadline_ns, unsigned addresses_left)
 {
     uint64_t now_ns = clock_now_ns();
@@ -284,14 +284,14 @@ static int listen_address(const struct endpoint_address *a, int *ret_fd)
         return -errno;
     if (family != AF_UNIX && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0)
         return -errno;
-    /* [::] takes IPv4 as well, whatever the host's default is. */
+    /* [::] takes IPv4, too, also against the host's default. */
     if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no)) < 0)
         return -errno;
     if (family == AF_UNIX && fchmod(fd, UNIX_MODE) < 0) /* before others can connect */
         return -errno;
     if (bind(fd, (const struct sockaddr *)&a->socket, a->bytes) < 0)
         return -errno;
-    if (family == AF_UNIX && chmod(unix_path(a), UNIX_MODE) < 0) /* whatever the umask is */
+    if (family == AF_UNIX && chmod(unix_path(a), UNIX_MODE) < 0) /* also against the umask */
         return -errno;
     if (listen(fd, LISTEN_BACKLOG) < 0)
         return -errno;
@@ -319,7 +319,7 @@ static int listen_error(const struct endpoint *e, const struct endpoint_address 
                    err_text(code), advice);
 }
 
-/* Removes a socket file that nobody listens on; anything else in its place is not ours to touch. */
+/* Removes a socket file without a listener, and no other file. */
 static int remove_stale(const struct endpoint_address *a)
 {
     const char *path = unix_path(a);
@@ -395,7 +395,7 @@ static int listen_any(struct endpoint *e, const struct endpoint_addresses *addre
         if (interface_name != NULL && (r = narrow_to_interface(e, interface_name, &a, err)) < 0)
             return r;
         r = listen_address(&a, ret_fd);
-        /* A name may have an address of a family this host lacks; a port in use is final. */
+        /* A name may have an address of a family that this host lacks; a port in use is final. */
         if (r != -EADDRNOTAVAIL && r != -EAFNOSUPPORT)
             break;
     }
@@ -416,7 +416,7 @@ int endpoint_listen(struct endpoint *e, const char *interface_name, int *ret_fd,
         return r;
     r = write_back(fd, e, interface_name != NULL);
     if (r < 0)
-        return err_set(err, r, "cannot tell the port of %s: %s", e->host, err_text(r));
+        return err_set(err, r, "cannot read the port of %s: %s", e->host, err_text(r));
     *ret_fd = take_fd(&fd);
     return 0;
 }

@@ -1,56 +1,56 @@
-/* Owns a job's fabrics and decides who drives them: whoever waits; the progress thread only while
- * nobody waits and something must go on (README, W21). Knows nothing of tensors. */
+/* Owns a job's fabrics and decides which thread drives them: one that waits; the progress thread
+ * only while none waits and the job must go on (README, W21). Knows nothing of tensors. */
 #include "svc/wire/engine.h"
 
 #include "svc/base/clock.h"
+#include "svc/wire/engine_sleep.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #define EVENTS_MAX 32
-/* Waits follow each other closely in training: the progress thread is not woken in between. */
+/* Waits follow each other closely in training: the progress thread sleeps on in between. */
 #define HANDOVER_NS (200 * NS_PER_US)
 
-static void set_handover(struct engine *e, uint64_t in_ns)
+static void engine_set_handover(struct engine *e, uint64_t in_ns)
 {
     struct itimerspec when = {.it_value = {.tv_nsec = (long)in_ns}};
     timerfd_settime(e->handover_fd, 0, &when, NULL);
     e->is_handover_set = in_ns > 0;
 }
 
-/* The progress thread may be asleep as the driver: it finds its tenure over when it wakes. */
-static uint64_t take_over(struct engine *e, enum engine_driver driver)
+/* A progress thread that sleeps as the driver finds its tenure over when it wakes. */
+static uint64_t engine_take_over(struct engine *e, enum engine_driver driver)
 {
     if (e->driver == DRIVER_PROGRESS)
         engine_kick(e);
     if (driver == DRIVER_WAITER && e->is_handover_set)
-        set_handover(e, 0);
+        engine_set_handover(e, 0);
     e->driver = driver;
-    e->is_asleep = false;
+    engine_forget_sleep(e->sleep);
     return ++e->tenure;
 }
 
-static void hand_over(struct engine *e)
+static void engine_hand_over(struct engine *e)
 {
     e->driver = DRIVER_NONE;
     e->tenure++;
 }
 
-/* Nobody drives: the next waiter does, or else, if need be, the progress thread. */
-static void find_driver(struct engine *e)
+/* Without a driver the next waiter drives, or else, if need be, the progress thread. */
+static void engine_find_driver(struct engine *e)
 {
     if (e->driver != DRIVER_NONE)
         return;
     if (e->waiters > 0)
         pthread_cond_broadcast(&e->turn);
     else if (!e->is_handover_set && e->needs_progress(e->context))
-        set_handover(e, HANDOVER_NS);
+        engine_set_handover(e, HANDOVER_NS);
 }
 
-static int take_events(struct engine *e, struct fabric *fabric)
+static int engine_take_events(struct engine *e, struct fabric *fabric)
 {
     struct fabric_event events[EVENTS_MAX];
     int n = fabric_poll(fabric, events, EVENTS_MAX);
@@ -67,28 +67,29 @@ static void ring_doorbells(struct engine *e)
         fabric_flush(e->ofi);
 }
 
-static int step(struct engine *e)
+static int engine_step(struct engine *e)
 {
     int n = 0;
     if (e->shm_conns > 0)
-        n += take_events(e, e->shm);
+        n += engine_take_events(e, e->shm);
     if (e->ofi_conns > 0)
-        n += take_events(e, e->ofi);
+        n += engine_take_events(e, e->ofi);
     if (n > 0)
-        ring_doorbells(e); /* the driver may stop here: what was posted must be heard */
+        ring_doorbells(e); /* the driver may stop here, but its posts must arrive */
     if (n > 0 && e->waiters > 1)
         pthread_cond_broadcast(&e->turn);
     return n;
 }
 
-static void drive(struct engine *e, uint64_t deadline_ns, bool (*until)(void *), void *context)
+static void engine_drive(struct engine *e, uint64_t deadline_ns, bool (*until)(void *),
+                         void *context)
 {
-    uint64_t tenure = take_over(e, DRIVER_WAITER);
+    uint64_t tenure = engine_take_over(e, DRIVER_WAITER);
     do {
-        engine_sleep(e, tenure, deadline_ns); /* returns at once when there is something */
-        step(e);
+        engine_sleep(e, tenure, deadline_ns); /* returns at once when an event is there */
+        engine_step(e);
     } while (!until(context) && clock_now_ns() < deadline_ns);
-    hand_over(e);
+    engine_hand_over(e);
 }
 
 static void wait_for_turn(struct engine *e, uint64_t deadline_ns)
@@ -106,23 +107,29 @@ bool engine_run(struct engine *e, uint64_t deadline_ns, bool (*until)(void *cont
         if (e->driver == DRIVER_WAITER)
             wait_for_turn(e, deadline_ns);
         else
-            drive(e, deadline_ns, until, context);
+            engine_drive(e, deadline_ns, until, context);
     }
     e->waiters--;
-    find_driver(e);
+    engine_find_driver(e);
     return is_over;
 }
 
 void engine_poll(struct engine *e)
 {
     if (e->driver == DRIVER_NONE)
-        step(e);
+        engine_step(e);
+}
+
+void engine_kick(struct engine *e)
+{
+    pthread_cond_broadcast(&e->turn);
+    engine_end_sleep(e);
 }
 
 void engine_flush(struct engine *e)
 {
     ring_doorbells(e);
-    find_driver(e);
+    engine_find_driver(e);
 }
 
 /* ---- the progress thread ---- */
@@ -134,9 +141,9 @@ static bool progress_is_due(struct engine *e)
 
 static void progress_drive(struct engine *e)
 {
-    uint64_t tenure = take_over(e, DRIVER_PROGRESS);
+    uint64_t tenure = engine_take_over(e, DRIVER_PROGRESS);
     while (e->tenure == tenure && !e->is_stopping && e->needs_progress(e->context)) {
-        if (step(e) == 0)
+        if (engine_step(e) == 0)
             engine_sleep(e, tenure, UINT64_MAX);
     }
     if (e->tenure == tenure)
@@ -169,34 +176,13 @@ static void *progress_main(void *context)
 
 /* ---- life ---- */
 
-static void init_condition(pthread_cond_t *condition)
+static void engine_init_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(condition, &attributes);
     pthread_condattr_destroy(&attributes);
-}
-
-static int open_descriptors(struct engine *e)
-{
-    e->forward_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    e->handover_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
-    for (int i = 0; i < DRIVER_NONE; i++)
-        e->kick_fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    bool all = e->forward_fd >= 0 && e->handover_fd >= 0 && e->kick_fds[DRIVER_WAITER] >= 0 &&
-               e->kick_fds[DRIVER_PROGRESS] >= 0;
-    return all ? 0 : -EMFILE;
-}
-
-static void close_descriptors(struct engine *e)
-{
-    int fds[] = {e->forward_fd, e->handover_fd, e->kick_fds[DRIVER_WAITER],
-                 e->kick_fds[DRIVER_PROGRESS]};
-    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
-        if (fds[i] >= 0)
-            close(fds[i]);
-    }
 }
 
 int engine_init(struct engine *e, pthread_mutex_t *lock,
@@ -208,9 +194,10 @@ int engine_init(struct engine *e, pthread_mutex_t *lock,
     e->handle = handle;
     e->needs_progress = needs_progress;
     e->context = context;
-    init_condition(&e->turn);
+    engine_init_condition(&e->turn);
     e->driver = DRIVER_NONE;
-    int r = open_descriptors(e);
+    e->handover_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    int r = e->handover_fd < 0 ? -EMFILE : engine_sleep_create(&e->sleep);
     if (r == 0)
         r = engine_start_thread(&e->progress, progress_main, e);
     e->has_progress = r == 0;
@@ -226,18 +213,20 @@ void engine_stop(struct engine *e)
     pthread_mutex_lock(e->lock);
     e->is_stopping = true;
     engine_kick(e);
-    set_handover(e, 1);
+    engine_set_handover(e, 1);
     pthread_mutex_unlock(e->lock);
     pthread_join(e->progress, NULL);
     e->has_progress = false;
-    engine_end_forwarder(e);
+    engine_end_forwarder(e->sleep);
 }
 
 void engine_fini(struct engine *e)
 {
     fabric_close(e->shm);
     fabric_close(e->ofi);
-    close_descriptors(e);
+    engine_sleep_destroy(e->sleep);
+    if (e->handover_fd >= 0)
+        close(e->handover_fd);
     pthread_cond_destroy(&e->turn);
 }
 
@@ -247,5 +236,6 @@ void engine_abandon_in_child(struct engine *e)
         fabric_abandon_in_child(e->shm);
     if (e->ofi)
         fabric_abandon_in_child(e->ofi);
-    close_descriptors(e);
+    engine_sleep_abandon(e->sleep);
+    close(e->handover_fd);
 }

@@ -1,9 +1,12 @@
-/* The transport seam: picks an implementation by name and hands each verb to it. Owns nothing else;
- * must not know how any implementation works (that is fabric_ops.h's other side). Arguments that
- * are wrong for every implementation are refused here, once. */
+/* The transport seam: picks an implementation by its name and hands each verb to it. Owns nothing
+ * else, and must not know how an implementation works. Arguments that are wrong for every
+ * implementation are refused here, once. */
 #include "svc/wire/fabric.h"
 
+#include "svc/wire/fabric_group.h"
+#include "svc/wire/fabric_ofi.h"
 #include "svc/wire/fabric_ops.h"
+#include "svc/wire/fabric_shm.h"
 
 #include <errno.h>
 #include <string.h>
@@ -48,55 +51,31 @@ int fabric_connect(struct fabric *f, const char *address, const void *ticket, si
     return f->ops->connect(f, address, ticket, ticket_bytes, owner, ret_conn);
 }
 
-int fabric_accept(struct fabric_conn *c, void *owner) { return c->fabric->ops->accept(c, owner); }
-
-void fabric_group_init(struct fabric_group *group, struct fabric_group *above)
-{
-    *group = (struct fabric_group){.above = above};
-    list_init(&group->link);
-    list_init(&group->members);
-}
-
-void fabric_group_move(struct fabric_group *group, struct fabric_group *above)
-{
-    struct fabric_group *before = group->above;
-    group->above = above;
-    if (list_is_empty(&group->link))
-        return;
-    list_remove(&group->link);
-    list_append(&above->members, &group->link);
-    if (list_is_empty(&above->link))
-        list_append(&before->link, &above->link); /* into the list of tenants */
-    if (list_is_empty(&before->members))
-        list_remove(&before->link);
-}
+int fabric_accept(struct fabric_conn *c, void *owner) { return c->ops->accept(c, owner); }
 
 void fabric_join_group(struct fabric_conn *c, struct fabric_group *group)
 {
-    if (c->fabric->ops->join_group)
-        c->fabric->ops->join_group(c, group);
+    if (c->ops->join_group)
+        c->ops->join_group(c, group);
 }
 
-void fabric_refuse(struct fabric_conn *c, int reason) { c->fabric->ops->refuse(c, reason); }
-void fabric_disconnect(struct fabric_conn *c) { c->fabric->ops->disconnect(c); }
+void fabric_refuse(struct fabric_conn *c, int reason) { c->ops->refuse(c, reason); }
+void fabric_disconnect(struct fabric_conn *c) { c->ops->disconnect(c); }
 
-void fabric_fence(struct fabric_conn *c) { c->fabric->ops->fence(c); }
-void fabric_leave(struct fabric_conn *c) { c->fabric->ops->leave(c); }
-const char *fabric_peer(const struct fabric_conn *c) { return c->fabric->ops->peer(c); }
-int fabric_peer_pid(const struct fabric_conn *c) { return c->fabric->ops->peer_pid(c); }
+void fabric_fence(struct fabric_conn *c) { c->ops->fence(c); }
+void fabric_leave(struct fabric_conn *c) { c->ops->leave(c); }
+const char *fabric_peer(const struct fabric_conn *c) { return c->ops->peer(c); }
+int fabric_peer_pid(const struct fabric_conn *c) { return c->ops->peer_pid(c); }
 
 int fabric_send(struct fabric_conn *c, const void *header, size_t header_bytes, const void *payload,
                 size_t payload_bytes)
 {
     if (header_bytes > FABRIC_MESSAGE_BYTES_MAX)
         return -EMSGSIZE;
-    return c->fabric->ops->send(c, header, header_bytes, payload, payload_bytes);
+    return c->ops->send(c, header, header_bytes, payload, payload_bytes);
 }
 
-void fabric_message_done(struct fabric_conn *c, const void *data)
-{
-    c->fabric->ops->message_done(c, data);
-}
+void fabric_message_done(struct fabric_conn *c, const void *data) { c->ops->message_done(c, data); }
 
 int fabric_messages_held_max(const struct fabric *f) { return f->ops->messages_held_max(f); }
 
@@ -104,23 +83,23 @@ int fabric_lend(struct fabric_conn *c, const struct region *region, uint32_t id)
 {
     if (id >= FABRIC_REGIONS_MAX)
         return -EINVAL;
-    return c->fabric->ops->lend(c, region, id);
+    return c->ops->lend(c, region, id);
 }
 
-void fabric_withdraw(struct fabric_conn *c, uint32_t id) { c->fabric->ops->withdraw(c, id); }
+void fabric_withdraw(struct fabric_conn *c, uint32_t id) { c->ops->withdraw(c, id); }
 
 void *fabric_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes)
 {
-    return c->fabric->ops->map(c, id, offset, bytes);
+    return c->ops->map(c, id, offset, bytes);
 }
 
 bool fabric_maps(const struct fabric *f) { return f->ops->maps; }
 
-bool fabric_is_sound(const struct fabric_conn *c) { return c->fabric->ops->is_sound(c); }
+bool fabric_is_sound(const struct fabric_conn *c) { return c->ops->is_sound(c); }
 
 uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id)
 {
-    return c->fabric->ops->region_bytes(c, id);
+    return c->ops->region_bytes(c, id);
 }
 
 int fabric_pool_register(struct fabric *f, void *base, size_t bytes)
@@ -133,24 +112,24 @@ void fabric_pool_unregister(struct fabric *f, void *base) { f->ops->pool_unregis
 int fabric_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                 void *context)
 {
-    return c->fabric->ops->read(c, id, offset, local, bytes, context);
+    return c->ops->read(c, id, offset, local, bytes, context);
 }
 
 int fabric_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
                  size_t bytes, void *context)
 {
-    return c->fabric->ops->write(c, id, offset, local, bytes, context);
+    return c->ops->write(c, id, offset, local, bytes, context);
 }
 
 int fabric_write_word(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
                       size_t bytes, uint32_t word, void *context)
 {
-    return c->fabric->ops->write_word(c, id, offset, local, bytes, word, context);
+    return c->ops->write_word(c, id, offset, local, bytes, word, context);
 }
 
 int fabric_notify(struct fabric_conn *c, uint32_t word, void *context)
 {
-    return c->fabric->ops->notify(c, word, context);
+    return c->ops->notify(c, word, context);
 }
 
 int fabric_poll(struct fabric *f, struct fabric_event *events, int events_max)

@@ -235,12 +235,7 @@ static bool mem_is_sound(const struct fabric_conn *c) { return true; }
 
 static void abandon_in_child(struct fabric *f) {}
 
-static const struct fabric_ops mem_ops = {
-    .kind = "mem",
-    .close = close_mem,
-    .describe = describe,
-    .listen = listen_mem,
-    .connect = connect_mem,
+static const struct fabric_conn_ops mem_conn_ops = {
     .accept = accept_mem,
     .refuse = refuse_mem,
     .disconnect = disconnect_mem,
@@ -250,22 +245,31 @@ static const struct fabric_ops mem_ops = {
     .peer_pid = peer_pid,
     .send = mem_verb_send,
     .message_done = mem_verb_message_done,
-    .messages_held_max = mem_verb_messages_held_max,
     .lend = mem_verb_lend,
     .withdraw = mem_verb_withdraw,
     .map = mem_verb_map,
     .is_sound = mem_is_sound,
     .region_bytes = mem_verb_region_bytes,
-    .pool_register = mem_verb_pool_register,
-    .pool_unregister = mem_verb_pool_unregister,
     .read = mem_verb_read,
     .write = mem_verb_write,
     .write_word = mem_verb_write_word,
     .notify = mem_verb_notify,
+};
+
+static const struct fabric_ops mem_ops = {
+    .kind = "mem",
+    .close = close_mem,
+    .describe = describe,
+    .listen = listen_mem,
+    .connect = connect_mem,
+    .messages_held_max = mem_verb_messages_held_max,
+    .pool_register = mem_verb_pool_register,
+    .pool_unregister = mem_verb_pool_unregister,
     .poll = poll_mem,
     .flush = flush_mem,
     .arm = arm,
     .abandon_in_child = abandon_in_child,
+    .conn = &mem_conn_ops,
 };
 
 int mem_fabric_open(struct mem_network *network, const struct fabric_options *options,

@@ -1,117 +1,44 @@
-/* fabric_ofi: libfabric's connected endpoints behind fabric.h (README, O1 to O9).
- * Owns one fabric, domain and event queue, and polls its connections. It never sets libfabric's
- * environment and never waits; libfabric itself makes progress only inside fabric_poll(). */
-#include "svc/wire/ofi_pack.h"
+/* fabric_ofi: libfabric's connected endpoints behind fabric.h (README, O1 to O13).
+ * Owns one fabric, domain and event queue, and polls its connections. Never sets libfabric's
+ * environment and never waits; libfabric makes progress only inside fabric_poll(). */
+#include "svc/wire/fabric_ofi.h"
 
 #include "svc/base/clock.h"
-#include "svc/base/err.h"
-#include "svc/base/log.h"
-#include "svc/wire/ofi_door.h"
+#include "svc/wire/ofi_conn.h"
+#include "svc/wire/ofi_events.h"
 #include "svc/wire/ofi_guard.h"
+#include "svc/wire/ofi_listen.h"
+#include "svc/wire/ofi_names.h"
+#include "svc/wire/ofi_pack.h"
+#include "svc/wire/ofi_queue.h"
+#include "svc/wire/ofi_send.h"
+#include "svc/wire/ofi_transfer.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <rdma/fi_errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* The tcp provider's connect data; verbs has less. */
-#define CONNECT_DATA_BYTES_MAX 256
-#define EVENT_BYTES_MAX (sizeof(struct fi_eq_cm_entry) + CONNECT_DATA_BYTES_MAX)
 #define READY_A_POLL 64
 #define POLLS_WITHOUT_LOOK_MAX 8
 #define FEW_CONNS 2
 #define CLOSE_ALL_NS (200 * NS_PER_MS)
 
-static struct ofi_fabric *fabric_of(const struct fabric *f) { return (struct ofi_fabric *)f; }
-
-/* --- events of endpoints --------------------------------------------------------------------- */
-
-/* The queue may still hold an event of an endpoint that is closed: its fid must not be followed. */
-static struct ofi_conn *conn_of_fid(struct ofi_fabric *f, const struct fid *fid)
-{
-    list_for_each (node, &f->conns) {
-        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
-        if (c->ep != NULL && &c->ep->fid == fid)
-            return c;
-    }
-    return NULL;
-}
-
-static void on_request(struct ofi_fabric *f, const struct fi_eq_cm_entry *event, size_t data_bytes,
-                       struct ofi_batch *batch)
-{
-    struct ofi_conn *c = ofi_conn_request(f, event->info, event->data, data_bytes);
-    if (c == NULL)
-        return;
-    struct fabric_event *e = ofi_emit(batch, c, FABRIC_EVENT_REQUEST);
-    e->data = c->hello.ticket;
-    e->bytes = c->hello.ticket_bytes;
-}
-
-static void on_event(struct ofi_fabric *f, uint32_t kind, const struct fi_eq_cm_entry *event,
-                     size_t data_bytes, struct ofi_batch *batch)
-{
-    if (kind == FI_CONNREQ) {
-        on_request(f, event, data_bytes, batch);
-        return;
-    }
-    struct ofi_conn *c = conn_of_fid(f, event->fid);
-    if (c == NULL)
-        return;
-    if (kind == FI_SHUTDOWN)
-        ofi_conn_shut(c, -ECONNRESET, 0);
-    else if (kind == FI_CONNECTED && ofi_conn_connected(c, event->data, data_bytes))
-        ofi_emit(batch, c, FABRIC_EVENT_OPEN);
-}
-
-static void on_error(struct ofi_fabric *f)
-{
-    uint32_t reason = 0;
-    uint8_t data[CONNECT_DATA_BYTES_MAX];
-    struct fi_eq_err_entry error = {.err_data = data, .err_data_size = sizeof(data)};
-    if (fi_eq_readerr(f->eq, &error, 0) < 0)
-        return;
-    struct ofi_conn *c = conn_of_fid(f, error.fid);
-    if (c == NULL)
-        return;
-    if (error.err == FI_ECONNREFUSED && error.err_data != NULL &&
-        error.err_data_size >= sizeof(reason))
-        memcpy(&reason, error.err_data, sizeof(reason));
-    ofi_conn_shut(c, error.err ? ofi_errno(error.err) : -ECONNRESET, reason);
-}
-
-/* Armed, it fires its descriptor. */
-static void read_events(struct ofi_fabric *f, struct ofi_batch *batch)
-{
-    while (!f->is_eq_armed && !ofi_batch_is_full(batch)) {
-        _Alignas(struct fi_eq_cm_entry) uint8_t buffer[EVENT_BYTES_MAX];
-        uint32_t kind;
-        ssize_t bytes = fi_eq_read(f->eq, &kind, buffer, sizeof(buffer), 0);
-        if (bytes == -FI_EAVAIL)
-            on_error(f);
-        else if (bytes < (ssize_t)sizeof(struct fi_eq_cm_entry))
-            return;
-        else
-            on_event(f, kind, (const struct fi_eq_cm_entry *)buffer,
-                     (size_t)bytes - sizeof(struct fi_eq_cm_entry), batch);
-    }
-}
+static struct ofi_fabric *ofi_of(const struct fabric *f) { return (struct ofi_fabric *)f; }
 
 /* --- polling --------------------------------------------------------------------------------- */
 
-static void free_gone(struct ofi_fabric *f)
+static void ofi_free_gone(struct ofi_fabric *f)
 {
     list_for_each_safe (node, &f->gone)
         ofi_conn_free(list_entry(node, struct ofi_conn, in_fabric));
 }
 
-static void on_timer(struct ofi_fabric *f)
+static void ofi_on_timer(struct ofi_fabric *f)
 {
     uint64_t expirations;
     if (read(f->timer_fd, &expirations, sizeof(expirations)) < 0)
@@ -123,54 +50,55 @@ static void on_timer(struct ofi_fabric *f)
         if (c->phase != OFI_LINGERING && c->phase != OFI_ENDING)
             continue;
         if (c->deadline_ns > now_ns)
-            ofi_timer_set(f, c->deadline_ns);
+            ofi_queue_set_timer(f, c->deadline_ns);
         else
-            ofi_conn_activate(c);
+            ofi_queue_activate(c);
     }
 }
 
-/* Asks which queues have something, so that a poll costs what is active, not what is connected. */
-static void find_active(struct ofi_fabric *f)
+/* Finds the queues that have completions: the cost of a poll grows with the active connections, not
+ * with all. */
+static void ofi_find_active(struct ofi_fabric *f)
 {
     struct epoll_event ready[READY_A_POLL];
     int count = epoll_wait(f->epoll_fd, ready, READY_A_POLL, 0);
     for (int i = 0; i < count; i++) {
         struct ofi_conn *c = ready[i].data.ptr;
         if (ready[i].data.ptr == &f->timer_fd)
-            on_timer(f);
+            ofi_on_timer(f);
         else if (ready[i].data.ptr == &f->eq_fd)
             f->is_eq_armed = false;
-        else if (ready[i].data.ptr == f->door)
-            ofi_door_look(f->door);
+        else if (ready[i].data.ptr == f->listener)
+            ofi_listener_look(f->listener);
         else
-            ofi_conn_disarm(c);
+            ofi_queue_disarm(c);
     }
 }
 
-static bool has_data_phase(const struct ofi_conn *c)
+static bool ofi_has_data_phase(const struct ofi_conn *c)
 {
     return c->phase == OFI_OPEN || c->phase == OFI_LINGERING || c->phase == OFI_ENDING;
 }
 
-/* One that is not open yet keeps its completions: OPEN comes first. A full batch may have left
- * something untold. */
-static void visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
+/* A connection that is not open yet keeps its completions: OPEN comes first. A full batch may have
+ * left events behind. */
+static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
 {
     c->is_due = false;
-    if (!has_data_phase(c) || ofi_transfer_drain(c, batch))
+    if (!ofi_has_data_phase(c) || ofi_transfer_drain(c, batch))
         ofi_conn_advance(c, now_ns, batch);
     c->is_due |= ofi_batch_is_full(batch);
 }
 
-/* Reads every queue from `first` on that is not armed: the provider moves bytes only when asked,
- * and need not fire a descriptor for what it has read ahead (O5). When the batch is full the list
- * is turned, so that the next poll begins with whoever had no turn. */
-static void visit_active(struct ofi_fabric *f, struct list *first, struct ofi_batch *batch)
+/* Reads every queue from `first` on that is not armed: the provider moves bytes only when it is
+ * called, and need not fire a descriptor for bytes that it has read ahead (O5). When the batch is
+ * full the list is turned, so that the next poll begins with the connection that had no turn. */
+static void ofi_visit_active(struct ofi_fabric *f, struct list *first, struct ofi_batch *batch)
 {
     uint64_t now_ns = clock_now_ns();
     for (struct list *node = first, *next; node != &f->active; node = next) {
         next = node->next;
-        visit(list_entry(node, struct ofi_conn, in_active), now_ns, batch);
+        ofi_visit(list_entry(node, struct ofi_conn, in_active), now_ns, batch);
         if (!ofi_batch_is_full(batch) || next == &f->active)
             continue;
         list_remove(&f->active);
@@ -179,8 +107,8 @@ static void visit_active(struct ofi_fabric *f, struct list *first, struct ofi_ba
     }
 }
 
-/* To read all of them costs no more than to ask which to read. */
-static bool has_few(const struct ofi_fabric *f)
+/* Reading the queues of so few connections costs no more than finding the active ones. */
+static bool ofi_has_few(const struct ofi_fabric *f)
 {
     const struct list *node = f->conns.next;
     for (int i = 0; i < FEW_CONNS && node != &f->conns; i++)
@@ -188,30 +116,31 @@ static bool has_few(const struct ofi_fabric *f)
     return node == &f->conns;
 }
 
-/* Those known to be active first. The descriptors are asked when these had nothing, and every so
- * often: a system call a poll less for who is busy. Of few connections every so often will do: a
- * caller that polls because the event queue has something comes back until that was read. */
-static int poll_fabric(struct fabric *base, struct fabric_event *events, int events_max)
+/* Connections that are known to be active come first. The descriptors are read when these had no
+ * event, and every few polls: a busy caller saves a system call a poll. With few connections every
+ * few polls is enough: a caller that was woken by the event queue polls again until that is read.
+ */
+static int ofi_poll(struct fabric *base, struct fabric_event *events, int events_max)
 {
-    struct ofi_fabric *f = fabric_of(base);
+    struct ofi_fabric *f = ofi_of(base);
     struct ofi_batch batch = {.events = events, .events_max = events_max};
-    free_gone(f);
+    ofi_free_gone(f);
     ofi_pack_end_bursts(f);
-    read_events(f, &batch);
-    visit_active(f, f->active.next, &batch);
-    bool may_skip = batch.count > 0 || (has_few(f) && !list_is_empty(&f->active));
+    ofi_events_read(f, &batch);
+    ofi_visit_active(f, f->active.next, &batch);
+    bool may_skip = batch.count > 0 || (ofi_has_few(f) && !list_is_empty(&f->active));
     if (may_skip && ++f->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
         return batch.count;
     struct list *last = f->active.previous;
     f->polls_without_look = 0;
-    find_active(f);
-    read_events(f, &batch);
+    ofi_find_active(f);
+    ofi_events_read(f, &batch);
     if (!ofi_batch_is_full(&batch))
-        visit_active(f, last->next, &batch);
+        ofi_visit_active(f, last->next, &batch);
     return batch.count;
 }
 
-static bool may_sleep(struct ofi_fabric *f, struct ofi_conn *c)
+static bool ofi_may_sleep(struct ofi_fabric *f, struct ofi_conn *c)
 {
     if (c->is_due)
         return false;
@@ -219,17 +148,17 @@ static bool may_sleep(struct ofi_fabric *f, struct ofi_conn *c)
     return cq == NULL || fi_trywait(f->fabric, &cq, 1) == 0;
 }
 
-static int arm(struct fabric *base, struct fabric_wait *ret_wait)
+static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
 {
-    struct ofi_fabric *f = fabric_of(base);
+    struct ofi_fabric *f = ofi_of(base);
     struct fid *eq = &f->eq->fid;
     ofi_pack_end_bursts(f);
     if (!f->is_eq_armed && fi_trywait(f->fabric, &eq, 1) != 0)
         return -EAGAIN;
     f->is_eq_armed = true;
-    bool stays = has_few(f);
+    bool stays = ofi_has_few(f);
     list_for_each_safe (node, &f->active) {
-        if (!may_sleep(f, list_entry(node, struct ofi_conn, in_active)))
+        if (!ofi_may_sleep(f, list_entry(node, struct ofi_conn, in_active)))
             return -EAGAIN;
         if (!stays)
             list_remove(node);
@@ -238,12 +167,12 @@ static int arm(struct fabric *base, struct fabric_wait *ret_wait)
     return 0;
 }
 
-/* Posting is sending, but for what is small and does not come alone (O13). */
-static void flush(struct fabric *base) { ofi_pack_end_bursts(fabric_of(base)); }
+/* A post leaves at once, except small ones that do not come alone (O13). */
+static void ofi_flush(struct fabric *base) { ofi_pack_end_bursts(ofi_of(base)); }
 
 /* --- opening and closing --------------------------------------------------------------------- */
 
-static void describe_into(struct ofi_fabric *f, const char *address)
+static void ofi_describe_into(struct ofi_fabric *f, const char *address)
 {
     snprintf(f->description, sizeof(f->description),
              "ofi: provider %s, libfabric %u.%u, interface %s, %s%s",
@@ -252,23 +181,23 @@ static void describe_into(struct ofi_fabric *f, const char *address)
              address ? "listening on " : "not listening", address ? address : "");
 }
 
-static int watch(struct ofi_fabric *f, int fd, void *mark)
+static int ofi_watch(struct ofi_fabric *f, int fd, void *mark)
 {
     struct epoll_event on_ready = {.events = EPOLLIN, .data.ptr = mark};
     return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &on_ready) < 0 ? -errno : 0;
 }
 
-static int open_waits(struct ofi_fabric *f)
+static int ofi_open_waits(struct ofi_fabric *f)
 {
     f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     f->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (f->epoll_fd < 0 || f->timer_fd < 0)
         return -errno;
-    int r = watch(f, f->timer_fd, &f->timer_fd);
-    return r < 0 ? r : watch(f, f->eq_fd, &f->eq_fd);
+    int r = ofi_watch(f, f->timer_fd, &f->timer_fd);
+    return r < 0 ? r : ofi_watch(f, f->eq_fd, &f->eq_fd);
 }
 
-static int open_fabric(struct ofi_fabric *f)
+static int ofi_open_fabric(struct ofi_fabric *f)
 {
     struct fi_eq_attr eq_wanted = {.wait_obj = FI_WAIT_FD};
     int r = fi_fabric(f->info->fabric_attr, &f->fabric, NULL);
@@ -280,11 +209,11 @@ static int open_fabric(struct ofi_fabric *f)
         r = fi_control(&f->eq->fid, FI_GETWAIT, &f->eq_fd);
     if (r != 0)
         return ofi_errno(r);
-    ofi_memory_init(&f->memory, f->domain, f->info);
-    return open_waits(f);
+    r = ofi_memory_create(f->domain, f->info, &f->memory);
+    return r < 0 ? r : ofi_open_waits(f);
 }
 
-static bool is_all_gone(struct ofi_fabric *f)
+static bool ofi_is_all_gone(struct ofi_fabric *f)
 {
     list_for_each (node, &f->conns)
         if (list_entry(node, struct ofi_conn, in_fabric)->ep != NULL)
@@ -293,66 +222,64 @@ static bool is_all_gone(struct ofi_fabric *f)
 }
 
 /* Polls until every endpoint is closed, for at most so long. */
-static void poll_until_gone(struct ofi_fabric *f, uint64_t limit_ns)
+static void ofi_poll_until_gone(struct ofi_fabric *f, uint64_t limit_ns)
 {
     struct fabric_event ignored[READY_A_POLL];
     uint64_t deadline_ns = clock_now_ns() + limit_ns;
-    for (uint64_t now_ns = 0; !is_all_gone(f) && now_ns < deadline_ns; now_ns = clock_now_ns()) {
+    for (uint64_t now_ns = 0; !ofi_is_all_gone(f) && now_ns < deadline_ns;
+         now_ns = clock_now_ns()) {
         struct fabric_wait wait;
-        poll_fabric(&f->base, ignored, READY_A_POLL);
+        ofi_poll(&f->base, ignored, READY_A_POLL);
         struct pollfd quiet = {.fd = f->epoll_fd, .events = POLLIN};
-        if (!is_all_gone(f) && arm(&f->base, &wait) == 0)
+        if (!ofi_is_all_gone(f) && ofi_arm(&f->base, &wait) == 0)
             poll(&quiet, 1, clock_poll_ms(deadline_ns, clock_now_ns()));
     }
 }
 
-/* Ends every connection the orderly way; those whose peer takes nothing are then cut (O2). */
-static void end_all(struct ofi_fabric *f)
+/* Ends every connection in an orderly way; those whose peer takes nothing are then cut (O2). */
+static void ofi_end_all(struct ofi_fabric *f)
 {
     list_for_each_safe (node, &f->conns)
         ofi_conn_disconnect(list_entry(node, struct ofi_conn, in_fabric));
-    poll_until_gone(f, CLOSE_ALL_NS);
+    ofi_poll_until_gone(f, CLOSE_ALL_NS);
     list_for_each (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         if (c->ep != NULL)
-            ofi_conn_fail(c, -ECONNRESET);
+            ofi_queue_fail(c, -ECONNRESET);
     }
-    poll_until_gone(f, CLOSE_ALL_NS);
+    ofi_poll_until_gone(f, CLOSE_ALL_NS);
     list_for_each_safe (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         ofi_conn_close(c);
         ofi_conn_free(c);
     }
-    free_gone(f);
+    ofi_free_gone(f);
 }
 
-/* Requests that libfabric has accepted and not told of are known to it alone, which would forget
- * their sockets. */
-static void close_listener(struct ofi_fabric *f)
+/* Requests that libfabric has accepted and not reported yet are read first: it would leak their
+ * sockets. */
+static void ofi_close_listener(struct ofi_fabric *f)
 {
     struct fabric_event ignored[READY_A_POLL];
     struct ofi_batch batch = {.events = ignored, .events_max = READY_A_POLL};
     if (f->listener == NULL)
         return;
     f->is_eq_armed = false;
-    read_events(f, &batch);
+    ofi_events_read(f, &batch);
     list_for_each_safe (node, &f->conns)
         ofi_conn_refuse(list_entry(node, struct ofi_conn, in_fabric), ECONNREFUSED);
-    free_gone(f);
-    ofi_door_close(f->door);
-    f->door = NULL;
-    fi_close(&f->listener->fid);
+    ofi_free_gone(f);
+    ofi_listener_close(f->listener);
     f->listener = NULL;
 }
 
-static void close_fabric(struct fabric *base)
+static void ofi_close(struct fabric *base)
 {
-    struct ofi_fabric *f = fabric_of(base);
+    struct ofi_fabric *f = ofi_of(base);
     if (f->epoll_fd >= 0)
-        end_all(f);
-    close_listener(f);
-    if (f->memory.domain != NULL)
-        ofi_memory_fini(&f->memory);
+        ofi_end_all(f);
+    ofi_close_listener(f);
+    ofi_memory_destroy(f->memory);
     if (f->domain != NULL)
         fi_close(&f->domain->fid);
     if (f->eq != NULL)
@@ -369,19 +296,20 @@ static void close_fabric(struct fabric *base)
 }
 
 /* The child's copies of the sockets would keep connections and the port alive after the parent's
- * death. What else libfabric holds stays: no peer can see it. */
-static void abandon_in_child(struct fabric *base)
+ * death. Other things that libfabric holds stay: no peer can see them. */
+static void ofi_abandon_in_child(struct fabric *base)
 {
-    struct ofi_fabric *f = fabric_of(base);
+    struct ofi_fabric *f = ofi_of(base);
     list_for_each (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         ofi_guard_end(c->socket_fd);
         if (c->socket_fd >= 0)
             close(c->socket_fd);
-        if (c->cq_fd >= 0)
-            close(c->cq_fd);
+        int fd = ofi_queue_fd(c);
+        if (fd >= 0)
+            close(fd);
     }
-    ofi_door_abandon(f->door);
+    ofi_listener_abandon(f->listener);
     close(f->eq_fd);
     close(f->timer_fd);
     close(f->epoll_fd);
@@ -389,156 +317,166 @@ static void abandon_in_child(struct fabric *base)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-static int listen_at(struct fabric *base, const char *address, char *ret_address)
+static int ofi_listen_at(struct fabric *base, const char *address, char *ret_address)
 {
-    struct ofi_fabric *f = fabric_of(base);
+    struct ofi_fabric *f = ofi_of(base);
     if (f->listener != NULL)
         return -EALREADY;
     int r = ofi_listen(f, address, ret_address);
     if (r < 0) {
-        close_listener(f);
+        ofi_close_listener(f);
         return r;
     }
-    describe_into(f, ret_address);
+    ofi_describe_into(f, ret_address);
     return 0;
 }
 
 /* --- the table of verbs ---------------------------------------------------------------------- */
 
-static const char *describe(const struct fabric *base) { return fabric_of(base)->description; }
+static const char *ofi_describe(const struct fabric *base) { return ofi_of(base)->description; }
 
-static int connect_to(struct fabric *base, const char *address, const void *ticket,
-                      size_t ticket_bytes, void *owner, struct fabric_conn **ret_conn)
+static int ofi_connect(struct fabric *base, const char *address, const void *ticket,
+                       size_t ticket_bytes, void *owner, struct fabric_conn **ret_conn)
 {
     struct ofi_conn *c;
-    int r = ofi_conn_connect(fabric_of(base), address, ticket, ticket_bytes, owner, &c);
+    int r = ofi_conn_connect(ofi_of(base), address, ticket, ticket_bytes, owner, &c);
     if (r == 0)
         *ret_conn = &c->base;
     return r;
 }
 
-static int accept_from(struct fabric_conn *c, void *owner)
+static int ofi_accept(struct fabric_conn *c, void *owner)
 {
     return ofi_conn_accept(ofi_conn_of(c), owner);
 }
 
-static void refuse(struct fabric_conn *c, int reason) { ofi_conn_refuse(ofi_conn_of(c), reason); }
-static void disconnect(struct fabric_conn *c) { ofi_conn_disconnect(ofi_conn_of(c)); }
+static void ofi_refuse(struct fabric_conn *c, int reason)
+{
+    ofi_conn_refuse(ofi_conn_of(c), reason);
+}
+static void ofi_disconnect(struct fabric_conn *c) { ofi_conn_disconnect(ofi_conn_of(c)); }
 
-static const char *peer(const struct fabric_conn *c)
+static const char *ofi_peer(const struct fabric_conn *c)
 {
     return ofi_conn_of((struct fabric_conn *)(uintptr_t)c)->peer;
 }
 
-static int peer_pid(const struct fabric_conn *c)
+static int ofi_peer_pid(const struct fabric_conn *c)
 {
     (void)c;
     return 0;
 }
 
-static int send_message(struct fabric_conn *c, const void *header, size_t header_bytes,
-                        const void *payload, size_t payload_bytes)
+static int ofi_send_message(struct fabric_conn *c, const void *header, size_t header_bytes,
+                            const void *payload, size_t payload_bytes)
 {
     return ofi_send(ofi_conn_of(c), header, header_bytes, payload, payload_bytes);
 }
 
-static void message_done(struct fabric_conn *c, const void *data)
+static void ofi_message_done(struct fabric_conn *c, const void *data)
 {
-    ofi_transfer_message_done(ofi_conn_of(c), data);
+    ofi_queue_message_done(ofi_conn_of(c), data);
 }
 
-static int messages_held_max(const struct fabric *base)
+static int ofi_messages_held_max(const struct fabric *base)
 {
     (void)base;
     return OFI_RECEIVES - 1;
 }
 
-static int lend(struct fabric_conn *c, const struct region *region, uint32_t id)
+static int ofi_lend_region(struct fabric_conn *c, const struct region *region, uint32_t id)
 {
     return ofi_send_lend(ofi_conn_of(c), region, id);
 }
 
-static void withdraw(struct fabric_conn *c, uint32_t id) { ofi_send_withdraw(ofi_conn_of(c), id); }
+static void ofi_withdraw(struct fabric_conn *c, uint32_t id)
+{
+    ofi_send_withdraw(ofi_conn_of(c), id);
+}
 
 /* The peer's memory is elsewhere. */
-static void *map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes)
+static void *ofi_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes)
 {
     (void)c, (void)id, (void)offset, (void)bytes;
     return NULL;
 }
 
-static bool is_sound(const struct fabric_conn *c) { return true; }
+static bool ofi_is_sound(const struct fabric_conn *c) { return true; }
 
-static uint64_t region_bytes(const struct fabric_conn *c, uint32_t id)
+static uint64_t ofi_region_bytes(const struct fabric_conn *c, uint32_t id)
 {
     const struct ofi_conn *conn = (const struct ofi_conn *)c;
     return id < FABRIC_REGIONS_MAX ? conn->foreign[id].bytes : 0;
 }
 
-static int pool_register(struct fabric *base, void *memory, size_t bytes)
+static int ofi_pool_register(struct fabric *base, void *memory, size_t bytes)
 {
-    return ofi_memory_pool(&fabric_of(base)->memory, memory, bytes);
+    return ofi_memory_pool(ofi_of(base)->memory, memory, bytes);
 }
 
-static void pool_unregister(struct fabric *base, void *memory)
+static void ofi_pool_unregister(struct fabric *base, void *memory)
 {
-    ofi_memory_pool_end(&fabric_of(base)->memory, memory);
+    ofi_memory_pool_end(ofi_of(base)->memory, memory);
 }
 
-static int read_from(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
-                     void *context)
+static int ofi_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
+                    void *context)
 {
     return ofi_transfer_read(ofi_conn_of(c), id, offset, local, bytes, context);
 }
 
-static int write_to(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
-                    size_t bytes, void *context)
+static int ofi_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
+                     size_t bytes, void *context)
 {
     return ofi_transfer_write(ofi_conn_of(c), id, offset, local, bytes, NULL, context);
 }
 
-static int write_word(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
-                      size_t bytes, uint32_t word, void *context)
+static int ofi_write_word(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
+                          size_t bytes, uint32_t word, void *context)
 {
     return ofi_transfer_write(ofi_conn_of(c), id, offset, local, bytes, &word, context);
 }
 
-static int notify(struct fabric_conn *c, uint32_t word, void *context)
+static int ofi_notify(struct fabric_conn *c, uint32_t word, void *context)
 {
     return ofi_transfer_notify(ofi_conn_of(c), word, context);
 }
 
-static const struct fabric_ops ops = {
+static const struct fabric_conn_ops ofi_conn_ops = {
+    .accept = ofi_accept,
+    .refuse = ofi_refuse,
+    .disconnect = ofi_disconnect,
+    .fence = ofi_disconnect, /* bytes for a closed endpoint land nowhere */
+    .leave = ofi_disconnect,
+    .peer = ofi_peer,
+    .peer_pid = ofi_peer_pid,
+    .send = ofi_send_message,
+    .message_done = ofi_message_done,
+    .lend = ofi_lend_region,
+    .withdraw = ofi_withdraw,
+    .map = ofi_map,
+    .is_sound = ofi_is_sound,
+    .region_bytes = ofi_region_bytes,
+    .read = ofi_read,
+    .write = ofi_write,
+    .write_word = ofi_write_word,
+    .notify = ofi_notify,
+};
+
+static const struct fabric_ops ofi_ops = {
     .kind = "ofi",
-    .close = close_fabric,
-    .describe = describe,
-    .listen = listen_at,
-    .connect = connect_to,
-    .accept = accept_from,
-    .refuse = refuse,
-    .disconnect = disconnect,
-    .fence = disconnect, /* what comes on a closed endpoint lands nowhere */
-    .leave = disconnect,
-    .peer = peer,
-    .peer_pid = peer_pid,
-    .send = send_message,
-    .message_done = message_done,
-    .messages_held_max = messages_held_max,
-    .lend = lend,
-    .withdraw = withdraw,
-    .map = map,
-    .is_sound = is_sound,
-    .region_bytes = region_bytes,
-    .pool_register = pool_register,
-    .pool_unregister = pool_unregister,
-    .read = read_from,
-    .write = write_to,
-    .write_word = write_word,
-    .notify = notify,
-    .poll = poll_fabric,
-    .flush = flush,
-    .arm = arm,
-    .abandon_in_child = abandon_in_child,
+    .close = ofi_close,
+    .describe = ofi_describe,
+    .listen = ofi_listen_at,
+    .connect = ofi_connect,
+    .messages_held_max = ofi_messages_held_max,
+    .pool_register = ofi_pool_register,
+    .pool_unregister = ofi_pool_unregister,
+    .poll = ofi_poll,
+    .flush = ofi_flush,
+    .arm = ofi_arm,
+    .abandon_in_child = ofi_abandon_in_child,
+    .conn = &ofi_conn_ops,
 };
 
 int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fabric)
@@ -546,7 +484,7 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     struct ofi_fabric *f = calloc(1, sizeof(*f));
     if (f == NULL)
         return -ENOMEM;
-    f->base.ops = &ops;
+    f->base.ops = &ofi_ops;
     f->epoll_fd = f->eq_fd = f->timer_fd = -1;
     f->payload_bytes_max = (uint32_t)options->payload_bytes_max;
     list_init(&f->conns);
@@ -558,12 +496,21 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     if (r == 0 && options->interface_name != NULL)
         f->interface_name = strdup(options->interface_name);
     if (r == 0)
-        r = open_fabric(f);
+        r = ofi_open_fabric(f);
     if (r < 0) {
-        close_fabric(&f->base);
+        ofi_close(&f->base);
         return r;
     }
-    describe_into(f, NULL);
+    ofi_describe_into(f, NULL);
     *ret_fabric = &f->base;
     return 0;
+}
+
+/* At run time libfabric has no third number. */
+void fabric_ofi_library(struct library *ret_row)
+{
+    uint32_t now = fi_version();
+    ret_row->name = "libfabric";
+    snprintf(ret_row->built, sizeof ret_row->built, "%d.%d", FI_MAJOR_VERSION, FI_MINOR_VERSION);
+    snprintf(ret_row->running, sizeof ret_row->running, "%u.%u", FI_MAJOR(now), FI_MINOR(now));
 }

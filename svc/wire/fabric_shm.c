@@ -1,10 +1,17 @@
-/* fabric_shm: one host, shared memory. Owns the fabric and its poll loop; connections are in
- * shm_conn.c, what they tell in shm_events.c, what is done on them in shm_verbs.c, the two ends in
- * shm_lane.c and shm_worker.c. Never blocks. Invariants S1 to S14 are in svc/wire/README.md. */
+/* fabric_shm: one host, shared memory. Owns the fabric and its poll loop; a connection's life is in
+ * shm_conn.c, its events in shm_events.c, its verbs in shm_verbs.c, the two ends in shm_lane.c and
+ * shm_worker.c. Never blocks. Invariants S1 to S15 are in svc/wire/README.md. */
+#include "svc/wire/fabric_shm.h"
+
 #include "svc/wire/fabric_ops.h"
-#include "svc/wire/shm_conn.h"
+#include "svc/wire/shm_events.h"
+#include "svc/wire/shm_lane.h"
+#include "svc/wire/shm_mapper.h"
 #include "svc/wire/shm_memory.h"
 #include "svc/wire/shm_scan.h"
+#include "svc/wire/shm_verbs.h"
+#include "svc/wire/shm_watch.h"
+#include "svc/wire/shm_worker.h"
 
 #include "svc/base/cleanup.h"
 
@@ -13,11 +20,11 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* A lane that finds work in every poll still looks at its sockets every so often. */
+/* Polls that find work before a lane looks at its sockets all the same. */
 #define POLLS_WITHOUT_SOCKETS_MAX 16
 #define MAPPED_BYTES_MAX_DEFAULT (UINT64_C(1) << 40)
 
-static void free_all(struct list *conns)
+static void shm_free_all(struct list *conns)
 {
     list_for_each_safe (node, conns)
         shm_conn_free(list_entry(node, struct shm_conn, link));
@@ -29,12 +36,12 @@ static void shm_close(struct fabric *base)
 
     list_for_each_safe (node, &f->conns)
         shm_conn_end(list_entry(node, struct shm_conn, link), 0, 0);
-    free_all(&f->conns);
-    free_all(&f->gone);
-    shm_mapper_stop(&f->mapper);
-    shm_watch_stop(&f->watch);
-    shm_fds_close((const int[]){f->listener_fd, f->epoll_fd, f->spare_fd, f->rest_fd, f->bell_fd},
-                  5);
+    shm_free_all(&f->conns);
+    shm_free_all(&f->gone);
+    shm_mapper_destroy(f->mapper);
+    shm_lane_close(f->lane);
+    shm_watch_destroy(f->watch);
+    shm_fds_close(&f->bell_fd, 1);
     shm_memory_unmap(f->bell, sizeof *f->bell);
     free(f->allowed_uids);
     free(f);
@@ -62,9 +69,9 @@ static int shm_messages_held_max(const struct fabric *f) { return SHM_MESSAGES_M
 static int shm_pool_register(struct fabric *f, void *base, size_t bytes) { return 0; }
 static void shm_pool_unregister(struct fabric *f, void *base) {}
 
-static void wake_peer(struct shm_conn *c)
+static void shm_wake_peer(struct shm_conn *c)
 {
-    if (shm_owner(c)->is_lane)
+    if (shm_is_lane(c))
         shm_bell_wake(c->peer_bell);
     else if (shm_bell_is_asleep(c->peer_bell))
         eventfd_write(c->wake_fd, 1);
@@ -81,13 +88,13 @@ static void shm_flush(struct fabric *base)
         struct shm_conn *c = list_entry(node, struct shm_conn, news_link);
 
         if (c->pushed || shm_consumer_starves_peer(&c->in))
-            wake_peer(c);
+            shm_wake_peer(c);
         c->pushed = false;
         list_remove(&c->news_link);
     }
 }
 
-static int lane_scan(struct shm_fabric *f, struct fabric_event *events, int events_max)
+static int shm_lane_scan(struct shm_fabric *f, struct fabric_event *events, int events_max)
 {
     int n = shm_scan(f, events, events_max);
 
@@ -106,9 +113,9 @@ static int shm_poll(struct fabric *base, struct fabric_event *events, int events
         shm_bell_get_up(f->bell);
     f->is_armed = false;
     f->polls++;
-    free_all(&f->gone);
-    if (f->is_lane) {
-        n = lane_scan(f, events, events_max);
+    shm_free_all(&f->gone);
+    if (f->lane) {
+        n = shm_lane_scan(f, events, events_max);
     } else {
         shm_worker_look(f);
         n = shm_scan(f, events, events_max);
@@ -117,12 +124,12 @@ static int shm_poll(struct fabric *base, struct fabric_event *events, int events
     return n;
 }
 
-static bool has_work(struct shm_fabric *f)
+static bool shm_has_work(struct shm_fabric *f)
 {
-    if (!list_is_empty(&f->gone) || shm_watch_has_news(&f->watch))
+    if (!list_is_empty(&f->gone) || (f->watch && shm_watch_has_news(f->watch)))
         return true;
     list_for_each (node, &f->conns)
-        if (shm_conn_has_work(list_entry(node, struct shm_conn, link)))
+        if (shm_events_are_due(list_entry(node, struct shm_conn, link)))
             return true;
     return false;
 }
@@ -135,13 +142,13 @@ static int shm_arm(struct fabric *base, struct fabric_wait *ret_wait)
     shm_flush(base);
     f->is_armed = true;
     shm_bell_lie_down(f->bell);
-    if (has_work(f)) {
+    if (shm_has_work(f)) {
         shm_bell_get_up(f->bell);
         f->is_armed = false;
         return -EAGAIN;
     }
-    if (f->is_lane)
-        *ret_wait = (struct fabric_wait){.fd = f->epoll_fd};
+    if (f->lane)
+        *ret_wait = (struct fabric_wait){.fd = shm_lane_fd(f->lane)};
     else
         *ret_wait =
             (struct fabric_wait){.fd = -1, .bell = (uint32_t *)&f->bell->word, .bell_value = value};
@@ -156,17 +163,12 @@ static void shm_abandon_in_child(struct fabric *base)
         shm_conn_close_fds(list_entry(node, struct shm_conn, link));
     list_for_each (node, &f->gone)
         shm_conn_close_fds(list_entry(node, struct shm_conn, link));
-    shm_watch_abandon(&f->watch);
-    shm_fds_close((const int[]){f->listener_fd, f->epoll_fd, f->spare_fd, f->rest_fd, f->bell_fd},
-                  5);
+    shm_watch_abandon(f->watch);
+    shm_lane_abandon(f->lane);
+    shm_fds_close(&f->bell_fd, 1);
 }
 
-static const struct fabric_ops ops = {
-    .kind = "shm",
-    .close = shm_close,
-    .describe = shm_describe,
-    .listen = shm_lane_listen,
-    .connect = shm_worker_connect,
+static const struct fabric_conn_ops shm_conn_ops = {
     .accept = shm_lane_accept,
     .join_group = shm_scan_join,
     .refuse = shm_lane_refuse,
@@ -177,26 +179,35 @@ static const struct fabric_ops ops = {
     .peer_pid = shm_peer_pid,
     .send = shm_verb_send,
     .message_done = shm_verb_message_done,
-    .messages_held_max = shm_messages_held_max,
     .lend = shm_verb_lend,
     .withdraw = shm_verb_withdraw,
     .map = shm_verb_map,
     .is_sound = shm_verb_is_sound,
     .region_bytes = shm_verb_region_bytes,
-    .maps = true,
-    .pool_register = shm_pool_register,
-    .pool_unregister = shm_pool_unregister,
     .read = shm_verb_read,
     .write = shm_verb_write,
     .write_word = shm_verb_write_word,
     .notify = shm_verb_notify,
+};
+
+static const struct fabric_ops shm_ops = {
+    .kind = "shm",
+    .close = shm_close,
+    .describe = shm_describe,
+    .listen = shm_lane_listen,
+    .connect = shm_worker_connect,
+    .messages_held_max = shm_messages_held_max,
+    .maps = true,
+    .pool_register = shm_pool_register,
+    .pool_unregister = shm_pool_unregister,
     .poll = shm_poll,
     .flush = shm_flush,
     .arm = shm_arm,
     .abandon_in_child = shm_abandon_in_child,
+    .conn = &shm_conn_ops,
 };
 
-static int copy_options(struct shm_fabric *f, const struct fabric_options *options)
+static int shm_copy_options(struct shm_fabric *f, const struct fabric_options *options)
 {
     size_t count = options->allowed_uids_count;
 
@@ -213,16 +224,16 @@ static int copy_options(struct shm_fabric *f, const struct fabric_options *optio
     return 0;
 }
 
-static void init(struct shm_fabric *f)
+static void shm_init(struct shm_fabric *f)
 {
-    f->base.ops = &ops;
+    f->base.ops = &shm_ops;
     list_init(&f->conns);
     list_init(&f->tenants);
-    fabric_group_init(&f->ungrouped, NULL);
+    list_init(&f->ungrouped);
     list_init(&f->gone);
     list_init(&f->news);
-    f->bell_fd = f->listener_fd = f->epoll_fd = f->spare_fd = f->rest_fd = -1;
-    shm_watch_init(&f->watch);
+    f->bell_fd = -1;
+    f->side = &shm_worker_side;
     snprintf(f->description, sizeof f->description, "shm: memfd and futex");
 }
 
@@ -233,8 +244,8 @@ int fabric_shm_open(const struct fabric_options *options, struct fabric **ret_fa
 
     if (!f)
         return -ENOMEM;
-    init(f);
-    int r = copy_options(f, options);
+    shm_init(f);
+    int r = shm_copy_options(f, options);
     if (r == 0)
         r = shm_memory_create("gradpool-bell", sizeof *f->bell, &f->bell_fd, &bell);
     if (r < 0) {

@@ -1,5 +1,5 @@
-/* The text of a key, taken apart and put together, and where a process finds its own. Owns nothing.
- * Must never put a secret into an error or a log line (README, T5). */
+/* The text of a key, taken apart and put together, and the key of this process. Owns nothing. Must
+ * never put a secret into an error or a log line (README, T5). */
 #include "svc/wire/key.h"
 
 #include "svc/base/cleanup.h"
@@ -96,7 +96,7 @@ void key_forget(struct key *key)
         explicit_bzero(key->secret, sizeof key->secret);
 }
 
-static int read_key(int fd, struct key *ret_key, struct err *err)
+static int key_read(int fd, struct key *ret_key, struct err *err)
 {
     char text[2 * KEY_TEXT_BYTES] = "";
     ssize_t got = read(fd, text, sizeof text - 1);
@@ -107,8 +107,8 @@ static int read_key(int fd, struct key *ret_key, struct err *err)
     return r;
 }
 
-/* A key that everybody can read is no secret: better said now than found out later. */
-static int load(const char *path, struct key *ret_key, struct err *err)
+/* A key that other users can read is no secret: an error now prevents harm later. */
+static int key_load(const char *path, struct key *ret_key, struct err *err)
 {
     struct stat status;
     _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -118,7 +118,7 @@ static int load(const char *path, struct key *ret_key, struct err *err)
         return err_set(err, -EACCES,
                        "its mode is %04o: other users can read or write it; chmod 600",
                        status.st_mode & 07777);
-    return read_key(fd, ret_key, err);
+    return key_read(fd, ret_key, err);
 }
 
 int key_from_environment(struct key *ret_key, struct err *err)
@@ -130,7 +130,7 @@ int key_from_environment(struct key *ret_key, struct err *err)
         return err_set(err, -EINVAL, "GRADPOOL_KEY and GRADPOOL_KEY_FILE are both set; keep one");
     if (!has_text && !has_path)
         return 0;
-    int r = has_text ? key_parse(text, ret_key, &inner) : load(path, ret_key, &inner);
+    int r = has_text ? key_parse(text, ret_key, &inner) : key_load(path, ret_key, &inner);
     if (r == 0)
         return 1;
     if (has_text)

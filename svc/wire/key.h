@@ -1,4 +1,4 @@
-/* A tenant's pre-shared key, as people hand it on: "NAME:" and 64 hex digits, 256 random bits. */
+/* A tenant's pre-shared key. Its text is "NAME:" and 64 hex digits: 256 random bits. */
 #ifndef GRADPOOL_WIRE_KEY_H
 #define GRADPOOL_WIRE_KEY_H
 
@@ -18,7 +18,7 @@ struct key {
     uint8_t secret[KEY_SECRET_BYTES];
 };
 
-/* What a server knows of that tenant. -ENOENT: nothing; -EKEYREVOKED. */
+/* The key that a server has of a tenant. -ENOENT: none; -EKEYREVOKED. */
 typedef int (*key_find_fn)(void *context, const char *tenant, struct key *ret_key);
 
 /* Letters, digits, '.', '_' and '-', 1 to KEY_TENANT_BYTES_MAX of them. */
@@ -34,9 +34,9 @@ const char *key_format_secret(const struct key *key, char *buffer);
 /* Overwrites the secret. NULL is fine. */
 void key_forget(struct key *key);
 
-/* The key of this process: the variable GRADPOOL_KEY, or what the file named by GRADPOOL_KEY_FILE
- * holds. 1: there is one; 0: neither is set. -EINVAL (both, or no key), -EACCES, -ENOENT, ...:
- * the text names the variable. */
+/* The key of this process: the variable GRADPOOL_KEY, or the contents of the file that
+ * GRADPOOL_KEY_FILE names. 1: there is one; 0: neither is set. -EINVAL (both, or no key), -EACCES,
+ * -ENOENT, ...: the text names the variable. */
 int key_from_environment(struct key *ret_key, struct err *err);
 
 #endif

@@ -92,7 +92,7 @@ int limits_set_own(struct limits *limits, const struct limits *service, enum lim
     return error;
 }
 
-static bool is_own(const struct limits *limits, enum limit limit)
+static bool limit_is_own(const struct limits *limits, enum limit limit)
 {
     return limit < LIMITS_OF_TENANT && limits->own >> limit & 1;
 }
@@ -101,7 +101,7 @@ void limits_write_own(const struct limits *limits, char *text, size_t text_bytes
 {
     text[0] = 0;
     for (enum limit limit = 0; limit < LIMITS_OF_TENANT; limit++)
-        if (is_own(limits, limit))
+        if (limit_is_own(limits, limit))
             text_append(text, text_bytes, "%s%s=%" PRIu64, *text ? " " : "", about[limit].name,
                         limits->most[limit]);
 }
@@ -122,11 +122,11 @@ int limits_read_own(struct limits *limits, const char *text)
     return 0;
 }
 
-/* The advice: by whom and how the limit is raised. */
+/* The advice: the person and the option that can raise the limit. */
 static void append_remedy(const struct limits *limits, enum limit limit, struct err *err)
 {
     const char *name = about[limit].name;
-    if (is_own(limits, limit) && limits->tenant)
+    if (limit_is_own(limits, limit) && limits->tenant)
         text_append(err->text, sizeof err->text,
                     "; an operator can raise it with gradpool tenant set %s --%s-max",
                     limits->tenant, name);

@@ -1,5 +1,5 @@
-/* Named maxima: what a job, a tenant and a lane may use. The one table from which come the options
- * of `gradpool serve`, the checks, the texts of refusals and what `jobs --json` shows. */
+/* Named maxima of a job, a tenant and a lane. This one table makes the options of `gradpool serve`,
+ * the checks, the texts of refusals and the limits of `jobs --json`. */
 #ifndef GRADPOOL_WIRE_LIMIT_H
 #define GRADPOOL_WIRE_LIMIT_H
 
@@ -9,11 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Identifier, name (the option is --NAME-max), what is counted, default as typed; least, most and
- * default value; whether they are bytes. A tenant may have those of the first table of its own.
- * LENT, REGIONS: by the workers together to one lane or aggregator (the kernel lets a process have
- * 65,530 mappings). PIECES: there are no more tasks than pieces. REQUESTS: to the coordinator, not
- * answered yet. */
+/* Identifier, name (the option is --NAME-max), counted things, default as typed; least, most and
+ * default value; whether they are bytes. A tenant may have its own values of the first table. LENT,
+ * REGIONS: by the workers together to one lane or aggregator (the kernel lets a process have 65,530
+ * mappings). PIECES: there are no more tasks than pieces. REQUESTS: to the coordinator, without an
+ * answer yet. */
 /* clang-format off */
 #define LIMIT_TENANT_TABLE(X)                                                                   \
     X(JOB_WORKERS, "job-workers", "workers of one job", "768", 1, 768, 768, false)              \
@@ -80,16 +80,16 @@ const struct limit_about *limit_about(enum limit limit);
 /* Limits of one service, or of one of its tenants, by enum limit. */
 struct limits {
     uint64_t most[LIMITS];
-    uint32_t own;       /* a tenant's: bit i, limit i is its own and not the service's */
-    const char *tenant; /* whose own they are; NULL: nobody's */
+    uint32_t own;       /* a tenant's: bit i: limit i is its own and not the service's */
+    const char *tenant; /* the owner of its own ones; NULL: none */
 };
 void limits_init(struct limits *limits);
-/* LIMITS: there is none of that name. */
+/* LIMITS: no limit has that name. */
 enum limit limit_find(const char *name);
-/* -EINVAL with a text for what is no number (of bytes: "64G") within the bounds. */
+/* -EINVAL with a text: the value is no number (of bytes: "64G") within the bounds. */
 int limits_set(struct limits *limits, enum limit limit, const char *value, struct err *err);
 
-/* A tenant's own one; `value` "default": the service's again. */
+/* Gives a tenant a limit of its own; `value` "default": the service's again. */
 int limits_set_own(struct limits *limits, const struct limits *service, enum limit limit,
                    const char *value, struct err *err);
 /* The own ones as text, "job-bytes=1024 tenant-jobs=2", and back; -EBADMSG. */
@@ -97,8 +97,8 @@ void limits_write_own(const struct limits *limits, char *text, size_t text_bytes
 int limits_read_own(struct limits *limits, const char *text);
 #define LIMITS_TEXT_BYTES 1024
 
-/* -EDQUOT when `used` and `more` go beyond; the text says who, how much, the limit and its option.
- * `who`: "job resnet", "tenant acme". */
+/* -EDQUOT when `used` and `more` go beyond; the text names `who`, the amounts, the limit and its
+ * option. `who`: "job resnet", "tenant acme". */
 int limits_check(const struct limits *limits, enum limit limit, const char *who, uint64_t used,
                  uint64_t more, struct err *err);
 

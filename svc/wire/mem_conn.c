@@ -67,7 +67,7 @@ static void drop_packets(const struct mem_network *n, struct list *packets)
 struct mem_conn *mem_conn_create(struct mem_fabric *f, enum mem_conn_state state)
 {
     struct mem_conn *c = mem_zalloc(sizeof *c);
-    c->base.fabric = &f->base;
+    fabric_conn_init(&c->base, &f->base);
     c->state = state;
     list_init(&c->inbox);
     list_init(&c->ops);

@@ -1,13 +1,17 @@
-/* The life of one connection: asked for, opened, ended.
+/* The life of one connection of fabric_ofi: connected or accepted, open, ended.
  * Owns the endpoint, its completion queue and its buffers. An endpoint is closed only after its
- * socket was cut and everything posted has come back (O2): libfabric 1.17 corrupts memory when one
- * is closed in the middle of a read's response. */
-#include "svc/wire/ofi_pack.h"
+ * socket was cut and all posted operations have come back (O2): libfabric 1.17 corrupts memory when
+ * an endpoint is closed in the middle of a read's response. */
+#include "svc/wire/ofi_conn.h"
 
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/wire/ofi_guard.h"
+#include "svc/wire/ofi_listen.h"
+#include "svc/wire/ofi_names.h"
+#include "svc/wire/ofi_queue.h"
+#include "svc/wire/ofi_send.h"
 #include "svc/wire/tcp_alive.h"
 
 #include <errno.h>
@@ -15,9 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/timerfd.h>
 
-/* What can be in a queue at a time, and words from the peer. */
+/* Completions that a queue can hold: all slots, and words from the peer. */
 #define QUEUE_SIZE (OFI_RECEIVES + OFI_SENDS_MAX + OFI_TRANSFERS_MAX + OFI_PACKS + 256)
 
 /* --- making ---------------------------------------------------------------------------------- */
@@ -27,11 +30,10 @@ static struct ofi_conn *conn_new(struct ofi_fabric *f, void *owner, enum ofi_pha
     struct ofi_conn *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return NULL;
-    c->base.fabric = &f->base;
+    fabric_conn_init(&c->base, &f->base);
     c->owner = owner;
     c->phase = phase;
     c->socket_fd = -1;
-    c->cq_fd = -1;
     c->written_end = &c->written;
     list_init(&c->in_active);
     list_init(&c->in_bursts);
@@ -48,24 +50,25 @@ void ofi_conn_free(struct ofi_conn *c)
     free(c);
 }
 
-static int open_queue(struct ofi_conn *c)
+static int conn_open_queue(struct ofi_conn *c)
 {
     struct ofi_fabric *f = ofi_fabric_of(c);
     struct fi_cq_attr wanted = {
         .size = QUEUE_SIZE, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
+    int fd;
     int r = fi_cq_open(f->domain, &wanted, &c->cq, c);
     if (r == 0)
-        r = fi_control(&c->cq->fid, FI_GETWAIT, &c->cq_fd);
+        r = fi_control(&c->cq->fid, FI_GETWAIT, &fd);
     if (r != 0)
         return ofi_errno(r);
     struct epoll_event on_ready = {.events = EPOLLIN, .data.ptr = c};
-    return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, c->cq_fd, &on_ready) < 0 ? -errno : 0;
+    return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &on_ready) < 0 ? -errno : 0;
 }
 
-static int open_endpoint(struct ofi_conn *c, struct fi_info *info)
+static int conn_open_endpoint(struct ofi_conn *c, struct fi_info *info)
 {
     struct ofi_fabric *f = ofi_fabric_of(c);
-    int r = open_queue(c);
+    int r = conn_open_queue(c);
     if (r < 0)
         return r;
     r = fi_endpoint(f->domain, info, &c->ep, c);
@@ -77,16 +80,10 @@ static int open_endpoint(struct ofi_conn *c, struct fi_info *info)
         r = fi_ep_bind(c->ep, &c->cq->fid, FI_RECV);
     if (r == 0)
         r = fi_enable(c->ep);
-    return r != 0 ? ofi_errno(r) : ofi_transfer_prepare(c);
+    return r != 0 ? ofi_errno(r) : ofi_queue_prepare(c);
 }
 
-static void reject(struct ofi_fabric *f, struct fi_info *info, uint32_t reason)
-{
-    fi_reject(f->listener, info->handle, &reason, sizeof(reason));
-    fi_freeinfo(info);
-}
-
-static void close_fid(struct fid *fid, const char *what)
+static void conn_close_fid(struct fid *fid, const char *what)
 {
     int r = fi_close(fid);
     if (r != 0)
@@ -96,16 +93,16 @@ static void close_fid(struct fid *fid, const char *what)
 void ofi_conn_close(struct ofi_conn *c)
 {
     if (c->request != NULL)
-        reject(ofi_fabric_of(c), take_ptr(c->request), ECONNREFUSED);
+        ofi_listener_reject(ofi_fabric_of(c)->listener, take_ptr(c->request), ECONNREFUSED);
     ofi_guard_end(c->socket_fd);
     if (c->ep != NULL)
-        close_fid(&c->ep->fid, "endpoint");
-    if (c->cq_fd >= 0)
-        epoll_ctl(ofi_fabric_of(c)->epoll_fd, EPOLL_CTL_DEL, c->cq_fd, NULL);
+        conn_close_fid(&c->ep->fid, "endpoint");
     if (c->cq != NULL)
-        close_fid(&c->cq->fid, "completion queue");
+        epoll_ctl(ofi_fabric_of(c)->epoll_fd, EPOLL_CTL_DEL, ofi_queue_fd(c), NULL);
+    if (c->cq != NULL)
+        conn_close_fid(&c->cq->fid, "completion queue");
     if (c->buffers_mr != NULL)
-        close_fid(&c->buffers_mr->fid, "buffers");
+        conn_close_fid(&c->buffers_mr->fid, "buffers");
     for (int i = 0; i < FABRIC_REGIONS_MAX; i++)
         if (c->lent[i] != NULL)
             ofi_memory_return(c->lent[i]);
@@ -113,12 +110,13 @@ void ofi_conn_close(struct ofi_conn *c)
     c->ep = NULL;
     c->cq = NULL;
     c->buffers_mr = NULL;
-    c->cq_fd = c->socket_fd = -1;
+    c->socket_fd = -1;
     c->phase = OFI_GONE;
 }
 
-/* Closed and out of every list that poll walks; freed when the next poll begins. */
-static void retire(struct ofi_conn *c)
+/* Closes the connection and takes it out of the lists that polls walk; freed when the next poll
+ * begins. */
+static void conn_retire(struct ofi_conn *c)
 {
     ofi_conn_close(c);
     list_remove(&c->in_active);
@@ -127,22 +125,10 @@ static void retire(struct ofi_conn *c)
     list_append(&ofi_fabric_of(c)->gone, &c->in_fabric);
 }
 
-void ofi_conn_disarm(struct ofi_conn *c)
-{
-    if (c->phase != OFI_GONE && list_is_empty(&c->in_active))
-        list_append(&ofi_fabric_of(c)->active, &c->in_active);
-}
-
-void ofi_conn_activate(struct ofi_conn *c)
-{
-    c->is_due = true;
-    ofi_conn_disarm(c);
-}
-
 /* --- opening --------------------------------------------------------------------------------- */
 
-static int start_connect(struct ofi_conn *c, const struct ofi_address *target, const void *ticket,
-                         size_t ticket_bytes)
+static int conn_start_connect(struct ofi_conn *c, const struct ofi_address *target,
+                              const void *ticket, size_t ticket_bytes)
 {
     struct ofi_fabric *f = ofi_fabric_of(c);
     struct ofi_address own;
@@ -154,7 +140,7 @@ static int start_connect(struct ofi_conn *c, const struct ofi_address *target, c
     struct fi_info *info = ofi_info_for(f->info, f->interface_name ? &own : NULL, target);
     if (info == NULL)
         return -ENOMEM;
-    int r = open_endpoint(c, info);
+    int r = conn_open_endpoint(c, info);
     fi_freeinfo(info);
     if (r < 0)
         return r;
@@ -174,7 +160,7 @@ int ofi_conn_connect(struct ofi_fabric *f, const char *address, const void *tick
     if (c == NULL)
         return -ENOMEM;
     ofi_address_format(&target.socket, c->peer, sizeof(c->peer));
-    r = start_connect(c, &target, ticket, ticket_bytes);
+    r = conn_start_connect(c, &target, ticket, ticket_bytes);
     if (r < 0) {
         ofi_conn_close(c);
         ofi_conn_free(c);
@@ -189,7 +175,7 @@ struct ofi_conn *ofi_conn_request(struct ofi_fabric *f, struct fi_info *info, co
 {
     struct ofi_conn *c = conn_new(f, NULL, OFI_REQUESTED);
     if (c == NULL || ofi_hello_check(data, data_bytes, &c->hello) < 0) {
-        reject(f, info, c ? EPROTO : ENOMEM);
+        ofi_listener_reject(f->listener, info, c ? EPROTO : ENOMEM);
         if (c != NULL)
             ofi_conn_free(c);
         return NULL;
@@ -204,30 +190,25 @@ void ofi_conn_refuse(struct ofi_conn *c, int reason)
 {
     if (c->request == NULL)
         return;
-    reject(ofi_fabric_of(c), take_ptr(c->request), (uint32_t)reason);
-    retire(c);
-}
-
-static bool needs_guard(const struct ofi_conn *c)
-{
-    return c->is_accepted && ofi_fabric_of(c)->door != NULL;
+    ofi_listener_reject(ofi_fabric_of(c)->listener, take_ptr(c->request), (uint32_t)reason);
+    conn_retire(c);
 }
 
 /* libfabric 2 has answered a request when fi_accept() returns, and reads from then on; 1.17 answers
  * later, and reads nothing before FI_CONNECTED. */
-static bool has_answered_at_accept(void) { return FI_MAJOR(fi_version()) >= 2; }
+static bool conn_is_answered_at_accept(void) { return FI_MAJOR(fi_version()) >= 2; }
 
-/* Between the answer to its request and what it writes next. One whose socket cannot be found has
- * gone. */
-static void guard(struct ofi_conn *c)
+/* Comes between the answer to the peer's request and the first bytes that the peer writes then. A
+ * peer whose socket cannot be found is gone. */
+static void conn_guard(struct ofi_conn *c)
 {
     c->socket_fd = ofi_socket_find(c->ep);
-    if (!needs_guard(c))
+    if (!ofi_listener_guards(c))
         return;
     int r = c->socket_fd < 0 ? -ECONNRESET : ofi_guard_begin(c->socket_fd, c->receive_bytes);
     c->is_guarded = r == 0;
     if (r < 0)
-        ofi_conn_fail(c, r);
+        ofi_queue_fail(c, r);
 }
 
 int ofi_conn_accept(struct ofi_conn *c, void *owner)
@@ -236,7 +217,7 @@ int ofi_conn_accept(struct ofi_conn *c, void *owner)
         return -ECONNRESET;
     uint8_t data[OFI_HELLO_BYTES_MAX];
     size_t bytes = ofi_hello_pack(ofi_fabric_of(c)->payload_bytes_max, NULL, 0, data);
-    int r = open_endpoint(c, c->request);
+    int r = conn_open_endpoint(c, c->request);
     if (r == 0)
         r = ofi_errno(fi_accept(c->ep, data, bytes));
     if (r < 0) {
@@ -248,8 +229,8 @@ int ofi_conn_accept(struct ofi_conn *c, void *owner)
     c->owner = owner;
     c->phase = OFI_OPENING;
     c->is_accepted = true;
-    if (has_answered_at_accept())
-        guard(c);
+    if (conn_is_answered_at_accept())
+        conn_guard(c);
     return 0;
 }
 
@@ -258,66 +239,23 @@ bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes)
     if (c->phase != OFI_OPENING)
         return false;
     if (!c->is_guarded)
-        guard(c);
+        conn_guard(c);
     if (c->phase != OFI_OPENING)
         return false;
-    /* The accepting side has had its peer's hello with the request. */
+    /* The accepting end has had its peer's hello with the request. */
     if (data_bytes > 0 && ofi_hello_check(data, data_bytes, &c->hello) < 0) {
-        ofi_conn_fail(c, -EPROTO);
+        ofi_queue_fail(c, -EPROTO);
         return false;
     }
-    /* The connecting end alone makes another connection of one that is dead, so it looks. */
+    /* Only the connecting end replaces a dead connection, so it watches the peer's host. */
     if (!c->is_accepted && c->socket_fd >= 0)
         tcp_alive_watch(c->socket_fd);
     c->phase = OFI_OPEN;
-    ofi_conn_activate(c);
+    ofi_queue_activate(c);
     return true;
 }
 
 /* --- ending ---------------------------------------------------------------------------------- */
-
-void ofi_timer_set(struct ofi_fabric *f, uint64_t when_ns)
-{
-    if (f->timer_ns != 0 && f->timer_ns <= when_ns)
-        return;
-    struct itimerspec when = {.it_value = {.tv_sec = (time_t)(when_ns / NS_PER_S),
-                                           .tv_nsec = (long)(when_ns % NS_PER_S)}};
-    timerfd_settime(f->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
-    f->timer_ns = when_ns;
-}
-
-static void set_deadline(struct ofi_conn *c)
-{
-    c->deadline_ns = clock_now_ns() + OFI_CLOSE_NS;
-    ofi_timer_set(ofi_fabric_of(c), c->deadline_ns);
-}
-
-/* Cuts the socket under the provider, so that it ends the endpoint by its own error path (O2). That
- * path reads what came before; where nobody checks it, the provider closes by itself and reads
- * nothing: it has read nothing yet (O12). */
-static void cut(struct ofi_conn *c)
-{
-    c->phase = OFI_ENDING;
-    ofi_pack_abandon(c);
-    set_deadline(c);
-    ofi_conn_activate(c);
-    if (c->is_shut)
-        return;
-    if (c->socket_fd < 0)
-        c->socket_fd = ofi_socket_find(c->ep);
-    if (c->socket_fd >= 0 && (c->is_guarded || !needs_guard(c)))
-        shutdown(c->socket_fd, SHUT_RDWR);
-    else
-        fi_shutdown(c->ep, 0);
-}
-
-void ofi_conn_fail(struct ofi_conn *c, int error)
-{
-    if (c->phase >= OFI_ENDING)
-        return;
-    c->error = error;
-    cut(c);
-}
 
 void ofi_conn_shut(struct ofi_conn *c, int error, uint32_t reason)
 {
@@ -327,7 +265,7 @@ void ofi_conn_shut(struct ofi_conn *c, int error, uint32_t reason)
         c->error = is_silent ? -ETIMEDOUT : error;
         c->reason = reason;
     }
-    cut(c);
+    ofi_queue_cut(c);
 }
 
 void ofi_conn_disconnect(struct ofi_conn *c)
@@ -341,34 +279,34 @@ void ofi_conn_disconnect(struct ofi_conn *c)
         return;
     c->error = 0;
     if (c->phase != OFI_OPEN) {
-        cut(c);
+        ofi_queue_cut(c);
         return;
     }
     c->phase = OFI_LINGERING;
-    c->has_left = ofi_send_goodbye(c) == 0; /* without room for it: later */
-    set_deadline(c);
-    ofi_conn_activate(c);
+    c->has_left = ofi_send_goodbye(c) == 0; /* conn_linger() tries again */
+    ofi_queue_set_deadline(c);
+    ofi_queue_activate(c);
 }
 
-static void tell_closed(struct ofi_conn *c, struct ofi_batch *batch)
+static void conn_emit_closed(struct ofi_conn *c, struct ofi_batch *batch)
 {
-    struct fabric_event *e = ofi_emit(batch, c, FABRIC_EVENT_CLOSED);
+    struct fabric_event *e = ofi_queue_emit(batch, c, FABRIC_EVENT_CLOSED);
     bool is_orderly = c->is_ours || (c->peer_left && c->error == -ECONNRESET);
     e->error = is_orderly ? 0 : c->error;
     e->word = is_orderly ? 0 : c->reason;
-    retire(c);
+    conn_retire(c);
 }
 
-/* All sends have left when the last of them has, the goodbye. */
-static void linger(struct ofi_conn *c, uint64_t now_ns)
+/* All sends have left when the last of them has: the goodbye. */
+static void conn_linger(struct ofi_conn *c, uint64_t now_ns)
 {
     if (!c->has_left)
         c->has_left = ofi_send_goodbye(c) == 0;
     if ((c->has_left && c->sends_head == c->sends_tail) || now_ns >= c->deadline_ns)
-        cut(c);
+        ofi_queue_cut(c);
 }
 
-static unsigned posted(const struct ofi_conn *c)
+static unsigned conn_posted(const struct ofi_conn *c)
 {
     return c->sends_asked + c->packs_posted + c->transfers_posted;
 }
@@ -376,15 +314,15 @@ static unsigned posted(const struct ofi_conn *c)
 void ofi_conn_advance(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
 {
     if (c->phase == OFI_LINGERING)
-        linger(c, now_ns);
+        conn_linger(c, now_ns);
     if (c->phase != OFI_ENDING || ofi_batch_is_full(batch))
         return;
-    bool is_empty = c->is_shut && posted(c) == 0;
+    bool is_empty = c->is_shut && conn_posted(c) == 0;
     if (!is_empty && now_ns < c->deadline_ns)
         return;
     if (!is_empty)
-        log_warn("transport=ofi peer=%s error=\"endpoint kept %u sends and %u transfers for a "
-                 "second after it was cut; closed regardless\"",
+        log_warn("transport=ofi peer=%s error=\"libfabric kept %u sends and %u transfers for a "
+                 "second after the socket was cut; the endpoint is closed regardless\"",
                  c->peer, c->sends_asked + c->packs_posted, c->transfers_posted);
-    tell_closed(c, batch);
+    conn_emit_closed(c, batch);
 }

@@ -1,5 +1,5 @@
-/* Strangers: sockets that have connected and not yet said all of what libfabric reads at once. Owns
- * them until libfabric takes them. Must never block, never spin, and never read what libfabric is
+/* Strangers: sockets that have connected, and whose connect request is not whole yet. Owns them
+ * until libfabric takes them. Must never block, never spin, and never read bytes that libfabric is
  * to read (README, O8). */
 #include "svc/wire/ofi_door.h"
 
@@ -23,11 +23,11 @@
 #define SILENCE_NS (5 * NS_PER_S)
 /* Without descriptors, and between two lines in the log. */
 #define PAUSE_NS (1 * NS_PER_S)
-/* Who waits may hold an eighth of the process's descriptors, within these bounds. */
+/* Strangers may hold an eighth of the process's descriptors, within these bounds. */
 #define WAITING_MIN 16
 #define WAITING_MAX 1024
 #define BACKLOG 4096
-/* Of one look: established connections have their turn in between. */
+/* Events and callers of one look: established connections have their turn in between. */
 #define LOOKS 8
 #define ACCEPTS 4
 
@@ -35,7 +35,7 @@
 #define REQUEST_VERSION 3
 #define REQUEST_TYPE 0
 #define REQUEST_BYTES 32
-#define REQUEST_ORDER_AT 24 /* 64 bits, 1 in the order of bytes of who sends it */
+#define REQUEST_ORDER_AT 24 /* 64 bits, 1 in the sender's order of bytes */
 #define REQUEST_DATA_BYTES_MAX 256
 
 struct stranger {
@@ -50,7 +50,7 @@ struct ofi_door {
     unsigned waiting_count, waiting_max;
     bool is_paused;
     uint64_t resume_ns;
-    unsigned turned_away; /* not told of yet */
+    unsigned turned_away; /* since the last line in the log */
     const char *why;
     uint64_t told_ns;
 };
@@ -65,7 +65,7 @@ int ofi_door_address(const struct ofi_door *d, struct sockaddr_storage *ret_addr
 
 /* --- turning away ---------------------------------------------------------------------------- */
 
-static void tell(struct ofi_door *d, uint64_t now_ns)
+static void door_tell(struct ofi_door *d, uint64_t now_ns)
 {
     if (d->turned_away == 0 || (d->told_ns != 0 && now_ns < d->told_ns + PAUSE_NS))
         return;
@@ -75,14 +75,14 @@ static void tell(struct ofi_door *d, uint64_t now_ns)
     d->told_ns = now_ns;
 }
 
-static void note(struct ofi_door *d, const char *why)
+static void door_note(struct ofi_door *d, const char *why)
 {
     d->turned_away++;
     d->why = why;
-    tell(d, clock_now_ns());
+    door_tell(d, clock_now_ns());
 }
 
-static void drop(struct ofi_door *d, struct stranger *s)
+static void door_drop(struct ofi_door *d, struct stranger *s)
 {
     list_remove(&s->link);
     d->waiting_count--;
@@ -90,21 +90,21 @@ static void drop(struct ofi_door *d, struct stranger *s)
     free(s);
 }
 
-static bool drop_oldest(struct ofi_door *d, const char *why)
+static bool door_drop_oldest(struct ofi_door *d, const char *why)
 {
     struct list *oldest = list_first(&d->waiting);
     if (oldest == NULL)
         return false;
-    drop(d, list_entry(oldest, struct stranger, link));
-    note(d, why);
+    door_drop(d, list_entry(oldest, struct stranger, link));
+    door_note(d, why);
     return true;
 }
 
-/* --- who has spoken -------------------------------------------------------------------------- */
+/* --- requests -------------------------------------------------------------------------------- */
 
-/* Bytes of a whole request that begins so; 0: of none, or of one in another order of bytes, whose
+/* Bytes of a whole request that begins so; 0: no request, or one in another order of bytes, whose
  * messages could not be followed (O12). */
-static size_t request_bytes(const uint8_t *bytes, size_t count)
+static size_t door_request_bytes(const uint8_t *bytes, size_t count)
 {
     uint64_t order = 1;
     if (count >= REQUEST_ORDER_AT + sizeof(order))
@@ -115,7 +115,7 @@ static size_t request_bytes(const uint8_t *bytes, size_t count)
     return data_bytes > REQUEST_DATA_BYTES_MAX ? 0 : REQUEST_BYTES + data_bytes;
 }
 
-static void admit(struct ofi_door *d, struct stranger *s)
+static void door_admit(struct ofi_door *d, struct stranger *s)
 {
     const uint64_t one = 1;
     epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
@@ -126,22 +126,22 @@ static void admit(struct ofi_door *d, struct stranger *s)
         log_warn("transport=ofi error=\"the door's bell does not ring\"");
 }
 
-static void listen_to(struct ofi_door *d, struct stranger *s)
+static void door_listen_to(struct ofi_door *d, struct stranger *s)
 {
     uint8_t bytes[REQUEST_BYTES + REQUEST_DATA_BYTES_MAX];
     ssize_t count = recv(s->fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    size_t wanted = count > 0 ? request_bytes(bytes, (size_t)count) : 0;
+    size_t wanted = count > 0 ? door_request_bytes(bytes, (size_t)count) : 0;
     if (wanted > 0 && (size_t)count >= wanted) {
-        admit(d, s);
+        door_admit(d, s);
         return;
     }
     if (wanted > 0)
         return;
-    drop(d, s);
+    door_drop(d, s);
     if (count > 0)
-        note(d, "what they sent is no connect request of gradpool");
+        door_note(d, "the bytes are no connect request of gradpool");
 }
 
 int ofi_door_take(struct ofi_door *d)
@@ -159,93 +159,94 @@ int ofi_door_take(struct ofi_door *d)
     return fd;
 }
 
-/* --- who has come ---------------------------------------------------------------------------- */
+/* --- callers --------------------------------------------------------------------------------- */
 
-static void watch_listener(struct ofi_door *d, uint32_t events)
+static void door_watch_listener(struct ofi_door *d, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = &d->listen_fd};
     epoll_ctl(d->epoll_fd, EPOLL_CTL_MOD, d->listen_fd, &event);
 }
 
-/* Who cannot be taken stays in the queue of the system, which keeps the listener readable. */
-static void pause_listening(struct ofi_door *d)
+/* A caller that cannot be taken stays in the queue of the system, which keeps the listener
+ * readable. */
+static void door_pause_listening(struct ofi_door *d)
 {
     d->is_paused = true;
     d->resume_ns = clock_now_ns() + PAUSE_NS;
-    watch_listener(d, 0);
-    note(d, "no descriptor or memory is left for a connection; trying again every second");
+    door_watch_listener(d, 0);
+    door_note(d, "no descriptor or memory is left for a connection; trying again every second");
 }
 
-static void receive(struct ofi_door *d, int fd)
+static void door_receive(struct ofi_door *d, int fd)
 {
     struct stranger *s = malloc(sizeof(*s));
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.ptr = s};
     if (s == NULL || epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
         free(s);
         close(fd);
-        pause_listening(d);
+        door_pause_listening(d);
         return;
     }
     if (d->waiting_count == d->waiting_max)
-        drop_oldest(d, "too many wait at once, the oldest went");
+        door_drop_oldest(d, "too many callers wait at once, the oldest was dropped");
     *s = (struct stranger){.fd = fd, .deadline_ns = clock_now_ns() + SILENCE_NS};
     list_append(&d->waiting, &s->link);
     d->waiting_count++;
-    listen_to(d, s);
+    door_listen_to(d, s);
 }
 
-static void take_callers(struct ofi_door *d)
+static void door_take_callers(struct ofi_door *d)
 {
     for (int i = 0; i < ACCEPTS && !d->is_paused; i++) {
         int fd = accept4(d->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0)
-            receive(d, fd);
+            door_receive(d, fd);
         else if (errno == EAGAIN)
             return;
         else if ((errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) &&
-                 !drop_oldest(d, "no descriptor is left, the oldest went"))
-            pause_listening(d);
+                 !door_drop_oldest(d, "no descriptor is left, the oldest caller was dropped"))
+            door_pause_listening(d);
     }
 }
 
 /* --- time ------------------------------------------------------------------------------------ */
 
-static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+static uint64_t door_earlier(uint64_t a_ns, uint64_t b_ns)
 {
     return a_ns == 0 || (b_ns != 0 && b_ns < a_ns) ? b_ns : a_ns;
 }
 
-static void set_timer(struct ofi_door *d)
+static void door_set_timer(struct ofi_door *d)
 {
     struct list *oldest = list_first(&d->waiting);
     uint64_t when_ns = oldest ? list_entry(oldest, struct stranger, link)->deadline_ns : 0;
     if (d->is_paused)
-        when_ns = earlier(when_ns, d->resume_ns);
+        when_ns = door_earlier(when_ns, d->resume_ns);
     if (d->turned_away > 0)
-        when_ns = earlier(when_ns, d->told_ns + PAUSE_NS);
+        when_ns = door_earlier(when_ns, d->told_ns + PAUSE_NS);
     struct itimerspec when = {.it_value = {.tv_sec = (time_t)(when_ns / NS_PER_S),
                                            .tv_nsec = (long)(when_ns % NS_PER_S)}};
     timerfd_settime(d->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
-static void on_time(struct ofi_door *d)
+static void door_on_time(struct ofi_door *d)
 {
     uint64_t expirations, now_ns = clock_now_ns();
     if (read(d->timer_fd, &expirations, sizeof(expirations)) < 0)
         return;
     if (d->is_paused && now_ns >= d->resume_ns) {
         d->is_paused = false;
-        watch_listener(d, EPOLLIN);
+        door_watch_listener(d, EPOLLIN);
     }
     list_for_each_safe (node, &d->waiting) {
         if (list_entry(node, struct stranger, link)->deadline_ns > now_ns)
             break;
-        drop_oldest(d, "they said nothing, or not all, within 5 s");
+        door_drop_oldest(d, "no whole connect request came within 5 s");
     }
-    tell(d, now_ns);
+    door_tell(d, now_ns);
 }
 
-/* Those that have spoken first: whoever comes may push the oldest out. */
+/* Requests come first: a new caller may push the oldest out. */
 void ofi_door_look(struct ofi_door *d)
 {
     struct epoll_event events[LOOKS];
@@ -257,25 +258,25 @@ void ofi_door_look(struct ofi_door *d)
         else if (events[i].data.ptr == &d->timer_fd)
             is_time = true;
         else
-            listen_to(d, events[i].data.ptr);
+            door_listen_to(d, events[i].data.ptr);
     }
     if (is_time)
-        on_time(d);
+        door_on_time(d);
     if (has_callers)
-        take_callers(d);
+        door_take_callers(d);
     if (count > 0)
-        set_timer(d);
+        door_set_timer(d);
 }
 
 /* --- opening and closing --------------------------------------------------------------------- */
 
-static int watch(struct ofi_door *d, int *fd)
+static int door_watch(struct ofi_door *d, int *fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = fd};
     return epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, *fd, &event) < 0 ? -errno : 0;
 }
 
-static unsigned waiting_max(void)
+static unsigned door_waiting_max(void)
 {
     struct rlimit limit;
     rlim_t eighth = getrlimit(RLIMIT_NOFILE, &limit) < 0 ? WAITING_MIN : limit.rlim_cur / 8;
@@ -284,7 +285,7 @@ static unsigned waiting_max(void)
 }
 
 /* The door's own descriptor of the listening socket, and a bell at its number. */
-static int change_places(struct ofi_door *d)
+static int door_change_places(struct ofi_door *d)
 {
     d->listen_fd = fcntl(d->provider_fd, F_DUPFD_CLOEXEC, 0);
     if (d->listen_fd < 0 || fcntl(d->listen_fd, F_SETFL, O_NONBLOCK) < 0 ||
@@ -298,17 +299,17 @@ static int change_places(struct ofi_door *d)
     return r;
 }
 
-static int open_door(struct ofi_door *d)
+static int door_open(struct ofi_door *d)
 {
     d->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     d->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (d->epoll_fd < 0 || d->timer_fd < 0)
         return -errno;
-    int r = change_places(d);
+    int r = door_change_places(d);
     if (r == 0)
-        r = watch(d, &d->listen_fd);
+        r = door_watch(d, &d->listen_fd);
     if (r == 0)
-        r = watch(d, &d->timer_fd);
+        r = door_watch(d, &d->timer_fd);
     return r < 0 ? r : ofi_guard_listener(d->provider_fd, d);
 }
 
@@ -319,10 +320,10 @@ int ofi_door_open(int provider_fd, struct ofi_door **ret_door)
         return -ENOMEM;
     d->provider_fd = provider_fd;
     d->listen_fd = d->epoll_fd = d->timer_fd = -1;
-    d->waiting_max = waiting_max();
+    d->waiting_max = door_waiting_max();
     list_init(&d->waiting);
     list_init(&d->ready);
-    int r = open_door(d);
+    int r = door_open(d);
     if (r < 0) {
         ofi_door_close(d);
         return r;
@@ -331,7 +332,7 @@ int ofi_door_open(int provider_fd, struct ofi_door **ret_door)
     return 0;
 }
 
-static void close_all(struct list *strangers)
+static void door_close_all(struct list *strangers)
 {
     list_for_each_safe (node, strangers) {
         struct stranger *s = list_entry(node, struct stranger, link);
@@ -346,8 +347,8 @@ void ofi_door_close(struct ofi_door *d)
         return;
     const int fds[] = {d->listen_fd, d->epoll_fd, d->timer_fd};
     ofi_guard_end(d->provider_fd);
-    close_all(&d->waiting);
-    close_all(&d->ready);
+    door_close_all(&d->waiting);
+    door_close_all(&d->ready);
     for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);

@@ -9,23 +9,23 @@
 struct ofi_door;
 
 /* `provider_fd` is the bound socket of a passive endpoint before fi_listen(). The door listens in
- * its place; the number becomes a descriptor that is readable when somebody is ready, and
- * libfabric's accept() on it takes them (ofi_guard.h). Negative errno. */
+ * its place; the number becomes a descriptor that is readable when a caller is ready, and
+ * libfabric's accept() on it takes that one (ofi_guard.h). Negative errno. */
 int ofi_door_open(int provider_fd, struct ofi_door **ret_door);
-/* Before the passive endpoint is closed, which closes `provider_fd`. NULL: nothing happens. */
+/* To be called before the passive endpoint is closed, which closes `provider_fd`. NULL is fine. */
 void ofi_door_close(struct ofi_door *d);
-/* In a forked child: the parent keeps its connections to itself. */
+/* In a forked child: closes the descriptors. NULL is fine. */
 void ofi_door_abandon(struct ofi_door *d);
 
-/* Readable when ofi_door_look() has something to do. */
+/* Readable when ofi_door_look() has work. */
 int ofi_door_fd(const struct ofi_door *d);
-/* Takes who has come and looks at who has spoken: a few at a time, never waiting. */
+/* Takes callers and reads requests: a few at a time, never waiting. */
 void ofi_door_look(struct ofi_door *d);
 
-/* Where it listens. */
+/* The address of the listener. */
 int ofi_door_address(const struct ofi_door *d, struct sockaddr_storage *ret_address);
 
-/* What accept() does for libfabric: a socket whose request is there, or -1 and EAGAIN. */
+/* The result of libfabric's accept(): a socket whose request is there, or -1 and EAGAIN. */
 int ofi_door_take(struct ofi_door *d);
 
 #endif

@@ -1,6 +1,7 @@
-/* The calls by which libfabric moves bytes over sockets, defined here: a program's own definition
- * comes before the C library's for every library it is linked with. Owns the table of guarded
- * sockets. Must leave every other socket as it is, and errno as the system set it (README, O12). */
+/* The calls with which libfabric moves bytes over sockets, defined here: for every library that it
+ * is linked with, a program's own definition comes before the C library's. Owns the table of
+ * guarded sockets. Must leave every other socket as it is, and errno as the system set it (README,
+ * O12). */
 #undef _FORTIFY_SOURCE /* its inline versions of these calls have the same names */
 #include "svc/wire/ofi_guard.h"
 
@@ -25,10 +26,10 @@
 struct guard {
     struct ofi_door *door; /* of a listener; NULL: of a connection */
     struct tcp_wire wire;
-    bool is_broken; /* the provider gets nothing any more but the connection's end */
+    bool is_broken; /* the provider gets only the connection's end from now on */
 };
 
-/* A socket is used by its fabric's thread only, which puts its guard here and takes it away. */
+/* Only its fabric's thread uses a socket, puts its guard here and takes it away. */
 static _Atomic(struct guard *) guards[GUARDS_MAX];
 
 static struct guard *guard_of(int fd)
@@ -38,7 +39,7 @@ static struct guard *guard_of(int fd)
     return atomic_load_explicit(&guards[fd], memory_order_relaxed);
 }
 
-static int begin(int fd, struct ofi_door *door, uint64_t message_bytes_max)
+static int guard_begin(int fd, struct ofi_door *door, uint64_t message_bytes_max)
 {
     if (fd < 0 || fd >= GUARDS_MAX)
         return -EMFILE;
@@ -54,10 +55,10 @@ static int begin(int fd, struct ofi_door *door, uint64_t message_bytes_max)
 
 int ofi_guard_begin(int fd, uint64_t message_bytes_max)
 {
-    return begin(fd, NULL, message_bytes_max);
+    return guard_begin(fd, NULL, message_bytes_max);
 }
 
-int ofi_guard_listener(int fd, struct ofi_door *door) { return begin(fd, door, 0); }
+int ofi_guard_listener(int fd, struct ofi_door *door) { return guard_begin(fd, door, 0); }
 
 void ofi_guard_end(int fd)
 {
@@ -69,7 +70,7 @@ void ofi_guard_end(int fd)
 }
 
 /* To the provider a broken connection looks like one that the peer has reset. */
-static ssize_t broken(struct guard *g)
+static ssize_t guard_break(struct guard *g)
 {
     g->is_broken = true;
     errno = ECONNRESET;
@@ -78,42 +79,42 @@ static ssize_t broken(struct guard *g)
 
 typedef int follow_fn(struct tcp_wire *w, const void *bytes, size_t count);
 
-static ssize_t followed(struct guard *g, follow_fn *follow, const struct iovec *parts,
-                        size_t parts_count, ssize_t count)
+static ssize_t guard_follow(struct guard *g, follow_fn *follow, const struct iovec *parts,
+                            size_t parts_count, ssize_t count)
 {
     size_t left = count > 0 ? (size_t)count : 0;
     for (size_t i = 0; i < parts_count && left > 0; i++) {
         size_t here = left < parts[i].iov_len ? left : parts[i].iov_len;
         if (follow(&g->wire, parts[i].iov_base, here) < 0)
-            return broken(g);
+            return guard_break(g);
         left -= here;
     }
     return count;
 }
 
-/* --- what libfabric calls -------------------------------------------------------------------- */
+/* --- calls of libfabric ---------------------------------------------------------------------- */
 
 EXPORTED ssize_t recv(int fd, void *bytes, size_t count, int flags)
 {
     struct guard *g = guard_of(fd);
     if (g != NULL && g->is_broken)
-        return broken(g);
+        return guard_break(g);
     ssize_t came = recvfrom(fd, bytes, count, flags, NULL, NULL);
     if (g == NULL || flags & MSG_PEEK)
         return came;
     struct iovec part = {bytes, count};
-    return followed(g, tcp_wire_came, &part, 1, came);
+    return guard_follow(g, tcp_wire_came, &part, 1, came);
 }
 
 EXPORTED ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
     struct guard *g = guard_of(fd);
     if (g != NULL && g->is_broken)
-        return broken(g);
+        return guard_break(g);
     ssize_t came = syscall(SYS_recvmsg, fd, message, flags);
     if (g == NULL || flags & (MSG_PEEK | MSG_ERRQUEUE))
         return came;
-    return followed(g, tcp_wire_came, message->msg_iov, message->msg_iovlen, came);
+    return guard_follow(g, tcp_wire_came, message->msg_iov, message->msg_iovlen, came);
 }
 
 EXPORTED ssize_t send(int fd, const void *bytes, size_t count, int flags)
@@ -123,7 +124,7 @@ EXPORTED ssize_t send(int fd, const void *bytes, size_t count, int flags)
     if (g == NULL)
         return went;
     struct iovec part = {(void *)(uintptr_t)bytes, count};
-    return followed(g, tcp_wire_went, &part, 1, went);
+    return guard_follow(g, tcp_wire_went, &part, 1, went);
 }
 
 EXPORTED ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
@@ -132,7 +133,7 @@ EXPORTED ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     ssize_t went = syscall(SYS_sendmsg, fd, message, flags);
     if (g == NULL)
         return went;
-    return followed(g, tcp_wire_went, message->msg_iov, message->msg_iovlen, went);
+    return guard_follow(g, tcp_wire_went, message->msg_iov, message->msg_iovlen, went);
 }
 
 EXPORTED int listen(int fd, int backlog)
@@ -147,7 +148,7 @@ EXPORTED int accept(int fd, struct sockaddr *address, socklen_t *bytes)
     return g != NULL && g->door != NULL ? ofi_door_take(g->door) : accept4(fd, address, bytes, 0);
 }
 
-/* --- which libfabric ------------------------------------------------------------------------- */
+/* --- versions -------------------------------------------------------------------------------- */
 
 static const uint32_t known_versions[] = {FI_VERSION(1, 17), FI_VERSION(2, 1)};
 

@@ -1,5 +1,5 @@
-/* Packs and checks the hello of fabric_ofi. Pure; what a stranger sends is copied, then checked,
- * and never believed about its own length. */
+/* Packs and checks the hello of fabric_ofi. Pure. A stranger's bytes are copied, then checked, the
+ * lengths in them included. */
 #include "svc/wire/ofi_hello.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* What the two ends of a fabric_ofi connection tell each other in connect and accept data (O7). */
+/* The connect and accept data of a fabric_ofi connection (O7). */
 #ifndef GRADPOOL_WIRE_OFI_HELLO_H
 #define GRADPOOL_WIRE_OFI_HELLO_H
 
@@ -21,10 +21,10 @@ struct ofi_hello_said {
     uint8_t ticket[FABRIC_TICKET_BYTES_MAX];
 };
 
-/* Returns the bytes it takes. `ticket_bytes` is at most FABRIC_TICKET_BYTES_MAX. */
+/* Returns the length of the data. `ticket_bytes` is at most FABRIC_TICKET_BYTES_MAX. */
 size_t ofi_hello_pack(uint32_t payload_bytes_max, const void *ticket, size_t ticket_bytes,
                       uint8_t ret_data[OFI_HELLO_BYTES_MAX]);
-/* A peer's, whatever it is. -EPROTO: not one of ours. */
+/* Checks the data of a peer. -EPROTO: no hello of this version. */
 int ofi_hello_check(const void *data, size_t bytes, struct ofi_hello_said *ret_said);
 
 #endif

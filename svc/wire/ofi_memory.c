@@ -1,5 +1,5 @@
-/* Owns memory registrations; never the memory. A remote right is given to a lent region only, under
- * a key that cannot be guessed (O3); a lane's slots get none (W1). */
+/* Owns memory registrations, never the memory. Only a lent region has remote rights, under a key
+ * that cannot be guessed (O3); a lane's slots have none (W1). */
 #include "svc/wire/ofi_memory.h"
 
 #include "svc/wire/ofi_names.h"
@@ -11,9 +11,27 @@
 
 #define KEY_ATTEMPTS 8
 
-void ofi_memory_init(struct ofi_memory *m, struct fid_domain *domain, const struct fi_info *info)
+struct ofi_pool {
+    struct list node;
+    char *base;
+    size_t bytes;
+    struct fid_mr *mr;
+};
+
+struct ofi_memory {
+    struct fid_domain *domain;
+    uint64_t mode; /* mr_mode that the provider asks for */
+    uint64_t key_mask;
+    struct list regions, pools;
+};
+
+int ofi_memory_create(struct fid_domain *domain, const struct fi_info *info,
+                      struct ofi_memory **ret_memory)
 {
     size_t key_bytes = info->domain_attr->mr_key_size;
+    struct ofi_memory *m = malloc(sizeof(*m));
+    if (m == NULL)
+        return -ENOMEM;
     *m = (struct ofi_memory){
         .domain = domain,
         .mode = (uint64_t)info->domain_attr->mr_mode,
@@ -22,24 +40,29 @@ void ofi_memory_init(struct ofi_memory *m, struct fid_domain *domain, const stru
     };
     list_init(&m->regions);
     list_init(&m->pools);
+    *ret_memory = m;
+    return 0;
 }
 
-static void pool_free(struct ofi_pool *pool)
+static void memory_free_pool(struct ofi_pool *pool)
 {
     list_remove(&pool->node);
     fi_close(&pool->mr->fid);
     free(pool);
 }
 
-void ofi_memory_fini(struct ofi_memory *m)
+void ofi_memory_destroy(struct ofi_memory *m)
 {
+    if (m == NULL)
+        return;
     list_for_each_safe (node, &m->regions) {
         struct ofi_region *region = list_entry(node, struct ofi_region, node);
         region->users = 1;
         ofi_memory_return(region);
     }
     list_for_each_safe (node, &m->pools)
-        pool_free(list_entry(node, struct ofi_pool, node));
+        memory_free_pool(list_entry(node, struct ofi_pool, node));
+    free(m);
 }
 
 static int random_key(const struct ofi_memory *m, uint64_t *ret_key)
@@ -51,8 +74,8 @@ static int random_key(const struct ofi_memory *m, uint64_t *ret_key)
     return 0;
 }
 
-/* Two registrations must not share a key; with 64 random bits a second attempt is a curiosity, with
- * a provider's short keys it is not. */
+/* Two registrations must not share a key: with a provider's short keys a second attempt may be
+ * needed. */
 static int register_memory(struct ofi_memory *m, void *base, size_t bytes, uint64_t access,
                            struct fid_mr **ret_mr)
 {
@@ -148,16 +171,21 @@ void ofi_memory_pool_end(struct ofi_memory *m, void *base)
     list_for_each_safe (node, &m->pools) {
         struct ofi_pool *pool = list_entry(node, struct ofi_pool, node);
         if (pool->base == base)
-            pool_free(pool);
+            memory_free_pool(pool);
     }
 }
 
-void *ofi_memory_descriptor(const struct ofi_memory *m, const void *local)
+int ofi_memory_descriptor(const struct ofi_memory *m, const void *local, void **ret_descriptor)
 {
+    *ret_descriptor = NULL;
+    if (!(m->mode & FI_MR_LOCAL))
+        return 0;
     list_for_each (node, &m->pools) {
         const struct ofi_pool *pool = list_entry(node, struct ofi_pool, node);
-        if ((const char *)local >= pool->base && (const char *)local < pool->base + pool->bytes)
-            return fi_mr_desc(pool->mr);
+        if ((const char *)local >= pool->base && (const char *)local < pool->base + pool->bytes) {
+            *ret_descriptor = fi_mr_desc(pool->mr);
+            return 0;
+        }
     }
-    return NULL;
+    return -EINVAL;
 }

@@ -1,4 +1,4 @@
-/* Memory that fabric_ofi has registered: regions lent to peers, and local pools. */
+/* Memory that fabric_ofi has registered with libfabric: regions lent to peers, and local pools. */
 #ifndef GRADPOOL_WIRE_OFI_MEMORY_H
 #define GRADPOOL_WIRE_OFI_MEMORY_H
 
@@ -17,41 +17,31 @@ struct ofi_region {
     unsigned users;
 };
 
-struct ofi_pool {
-    struct list node;
-    char *base;
-    size_t bytes;
-    struct fid_mr *mr;
-};
+struct ofi_memory;
 
-struct ofi_memory {
-    struct fid_domain *domain;
-    uint64_t mode; /* mr_mode that the provider asks of us */
-    uint64_t key_mask;
-    struct list regions, pools;
-};
-
-void ofi_memory_init(struct ofi_memory *m, struct fid_domain *domain, const struct fi_info *info);
-/* Closes every registration; the memory itself is others'. */
-void ofi_memory_fini(struct ofi_memory *m);
+/* -ENOMEM. */
+int ofi_memory_create(struct fid_domain *domain, const struct fi_info *info,
+                      struct ofi_memory **ret_memory);
+/* Closes every registration, not the memory itself. NULL is fine. */
+void ofi_memory_destroy(struct ofi_memory *m);
 
 /* Registers with remote rights under a random key, or counts one more user of the same memory.
- * Errors: -ENOMEM, or what the provider says. */
+ * Errors: -ENOMEM, or the provider's. */
 int ofi_memory_lend(struct ofi_memory *m, const struct region *region,
                     struct ofi_region **ret_region);
 /* The last user closes the registration. */
 void ofi_memory_return(struct ofi_region *region);
-/* What a peer needs to name the region's first byte. */
+/* The address of the region's first byte, as a peer names it. */
 uint64_t ofi_region_address(const struct ofi_memory *m, const struct ofi_region *region);
 
-/* Registers without remote rights, where the provider wants local memory registered at all;
- * otherwise there is nothing to do and nothing is remembered. */
+/* Registers without remote rights. No effect where the provider takes local memory as it is. */
 int ofi_memory_pool(struct ofi_memory *m, void *base, size_t bytes);
 void ofi_memory_pool_end(struct ofi_memory *m, void *base);
-/* The provider's descriptor of local memory: NULL where none is needed, or for a pool that was
- * never registered (the provider then refuses the operation). */
-void *ofi_memory_descriptor(const struct ofi_memory *m, const void *local);
-/* For buffers with an owner of their own: `ret_mr` may become NULL when none is needed. */
+/* The provider's descriptor of local memory; NULL where none is needed. -EINVAL: one is needed, and
+ * the memory is in no pool. */
+int ofi_memory_descriptor(const struct ofi_memory *m, const void *local, void **ret_descriptor);
+/* Registers buffers whose owner keeps the registration; `ret_mr` becomes NULL where none is needed.
+ */
 int ofi_memory_register_local(struct ofi_memory *m, void *base, size_t bytes,
                               struct fid_mr **ret_mr);
 

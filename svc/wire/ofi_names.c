@@ -1,6 +1,6 @@
-/* Turns what people write (addresses, provider and interface names) into what libfabric takes, and
- * what libfabric hides (its sockets, its error codes) into what the system knows.
- * Keeps no state; must never fall back to another provider than the one that was asked for. */
+/* Turns names that people write (addresses, providers, interfaces) into libfabric's structs, and
+ * things that libfabric hides (its sockets, its error codes) into the system's.
+ * Keeps no state; must never fall back to another provider than the one that is named. */
 #include "svc/wire/ofi_names.h"
 
 #include "svc/base/log.h"
@@ -23,7 +23,7 @@
 #include <string.h>
 
 #define API_VERSION FI_VERSION(1, 17)
-/* Operations that may be posted on a connection at a time; see ofi_conn.h. */
+/* Operations that may be posted on a connection at a time; see ofi_types.h. */
 #define TX_SIZE_NEEDED 264
 
 /* --- addresses ------------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ static void port_set(struct sockaddr_storage *s, uint16_t port)
         ((struct sockaddr_in *)s)->sin_port = htons(port);
 }
 
-static const void *host_of(const struct sockaddr_storage *s, size_t *ret_bytes)
+static const void *names_host(const struct sockaddr_storage *s, size_t *ret_bytes)
 {
     if (s->ss_family == AF_INET6) {
         *ret_bytes = sizeof(struct in6_addr);
@@ -56,15 +56,15 @@ static bool host_is_any(const struct sockaddr_storage *s)
 {
     static const uint8_t zero[sizeof(struct in6_addr)];
     size_t bytes;
-    const void *host = host_of(s, &bytes);
+    const void *host = names_host(s, &bytes);
     return memcmp(host, zero, bytes) == 0;
 }
 
 static bool hosts_equal(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
     size_t bytes;
-    const void *host = host_of(a, &bytes);
-    return a->ss_family == b->ss_family && memcmp(host, host_of(b, &bytes), bytes) == 0;
+    const void *host = names_host(a, &bytes);
+    return a->ss_family == b->ss_family && memcmp(host, names_host(b, &bytes), bytes) == 0;
 }
 
 static bool addresses_equal(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
@@ -78,13 +78,13 @@ const char *ofi_address_format(const struct sockaddr_storage *socket, char *buff
     char host[INET6_ADDRSTRLEN] = "?";
     size_t host_bytes;
     if (socket->ss_family == AF_INET || socket->ss_family == AF_INET6)
-        inet_ntop(socket->ss_family, host_of(socket, &host_bytes), host, sizeof(host));
+        inet_ntop(socket->ss_family, names_host(socket, &host_bytes), host, sizeof(host));
     snprintf(buffer, buffer_bytes, socket->ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u", host,
              port_of(socket));
     return buffer;
 }
 
-static int resolve(const char *text, int flags, struct ofi_address *ret_address)
+static int names_resolve(const char *text, int flags, struct ofi_address *ret_address)
 {
     struct endpoint e;
     int r = endpoint_parse(text, &e, NULL);
@@ -104,7 +104,7 @@ static int resolve(const char *text, int flags, struct ofi_address *ret_address)
 
 int ofi_address_of_peer(const char *text, struct ofi_address *ret_address)
 {
-    return resolve(text, 0, ret_address);
+    return names_resolve(text, 0, ret_address);
 }
 
 static bool is_address_of(const struct ifaddrs *i, const char *interface_name, int family)
@@ -143,7 +143,7 @@ int ofi_address_to_listen(const char *text, const char *interface_name,
                           struct ofi_address *ret_address)
 {
     struct ofi_address address, own;
-    int r = resolve(text, AI_PASSIVE, &address);
+    int r = names_resolve(text, AI_PASSIVE, &address);
     if (r < 0)
         return r == -EHOSTUNREACH ? -EADDRNOTAVAIL : r;
     if (interface_name != NULL) {
@@ -177,8 +177,8 @@ static struct fi_info *provider_hints(const char *provider, uint64_t landed_flag
     return hints;
 }
 
-/* An acknowledgement of these comes from the peer's adapter, which orders the bytes ahead of
- * whatever the peer reads next: what is transmitted has landed. */
+/* With these protocols the acknowledgement comes from the peer's adapter, which orders the bytes
+ * ahead of the peer's next read: transmitted bytes have landed. */
 static bool transmitted_is_landed(const struct fi_info *info)
 {
     uint32_t protocol = info->ep_attr->protocol;
@@ -219,7 +219,7 @@ int ofi_provider_choose(const char *provider, const char *interface_name, struct
                       interface_name);
             return r;
         }
-        inet_ntop(own.socket.ss_family, host_of(&own.socket, &host_bytes), node, sizeof(node));
+        inet_ntop(own.socket.ss_family, names_host(&own.socket, &host_bytes), node, sizeof(node));
     }
     provider = provider ? provider : "tcp";
     uint64_t landed_flags = FI_DELIVERY_COMPLETE;
@@ -235,7 +235,7 @@ int ofi_provider_choose(const char *provider, const char *interface_name, struct
         fi_freeinfo(info);
         return provider_missing(provider, "cannot tell when a write has landed");
     }
-    info->tx_attr->op_flags = 0; /* named with each operation that wants them */
+    info->tx_attr->op_flags = 0; /* each operation that needs them names them */
     *ret_info = info;
     *ret_landed_flags = landed_flags;
     return 0;

@@ -17,7 +17,7 @@ struct ofi_address {
  * numbers. Errors: -EINVAL, -EHOSTUNREACH (name not known). */
 int ofi_address_of_peer(const char *text, struct ofi_address *ret_address);
 
-/* The same for listening; with `interface_name` the hosts 0.0.0.0 and [::] become that interface's
+/* An address to listen on; with `interface_name` the hosts 0.0.0.0 and [::] become that interface's
  * address, and any other must be it. Errors: -EINVAL, -EADDRNOTAVAIL. */
 int ofi_address_to_listen(const char *text, const char *interface_name,
                           struct ofi_address *ret_address);
@@ -30,9 +30,9 @@ int ofi_address_of_interface(const char *interface_name, int family,
 const char *ofi_address_format(const struct sockaddr_storage *socket, char *buffer,
                                size_t buffer_bytes);
 
-/* What fi_getinfo offers for the provider (NULL: "tcp"), reliable connected endpoints with RMA.
- * `ret_landed_flags`: what to post a write with so that its completion means that the bytes lie
- * in the peer's memory (O4). Logs why, then -ENOSYS (no such provider, or it lacks something) or
+/* The offer of fi_getinfo for the provider (NULL: "tcp"): reliable connected endpoints with RMA.
+ * `ret_landed_flags`: flags with which the completion of a write means that the bytes lie in the
+ * peer's memory (O4). Logs the reason, then -ENOSYS (no such provider, or it lacks something) or
  * -EADDRNOTAVAIL (no such interface). */
 int ofi_provider_choose(const char *provider, const char *interface_name, struct fi_info **ret_info,
                         uint64_t *ret_landed_flags);

@@ -1,7 +1,11 @@
-/* Small things of one connection that are posted in a burst: gathered in a buffer, sent as one
- * message, taken apart at the other end. Owns the packs and the burst. Must never reorder anything,
- * never gather what comes alone, and never trust a byte of what a peer packed. README: O13. */
+/* Small messages and writes of one connection that are posted in a burst: gathered in a buffer,
+ * sent as one message, taken apart at the other end. Owns the packs and the burst. Must never
+ * change an order, never gather a post that comes alone, and never trust a byte of a peer's pack.
+ * README: O13. */
 #include "svc/wire/ofi_pack.h"
+
+#include "svc/wire/ofi_item.h"
+#include "svc/wire/ofi_queue.h"
 
 #include <errno.h>
 #include <rdma/fi_errno.h>
@@ -9,15 +13,15 @@
 
 _Static_assert(OFI_PACKED_BYTES_MAX + FABRIC_MESSAGE_BYTES_MAX + 64 < OFI_PACK_BYTES, "fits");
 
-/* What comes alone is sent as it is, at once: the first few of a burst are. */
+/* The first posts of a burst are sent as they are, at once: they may be alone. */
 #define ALONE_MAX 1
 
-static int post(struct ofi_conn *c);
+static int pack_post(struct ofi_conn *c);
 
 /* --- gathering ------------------------------------------------------------------------------- */
 
-/* The pack that takes what comes, begun if need be; NULL: all are on their way. */
-static struct ofi_pack *open_pack(struct ofi_conn *c)
+/* The pack that takes the next item, begun if need be; NULL: all are on their way. */
+static struct ofi_pack *pack_open(struct ofi_conn *c)
 {
     for (int i = 0; c->pack == NULL && i < OFI_PACKS; i++) {
         struct ofi_pack *p = &c->packs[i];
@@ -40,12 +44,12 @@ bool ofi_pack_gathers(struct ofi_conn *c)
 }
 
 /* Room for an item's body at the end of the pack; NULL: there is none now. */
-static uint8_t *append(struct ofi_conn *c, enum ofi_item_kind kind, size_t bytes)
+static uint8_t *pack_append(struct ofi_conn *c, enum ofi_item_kind kind, size_t bytes)
 {
     struct ofi_item item = {.kind = kind, .bytes = (uint32_t)bytes};
     size_t whole = sizeof(item) + ofi_item_padded(bytes);
     bool is_full = c->pack != NULL && c->pack->bytes + whole > OFI_PACK_BYTES;
-    if ((is_full && post(c) < 0) || open_pack(c) == NULL)
+    if ((is_full && pack_post(c) < 0) || pack_open(c) == NULL)
         return NULL;
     uint8_t *at = c->pack->op.buffer + c->pack->bytes;
     memset(at + whole - OFI_ITEM_PAD_BYTES, 0, OFI_ITEM_PAD_BYTES);
@@ -58,9 +62,9 @@ static uint8_t *append(struct ofi_conn *c, enum ofi_item_kind kind, size_t bytes
 int ofi_pack_message(struct ofi_conn *c, const void *header, size_t header_bytes,
                      const void *payload, size_t payload_bytes)
 {
-    uint8_t *body = append(c, OFI_ITEM_USER, header_bytes + payload_bytes);
+    uint8_t *body = pack_append(c, OFI_ITEM_USER, header_bytes + payload_bytes);
     if (body == NULL)
-        return ofi_no_room(c);
+        return ofi_queue_no_room(c);
     memcpy(body, header, header_bytes);
     if (payload_bytes > 0)
         memcpy(body + header_bytes, payload, payload_bytes);
@@ -71,9 +75,9 @@ int ofi_pack_write(struct ofi_conn *c, struct ofi_op *op, const struct ofi_item_
                    bool has_word, const void *local, size_t bytes)
 {
     uint8_t *body =
-        append(c, has_word ? OFI_ITEM_WRITE_WORD : OFI_ITEM_WRITE, sizeof(*write) + bytes);
+        pack_append(c, has_word ? OFI_ITEM_WRITE_WORD : OFI_ITEM_WRITE, sizeof(*write) + bytes);
     if (body == NULL)
-        return ofi_no_room(c);
+        return ofi_queue_no_room(c);
     memcpy(body, write, sizeof(*write));
     if (bytes > 0)
         memcpy(body + sizeof(*write), local, bytes);
@@ -85,7 +89,7 @@ int ofi_pack_write(struct ofi_conn *c, struct ofi_op *op, const struct ofi_item_
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-static int post(struct ofi_conn *c)
+static int pack_post(struct ofi_conn *c)
 {
     struct ofi_pack *p = c->pack;
     if (p == NULL || p->items == 0 || c->phase > OFI_LINGERING)
@@ -93,23 +97,23 @@ static int post(struct ofi_conn *c)
     struct ofi_frame frame = {.kind = OFI_MESSAGE_PACK, .value = p->items};
     memcpy(p->op.buffer, &frame, sizeof(frame));
     struct iovec part = {.iov_base = p->op.buffer, .iov_len = p->bytes};
-    void *descriptor = ofi_buffers_descriptor(c);
+    void *descriptor = ofi_queue_descriptor(c);
     struct fi_msg message = {
         .msg_iov = &part, .desc = &descriptor, .iov_count = 1, .context = &p->op.provider};
     uint64_t landed = p->writes != NULL ? ofi_fabric_of(c)->landed_flags : 0;
     int r = (int)fi_sendmsg(c->ep, &message, FI_COMPLETION | landed);
     if (r != 0)
-        return ofi_post_failed(c, r);
+        return ofi_queue_post_failed(c, r);
     p->is_posted = true;
     c->packs_posted++;
     c->pack = NULL;
-    ofi_conn_activate(c); /* as for every completion that may be there at once (O5) */
+    ofi_queue_activate(c); /* as for every completion that may be there at once (O5) */
     return 0;
 }
 
 int ofi_pack_end_burst(struct ofi_conn *c)
 {
-    int r = post(c);
+    int r = pack_post(c);
     if (r == 0)
         c->burst = 0;
     return r;
@@ -121,39 +125,20 @@ void ofi_pack_end_bursts(struct ofi_fabric *f)
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_bursts);
         int r = ofi_pack_end_burst(c);
         if (r == -EAGAIN && c->sends_asked + c->packs_posted == 0)
-            ofi_conn_activate(c); /* out of something else: the next poll tries again */
+            ofi_queue_activate(c); /* out of another resource: the next poll tries again */
         if (r == -EAGAIN)
             continue; /* a completion follows, and a poll with it */
         if (r < 0)
-            ofi_conn_fail(c, r);
+            ofi_queue_fail(c, r);
         list_remove(&c->in_bursts);
     }
-}
-
-/* Its writes are over, too; told as there is room for events. */
-static void finish(struct ofi_conn *c, struct ofi_pack *p, int error)
-{
-    for (struct ofi_op *op = p->writes; op != NULL; op = op->next_free)
-        op->error = error;
-    *c->written_end = p->writes;
-    if (p->writes != NULL)
-        c->written_end = p->writes_end;
-    p->writes = NULL;
-    p->is_posted = false;
 }
 
 void ofi_pack_over(struct ofi_conn *c, struct ofi_op *op, int error)
 {
     c->packs_posted--;
     c->has_room = c->wants_room;
-    finish(c, (struct ofi_pack *)op, error);
-}
-
-void ofi_pack_abandon(struct ofi_conn *c)
-{
-    if (c->pack != NULL)
-        finish(c, c->pack, -ECONNRESET);
-    c->pack = NULL;
+    ofi_queue_finish_pack(c, (struct ofi_pack *)op, error);
 }
 
 struct ofi_op *ofi_pack_written(struct ofi_conn *c)
@@ -169,8 +154,8 @@ struct ofi_op *ofi_pack_written(struct ofi_conn *c)
 
 /* --- taking apart ---------------------------------------------------------------------------- */
 
-/* Bytes for memory that we lend: copied even when the caller wants to hear nothing any more, since
- * the peer takes them to have landed (O4). */
+/* Bytes for memory that this end lends: copied even after a disconnect of its own, since the peer
+ * takes them to have landed (O4). */
 static bool unpack_write(struct ofi_conn *c, const uint8_t *body, size_t bytes, bool has_word,
                          struct ofi_batch *batch)
 {
@@ -182,7 +167,7 @@ static bool unpack_write(struct ofi_conn *c, const uint8_t *body, size_t bytes, 
         return false;
     memcpy((uint8_t *)r->base + write.offset, body + sizeof(write), bytes);
     if (has_word && !c->is_ours)
-        ofi_emit(batch, c, FABRIC_EVENT_WORD)->word = write.word;
+        ofi_queue_emit(batch, c, FABRIC_EVENT_WORD)->word = write.word;
     return true;
 }
 
@@ -192,12 +177,12 @@ static void unpack_message(struct ofi_conn *c, const uint8_t *body, size_t bytes
     if (c->is_ours)
         return;
     c->unpacking.op->held++;
-    struct fabric_event *e = ofi_emit(batch, c, FABRIC_EVENT_MESSAGE);
+    struct fabric_event *e = ofi_queue_emit(batch, c, FABRIC_EVENT_MESSAGE);
     e->data = body;
     e->bytes = bytes;
 }
 
-/* false: not what an end of ours packs. */
+/* false: no item of gradpool. */
 static bool unpack_one(struct ofi_conn *c, struct ofi_batch *batch)
 {
     struct ofi_unpacking *u = &c->unpacking;
@@ -227,11 +212,11 @@ bool ofi_unpack(struct ofi_conn *c, struct ofi_batch *batch)
         if (unpack_one(c, batch))
             continue;
         u->left = 0;
-        ofi_conn_fail(c, -EPROTO);
+        ofi_queue_fail(c, -EPROTO);
     }
     struct ofi_op *op = u->op;
     u->op = NULL;
     if (op != NULL && op->held == 0)
-        ofi_transfer_repost(c, op);
+        ofi_queue_repost(c, op);
     return true;
 }

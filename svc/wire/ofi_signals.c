@@ -1,7 +1,7 @@
 /* Gives back the signals that a library below libfabric has taken (O11). Debian's libfabric loads
  * PSM for an InfiniPath card that hardly a host has; before main(), its constructor puts handlers
  * that print a backtrace and exit on SIGINT, SIGTERM, SIGABRT, SIGBUS, SIGILL and SIGSEGV, and
- * keeps no note of what was there. Touches no handler of anybody else. */
+ * forgets the former ones. Touches no handler of another library. */
 #include "svc/wire/ofi_signals.h"
 
 #include <dlfcn.h>
@@ -34,7 +34,7 @@ static bool is_taken(const struct sigaction *action)
            dladdr(handler, &library) != 0 && library.dli_fname && is_taker(library.dli_fname);
 }
 
-/* As a constructor it runs after those of the libraries that this one needs. */
+/* A constructor runs after those of the libraries that this one needs. */
 __attribute__((constructor)) void ofi_signals_give_back(void)
 {
     struct sigaction action;

@@ -1,13 +1,13 @@
-/* Checks the records of a data connection, and says how long they are.
- * Knows no job, lane or connection: whatever needs state is checked by whoever has it. Nothing here
- * may trust a byte, allocate, or assert on what a peer sent (W9). */
+/* Checks the records of a data connection, and knows their lengths.
+ * Knows no job, lane or connection: the owner of a state checks what needs that state. Must never
+ * trust a byte, allocate, or assert on a peer's bytes (W9). */
 #include "svc/wire/record.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
-#define ERRNO_MOST 4095 /* what the kernel reserves; libfabric's own codes lie below it too */
+#define ERRNO_MOST 4095 /* the kernel's range; libfabric's own codes lie in it, too */
 
 static const uint16_t kind_bytes[] = {
     [RECORD_READY] = sizeof(struct record_ready),
@@ -44,7 +44,7 @@ static bool extent_fits(uint64_t offset, uint64_t bytes)
     return !__builtin_add_overflow(offset, bytes, &end);
 }
 
-/* Blocks that would overlap are nobody's intention. One block has no stride. */
+/* Blocks that overlap are an error. One block has no stride. */
 static bool blocks_fit(uint64_t offset, uint64_t bytes, uint64_t stride, uint32_t count)
 {
     uint64_t last;
@@ -140,7 +140,7 @@ static bool chosen_is_sound(const struct record_chosen *r)
            r->round <= RECORD_ROUND_MOST && !is_zero(r->ranks, sizeof(r->ranks));
 }
 
-static bool settings_are_sound(const struct record_settings *r)
+static bool record_settings_are_sound(const struct record_settings *r)
 {
     return is_zero(r->reserved, sizeof(r->reserved));
 }
@@ -158,7 +158,7 @@ static bool backed_is_sound(const struct record_backed *r)
            r->round <= RECORD_ROUND_MOST && r->steps <= RECORD_ROUND_MOST;
 }
 
-static bool is_sound(const union record *r)
+static bool record_is_sound(const union record *r)
 {
     switch (r->kind) {
     case RECORD_READY: return ready_is_sound(&r->ready);
@@ -170,7 +170,7 @@ static bool is_sound(const union record *r)
     case RECORD_LEAVE: return leave_is_sound(&r->leave);
     case RECORD_CLOSED: return closed_is_sound(&r->closed);
     case RECORD_CHOSEN: return chosen_is_sound(&r->chosen);
-    case RECORD_SETTINGS: return settings_are_sound(&r->settings);
+    case RECORD_SETTINGS: return record_settings_are_sound(&r->settings);
     case RECORD_BACKUP: return backup_is_sound(&r->backup);
     case RECORD_BACKED: return backed_is_sound(&r->backed);
     }
@@ -185,7 +185,7 @@ int record_check(const void *data, size_t bytes, union record *ret_record, size_
         return -EBADMSG;
     memcpy(ret_record, data, copied);
     size_t fixed = bytes_of_kind(ret_record->kind);
-    if (fixed == 0 || bytes < fixed || !is_sound(ret_record))
+    if (fixed == 0 || bytes < fixed || !record_is_sound(ret_record))
         return -EBADMSG;
     size_t payload = ret_record->kind == RECORD_READY ? ret_record->ready.payload_bytes : 0;
     if (bytes - fixed != payload)

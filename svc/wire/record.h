@@ -1,6 +1,6 @@
-/* What lane and worker say to each other on a data connection: fixed little-endian records, sent
- * as fabric messages. A result is not a record: it is the 32-bit word of the last write
- * (FABRIC_EVENT_WORD). svc/wire/README.md tells the life of a round with them (W1 to W17).
+/* The records of lane and worker on a data connection: fixed, little-endian, sent as fabric
+ * messages. A result is not a record: it is the 32-bit word of the last write (FABRIC_EVENT_WORD).
+ * svc/wire/README.md has the life of a round with them (W1 to W17).
  *
  * The reader copies a record, then checks it with record_check(); before, nothing is trusted. */
 #ifndef GRADPOOL_WIRE_RECORD_H
@@ -16,17 +16,17 @@
 #define RECORD_TOKEN_BYTES 16
 
 enum record_kind {
-    RECORD_READY = 1,     /* worker -> lane: my input of (piece, round) may be read */
-    RECORD_COMMIT = 2,    /* lane -> worker: everybody holds these results; input and landing area
+    RECORD_READY = 1,   /* worker -> lane: my input of (piece, round) may be read */
+    RECORD_COMMIT = 2,  /* lane -> worker: every worker holds these results; input and landing area
                            are yours again */
-    RECORD_ERROR = 3,     /* lane -> worker: a request failed, or (word RECORD_WORD_NONE) the job */
-    RECORD_QUERY = 4,     /* worker -> lane: whom does this request wait for? */
-    RECORD_MISSING = 5,   /* lane -> worker: the ranks that have not announced */
-    RECORD_TICKET = 6,    /* lane -> worker: the ticket for your next connect */
-    RECORD_LEAVE = 7,     /* worker -> lane: orderly goodbye; the connection closes after it */
-    RECORD_CLOSED = 8,    /* lane -> worker: you came after your round was closed; your landing area
+    RECORD_ERROR = 3,   /* lane -> worker: a request failed, or (word RECORD_WORD_NONE) the job */
+    RECORD_QUERY = 4,   /* worker -> lane: which ranks does this request wait for? */
+    RECORD_MISSING = 5, /* lane -> worker: the ranks that have not announced */
+    RECORD_TICKET = 6,  /* lane -> worker: the ticket for your next connect */
+    RECORD_LEAVE = 7,   /* worker -> lane: orderly goodbye; the connection closes behind it */
+    RECORD_CLOSED = 8,  /* lane -> worker: you came after your round was closed; your landing area
                            holds the newest result, your input was not read (W12) */
-    RECORD_CHOSEN = 9,    /* lane -> worker -> lanes: the ranks whose inputs make a round (W13) */
+    RECORD_CHOSEN = 9,  /* lane -> worker -> lanes: the ranks whose inputs make a round (W13) */
     RECORD_SETTINGS = 10, /* worker -> lane: hyper-parameters of the updates it announces from now
                              on (W14) */
     RECORD_BACKUP = 11,   /* worker -> lane: where a copy of a piece's state goes (W17) */
@@ -39,7 +39,7 @@ enum record_kind {
 #define RECORD_WORD_NONE 0xffffffffu
 #define RECORD_ROUND_NONE 0
 #define RECORD_STALL_NS 65536
-/* So that the rounds after it can still be counted. */
+/* A bound that leaves numbers for later rounds. */
 #define RECORD_ROUND_MOST (UINT64_MAX / 2)
 
 enum record_operation {
@@ -53,13 +53,13 @@ enum record_operation {
     RECORD_GATHER = 8,
     RECORD_ALL_TO_ALL = 9,
     RECORD_REDUCE_SCATTER = 10, /* sums */
-    RECORD_SEND = 11,           /* sender and receiver say it; `root` is the sender */
+    RECORD_SEND = 11,           /* of sender and receiver; `root` is the sender */
     RECORD_UPDATE = 12,         /* the mean of the gradients makes new parameters (W14) */
-    RECORD_SAVE = 13,           /* who wants to gets the state: parameters, then moments */
+    RECORD_SAVE = 13,           /* a rank with a landing area gets parameters, then moments */
     RECORD_RESTORE = 14,        /* the root's input is the state; all get the parameters */
 };
 
-/* State a worker is in, told with READY (W5). All but ANNOUNCE are used after a lane was lost. */
+/* The standing of a worker, sent with READY (W5). All but ANNOUNCE follow the loss of a lane. */
 enum record_standing {
     RECORD_ANNOUNCE = 0, /* my input of this round is lent */
     RECORD_HOLDS = 1,    /* the result of this round lies whole in my landing area, uncommitted */
@@ -88,18 +88,18 @@ struct record_ready {
     uint8_t dtype;     /* enum reduce_dtype of the tensor */
     uint8_t standing;  /* enum record_standing */
     uint16_t outputs;  /* 0 .. RECORD_OUTPUTS_MAX */
-    uint16_t stalled;  /* waited for this lane and not told yet: times RECORD_STALL_NS (W18) */
-    uint32_t piece;    /* what the coordinator named this part of a tensor */
-    uint32_t word;     /* comes back with the result: 24-bit request slot, 8-bit generation */
-    uint64_t round;    /* counted per tensor, from 1 */
-    uint32_t epoch;    /* of the route the worker knows */
-    uint32_t root;     /* broadcast: the rank whose input it is */
+    uint16_t stalled; /* time waited for this lane, not reported yet: times RECORD_STALL_NS (W18) */
+    uint32_t piece;   /* the coordinator's number of this part of a tensor */
+    uint32_t word;    /* comes back with the result: 24-bit request slot, 8-bit generation */
+    uint64_t round;   /* counted per tensor, from 1 */
+    uint32_t epoch;   /* of the route the worker knows */
+    uint32_t root;    /* broadcast: the rank whose input it is */
     uint32_t input_region;
     uint32_t payload_bytes; /* 0, or input_bytes: the input follows the record (a hint, W6) */
     uint64_t input_offset;  /* bytes */
     uint64_t input_bytes;   /* of one block; 0 for a barrier, and where only the root gives */
     uint64_t input_stride;  /* from one block to the next, where an input has one for each rank */
-    float loss;             /* of this iteration; NaN: not told */
+    float loss;             /* of this iteration; NaN: unknown */
     uint32_t priority;      /* larger first within the job */
     struct record_output output[RECORD_OUTPUTS_MAX];
 };
@@ -124,7 +124,8 @@ struct record_error {
 };
 _Static_assert(sizeof(struct record_error) == 120, "one ring record, no holes");
 
-/* Who has not announced `round`; 0, from who ENTERS: who holds up the round that is open. */
+/* The ranks that have not announced `round`; 0, from a worker that ENTERS: the ranks that hold up
+ * the open round. */
 struct record_query {
     uint8_t kind;
     uint8_t reserved[3];
@@ -144,7 +145,7 @@ struct record_missing {
 };
 _Static_assert(sizeof(struct record_missing) == 112, "one ring record, no holes");
 
-/* What a connect carries (W7): issued by the coordinator or, on a live connection, by the lane.
+/* The ticket of a connect (W7): issued by the coordinator or, on a live connection, by the lane.
  * Single use; the token is the secret. */
 struct record_connect {
     uint32_t magic; /* RECORD_MAGIC */
@@ -167,7 +168,7 @@ struct record_ticket {
 struct record_leave {
     uint8_t kind;
     uint8_t
-        after_failure; /* 1: the job has failed, and that is why; others learn the cause, not us */
+        after_failure; /* 1: because the job has failed; other ranks learn the cause, not this */
     uint8_t reserved[6];
 };
 
@@ -175,7 +176,7 @@ struct record_closed {
     uint8_t kind;
     uint8_t reserved[3];
     uint32_t word;
-    uint64_t round; /* whose result it got: the worker goes on with the one after it. To who enters
+    uint64_t round; /* of the result: the worker goes on with the next one. To a worker that enters:
                      0, when there was none */
 };
 
@@ -187,7 +188,7 @@ struct record_chosen {
 };
 _Static_assert(sizeof(struct record_chosen) == 112, "one ring record, no holes");
 
-/* Those that a rule has no use for are not looked at; what has no sense is the lane's to find. */
+/* A rule ignores the settings that it does not use; the lane finds values without sense. */
 struct record_settings {
     uint8_t kind;
     uint8_t reserved[7];
@@ -199,7 +200,8 @@ struct record_settings {
 _Static_assert(sizeof(struct record_settings) == 72, "no holes");
 
 /* Two places for parameters and moments of a piece, each as a SAVE would give them, in lent memory
- * that nobody else writes. Told before the first announcement of the piece on each connection. */
+ * that no other process writes. Sent before the first announcement of the piece on each connection.
+ */
 struct record_backup {
     uint8_t kind;
     uint8_t reserved[3];
@@ -207,18 +209,17 @@ struct record_backup {
     uint32_t region;
     uint32_t note;      /* comes back in BACKED */
     uint64_t offset[2]; /* by the round's last bit: the state before is whole until the commit */
-    uint64_t since;     /* the first round whose state went there; RECORD_ROUND_NONE: an offer, of
-                         which nothing is known until BACKED */
+    uint64_t since; /* the first round whose state went there; RECORD_ROUND_NONE: an offer, without
+                         a state until BACKED */
     uint64_t steps[3];  /* the updates behind the state after a round, by the round modulo 3 */
     uint64_t rounds[2]; /* of a keeper: the rounds whose states lie there whole; 0: none's */
-    uint64_t ranks[2];  /* of a keeper: whose rounds, as their stamps say */
+    uint64_t ranks[2];  /* of a keeper: a hash of the ranks of each round, from its stamp */
 };
 _Static_assert(sizeof(struct record_backup) == 96, "no holes");
 
-/* Behind each of a keeper's two places: whose state lies there. Written when all of that has landed
- * (W20). */
+/* The stamp behind each of a keeper's two places. Written when the whole state has landed (W20). */
 struct record_stamp {
-    uint64_t round, steps; /* round 0: nobody's */
+    uint64_t round, steps; /* round 0: no state */
     uint64_t ranks;        /* a hash of the ranks that the piece had then */
 };
 
@@ -230,7 +231,7 @@ struct record_backed {
     uint32_t padding;
     uint64_t round; /* the copy has the state after it, and will have each later one;
                        RECORD_ROUND_NONE: it is written no more */
-    uint64_t steps; /* the updates behind that */
+    uint64_t steps; /* the updates behind that state */
 };
 _Static_assert(sizeof(struct record_backed) == 32, "no holes");
 
@@ -252,7 +253,7 @@ union record {
 
 /* Copies `bytes` bytes into `ret_record` and checks everything that can be checked without state:
  * kind, length for that kind, counts, reserved fields, extents that overflow. For READY,
- * payload_bytes must match what follows the record; `ret_record_bytes` says where that starts.
+ * payload_bytes must match the bytes behind the record, which start at `ret_record_bytes`.
  * Errors: -EBADMSG; `ret_record` is then undefined. Cost: one copy, no allocation. */
 int record_check(const void *data, size_t bytes, union record *ret_record,
                  size_t *ret_record_bytes);

@@ -1,5 +1,5 @@
 /* Makes memory that can be lent: sealed memfds, mapped shared.
- * The seals are set before anyone else can hold the descriptor, so that a lane that checks them
+ * The seals are set before another process can hold the descriptor, so that a lane that checks them
  * knows that no touch of the mapping can fault for want of size (W9). */
 #include "svc/wire/region.h"
 
@@ -25,8 +25,8 @@ static int region_error(int error)
     }
 }
 
-/* Whole pages, at least one; 0 when that is more than can be mapped. */
-static size_t whole_pages(size_t bytes)
+/* Whole pages, at least one; 0: more than can be mapped. */
+static size_t region_whole_pages(size_t bytes)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     if (bytes > PTRDIFF_MAX - page_bytes)
@@ -35,7 +35,7 @@ static size_t whole_pages(size_t bytes)
     return (pages ? pages : 1) * page_bytes;
 }
 
-static int map(size_t bytes, int flags, int fd, struct region *ret_region)
+static int region_map(size_t bytes, int flags, int fd, struct region *ret_region)
 {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
     if (base == MAP_FAILED)
@@ -46,17 +46,17 @@ static int map(size_t bytes, int flags, int fd, struct region *ret_region)
 
 int region_reserve(size_t bytes, struct region *ret_region)
 {
-    size_t mapped = whole_pages(bytes);
+    size_t mapped = region_whole_pages(bytes);
     if (mapped == 0)
         return -ENOMEM;
     _cleanup_fd_ int fd = memfd_create("gradpool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0 && shortage_is_refusal(-errno))
-        return map(mapped, MAP_ANONYMOUS, -1, ret_region);
+        return region_map(mapped, MAP_ANONYMOUS, -1, ret_region);
     if (!shortage_file_fits(mapped))
         return -EFBIG;
     if (fd < 0 || ftruncate(fd, (off_t)mapped) < 0 || fcntl(fd, F_ADD_SEALS, REGION_SEALS) < 0)
         return region_error(errno);
-    int r = map(mapped, 0, fd, ret_region);
+    int r = region_map(mapped, 0, fd, ret_region);
     if (r == 0)
         (void)take_fd(&fd);
     return r;

@@ -1,7 +1,7 @@
-/* Memory a worker lends. Made here it is a sealed memfd, so that fabric_shm can pass it to a lane
- * of the same host and fabric_ofi can register it; memory made elsewhere can only be registered.
- * Where the kernel refuses memfd_create (a sandbox), plain memory is made, which can only be
- * registered, too. */
+/* Memory that a worker lends. Made here it is a sealed memfd, so that fabric_shm can pass it to a
+ * lane of the same host and fabric_ofi can register it; memory made elsewhere can only be
+ * registered. Where the kernel refuses memfd_create (a sandbox), plain memory is made, which can
+ * only be registered, too. */
 #ifndef GRADPOOL_WIRE_REGION_H
 #define GRADPOOL_WIRE_REGION_H
 
@@ -16,14 +16,14 @@ struct region {
     bool is_ours; /* made here */
 };
 
-/* Rounds `bytes` up to pages, which are zero. All are there: who lends them pays for them (S14).
+/* Rounds `bytes` up to pages, which are zero. All are there: their lender pays for them (S14).
  * Errors: -ENOMEM, -EMFILE, -ENOSPC, -EFBIG (RLIMIT_FSIZE). */
 int region_create(size_t bytes, struct region *ret_region);
-/* The same without its pages: to be populated before they are named to a lane. */
+/* As region_create(), without pages: they are to be populated before a lane learns of them. */
 int region_reserve(size_t bytes, struct region *ret_region);
 /* Describes memory that stays the caller's. */
 void region_wrap(void *base, size_t bytes, struct region *ret_region);
-/* Unmaps and closes what region_create() made; wrapped memory is left alone. NULL is fine. */
+/* Unmaps and closes memory that was made here; wrapped memory is left alone. NULL is fine. */
 void region_destroy(struct region *region);
 
 #endif

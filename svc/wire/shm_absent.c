@@ -1,7 +1,7 @@
 /* Absent pages of shared memory: found, and kept from being added by a touch. Owns the process's
- * userfaultfd, which is never read: an absent page is a SIGBUS for whoever touches it, and
- * shm_sigbus.c knows what follows. Must make no call on a peer's descriptor that the peer could
- * block: lseek() would wait for its locks. Invariants S8 and S14 of svc/wire/README.md. */
+ * userfaultfd, which is never read: a touch of an absent page is a SIGBUS, which shm_sigbus.c
+ * handles. Must make no call on a peer's descriptor that the peer could block: lseek() would wait
+ * for its locks. Invariants S8 and S14 of svc/wire/README.md. */
 #include "svc/wire/shm_absent.h"
 
 #include <errno.h>
@@ -28,18 +28,18 @@ static int fault_fd = -1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const pthread_once_t never = PTHREAD_ONCE_INIT;
 
-static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
+static uint64_t absent_page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
 /* An empty range is no error where the kernel knows the advice. */
-static bool can_populate(void)
+static bool absent_can_populate(void)
 {
     char page;
-    void *start = (void *)((uintptr_t)&page / page_bytes() * page_bytes());
+    void *start = (void *)((uintptr_t)&page / absent_page_bytes() * absent_page_bytes());
     return madvise(start, 0, MADV_POPULATE_READ) == 0;
 }
 
-/* The descriptor stands for its opener's memory: a range of the child's would be registered in the
- * parent, which may have anything there. */
+/* The descriptor stands for the memory of the process that opened it: a range of a child would be
+ * registered in the parent, which has other memory there. */
 static void forget_fault_fd(void)
 {
     if (fault_fd >= 0)
@@ -55,7 +55,8 @@ static void open_fault_fd(void)
     if (fd < 0)
         return;
     (void)pthread_atfork(NULL, NULL, forget_fault_fd);
-    if (can_populate() && ioctl(fd, UFFDIO_API, &api) == 0 && (api.features & FEATURES) == FEATURES)
+    if (absent_can_populate() && ioctl(fd, UFFDIO_API, &api) == 0 &&
+        (api.features & FEATURES) == FEATURES)
         fault_fd = fd;
     else
         close(fd);
@@ -69,7 +70,7 @@ bool shm_absent_can_fail(void)
 
 bool shm_absent_fail(void *base, uint64_t bytes)
 {
-    uint64_t page = page_bytes();
+    uint64_t page = absent_page_bytes();
     struct uffdio_register range = {.range = {(uintptr_t)base, (bytes + page - 1) / page * page},
                                     .mode = UFFDIO_REGISTER_MODE_MISSING};
     return shm_absent_can_fail() && ioctl(fault_fd, UFFDIO_REGISTER, &range) == 0;
@@ -88,7 +89,7 @@ static bool is_swapped(const char *at, int fd, uint64_t offset)
 static uint64_t look_at_some(const char *base, uint64_t bytes, int fd, uint64_t offset)
 {
     unsigned char is_there[LOOK_PAGES];
-    uint64_t page = page_bytes(), found = 0;
+    uint64_t page = absent_page_bytes(), found = 0;
     if (mincore((void *)base, bytes, is_there) < 0)
         return 0;
     for (; found < bytes; found += page)
@@ -97,10 +98,11 @@ static uint64_t look_at_some(const char *base, uint64_t bytes, int fd, uint64_t 
     return bytes;
 }
 
-/* From whole pages; the last may be cut. */
+/* mincore() wants whole pages; only the last may be cut. */
 uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offset)
 {
-    uint64_t before = (uintptr_t)base % page_bytes(), most = LOOK_PAGES * page_bytes();
+    uint64_t before = (uintptr_t)base % absent_page_bytes(),
+             most = LOOK_PAGES * absent_page_bytes();
     const char *start = (const char *)base - before;
     uint64_t whole = before + bytes;
     for (uint64_t at = 0; at < whole; at += most) {
@@ -112,8 +114,8 @@ uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offs
     return bytes;
 }
 
-/* A kernel that cannot map ahead leaves that to the first touch. */
-static bool populate(void *base, uint64_t bytes)
+/* Without the advice the first touch maps a page. */
+static bool absent_populate(void *base, uint64_t bytes)
 {
     int r;
     do
@@ -124,12 +126,12 @@ static bool populate(void *base, uint64_t bytes)
 
 uint64_t shm_absent_fill(void *base, uint64_t bytes, bool fails, int fd, uint64_t offset)
 {
-    uint64_t before = (uintptr_t)base % page_bytes();
+    uint64_t before = (uintptr_t)base % absent_page_bytes();
     void *start = (char *)base - before;
-    if (fails && populate(start, before + bytes))
+    if (fails && absent_populate(start, before + bytes))
         return bytes;
     uint64_t there = shm_absent_look(base, bytes, fd, offset);
     if (there > 0 && !fails)
-        (void)populate(start, before + there);
+        (void)absent_populate(start, before + there);
     return there;
 }

@@ -1,4 +1,4 @@
-/* Bells: a futex word and a flag in shared memory. Never blocks; only wakes. */
+/* Bells: a futex word and a flag in shared memory. Wakes sleepers, and never sleeps itself. */
 #include "svc/wire/shm_bell.h"
 
 #include "svc/wire/shm_ring.h"
@@ -31,8 +31,8 @@ bool shm_bell_is_asleep(const struct shm_bell *b)
 
 void shm_bell_wake(struct shm_bell *b)
 {
-    /* Whoever clears the flag rings. The others may rely on it: a sleeper that gets up looks at
-     * all its rings, and if it lies down again it fences and looks once more. */
+    /* Only the waker that clears the flag rings. The others may rely on that: a sleeper that gets
+     * up looks at all its rings, and fences and looks once more before it lies down again. */
     if (shm_bell_is_asleep(b) &&
         atomic_exchange_explicit(&b->sleeping, 0, memory_order_relaxed) != 0)
         shm_bell_ring(b);

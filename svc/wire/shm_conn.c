@@ -1,10 +1,9 @@
 /* The life of a connection of fabric_shm, the same for lane and worker: made, looked at, ended,
- * freed. A connection ends once (S6); its memory stays until the poll after its last event. */
+ * freed. A connection ends once (S6); its memory stays until the poll after its last event. The
+ * steps that differ between the two ends are in the table of the fabric's side. */
 #include "svc/wire/shm_conn.h"
 
-#include "svc/base/clock.h"
 #include "svc/wire/shm_memory.h"
-#include "svc/wire/shm_scan.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,10 +12,9 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
-/* A peer can have this many packets under way: one LEND a region, and a BYE. */
+/* Packets that a peer can have under way: one LEND a region, and a BYE. */
 #define FAREWELL_PACKETS_MAX (2 * FABRIC_REGIONS_MAX)
 
 int shm_conn_create(struct shm_fabric *f, int socket, const struct shm_peer *peer,
@@ -28,7 +26,7 @@ int shm_conn_create(struct shm_fabric *f, int socket, const struct shm_peer *pee
         shm_fds_close((const int[]){socket, peer->pidfd}, 2);
         return -ENOMEM;
     }
-    c->base.fabric = &f->base;
+    fabric_conn_init(&c->base, &f->base);
     c->state = state;
     c->socket = socket;
     c->wake_fd = c->fence_fd = -1;
@@ -36,31 +34,15 @@ int shm_conn_create(struct shm_fabric *f, int socket, const struct shm_peer *pee
     c->messages_free = UINT64_MAX;
     snprintf(c->peer_text, sizeof c->peer_text, "pid %d uid %u", peer->pid, peer->uid);
     list_append(&f->conns, &c->link);
-    list_append(&f->ungrouped.members, &c->scan_link);
+    list_append(&f->ungrouped, &c->scan_link);
     list_init(&c->news_link);
     *ret_conn = c;
     return 0;
 }
 
-/* Registrations are taken back by hand: a descriptor that somebody else still holds (a forked
- * child, the worker its eventfd) would stay in our epoll set when we close it. */
-static void unwatch(struct shm_conn *c)
+static void conn_unmap(struct shm_conn *c)
 {
-    struct shm_fabric *f = shm_owner(c);
-
-    if (f->is_lane) {
-        shm_lane_unwatch(c);
-        return;
-    }
-    shm_watch_remove(&f->watch, c->socket);
-    shm_watch_remove(&f->watch, c->peer.pidfd);
-    shm_watch_remove(&f->watch, c->fence_fd);
-}
-
-static void unmap(struct shm_conn *c)
-{
-    if (shm_owner(c)->is_lane)
-        shm_lending_end(c);
+    shm_owner(c)->side->let_go(c);
     shm_memory_unmap(c->rings, sizeof *c->rings);
     shm_memory_unmap(c->peer_bell, sizeof *c->peer_bell);
 }
@@ -72,76 +54,57 @@ void shm_conn_close_fds(struct shm_conn *c)
 
 void shm_conn_free(struct shm_conn *c)
 {
-    unwatch(c);
+    shm_owner(c)->side->unwatch(c);
     shutdown(c->socket, SHUT_RDWR);
     shm_conn_close_fds(c);
-    unmap(c);
+    conn_unmap(c);
     list_remove(&c->link);
     list_remove(&c->scan_link);
     list_remove(&c->news_link);
     free(c);
 }
 
-static void send_bye(struct shm_conn *c, uint32_t reason)
+void shm_conn_send_bye(struct shm_conn *c, uint32_t reason)
 {
     struct shm_packet bye = {.kind = SHM_PACKET_BYE, .word = reason};
 
     shm_packet_send(c->socket, &bye, NULL, 0);
 }
 
-/* Shut down, not only closed: a forked child of ours may hold the socket as well. A lane's end goes
- * only when it is freed: until the next poll it may store through its mappings (S11). */
-static void say_goodbye(struct shm_conn *c, uint32_t reason)
+/* A close alone would not do: a forked child of this process may hold the socket, too. A lane's end
+ * is shut only when it is freed: until the next poll the lane may store through its mappings (S11).
+ */
+static void conn_say_goodbye(struct shm_conn *c, uint32_t reason)
 {
-    send_bye(c, reason);
-    if (!shm_owner(c)->is_lane)
+    shm_conn_send_bye(c, reason);
+    if (!shm_is_lane(c))
         shutdown(c->socket, SHUT_RDWR);
-    unwatch(c);
-    if (c->state == SHM_GREETING)
-        shm_owner(c)->greetings--;
+    shm_owner(c)->side->unwatch(c);
 }
 
 void shm_conn_end(struct shm_conn *c, int error, uint32_t reason)
 {
     if (c->state >= SHM_ENDED)
         return;
-    say_goodbye(c, reason);
+    conn_say_goodbye(c, reason);
     c->state = SHM_ENDED;
     c->error = error;
     c->reason = reason;
 }
 
-/* Without a timer its end is waited for. */
-static void start_timer(struct shm_conn *c)
+static void conn_leave_group(struct fabric_group *group)
 {
-    struct itimerspec when = {.it_value.tv_nsec = FABRIC_FENCE_NS};
-
-    c->fence_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (c->fence_fd < 0 || shm_watch_add(&shm_owner(c)->watch, c->fence_fd) < 0)
-        return;
-    timerfd_settime(c->fence_fd, 0, &when, NULL);
-}
-
-/* Also where the lane has said BYE: its half of the socket, or its death, is what counts (S11). */
-void shm_conn_leave(struct shm_conn *c)
-{
-    if (c->state == SHM_FENCING)
-        return;
-    if (c->state != SHM_OPEN) {
-        shm_conn_end(c, 0, 0);
-        return;
+    while (group && list_is_empty(&group->members)) {
+        list_remove(&group->link);
+        group = group->above;
     }
-    send_bye(c, 0);
-    shutdown(c->socket, SHUT_WR);
-    c->state = SHM_FENCING;
-    shm_conn_look(c);
 }
 
-void shm_conn_fence(struct shm_conn *c)
+void shm_conn_leave_group(struct shm_conn *c)
 {
-    shm_conn_leave(c);
-    if (c->state == SHM_FENCING && c->fence_fd < 0)
-        start_timer(c);
+    list_remove(&c->scan_link);
+    conn_leave_group(c->group);
+    c->group = NULL;
 }
 
 void shm_conn_drop(struct shm_conn *c)
@@ -149,9 +112,9 @@ void shm_conn_drop(struct shm_conn *c)
     if (c->state == SHM_GONE)
         return;
     if (c->state < SHM_ENDED)
-        say_goodbye(c, 0);
+        conn_say_goodbye(c, 0);
     c->state = SHM_GONE;
-    shm_scan_remove(c);
+    shm_conn_leave_group(c);
     list_remove(&c->link);
     list_append(&shm_owner(c)->gone, &c->link);
 }
@@ -162,7 +125,7 @@ void shm_conn_note(struct shm_conn *c)
         list_append(&shm_owner(c)->news, &c->news_link);
 }
 
-/* Why the peer has gone: what its BYE says, or death when there is none. */
+/* A peer that left without BYE has died. */
 void shm_conn_farewell(struct shm_conn *c)
 {
     for (int i = 0; i < FAREWELL_PACKETS_MAX; i++) {
@@ -182,9 +145,9 @@ void shm_conn_farewell(struct shm_conn *c)
     shm_conn_end(c, -ECONNRESET, 0);
 }
 
-/* The peer's socket is closed or its process dead. What it has published until now is still
- * surfaced, and nothing that it publishes later (its children may share the memory). */
-static void hang_up(struct shm_conn *c)
+/* The peer's socket is closed or its process dead. Records that it has published until now are
+ * still handed out, later ones are not: its children may share the memory. */
+static void conn_hang_up(struct shm_conn *c)
 {
     if (c->hung_up)
         return;
@@ -197,25 +160,30 @@ static void hang_up(struct shm_conn *c)
         shm_conn_drop(c);
 }
 
-/* Who shares a process with the lane (tests) knows that it is not stopped. */
-static void kill_peer(const struct shm_conn *c)
+/* In a test lane and worker may share a process, which is then not stopped. */
+static void conn_kill_peer(const struct shm_conn *c)
 {
     if (c->peer.pidfd >= 0 && c->peer.pid != getpid())
         (void)syscall(SYS_pidfd_send_signal, c->peer.pidfd, SIGKILL, NULL, 0);
 }
 
-static void look_behind_the_fence(struct shm_conn *c, bool has_gone, bool is_late)
+static void conn_look_behind_fence(struct shm_conn *c, bool has_gone, bool is_late)
 {
     if (has_gone)
         shm_conn_end(c, 0, 0);
     else if (is_late)
-        kill_peer(c);
+        conn_kill_peer(c);
 }
 
-/* All that a lane has to say on the socket then is BYE. */
-static bool is_worker_open(const struct shm_conn *c)
+/* The lane sends no packet but BYE on the socket of an open connection. */
+static bool conn_expects_bye(const struct shm_conn *c)
 {
-    return c->state == SHM_OPEN && !shm_owner(c)->is_lane;
+    return c->state == SHM_OPEN && !shm_is_lane(c);
+}
+
+static bool conn_is_shaking_hands(const struct shm_conn *c)
+{
+    return c->state == SHM_GREETING || c->state == SHM_ASKING;
 }
 
 void shm_conn_look(struct shm_conn *c)
@@ -230,20 +198,18 @@ void shm_conn_look(struct shm_conn *c)
     if (c->state >= SHM_ENDED || poll(sources, 3, 0) <= 0)
         return;
     bool has_gone = (sources[0].revents & (POLLHUP | POLLRDHUP | POLLERR)) || sources[1].revents;
-    bool says_bye = is_worker_open(c) && (sources[0].revents & POLLIN);
+    bool says_bye = conn_expects_bye(c) && (sources[0].revents & POLLIN);
     if (c->state == SHM_FENCING) {
-        look_behind_the_fence(c, has_gone, sources[2].revents & POLLIN);
+        conn_look_behind_fence(c, has_gone, sources[2].revents & POLLIN);
         return;
     }
-    if (c->state == SHM_GREETING && (sources[0].revents & POLLIN))
-        shm_lane_greet(c);
-    else if (c->state == SHM_ASKING && (sources[0].revents & POLLIN)) {
-        shm_worker_answer(c);
+    if (conn_is_shaking_hands(c) && (sources[0].revents & POLLIN)) {
+        shm_owner(c)->side->hear(c);
         if (c->state == SHM_OPEN)
-            return shm_conn_look(c); /* BYE may lie behind it */
+            return shm_conn_look(c); /* BYE may lie behind the lane's answer */
     }
     if (c->state < SHM_ENDED && (has_gone || says_bye))
-        hang_up(c);
+        conn_hang_up(c);
 }
 
 bool shm_conn_has_room(struct shm_conn *c)

@@ -1,6 +1,6 @@
-/* Sealed memfds. Must not map a descriptor that came from a peer before its seals, kind and size
- * are checked (S3), nor make a call on it that its maker could block: asking for the seals comes
- * first, since it fails at once on everything that is not memory. */
+/* Sealed memfds. Must not map a peer's descriptor before its seals, kind and size are checked (S3),
+ * nor make a call on it that its maker could block: the first call asks for the seals, and fails at
+ * once on a descriptor that is no memory. */
 #include "svc/wire/shm_memory.h"
 
 #include "svc/base/cleanup.h"
@@ -17,7 +17,7 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
-static uint64_t whole_pages(uint64_t bytes)
+static uint64_t memory_whole_pages(uint64_t bytes)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 
@@ -27,7 +27,7 @@ static uint64_t whole_pages(uint64_t bytes)
 int shm_memory_create(const char *name, uint64_t bytes, int *ret_fd, void **ret_base)
 {
     _cleanup_fd_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    uint64_t whole = whole_pages(bytes);
+    uint64_t whole = memory_whole_pages(bytes);
 
     if (fd < 0)
         return -errno;
@@ -54,7 +54,7 @@ int shm_memory_seal_writes(int fd)
 
 /* Plain memory of exactly the promised size. Huge pages are refused: such a mapping can fail with
  * SIGBUS whenever the host has none left. */
-static int check(int fd, uint64_t bytes)
+static int memory_check(int fd, uint64_t bytes)
 {
     int seals = fcntl(fd, F_GET_SEALS);
     struct statfs fs;
@@ -64,18 +64,18 @@ static int check(int fd, uint64_t bytes)
         return -EBADMSG;
     if (fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC || fstat(fd, &st) < 0)
         return -EBADMSG;
-    if (bytes == 0 || bytes > INT64_MAX || (uint64_t)st.st_size != whole_pages(bytes))
+    if (bytes == 0 || bytes > INT64_MAX || (uint64_t)st.st_size != memory_whole_pages(bytes))
         return -EBADMSG;
     return 0;
 }
 
-static int map(int fd, uint64_t bytes, int protection, void **ret_base)
+static int memory_map(int fd, uint64_t bytes, int protection, void **ret_base)
 {
-    int r = check(fd, bytes);
+    int r = memory_check(fd, bytes);
 
     if (r < 0)
         return r;
-    void *base = mmap(NULL, whole_pages(bytes), protection, MAP_SHARED, fd, 0);
+    void *base = mmap(NULL, memory_whole_pages(bytes), protection, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return errno == EPERM ? -EACCES : -errno;
     *ret_base = base;
@@ -84,19 +84,19 @@ static int map(int fd, uint64_t bytes, int protection, void **ret_base)
 
 int shm_memory_map_to_read(int fd, uint64_t bytes, void **ret_base)
 {
-    return map(fd, bytes, PROT_READ, ret_base);
+    return memory_map(fd, bytes, PROT_READ, ret_base);
 }
 
 int shm_memory_map_guarded(int fd, uint64_t bytes, _Atomic bool *poisoned, void **ret_base)
 {
     void *base = NULL;
-    int r = map(fd, bytes, PROT_READ | PROT_WRITE, &base);
+    int r = memory_map(fd, bytes, PROT_READ | PROT_WRITE, &base);
 
     if (r < 0)
         return r;
-    r = shm_sigbus_guard(base, whole_pages(bytes), poisoned);
+    r = shm_sigbus_guard(base, memory_whole_pages(bytes), poisoned);
     if (r < 0) {
-        munmap(base, whole_pages(bytes));
+        munmap(base, memory_whole_pages(bytes));
         return r;
     }
     *ret_base = base;
@@ -108,5 +108,5 @@ void shm_memory_unmap(void *base, uint64_t bytes)
     if (!base)
         return;
     shm_sigbus_release(base);
-    munmap(base, whole_pages(bytes));
+    munmap(base, memory_whole_pages(bytes));
 }

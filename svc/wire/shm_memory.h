@@ -11,19 +11,19 @@
  * -ENFILE. */
 int shm_memory_create(const char *name, uint64_t bytes, int *ret_fd, void **ret_base);
 
-/* From now on others can map it for reading only; mappings that exist keep their rights. */
+/* From now on the memory can be mapped for reading only; existing mappings keep their rights. */
 int shm_memory_seal_writes(int fd);
 
-/* Maps a peer's memfd shared, after checking that it can do us no harm: it is memory and nothing
- * else, sealed against shrinking and growing, and `bytes` long once those are rounded up to pages.
- * Never blocks on the descriptor; does not take it over.
- * Errors: -EBADMSG seals or size are not what was promised; -ENOMEM. */
+/* Maps a peer's memfd shared, after checking that it can do no harm: it is memory and nothing else,
+ * sealed against shrinking and growing, and `bytes` long, rounded up to pages. Never blocks on the
+ * descriptor; does not take it over.
+ * Errors: -EBADMSG seals or size are not as promised; -ENOMEM. */
 int shm_memory_map_to_read(int fd, uint64_t bytes, void **ret_base);
-/* The same for reading and writing, and guarded: a page that fails sets `poisoned`
- * (shm_sigbus.h). Errors also: -EACCES cannot be mapped writable. */
+/* Maps it for reading and writing, and guards it: a page that fails sets `poisoned` (shm_sigbus.h).
+ * Errors also: -EACCES cannot be mapped writable. */
 int shm_memory_map_guarded(int fd, uint64_t bytes, _Atomic bool *poisoned, void **ret_base);
 
-/* Of either kind, or of shm_memory_create(). NULL is fine. */
+/* Unmaps memory that was made or mapped here. NULL is fine. */
 void shm_memory_unmap(void *base, uint64_t bytes);
 
 #endif

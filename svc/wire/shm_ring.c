@@ -1,19 +1,19 @@
-/* The record ring of fabric_shm. Owns each side's counters; must never believe a counter or a
- * length that the other side wrote before it has checked its copy (S1), and never reads back what
- * itself has published, because the other side can write there too. */
+/* The record ring of fabric_shm. Owns each side's counters. Must never use a counter or a length of
+ * the other side before its copy is checked (S1), and never read back what this side has published,
+ * because the other side can write there, too. */
 #include "svc/wire/shm_ring.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
-static struct shm_record *place(struct shm_ring *ring, uint32_t number)
+static struct shm_record *ring_place(struct shm_ring *ring, uint32_t number)
 {
     return &ring->records[number % SHM_RING_RECORDS];
 }
 
-/* Looks at the consumer's counter: it lies between what it was and our tail, or is nonsense. */
-static int refresh_head(struct shm_producer *p)
+/* Reads the consumer's counter: it lies between its last value and our tail, or is nonsense. */
+static int ring_refresh_head(struct shm_producer *p)
 {
     uint32_t head = atomic_load_explicit(&p->ring->head, memory_order_acquire);
 
@@ -23,22 +23,25 @@ static int refresh_head(struct shm_producer *p)
     return 0;
 }
 
-static bool is_full(const struct shm_producer *p) { return p->tail - p->head == SHM_RING_RECORDS; }
+static bool ring_is_full(const struct shm_producer *p)
+{
+    return p->tail - p->head == SHM_RING_RECORDS;
+}
 
 int shm_producer_room(struct shm_producer *p, bool *ret_room)
 {
-    int r = refresh_head(p);
+    int r = ring_refresh_head(p);
 
     if (r < 0)
         return r;
-    if (!is_full(p))
+    if (!ring_is_full(p))
         atomic_store_explicit(&p->ring->starved, 0, memory_order_relaxed);
-    *ret_room = !is_full(p);
+    *ret_room = !ring_is_full(p);
     return 0;
 }
 
-/* The ring looked full: says so to the consumer, and looks again (W8). */
-static int starve(struct shm_producer *p)
+/* Asks the consumer of a full ring for a wake-up, and looks again (W8). */
+static int ring_starve(struct shm_producer *p)
 {
     bool room;
     int r;
@@ -51,7 +54,7 @@ static int starve(struct shm_producer *p)
     return room ? 0 : -EAGAIN;
 }
 
-int shm_reserve(struct shm_producer *p) { return is_full(p) ? starve(p) : 0; }
+int shm_reserve(struct shm_producer *p) { return ring_is_full(p) ? ring_starve(p) : 0; }
 
 int shm_push(struct shm_producer *p, enum shm_record_kind kind, uint32_t word, const void *body,
              size_t bytes)
@@ -61,7 +64,7 @@ int shm_push(struct shm_producer *p, enum shm_record_kind kind, uint32_t word, c
     assert(bytes <= SHM_BODY_BYTES_MAX);
     if (r < 0)
         return r;
-    struct shm_record *record = place(p->ring, p->tail);
+    struct shm_record *record = ring_place(p->ring, p->tail);
     record->kind = (uint8_t)kind;
     record->bytes = (uint8_t)bytes;
     record->reserved = 0;
@@ -81,7 +84,7 @@ int shm_take(struct shm_consumer *c, struct shm_record *ret_record)
     if (tail - c->head > SHM_RING_RECORDS)
         return -EBADMSG;
 
-    const struct shm_record *record = place(c->ring, c->head);
+    const struct shm_record *record = ring_place(c->ring, c->head);
     memcpy(ret_record, record, offsetof(struct shm_record, body));
     if (ret_record->bytes > SHM_BODY_BYTES_MAX)
         return -EBADMSG;

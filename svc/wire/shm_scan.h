@@ -6,8 +6,7 @@
 
 /* Takes events of each connection in turn. */
 int shm_scan(struct shm_fabric *f, struct fabric_event *events, int events_max);
+/* fabric_join_group(). */
 void shm_scan_join(struct fabric_conn *c, struct fabric_group *group);
-/* No scan looks at it any more. */
-void shm_scan_remove(struct shm_conn *c);
 
 #endif

@@ -1,6 +1,6 @@
-/* Keeps a process alive when memory that somebody else made fails under it (S8). A sealed memfd
- * cannot be cut short, but its pages can still be missing: punched out while the host has none to
- * give, or broken. Touching one then raises SIGBUS. */
+/* Keeps a process alive when a peer's memory fails under it (S8). A sealed memfd cannot be cut
+ * short, but its pages can still be missing: punched out while the host has none to give, or
+ * broken. A touch of such a page raises SIGBUS. */
 #ifndef GRADPOOL_WIRE_SHM_SIGBUS_H
 #define GRADPOOL_WIRE_SHM_SIGBUS_H
 
@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 /* From now on a page of the mapping that cannot be had is replaced by one of zeros, and `poisoned`
- * set. Any thread. Makes sure that the process's handler for SIGBUS is ours; faults elsewhere go
- * to the one that was there before. Errors: -ENOMEM. */
+ * is set. Any thread. Installs the process's handler for SIGBUS; faults elsewhere go to the handler
+ * of before. Errors: -ENOMEM. */
 int shm_sigbus_guard(void *base, uint64_t bytes, _Atomic bool *poisoned);
-/* Before the mapping goes. Does nothing for one that is not guarded. */
+/* To be called before the mapping goes. No effect on a mapping without guard. */
 void shm_sigbus_release(void *base);
 
 #endif

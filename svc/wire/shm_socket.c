@@ -1,5 +1,6 @@
 /* Abstract Unix sockets of type SEQPACKET: one packet, one message, its descriptors with it. Owns
- * no descriptor beyond a call; must never block, and never leaks one that a peer has sent. */
+ * no descriptor beyond a call. Must never block on a peer, and never leak a descriptor that one
+ * sent. */
 #include "svc/wire/shm_socket.h"
 
 #include "svc/base/cleanup.h"
@@ -12,7 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
-/* Short, so that a worker in the queue of strangers has its turn soon (T7). */
+/* A short queue: a worker among strangers has its turn soon (T7). */
 #define BACKLOG 256
 #define CONNECT_WAIT_US 500000
 
@@ -20,7 +21,7 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
-static int parse(const char *address, struct sockaddr_un *ret_name, socklen_t *ret_bytes)
+static int socket_parse(const char *address, struct sockaddr_un *ret_name, socklen_t *ret_bytes)
 {
     size_t length = strlen(address);
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -34,9 +35,9 @@ static int parse(const char *address, struct sockaddr_un *ret_name, socklen_t *r
     return 0;
 }
 
-static int open_socket(const char *address, struct sockaddr_un *ret_name, socklen_t *ret_bytes)
+static int socket_open(const char *address, struct sockaddr_un *ret_name, socklen_t *ret_bytes)
 {
-    int r = parse(address, ret_name, ret_bytes);
+    int r = socket_parse(address, ret_name, ret_bytes);
 
     if (r < 0)
         return r;
@@ -48,7 +49,7 @@ int shm_socket_listen(const char *address, int *ret_fd)
 {
     struct sockaddr_un name;
     socklen_t bytes;
-    _cleanup_fd_ int fd = open_socket(address, &name, &bytes);
+    _cleanup_fd_ int fd = socket_open(address, &name, &bytes);
 
     if (fd < 0)
         return fd;
@@ -68,8 +69,8 @@ int shm_socket_accept(int listener, int *ret_fd)
     return 0;
 }
 
-/* Waits for a moment at a queue that is full: strangers may fill it faster than a lane looks. */
-static int connect_in_turn(int fd, const struct sockaddr_un *name, socklen_t bytes)
+/* Waits for a moment at a full queue: strangers may fill it faster than a lane looks. */
+static int socket_connect_in_turn(int fd, const struct sockaddr_un *name, socklen_t bytes)
 {
     static const struct timeval moment = {.tv_usec = CONNECT_WAIT_US};
     int flags = fcntl(fd, F_GETFL);
@@ -87,21 +88,21 @@ int shm_socket_connect(const char *address, int *ret_fd)
 {
     struct sockaddr_un name;
     socklen_t bytes;
-    _cleanup_fd_ int fd = open_socket(address, &name, &bytes);
+    _cleanup_fd_ int fd = socket_open(address, &name, &bytes);
 
     if (fd < 0)
         return fd;
-    int r = connect_in_turn(fd, &name, bytes);
+    int r = socket_connect_in_turn(fd, &name, bytes);
     if (r < 0)
         return r;
     *ret_fd = take_fd(&fd);
     return 0;
 }
 
-/* SO_PEERPIDFD names the very process that connected; by number it could be another one that has
- * got the number since, which only delays the news until the socket closes. Where the host offers
- * neither, the socket alone has to do. */
-static int peer_pidfd(int fd, int pid, int *ret_pidfd)
+/* SO_PEERPIDFD names the very process that connected. By number it could be a later process with
+ * the same number, which only delays the news until the socket closes. On a host with neither, the
+ * socket alone shows the end. */
+static int socket_peer_pidfd(int fd, int pid, int *ret_pidfd)
 {
     int pidfd = -1;
     socklen_t bytes = sizeof pidfd;
@@ -123,7 +124,7 @@ int shm_socket_peer(int fd, struct shm_peer *ret_peer)
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) < 0)
         return -errno;
-    int r = peer_pidfd(fd, credentials.pid, &pidfd);
+    int r = socket_peer_pidfd(fd, credentials.pid, &pidfd);
     if (r < 0)
         return r;
     *ret_peer = (struct shm_peer){credentials.pid, credentials.uid, pidfd};
@@ -135,7 +136,8 @@ union control {
     struct cmsghdr alignment;
 };
 
-static void attach(struct msghdr *message, union control *control, const int *fds, size_t count)
+static void packet_attach(struct msghdr *message, union control *control, const int *fds,
+                          size_t count)
 {
     memset(control, 0, sizeof *control);
     message->msg_control = control;
@@ -158,14 +160,14 @@ int shm_packet_send(int fd, const struct shm_packet *packet, const int *fds, siz
     assert(fds_count <= SHM_PACKET_FDS_MAX);
     whole.magic = SHM_MAGIC;
     if (fds_count > 0)
-        attach(&message, &control, fds, fds_count);
+        packet_attach(&message, &control, fds, fds_count);
     if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
         return 0;
-    /* ETOOMANYREFS: too many descriptors of ours are under way; the peer will take some out. */
+    /* ETOOMANYREFS: too many descriptors are on their way; the peer will take some out. */
     return errno == EAGAIN || errno == ETOOMANYREFS ? -EAGAIN : -ECONNRESET;
 }
 
-static size_t detach(struct msghdr *message, int *ret_fds)
+static size_t packet_detach(struct msghdr *message, int *ret_fds)
 {
     size_t count = 0;
 
@@ -175,12 +177,12 @@ static size_t detach(struct msghdr *message, int *ret_fds)
         count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         memcpy(ret_fds, CMSG_DATA(h), count * sizeof(int));
     }
-    return count; /* the buffer holds SHM_PACKET_FDS_MAX; the kernel closes what does not fit */
+    return count; /* the buffer holds SHM_PACKET_FDS_MAX; the kernel closes the rest */
 }
 
 /* A peer that closes with packets unread leaves an error behind, reported once and before the
  * packets that it sent; those still count. */
-static int receive(int fd, struct msghdr *message)
+static int packet_receive(int fd, struct msghdr *message)
 {
     ssize_t n = recvmsg(fd, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
@@ -191,8 +193,8 @@ static int receive(int fd, struct msghdr *message)
     return (int)n;
 }
 
-/* The kernel cuts descriptors off when this process may have no more. */
-static bool has_no_descriptor(int fd)
+/* The kernel drops descriptors when this process may have no more. */
+static bool packet_has_no_descriptor(int fd)
 {
     int probe = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (probe >= 0)
@@ -219,16 +221,16 @@ int shm_packet_receive(int fd, struct shm_packet *ret_packet, int ret_fds[SHM_PA
                              .msg_iovlen = 1,
                              .msg_control = &control,
                              .msg_controllen = sizeof control};
-    int n = receive(fd, &message);
+    int n = packet_receive(fd, &message);
 
     if (n < 0)
         return n;
-    size_t count = detach(&message, ret_fds);
+    size_t count = packet_detach(&message, ret_fds);
     if (n == 0 && count == 0)
         return -EPIPE; /* the peer's end; a packet of no bytes may bring descriptors all the same */
     if (n != sizeof packet || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
         packet.magic != SHM_MAGIC || packet.ticket_bytes > FABRIC_TICKET_BYTES_MAX) {
-        bool is_full = (message.msg_flags & MSG_CTRUNC) && has_no_descriptor(fd);
+        bool is_full = (message.msg_flags & MSG_CTRUNC) && packet_has_no_descriptor(fd);
         shm_fds_close(ret_fds, count);
         return is_full ? -EMFILE : -EBADMSG;
     }

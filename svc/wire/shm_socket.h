@@ -1,5 +1,6 @@
-/* The Unix socket beside the rings: who is there, hand-shake, descriptors, goodbye. An address is
- * "@name", a name in the abstract space of one network namespace. Nothing here blocks. */
+/* The Unix socket beside the rings: the peer's process, handshake, descriptors, goodbye. An address
+ * is "@name", a name in the abstract space of one network namespace. Nothing here blocks but a
+ * connect, for half a second (T7). */
 #ifndef GRADPOOL_WIRE_SHM_SOCKET_H
 #define GRADPOOL_WIRE_SHM_SOCKET_H
 
@@ -8,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHM_MAGIC 0x31535047u /* "GPS1": version 1 of hand-shake and rings */
+#define SHM_MAGIC 0x31535047u /* "GPS1": version 1 of handshake and rings */
 #define SHM_PACKET_FDS_MAX 2
 
 enum shm_packet_kind {
@@ -39,9 +40,9 @@ struct shm_peer {
 
 /* Errors: -EINVAL not "@name", -EADDRINUSE. */
 int shm_socket_listen(const char *address, int *ret_fd);
-/* Errors: -EAGAIN nobody waits; -ECONNABORTED; -EMFILE and -ENFILE. */
+/* Errors: -EAGAIN no caller; -ECONNABORTED; -EMFILE and -ENFILE. */
 int shm_socket_accept(int listener, int *ret_fd);
-/* Errors: -EINVAL; -ECONNREFUSED nobody listens; -EAGAIN the listener's backlog is full. */
+/* Errors: -EINVAL; -ECONNREFUSED no listener; -EAGAIN the listener's backlog is full. */
 int shm_socket_connect(const char *address, int *ret_fd);
 
 /* -ENOTCONN: gone already. `pidfd` is the caller's to close. */
@@ -51,15 +52,15 @@ int shm_socket_peer(int fd, struct shm_peer *ret_peer);
  * Errors: -EAGAIN full, -ECONNRESET. */
 int shm_packet_send(int fd, const struct shm_packet *packet, const int *fds, size_t fds_count);
 
-/* -EMFILE: this process could not receive the descriptors of a packet on `fd`. */
+/* -EMFILE: this process has no room for the descriptors of a packet on `fd`. */
 int shm_packet_has_room(int fd);
 
-/* Receives one packet of the given number of descriptors' worth at most; those that came are the
- * caller's. Errors: -EAGAIN none there; -EPIPE the peer has closed; -ECONNRESET; -EBADMSG not a
- * packet of ours, whatever came with it has been closed. */
+/* Receives one packet with at most SHM_PACKET_FDS_MAX descriptors, which are the caller's. Errors:
+ * -EAGAIN none there; -EPIPE the peer has closed; -ECONNRESET; -EMFILE no room for descriptors;
+ * -EBADMSG no packet of gradpool. With an error all descriptors that came have been closed. */
 int shm_packet_receive(int fd, struct shm_packet *ret_packet, int ret_fds[SHM_PACKET_FDS_MAX],
                        size_t *ret_fds_count);
-/* Those that are not -1. */
+/* Closes the descriptors that are not -1. */
 void shm_fds_close(const int *fds, size_t fds_count);
 
 #endif

@@ -1,42 +1,44 @@
-/* What is done on an open connection of fabric_shm. Nothing here allocates, locks, copies a lent
- * byte twice or makes a system call, except lending and withdrawing, which are set-up. */
-#include "svc/wire/shm_conn.h"
+/* The verbs of an open connection of fabric_shm. None of them allocates, locks, copies a lent byte
+ * twice or makes a system call, except to lend and to withdraw, which are set-up. */
+#include "svc/wire/shm_verbs.h"
 
 #include "svc/wire/region.h"
+#include "svc/wire/shm_lending.h"
+#include "svc/wire/shm_lent.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
-/* 0, or what a verb says on a connection that cannot be used. */
-static int usable(const struct shm_conn *c)
+/* 0, or the error of every verb on this connection. */
+static int verb_check_conn(const struct shm_conn *c)
 {
     if (c->state == SHM_OPEN && !c->hung_up && !c->is_poisoned)
         return 0;
     return c->state == SHM_ASKED || c->state == SHM_ASKING ? -ENOTCONN : -ECONNRESET;
 }
 
-static int try_later(struct shm_conn *c)
+static int verb_try_later(struct shm_conn *c)
 {
     c->room_wanted = true;
     return -EAGAIN;
 }
 
-/* What a verb says after the ring has said `r`. */
-static int verdict(struct shm_conn *c, int r)
+/* The result of a verb whose record the ring has answered with `r`. */
+static int verb_verdict(struct shm_conn *c, int r)
 {
     if (r == 0)
         return 0;
     if (r == -EAGAIN)
-        return try_later(c);
+        return verb_try_later(c);
     shm_conn_end(c, r, (uint32_t)-r);
     return -ECONNRESET;
 }
 
-static int push(struct shm_conn *c, enum shm_record_kind kind, uint32_t word, const void *body,
-                size_t bytes)
+static int verb_push(struct shm_conn *c, enum shm_record_kind kind, uint32_t word, const void *body,
+                     size_t bytes)
 {
-    int r = verdict(c, shm_push(&c->out, kind, word, body, bytes));
+    int r = verb_verdict(c, shm_push(&c->out, kind, word, body, bytes));
 
     if (r == 0) {
         c->pushed = true;
@@ -49,13 +51,13 @@ int shm_verb_send(struct fabric_conn *base, const void *header, size_t header_by
                   const void *payload, size_t payload_bytes)
 {
     struct shm_conn *c = shm_conn(base);
-    int r = usable(c);
+    int r = verb_check_conn(c);
 
     if (r < 0)
         return r;
     if (payload_bytes > 0)
         return -EMSGSIZE;
-    return push(c, SHM_RECORD_MESSAGE, 0, header, header_bytes);
+    return verb_push(c, SHM_RECORD_MESSAGE, 0, header, header_bytes);
 }
 
 void shm_verb_message_done(struct fabric_conn *base, const void *data)
@@ -68,26 +70,26 @@ void shm_verb_message_done(struct fabric_conn *base, const void *data)
     c->messages_free |= UINT64_C(1) << slot;
 }
 
-/* The descriptor goes first: when the lane sees the record, it is there (S5). */
-static int send_region(struct shm_conn *c, const struct region *region, uint32_t id)
+/* The descriptor goes first: the lane finds it when it sees the record (S5). */
+static int verb_send_region(struct shm_conn *c, const struct region *region, uint32_t id)
 {
     struct shm_packet lend = {.kind = SHM_PACKET_LEND, .word = id, .bytes = region->bytes};
     int r = shm_packet_send(c->socket, &lend, &region->fd, 1);
 
     if (r == -EAGAIN) {
         c->socket_full = true;
-        return try_later(c);
+        return verb_try_later(c);
     }
     if (r < 0)
         return r;
     c->lent |= UINT64_C(1) << id;
-    return push(c, SHM_RECORD_LEND, id, &lend.bytes, sizeof lend.bytes);
+    return verb_push(c, SHM_RECORD_LEND, id, &lend.bytes, sizeof lend.bytes);
 }
 
 int shm_verb_lend(struct fabric_conn *base, const struct region *region, uint32_t id)
 {
     struct shm_conn *c = shm_conn(base);
-    int r = usable(c);
+    int r = verb_check_conn(c);
 
     if (r < 0)
         return r;
@@ -95,16 +97,16 @@ int shm_verb_lend(struct fabric_conn *base, const struct region *region, uint32_
         return -ENOTSUP;
     if (c->lent & (UINT64_C(1) << id))
         return -EEXIST;
-    r = verdict(c, shm_reserve(&c->out));
-    return r < 0 ? r : send_region(c, region, id);
+    r = verb_verdict(c, shm_reserve(&c->out));
+    return r < 0 ? r : verb_send_region(c, region, id);
 }
 
-void shm_withdraw_rest(struct shm_conn *c)
+void shm_verb_withdraw_rest(struct shm_conn *c)
 {
     while (c->withdrawals != 0) {
         uint32_t id = (uint32_t)__builtin_ctzll(c->withdrawals);
 
-        if (push(c, SHM_RECORD_WITHDRAW, id, NULL, 0) < 0)
+        if (verb_push(c, SHM_RECORD_WITHDRAW, id, NULL, 0) < 0)
             return;
         c->withdrawals &= ~(UINT64_C(1) << id);
         c->lent &= ~(UINT64_C(1) << id);
@@ -115,10 +117,10 @@ void shm_verb_withdraw(struct fabric_conn *base, uint32_t id)
 {
     struct shm_conn *c = shm_conn(base);
 
-    if (usable(c) < 0 || id >= FABRIC_REGIONS_MAX)
+    if (verb_check_conn(c) < 0 || id >= FABRIC_REGIONS_MAX)
         return;
     c->withdrawals |= c->lent & (UINT64_C(1) << id);
-    shm_withdraw_rest(c);
+    shm_verb_withdraw_rest(c);
 }
 
 void *shm_verb_map(struct fabric_conn *base, uint32_t id, uint64_t offset, size_t bytes)
@@ -138,17 +140,17 @@ uint64_t shm_verb_region_bytes(const struct fabric_conn *base, uint32_t id)
     return id < FABRIC_REGIONS_MAX && c->regions[id] ? c->regions[id]->bytes : 0;
 }
 
-/* Room for one more completion, on a connection that can be used. */
-static int completable(struct shm_conn *c)
+/* 0: the connection can be used, and has room for one more completion. */
+static int verb_check_room(struct shm_conn *c)
 {
-    int r = usable(c);
+    int r = verb_check_conn(c);
 
     if (r == 0 && c->completions_tail - c->completions_head == SHM_COMPLETIONS_MAX)
-        r = try_later(c);
+        r = verb_try_later(c);
     return r;
 }
 
-static void complete(struct shm_conn *c, enum fabric_event_kind kind, void *context)
+static void verb_complete(struct shm_conn *c, enum fabric_event_kind kind, void *context)
 {
     c->completions[c->completions_tail++ % SHM_COMPLETIONS_MAX] =
         (struct shm_completion){kind, context};
@@ -159,14 +161,14 @@ int shm_verb_read(struct fabric_conn *base, uint32_t id, uint64_t offset, void *
 {
     struct shm_conn *c = shm_conn(base);
     const void *source = shm_lending_place(c, id, offset, bytes);
-    int r = completable(c);
+    int r = verb_check_room(c);
 
     if (r < 0)
         return r;
     if (!source)
         return -EFAULT;
     memcpy(local, source, bytes);
-    complete(c, FABRIC_EVENT_READ, context);
+    verb_complete(c, FABRIC_EVENT_READ, context);
     return 0;
 }
 
@@ -175,14 +177,14 @@ int shm_verb_write(struct fabric_conn *base, uint32_t id, uint64_t offset, const
 {
     struct shm_conn *c = shm_conn(base);
     void *target = shm_lending_place(c, id, offset, bytes);
-    int r = completable(c);
+    int r = verb_check_room(c);
 
     if (r < 0)
         return r;
     if (!target)
         return -EFAULT;
     memcpy(target, local, bytes);
-    complete(c, FABRIC_EVENT_WRITTEN, context);
+    verb_complete(c, FABRIC_EVENT_WRITTEN, context);
     return 0;
 }
 
@@ -191,30 +193,30 @@ int shm_verb_write_word(struct fabric_conn *base, uint32_t id, uint64_t offset, 
 {
     struct shm_conn *c = shm_conn(base);
     void *target = shm_lending_place(c, id, offset, bytes);
-    int r = completable(c);
+    int r = verb_check_room(c);
 
     if (r < 0)
         return r;
     if (!target)
         return -EFAULT;
-    r = verdict(c, shm_reserve(&c->out));
+    r = verb_verdict(c, shm_reserve(&c->out));
     if (r < 0)
         return r;
     memcpy(target, local, bytes);
-    r = push(c, SHM_RECORD_WORD, word, NULL, 0);
+    r = verb_push(c, SHM_RECORD_WORD, word, NULL, 0);
     if (r == 0)
-        complete(c, FABRIC_EVENT_WRITTEN, context);
+        verb_complete(c, FABRIC_EVENT_WRITTEN, context);
     return r;
 }
 
-/* It lies in the peer's memory at once. */
+/* The word lies in the peer's memory at once: no event follows. */
 int shm_verb_notify(struct fabric_conn *base, uint32_t word, void *context)
 {
     struct shm_conn *c = shm_conn(base);
-    int r = usable(c);
+    int r = verb_check_conn(c);
 
     (void)context;
     if (r == 0)
-        r = push(c, SHM_RECORD_WORD, word, NULL, 0);
+        r = verb_push(c, SHM_RECORD_WORD, word, NULL, 0);
     return r < 0 ? r : 1;
 }

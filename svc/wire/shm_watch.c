@@ -1,17 +1,28 @@
-/* The helper thread of a worker's fabric. Must never touch a connection: it only says that there
- * are news somewhere, and the fabric's own thread looks. */
+/* The helper thread of a worker's fabric. Must never touch a connection: it reports that some
+ * socket has news, and the fabric's own thread looks. */
 #include "svc/wire/shm_watch.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* News come a few at a time; more are fetched in the next round. */
+/* News that one epoll_wait() fetches; the next one fetches the rest. */
 #define EVENTS_MAX 8
 
-static void *watch(void *argument)
+struct shm_watch {
+    int epoll_fd;
+    int stop_fd;
+    pthread_t thread;
+    struct shm_bell *bell;
+    _Atomic bool news;
+};
+
+static void *watch_main(void *argument)
 {
     struct shm_watch *w = argument;
 
@@ -30,27 +41,27 @@ static void *watch(void *argument)
 }
 
 /* The host process's signals are for its own threads. */
-static int start_thread(struct shm_watch *w)
+static int watch_start_thread(struct shm_watch *w)
 {
     sigset_t all, before;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(&w->thread, NULL, watch, w);
+    int r = pthread_create(&w->thread, NULL, watch_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return -r;
 }
 
-static void close_all(struct shm_watch *w)
+static void watch_close_all(struct shm_watch *w)
 {
     if (w->epoll_fd >= 0)
         close(w->epoll_fd);
     if (w->stop_fd >= 0)
         close(w->stop_fd);
-    shm_watch_init(w);
+    w->epoll_fd = w->stop_fd = -1;
 }
 
-static int open_all(struct shm_watch *w)
+static int watch_open_all(struct shm_watch *w)
 {
     w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     w->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -61,32 +72,33 @@ static int open_all(struct shm_watch *w)
     return epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->stop_fd, &stop) < 0 ? -errno : 0;
 }
 
-void shm_watch_init(struct shm_watch *w)
+int shm_watch_create(struct shm_bell *bell, struct shm_watch **ret_watch)
 {
-    w->epoll_fd = w->stop_fd = -1;
-    atomic_store_explicit(&w->news, false, memory_order_relaxed);
-}
+    struct shm_watch *w = calloc(1, sizeof *w);
 
-int shm_watch_start(struct shm_watch *w, struct shm_bell *bell)
-{
-    if (w->epoll_fd >= 0)
-        return 0;
+    if (!w)
+        return -ENOMEM;
     w->bell = bell;
-    int r = open_all(w);
+    int r = watch_open_all(w);
     if (r == 0)
-        r = start_thread(w);
-    if (r < 0)
-        close_all(w);
-    return r;
+        r = watch_start_thread(w);
+    if (r < 0) {
+        watch_close_all(w);
+        free(w);
+        return r;
+    }
+    *ret_watch = w;
+    return 0;
 }
 
-void shm_watch_stop(struct shm_watch *w)
+void shm_watch_destroy(struct shm_watch *w)
 {
-    if (w->epoll_fd < 0)
+    if (!w)
         return;
     eventfd_write(w->stop_fd, 1);
     pthread_join(w->thread, NULL);
-    close_all(w);
+    watch_close_all(w);
+    free(w);
 }
 
 int shm_watch_add(struct shm_watch *w, int fd)
@@ -115,4 +127,8 @@ bool shm_watch_take_news(struct shm_watch *w)
     return shm_watch_has_news(w) && atomic_exchange_explicit(&w->news, false, memory_order_acquire);
 }
 
-void shm_watch_abandon(struct shm_watch *w) { close_all(w); }
+void shm_watch_abandon(struct shm_watch *w)
+{
+    if (w)
+        watch_close_all(w);
+}

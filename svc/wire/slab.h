@@ -11,13 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where bytes lie in lent memory. */
-struct place {
+/* A place in lent memory. */
+struct slab_place {
     uint32_t region;
     uint64_t offset;
 };
 
-/* Of a job on one worker. A lane maps at most 1 TiB of a connection and cuts off who lends more. */
+/* Most bytes of a job on one worker. A lane maps at most 1 TiB of a connection, and ends one that
+ * lends more. */
 #define SLABS_BYTES_MOST (UINT64_C(512) << 30)
 #define SLAB_CLASSES 40 /* of free extents, by doubling size: pages of a slab of any length */
 
@@ -38,18 +39,20 @@ struct slabs {
 /* Zeroed whole pages, all there; at least one. A new slab raises `count`: the caller lends it.
  * Errors: -ENOMEM, -EMFILE, -ENOSPC (more than SLABS_BYTES_MOST, or than slabs can be lent). */
 int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory);
-/* The same, but for the pages: the caller populates them before it names them to a lane (S14). */
+/* As slabs_alloc(), without pages: the caller populates them before it names them to a lane (S14).
+ */
 int slabs_reserve(struct slabs *s, size_t bytes, void **ret_memory);
-/* The pages go back to the system. -ENOENT: not from here. */
+/* Gives the pages back to the system. -ENOENT: not from here. */
 int slabs_free(struct slabs *s, void *memory);
-/* The pages outlast slabs_fini(). -ENOENT: not from here. */
+/* Lets the pages outlast slabs_fini(). -ENOENT: not from here. */
 int slabs_keep(struct slabs *s, void *memory);
-/* Whether all of it lies in one slab, and where. */
-bool slabs_find(const struct slabs *s, const void *memory, size_t bytes, struct place *ret_place);
+/* Whether all of the memory lies in one slab, and its place there. */
+bool slabs_find(const struct slabs *s, const void *memory, size_t bytes,
+                struct slab_place *ret_place);
 void slabs_fini(struct slabs *s);
 void slabs_abandon_in_child(struct slabs *s);
 
-static inline void *slabs_at(const struct slabs *s, struct place place)
+static inline void *slabs_at(const struct slabs *s, struct slab_place place)
 {
     return (char *)s->slab[place.region].region.base + place.offset;
 }

@@ -1,5 +1,5 @@
-/* The kernel is told and asked about a TCP connection whose peer may fall silent. Keeps no
- * state; decides nothing: who owns the connection does. README: H6, O33. */
+/* Options and state of a TCP connection whose peer may fall silent. Keeps no state, decides
+ * nothing: the owner of the connection does. README: H6, O33. */
 #include "svc/wire/tcp_alive.h"
 
 #include <netinet/in.h>
@@ -11,23 +11,23 @@
 #define KEEPALIVE_IDLE_S 4
 #define KEEPALIVE_INTERVAL_S 2
 #define KEEPALIVE_PROBES 3
-/* The same bytes sent so often again: by then seconds have passed. */
+/* So many retransmissions of the same bytes take seconds. */
 #define RETRANSMITS_LEAST 4
-/* A peer that lives has answered as lately as this. */
+/* A peer that lives has answered within this time. */
 #define ANSWERED_MS (1000 * (KEEPALIVE_IDLE_S + KEEPALIVE_INTERVAL_S) + 1000)
 
-static void set_option(int fd, int level, int option, int value)
+static void tcp_alive_set_option(int fd, int level, int option, int value)
 {
     (void)setsockopt(fd, level, option, &value, sizeof(value));
 }
 
 void tcp_alive_watch(int fd)
 {
-    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
-    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENT_PEER_MS);
+    tcp_alive_set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    tcp_alive_set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
+    tcp_alive_set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
+    tcp_alive_set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
+    tcp_alive_set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENT_PEER_MS);
 }
 
 bool tcp_alive_was_silent(int fd)

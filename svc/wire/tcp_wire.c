@@ -1,6 +1,6 @@
 /* Follows the headers of libfabric's `tcp` provider (1.17) in both directions of one connection.
- * Owns the rules of what may come (README, O12). It must accept whatever an honest provider sends,
- * and must never let pass what the provider's parser takes on trust. */
+ * Owns the rules for bytes that may come (README, O12). Must accept all that an honest provider
+ * sends, and never let bytes pass that the provider's parser takes on trust. */
 #include "svc/wire/tcp_wire.h"
 
 #include <errno.h>
@@ -13,53 +13,53 @@
 
 enum op { OP_MESSAGE = 0, OP_READ = 2, OP_RESPONSE = 3, OP_WRITE = 4 };
 
-/* Little endian, as both ends are: who says otherwise of itself is not let in (O8). */
-struct header {
+/* Little endian, as both ends are: the door turns others away (O8). */
+struct tcp_header {
     uint8_t version, op;
     uint16_t flags;
     uint8_t op_data, places, header_bytes, unused;
     uint64_t bytes; /* with the header */
 };
 
-struct place {
+struct tcp_place {
     uint64_t address, bytes, key;
 };
 
-_Static_assert(sizeof(struct header) == 16, "the provider's base header");
-_Static_assert(sizeof(struct place) == 24, "the provider's place of a transfer");
+_Static_assert(sizeof(struct tcp_header) == 16, "the provider's base header");
+_Static_assert(sizeof(struct tcp_place) == 24, "the provider's place of a transfer");
 
 void tcp_wire_init(struct tcp_wire *w, uint64_t message_bytes_max)
 {
     *w = (struct tcp_wire){.message_bytes_max = message_bytes_max};
 }
 
-static struct header header_of(const struct tcp_stream *s)
+static struct tcp_header tcp_header_of(const struct tcp_stream *s)
 {
-    struct header h;
+    struct tcp_header h;
     memcpy(&h, s->header, sizeof(h));
     return h;
 }
 
 /* The length of the only place that a transfer names. */
-static uint64_t place_bytes(const struct tcp_stream *s, const struct header *h)
+static uint64_t tcp_place_bytes(const struct tcp_stream *s, const struct tcp_header *h)
 {
-    struct place place;
+    struct tcp_place place;
     size_t offset = sizeof(*h) + (h->op == OP_WRITE && h->flags & FLAG_WORD ? 8 : 0);
     memcpy(&place, s->header + offset, sizeof(place));
     return place.bytes;
 }
 
-static bool has_one_place(const struct header *h)
+static bool tcp_has_one_place(const struct tcp_header *h)
 {
     size_t word_bytes = h->op == OP_WRITE && h->flags & FLAG_WORD ? 8 : 0;
-    return h->places == 1 && h->header_bytes == sizeof(*h) + word_bytes + sizeof(struct place);
+    return h->places == 1 && h->header_bytes == sizeof(*h) + word_bytes + sizeof(struct tcp_place);
 }
 
-/* --- what may come --------------------------------------------------------------------------- */
+/* --- bytes that come ------------------------------------------------------------------------- */
 
-static bool owes(unsigned *owed) { return ++*owed <= TCP_ANSWERS_MAX; }
+static bool tcp_owes(unsigned *owed) { return ++*owed <= TCP_ANSWERS_MAX; }
 
-static bool settles(unsigned *due)
+static bool tcp_settles(unsigned *due)
 {
     if (*due == 0)
         return false;
@@ -68,61 +68,61 @@ static bool settles(unsigned *due)
 }
 
 /* The provider takes an acknowledgement from an empty list when none is due. */
-static bool may_message(struct tcp_wire *w, const struct header *h)
+static bool tcp_may_message(struct tcp_wire *w, const struct tcp_header *h)
 {
     uint64_t body_bytes = h->bytes - h->header_bytes;
     if (h->header_bytes != sizeof(*h))
         return false;
     if (h->op_data == OP_DATA_ACK)
-        return body_bytes == 0 && settles(&w->acks_due);
+        return body_bytes == 0 && tcp_settles(&w->acks_due);
     if (body_bytes > w->message_bytes_max || h->flags & FLAG_WORD)
         return false;
-    return (h->flags & FLAGS_ANSWERED) == 0 || owes(&w->acks_owed);
+    return (h->flags & FLAGS_ANSWERED) == 0 || tcp_owes(&w->acks_owed);
 }
 
-/* One that is short would leave what the slot held before; one that comes before its read has left
+/* A short response would leave the old bytes in the slot; one that comes before its read has left
  * ends an operation that is still being sent. */
-static bool may_response(struct tcp_wire *w, const struct header *h)
+static bool tcp_may_response(struct tcp_wire *w, const struct tcp_header *h)
 {
     if (w->reads_head == w->reads_tail || h->header_bytes != sizeof(*h))
         return false;
     return h->bytes - h->header_bytes == w->read_bytes[w->reads_tail++ % TCP_READS_MAX];
 }
 
-/* Whether the place is lent, and for that, is for the provider to say: it knows the keys. */
-static bool may_write(struct tcp_wire *w, const struct header *h)
+/* The provider knows the keys: it checks whether the place is lent. */
+static bool tcp_may_write(struct tcp_wire *w, const struct tcp_header *h)
 {
-    if (!has_one_place(h) || h->bytes - h->header_bytes != place_bytes(&w->in, h))
+    if (!tcp_has_one_place(h) || h->bytes - h->header_bytes != tcp_place_bytes(&w->in, h))
         return false;
-    return (h->flags & FLAGS_ANSWERED) == 0 || owes(&w->acks_owed);
+    return (h->flags & FLAGS_ANSWERED) == 0 || tcp_owes(&w->acks_owed);
 }
 
-static bool may_come(struct tcp_wire *w, const struct header *h)
+static bool tcp_may_come(struct tcp_wire *w, const struct tcp_header *h)
 {
     if (h->version != VERSION || h->bytes < h->header_bytes)
         return false;
     switch (h->op) {
-    case OP_MESSAGE: return may_message(w, h);
+    case OP_MESSAGE: return tcp_may_message(w, h);
     case OP_READ:
-        return has_one_place(h) && h->bytes == h->header_bytes && owes(&w->responses_owed);
-    case OP_RESPONSE: return may_response(w, h);
-    case OP_WRITE: return may_write(w, h);
-    default: return false; /* tagged messages need what our endpoints do not have */
+        return tcp_has_one_place(h) && h->bytes == h->header_bytes && tcp_owes(&w->responses_owed);
+    case OP_RESPONSE: return tcp_may_response(w, h);
+    case OP_WRITE: return tcp_may_write(w, h);
+    default: return false; /* tagged messages need a shared receive context */
     }
 }
 
-/* --- what has gone --------------------------------------------------------------------------- */
+/* --- bytes that have gone -------------------------------------------------------------------- */
 
-static int went_whole(struct tcp_wire *w, const struct header *h)
+static int tcp_went_whole(struct tcp_wire *w, const struct tcp_header *h)
 {
     if (h->op == OP_READ) {
-        if (w->reads_head - w->reads_tail == TCP_READS_MAX || !has_one_place(h))
+        if (w->reads_head - w->reads_tail == TCP_READS_MAX || !tcp_has_one_place(h))
             return -EPROTO;
-        w->read_bytes[w->reads_head++ % TCP_READS_MAX] = place_bytes(&w->out, h);
+        w->read_bytes[w->reads_head++ % TCP_READS_MAX] = tcp_place_bytes(&w->out, h);
     } else if (h->op == OP_RESPONSE) {
-        return settles(&w->responses_owed) ? 0 : -EPROTO;
+        return tcp_settles(&w->responses_owed) ? 0 : -EPROTO;
     } else if (h->op == OP_MESSAGE && h->op_data == OP_DATA_ACK) {
-        return settles(&w->acks_owed) ? 0 : -EPROTO;
+        return tcp_settles(&w->acks_owed) ? 0 : -EPROTO;
     } else if (h->flags & FLAGS_ANSWERED) {
         w->acks_due++;
     }
@@ -131,15 +131,15 @@ static int went_whole(struct tcp_wire *w, const struct header *h)
 
 /* --- both ------------------------------------------------------------------------------------ */
 
-/* Takes of `count` bytes what belongs to the header; `ret_is_whole`: it has ended with them. */
-static int gather(struct tcp_stream *s, const uint8_t *bytes, size_t count, size_t *ret_taken,
-                  bool *ret_is_whole)
+/* Takes the bytes of the header from `count` bytes; `ret_is_whole`: the header ends there. */
+static int tcp_gather(struct tcp_stream *s, const uint8_t *bytes, size_t count, size_t *ret_taken,
+                      bool *ret_is_whole)
 {
-    size_t taken = 0, wanted = sizeof(struct header);
+    size_t taken = 0, wanted = sizeof(struct tcp_header);
     for (;;) {
-        if (s->header_bytes >= sizeof(struct header))
-            wanted = header_of(s).header_bytes;
-        if (wanted < sizeof(struct header) || wanted > TCP_HEADER_BYTES_MAX)
+        if (s->header_bytes >= sizeof(struct tcp_header))
+            wanted = tcp_header_of(s).header_bytes;
+        if (wanted < sizeof(struct tcp_header) || wanted > TCP_HEADER_BYTES_MAX)
             return -EPROTO;
         if (s->header_bytes == wanted || taken == count)
             break;
@@ -154,43 +154,43 @@ static int gather(struct tcp_stream *s, const uint8_t *bytes, size_t count, size
     return 0;
 }
 
-static bool is_over(const struct tcp_stream *s)
+static bool tcp_stream_is_over(const struct tcp_stream *s)
 {
-    return s->body_left == 0 && s->header_bytes >= sizeof(struct header) &&
-           s->header_bytes == header_of(s).header_bytes;
+    return s->body_left == 0 && s->header_bytes >= sizeof(struct tcp_header) &&
+           s->header_bytes == tcp_header_of(s).header_bytes;
 }
 
-/* The next bytes of a header; when it is whole, its body is what is left. */
-static int follow_header(struct tcp_wire *w, struct tcp_stream *s, const uint8_t *bytes,
-                         size_t count, size_t *ret_taken)
+/* Takes the next bytes of a header; behind a whole one its body follows. */
+static int tcp_follow_header(struct tcp_wire *w, struct tcp_stream *s, const uint8_t *bytes,
+                             size_t count, size_t *ret_taken)
 {
     bool is_whole;
-    int r = gather(s, bytes, count, ret_taken, &is_whole);
+    int r = tcp_gather(s, bytes, count, ret_taken, &is_whole);
     if (r < 0 || !is_whole)
         return r;
-    struct header h = header_of(s);
-    if (s == &w->in ? !may_come(w, &h) : h.bytes < h.header_bytes)
+    struct tcp_header h = tcp_header_of(s);
+    if (s == &w->in ? !tcp_may_come(w, &h) : h.bytes < h.header_bytes)
         return -EPROTO;
     s->body_left = h.bytes - h.header_bytes;
     return 0;
 }
 
-static int follow(struct tcp_wire *w, struct tcp_stream *s, const uint8_t *bytes, size_t count)
+static int tcp_follow(struct tcp_wire *w, struct tcp_stream *s, const uint8_t *bytes, size_t count)
 {
     for (size_t taken; count > 0; bytes += taken, count -= taken) {
         if (s->body_left > 0) {
             taken = count < s->body_left ? count : (size_t)s->body_left;
             s->body_left -= taken;
         } else {
-            int r = follow_header(w, s, bytes, count, &taken);
+            int r = tcp_follow_header(w, s, bytes, count, &taken);
             if (r < 0)
                 return r;
         }
-        if (!is_over(s))
+        if (!tcp_stream_is_over(s))
             continue;
-        struct header h = header_of(s);
+        struct tcp_header h = tcp_header_of(s);
         s->header_bytes = 0;
-        if (s == &w->out && went_whole(w, &h) < 0)
+        if (s == &w->out && tcp_went_whole(w, &h) < 0)
             return -EPROTO;
     }
     return 0;
@@ -198,10 +198,10 @@ static int follow(struct tcp_wire *w, struct tcp_stream *s, const uint8_t *bytes
 
 int tcp_wire_came(struct tcp_wire *w, const void *bytes, size_t count)
 {
-    return follow(w, &w->in, bytes, count);
+    return tcp_follow(w, &w->in, bytes, count);
 }
 
 int tcp_wire_went(struct tcp_wire *w, const void *bytes, size_t count)
 {
-    return follow(w, &w->out, bytes, count);
+    return tcp_follow(w, &w->out, bytes, count);
 }

@@ -1,5 +1,5 @@
-/* Reads and checks the terms of a tensor. Knows no job: whatever needs more than its number of
- * workers is checked by whoever has it. Peers' bytes never reach an assert (W9). */
+/* Reads and checks the terms of a tensor. Knows no job but for its number of workers: the owner of
+ * other state checks the rest. Peers' bytes never reach an assert (W9). */
 #include "svc/wire/terms.h"
 
 #include <errno.h>
@@ -17,8 +17,8 @@ int terms_read(const void *data, size_t bytes, struct terms *ret_terms)
 
 bool terms_are_for_all(const struct terms *terms)
 {
-    static const uint64_t nobody[TERMS_RANK_WORDS];
-    return memcmp(terms->ranks, nobody, sizeof nobody) == 0;
+    static const uint64_t none[TERMS_RANK_WORDS];
+    return memcmp(terms->ranks, none, sizeof none) == 0;
 }
 
 bool terms_have_rank(const struct terms *terms, uint32_t rank)

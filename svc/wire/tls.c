@@ -1,4 +1,4 @@
-/* The only file that knows OpenSSL: sessions of TLS 1.3 with an external pre-shared key, over
+/* The only file that uses OpenSSL: sessions of TLS 1.3 with an external pre-shared key, over
  * memory buffers. Owns them and two contexts. Must never touch a socket, trust a certificate,
  * resume a session, or leave anything in the calling thread's error queue (README, T1 to T6). */
 #include "svc/wire/tls.h"
@@ -24,7 +24,7 @@ struct tls {
     struct key key;
     key_find_fn find;
     void *context;
-    int found; /* server: what `find` said; 1: no key was offered */
+    int found; /* server: the result of `find`; 1: no key was offered */
     char failure[ERR_TEXT_BYTES];
 };
 
@@ -34,7 +34,7 @@ static pthread_mutex_t context_lock = PTHREAD_MUTEX_INITIALIZER;
 static SSL_CTX *client_context, *server_context;
 
 /* The only suite's session under this key. */
-static SSL_SESSION *key_session(SSL *ssl, const uint8_t *secret)
+static SSL_SESSION *tls_key_session(SSL *ssl, const uint8_t *secret)
 {
     static const unsigned char suite[] = {0x13, 0x01}; /* SUITE */
     SSL_SESSION *session = SSL_SESSION_new();
@@ -47,23 +47,23 @@ static SSL_SESSION *key_session(SSL *ssl, const uint8_t *secret)
     return NULL;
 }
 
-static int offer_key(SSL *ssl, const EVP_MD *hash, const unsigned char **ret_name,
-                     size_t *ret_name_bytes, SSL_SESSION **ret_session)
+static int tls_offer_key(SSL *ssl, const EVP_MD *hash, const unsigned char **ret_name,
+                         size_t *ret_name_bytes, SSL_SESSION **ret_session)
 {
     struct tls *tls = SSL_get_app_data(ssl);
     *ret_session = NULL;
     if (hash && EVP_MD_get_type(hash) != NID_sha256)
-        return 1; /* no suite of ours: then without a key, which both ends refuse */
-    *ret_session = key_session(ssl, tls->key.secret);
+        return 1; /* another suite: then without a key, which both ends refuse */
+    *ret_session = tls_key_session(ssl, tls->key.secret);
     *ret_name = (const unsigned char *)tls->key.tenant;
     *ret_name_bytes = strlen(tls->key.tenant);
     return *ret_session != NULL;
 }
 
-/* A name that nobody has gets a key that nobody has: its owner is refused in the same way as one
- * with a wrong key, and learns nothing about names (T4). */
-static int check_key(SSL *ssl, const unsigned char *name, size_t name_bytes,
-                     SSL_SESSION **ret_session)
+/* An unknown name gets a random key: its owner is refused in the same way as the owner of a wrong
+ * key, and learns nothing about names (T4). */
+static int tls_check_key(SSL *ssl, const unsigned char *name, size_t name_bytes,
+                         SSL_SESSION **ret_session)
 {
     struct tls *tls = SSL_get_app_data(ssl);
     struct key key = {0};
@@ -78,14 +78,14 @@ static int check_key(SSL *ssl, const unsigned char *name, size_t name_bytes,
     }
     if (tls->found < 0 && getrandom(key.secret, sizeof key.secret, 0) != sizeof key.secret)
         return 0;
-    *ret_session = key_session(ssl, key.secret);
+    *ret_session = tls_key_session(ssl, key.secret);
     key_forget(&key);
     return *ret_session != NULL;
 }
 
-static SSL_CTX *create_context(bool is_server)
+static SSL_CTX *tls_create_context(bool is_server)
 {
-    /* Whoever loaded us may exit while a thread of ours still runs: nothing is torn down then. */
+    /* The program may exit while a thread of this library still runs: nothing is torn down then. */
     OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     SSL_CTX *context = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
     if (!context)
@@ -95,10 +95,10 @@ static SSL_CTX *create_context(bool is_server)
     SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                   SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     if (is_server) {
-        SSL_CTX_set_psk_find_session_callback(context, check_key);
+        SSL_CTX_set_psk_find_session_callback(context, tls_check_key);
     } else {
-        SSL_CTX_set_psk_use_session_callback(context, offer_key);
-        /* No certificate is known, so whichever comes is refused. */
+        SSL_CTX_set_psk_use_session_callback(context, tls_offer_key);
+        /* No certificate is known, so each is refused. */
         SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     }
     if (SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
@@ -109,12 +109,12 @@ static SSL_CTX *create_context(bool is_server)
     return NULL;
 }
 
-static SSL_CTX *get_context(bool is_server)
+static SSL_CTX *tls_get_context(bool is_server)
 {
     SSL_CTX **context = is_server ? &server_context : &client_context;
     pthread_mutex_lock(&context_lock);
     if (!*context)
-        *context = create_context(is_server);
+        *context = tls_create_context(is_server);
     pthread_mutex_unlock(&context_lock);
     return *context;
 }
@@ -123,8 +123,8 @@ static SSL_CTX *get_context(bool is_server)
 
 int tls_is_hello(const uint8_t *bytes, size_t count)
 {
-    /* A record of a handshake, of protocol 3.1 to 3.4. A plain greeting's length would have to be
-     * 65,536 bytes or more to look like it (T2). */
+    /* A record of a handshake, of protocol 3.1 to 3.4. A plain greeting would need 65,536 bytes or
+     * more to look like one (T2). */
     if (count >= 1 && bytes[0] != 0x16)
         return 0;
     if (count >= 2 && bytes[1] != 3)
@@ -134,9 +134,9 @@ int tls_is_hello(const uint8_t *bytes, size_t count)
     return bytes[2] >= 1 && bytes[2] <= 4;
 }
 
-static int create(bool is_server, struct tls **ret_tls)
+static int tls_create(bool is_server, struct tls **ret_tls)
 {
-    SSL_CTX *context = get_context(is_server);
+    SSL_CTX *context = tls_get_context(is_server);
     struct tls *tls = calloc(1, sizeof *tls);
     if (tls && context)
         tls->ssl = SSL_new(context);
@@ -168,7 +168,7 @@ static int create(bool is_server, struct tls **ret_tls)
 int tls_create_client(const struct key *key, struct tls **ret_tls)
 {
     struct tls *tls;
-    int r = create(false, &tls);
+    int r = tls_create(false, &tls);
     if (r < 0)
         return r;
     tls->key = *key;
@@ -179,7 +179,7 @@ int tls_create_client(const struct key *key, struct tls **ret_tls)
 int tls_create_server(key_find_fn find, void *context, struct tls **ret_tls)
 {
     struct tls *tls;
-    int r = create(true, &tls);
+    int r = tls_create(true, &tls);
     if (r < 0)
         return r;
     tls->find = find;
@@ -199,8 +199,8 @@ void tls_destroy(struct tls *tls)
 
 /* --- failures --- */
 
-__attribute__((format(printf, 3, 4))) static int fail(struct tls *tls, int code, const char *format,
-                                                      ...)
+__attribute__((format(printf, 3, 4))) static int tls_fail(struct tls *tls, int code,
+                                                          const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -210,53 +210,55 @@ __attribute__((format(printf, 3, 4))) static int fail(struct tls *tls, int code,
     return code;
 }
 
-static const char *reason_text(unsigned long error)
+static const char *tls_reason_text(unsigned long error)
 {
     const char *text = ERR_reason_error_string(error);
     return text ? text : "unknown error";
 }
 
-static bool is_library_error(unsigned long error, int reason)
+static bool tls_is_library_error(unsigned long error, int reason)
 {
     return ERR_GET_LIB(error) == ERR_LIB_SSL && ERR_GET_REASON(error) == reason;
 }
 
-/* Alerts by which a server says that it does not take our key. */
-static bool is_refusal(unsigned long error)
+/* Alerts of a server that does not take the key. */
+static bool tls_is_refusal(unsigned long error)
 {
     static const int alerts[] = {SSL_AD_HANDSHAKE_FAILURE, SSL_AD_ILLEGAL_PARAMETER,
                                  SSL_AD_DECRYPT_ERROR, SSL_AD_ACCESS_DENIED,
                                  SSL_AD_UNKNOWN_PSK_IDENTITY};
     for (size_t i = 0; i < sizeof alerts / sizeof *alerts; i++)
-        if (is_library_error(error, SSL_AD_REASON_OFFSET + alerts[i]))
+        if (tls_is_library_error(error, SSL_AD_REASON_OFFSET + alerts[i]))
             return true;
     return false;
 }
 
-static int client_refused(struct tls *tls, unsigned long error)
+static int tls_client_refused(struct tls *tls, unsigned long error)
 {
-    if (is_refusal(error))
-        return fail(tls, -EKEYREJECTED,
-                    "the key of tenant %s was refused: it is mistyped, was revoked, or is another "
-                    "service's; compare it with what `gradpool tenant add` has printed, or ask the "
-                    "operator for a new one",
-                    tls->key.tenant);
-    return fail(tls, -EPROTO, "no TLS handshake: %s; is this a gradpool endpoint, of this version?",
-                reason_text(error));
+    if (tls_is_refusal(error))
+        return tls_fail(
+            tls, -EKEYREJECTED,
+            "the key of tenant %s was refused: it is mistyped, was revoked, or is another "
+            "service's; compare it with what `gradpool tenant add` has printed, or ask the "
+            "operator for a new one",
+            tls->key.tenant);
+    return tls_fail(tls, -EPROTO,
+                    "no TLS handshake: %s; is this a gradpool endpoint, of this version?",
+                    tls_reason_text(error));
 }
 
-static int server_refused(struct tls *tls, unsigned long error)
+static int tls_server_refused(struct tls *tls, unsigned long error)
 {
     if (tls->found == -EKEYREVOKED)
-        return fail(tls, -EKEYREJECTED, "refused: tenant %s was revoked", tls->key.tenant);
+        return tls_fail(tls, -EKEYREJECTED, "refused: tenant %s was revoked", tls->key.tenant);
     if (tls->found < 0)
-        return fail(tls, -EKEYREJECTED, "refused: there is no tenant %s", tls->key.tenant);
-    if (is_library_error(error, SSL_R_BINDER_DOES_NOT_VERIFY))
-        return fail(tls, -EKEYREJECTED, "refused: not the key of tenant %s", tls->key.tenant);
-    if (tls->found > 0 && (is_library_error(error, SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM) ||
-                           is_library_error(error, SSL_R_NO_SHARED_CIPHER)))
-        return fail(tls, -ENOKEY, "refused: it speaks TLS, but came without a key");
-    return fail(tls, -EPROTO, "no TLS handshake: %s", reason_text(error));
+        return tls_fail(tls, -EKEYREJECTED, "refused: there is no tenant %s", tls->key.tenant);
+    if (tls_is_library_error(error, SSL_R_BINDER_DOES_NOT_VERIFY))
+        return tls_fail(tls, -EKEYREJECTED, "refused: not the key of tenant %s", tls->key.tenant);
+    if (tls->found > 0 && (tls_is_library_error(error, SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM) ||
+                           tls_is_library_error(error, SSL_R_NO_SHARED_CIPHER)))
+        return tls_fail(tls, -ENOKEY, "refused: the peer speaks TLS, but has no key");
+    return tls_fail(tls, -EPROTO, "no TLS handshake: %s", tls_reason_text(error));
 }
 
 /* --- bytes --- */
@@ -266,7 +268,7 @@ int tls_put(struct tls *tls, const uint8_t *bytes, size_t count)
     ERR_clear_error();
     if (count == 0 || BIO_write(tls->in, bytes, (int)count) == (int)count)
         return 0;
-    return fail(tls, -ENOMEM, "out of memory");
+    return tls_fail(tls, -ENOMEM, "out of memory");
 }
 
 size_t tls_pending(const struct tls *tls) { return BIO_ctrl_pending(tls->out); }
@@ -287,18 +289,19 @@ int tls_handshake(struct tls *tls)
         unsigned long error = ERR_peek_error();
         if (why == SSL_ERROR_WANT_READ)
             return -EAGAIN;
-        return SSL_is_server(tls->ssl) ? server_refused(tls, error) : client_refused(tls, error);
+        return SSL_is_server(tls->ssl) ? tls_server_refused(tls, error)
+                                       : tls_client_refused(tls, error);
     }
-    /* "Reused" is how OpenSSL says that the key was taken; nothing else counts as proof (T3). */
+    /* A "reused" session is one whose key was taken; nothing else counts as proof (T3). */
     if (SSL_session_reused(tls->ssl) != 1)
-        return fail(tls, -EKEYREJECTED, "TLS without a proof of the key");
+        return tls_fail(tls, -EKEYREJECTED, "TLS without a proof of the key");
     if (!SSL_is_server(tls->ssl))
         key_forget(&tls->key);
     return 0;
 }
 
-/* What an SSL_read() or SSL_write() that moved nothing means. */
-static int moved_nothing(struct tls *tls, int r)
+/* The error of an SSL_read() or SSL_write() that moved no byte. */
+static int tls_moved_nothing(struct tls *tls, int r)
 {
     int why = SSL_get_error(tls->ssl, r);
     if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE) {
@@ -306,15 +309,15 @@ static int moved_nothing(struct tls *tls, int r)
         return -EAGAIN;
     }
     if (why == SSL_ERROR_ZERO_RETURN)
-        return fail(tls, -ECONNRESET, "closed the connection");
-    return fail(tls, -EBADMSG, "TLS: %s", reason_text(ERR_peek_error()));
+        return tls_fail(tls, -ECONNRESET, "closed the connection");
+    return tls_fail(tls, -EBADMSG, "TLS: %s", tls_reason_text(ERR_peek_error()));
 }
 
 ssize_t tls_read(struct tls *tls, uint8_t *bytes, size_t count)
 {
     ERR_clear_error();
     int got = SSL_read(tls->ssl, bytes, (int)count);
-    return got > 0 ? got : moved_nothing(tls, got);
+    return got > 0 ? got : tls_moved_nothing(tls, got);
 }
 
 ssize_t tls_write(struct tls *tls, const uint8_t *bytes, size_t count)
@@ -322,7 +325,7 @@ ssize_t tls_write(struct tls *tls, const uint8_t *bytes, size_t count)
     ERR_clear_error();
     int sent =
         SSL_write(tls->ssl, bytes, (int)(count < TLS_RECORD_BYTES ? count : TLS_RECORD_BYTES));
-    return sent > 0 ? sent : moved_nothing(tls, sent);
+    return sent > 0 ? sent : tls_moved_nothing(tls, sent);
 }
 
 const char *tls_tenant(const struct tls *tls) { return tls->key.tenant; }

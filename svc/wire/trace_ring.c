@@ -1,5 +1,5 @@
 /* The ring of a recording. Two counters that only grow: the writer's and the reader's; each is
- * written by one side, and what lies between them belongs to the reader. README: W19. */
+ * written by one side, and the rounds between them belong to the reader. README: W19. */
 #include "svc/wire/trace_ring.h"
 
 #include <errno.h>

@@ -115,7 +115,7 @@ class Keys(unittest.TestCase):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with self.assertRaises(ssl.SSLError):
             context.wrap_socket(self.dial())
-        self.expect_logged('refused: it speaks TLS, but came without a key')
+        self.expect_logged('refused: the peer speaks TLS, but has no key')
 
     def test_garbage_is_closed_at_once_and_logged(self):
         link = self.dial()

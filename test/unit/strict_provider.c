@@ -3,7 +3,7 @@
  * not with tcp, which gets one of our own, so that a word can use one up. */
 #include "test/unit/strict_provider.h"
 
-#include "svc/wire/ofi_conn.h"
+#include "svc/wire/ofi_types.h"
 
 #include <pthread.h>
 #include <rdma/fi_errno.h>
@@ -404,6 +404,6 @@ int strict_open(const struct fabric_options *options, struct fabric **ret_fabric
     if (r != 0)
         wrong("tcp opens no domain of that kind: %s", fi_strerror(-r));
     domain_wrap(f->domain);
-    ofi_memory_init(&f->memory, f->domain, f->info);
-    return 0;
+    ofi_memory_destroy(f->memory);
+    return ofi_memory_create(f->domain, f->info, &f->memory);
 }

@@ -2,6 +2,7 @@
  * descriptor, on both. The peer is a thread with two listening fabrics that rings when told to. */
 #include "svc/base/clock.h"
 #include "svc/wire/engine.h"
+#include "svc/wire/engine_sleep.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -179,7 +180,7 @@ static void a_waiter_on_shared_memory_is_woken_by_a_word(void **state)
     connect_by(SHM);
     for (uint32_t i = 1; i <= 20; i++)
         check_rung(SHM, i);
-    assert_false(engine.has_forwarder);
+    assert_false(engine_has_forwarder(engine.sleep));
 }
 
 static void a_waiter_on_a_network_is_woken_by_a_word(void **state)
@@ -187,7 +188,7 @@ static void a_waiter_on_a_network_is_woken_by_a_word(void **state)
     connect_by(OFI);
     for (uint32_t i = 1; i <= 20; i++)
         check_rung(OFI, i);
-    assert_false(engine.has_forwarder);
+    assert_false(engine_has_forwarder(engine.sleep));
 }
 
 static void a_waiter_on_both_is_woken_by_either(void **state)
@@ -196,7 +197,7 @@ static void a_waiter_on_both_is_woken_by_either(void **state)
     connect_by(OFI);
     for (uint32_t i = 1; i <= 40; i++)
         check_rung(i % 3 ? SHM : OFI, i);
-    assert_true(engine.has_forwarder);
+    assert_true(engine_has_forwarder(engine.sleep));
 }
 
 static void check_deadline(void)

@@ -3,6 +3,7 @@
 #include "test/unit/fabric_suite.h"
 
 #include "svc/wire/ofi_conn.h"
+#include "svc/wire/ofi_item.h"
 
 #include <errno.h>
 #include <stdio.h>
