@@ -67,7 +67,7 @@ class Moves(Case):
             self.assertEqual(self.first.wait(), 0)
         self.train_while(harm)
         self.assertIn('leaving: 1 job trains on without a coordinator', self.first.text())
-        self.assertNotIn('loses', self.first.text())
+        self.assertNotIn('loses the state', self.first.text())
         self.assertEqual(self.service.local_aggregators(), [])
         self.start_again()
         self.train(0, 20)       # without a coordinator
