@@ -124,7 +124,7 @@ class Resets(unittest.TestCase):
         finish_training(*slow)
         self.assertEqual(never[0].wait(), 1)
         self.assertRegex(never[0].text(), r"rank 1 of job 'never' \(127\.0\.0\.1:\d+\) has lost "
-                                          r"its connection to lane \d for 15 s: ")
+                                          r"its connection to lane \d for 20 s: ")
         self.service.serve.wait_for('look for a firewall or NAT')
 
     def test_a_lane_that_refuses_connections_for_a_while_is_tried_again(self):

@@ -310,7 +310,7 @@ static void a_rank_that_does_not_come_back_in_its_time_ends_its_job(void **state
     struct said said = failure();
     assert_int_equal(said.code, -ECONNRESET);
     assert_non_null(strstr(said.text, "rank 0 of job 'job' (127.0.0.1:"));
-    assert_non_null(strstr(said.text, "has lost its connection to lane 3 for 15 s: "));
+    assert_non_null(strstr(said.text, "has lost its connection to lane 3 for 20 s: "));
     assert_non_null(strstr(said.text, "; look for a firewall or NAT between that host"));
     rig_until(&rig, rig.workers[1].errors_count == 1);
     assert_int_equal(lost_ranks(), 0);
