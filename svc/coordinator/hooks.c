@@ -134,7 +134,7 @@ static void job_ends(struct job *job)
     saving_give_way(job, "the job has ended");
     holding_job_ends(job);
     regrouping_end(job);
-    exploring_free(job->exploring);
+    exploring_free(job->growth->exploring);
     sessions_destroy(job);
 }
 

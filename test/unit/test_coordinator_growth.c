@@ -307,7 +307,7 @@ static void what_an_operator_has_moved_together_stays_together(void **state)
     assert_non_null(strstr(order_hold_text(job_of(rig, &pair.jobs[1]), text, sizeof text),
                            "an operator's move holds it there for"));
     for (int i = 0; i < 2; i++)
-        job_of(rig, &pair.jobs[i])->ordered_until_ns = clock_now_ns();
+        job_of(rig, &pair.jobs[i])->growth->ordered_until_ns = clock_now_ns();
     wait_for_verb(rig, SCALE_RELIEVE);
 }
 
@@ -323,7 +323,7 @@ static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
     assert_string_equal(scaling_stay_text(job, text, sizeof text), "");
     know(job, 2 * NS_PER_MS, 2 * PERIOD_NS);
     uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
-    while (job->told_stay == SCALE_STAY_NOT) {
+    while (job->growth->told_stay == SCALE_STAY_NOT) {
         assert_true(clock_now_ns() < deadline_ns);
         rig_step_within(rig, NS_PER_MS);
     }
@@ -331,7 +331,7 @@ static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
                            "above its loss limit, but sharing explains only 0.0 of 50.0 %"));
     assert_false(was_decided(rig, SCALE_RELIEVE));
     know(job, 2 * NS_PER_MS, PERIOD_NS);
-    while (job->told_stay != SCALE_STAY_NOT) {
+    while (job->growth->told_stay != SCALE_STAY_NOT) {
         assert_true(clock_now_ns() < deadline_ns);
         rig_step_within(rig, NS_PER_MS);
     }
@@ -346,7 +346,7 @@ static void who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back(void 
     wait_for(rig, LANE_PARKED, 1);
     struct job *job = job_of(rig, &pair.jobs[1]);
     job->profile->alone = (struct profile_times){0};
-    job->trained_ns = clock_now_ns();
+    job->figures->trained_ns = clock_now_ns();
     wait_for_verb(rig, SCALE_MEASURE);
     wait_for(rig, LANE_OPEN, 2);
     uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;

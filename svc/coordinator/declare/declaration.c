@@ -331,15 +331,15 @@ static void adopt(struct declare *d)
         }
     }
     d->created_count = 0;
-    d->job->trained_ns = clock_now_ns();
+    d->job->figures->trained_ns = clock_now_ns();
     d->job->service->on->service->training_may_begin(d->job->service);
 }
 
 /* What is known of the job from before, found by what it declares first. */
 static void recall(struct declare *d)
 {
-    if (d->job->layout == 0)
-        d->job->layout = profiles_layout(created(d), d->created_count);
+    if (d->job->terms->layout == 0)
+        d->job->terms->layout = profiles_layout(created(d), d->created_count);
     profiles_recall(d->job, created(d), d->created_count);
 }
 
@@ -411,7 +411,7 @@ static void undo(struct declare *d)
 {
     for (; d->created_count > 0; d->created_count--) {
         struct tensor *last = d->job->tensors[d->job->tensors_count - 1];
-        d->job->pieces_count -= last->pieces_count;
+        d->job->index->pieces_count -= last->pieces_count;
         last->pieces_count = 0;
         jobs_remove_tensor(d->job, last);
     }
@@ -419,9 +419,9 @@ static void undo(struct declare *d)
     d->job->next_piece = d->next_piece;
     if (d->job->tensors_count > 0)
         return;
-    d->job->layout = 0; /* what it declares first is still to come */
+    d->job->terms->layout = 0; /* what it declares first is still to come */
     *d->job->profile = (struct profile){0};
-    d->job->knows_tensors = false;
+    d->job->figures->knows_tensors = false;
 }
 
 void declare_handle(struct peer *p, const envelope *request)

@@ -32,9 +32,9 @@ static struct job *create(struct peer *p, const WIRE(PlanRequest) * request)
         jobs_create(s, p->tenant, s->numbers->next_job, request->job, request->workers);
     if (!job)
         return NULL;
-    job->is_trial = true;
-    job->is_operators = p->is_operator;
-    job->loss_limit_ppm = request->loss_limit_ppm;
+    job->terms->is_trial = true;
+    job->terms->is_operators = p->is_operator;
+    job->terms->loss_limit_ppm = request->loss_limit_ppm;
     return job;
 }
 
@@ -110,7 +110,7 @@ static double lane_ns_a_byte(const struct service *s)
         if (known.period_ns == 0)
             continue;
         lanes_ns += (double)known.lanes_ns;
-        bytes += (double)job->bytes * job->workers;
+        bytes += (double)job->index->bytes * job->workers;
     }
     return bytes > 0 ? lanes_ns / bytes : 0;
 }
@@ -119,11 +119,11 @@ static double lane_ns_a_byte(const struct service *s)
  * his bytes take others who train now. */
 static void set_times(struct job *job, const WIRE(PlanRequest) * request)
 {
-    job->layout = profiles_layout(job->tensors, job->tensors_count);
+    job->terms->layout = profiles_layout(job->tensors, job->tensors_count);
     profiles_recall(job, job->tensors, job->tensors_count);
     if (request->period_ns == 0)
         return;
-    double bytes = (double)job->bytes * job->workers;
+    double bytes = (double)job->index->bytes * job->workers;
     uint64_t lanes_ns =
         request->lane_ns ? request->lane_ns : (uint64_t)(bytes * lane_ns_a_byte(job->service));
     struct profile_times times = {.period_ns = request->period_ns,
@@ -155,7 +155,7 @@ static int place(struct job *job, struct answer *ret_answer, struct err *err)
     error = placing_try(job, ret_answer, err);
     if (error < 0)
         return error;
-    if (job->pieces_count > 0 && (error = check_quota(job, err)) == 0)
+    if (job->index->pieces_count > 0 && (error = check_quota(job, err)) == 0)
         error = quota_check_lanes(job, job->tensors, job->tensors_count, err);
     if (error < 0)
         packer_plan_fini(&ret_answer->plan);
@@ -168,7 +168,7 @@ static int place(struct job *job, struct answer *ret_answer, struct err *err)
 static WIRE(PlanCost) * find_cost(WIRE(PlanReply) * reply, const struct job *job)
 {
     for (size_t i = 0; i < reply->n_jobs; i++)
-        if (reply->jobs[i]->is_new == job->is_trial &&
+        if (reply->jobs[i]->is_new == job->terms->is_trial &&
             strcmp(reply->jobs[i]->job, job->name) == 0 &&
             strcmp(reply->jobs[i]->tenant, job->tenant->key.tenant) == 0)
             return reply->jobs[i];
@@ -179,7 +179,7 @@ static WIRE(PlanCost) * find_cost(WIRE(PlanReply) * reply, const struct job *job
     cost->tenant = strdup(job->tenant->key.tenant);
     cost->job = strdup(job->name);
     cost->loss_limit_ppm = job_limit_ppm(job);
-    cost->is_new = job->is_trial;
+    cost->is_new = job->terms->is_trial;
     reply->jobs[reply->n_jobs++] = cost;
     return cost->tenant && cost->job ? cost : NULL;
 }
@@ -195,7 +195,7 @@ static void raise_to(uint32_t *ppm, double loss)
 static const struct job *visible(const struct job *trial, uint64_t id)
 {
     const struct job *job = id == trial->id ? trial : jobs_find_id(trial->service, (uint32_t)id);
-    bool is_visible = job && (trial->is_operators || job->tenant == trial->tenant);
+    bool is_visible = job && (trial->terms->is_operators || job->tenant == trial->tenant);
     return is_visible ? job : NULL;
 }
 

@@ -263,7 +263,8 @@ size_t fleet_least(const struct service *s)
 {
     size_t least = s->options->aggregators_min;
     list_for_each (node, &s->jobs)
-        if (list_entry(node, struct job, link)->durability == DURABILITY_REPLICA && least < 2)
+        if (list_entry(node, struct job, link)->terms->durability == DURABILITY_REPLICA &&
+            least < 2)
             least = 2;
     return least;
 }

@@ -121,7 +121,7 @@ static uint64_t room_bytes(const struct job *job, const struct residents *all,
     if (residents_of_lane(all, lane->id, &first) < others || lanes_ns == 0)
         return 0;
     uint64_t room_ns = room_beside(job, all, policy, share ? share->lane_ns : 0, lane->id);
-    return (uint64_t)((double)room_ns / (double)lanes_ns * (double)job->bytes);
+    return (uint64_t)((double)room_ns / (double)lanes_ns * (double)job->index->bytes);
 }
 
 /* --- what is seen --- */
@@ -208,7 +208,7 @@ static int see_pieces(struct job *job, struct sight *sight)
 /* Lanes that are not open may be so again: what counts is which there are, and who trains. */
 static uint32_t layout_of(const struct job *job, const struct sight *sight)
 {
-    uint32_t who = members_training(job) + job->version; /* the same number may be others */
+    uint32_t who = members_training(job) + job->ranks->version; /* the same number may be others */
     uint32_t hash = who * UINT32_C(2654435761) + (uint32_t)job->tensors_count;
     for (size_t i = 0; i < sight->seen.lanes_count; i++)
         hash = (hash ^ sight->places[i]->id) * UINT32_C(16777619);
@@ -220,18 +220,18 @@ static void look_for_strangers(struct exploring *x, const struct job *job,
                                const struct sight *sight)
 {
     uint32_t layout = layout_of(job, sight);
-    if (x->layout == layout && x->moved_ns == job->moved_ns)
+    if (x->layout == layout && x->moved_ns == job->figures->moved_ns)
         return;
     x->membership++;
     x->layout = layout;
-    x->moved_ns = job->moved_ns;
+    x->moved_ns = job->figures->moved_ns;
     x->origins_count = 0;
 }
 
 static int see(struct job *job, uint64_t rounds, uint64_t elapsed_ns, struct sight *sight)
 {
-    sight->pieces = calloc(job->pieces_count + 1, sizeof *sight->pieces);
-    sight->spots = calloc(job->pieces_count + 1, sizeof *sight->spots);
+    sight->pieces = calloc(job->index->pieces_count + 1, sizeof *sight->pieces);
+    sight->spots = calloc(job->index->pieces_count + 1, sizeof *sight->spots);
     int error = sight->pieces && sight->spots ? see_lanes(job, sight) : -ENOMEM;
     if (error == 0)
         error = see_times(job, sight, rounds);
@@ -266,7 +266,7 @@ struct leaver {
  * whose lane is not open any more, stays. */
 static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
 {
-    const struct exploring *x = job->exploring;
+    const struct exploring *x = job->growth->exploring;
     size_t count = 0;
     for (size_t i = 0; i < x->origins_count; i++) {
         struct lane *lane = lane_find(job->service, x->origins[i].lane);
@@ -285,11 +285,11 @@ static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
 static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
 {
     struct job *job = jobs_find_id(s, job_id);
-    if (!job || !job->exploring)
+    if (!job || !job->growth->exploring)
         return;
-    struct exploring *x = job->exploring;
+    struct exploring *x = job->growth->exploring;
     x->is_under_way = false;
-    x->moved_ns = job->moved_ns; /* that was us */
+    x->moved_ns = job->figures->moved_ns; /* that was us */
     if (x->state.phase != EXPLORE_RETURNING || find_returners(job, NULL) == 0)
         explore_moved(&x->state, has_moved);
 }
@@ -328,14 +328,14 @@ static int send_off(struct job *job, struct leaver *leavers, size_t count)
         moves[parts[i].part].task = parts[i].piece->task;
     if (error == 0 && !scaling_trip(job, moves, tasks, trip_over))
         error = -EAGAIN;
-    job->exploring->is_under_way = error == 0;
+    job->growth->exploring->is_under_way = error == 0;
     return error;
 }
 
 static int move_there(struct job *job, const struct sight *sight, const struct explore_move *moves,
                       size_t count)
 {
-    struct exploring *x = job->exploring;
+    struct exploring *x = job->growth->exploring;
     _cleanup_free_ struct leaver *leavers = calloc(count + 1, sizeof *leavers);
     struct origin *origins = realloc(x->origins, (count + 1) * sizeof *origins);
     if (origins)
@@ -353,7 +353,7 @@ static int move_there(struct job *job, const struct sight *sight, const struct e
 
 static void move_back(struct job *job)
 {
-    struct exploring *x = job->exploring;
+    struct exploring *x = job->growth->exploring;
     _cleanup_free_ struct leaver *leavers = calloc(x->origins_count + 1, sizeof *leavers);
     size_t count = leavers ? find_returners(job, leavers) : 0;
     int error = leavers ? 0 : -ENOMEM;
@@ -368,7 +368,7 @@ static void move_back(struct job *job)
 /* The first time with the look after it was refused, then ever more seldom. */
 static void try_again(struct job *job)
 {
-    struct exploring *x = job->exploring;
+    struct exploring *x = job->growth->exploring;
     if (x->pause_left > 0) {
         x->pause_left--;
         return;
@@ -380,7 +380,7 @@ static void try_again(struct job *job)
 
 static void begin_return(struct job *job)
 {
-    job->exploring->pause = job->exploring->pause_left = 0;
+    job->growth->exploring->pause = job->growth->exploring->pause_left = 0;
     move_back(job);
 }
 
@@ -395,7 +395,7 @@ static void carry_out(struct job *job, const struct sight *sight, const struct e
         begin_return(job);
     if (error < 0) {
         log_warn("slow lanes: job %s: tasks stay where they are: %s", job->name, err_text(error));
-        explore_moved(&job->exploring->state, false);
+        explore_moved(&job->growth->exploring->state, false);
     }
 }
 
@@ -407,7 +407,7 @@ static bool is_away(const struct lane *lane)
 /* Who is away is back soon, or lost; until then what is decided could not be carried out. */
 static bool waits_for_lanes(const struct job *job)
 {
-    const struct exploring *x = job->exploring;
+    const struct exploring *x = job->growth->exploring;
     bool waits = false;
     for (size_t i = 0; i < job->shares_count; i++)
         waits |= is_away(job->shares[i].lane);
@@ -423,9 +423,9 @@ static bool is_due(struct job *job)
     if (!job->service->options->explores || job->failure || order_hold_ns(job) > 0 ||
         job->service->phase != SERVICE_UP || moving_check(job, &err) < 0)
         return false;
-    if (!job->exploring)
-        job->exploring = calloc(1, sizeof *job->exploring);
-    return job->exploring && !job->exploring->is_under_way && !waits_for_lanes(job);
+    if (!job->growth->exploring)
+        job->growth->exploring = calloc(1, sizeof *job->growth->exploring);
+    return job->growth->exploring && !job->growth->exploring->is_under_way && !waits_for_lanes(job);
 }
 
 void exploring_look(struct job *job, uint64_t rounds, uint64_t elapsed_ns)
@@ -435,9 +435,9 @@ void exploring_look(struct job *job, uint64_t rounds, uint64_t elapsed_ns)
     const struct explore_options options = {.is_blind = job->service->options->explores_blindly};
     if (!is_due(job))
         return;
-    _cleanup_free_ struct explore_move *moves = calloc(job->pieces_count + 1, sizeof *moves);
+    _cleanup_free_ struct explore_move *moves = calloc(job->index->pieces_count + 1, sizeof *moves);
     if (moves && see(job, rounds, elapsed_ns, &sight) == 0) {
-        struct exploring *x = job->exploring;
+        struct exploring *x = job->growth->exploring;
         look_for_strangers(x, job, &sight);
         sight.seen.membership = x->membership;
         uint64_t seed = job->id * UINT64_C(0x9e3779b97f4a7c15);

@@ -217,7 +217,7 @@ static struct scale_options rules(const struct service *s)
 
 const char *scaling_stay_text(const struct job *job, char *text, size_t text_bytes)
 {
-    const struct scale_memory *m = job->scale_memory;
+    const struct scale_memory *m = &job->growth->memory;
     double loss = profile_loss_ppm(job->profile) / 1e4;
     if (m->stay == SCALE_STAY_NOT)
         return "";
@@ -237,10 +237,10 @@ static void tell_who_stays(struct service *s)
     char prefix[TENANT_PREFIX_BYTES], text[SCALING_STAY_BYTES];
     list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
-        if (job->told_stay == job->scale_memory->stay)
+        if (job->growth->told_stay == job->growth->memory.stay)
             continue;
-        job->told_stay = job->scale_memory->stay;
-        if (job->told_stay == SCALE_STAY_NOT)
+        job->growth->told_stay = job->growth->memory.stay;
+        if (job->growth->told_stay == SCALE_STAY_NOT)
             log_info("growth: job %s%s is within its loss limit again, or is relieved",
                      tenant_prefix(job->tenant, prefix), job->name);
         else

@@ -250,8 +250,8 @@ static void see_job(struct scaling_look *look, struct job *job, struct part *par
                                               .wants_alone = wants_alone(job),
                                               .lanes_enough = lanes_enough(job),
                                               .lanes_next = narrow_next(&job->profile->narrow),
-                                              .memory = job->scale_memory};
-    if (job->start_by_ns > clock_now_ns())
+                                              .memory = &job->growth->memory};
+    if (job->waiting->start_by_ns > clock_now_ns())
         look->wishes[look->seen.wishes_count++] = (struct scale_wish){job->id, 1};
     add_tasks(look, job, (uint32_t)position, parts, sums);
 }
@@ -272,9 +272,9 @@ static struct sizes count(const struct service *s)
     list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
         sizes.jobs++;
-        sizes.pieces += job->pieces_count;
-        if (job->pieces_count > sizes.pieces_most)
-            sizes.pieces_most = job->pieces_count;
+        sizes.pieces += job->index->pieces_count;
+        if (job->index->pieces_count > sizes.pieces_most)
+            sizes.pieces_most = job->index->pieces_count;
     }
     return sizes;
 }

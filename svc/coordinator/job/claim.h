@@ -9,14 +9,14 @@ enum claim {
     CLAIM_SNAPSHOT = 2, /* lanes have released all pieces (snapshot/align.c) */
 };
 
-static inline void job_claim(struct job *job, enum claim claim) { job->claims |= claim; }
+static inline void job_claim(struct job *job, enum claim claim) { job->ranks->claims |= claim; }
 static inline void job_unclaim(struct job *job, enum claim claim)
 {
-    job->claims &= ~(uint32_t)claim;
+    job->ranks->claims &= ~(uint32_t)claim;
 }
 static inline bool job_has_claim(const struct job *job, enum claim claim)
 {
-    return job->claims & claim;
+    return job->ranks->claims & claim;
 }
 
 #endif

@@ -18,18 +18,18 @@ void order_hold_begin(struct job *job, const struct lane *lane)
 {
     struct service *s = job->service;
     uint64_t until_ns = clock_now_ns() + s->options->order_hold_ns;
-    job->ordered_until_ns = until_ns;
+    job->growth->ordered_until_ns = until_ns;
     list_for_each (node, &s->jobs) {
         struct job *other = list_entry(node, struct job, link);
         if (has_tasks_on(other, lane))
-            other->ordered_until_ns = until_ns;
+            other->growth->ordered_until_ns = until_ns;
     }
 }
 
 uint64_t order_hold_ns(const struct job *job)
 {
     uint64_t now_ns = clock_now_ns();
-    return job->ordered_until_ns > now_ns ? job->ordered_until_ns - now_ns : 0;
+    return job->growth->ordered_until_ns > now_ns ? job->growth->ordered_until_ns - now_ns : 0;
 }
 
 const char *order_hold_text(const struct job *job, char *text, size_t text_bytes)

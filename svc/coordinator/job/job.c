@@ -24,29 +24,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, const char *name,
-                        uint32_t workers)
+static bool job_has_parts(const struct job *job)
+{
+    return job->terms && job->ranks && job->index && job->waiting && job->copies && job->growth &&
+           job->figures && job->left && job->profile;
+}
+
+static void job_free_parts(struct job *job)
+{
+    free(job->terms);
+    free(job->ranks);
+    free(job->index);
+    free(job->waiting);
+    free(job->copies);
+    free(job->growth);
+    free(job->figures);
+    free(job->left);
+    free(job->profile);
+}
+
+/* NULL: no memory. */
+static struct job *job_create_parts(void)
 {
     struct job *job = calloc(1, sizeof *job);
     if (!job)
         return NULL;
-    *job = (struct job){.service = s,
-                        .tenant = tenant,
-                        .id = id,
-                        .workers = workers,
-                        .founding = workers,
-                        .wanted = workers,
-                        .epoch = 1,
-                        .next_tensor = 1,
-                        .next_piece = 1,
-                        .arrived_ns = clock_now_ns(),
-                        .trained_ns = clock_now_ns()};
+    job->terms = calloc(1, sizeof *job->terms);
+    job->ranks = calloc(1, sizeof *job->ranks);
+    job->index = calloc(1, sizeof *job->index);
+    job->waiting = calloc(1, sizeof *job->waiting);
+    job->copies = calloc(1, sizeof *job->copies);
+    job->growth = calloc(1, sizeof *job->growth);
+    job->figures = calloc(1, sizeof *job->figures);
+    job->left = calloc(1, sizeof *job->left);
+    job->profile = calloc(1, sizeof *job->profile);
+    if (job_has_parts(job))
+        return job;
+    job_free_parts(job);
+    free(job);
+    return NULL;
+}
+
+struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, const char *name,
+                        uint32_t workers)
+{
+    struct job *job = job_create_parts();
+    if (!job)
+        return NULL;
     list_init(&job->link);
+    job->id = id;
+    job->workers = workers;
     job->name = strdup(name);
     job->sessions = calloc(workers, sizeof *job->sessions);
-    job->profile = calloc(1, sizeof *job->profile);
-    job->scale_memory = calloc(1, sizeof *job->scale_memory);
-    if (!job->name || !job->sessions || !job->profile || !job->scale_memory) {
+    job->service = s;
+    job->tenant = tenant;
+    job->epoch = job->next_tensor = job->next_piece = 1;
+    job->ranks->founding = job->ranks->wanted = workers;
+    job->figures->arrived_ns = job->figures->trained_ns = clock_now_ns();
+    if (!job->name || !job->sessions) {
         jobs_destroy(job);
         return NULL;
     }
@@ -61,13 +96,12 @@ void jobs_destroy(struct job *job)
     list_remove(&job->link);
     free(job->sessions);
     free(job->tensors);
-    free(job->buckets);
+    free(job->index->buckets);
     free(job->shares);
-    free(job->profile);
-    free(job->scale_memory);
     free(job->failure);
-    free(job->waits_for);
+    free(job->waiting->waits_for);
     free(job->name);
+    job_free_parts(job);
     free(job);
 }
 
@@ -120,7 +154,7 @@ struct job *jobs_find_id(struct service *s, uint32_t id)
 
 bool jobs_is_complete(const struct job *job)
 {
-    for (uint32_t rank = 0; rank < job->founding; rank++)
+    for (uint32_t rank = 0; rank < job->ranks->founding; rank++)
         if (!job->sessions[rank] && members_have(job, rank))
             return false;
     return true;
@@ -137,13 +171,13 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
                                       .next_tensor = job->next_tensor,
                                       .next_piece = job->next_piece,
                                       .failure = job->failure ? job->failure : "",
-                                      .loss_limit_ppm = job->loss_limit_ppm,
-                                      .layout = job->layout,
-                                      .founding = job->founding,
-                                      .wanted = job->wanted,
-                                      .version = job->version,
-                                      .continues = job->continues,
-                                      .is_elastic = job->is_elastic};
+                                      .loss_limit_ppm = job->terms->loss_limit_ppm,
+                                      .layout = job->terms->layout,
+                                      .founding = job->ranks->founding,
+                                      .wanted = job->ranks->wanted,
+                                      .version = job->ranks->version,
+                                      .continues = job->terms->continues,
+                                      .is_elastic = job->terms->is_elastic};
 }
 
 int jobs_restore(struct service *s, const struct store_job *row)
@@ -154,17 +188,17 @@ int jobs_restore(struct service *s, const struct store_job *row)
     struct job *job = jobs_create(s, tenant, row->job, row->name, row->workers);
     if (!job)
         return -ENOMEM;
-    job->arrived_ns = 0;
+    job->figures->arrived_ns = 0;
     job->epoch = row->epoch;
     job->next_tensor = row->next_tensor;
     job->next_piece = row->next_piece;
-    job->layout = row->layout;
-    job->founding = row->wanted ? row->founding : row->workers; /* 0: its first never came */
-    job->wanted = row->wanted ? row->wanted : row->workers;
-    job->version = row->version;
-    job->continues = row->continues;
-    job->is_elastic = row->is_elastic;
-    job->loss_limit_ppm = row->loss_limit_ppm;
+    job->terms->layout = row->layout;
+    job->ranks->founding = row->wanted ? row->founding : row->workers; /* 0: its first never came */
+    job->ranks->wanted = row->wanted ? row->wanted : row->workers;
+    job->ranks->version = row->version;
+    job->terms->continues = row->continues;
+    job->terms->is_elastic = row->is_elastic;
+    job->terms->loss_limit_ppm = row->loss_limit_ppm;
     job->failure = *row->failure ? strdup(row->failure) : NULL;
     list_append(&s->jobs, &job->link);
     return 0;
@@ -205,7 +239,7 @@ const char *jobs_state(const struct job *job)
 {
     if (job->failure)
         return "failed";
-    if (job->waits_for)
+    if (job->waiting->waits_for)
         return "waiting";
     return jobs_is_complete(job) ? "training" : "joining";
 }
@@ -272,7 +306,7 @@ void jobs_end_if_empty(struct job *job)
 
 static struct tensor **bucket(const struct job *job, uint32_t hash)
 {
-    return &job->buckets[hash % job->buckets_count];
+    return &job->index->buckets[hash % job->index->buckets_count];
 }
 
 static void hash_tensor(struct job *job, struct tensor *tensor)
@@ -285,20 +319,20 @@ static void hash_tensor(struct job *job, struct tensor *tensor)
 /* Room for one more: as many buckets as tensors. */
 static int grow_tables(struct job *job)
 {
-    if (job->tensors_count < job->tensors_capacity)
+    if (job->tensors_count < job->index->capacity)
         return 0;
-    size_t capacity = job->tensors_capacity ? 2 * job->tensors_capacity : 16;
+    size_t capacity = job->index->capacity ? 2 * job->index->capacity : 16;
     struct tensor **buckets = calloc(capacity, sizeof *buckets);
     struct tensor **grown = buckets ? realloc(job->tensors, capacity * sizeof *grown) : NULL;
     if (!grown) {
         free(buckets);
         return -ENOMEM;
     }
-    free(job->buckets);
-    job->buckets = buckets;
-    job->buckets_count = capacity;
+    free(job->index->buckets);
+    job->index->buckets = buckets;
+    job->index->buckets_count = capacity;
     job->tensors = grown;
-    job->tensors_capacity = capacity;
+    job->index->capacity = capacity;
     for (size_t i = 0; i < job->tensors_count; i++)
         hash_tensor(job, job->tensors[i]);
     return 0;
@@ -311,7 +345,7 @@ int jobs_add_tensor(struct job *job, struct tensor *tensor)
         return error;
     job->tensors[job->tensors_count++] = tensor;
     hash_tensor(job, tensor);
-    job->bytes += tensor_bytes(tensor, tensor->elements);
+    job->index->bytes += tensor_bytes(tensor, tensor->elements);
     return 0;
 }
 
@@ -351,7 +385,7 @@ struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *pla
 struct tensor *jobs_tensor_named(const struct job *job, const char *name)
 {
     uint32_t hash = packer_hash(name);
-    struct tensor *tensor = job->buckets ? *bucket(job, hash) : NULL;
+    struct tensor *tensor = job->index->buckets ? *bucket(job, hash) : NULL;
     while (tensor && (tensor->hash != hash || strcmp(tensor->name, name) != 0))
         tensor = tensor->next;
     return tensor;
@@ -376,8 +410,8 @@ void jobs_remove_tensor(struct job *job, struct tensor *tensor)
     ptrdiff_t at = tensor_at(job, tensor->id, false);
     for (size_t i = 0; i < tensor->pieces_count; i++)
         piece_detach(tensor, &tensor->pieces[i]);
-    job->pieces_count -= tensor->pieces_count;
-    job->bytes -= tensor_bytes(tensor, tensor->elements);
+    job->index->pieces_count -= tensor->pieces_count;
+    job->index->bytes -= tensor_bytes(tensor, tensor->elements);
     struct tensor **link = bucket(job, tensor->hash);
     while (*link != tensor)
         link = &(*link)->next;

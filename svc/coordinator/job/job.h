@@ -138,63 +138,100 @@ enum entering {
     ENTERING_AT_ONCE, /* into rounds that are open */
 };
 
-struct job {
-    struct list link;
-    struct service *service;
-    struct tenant *tenant;
-    uint32_t id, workers, epoch, next_tensor, next_piece; /* workers: ranks that it may have */
-    uint32_t founding, wanted;        /* began with these, who may yet come (K45); shall have */
-    uint32_t version;                 /* of who is in it; grows */
-    uint64_t changed_ns;              /* when it did last; 0: not since this coordinator started */
-    bool told_shrinking;              /* who would shrink for it has been said */
-    bool lacks_keeper;                /* of copies, for want of another aggregator (K57) */
-    bool has_formers;                 /* keepers that have been followed by others, perhaps */
-    uint64_t keepers_ns;              /* when lanes were last given or told keepers */
+/* What the first worker named, or an operator of a trial. */
+struct job_terms {
     bool continues;                   /* without workers that are lost */
     bool is_elastic;                  /* workers come and go */
-    bool tells_leavers;               /* its lanes are to be told who has left */
-    uint32_t claims;                  /* enum claim */
-    struct regrouping *regrouping;    /* under way; NULL: none */
-    struct holding *holding;          /* likewise */
-    enum entering entering;           /* who comes late (membership/late_join.c) */
-    char *waits_for;                  /* as workers and operators are told; NULL: nothing (K102) */
+    enum durability durability;       /* UNSAID: nobody has come yet since a restart */
+    uint32_t loss_limit_ppm;          /* its own; 0: none is named */
     uint32_t lane_wait_ms, answer_ms; /* how long its workers wait; 0: not named */
-    uint64_t measure_by_ns; /* it waits for another to be measured until then; 0: it does not */
-    bool is_growing;        /* a rank waits for others to come ... */
-    uint32_t grower;        /* ... this one */
-    char *name;
-    char *failure;             /* NULL: none */
-    struct session **sessions; /* by rank; NULL: has not joined */
-    struct tensor **tensors;   /* ids ascend */
-    size_t tensors_count, tensors_capacity;
+    uint32_t layout;   /* profiles_layout() of what it declared first; 0: nothing yet */
+    bool is_trial;     /* nobody's: it is asked what would be, and nothing starts or opens */
+    bool is_operators; /* of a trial: an operator has asked */
+};
+
+/* Who is in it, and on the way in or out: membership/ and session/. */
+struct job_ranks {
+    uint32_t founding, wanted;     /* began with these, who may yet come (K45); shall have */
+    uint32_t version;              /* of who is in it; grows */
+    uint64_t changed_ns;           /* when it did last; 0: not since this coordinator started */
+    bool told_shrinking;           /* who would shrink for it has been said */
+    bool tells_leavers;            /* its lanes are to be told who has left */
+    bool is_growing;               /* a rank waits for others to come ... */
+    uint32_t grower;               /* ... this one */
+    uint32_t claims;               /* enum claim */
+    enum entering entering;        /* who comes late (membership/late_join.c) */
+    struct regrouping *regrouping; /* under way; NULL: none */
+    struct holding *holding;       /* likewise */
+};
+
+/* Tensors by name, and the sums over them. */
+struct job_index {
+    size_t capacity;         /* of job.tensors */
     struct tensor **buckets; /* tensors by hash of their name; grow with their number */
     size_t buckets_count;
     size_t pieces_count;
     uint64_t bytes;       /* of all tensors */
     uint64_t piece_bytes; /* of a piece or task of what is declared now, at most */
-    uint32_t requests;    /* that are answered later */
-    struct share *shares;
-    size_t shares_count;
-    struct left_behind left;
-    struct profile *profile;
-    struct scale_memory *scale_memory; /* what the rules of growth remember of it */
-    enum scale_stay told_stay;         /* what the log has said of that */
+};
+
+/* For what it waits: placement/waiting.c. */
+struct job_waits {
+    char *waits_for;        /* as workers and operators are told; NULL: nothing (K102) */
+    uint64_t measure_by_ns; /* for another to be measured, until then; 0: it does not */
+    uint64_t start_by_ns;   /* for an aggregator, until then; 0: it does not */
+    uint32_t requests;      /* that are answered later */
+};
+
+/* Copies on other aggregators: replica/. */
+struct job_copies {
+    bool lacks_keeper;   /* for want of another aggregator (K57) */
+    bool has_formers;    /* keepers that have been followed by others, perhaps */
+    uint64_t keepers_ns; /* when lanes were last given or told keepers */
+};
+
+/* What moves it: growth/ and hold.c. */
+struct job_growth {
+    struct scale_memory memory;  /* what the rules of growth remember of it */
+    enum scale_stay told_stay;   /* what the log has said of that */
     uint64_t ordered_until_ns;   /* an operator's move holds against growth until then (K105) */
     struct exploring *exploring; /* NULL until it is looked at */
-    uint64_t start_by_ns;        /* it waits for an aggregator until then; 0: it does not */
-    uint32_t loss_limit_ppm;     /* its own; 0: none is named */
-    enum durability durability;  /* UNSAID: nobody has come yet since a restart */
-    uint32_t layout;             /* profiles_layout() of what it declared first; 0: nothing yet */
-    uint64_t moved_ns;           /* when tasks of it last moved; 0: never */
-    bool wants_pieces;           /* its lanes are to be asked for the time of each piece */
-    bool has_pieces;             /* and have answered */
-    bool knows_tensors;          /* lane time of each tensor is known, from now or before */
-    bool is_operators;           /* of a trial: an operator has asked */
-    bool is_trial;        /* nobody's: it is asked what would be, and nothing starts or opens */
+};
+
+/* How it has run: measure/. */
+struct job_figures {
+    uint64_t moved_ns;    /* when tasks of it last moved; 0: never */
+    bool wants_pieces;    /* its lanes are to be asked for the time of each piece */
+    bool has_pieces;      /* and have answered */
+    bool knows_tensors;   /* lane time of each tensor is known, from now or before */
     uint64_t trained_ns;  /* when it was last seen to train, or was last expected to begin */
     uint64_t arrived_ns;  /* when its first worker joined; 0: before this coordinator started */
     uint64_t feedback_ns; /* from then until its first round was over; 0: not yet, not known */
     uint64_t control_ns;  /* of the coordinator's thread, for connections that have gone */
+};
+
+/* What a room has of the job stands behind a pointer of its own, never NULL. */
+struct job {
+    struct list link;
+    struct service *service;
+    struct tenant *tenant;
+    uint32_t id, workers, epoch, next_tensor, next_piece; /* workers: ranks that it may have */
+    char *name;
+    char *failure;             /* NULL: none */
+    struct session **sessions; /* by rank; NULL: has not joined */
+    struct tensor **tensors;   /* ids ascend */
+    size_t tensors_count;
+    struct share *shares;
+    size_t shares_count;
+    struct left_behind *left;
+    struct profile *profile;
+    struct job_terms *terms;
+    struct job_ranks *ranks;
+    struct job_index *index;
+    struct job_waits *waiting;
+    struct job_copies *copies;
+    struct job_growth *growth;
+    struct job_figures *figures;
 };
 
 /* --- job.c --- */

@@ -12,12 +12,13 @@ static bool has_bit(const uint64_t *ranks, uint32_t rank)
 bool members_have(const struct job *job, uint32_t rank)
 {
     const struct session *session = job->sessions[rank];
-    return session ? session_is_in(session) : rank < job->founding && rank < job->wanted;
+    return session ? session_is_in(session)
+                   : rank < job->ranks->founding && rank < job->ranks->wanted;
 }
 
 bool members_is_gone(const struct job *job, uint32_t rank)
 {
-    return job->is_elastic && job->sessions[rank] && !session_is_in(job->sessions[rank]);
+    return job->terms->is_elastic && job->sessions[rank] && !session_is_in(job->sessions[rank]);
 }
 
 uint32_t members_count(const struct job *job)
@@ -30,7 +31,7 @@ uint32_t members_count(const struct job *job)
 
 uint32_t members_training(const struct job *job)
 {
-    uint32_t count = job->is_elastic ? members_count(job) : job->workers;
+    uint32_t count = job->terms->is_elastic ? members_count(job) : job->workers;
     return count ? count : 1;
 }
 
@@ -41,12 +42,12 @@ void members_begin(struct tensor *tensor)
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (members_have(job, rank) && terms_have_rank(&tensor->terms, rank))
             tensor->members[rank / 64] |= UINT64_C(1) << (rank % 64);
-    tensor->grouped = job->version;
+    tensor->grouped = job->ranks->version;
 }
 
 const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer)
 {
-    if (!tensor->job->is_elastic)
+    if (!tensor->job->terms->is_elastic)
         return &tensor->terms;
     *buffer = tensor->terms;
     memcpy(buffer->ranks, tensor->members, sizeof buffer->ranks);
@@ -55,7 +56,7 @@ const struct terms *members_terms(const struct tensor *tensor, struct terms *buf
 
 bool members_has_entered(const struct tensor *tensor, const struct session *session)
 {
-    return !session->job->is_elastic ||
+    return !session->job->terms->is_elastic ||
            (has_bit(tensor->members, session->rank) && session->entered <= tensor->grouped);
 }
 
@@ -72,7 +73,7 @@ bool members_is_new(const struct job *job, uint32_t rank)
 
 bool members_is_leaving(const struct job *job, uint32_t rank)
 {
-    if (!job->is_elastic || members_have(job, rank))
+    if (!job->terms->is_elastic || members_have(job, rank))
         return false;
     for (size_t i = 0; i < job->tensors_count; i++)
         if (!job->tensors[i]->failure && has_bit(job->tensors[i]->members, rank))

@@ -16,9 +16,9 @@ void quota_of_job(const struct job *job, struct quota *ret_quota)
     uint64_t *used = ret_quota->used;
     used[LIMIT_JOB_WORKERS] = job->workers;
     used[LIMIT_JOB_TENSORS] = job->tensors_count;
-    used[LIMIT_JOB_PIECES] = job->pieces_count;
-    used[LIMIT_JOB_BYTES] = job->bytes;
-    used[LIMIT_JOB_REQUESTS] = job->requests;
+    used[LIMIT_JOB_PIECES] = job->index->pieces_count;
+    used[LIMIT_JOB_BYTES] = job->index->bytes;
+    used[LIMIT_JOB_REQUESTS] = job->waiting->requests;
 }
 
 void quota_of_tenant(const struct service *s, const struct tenant *tenant, struct quota *ret_quota)
@@ -33,8 +33,8 @@ void quota_of_tenant(const struct service *s, const struct tenant *tenant, struc
         used[LIMIT_TENANT_JOBS]++;
         used[LIMIT_TENANT_WORKERS] += job->workers;
         used[LIMIT_TENANT_TENSORS] += job->tensors_count;
-        used[LIMIT_TENANT_PIECES] += job->pieces_count;
-        used[LIMIT_TENANT_BYTES] += job->bytes;
+        used[LIMIT_TENANT_PIECES] += job->index->pieces_count;
+        used[LIMIT_TENANT_BYTES] += job->index->bytes;
     }
 }
 
@@ -148,7 +148,8 @@ int quota_check_request(const struct job *job, struct err *err)
 {
     char who[192];
     snprintf(who, sizeof who, "job %s", job->name);
-    return limits_check(&job->tenant->limits, LIMIT_JOB_REQUESTS, who, job->requests, 1, err);
+    return limits_check(&job->tenant->limits, LIMIT_JOB_REQUESTS, who, job->waiting->requests, 1,
+                        err);
 }
 
 static uint64_t lane_bytes(const struct lane *lane, uint64_t pieces, uint64_t ranks)

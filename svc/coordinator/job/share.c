@@ -32,12 +32,12 @@ static void leave(struct job *job, const struct share *share)
     const WIRE(JobUse) *use = jobs_use_of(job, share);
     if (!use)
         return;
-    job->left.rounds += use->rounds;
-    job->left.pushed_bytes += use->pushed_bytes;
-    job->left.busy_ns += use->busy_ns;
-    job->left.queue_ns += use->queue_ns;
-    job->left.handled_ns += use->handled_ns;
-    job->left.stalled_ns += use->stalled_ns;
+    job->left->rounds += use->rounds;
+    job->left->pushed_bytes += use->pushed_bytes;
+    job->left->busy_ns += use->busy_ns;
+    job->left->queue_ns += use->queue_ns;
+    job->left->handled_ns += use->handled_ns;
+    job->left->stalled_ns += use->stalled_ns;
 }
 
 void jobs_forget_share(struct job *job, const struct lane *lane)

@@ -130,7 +130,7 @@ int piece_restore(struct service *s, const struct store_piece *row)
         return -ENOMEM;
     tensor->pieces = grown;
     struct piece *piece = &grown[tensor->pieces_count++];
-    job->pieces_count++;
+    job->index->pieces_count++;
     *piece = (struct piece){.id = row->piece,
                             .task = row->task,
                             .epoch = row->epoch,
@@ -139,7 +139,7 @@ int piece_restore(struct service *s, const struct store_piece *row)
                             .lost_epoch = row->lost_epoch,
                             .keeping = {.keeper = row->keeper, .former = row->former_keeper},
                             .recovering = true};
-    job->has_formers |= row->former_keeper > 0;
+    job->copies->has_formers |= row->former_keeper > 0;
     struct lane *lane = lane_find(s, row->lane);
     if (lane)
         piece_attach(tensor, piece, lane);
@@ -197,7 +197,7 @@ WIRE(TensorRoute) *
     gradpool__wire__tensor_route__init(route);
     route->tensor = tensor->id;
     route->pieces = list;
-    if (tensor->job->is_elastic) {
+    if (tensor->job->terms->is_elastic) {
         route->ranks.data = (uint8_t *)tensor->members;
         route->ranks.len = sizeof tensor->members;
     }

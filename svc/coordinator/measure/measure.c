@@ -74,7 +74,8 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     const WIRE(LaneUse) *lane_use = stats_of_lane(share->lane);
     if (use)
         phases_take_first(job, share, use);
-    if (!use || use->reference == 0 || share->lane->aggregator->measured_ns < job->moved_ns)
+    if (!use || use->reference == 0 ||
+        share->lane->aggregator->measured_ns < job->figures->moved_ns)
         return false;
     struct seen was = share->seen, is = {.at_ns = share->lane->aggregator->measured_ns,
                                          .reference = use->reference,
@@ -140,8 +141,8 @@ static void note_waits(struct share *share, const struct window *window, uint32_
  * theirs. Pieces that have moved count from then on, so parts that are known stay as they are. */
 static void share_lane_time(struct job *job)
 {
-    job->has_pieces = false;
-    if (job->moved_ns > 0 && job->knows_tensors)
+    job->figures->has_pieces = false;
+    if (job->figures->moved_ns > 0 && job->figures->knows_tensors)
         return profiles_keep(job);
     double all_ns = 0, lanes_ns = (double)profile_known(job->profile).lanes_ns;
     for (size_t t = 0; t < job->tensors_count; t++)
@@ -153,7 +154,7 @@ static void share_lane_time(struct job *job)
             own_ns += (double)job->tensors[t]->pieces[i].busy_ns;
         job->tensors[t]->lane_ns = (uint64_t)(lanes_ns * (own_ns / all_ns));
     }
-    job->knows_tensors = job->knows_tensors || all_ns > 0;
+    job->figures->knows_tensors = job->figures->knows_tensors || all_ns > 0;
     profiles_keep(job);
 }
 
@@ -163,7 +164,7 @@ static void note(struct job *job, enum profile_news news)
     if (news == PROFILE_NOTHING)
         return;
     profile_use(job->profile);
-    job->wants_pieces = true;
+    job->figures->wants_pieces = true;
     kept_check_soon(job->service, declare_handle); /* jobs may wait for it to be measured */
     if (news == PROFILE_NARROWED)
         return log_info(
@@ -187,7 +188,7 @@ static bool measure(struct job *job)
     bool is_alone = true;
     uint32_t lanes = 0;
     uint64_t lanes_ns = 0, most_ns = 0, longest_ns = 0;
-    if (job->has_pieces)
+    if (job->figures->has_pieces)
         share_lane_time(job);
     for (size_t i = 0; i < job->shares_count; i++) {
         struct share *share = &job->shares[i];
@@ -225,8 +226,8 @@ static bool measure(struct job *job)
                                     .is_alone = is_alone};
     note(job, profile_take(job->profile, &sample));
     /* What is known from before may lack them, an answer may be lost. */
-    job->wants_pieces |= job->profile->now.period_ns > 0 && !job->knows_tensors;
-    job->trained_ns = clock_now_ns();
+    job->figures->wants_pieces |= job->profile->now.period_ns > 0 && !job->figures->knows_tensors;
+    job->figures->trained_ns = clock_now_ns();
     exploring_look(job, busiest.rounds, busiest.elapsed_ns);
     return true;
 }
@@ -259,7 +260,7 @@ static void take_pieces(const struct lane *lane)
             if (!piece || piece->lane != lane)
                 continue;
             piece->busy_ns = of->pieces_busy_ns[k];
-            job->has_pieces = true;
+            job->figures->has_pieces = true;
         }
     }
 }
@@ -299,9 +300,9 @@ static uint32_t job_with_wish(struct service *s)
 {
     list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
-        if (!job->wants_pieces)
+        if (!job->figures->wants_pieces)
             continue;
-        job->wants_pieces = false;
+        job->figures->wants_pieces = false;
         return job->id;
     }
     return 0;

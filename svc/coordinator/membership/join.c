@@ -33,11 +33,11 @@ static void reply_joined(const struct session *session, uint64_t request)
     reply.session = session->number;
     reply.policy = (char *)session->job->service->options->policy;
     reply.is_late = session->entered > 0;
-    reply.durability = session->job->durability;
+    reply.durability = session->job->terms->durability;
     uint64_t ranks[TERMS_RANK_WORDS];
     WIRE(Membership) membership;
     members_describe(session->job, ranks, &membership);
-    if (session->job->is_elastic)
+    if (session->job->terms->is_elastic)
         reply.membership = &membership;
     envelope e = ENVELOPE_INIT;
     e.id = request;
@@ -114,7 +114,7 @@ static const struct session *find_in(const struct job *job, bool is_in)
 static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
 {
     const struct session *taken = session_of(job, join->rank);
-    if (job->failure || job->is_elastic)
+    if (job->failure || job->terms->is_elastic)
         return job->failure != NULL;
     return taken ? taken->state != SESSION_JOINED : find_in(job, false) != NULL;
 }
@@ -154,26 +154,26 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
     const struct session *taken = session_of(job, join->rank);
     if (job_is_ending(job, join) && has_no_place(job, join))
         refuse_while_ending(p, request, join, job);
-    else if (!job->is_elastic && job->workers != room_of(join))
+    else if (!job->terms->is_elastic && job->workers != room_of(join))
         peer_fail(p, request, -EPROTO, "job %s runs with %u workers, rank %u came with %u",
                   job->name, job->workers, join->rank, join->workers);
-    else if (job->workers != room_of(join) || job->continues != join->continues)
+    else if (job->workers != room_of(join) || job->terms->continues != join->continues)
         peer_fail(p, request, -EPROTO,
                   "job %s may have %u workers and %s when one is lost; rank %u came with another "
                   "workers_max (%u) or on_worker_loss",
-                  job->name, job->workers, job->continues ? "goes on" : "fails", join->rank,
+                  job->name, job->workers, job->terms->continues ? "goes on" : "fails", join->rank,
                   room_of(join));
-    else if (job->is_elastic && join->rank >= job->wanted)
+    else if (job->terms->is_elastic && join->rank >= job->ranks->wanted)
         peer_fail(p, request, -EPROTO,
                   "job %s shall have %u workers: rank %u is not one of them until it is resized",
-                  job->name, job->wanted, join->rank);
-    else if (job->loss_limit_ppm != join->loss_limit_ppm)
+                  job->name, job->ranks->wanted, join->rank);
+    else if (job->terms->loss_limit_ppm != join->loss_limit_ppm)
         peer_fail(p, request, -EPROTO,
                   "job %s runs with a loss limit of %u ppm, rank %u came with %u (0: none)",
-                  job->name, job->loss_limit_ppm, join->rank, join->loss_limit_ppm);
-    else if (job->durability && job->durability != durability_of(p->service, join))
+                  job->name, job->terms->loss_limit_ppm, join->rank, join->loss_limit_ppm);
+    else if (job->terms->durability && job->terms->durability != durability_of(p->service, join))
         peer_fail(p, request, -EPROTO, "job %s runs with durability %s, rank %u came with %s",
-                  job->name, durability_name(job->durability), join->rank,
+                  job->name, durability_name(job->terms->durability), join->rank,
                   durability_name(durability_of(p->service, join)));
     else if (taken && session_is_in(taken))
         peer_fail(p, request, -EEXIST,
@@ -231,10 +231,11 @@ static int keep_joined(const struct session *session, bool job_is_new, struct er
 /* One that takes a rank of somebody before it, or one that the job has grown by, comes late. */
 static void take_place(struct job *job, struct session *session)
 {
-    if (job->is_elastic && (job->sessions[session->rank] || session->rank >= job->founding))
-        session->entered = ++job->version;
+    if (job->terms->is_elastic &&
+        (job->sessions[session->rank] || session->rank >= job->ranks->founding))
+        session->entered = ++job->ranks->version;
     if (session->entered > 0)
-        job->changed_ns = clock_now_ns();
+        job->ranks->changed_ns = clock_now_ns();
 }
 
 /* K1: stored first; what did not reach the store did not happen. */
@@ -270,9 +271,9 @@ static struct job *make_job(struct peer *p, const WIRE(JoinRequest) * wanted)
     struct job *job = jobs_create(s, p->tenant, s->numbers->next_job, wanted->job, room_of(wanted));
     if (!job)
         return NULL;
-    job->founding = job->wanted = wanted->workers;
-    job->continues = wanted->continues;
-    job->is_elastic = wanted->continues || wanted->workers_max > wanted->workers;
+    job->ranks->founding = job->ranks->wanted = wanted->workers;
+    job->terms->continues = wanted->continues;
+    job->terms->is_elastic = wanted->continues || wanted->workers_max > wanted->workers;
     return job;
 }
 
@@ -339,10 +340,10 @@ static void join_new(struct peer *p, const envelope *message)
         job = make_job(p, wanted);
     if (!job)
         return peer_fail_memory(p, request);
-    job->loss_limit_ppm = wanted->loss_limit_ppm;
-    job->lane_wait_ms = wanted->lane_wait_ms;
-    job->answer_ms = wanted->answer_ms;
-    job->durability = durability_of(s, wanted);
+    job->terms->loss_limit_ppm = wanted->loss_limit_ppm;
+    job->terms->lane_wait_ms = wanted->lane_wait_ms;
+    job->terms->answer_ms = wanted->answer_ms;
+    job->terms->durability = durability_of(s, wanted);
     int error = join(p, wanted, job, job_is_new, &err);
     if (error < 0) {
         if (job_is_new)
@@ -420,7 +421,7 @@ void join_handle(struct peer *p, const envelope *request)
     struct session *session = find_session(p, join);
     if (!session)
         return fail_unknown(p, request->id, join);
-    session->job->durability = durability_of(p->service, join);
+    session->job->terms->durability = durability_of(p->service, join);
     resume(p, request->id, session);
     keeping_check(session->job); /* before, nobody knew that it wants keepers (K57) */
 }
@@ -437,7 +438,7 @@ void leave_handle(struct peer *p, const envelope *request)
     moving_worker_leaves(session->job);
     session_leave(session);
     peer_reply_done(p, request->id);
-    if (job->is_elastic && !job->failure)
+    if (job->terms->is_elastic && !job->failure)
         members_leave(session);
     leavers_changed(job);
     jobs_end_if_empty(job);

@@ -40,10 +40,10 @@ void members_handle_lost(struct peer *p, const envelope *message)
     struct lane *lane = lane_find(p->service, said->lane);
     struct job *job = jobs_find_id(p->service, said->job_id);
     if (!p->aggregator || !lane || lane->aggregator != p->aggregator || !job || job->failure ||
-        said->rank >= job->workers || (job->is_elastic && members_is_new(job, said->rank)))
+        said->rank >= job->workers || (job->terms->is_elastic && members_is_new(job, said->rank)))
         return;
     struct session *session = job->sessions[said->rank];
-    bool stays = !job->is_elastic || (said->may_return && session && session_is_in(session));
+    bool stays = !job->terms->is_elastic || (said->may_return && session && session_is_in(session));
     if (session && stays)
         session_broken(session, lane->id);
     else if (session && session_is_in(session))

@@ -37,7 +37,7 @@ static void came(struct service *s, uint64_t id, int code, const char *text)
     struct job *job = jobs_find_id(s, (uint32_t)id);
     if (!job || code == -ECONNRESET)
         return;
-    job->entering = code < 0 ? ENTERING_AT_ONCE : ENTERING_NOT;
+    job->ranks->entering = code < 0 ? ENTERING_AT_ONCE : ENTERING_NOT;
     if (code < 0)
         told_at_once(job, text);
     holding_end_in(job, CALL_DEADLINE_NS);
@@ -48,9 +48,9 @@ static void came(struct service *s, uint64_t id, int code, const char *text)
 
 static bool enter_at_once(struct job *job)
 {
-    if (job->entering == ENTERING_WAITS)
+    if (job->ranks->entering == ENTERING_WAITS)
         holding_end(job);
-    job->entering = ENTERING_AT_ONCE;
+    job->ranks->entering = ENTERING_AT_ONCE;
     return true;
 }
 
@@ -90,21 +90,21 @@ static bool ask_to_hold(struct job *job)
         told_at_once(job, text);
         return enter_at_once(job);
     }
-    if (job->entering == ENTERING_WAITS)
+    if (job->ranks->entering == ENTERING_WAITS)
         return false;
     saving_give_way(job, "workers come");
     if (holding_begin(job, HOLD_ROUNDS, came, job->id, &err) < 0) {
         told_at_once(job, err.text);
         return enter_at_once(job);
     }
-    job->entering = ENTERING_WAITS;
+    job->ranks->entering = ENTERING_WAITS;
     return false;
 }
 
 bool entering_may_begin(struct job *job, bool somebody_goes)
 {
-    bool comes = job->entering == ENTERING_WAITS || has_new(job);
-    if (job->entering == ENTERING_AT_ONCE)
+    bool comes = job->ranks->entering == ENTERING_WAITS || has_new(job);
+    if (job->ranks->entering == ENTERING_AT_ONCE)
         return true;
     if (somebody_goes || !comes)
         return enter_at_once(job);
@@ -113,10 +113,10 @@ bool entering_may_begin(struct job *job, bool somebody_goes)
 
 void entering_asked_for(struct job *job)
 {
-    if (job->entering != ENTERING_WAITS || !job->is_growing)
+    if (job->ranks->entering != ENTERING_WAITS || !job->ranks->is_growing)
         return;
     holding_end(job);
-    job->entering = ENTERING_NOT;
+    job->ranks->entering = ENTERING_NOT;
 }
 
 static bool lacks(const struct session *session, const struct tensor *tensor)
@@ -138,15 +138,16 @@ static bool lacks_tensors(const struct job *job)
 
 void entering_waits(struct job *job)
 {
-    if (job->entering == ENTERING_AT_ONCE)
-        job->entering = ENTERING_NOT;
+    if (job->ranks->entering == ENTERING_AT_ONCE)
+        job->ranks->entering = ENTERING_NOT;
 }
 
 /* Who has declared some tensors is about to declare the others. */
 void entering_went_on(struct job *job)
 {
-    job->entering = ENTERING_NOT;
-    job->is_growing = job->is_growing && (members_count(job) < job->wanted || lacks_tensors(job));
+    job->ranks->entering = ENTERING_NOT;
+    job->ranks->is_growing =
+        job->ranks->is_growing && (members_count(job) < job->ranks->wanted || lacks_tensors(job));
     if (!holding_is_held(job, HOLD_ROUNDS))
         return;
     if (lacks_tensors(job))

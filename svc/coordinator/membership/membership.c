@@ -20,8 +20,8 @@ void members_describe(const struct job *job, uint64_t *ranks, WIRE(Membership) *
         if (members_have(job, rank))
             ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
     *ret_membership = (WIRE(Membership))GRADPOOL__WIRE__MEMBERSHIP__INIT;
-    ret_membership->version = job->version;
-    ret_membership->workers = job->wanted;
+    ret_membership->version = job->ranks->version;
+    ret_membership->workers = job->ranks->wanted;
     ret_membership->ranks.data = (uint8_t *)ranks;
     ret_membership->ranks.len = TERMS_RANK_WORDS * sizeof *ranks;
 }
@@ -30,7 +30,7 @@ void members_tell(const struct job *job, const struct session *to)
 {
     uint64_t ranks[TERMS_RANK_WORDS];
     WIRE(Membership) membership;
-    if (!job->is_elastic)
+    if (!job->terms->is_elastic)
         return;
     members_describe(job, ranks, &membership);
     envelope e = ENVELOPE_INIT;
@@ -60,8 +60,8 @@ void members_leave(struct session *session)
     struct err err;
     for (size_t i = 0; i < job->tensors_count; i++)
         tensor_set_rank(job->tensors[i], session->rank, false);
-    job->version++;
-    job->changed_ns = clock_now_ns();
+    job->ranks->version++;
+    job->ranks->changed_ns = clock_now_ns();
     if (keep(job, &err) < 0)
         log_error("%s", err.text);
     members_tell(job, NULL);
@@ -77,8 +77,8 @@ void members_leave(struct session *session)
 static uint32_t founding_after(const struct job *job, uint32_t workers)
 {
     uint32_t rank = 0;
-    while (rank < job->founding && rank < workers &&
-           (job->sessions[rank] || workers != job->wanted))
+    while (rank < job->ranks->founding && rank < workers &&
+           (job->sessions[rank] || workers != job->ranks->wanted))
         rank++;
     return rank;
 }
@@ -93,7 +93,7 @@ void members_handle_resize(struct peer *p, const envelope *message)
     if (job->failure)
         return peer_fail(p, message->id, -ECONNRESET, "job %s has failed: %s", job->name,
                          job->failure);
-    if (!job->is_elastic)
+    if (!job->terms->is_elastic)
         return peer_fail(p, message->id, -EOPNOTSUPP,
                          "job %s keeps its %u workers: it was joined neither with a larger "
                          "workers_max nor to go on when a worker is lost",
@@ -102,20 +102,20 @@ void members_handle_resize(struct peer *p, const envelope *message)
         return peer_fail(p, message->id, -EINVAL,
                          "job %s cannot have %u workers; expected 1 to %u, its workers_max",
                          job->name, workers, job->workers);
-    uint32_t wanted = job->wanted, founding = job->founding;
-    job->founding = founding_after(job, workers);
-    job->wanted = workers;
-    job->version++;
+    uint32_t wanted = job->ranks->wanted, founding = job->ranks->founding;
+    job->ranks->founding = founding_after(job, workers);
+    job->ranks->wanted = workers;
+    job->ranks->version++;
     int error = keep(job, &err);
     if (error < 0) {
-        job->wanted = wanted;
-        job->founding = founding;
-        job->version--;
+        job->ranks->wanted = wanted;
+        job->ranks->founding = founding;
+        job->ranks->version--;
         return peer_fail(p, message->id, error, "%s", err.text);
     }
-    job->changed_ns = clock_now_ns();
-    job->is_growing = workers > members_count(job);
-    job->grower = p->session->rank;
+    job->ranks->changed_ns = clock_now_ns();
+    job->ranks->is_growing = workers > members_count(job);
+    job->ranks->grower = p->session->rank;
     entering_asked_for(job);
     log_info("job %s shall have %u workers instead of %u", job->name, workers, wanted);
     members_tell(job, NULL);

@@ -49,8 +49,8 @@ static void set_bit(uint64_t *ranks, uint32_t rank)
 
 void regrouping_end(struct job *job)
 {
-    free(job->regrouping);
-    job->regrouping = NULL;
+    free(job->ranks->regrouping);
+    job->ranks->regrouping = NULL;
     job_unclaim(job, CLAIM_REGROUP);
 }
 
@@ -146,17 +146,17 @@ static struct regrouping *plan(struct job *job)
 static struct regrouping *find(struct service *s, const struct asked *asked, struct job **ret_job)
 {
     struct job *job = jobs_find_id(s, asked->job);
-    if (!job || !job->regrouping || job->regrouping->id != asked->id)
+    if (!job || !job->ranks->regrouping || job->ranks->regrouping->id != asked->id)
         return NULL;
     *ret_job = job;
-    return job->regrouping;
+    return job->ranks->regrouping;
 }
 
 static struct asked *asked_create(const struct job *job, const struct lane *lane)
 {
     struct asked *asked = malloc(sizeof *asked);
     if (asked)
-        *asked = (struct asked){job->regrouping->id, job->id, lane->id};
+        *asked = (struct asked){job->ranks->regrouping->id, job->id, lane->id};
     return asked;
 }
 
@@ -164,7 +164,7 @@ typedef void (*visit_fn)(struct tensor *tensor, struct piece *piece, void *conte
 
 static void each_piece(struct job *job, visit_fn visit, void *context)
 {
-    const struct regrouping *r = job->regrouping;
+    const struct regrouping *r = job->ranks->regrouping;
     for (size_t i = 0; i < r->count; i++) {
         struct tensor *tensor = jobs_tensor(job, r->tensors[i]);
         for (size_t k = 0; tensor && !tensor->failure && k < tensor->pieces_count; k++)
@@ -199,7 +199,7 @@ static void thaw_all(struct job *job)
 {
     for (size_t i = 0; i < job->shares_count; i++) {
         struct gathering g = {.lane = job->shares[i].lane};
-        g.pieces = calloc(job->pieces_count + 1, sizeof *g.pieces);
+        g.pieces = calloc(job->index->pieces_count + 1, sizeof *g.pieces);
         if (g.pieces)
             each_piece(job, gather, &g);
         if (g.count > 0)
@@ -226,7 +226,7 @@ static bool is_of_epoch(const struct piece *piece, const void *epoch)
 /* In one go: what a worker says of a piece depends on the whole tensor (W15). */
 static void finish(struct job *job)
 {
-    uint32_t epoch = job->regrouping->epoch, version = job->regrouping->version;
+    uint32_t epoch = job->ranks->regrouping->epoch, version = job->ranks->regrouping->version;
     struct service *s = job->service;
     regrouping_end(job);
     log_info("job %s: rounds are made by %u workers, version %u, epoch %u", job->name,
@@ -245,8 +245,8 @@ static void settle(struct tensor *tensor, struct piece *piece, void *context)
 {
     const struct asked *asked = context;
     if (piece->lane && piece->lane->id == asked->lane && piece->state == PIECE_ASKED &&
-        piece->epoch == tensor->job->regrouping->epoch) {
-        piece->regroups = tensor->job->regrouping->has_failed;
+        piece->epoch == tensor->job->ranks->regrouping->epoch) {
+        piece->regroups = tensor->job->ranks->regrouping->has_failed;
         piece->state = piece->regroups ? PIECE_PLACED : PIECE_READY;
     }
 }
@@ -284,11 +284,11 @@ static void ask_regroup(struct job *job, struct lane *lane)
     g = (struct gathering){.lane = lane, .specs = specs, .terms = terms};
     if (specs && terms && asked) {
         each_piece(job, gather, &g);
-        job->regrouping->pending++;
-        if (telling_ask(job, lane, job->regrouping->epoch, PLACE_REGROUPED, specs, count, regrouped,
-                        asked) == 0)
+        job->ranks->regrouping->pending++;
+        if (telling_ask(job, lane, job->ranks->regrouping->epoch, PLACE_REGROUPED, specs, count,
+                        regrouped, asked) == 0)
             return;
-        job->regrouping->pending--;
+        job->ranks->regrouping->pending--;
     }
     free(asked);
     jobs_fail(job, NULL, -ENOMEM, "gradpool serve is out of memory");
@@ -296,7 +296,7 @@ static void ask_regroup(struct job *job, struct lane *lane)
 
 static void put_piece(struct tensor *tensor, struct piece *piece, void *context)
 {
-    const struct regrouping *r = tensor->job->regrouping;
+    const struct regrouping *r = tensor->job->ranks->regrouping;
     struct store_row row;
     piece_row(tensor, piece, &row);
     row.piece.epoch = r->epoch;
@@ -305,7 +305,7 @@ static void put_piece(struct tensor *tensor, struct piece *piece, void *context)
 
 static int keep(struct job *job, struct err *err)
 {
-    struct regrouping *r = job->regrouping;
+    struct regrouping *r = job->ranks->regrouping;
     struct store *store = job->service->store;
     uint64_t ranks[TERMS_RANK_WORDS];
     struct store_row row;
@@ -328,14 +328,14 @@ static int keep(struct job *job, struct err *err)
 
 static void switch_piece(struct tensor *tensor, struct piece *piece, void *context)
 {
-    piece->epoch = tensor->job->regrouping->epoch;
+    piece->epoch = tensor->job->ranks->regrouping->epoch;
     piece->recovering = piece->regroups = true;
     piece->state = PIECE_ASKED;
 }
 
 static void switch_all(struct job *job)
 {
-    struct regrouping *r = job->regrouping;
+    struct regrouping *r = job->ranks->regrouping;
     uint64_t ranks[TERMS_RANK_WORDS];
     each_piece(job, switch_piece, NULL);
     for (size_t i = 0; i < r->count; i++) {
@@ -352,7 +352,7 @@ static void switch_all(struct job *job)
  * nothing is. */
 static void regroup(struct job *job)
 {
-    struct regrouping *r = job->regrouping;
+    struct regrouping *r = job->ranks->regrouping;
     struct err err;
     r->epoch = ++job->epoch;
     if (keep(job, &err) < 0) {
@@ -375,15 +375,15 @@ void regrouping_aggregator_gone(const struct aggregator *a)
 {
     list_for_each (node, &a->service->jobs) {
         struct job *job = list_entry(node, struct job, link);
-        for (size_t i = 0; job->regrouping && i < job->shares_count; i++)
-            if (job->regrouping->epoch == 0 && job->shares[i].lane->aggregator == a)
-                job->regrouping->has_failed = true;
+        for (size_t i = 0; job->ranks->regrouping && i < job->shares_count; i++)
+            if (job->ranks->regrouping->epoch == 0 && job->shares[i].lane->aggregator == a)
+                job->ranks->regrouping->has_failed = true;
     }
 }
 
 static bool all_are_there(struct job *job)
 {
-    const struct regrouping *r = job->regrouping;
+    const struct regrouping *r = job->ranks->regrouping;
     for (size_t i = 0; i < r->count; i++) {
         const struct tensor *tensor = jobs_tensor(job, r->tensors[i]);
         if (tensor && !tensor->failure && !is_there(tensor))
@@ -434,18 +434,18 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
     if (error < 0)
         free(asked);
     else
-        job->regrouping->pending++;
+        job->ranks->regrouping->pending++;
     return error;
 }
 
 /* All lanes of the job hear who is gone, those too that keep their pieces as they are. */
 static void ask_release(struct job *job, struct lane *lane)
 {
-    struct regrouping *r = job->regrouping;
+    struct regrouping *r = job->ranks->regrouping;
     struct gathering g = {.lane = lane};
     if (lane->aggregator->state != AGGREGATOR_UP)
         return;
-    g.pieces = calloc(job->pieces_count + 1, sizeof *g.pieces);
+    g.pieces = calloc(job->index->pieces_count + 1, sizeof *g.pieces);
     if (g.pieces)
         each_piece(job, gather, &g);
     r->has_failed |= !g.pieces || send_release(job, lane, &g, r->gone) < 0;
@@ -457,7 +457,7 @@ static void ask_release(struct job *job, struct lane *lane)
 static void tell_of_more(struct job *job)
 {
     const struct gathering nothing = {0};
-    struct regrouping *r = job->regrouping;
+    struct regrouping *r = job->ranks->regrouping;
     uint64_t more[TERMS_RANK_WORDS] = {0};
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (has_bit(r->have, rank) && !has_bit(r->gone, rank) && !members_have(job, rank)) {
@@ -472,8 +472,8 @@ static void tell_of_more(struct job *job)
 static void begin(struct job *job, struct regrouping *r)
 {
     r->id = ++job->service->door->next_id;
-    r->version = job->version;
-    job->regrouping = r;
+    r->version = job->ranks->version;
+    job->ranks->regrouping = r;
     job_claim(job, CLAIM_REGROUP);
     for (size_t i = 0; i < job->shares_count; i++)
         if (job->shares[i].pieces > 0)
@@ -498,11 +498,11 @@ static bool somebody_goes(const struct job *job, const struct regrouping *r)
 
 void regrouping_check(struct job *job)
 {
-    if (!job->is_elastic || job->failure || job->service->phase != SERVICE_UP)
+    if (!job->terms->is_elastic || job->failure || job->service->phase != SERVICE_UP)
         return;
-    if (job->regrouping && job->regrouping->epoch == 0)
+    if (job->ranks->regrouping && job->ranks->regrouping->epoch == 0)
         tell_of_more(job);
-    if (job->regrouping)
+    if (job->ranks->regrouping)
         return;
     struct regrouping *r = plan(job);
     if (!r)

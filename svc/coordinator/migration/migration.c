@@ -269,7 +269,7 @@ static void settle_all(struct migration *m)
         estimate_restart(&job->shares[i].time);
         job->shares[i].phase = (struct phase){0};
     }
-    job->moved_ns = clock_now_ns();
+    job->figures->moved_ns = clock_now_ns();
 }
 
 static bool has_moved(const struct piece *piece, const void *context)

@@ -24,7 +24,7 @@ static uint32_t task_for(struct job *job, struct lane *lane, uint64_t bytes)
     struct share *share = jobs_share(job, lane);
     if (!share)
         return job->service->numbers->next_task++;
-    if (share->open_task == 0 || share->open_task_bytes + bytes > job->piece_bytes) {
+    if (share->open_task == 0 || share->open_task_bytes + bytes > job->index->piece_bytes) {
         share->open_task = job->service->numbers->next_task++;
         share->open_task_bytes = 0;
     }
@@ -52,7 +52,7 @@ static int take_pieces(struct tensor *tensor, const struct packer_piece *plan, s
         keeping_placed(job, &tensor->pieces[i], keeping_choose(tensor, &tensor->pieces[i], lane));
     }
     tensor->pieces_count = count;
-    job->pieces_count += count;
+    job->index->pieces_count += count;
     return 0;
 }
 
@@ -104,7 +104,7 @@ int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, s
     int error = ask_packer(job, items, count, ASK_FOR_NEW, &answer, err);
     if (error < 0)
         return error;
-    bool is_first = job->pieces_count == 0;
+    bool is_first = job->index->pieces_count == 0;
     error = take_plan(tensors, count, &answer.plan, err);
     if (error == 0) {
         note_shares(job, &answer, ASK_FOR_NEW);

@@ -80,7 +80,7 @@ void describe_tasks(const struct job *job, const struct task *tasks, size_t coun
                                    .name_hash = packer_hash(name),
                                    .elements = tasks[i].bytes,
                                    .element_bytes = 1,
-                                   .lane_ns = part_of(lanes_ns, tasks[i].bytes, job->bytes)};
+                                   .lane_ns = part_of(lanes_ns, tasks[i].bytes, job->index->bytes)};
     }
 }
 
@@ -194,9 +194,10 @@ static size_t lanes_in_reach(const struct job *job)
 
 void choose_piece_bytes(struct job *job)
 {
-    job->piece_bytes = piece_bytes_max(job->service);
+    job->index->piece_bytes = piece_bytes_max(job->service);
     if (has_loss_limit(job->service->options->policy))
-        job->piece_bytes = packer_piece_bytes(job->piece_bytes, job->bytes, lanes_in_reach(job));
+        job->index->piece_bytes =
+            packer_piece_bytes(job->index->piece_bytes, job->index->bytes, lanes_in_reach(job));
 }
 
 size_t lanes_on_offer(const struct service *s)
@@ -332,8 +333,8 @@ static bool starts_more(struct job *job, const struct packer_request *request,
     more.nodes = offer.budgets.nodes;
     more.nodes_count = offer.budgets.count;
     if (offer.count > 0 && packer_place(&more, &plan, NULL, 0) == 0) {
-        starts = job->is_trial || waiting_start_for(job, &plan);
-        if (job->is_trial)
+        starts = job->terms->is_trial || waiting_start_for(job, &plan);
+        if (job->terms->is_trial)
             *ret_plan = plan;
         else
             packer_plan_fini(&plan);
@@ -346,7 +347,7 @@ static bool starts_more(struct job *job, const struct packer_request *request,
 static void name_limit(const struct job *job, struct err *err)
 {
     uint32_t ppm = job_limit_ppm(job);
-    const char *whose = ppm == job->loss_limit_ppm           ? "the job"
+    const char *whose = ppm == job->terms->loss_limit_ppm    ? "the job"
                         : ppm == job->tenant->loss_limit_ppm ? "its tenant"
                                                              : "--loss-limit";
     text_append(err->text, sizeof err->text, "; its own limit is %g %%, by %s%s", ppm / 1e4, whose,
@@ -363,9 +364,9 @@ static int refuse(const struct job *job, const struct packer_request *request, c
         name_limit(job, err);
     if (error == -ENOSPC && request->lanes_count > 0)
         budgets_name(job->service, request, err);
-    if (!job->is_trial)
+    if (!job->terms->is_trial)
         log_info("job %s%s: %s: %s", tenant_prefix(job->tenant, prefix), job->name,
-                 job->pieces_count ? "no other place was found" : "refused", err->text);
+                 job->index->pieces_count ? "no other place was found" : "refused", err->text);
     return error;
 }
 
@@ -394,7 +395,7 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
  * after the last has died. */
 static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
 {
-    return why == ASK_FOR_NEW && request->lanes_count == 0 && !job->is_trial &&
+    return why == ASK_FOR_NEW && request->lanes_count == 0 && !job->terms->is_trial &&
            waiting_for_any(job);
 }
 
@@ -404,7 +405,7 @@ static bool waits_for_measure(struct job *job, const struct packer_request *requ
 {
     char prefix[TENANT_PREFIX_BYTES];
     const struct job *other =
-        why == ASK_FOR_NEW && !job->is_trial && refusal_stands(job, request, why)
+        why == ASK_FOR_NEW && !job->terms->is_trial && refusal_stands(job, request, why)
             ? waiting_for_measure(job, request)
             : NULL;
     if (!other)
@@ -429,7 +430,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
                     ? packer_place(request, &ret_answer->plan, reason, sizeof reason)
                     : -ENOSPC;
     if (error == -ENOSPC && why == ASK_FOR_NEW && starts_more(job, request, &ret_answer->plan))
-        return job->is_trial
+        return job->terms->is_trial
                    ? 0
                    : err_set(err, -EINPROGRESS, "an aggregator starts for it, within %g s",
                              (double)waiting_lane_ns(job) / NS_PER_S);
@@ -441,7 +442,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
         shrinking_say(job);
     if (error == -ENOSPC && request->lanes_count > 0 && has_loss_limit(request->policy) &&
         !refusal_stands(job, request, why)) {
-        bool is_first = job->tensors_count == 0 && !job->is_trial;
+        bool is_first = job->tensors_count == 0 && !job->terms->is_trial;
         enum log_level level = is_first ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
         log_write(level, "job %s%s goes where least is loaded: %s",
                   tenant_prefix(job->tenant, prefix), job->name, reason);
@@ -464,16 +465,17 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
     struct offer offer;
     if (offer_lanes(job, why, false, &offer) < 0)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
-    struct packer_request request = {
-        .policy = job->service->options->policy,
-        .piece_bytes_max = why == ASK_FOR_NEW ? job->piece_bytes : piece_bytes_max(job->service),
-        .workers = job->workers,
-        .job_key = job->id,
-        .lanes = offer.lanes,
-        .lanes_count = offer.count,
-        .tensors = items,
-        .tensors_count = items_count,
-        .timing = job_timing(job)};
+    struct packer_request request = {.policy = job->service->options->policy,
+                                     .piece_bytes_max = why == ASK_FOR_NEW
+                                                            ? job->index->piece_bytes
+                                                            : piece_bytes_max(job->service),
+                                     .workers = job->workers,
+                                     .job_key = job->id,
+                                     .lanes = offer.lanes,
+                                     .lanes_count = offer.count,
+                                     .tensors = items,
+                                     .tensors_count = items_count,
+                                     .timing = job_timing(job)};
     /* Who has lost his lane, or must leave it, is not refused for memory: it fails him. */
     for (size_t i = 0; i < offer.count && why != ASK_FOR_NEW; i++)
         offer.lanes[i].memory_bytes = UINT64_MAX;

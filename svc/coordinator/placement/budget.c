@@ -135,7 +135,7 @@ uint64_t budgets_piece_bytes(const struct job *job)
 uint64_t budgets_tensor_bytes(const struct tensor *tensor, uint64_t piece_bytes)
 {
     uint64_t bytes = tensor_bytes(tensor, tensor->elements);
-    uint64_t most = tensor->job->piece_bytes;
+    uint64_t most = tensor->job->index->piece_bytes;
     uint64_t pieces = bytes / most + (bytes % most > 0);
     uint64_t cost = (pieces ? pieces : 1) * piece_bytes;
     return cost ? cost : 1; /* 0 would mean as much as its own bytes */

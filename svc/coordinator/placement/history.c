@@ -69,7 +69,7 @@ static struct past *find(const struct job *job)
 {
     list_for_each (node, &job->service->history->jobs) {
         struct past *past = list_entry(node, struct past, link);
-        if (past->layout == job->layout && past->workers == job->workers &&
+        if (past->layout == job->terms->layout && past->workers == job->workers &&
             strcmp(past->job, job->name) == 0 && strcmp(past->tenant, job->tenant->key.tenant) == 0)
             return past;
     }
@@ -106,7 +106,7 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     if (job->profile->used.period_ns == 0)
         profile_recall(job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job),
                        &past->narrow);
-    job->knows_tensors = job->knows_tensors || past->tensors_count > 0;
+    job->figures->knows_tensors = job->figures->knows_tensors || past->tensors_count > 0;
     for (size_t i = 0; i < count; i++) {
         struct past_tensor key = {.hash = tensors[i]->hash};
         const struct past_tensor *found =
@@ -198,11 +198,11 @@ void profiles_keep(const struct job *job)
 {
     struct service *s = job->service;
     struct profile_times known = profile_known(job->profile);
-    if (job->profile->now.period_ns == 0 || job->layout == 0)
+    if (job->profile->now.period_ns == 0 || job->terms->layout == 0)
         return;
     struct past *past = find(job);
     if (!past)
-        past = past_create(job->tenant->key.tenant, job->name, job->workers, job->layout);
+        past = past_create(job->tenant->key.tenant, job->name, job->workers, job->terms->layout);
     if (!past || take_tensors(past, job) < 0) {
         if (past && list_is_empty(&past->link))
             past_free(past);

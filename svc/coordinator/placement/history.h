@@ -13,8 +13,8 @@ struct service;
 int profiles_create(struct service *s);
 int profiles_restore(struct service *s, const struct store_profile *row);
 void profiles_destroy(struct service *s);
-/* What is known of the job goes into its profile and into these tensors of it. `job->layout` must
- * be set. */
+/* What is known of the job goes into its profile and into these tensors of it. `job->terms->layout`
+ * must be set. */
 void profiles_recall(struct job *job, struct tensor *const *tensors, size_t count);
 /* Keeps what is known of it now; nothing of a job that was never measured. */
 void profiles_keep(const struct job *job);

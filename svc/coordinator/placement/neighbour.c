@@ -28,8 +28,9 @@ uint32_t job_limit_ppm(const struct job *job)
 {
     uint32_t service_ppm = job->service->options->loss_limit_ppm,
              tenant_ppm = job->tenant->loss_limit_ppm;
-    bool is_named = service_ppm || tenant_ppm || job->loss_limit_ppm;
-    return is_named ? packer_loss_limit_ppm(service_ppm, tenant_ppm, job->loss_limit_ppm) : 0;
+    bool is_named = service_ppm || tenant_ppm || job->terms->loss_limit_ppm;
+    return is_named ? packer_loss_limit_ppm(service_ppm, tenant_ppm, job->terms->loss_limit_ppm)
+                    : 0;
 }
 
 struct packer_timing job_timing(const struct job *job)
@@ -91,7 +92,7 @@ static size_t count_shares(const struct service *s)
 bool job_is_idle(const struct job *job)
 {
     uint64_t idle_ns = job->service->options->idle_ns;
-    return clock_now_ns() - job->trained_ns > (idle_ns ? idle_ns : JOB_IDLE_NS);
+    return clock_now_ns() - job->figures->trained_ns > (idle_ns ? idle_ns : JOB_IDLE_NS);
 }
 
 /* One that was never measured and does not train takes nothing, and stands everything: any period
@@ -107,7 +108,7 @@ struct packer_timing job_resident_timing(const struct job *job)
 /* Its lanes take nobody else while it is seen how many it needs (G12 of packer). */
 static bool is_tried(const struct job *job)
 {
-    return job->scale_memory->narrowed > 0 && job->scale_memory->narrowed < SCALE_ALONE_WINDOWS;
+    return job->growth->memory.narrowed > 0 && job->growth->memory.narrowed < SCALE_ALONE_WINDOWS;
 }
 
 static size_t add_job(const struct job *job, struct row *rows)

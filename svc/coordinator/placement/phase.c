@@ -21,18 +21,19 @@ void phases_take_first(struct job *job, const struct share *share, const WIRE(Jo
 {
     bool is_ours = has_our_clock(share->lane);
     uint64_t done_ns = is_ours ? use->first_done_ns : clock_now_ns();
-    if (use->first_done_ns == 0 || job->arrived_ns == 0 || done_ns <= job->arrived_ns)
+    if (use->first_done_ns == 0 || job->figures->arrived_ns == 0 ||
+        done_ns <= job->figures->arrived_ns)
         return;
-    uint64_t feedback_ns = done_ns - job->arrived_ns;
-    if (job->feedback_ns == 0 || (is_ours && feedback_ns < job->feedback_ns))
-        job->feedback_ns = feedback_ns;
+    uint64_t feedback_ns = done_ns - job->figures->arrived_ns;
+    if (job->figures->feedback_ns == 0 || (is_ours && feedback_ns < job->figures->feedback_ns))
+        job->figures->feedback_ns = feedback_ns;
 }
 
 static bool is_stale(const struct job *job, uint64_t period_ns, uint64_t now_ns)
 {
     uint64_t look_ns = job->service->options->measure_ns;
     uint64_t each_ns = period_ns + (look_ns ? look_ns : MEASURE_NS);
-    return now_ns - job->trained_ns > STALE_ROUNDS * each_ns;
+    return now_ns - job->figures->trained_ns > STALE_ROUNDS * each_ns;
 }
 
 /* A lane that does not tell might see its bursts at any time. */

@@ -47,7 +47,7 @@ static struct elastic_job describe(const struct job *job)
         .has = {workers, lanes},
         .least = {1, 1},
         .speed = {.work = rest_s > 0 ? rest_s * workers : 0, .share = lane_s * lanes / workers},
-        .held_until_ns = job->changed_ns ? job->changed_ns + ELASTIC_HOLD_NS : 0};
+        .held_until_ns = job->ranks->changed_ns ? job->ranks->changed_ns + ELASTIC_HOLD_NS : 0};
 }
 
 static size_t gather(const struct job *arriving, struct elastic_job *jobs)
@@ -55,7 +55,7 @@ static size_t gather(const struct job *arriving, struct elastic_job *jobs)
     size_t count = 0;
     list_for_each (node, &arriving->service->jobs) {
         const struct job *job = list_entry(node, struct job, link);
-        if (job != arriving && job->is_elastic && !job->failure && members_count(job) > 0)
+        if (job != arriving && job->terms->is_elastic && !job->failure && members_count(job) > 0)
             jobs[count++] = describe(job);
     }
     return count;
@@ -94,9 +94,9 @@ void shrinking_say(struct job *arriving)
     list_for_each (node, &arriving->service->jobs)
         count++;
     _cleanup_free_ struct elastic_job *jobs = calloc(count + 1, sizeof *jobs);
-    if (!jobs || arriving->told_shrinking || arriving->is_trial)
+    if (!jobs || arriving->ranks->told_shrinking || arriving->terms->is_trial)
         return;
-    arriving->told_shrinking = true;
+    arriving->ranks->told_shrinking = true;
     count = gather(arriving, jobs);
     if (elastic_make_room(jobs, count, &none, (struct elastic_slots){.workers = 1}, clock_now_ns(),
                           &change, 1) == 1)

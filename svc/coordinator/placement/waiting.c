@@ -25,12 +25,12 @@ static uint64_t named_ns(uint32_t ms, uint64_t otherwise_ns)
 uint64_t waiting_lane_ns(const struct job *job)
 {
     uint64_t for_all_ns = job->service->options->start_wait_ns;
-    return for_all_ns ? for_all_ns : named_ns(job->lane_wait_ms, LANE_NS);
+    return for_all_ns ? for_all_ns : named_ns(job->terms->lane_wait_ms, LANE_NS);
 }
 
 static uint64_t measure_ns(const struct job *job)
 {
-    uint64_t answer_ns = named_ns(job->answer_ms, ANSWER_NS);
+    uint64_t answer_ns = named_ns(job->terms->answer_ms, ANSWER_NS);
     return answer_ns > 2 * ANSWER_PART_NS ? answer_ns - ANSWER_PART_NS : answer_ns / 2;
 }
 
@@ -59,8 +59,8 @@ static void send_all(struct job *job, const char *text, bool is_over)
 
 static void forget(struct job *job)
 {
-    free(job->waits_for);
-    job->waits_for = NULL;
+    free(job->waiting->waits_for);
+    job->waiting->waits_for = NULL;
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank])
             job->sessions[rank]->knows_wait = false;
@@ -69,9 +69,9 @@ static void forget(struct job *job)
 void waiting_begin(struct job *job, const char *text)
 {
     char prefix[TENANT_PREFIX_BYTES];
-    if (!job->waits_for || strcmp(job->waits_for, text) != 0) {
+    if (!job->waiting->waits_for || strcmp(job->waiting->waits_for, text) != 0) {
         forget(job);
-        job->waits_for = strdup(text);
+        job->waiting->waits_for = strdup(text);
         log_warn("job %s%s waits: %s", tenant_prefix(job->tenant, prefix), job->name, text);
     }
     send_all(job, text, false);
@@ -80,7 +80,7 @@ void waiting_begin(struct job *job, const char *text)
 void waiting_end(struct job *job, bool goes_on)
 {
     char prefix[TENANT_PREFIX_BYTES];
-    if (!job->waits_for)
+    if (!job->waiting->waits_for)
         return;
     if (goes_on) {
         log_info("job %s%s goes on", tenant_prefix(job->tenant, prefix), job->name);
@@ -110,15 +110,15 @@ static bool is_on_any(const struct job *job, const struct packer_request *reques
 const struct job *waiting_for_measure(struct job *job, const struct packer_request *request)
 {
     uint64_t now_ns = clock_now_ns();
-    if (job->measure_by_ns > 0 && job->measure_by_ns <= now_ns)
+    if (job->waiting->measure_by_ns > 0 && job->waiting->measure_by_ns <= now_ns)
         return NULL;
     list_for_each (node, &job->service->jobs) {
         const struct job *other = list_entry(node, struct job, link);
         if (other == job || job_timing(other).period_ns > 0 || job_is_idle(other) ||
             !is_on_any(other, request))
             continue;
-        if (job->measure_by_ns == 0)
-            job->measure_by_ns = now_ns + measure_ns(job);
+        if (job->waiting->measure_by_ns == 0)
+            job->waiting->measure_by_ns = now_ns + measure_ns(job);
         return other;
     }
     return NULL;
@@ -127,8 +127,9 @@ const struct job *waiting_for_measure(struct job *job, const struct packer_reque
 uint64_t waiting_left_ns(const struct job *job)
 {
     uint64_t now_ns = clock_now_ns();
-    uint64_t until_ns =
-        job->start_by_ns > job->measure_by_ns ? job->start_by_ns : job->measure_by_ns;
+    uint64_t until_ns = job->waiting->start_by_ns > job->waiting->measure_by_ns
+                            ? job->waiting->start_by_ns
+                            : job->waiting->measure_by_ns;
     return until_ns > now_ns ? until_ns - now_ns : 1;
 }
 
@@ -137,13 +138,13 @@ uint64_t waiting_left_ns(const struct job *job)
 static bool may_wait(const struct job *job)
 {
     return job->service->phase == SERVICE_UP &&
-           (job->start_by_ns == 0 || job->start_by_ns > clock_now_ns());
+           (job->waiting->start_by_ns == 0 || job->waiting->start_by_ns > clock_now_ns());
 }
 
 static void begin_wait(struct job *job)
 {
-    if (job->start_by_ns == 0)
-        job->start_by_ns = clock_now_ns() + waiting_lane_ns(job);
+    if (job->waiting->start_by_ns == 0)
+        job->waiting->start_by_ns = clock_now_ns() + waiting_lane_ns(job);
 }
 
 bool waiting_may_start(const struct job *job)
@@ -187,4 +188,7 @@ bool waiting_start_for(struct job *job, const struct packer_plan *plan)
     return waits;
 }
 
-void waiting_placed(struct job *job) { job->start_by_ns = job->measure_by_ns = 0; }
+void waiting_placed(struct job *job)
+{
+    job->waiting->start_by_ns = job->waiting->measure_by_ns = 0;
+}

@@ -119,7 +119,7 @@ static void wait_for_lane(struct job *job, const struct aggregator *lost)
              "%s is gone, and no lane is left; the job goes on when an aggregator joins; see "
              "`gradpool status'",
              lost ? aggregator_name(lost, name, sizeof name) : "its aggregator");
-    if (lost || !job->waits_for)
+    if (lost || !job->waiting->waits_for)
         waiting_begin(job, text);
 }
 
@@ -221,7 +221,7 @@ static void expect(struct tensor *tensor, struct piece *piece, void *context)
 static bool missed_regrouping(const struct job *job, const struct piece *piece,
                               const WIRE(PieceHeld) * held)
 {
-    return job->is_elastic && held->is_frozen && held->epoch < piece->epoch &&
+    return job->terms->is_elastic && held->is_frozen && held->epoch < piece->epoch &&
            held->epoch >= piece->lost_epoch;
 }
 

@@ -85,7 +85,7 @@ static size_t gather(struct job *job, struct told *told, enum keeping_whom whom)
         }
     }
     if (whom == TELL_LANE && told->count > 0)
-        job->keepers_ns = clock_now_ns();
+        job->copies->keepers_ns = clock_now_ns();
     return told->count;
 }
 
@@ -194,7 +194,8 @@ static int send_to_keeper(struct job *job, struct told *told)
 
 void keeping_tell(struct job *job, enum keeping_whom whom)
 {
-    size_t room = job->pieces_count < MESSAGE_PIECES_MAX ? job->pieces_count : MESSAGE_PIECES_MAX;
+    size_t room = job->index->pieces_count < MESSAGE_PIECES_MAX ? job->index->pieces_count
+                                                                : MESSAGE_PIECES_MAX;
     for (;;) {
         struct told *told = calloc(1, sizeof *told + room * sizeof told->pieces[0]);
         if (!told || gather(job, told, whom) == 0) {

@@ -22,14 +22,15 @@
 
 static bool wants_copy(const struct tensor *tensor, const struct piece *piece)
 {
-    return tensor->job->durability == DURABILITY_REPLICA && tensor->terms.rule &&
+    return tensor->job->terms->durability == DURABILITY_REPLICA && tensor->terms.rule &&
            piece->elements > 0 && !tensor->failure;
 }
 
 /* After a restart nobody knows before a worker is back. */
 static bool may_have_keepers(const struct job *job)
 {
-    return job->durability == DURABILITY_REPLICA || job->durability == DURABILITY_UNSAID;
+    return job->terms->durability == DURABILITY_REPLICA ||
+           job->terms->durability == DURABILITY_UNSAID;
 }
 
 /* --- choosing --- */
@@ -113,7 +114,7 @@ void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper)
         keeping_end_piece(job, piece->keeping.former, piece->id);
     set(piece, keeper, 0);
     piece->keeping.is_unfit = false;
-    job->keepers_ns = clock_now_ns();
+    job->copies->keepers_ns = clock_now_ns();
 }
 
 void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool is_copied)
@@ -216,13 +217,13 @@ static bool lacks_keeper(const struct job *job)
 static void note_lack(struct job *job)
 {
     bool lacks = lacks_keeper(job);
-    if (lacks && !job->lacks_keeper)
+    if (lacks && !job->copies->lacks_keeper)
         log_warn("job %s: no other aggregator is there to keep copies of its parameters and "
                  "moments; they begin when one joins (--aggregators, or --durability worker)",
                  job->name);
-    if (!lacks && job->lacks_keeper)
+    if (!lacks && job->copies->lacks_keeper)
         log_info("job %s: its parameters and moments have copies again", job->name);
-    job->lacks_keeper = lacks;
+    job->copies->lacks_keeper = lacks;
     if (lacks)
         fleet_want_another(job->service);
 }
@@ -236,7 +237,7 @@ static void end_unfit(const struct job *job, const struct piece *piece)
 
 static void change_keepers(struct job *job)
 {
-    size_t pieces = job->pieces_count;
+    size_t pieces = job->index->pieces_count;
     _cleanup_free_ struct change *changes = calloc(pieces ? pieces : 1, sizeof *changes);
     size_t count = changes ? find_changes(job, changes, pieces) : 0;
     if (!changes || (count > 0 && store_changes(job, changes, count) < 0))
@@ -247,10 +248,10 @@ static void change_keepers(struct job *job)
         uint32_t former = former_of(job->service, &changes[i].piece->keeping, changes[i].keeper);
         end_unfit(job, changes[i].piece);
         set(changes[i].piece, changes[i].keeper, former);
-        job->has_formers |= former > 0;
+        job->copies->has_formers |= former > 0;
     }
     if (count > 0)
-        job->keepers_ns = clock_now_ns();
+        job->copies->keepers_ns = clock_now_ns();
 }
 
 /* --- nobody waits any more --- */
@@ -281,7 +282,7 @@ static bool all_copied(const struct job *job, const struct share *share)
 
 static void forget_formers(struct job *job, const struct lane *lane)
 {
-    job->has_formers = false;
+    job->copies->has_formers = false;
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
             struct piece *piece = &job->tensors[t]->pieces[i];
@@ -290,7 +291,7 @@ static void forget_formers(struct job *job, const struct lane *lane)
                 piece->keeping.former = 0;
                 piece->keeping.lane_knows = false; /* it is told not to wait */
             }
-            job->has_formers |= piece->keeping.former > 0;
+            job->copies->has_formers |= piece->keeping.former > 0;
         }
     keeping_tell(job, TELL_LANE);
 }
@@ -299,9 +300,9 @@ static void forget_formers(struct job *job, const struct lane *lane)
  * was told of its keepers tell of copies with these. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 {
-    if (asked_ns < job->keepers_ns || lane->aggregator->measured_ns < asked_ns)
+    if (asked_ns < job->copies->keepers_ns || lane->aggregator->measured_ns < asked_ns)
         return;
-    for (size_t i = 0; job->has_formers && i < job->shares_count; i++)
+    for (size_t i = 0; job->copies->has_formers && i < job->shares_count; i++)
         if (job->shares[i].lane == lane && all_copied(job, &job->shares[i]))
             forget_formers(job, lane);
 }
@@ -428,7 +429,8 @@ static void send_end(struct aggregator *a, const struct job *job, uint32_t *piec
  * the job. */
 static void end_others(struct aggregator *a, const struct job *job)
 {
-    size_t room = job->pieces_count < MESSAGE_PIECES_MAX ? job->pieces_count : MESSAGE_PIECES_MAX;
+    size_t room = job->index->pieces_count < MESSAGE_PIECES_MAX ? job->index->pieces_count
+                                                                : MESSAGE_PIECES_MAX;
     _cleanup_free_ uint32_t *pieces = calloc(room + 1, sizeof *pieces);
     size_t count = 0;
     for (size_t t = 0; pieces && t < job->tensors_count; t++)

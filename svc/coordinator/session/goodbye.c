@@ -39,9 +39,9 @@ void leavers_changed(struct job *job)
 {
     struct service *s = job->service;
     uint64_t ranks[TERMS_RANK_WORDS] = {0};
-    if (job->is_elastic || job->failure || !find_leavers(job, ranks))
+    if (job->terms->is_elastic || job->failure || !find_leavers(job, ranks))
         return;
-    job->tells_leavers = true;
+    job->ranks->tells_leavers = true;
     if (!s->goodbyes->are_due)
         timer_start(s->loop, &s->goodbyes->timer, clock_now_ns() + TELL_NS);
     s->goodbyes->are_due = true;
@@ -85,7 +85,7 @@ static void tell(struct job *job)
 {
     uint64_t ranks[TERMS_RANK_WORDS] = {0};
     bool is_told = true;
-    job->tells_leavers = false;
+    job->ranks->tells_leavers = false;
     if (job->failure || !find_leavers(job, ranks))
         return;
     for (size_t i = 0; i < job->shares_count; i++)
@@ -101,7 +101,7 @@ static void tell_all(struct timer *timer)
     s->goodbyes->are_due = false;
     list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
-        if (job->tells_leavers)
+        if (job->ranks->tells_leavers)
             tell(job);
     }
 }

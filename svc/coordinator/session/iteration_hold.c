@@ -70,7 +70,8 @@ static const struct session *take_rank(const struct job *job, uint32_t rank, enu
 /* Who waits for others to come may stand already, and then no other comes to an end. */
 static const struct session *find_rank(const struct job *job, enum hold_scope scope)
 {
-    const struct session *found = job->is_growing ? take_rank(job, job->grower, scope) : NULL;
+    const struct session *found =
+        job->ranks->is_growing ? take_rank(job, job->ranks->grower, scope) : NULL;
     for (uint32_t rank = 0; !found && rank < job->workers; rank++)
         found = take_rank(job, rank, scope);
     return found;
@@ -95,10 +96,10 @@ static void tell(const struct holding *h, bool is_over)
 
 void holding_end(struct job *job)
 {
-    struct holding *h = job->holding;
+    struct holding *h = job->ranks->holding;
     if (!h)
         return;
-    job->holding = NULL;
+    job->ranks->holding = NULL;
     timer_stop(&h->timer);
     tell(h, true);
     free(h);
@@ -152,7 +153,7 @@ int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t
                   struct err *err)
 {
     const struct session *session = find_rank(job, scope);
-    if (job->holding)
+    if (job->ranks->holding)
         return err_set(err, -EAGAIN, "a rank of job %.64s is held already", job->name);
     if (!session)
         return err_set(err, -EAGAIN, "no rank of job %.64s that trains all its tensors is there",
@@ -167,7 +168,7 @@ int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t
                           .scope = scope,
                           .done = done,
                           .context = context};
-    job->holding = h;
+    job->ranks->holding = h;
     timer_init(&h->timer, expired);
     wait_until(h, h->until_ns);
     tell(h, false);
@@ -176,18 +177,19 @@ int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t
 
 bool holding_is_held(const struct job *job, enum hold_scope scope)
 {
-    return job->holding && job->holding->is_held && job->holding->scope == scope;
+    return job->ranks->holding && job->ranks->holding->is_held &&
+           job->ranks->holding->scope == scope;
 }
 
 void holding_end_in(struct job *job, uint64_t wait_ns)
 {
-    if (job->holding && job->holding->is_held)
-        wait_until(job->holding, clock_now_ns() + wait_ns);
+    if (job->ranks->holding && job->ranks->holding->is_held)
+        wait_until(job->ranks->holding, clock_now_ns() + wait_ns);
 }
 
 void holding_rank_gone(const struct session *session)
 {
-    struct holding *h = session->job->holding;
+    struct holding *h = session->job->ranks->holding;
     char name[SESSION_NAME_BYTES], text[2 * SESSION_NAME_BYTES];
     if (!h || h->rank != session->rank)
         return;
@@ -197,8 +199,8 @@ void holding_rank_gone(const struct session *session)
 
 void holding_job_ends(struct job *job)
 {
-    if (job->holding)
-        give_up(job->holding, -ECONNRESET, "the job has ended");
+    if (job->ranks->holding)
+        give_up(job->ranks->holding, -ECONNRESET, "the job has ended");
 }
 
 /* --- what the rank says --- */
@@ -240,7 +242,7 @@ void holding_handle(struct peer *p, const envelope *message)
 {
     const WIRE(HeldRequest) *said = message->held_request;
     const struct session *session = p->session;
-    struct holding *h = session ? session->job->holding : NULL;
+    struct holding *h = session ? session->job->ranks->holding : NULL;
     bool is_meant = h && h->id == said->hold && h->rank == session->rank;
     if (is_meant && h->is_held && said->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES)
         return peer_fail(p, message->id, -EBUSY, "somebody enters the job just now");

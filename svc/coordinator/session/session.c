@@ -40,7 +40,7 @@ const char *session_name(const struct session *session, char *buffer, size_t buf
 /* Of connections that have gone, and of those that are there. */
 uint64_t session_control_ns(const struct job *job)
 {
-    uint64_t spent_ns = job->control_ns;
+    uint64_t spent_ns = job->figures->control_ns;
     for (uint32_t rank = 0; rank < job->workers; rank++) {
         const struct session *session = job->sessions[rank];
         if (session && session->peer)
@@ -69,7 +69,7 @@ static void detach(struct session *session)
         return;
     p->session = NULL;
     p->process_ended = false;
-    session->job->control_ns += p->turn.cpu_ns - session->billed_ns;
+    session->job->figures->control_ns += p->turn.cpu_ns - session->billed_ns;
     waits_cancel(p);
     visitors_return(p);
 }
@@ -133,7 +133,7 @@ static void lost_because(struct session *session, const char *why)
     end(session, SESSION_LOST);
     if (peer)
         peer_break(peer);
-    if (job->continues && !job->failure) {
+    if (job->terms->continues && !job->failure) {
         log_warn("%s is gone%s; its job goes on", session_name(session, name, sizeof name), why);
         job->service->on->job->session_is_lost(session);
     } else {
@@ -160,7 +160,7 @@ void session_cut_off(struct session *session, uint32_t lane)
     char name[ERR_TEXT_BYTES], text[2 * ERR_TEXT_BYTES];
     snprintf(text, sizeof text, "%s has lost its connection to lane %u",
              session_name(session, name, sizeof name), lane);
-    if (!job->continues)
+    if (!job->terms->continues)
         return jobs_fail(job, NULL, -ECONNRESET, "%s", text);
     WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
     failure.code = -ECONNRESET;

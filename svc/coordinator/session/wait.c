@@ -28,7 +28,7 @@ struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
         .id = ++s->door->next_id, .peer = p, .request = request, .expired = expired, .data = data};
     if (p->session) {
         wait->job = p->session->job->id;
-        p->session->job->requests++;
+        p->session->job->waiting->requests++;
     }
     timer_init(&wait->timer, wait_expired);
     timer_start(s->loop, &wait->timer, clock_now_ns() + timeout_ns);
@@ -41,7 +41,7 @@ void wait_uncount(struct wait *wait)
 {
     struct job *job = wait->job ? jobs_find_id(wait->peer->service, wait->job) : NULL;
     if (job)
-        job->requests--;
+        job->waiting->requests--;
     wait->job = 0;
 }
 

@@ -87,7 +87,7 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
     free(sv->pieces);
     sv->tensors_count = sv->pieces_count = 0;
     sv->tensors = calloc(job->tensors_count + 1, sizeof *sv->tensors);
-    sv->pieces = calloc(job->pieces_count + 1, sizeof *sv->pieces);
+    sv->pieces = calloc(job->index->pieces_count + 1, sizeof *sv->pieces);
     if (!found || !sv->tensors || !sv->pieces)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
     for (size_t i = 0; i < job->tensors_count && r == 0; i++) {

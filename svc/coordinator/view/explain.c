@@ -80,7 +80,7 @@ static int scale_parts(const struct job *job, struct part *parts, size_t count)
 /* One for each piece that has a lane, by task; for free(). */
 static int parts_of(const struct job *job, struct part **ret_parts, size_t *ret_count)
 {
-    _cleanup_free_ struct part *parts = calloc(job->pieces_count + 1, sizeof *parts);
+    _cleanup_free_ struct part *parts = calloc(job->index->pieces_count + 1, sizeof *parts);
     size_t count = 0, share = 0;
     for (size_t t = 0; parts && t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
@@ -235,7 +235,7 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->job_id = job->id;
     view->workers = members_training(job);
     view->tensors = (uint32_t)job->tensors_count;
-    view->tensor_bytes = job->bytes;
+    view->tensor_bytes = job->index->bytes;
     view->period_ns = job->profile->now.period_ns;
     view->alone_period_ns = job->profile->alone.period_ns;
     view->lane_ns = job_lane_ns(job);
@@ -243,9 +243,9 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
     view->is_predicted = residents_predicted(residents, job);
     view->loss_limit_ppm = job_limit_ppm(job);
-    view->durability = job->durability;
+    view->durability = job->terms->durability;
     view->use = count_copies(job);
-    view->feedback_ns = job->feedback_ns;
+    view->feedback_ns = job->figures->feedback_ns;
     struct phase_burst burst = job_phase(job);
     to->burst_begun_ns = burst.begun_ns;
     to->burst_window_ns = burst.window_ns;

@@ -280,12 +280,12 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
         return;
     gradpool__wire__job_use__init(view->use);
     view->use->job_id = job->id;
-    view->use->rounds = job->left.rounds;
-    view->use->pushed_bytes = job->left.pushed_bytes;
-    view->use->busy_ns = job->left.busy_ns;
-    view->use->queue_ns = job->left.queue_ns;
-    view->use->handled_ns = job->left.handled_ns;
-    view->use->stalled_ns = job->left.stalled_ns;
+    view->use->rounds = job->left->rounds;
+    view->use->pushed_bytes = job->left->pushed_bytes;
+    view->use->busy_ns = job->left->busy_ns;
+    view->use->queue_ns = job->left->queue_ns;
+    view->use->handled_ns = job->left->handled_ns;
+    view->use->stalled_ns = job->left->stalled_ns;
     for (size_t i = 0; i < job->shares_count; i++) {
         add_use(view->use, jobs_use_of(job, &job->shares[i]));
         if (job->shares[i].pieces > 0)
@@ -340,8 +340,8 @@ static void fill_profile(const struct job *job, WIRE(JobView) * view)
     view->loss_ppm = profile_loss_ppm(job->profile);
     view->shared_loss_ppm = job_shared_loss_ppm(job);
     view->loss_limit_ppm = job_limit_ppm(job);
-    view->durability = job->durability;
-    view->feedback_ns = job->feedback_ns;
+    view->durability = job->terms->durability;
+    view->feedback_ns = job->figures->feedback_ns;
     view->control_ns = session_control_ns(job);
 }
 
@@ -355,10 +355,10 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
     view->job = job->name;
     view->tenant = job->tenant->key.tenant;
     view->job_id = job->id;
-    view->workers = job->is_elastic ? members_count(job) : job->workers;
+    view->workers = job->terms->is_elastic ? members_count(job) : job->workers;
     view->state = (char *)jobs_state(job);
     view->failure = job->failure ? job->failure : (char *)"";
-    view->waits_for = job->waits_for ? job->waits_for : (char *)"";
+    view->waits_for = job->waiting->waits_for ? job->waiting->waits_for : (char *)"";
     view->tensors = (uint32_t)job->tensors_count;
     view->tasks = count_tasks(job);
     view->epoch = job->epoch;
