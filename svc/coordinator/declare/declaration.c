@@ -29,13 +29,13 @@
 
 #define DECLARE_DEADLINE_NS (30 * NS_PER_S) /* all lanes' answers to one declare */
 
-struct declaration {
+struct declared {
     uint32_t job;
     size_t count;
     uint32_t tensors[]; /* in the order of the request */
 };
 
-static void send_routes(struct wait *wait, struct job *job, const struct declaration *declaration)
+static void send_routes(struct wait *wait, struct job *job, const struct declared *declaration)
 {
     WIRE(DeclareReply) reply = GRADPOOL__WIRE__DECLARE_REPLY__INIT;
     size_t count = declaration->count;
@@ -70,7 +70,7 @@ static bool is_ready(const struct tensor *tensor)
 }
 
 /* Whether the wait has been answered. */
-static bool try_answer(struct wait *wait, struct job *job, const struct declaration *declaration)
+static bool try_answer(struct wait *wait, struct job *job, const struct declared *declaration)
 {
     bool ready = true;
     if (job->failure) {
@@ -96,7 +96,7 @@ static bool try_answer(struct wait *wait, struct job *job, const struct declarat
 
 static void declare_expired(struct wait *wait)
 {
-    const struct declaration *declaration = wait->data;
+    const struct declared *declaration = wait->data;
     const struct job *job = jobs_find_id(wait->peer->service, declaration->job);
     peer_fail(wait->peer, wait->request, -ETIMEDOUT,
               "job %s: the lanes did not confirm all pieces in time", job ? job->name : "?");
@@ -107,7 +107,7 @@ void declare_check_waits(struct job *job)
 {
     list_for_each_safe (node, &job->service->door->waits) {
         struct wait *wait = list_entry(node, struct wait, link);
-        const struct declaration *declaration = wait->data;
+        const struct declared *declaration = wait->data;
         if (wait->expired == declare_expired && declaration->job == job->id &&
             try_answer(wait, job, declaration))
             wait_destroy(wait);
@@ -391,7 +391,7 @@ static void answer_when_ready(struct declare *d)
         return peer_fail(d->peer, d->request, -EMSGSIZE,
                          "these tensors have more than %u pieces: declare them in several calls",
                          DECLARE_PIECES_MAX);
-    struct declaration *declaration =
+    struct declared *declaration =
         calloc(1, sizeof *declaration + d->wanted_count * sizeof declaration->tensors[0]);
     if (!declaration)
         return peer_fail_memory(d->peer, d->request);

@@ -108,7 +108,7 @@ static size_t position_of(const struct scaling_look *look, const struct lane *la
 
 /* --- tasks --- */
 
-struct part {
+struct task_part {
     uint32_t task, lane, pieces;
     uint64_t bytes;
     double lane_ns; /* as the tensors were measured, together; 0: not known */
@@ -122,12 +122,14 @@ struct sum {
 
 static int compare_parts(const void *a, const void *b)
 {
-    uint32_t left = ((const struct part *)a)->task, right = ((const struct part *)b)->task;
+    uint32_t left = ((const struct task_part *)a)->task,
+             right = ((const struct task_part *)b)->task;
     return left < right ? -1 : left > right;
 }
 
 /* One for each piece that has a lane, by task. */
-static size_t list_parts(const struct scaling_look *look, const struct job *job, struct part *parts)
+static size_t list_parts(const struct scaling_look *look, const struct job *job,
+                         struct task_part *parts)
 {
     const struct lane *last = NULL;
     size_t count = 0, lane = SIZE_MAX;
@@ -140,11 +142,12 @@ static size_t list_parts(const struct scaling_look *look, const struct job *job,
             if (piece->lane && piece->lane != last)
                 lane = position_of(look, last = piece->lane);
             if (piece->lane && lane != SIZE_MAX)
-                parts[count++] = (struct part){.task = piece->task,
-                                               .lane = (uint32_t)lane,
-                                               .pieces = 1,
-                                               .bytes = tensor_bytes(tensor, piece->elements),
-                                               .lane_ns = element_ns * (double)piece->elements};
+                parts[count++] =
+                    (struct task_part){.task = piece->task,
+                                       .lane = (uint32_t)lane,
+                                       .pieces = 1,
+                                       .bytes = tensor_bytes(tensor, piece->elements),
+                                       .lane_ns = element_ns * (double)piece->elements};
         }
     }
     qsort(parts, count, sizeof *parts, compare_parts);
@@ -152,7 +155,7 @@ static size_t list_parts(const struct scaling_look *look, const struct job *job,
 }
 
 /* Pieces of one task lie together. */
-static size_t merge_parts(struct part *parts, size_t count, struct sum *sums)
+static size_t merge_parts(struct task_part *parts, size_t count, struct sum *sums)
 {
     size_t tasks = 0;
     for (size_t i = 0; i < count; i++) {
@@ -170,7 +173,7 @@ static size_t merge_parts(struct part *parts, size_t count, struct sum *sums)
 }
 
 /* Of what the lane takes for the job now, by what each took when they were measured. */
-static uint64_t task_lane_ns(const struct part *part, const struct sum *sum)
+static uint64_t task_lane_ns(const struct task_part *part, const struct sum *sum)
 {
     if (sum->lane_ns == 0)
         return (uint64_t)part->lane_ns;
@@ -181,7 +184,7 @@ static uint64_t task_lane_ns(const struct part *part, const struct sum *sum)
 }
 
 static void add_tasks(struct scaling_look *look, const struct job *job, uint32_t position,
-                      struct part *parts, struct sum *sums)
+                      struct task_part *parts, struct sum *sums)
 {
     for (size_t i = 0; i < look->seen.lanes_count; i++)
         sums[i] = (struct sum){0};
@@ -234,7 +237,7 @@ static uint32_t lanes_enough(const struct job *job)
     return is_sought ? job->profile->narrow.enough : 0;
 }
 
-static void see_job(struct scaling_look *look, struct job *job, struct part *parts,
+static void see_job(struct scaling_look *look, struct job *job, struct task_part *parts,
                     struct sum *sums)
 {
     size_t position = look->seen.jobs_count++;
@@ -288,7 +291,7 @@ int scaling_look_make(struct service *s, struct scaling_look *ret_look)
                                 .wishes = calloc(sizes.jobs, sizeof *look.wishes),
                                 .owners = calloc(sizes.jobs, sizeof *look.owners),
                                 .numbers = calloc(sizes.pieces, sizeof *look.numbers)};
-    _cleanup_free_ struct part *parts = calloc(sizes.pieces_most, sizeof *parts);
+    _cleanup_free_ struct task_part *parts = calloc(sizes.pieces_most, sizeof *parts);
     _cleanup_free_ struct sum *sums = calloc(sizes.lanes, sizeof *sums);
     if (!look.lanes || !look.jobs || !look.tasks || !look.wishes || !look.owners || !look.numbers ||
         !parts || !sums || budgets_init(&look.budgets, sizes.lanes) < 0) {

@@ -90,15 +90,16 @@ int quota_check_new_job(const struct service *s, const struct tenant *tenant, co
 }
 
 /* Tensors, pieces and bytes, in the order of enum limit; `counted` is in the job's figures. */
-struct news {
+struct quota_news {
     uint64_t more[3], counted[3];
 };
 
 /* Of a tensor without pieces as many as it will have at least, so that nothing is computed for what
  * is refused. */
-static struct news count_news(const struct service *s, struct tensor *const *tensors, size_t count)
+static struct quota_news count_news(const struct service *s, struct tensor *const *tensors,
+                                    size_t count)
 {
-    struct news news = {{count, 0, 0}, {count, 0, 0}};
+    struct quota_news news = {{count, 0, 0}, {count, 0, 0}};
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes = tensor_bytes(tensors[i], tensors[i]->elements);
         uint64_t least = (bytes + piece_bytes_max(s) - 1) / piece_bytes_max(s);
@@ -111,7 +112,7 @@ static struct news count_news(const struct service *s, struct tensor *const *ten
 }
 
 static int check_news(const struct limits *limits, const struct quota *quota, enum limit first,
-                      const struct news *news, const char *who, struct err *err)
+                      const struct quota_news *news, const char *who, struct err *err)
 {
     int error = 0;
     for (int i = 2; i >= 0 && error == 0; i--) /* bytes say why there are so many pieces */
@@ -124,7 +125,7 @@ int quota_check_declared(const struct job *job, struct tensor *const *tensors, s
                          struct err *err)
 {
     const struct service *s = job->service;
-    struct news news = count_news(s, tensors, count);
+    struct quota_news news = count_news(s, tensors, count);
     char who[192];
     struct quota quota;
     snprintf(who, sizeof who, "job %s", job->name);

@@ -265,7 +265,7 @@ static void take_pieces(const struct lane *lane)
     }
 }
 
-struct asked {
+struct measure_asked {
     uint32_t aggregator;
     uint64_t at_ns;
 };
@@ -273,7 +273,7 @@ struct asked {
 static void got_stats(struct service *s, void *data, const envelope *reply, int code,
                       const char *text)
 {
-    const struct asked *asked = data;
+    const struct measure_asked *asked = data;
     struct aggregator *a = aggregator_find(s, asked->aggregator);
     if (!a || !reply || reply->body_case != BODY(STATS_REPLY))
         return;
@@ -310,10 +310,10 @@ static uint32_t job_with_wish(struct service *s)
 
 void stats_ask(struct aggregator *a, uint32_t job_id)
 {
-    struct asked *asked = malloc(sizeof *asked);
+    struct measure_asked *asked = malloc(sizeof *asked);
     if (!asked)
         return;
-    *asked = (struct asked){.aggregator = a->id, .at_ns = clock_now_ns()};
+    *asked = (struct measure_asked){.aggregator = a->id, .at_ns = clock_now_ns()};
     if (stats_request(a, job_id, CALL_DEADLINE_NS, got_stats, asked) < 0)
         free(asked);
 }

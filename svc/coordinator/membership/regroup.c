@@ -32,7 +32,7 @@ struct regrouping {
 };
 
 /* Behind a call; the regrouping may be over, or its job gone. */
-struct asked {
+struct regroup_asked {
     uint64_t id;
     uint32_t job, lane;
 };
@@ -143,7 +143,8 @@ static struct regrouping *plan(struct job *job)
 
 /* --- calls --- */
 
-static struct regrouping *find(struct service *s, const struct asked *asked, struct job **ret_job)
+static struct regrouping *find(struct service *s, const struct regroup_asked *asked,
+                               struct job **ret_job)
 {
     struct job *job = jobs_find_id(s, asked->job);
     if (!job || !job->ranks->regrouping || job->ranks->regrouping->id != asked->id)
@@ -152,11 +153,11 @@ static struct regrouping *find(struct service *s, const struct asked *asked, str
     return job->ranks->regrouping;
 }
 
-static struct asked *asked_create(const struct job *job, const struct lane *lane)
+static struct regroup_asked *asked_create(const struct job *job, const struct lane *lane)
 {
-    struct asked *asked = malloc(sizeof *asked);
+    struct regroup_asked *asked = malloc(sizeof *asked);
     if (asked)
-        *asked = (struct asked){job->ranks->regrouping->id, job->id, lane->id};
+        *asked = (struct regroup_asked){job->ranks->regrouping->id, job->id, lane->id};
     return asked;
 }
 
@@ -243,7 +244,7 @@ static void finish(struct job *job)
 
 static void settle(struct tensor *tensor, struct piece *piece, void *context)
 {
-    const struct asked *asked = context;
+    const struct regroup_asked *asked = context;
     if (piece->lane && piece->lane->id == asked->lane && piece->state == PIECE_ASKED &&
         piece->epoch == tensor->job->ranks->regrouping->epoch) {
         piece->regroups = tensor->job->ranks->regrouping->has_failed;
@@ -254,7 +255,7 @@ static void settle(struct tensor *tensor, struct piece *piece, void *context)
 static void regrouped(struct service *s, void *data, const envelope *reply, int code,
                       const char *text)
 {
-    struct asked *asked = data;
+    struct regroup_asked *asked = data;
     struct job *job;
     struct regrouping *r = find(s, asked, &job);
     if (!r)
@@ -280,7 +281,7 @@ static void ask_regroup(struct job *job, struct lane *lane)
         return;
     _cleanup_free_ WIRE(PieceSpec) *specs = calloc(count, sizeof *specs);
     _cleanup_free_ struct terms *terms = calloc(count, sizeof *terms);
-    struct asked *asked = asked_create(job, lane);
+    struct regroup_asked *asked = asked_create(job, lane);
     g = (struct gathering){.lane = lane, .specs = specs, .terms = terms};
     if (specs && terms && asked) {
         each_piece(job, gather, &g);
@@ -395,7 +396,7 @@ static bool all_are_there(struct job *job)
 static void released(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
 {
-    const struct asked *asked = data;
+    const struct regroup_asked *asked = data;
     struct job *job;
     struct regrouping *r = find(s, asked, &job);
     if (!r)
@@ -419,7 +420,7 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
         return -EAGAIN;
     WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
     envelope e = ENVELOPE_INIT;
-    struct asked *asked = asked_create(job, lane);
+    struct regroup_asked *asked = asked_create(job, lane);
     if (!asked)
         return -ENOMEM;
     request.lane = lane->id;

@@ -1,5 +1,5 @@
 /* How lanes are asked about what moves: messages of one lane's pieces, one turn of asking after the
- * other, answers of former turns passed over. Owns struct asked; decides nothing. */
+ * other, answers of former turns passed over. Owns struct migration_asked; decides nothing. */
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
 
@@ -41,14 +41,14 @@ static bool is_together(const struct migration *m, const uint32_t *order, size_t
 }
 
 /* The next message's pieces, from `*cursor` on. NULL: no memory. */
-static struct asked *next_message(const struct migration *m, const struct job *job,
-                                  const uint32_t *order, size_t *cursor)
+static struct migration_asked *next_message(const struct migration *m, const struct job *job,
+                                            const uint32_t *order, size_t *cursor)
 {
     size_t room = m->count < MESSAGE_PIECES_MAX ? m->count : MESSAGE_PIECES_MAX, first = *cursor;
-    struct asked *asked = malloc(sizeof *asked + room * sizeof asked->at[0]);
+    struct migration_asked *asked = malloc(sizeof *asked + room * sizeof asked->at[0]);
     if (!asked)
         return NULL;
-    *asked = (struct asked){.migration = m->id, .turn = m->turn};
+    *asked = (struct migration_asked){.migration = m->id, .turn = m->turn};
     for (; *cursor < m->count && asked->count < room && is_together(m, order, first, *cursor);
          ++*cursor)
         if (jobs_piece(job, m->travellers[order[*cursor]].piece, NULL))
@@ -59,7 +59,7 @@ static struct asked *next_message(const struct migration *m, const struct job *j
 static int ask_next(struct migration *m, const uint32_t *order, size_t *cursor, ask_fn ask)
 {
     struct lane *lane = lane_find(m->service, migration_lane_of(m, order, *cursor));
-    struct asked *asked = next_message(m, migration_job(m), order, cursor);
+    struct migration_asked *asked = next_message(m, migration_job(m), order, cursor);
     if (!asked)
         return -ENOMEM;
     int error = lane && asked->count > 0 ? ask(m, lane, asked) : 1;
@@ -94,7 +94,7 @@ void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
 }
 
 /* NULL: nobody waits for that answer any more. */
-struct migration *migration_awaiting(struct service *s, const struct asked *asked)
+struct migration *migration_awaiting(struct service *s, const struct migration_asked *asked)
 {
     struct migration *m = migration_find(s, asked->migration);
     return m && m->turn == asked->turn ? m : NULL;
@@ -112,7 +112,8 @@ void migration_answered(struct service *s, void *data, const envelope *reply, in
         m->then(m);
 }
 
-int migration_list(const struct migration *m, const struct asked *asked, uint32_t **ret_pieces)
+int migration_list(const struct migration *m, const struct migration_asked *asked,
+                   uint32_t **ret_pieces)
 {
     uint32_t *pieces = calloc(asked->count, sizeof *pieces);
     if (!pieces)

@@ -14,7 +14,7 @@
 
 /* --- the target makes room --- */
 
-static int ask_to_place(struct migration *m, struct lane *lane, struct asked *asked)
+static int ask_to_place(struct migration *m, struct lane *lane, struct migration_asked *asked)
 {
     struct job *job = migration_job(m);
     _cleanup_free_ WIRE(PieceSpec) *specs = calloc(asked->count, sizeof *specs);
@@ -41,7 +41,7 @@ void migration_prepare(struct migration *m, migration_fn then)
 static void released(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
 {
-    const struct asked *asked = data;
+    const struct migration_asked *asked = data;
     struct migration *m = migration_awaiting(s, asked);
     if (!m)
         return;
@@ -61,7 +61,7 @@ static void released(struct service *s, void *data, const envelope *reply, int c
         m->then(m);
 }
 
-static int ask_to_release(struct migration *m, struct lane *lane, struct asked *asked)
+static int ask_to_release(struct migration *m, struct lane *lane, struct migration_asked *asked)
 {
     _cleanup_free_ uint32_t *pieces = NULL;
     WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
@@ -87,7 +87,7 @@ void migration_release(struct migration *m, migration_fn then)
 
 /* --- the target has all it needs --- */
 
-static int ask_to_install(struct migration *m, struct lane *lane, struct asked *asked)
+static int ask_to_install(struct migration *m, struct lane *lane, struct migration_asked *asked)
 {
     _cleanup_free_ uint32_t *pieces = NULL;
     _cleanup_free_ uint64_t *rounds = calloc(asked->count, sizeof *rounds);
@@ -139,7 +139,7 @@ static void let_go(struct service *s, void *data, const envelope *reply, int cod
         m->feed(m, MIGRATOR_E_RELEASED);
 }
 
-static int ask_to_let_go(struct migration *m, struct lane *lane, struct asked *asked)
+static int ask_to_let_go(struct migration *m, struct lane *lane, struct migration_asked *asked)
 {
     struct job *job = migration_job(m);
     bool is_all = is_empty(job, lane);

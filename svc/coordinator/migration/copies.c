@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 /* Those of a message whose copies begin; the rest of it is left out. */
-static size_t keep_copied(const struct migration *m, struct asked *asked)
+static size_t keep_copied(const struct migration *m, struct migration_asked *asked)
 {
     size_t count = 0;
     for (size_t i = 0; i < asked->count; i++)
@@ -24,7 +24,7 @@ static size_t keep_copied(const struct migration *m, struct asked *asked)
 /* --- who keeps them begins --- */
 
 /* The next attempt is with another. */
-static void relieve(struct service *s, const struct asked *asked, const char *why)
+static void relieve(struct service *s, const struct migration_asked *asked, const char *why)
 {
     struct migration *m = migration_find(s, asked->migration);
     const struct traveller *t = m ? &m->travellers[asked->at[0]] : NULL;
@@ -42,7 +42,7 @@ static void answered(struct service *s, void *data, const envelope *reply, int c
     migration_answered(s, data, reply, is_refused ? -EAGAIN : code, text);
 }
 
-static int ask_to_keep(struct migration *m, struct lane *lane, struct asked *asked)
+static int ask_to_keep(struct migration *m, struct lane *lane, struct migration_asked *asked)
 {
     struct job *job = migration_job(m);
     size_t count = keep_copied(m, asked);
@@ -70,7 +70,7 @@ static void waited(struct service *s, void *data, const envelope *reply, int cod
     migration_answered(s, data, reply, code, text);
 }
 
-static int ask_to_wait(struct migration *m, struct lane *lane, struct asked *asked)
+static int ask_to_wait(struct migration *m, struct lane *lane, struct migration_asked *asked)
 {
     _cleanup_free_ uint32_t *pieces = NULL;
     WIRE(CopiesWait) request = GRADPOOL__WIRE__COPIES_WAIT__INIT;

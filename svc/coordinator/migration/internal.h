@@ -61,28 +61,29 @@ struct job *migration_job(const struct migration *m);
 void migration_refused(struct migration *m, int code, const char *text);
 
 /* Pieces of one message, and who waits for the answer. */
-struct asked {
+struct migration_asked {
     uint64_t migration;
     uint32_t turn;
     size_t count;
     uint32_t at[]; /* indexes of travellers */
 };
 /* Asks one lane, or somebody about it. Positive: there is nothing to be asked. */
-typedef int (*ask_fn)(struct migration *m, struct lane *lane, struct asked *asked);
+typedef int (*ask_fn)(struct migration *m, struct lane *lane, struct migration_asked *asked);
 /* Asks about all of one side (`order`: by_source or by_target), before the switch; then `then`. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask, migration_fn then);
 /* The answer to that, if it is a Done. */
 void migration_answered(struct service *s, void *data, const envelope *reply, int code,
                         const char *text);
 /* Their numbers, to be freed. */
-int migration_list(const struct migration *m, const struct asked *asked, uint32_t **ret_pieces);
+int migration_list(const struct migration *m, const struct migration_asked *asked,
+                   uint32_t **ret_pieces);
 
 /* The lane of that side of order[i]. */
 uint32_t migration_lane_of(const struct migration *m, const uint32_t *order, size_t i);
 /* Asks about all of one side; what follows is for the answers to say. -ENOMEM, -ECONNRESET. */
 int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask);
 /* NULL: nobody waits for that answer any more. */
-struct migration *migration_awaiting(struct service *s, const struct asked *asked);
+struct migration *migration_awaiting(struct service *s, const struct migration_asked *asked);
 
 /* --- calls.c --- */
 

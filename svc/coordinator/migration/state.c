@@ -21,17 +21,17 @@ struct state_way {
 static void fill(struct migration *m);
 
 /* One message's worth. Those of a piece come and go in order: one connection has them all. */
-struct part {
+struct state_part {
     uint64_t migration;
     size_t at; /* of travellers */
     uint64_t offset, bytes;
 };
 
-static int ask(struct migration *m, uint32_t lane_id, envelope *e, const struct part *part,
+static int ask(struct migration *m, uint32_t lane_id, envelope *e, const struct state_part *part,
                call_done_fn done)
 {
     struct lane *lane = lane_find(m->service, lane_id);
-    struct part *copy = lane ? malloc(sizeof *copy) : NULL;
+    struct state_part *copy = lane ? malloc(sizeof *copy) : NULL;
     if (!copy)
         return -ENOMEM;
     *copy = *part;
@@ -42,7 +42,7 @@ static int ask(struct migration *m, uint32_t lane_id, envelope *e, const struct 
 }
 
 /* Any answer while state travels is that of a part. */
-static struct migration *waiting(struct service *s, const struct part *part)
+static struct migration *waiting(struct service *s, const struct state_part *part)
 {
     struct migration *m = migration_find(s, part->migration);
     return m && m->state == MIGRATOR_C_MOVING ? m : NULL;
@@ -54,7 +54,7 @@ static bool is_gone(const struct migration *m, size_t at)
 }
 
 /* Who was undeclared meanwhile needs nothing any more, and its lanes may say so. */
-static void failed(struct migration *m, const struct part *part, int code, const char *text)
+static void failed(struct migration *m, const struct state_part *part, int code, const char *text)
 {
     if (!is_gone(m, part->at))
         return migration_refused(m, code, text);
@@ -64,7 +64,7 @@ static void failed(struct migration *m, const struct part *part, int code, const
 
 static void put(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
-    const struct part *part = data;
+    const struct state_part *part = data;
     struct migration *m = waiting(s, part);
     if (!m)
         return;
@@ -76,7 +76,7 @@ static void put(struct service *s, void *data, const envelope *reply, int code, 
 
 static void got(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
-    const struct part *part = data;
+    const struct state_part *part = data;
     struct migration *m = waiting(s, part);
     if (!m)
         return;
@@ -109,10 +109,10 @@ static int pull(struct migration *m)
 {
     const struct traveller *t = &m->travellers[m->way->at];
     uint64_t left = t->state_bytes - m->way->offset;
-    const struct part part = {.migration = m->id,
-                              .at = m->way->at,
-                              .offset = m->way->offset,
-                              .bytes = left < PART_BYTES ? left : PART_BYTES};
+    const struct state_part part = {.migration = m->id,
+                                    .at = m->way->at,
+                                    .offset = m->way->offset,
+                                    .bytes = left < PART_BYTES ? left : PART_BYTES};
     WIRE(StateRequest) request = GRADPOOL__WIRE__STATE_REQUEST__INIT;
     request.lane = t->source;
     request.job_id = m->job;

@@ -11,14 +11,14 @@
 #define JOB_IDLE_NS (60 * NS_PER_S)
 #define LIMIT_NONE_PPM 999999
 
-struct row {
+struct neighbour_row {
     uint32_t lane;
     struct packer_resident job;
 };
 
 static int compare_rows(const void *a, const void *b)
 {
-    const struct row *left = a, *right = b;
+    const struct neighbour_row *left = a, *right = b;
     if (left->lane != right->lane)
         return left->lane < right->lane ? -1 : 1;
     return left->job.job < right->job.job ? -1 : left->job.job > right->job.job;
@@ -111,7 +111,7 @@ static bool is_tried(const struct job *job)
     return job->growth->memory.narrowed > 0 && job->growth->memory.narrowed < SCALE_ALONE_WINDOWS;
 }
 
-static size_t add_job(const struct job *job, struct row *rows)
+static size_t add_job(const struct job *job, struct neighbour_row *rows)
 {
     if (is_tried(job))
         return 0;
@@ -121,7 +121,7 @@ static size_t add_job(const struct job *job, struct row *rows)
     for (size_t i = 0; i < job->shares_count && timing.period_ns > 0; i++) {
         const struct share *share = &job->shares[i];
         if (share->pieces > 0)
-            rows[count++] = (struct row){
+            rows[count++] = (struct neighbour_row){
                 share->lane->id,
                 {.job = job->id, .lane_ns = is_known ? share->lane_ns : 0, .timing = timing}};
     }
@@ -132,7 +132,7 @@ int residents_gather(const struct service *s, const struct job *except,
                      struct residents *ret_residents)
 {
     size_t most = count_shares(s) + 1;
-    struct row *rows = calloc(most, sizeof *rows);
+    struct neighbour_row *rows = calloc(most, sizeof *rows);
     struct residents r = {.lanes = calloc(most, sizeof *r.lanes),
                           .jobs = calloc(most, sizeof *r.jobs)};
     if (!rows || !r.lanes || !r.jobs) {

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 /* Pieces that one message names. */
-struct told {
+struct copies_told {
     enum keeping_whom whom;
     uint32_t job, lane;
     uint32_t keeper; /* that is told, or that the lane is told of */
@@ -48,24 +48,24 @@ static bool can_be_told(const struct job *job, struct piece *piece, enum keeping
 }
 
 static void fill_kind(const struct job *job, const struct piece *piece, enum keeping_whom whom,
-                      struct told *ret_kind)
+                      struct copies_told *ret_kind)
 {
-    *ret_kind = (struct told){.whom = whom,
-                              .job = job->id,
-                              .lane = piece->lane->id,
-                              .keeper = keeper_of(piece, whom),
-                              .when_known = whom == TELL_LANE && piece->keeping.former > 0,
-                              .begins = whom == TELL_KEEPER && piece->keeping.begins};
+    *ret_kind = (struct copies_told){.whom = whom,
+                                     .job = job->id,
+                                     .lane = piece->lane->id,
+                                     .keeper = keeper_of(piece, whom),
+                                     .when_known = whom == TELL_LANE && piece->keeping.former > 0,
+                                     .begins = whom == TELL_KEEPER && piece->keeping.begins};
 }
 
-static bool is_of_kind(const struct told *told, const struct told *other)
+static bool is_of_kind(const struct copies_told *told, const struct copies_told *other)
 {
     return told->lane == other->lane && told->keeper == other->keeper &&
            told->when_known == other->when_known && told->begins == other->begins;
 }
 
 /* Those of one message, which count as told until the answer says otherwise. */
-static size_t gather(struct job *job, struct told *told, enum keeping_whom whom)
+static size_t gather(struct job *job, struct copies_told *told, enum keeping_whom whom)
 {
     told->count = 0;
     for (size_t t = 0; t < job->tensors_count; t++) {
@@ -74,7 +74,7 @@ static size_t gather(struct job *job, struct told *told, enum keeping_whom whom)
             struct piece *piece = &tensor->pieces[i];
             if (!can_be_told(job, piece, whom) || told->count == MESSAGE_PIECES_MAX)
                 continue;
-            struct told kind;
+            struct copies_told kind;
             fill_kind(job, piece, whom, &kind);
             if (told->count == 0)
                 *told = kind;
@@ -90,7 +90,7 @@ static size_t gather(struct job *job, struct told *told, enum keeping_whom whom)
 }
 
 /* They are to be told again, or (`is_unfit`) somebody else is. */
-static void forget_told(struct job *job, const struct told *told, bool is_unfit)
+static void forget_told(struct job *job, const struct copies_told *told, bool is_unfit)
 {
     for (size_t i = 0; i < told->count; i++) {
         struct piece *piece = jobs_piece(job, told->pieces[i], NULL);
@@ -104,7 +104,7 @@ static void forget_told(struct job *job, const struct told *told, bool is_unfit)
 }
 
 /* What it has needs no room: it may not have heard of what began. */
-static bool lacks_room(const struct told *told, int code)
+static bool lacks_room(const struct copies_told *told, int code)
 {
     return told->whom == TELL_KEEPER && (code == -ENOSPC || code == -ENOMEM || code == -EMFILE);
 }
@@ -114,7 +114,7 @@ static bool lacks_room(const struct told *told, int code)
 static void answered(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
 {
-    const struct told *told = data;
+    const struct copies_told *told = data;
     struct job *job = jobs_find_id(s, told->job);
     struct aggregator *keeper = aggregator_find(s, told->keeper);
     if (reply || !job)
@@ -130,7 +130,7 @@ static void answered(struct service *s, void *data, const envelope *reply, int c
         service_retry_later(s);
 }
 
-static int send_to_lane(struct job *job, struct told *told)
+static int send_to_lane(struct job *job, struct copies_told *told)
 {
     WIRE(KeeperRequest) request = GRADPOOL__WIRE__KEEPER_REQUEST__INIT;
     request.lane = told->lane;
@@ -178,7 +178,7 @@ int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane
     return call_send(keeper, &e, CALL_DEADLINE_NS, done, data);
 }
 
-static int send_to_keeper(struct job *job, struct told *told)
+static int send_to_keeper(struct job *job, struct copies_told *told)
 {
     _cleanup_free_ WIRE(CopySpec) *specs = calloc(told->count, sizeof *specs);
     for (size_t i = 0; specs && i < told->count; i++) {
@@ -197,7 +197,7 @@ void keeping_tell(struct job *job, enum keeping_whom whom)
     size_t room = job->index->pieces_count < MESSAGE_PIECES_MAX ? job->index->pieces_count
                                                                 : MESSAGE_PIECES_MAX;
     for (;;) {
-        struct told *told = calloc(1, sizeof *told + room * sizeof told->pieces[0]);
+        struct copies_told *told = calloc(1, sizeof *told + room * sizeof told->pieces[0]);
         if (!told || gather(job, told, whom) == 0) {
             free(told);
             return told ? (void)0 : service_retry_later(job->service);

@@ -14,13 +14,13 @@
 
 #define FAILURES_MOST 8 /* to connect, in a row: three seconds and more */
 
-struct asked {
+struct copy_ticket_asked {
     uint32_t keeper, job, lane;
     struct record_connect connect;
 };
 
 static void tell(struct aggregator *keeper, uint32_t job, uint32_t lane, int code,
-                 const struct asked *granted)
+                 const struct copy_ticket_asked *granted)
 {
     const struct lane *its = granted ? lane_find(keeper->service, lane) : NULL;
     WIRE(CopyTicket) ticket = GRADPOOL__WIRE__COPY_TICKET__INIT;
@@ -44,7 +44,7 @@ static void tell(struct aggregator *keeper, uint32_t job, uint32_t lane, int cod
 static void granted(struct service *s, void *data, const envelope *reply, int code,
                     const char *text)
 {
-    const struct asked *asked = data;
+    const struct copy_ticket_asked *asked = data;
     struct aggregator *keeper = aggregator_find(s, asked->keeper);
     if (keeper)
         tell(keeper, asked->job, asked->lane, reply ? 0 : -EAGAIN, reply ? asked : NULL);
@@ -52,10 +52,10 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
 
 static int ask_lane(struct aggregator *keeper, struct lane *lane, uint32_t job)
 {
-    struct asked *asked = calloc(1, sizeof *asked);
+    struct copy_ticket_asked *asked = calloc(1, sizeof *asked);
     if (!asked)
         return -ENOMEM;
-    *asked = (struct asked){.keeper = keeper->id, .job = job, .lane = lane->id};
+    *asked = (struct copy_ticket_asked){.keeper = keeper->id, .job = job, .lane = lane->id};
     asked->connect = (struct record_connect){.magic = RECORD_MAGIC,
                                              .job = job,
                                              .rank = RECORD_KEEPER | keeper->id,

@@ -18,7 +18,7 @@ struct goodbyes {
     bool are_due; /* the timer runs */
 };
 
-struct asked {
+struct goodbye_asked {
     uint32_t job, lane;
 };
 
@@ -50,7 +50,7 @@ void leavers_changed(struct job *job)
 /* A lane that has dropped the job waits for nobody. */
 static void told(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
-    const struct asked *asked = data;
+    const struct goodbye_asked *asked = data;
     struct job *job = jobs_find_id(s, asked->job);
     if (reply || !job || code == -ENOENT)
         return;
@@ -65,10 +65,10 @@ static int tell_lane(struct job *job, struct lane *lane, uint64_t *ranks)
         return -EAGAIN;
     WIRE(LeftRequest) request = GRADPOOL__WIRE__LEFT_REQUEST__INIT;
     envelope e = ENVELOPE_INIT;
-    struct asked *asked = malloc(sizeof *asked);
+    struct goodbye_asked *asked = malloc(sizeof *asked);
     if (!asked)
         return -ENOMEM;
-    *asked = (struct asked){job->id, lane->id};
+    *asked = (struct goodbye_asked){job->id, lane->id};
     request.lane = lane->id;
     request.job_id = job->id;
     request.left.data = (uint8_t *)ranks;

@@ -18,7 +18,7 @@
 
 /* How long an iteration may take; and without a round: the job does not train. A snapshot must be
  * right, who comes late would rather not wait. */
-static const struct patience {
+static const struct hold_patience {
     uint64_t iteration_ns, rest_ns;
 } patience[] = {
     [HOLD_UPDATES] = {60 * NS_PER_S, 2 * NS_PER_S},

@@ -110,7 +110,7 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
 /* --- coming to rest --- */
 
 /* Pieces of one message. */
-struct asked {
+struct align_asked {
     uint64_t saving;
     uint32_t turn;
     size_t count;
@@ -217,7 +217,7 @@ static void all_rest(struct saving *sv)
 static void released(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
 {
-    const struct asked *asked = data;
+    const struct align_asked *asked = data;
     struct saving *sv = saving_find(s, asked->saving);
     struct err err;
     if (!sv || sv->turn != asked->turn || sv->state != SAVING_RESTS)
@@ -244,10 +244,10 @@ static void released(struct service *s, void *data, const envelope *reply, int c
 static int ask_lane(struct saving *sv, struct job *job, struct lane *lane)
 {
     _cleanup_free_ uint32_t *pieces = calloc(sv->pieces_count + 1, sizeof *pieces);
-    struct asked *asked = malloc(sizeof *asked + sv->pieces_count * sizeof asked->at[0]);
+    struct align_asked *asked = malloc(sizeof *asked + sv->pieces_count * sizeof asked->at[0]);
     WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
     if (asked)
-        *asked = (struct asked){.saving = sv->id, .turn = sv->turn};
+        *asked = (struct align_asked){.saving = sv->id, .turn = sv->turn};
     if (asked && pieces)
         asked->count = saving_gather(sv, job, lane->id, asked->at);
     if (!asked || !pieces || asked->count == 0) {

@@ -13,7 +13,7 @@
 #define BATCH_BYTES (4 * PART_BYTES)
 #define PARTS_MAX 64
 
-struct part {
+struct snapshot_part {
     uint32_t tensor;
     uint64_t offset, bytes; /* in the tensor's arrays */
     uint8_t *data;
@@ -22,11 +22,11 @@ struct part {
 struct saving_batch {
     size_t count, pending;
     uint64_t bytes;
-    struct part parts[PARTS_MAX];
+    struct snapshot_part parts[PARTS_MAX];
 };
 
 /* Behind a call. */
-struct asked {
+struct read_asked {
     uint64_t saving;
     uint32_t turn;
     size_t at;
@@ -67,11 +67,11 @@ static void send_batch(struct saving *sv)
 
 static void got(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
-    const struct asked *asked = data;
+    const struct read_asked *asked = data;
     struct saving *sv = saving_find(s, asked->saving);
     if (!sv || sv->turn != asked->turn || !sv->batch)
         return;
-    struct part *part = &sv->batch->parts[asked->at];
+    struct snapshot_part *part = &sv->batch->parts[asked->at];
     if (!reply)
         return saving_break(sv, code, "no snapshot: %s", text);
     if (reply->body_case != BODY(STATE_REPLY) || reply->state_reply->data.len < part->bytes)
@@ -111,12 +111,12 @@ static int ask(struct saving *sv, const struct saved_tensor *t, const struct sav
 {
     const struct saving_cursor *c = &sv->cursor;
     struct lane *lane = lane_find(sv->service, p->lane);
-    struct asked *asked = lane ? malloc(sizeof *asked) : NULL;
+    struct read_asked *asked = lane ? malloc(sizeof *asked) : NULL;
     uint64_t arrays_bytes = p->elements * t->arrays * sizeof(float);
     WIRE(StateRequest) request = GRADPOOL__WIRE__STATE_REQUEST__INIT;
     if (!asked)
         return -ENOMEM;
-    *asked = (struct asked){.saving = sv->id, .turn = sv->turn, .at = sv->batch->count};
+    *asked = (struct read_asked){.saving = sv->id, .turn = sv->turn, .at = sv->batch->count};
     request.lane = p->lane;
     request.job_id = sv->job;
     request.piece = p->piece;
@@ -125,11 +125,11 @@ static int ask(struct saving *sv, const struct saved_tensor *t, const struct sav
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(STATE_REQUEST);
     e.state_request = &request;
-    sv->batch->parts[sv->batch->count] =
-        (struct part){.tensor = (uint32_t)c->tensor,
-                      .offset = (c->array * t->elements + p->first + c->element) * sizeof(float),
-                      .bytes = bytes,
-                      .data = malloc(bytes)};
+    sv->batch->parts[sv->batch->count] = (struct snapshot_part){
+        .tensor = (uint32_t)c->tensor,
+        .offset = (c->array * t->elements + p->first + c->element) * sizeof(float),
+        .bytes = bytes,
+        .data = malloc(bytes)};
     int r = sv->batch->parts[sv->batch->count].data ? 0 : -ENOMEM;
     if (r == 0)
         r = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, got, asked);

@@ -10,7 +10,7 @@
 #field, COLUMN_##column_type, offsetof(struct store_row, kind.field) \
     }
 
-const struct table schema_tables[STORE_TABLES] = {
+const struct table_schema schema_tables[STORE_TABLES] = {
     [STORE_SERVICE] = {"service",
                        1,
                        "",
@@ -115,7 +115,7 @@ const char *schema_step(uint32_t version)
     return steps[version];
 }
 
-int schema_columns(const struct table *table)
+int schema_columns(const struct table_schema *table)
 {
     int count = 0;
     while (count < COLUMNS_MAX && table->columns[count].name)
@@ -129,7 +129,7 @@ static const char *sql_type(enum column_type type)
     return type == COLUMN_TEXT ? "TEXT" : is_blob ? "BLOB" : "INTEGER";
 }
 
-void schema_create(const struct table *table, char *sql)
+void schema_create(const struct table_schema *table, char *sql)
 {
     int count = schema_columns(table);
     sql[0] = 0;
@@ -144,7 +144,7 @@ void schema_create(const struct table *table, char *sql)
 }
 
 /* An upsert, not REPLACE: that would first delete the row, and what belongs to it. */
-void schema_put(const struct table *table, char *sql)
+void schema_put(const struct table_schema *table, char *sql)
 {
     int count = schema_columns(table);
     sql[0] = 0;
@@ -157,7 +157,7 @@ void schema_put(const struct table *table, char *sql)
                     table->columns[i].name, i + 1);
 }
 
-void schema_erase(const struct table *table, char *sql)
+void schema_erase(const struct table_schema *table, char *sql)
 {
     sql[0] = 0;
     text_append(sql, SQL_BYTES, "DELETE FROM %s WHERE ", table->name);

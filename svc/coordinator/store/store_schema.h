@@ -20,20 +20,20 @@ enum column_type {
     COLUMN_BLOB,
 };
 
-struct column {
+struct store_column {
     const char *name;
     enum column_type type;
     size_t offset; /* in struct store_row */
 };
 
-struct table {
+struct table_schema {
     const char *name;
     int keys; /* the first columns are the key */
     const char *constraint;
-    struct column columns[COLUMNS_MAX]; /* ends with a NULL name */
+    struct store_column columns[COLUMNS_MAX]; /* ends with a NULL name */
 };
 
-extern const struct table schema_tables[STORE_TABLES];
+extern const struct table_schema schema_tables[STORE_TABLES];
 
 /* Files of this version and the older ones down to SCHEMA_OLDEST can be opened. */
 #define SCHEMA_VERSION 11
@@ -41,10 +41,10 @@ extern const struct table schema_tables[STORE_TABLES];
 /* What makes a file of `version` one of the next, beside tables that are new. */
 const char *schema_step(uint32_t version);
 
-int schema_columns(const struct table *table);
+int schema_columns(const struct table_schema *table);
 /* Each fills SQL_BYTES at `sql`. */
-void schema_create(const struct table *table, char *sql);
-void schema_put(const struct table *table, char *sql);
-void schema_erase(const struct table *table, char *sql);
+void schema_create(const struct table_schema *table, char *sql);
+void schema_put(const struct table_schema *table, char *sql);
+void schema_erase(const struct table_schema *table, char *sql);
 
 #endif

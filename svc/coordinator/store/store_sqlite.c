@@ -89,7 +89,7 @@ static int blob_bytes(enum column_type type)
     return type == COLUMN_TERMS ? STORE_TERMS_BYTES : STORE_RANKS_BYTES;
 }
 
-static int bind_column(sqlite3_stmt *statement, int index, const struct column *column,
+static int bind_column(sqlite3_stmt *statement, int index, const struct store_column *column,
                        const struct store_row *row)
 {
     const void *field = (const char *)row + column->offset;
@@ -113,7 +113,7 @@ static int bind_column(sqlite3_stmt *statement, int index, const struct column *
     return SQLITE_ERROR;
 }
 
-static int run(sqlite3_stmt *statement, const struct table *table, int columns,
+static int run(sqlite3_stmt *statement, const struct table_schema *table, int columns,
                const struct store_row *row)
 {
     int code = SQLITE_OK;
@@ -134,7 +134,7 @@ static void sqlite_begin(struct store *store)
 
 static void sqlite_put(struct store *store, const struct store_row *row)
 {
-    const struct table *table = &schema_tables[row->table];
+    const struct table_schema *table = &schema_tables[row->table];
     of(store)->is_changed = true;
     if (of(store)->failed == SQLITE_OK)
         of(store)->failed = run(of(store)->put[row->table], table, schema_columns(table), row);
@@ -142,7 +142,7 @@ static void sqlite_put(struct store *store, const struct store_row *row)
 
 static void sqlite_erase(struct store *store, const struct store_row *row)
 {
-    const struct table *table = &schema_tables[row->table];
+    const struct table_schema *table = &schema_tables[row->table];
     of(store)->is_changed = true;
     if (of(store)->failed == SQLITE_OK)
         of(store)->failed = run(of(store)->erase[row->table], table, table->keys, row);
@@ -193,7 +193,7 @@ static int sqlite_commit(struct store *store, struct err *err)
     return error;
 }
 
-static int read_column(sqlite3_stmt *statement, int index, const struct column *column,
+static int read_column(sqlite3_stmt *statement, int index, const struct store_column *column,
                        struct store_row *row)
 {
     void *field = (char *)row + column->offset;
@@ -225,7 +225,7 @@ static int read_column(sqlite3_stmt *statement, int index, const struct column *
 
 static int read_row(sqlite3_stmt *statement, enum store_table kind, struct store_row *ret_row)
 {
-    const struct table *table = &schema_tables[kind];
+    const struct table_schema *table = &schema_tables[kind];
     int code = SQLITE_OK, count = schema_columns(table);
     memset(ret_row, 0, sizeof *ret_row);
     ret_row->table = kind;

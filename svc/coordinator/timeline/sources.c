@@ -140,14 +140,14 @@ void timeline_take_told(struct timeline *tl, uint32_t rank, const WIRE(TimelineT
         take(tl, s, taken);
 }
 
-struct asked {
+struct source_asked {
     uint64_t timeline;
     uint32_t aggregator;
 };
 
 static void got(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
-    const struct asked *asked = data;
+    const struct source_asked *asked = data;
     struct timeline *tl = timeline_find(s, asked->timeline);
     struct timeline_source *source = tl ? find(tl, true, asked->aggregator) : NULL;
     if (!source)
@@ -219,11 +219,11 @@ static void ask_worker(struct timeline *tl, const struct session *session, WIRE(
 static void ask_aggregator(struct timeline *tl, struct aggregator *a, WIRE(TimelineTake) * ask)
 {
     struct timeline_source *s = know(tl, true, a->id, a->pid, a->node);
-    struct asked *asked = malloc(sizeof *asked);
+    struct source_asked *asked = malloc(sizeof *asked);
     envelope e = ENVELOPE_INIT;
     if (!s || !asked || (s->asked_ns && tl->end_ns > 0) || !is_due(tl, s))
         return free(asked);
-    *asked = (struct asked){.timeline = tl->id, .aggregator = a->id};
+    *asked = (struct source_asked){.timeline = tl->id, .aggregator = a->id};
     e.body_case = BODY(TIMELINE_TAKE);
     e.timeline_take = ask;
     s->asked_ns = clock_now_ns();

@@ -22,7 +22,7 @@
 
 /* --- tasks --- */
 
-struct part {
+struct explained_part {
     uint32_t task;
     size_t share; /* position */
     uint64_t bytes;
@@ -32,7 +32,7 @@ struct part {
 
 static int compare_parts(const void *a, const void *b)
 {
-    const struct part *left = a, *right = b;
+    const struct explained_part *left = a, *right = b;
     if (left->task != right->task)
         return left->task < right->task ? -1 : 1;
     return left->tensor->id < right->tensor->id ? -1 : left->tensor->id > right->tensor->id;
@@ -47,19 +47,20 @@ static size_t share_at(const struct job *job, const struct lane *lane, size_t fr
     return i;
 }
 
-static struct part part_of(const struct tensor *tensor, const struct piece *piece, size_t share)
+static struct explained_part part_of(const struct tensor *tensor, const struct piece *piece,
+                                     size_t share)
 {
     double part = tensor->elements ? (double)piece->elements / (double)tensor->elements : 1;
-    return (struct part){.task = piece->task,
-                         .share = share,
-                         .bytes = tensor_bytes(tensor, piece->elements),
-                         .lane_ns = (double)tensor->lane_ns * part,
-                         .tensor = tensor};
+    return (struct explained_part){.task = piece->task,
+                                   .share = share,
+                                   .bytes = tensor_bytes(tensor, piece->elements),
+                                   .lane_ns = (double)tensor->lane_ns * part,
+                                   .tensor = tensor};
 }
 
 /* Tensors were measured once, together, lanes ever since: what each lane takes now goes by what its
  * parts took then, or by their bytes. */
-static int scale_parts(const struct job *job, struct part *parts, size_t count)
+static int scale_parts(const struct job *job, struct explained_part *parts, size_t count)
 {
     _cleanup_free_ double *lane_ns = calloc(job->shares_count + 1, sizeof *lane_ns);
     if (!lane_ns)
@@ -78,9 +79,10 @@ static int scale_parts(const struct job *job, struct part *parts, size_t count)
 }
 
 /* One for each piece that has a lane, by task; for free(). */
-static int parts_of(const struct job *job, struct part **ret_parts, size_t *ret_count)
+static int parts_of(const struct job *job, struct explained_part **ret_parts, size_t *ret_count)
 {
-    _cleanup_free_ struct part *parts = calloc(job->index->pieces_count + 1, sizeof *parts);
+    _cleanup_free_ struct explained_part *parts =
+        calloc(job->index->pieces_count + 1, sizeof *parts);
     size_t count = 0, share = 0;
     for (size_t t = 0; parts && t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
@@ -100,7 +102,8 @@ static int parts_of(const struct job *job, struct part **ret_parts, size_t *ret_
 }
 
 /* Messages are made with malloc(), so that free_unpacked() frees them as a whole. */
-static WIRE(TaskChoice) * task_choice(const struct job *job, const struct part *first, size_t count)
+static WIRE(TaskChoice) *
+    task_choice(const struct job *job, const struct explained_part *first, size_t count)
 {
     WIRE(TaskChoice) *choice = malloc(sizeof *choice);
     double lane_ns = 0;
@@ -132,7 +135,7 @@ static WIRE(LaneChoice) * find_lane(const WIRE(ExplainedJob) * to, uint32_t lane
 
 static int add_tasks(const struct job *job, WIRE(ExplainedJob) * to)
 {
-    _cleanup_free_ struct part *parts = NULL;
+    _cleanup_free_ struct explained_part *parts = NULL;
     size_t count = 0, end;
     int error = parts_of(job, &parts, &count);
     to->tasks = calloc(TASKS_SHOWN_MAX, sizeof *to->tasks);
