@@ -212,11 +212,17 @@ static void destroy_service(struct service *s)
     };
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         rooms[i](s);
+    if (s->retries) {
+        timer_stop(&s->retries->stranded);
+        timer_stop(&s->retries->unfit);
+    }
     free(s->retries);
     free(s->events);
     free(s->works);
     free(s->identity);
     free(s->numbers);
+    if (s->loop && s->loop->epoll_fd >= 0)
+        close(s->loop->epoll_fd);
     free(s->loop);
     if (s->options)
         free_options(s->options);
@@ -229,6 +235,13 @@ static const struct hooks hooks = {.peer = &hooks_of_peers,
                                    .job = &hooks_of_jobs,
                                    .service = &hooks_of_service};
 
+static void init_retries(struct service *s)
+{
+    s->retries->service = s;
+    timer_init(&s->retries->stranded, try_again);
+    timer_init(&s->retries->unfit, are_fit);
+}
+
 static bool create_plain(struct service *s)
 {
     s->loop = calloc(1, sizeof *s->loop);
@@ -237,18 +250,18 @@ static bool create_plain(struct service *s)
     s->works = calloc(1, sizeof *s->works);
     s->events = calloc(1, sizeof *s->events);
     s->retries = calloc(1, sizeof *s->retries);
+    if (s->loop)
+        s->loop->epoll_fd = -1;
+    if (s->retries)
+        init_retries(s);
     if (!s->loop || !s->numbers || !s->identity || !s->works || !s->events || !s->retries)
         return false;
-    s->loop->epoll_fd = -1;
     gethostname(s->identity->node, sizeof s->identity->node - 1);
     s->identity->started_ns = clock_now_ns();
     list_init(&s->works->migrations);
     list_init(&s->works->orders);
     list_init(&s->works->savings);
     list_init(&s->works->timelines);
-    s->retries->service = s;
-    timer_init(&s->retries->stranded, try_again);
-    timer_init(&s->retries->unfit, are_fit);
     return true;
 }
 
@@ -427,12 +440,13 @@ void coordinator_destroy(struct coordinator *c)
     display_end(s);
     destroy_objects(s);
     store_close(s->store);
-    for (int i = 0, fds[] = {c->signals.fd, s->loop->epoll_fd, c->lock_fd}; i < 3; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
     destroy_service(s);
     if (provisioner)
         provisioner->ops->destroy(provisioner);
+    if (c->signals.fd >= 0)
+        close(c->signals.fd);
+    if (c->lock_fd >= 0)
+        close(c->lock_fd);
     free(c);
 }
 

@@ -91,7 +91,13 @@ int looks_create(struct service *s)
     return 0;
 }
 
-void looks_destroy(struct service *s) { free(s->looks); }
+void looks_destroy(struct service *s)
+{
+    if (!s->looks)
+        return;
+    timer_stop(&s->looks->timer);
+    free(s->looks);
+}
 
 void looks_ask(struct service *s)
 {

@@ -117,7 +117,13 @@ int liveness_create(struct service *s)
     return 0;
 }
 
-void liveness_destroy(struct service *s) { free(s->pings); }
+void liveness_destroy(struct service *s)
+{
+    if (!s->pings)
+        return;
+    timer_stop(&s->pings->timer);
+    free(s->pings);
+}
 
 void liveness_start(struct service *s)
 {

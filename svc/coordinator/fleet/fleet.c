@@ -389,6 +389,7 @@ int fleet_create(struct service *s)
     if (!s->fleet)
         return -ENOMEM;
     s->fleet->service = s;
+    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c has what it is for */
     list_init(&s->fleet->farewells);
     return 0;
 }
@@ -432,6 +433,7 @@ void fleet_destroy(struct service *s)
         }
     }
     farewells_destroy(s);
+    timer_stop(&s->fleet->leave_timer);
     free(s->fleet->slots);
     free(s->fleet);
 }

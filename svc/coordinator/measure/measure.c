@@ -367,7 +367,13 @@ int measuring_create(struct service *s)
     return 0;
 }
 
-void measuring_destroy(struct service *s) { free(s->measuring); }
+void measuring_destroy(struct service *s)
+{
+    if (!s->measuring)
+        return;
+    timer_stop(&s->measuring->timer);
+    free(s->measuring);
+}
 
 bool measuring_is_idle(const struct service *s)
 {

@@ -37,6 +37,8 @@ int outliving_create(struct service *s)
     if (!s->ending)
         return -ENOMEM;
     s->ending->service = s;
+    timer_init(&s->ending->drain_timer, NULL); /* stopping.c has what they are for */
+    timer_init(&s->ending->give_up_timer, NULL);
     s->ending->ends_container = is_first_of_container();
     if (s->ending->ends_container)
         s->ending->takes_along =
@@ -48,7 +50,14 @@ int outliving_create(struct service *s)
     return 0;
 }
 
-void outliving_destroy(struct service *s) { free(s->ending); }
+void outliving_destroy(struct service *s)
+{
+    if (!s->ending)
+        return;
+    timer_stop(&s->ending->drain_timer);
+    timer_stop(&s->ending->give_up_timer);
+    free(s->ending);
+}
 
 /* A process that this one can watch is of the same PID namespace. */
 bool ends_with_service(const struct aggregator *a)

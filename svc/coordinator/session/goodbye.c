@@ -116,7 +116,13 @@ int leavers_create(struct service *s)
     return 0;
 }
 
-void leavers_destroy(struct service *s) { free(s->goodbyes); }
+void leavers_destroy(struct service *s)
+{
+    if (!s->goodbyes)
+        return;
+    timer_stop(&s->goodbyes->timer);
+    free(s->goodbyes);
+}
 
 void leavers_start(struct service *s)
 {

@@ -88,7 +88,13 @@ int silence_create(struct service *s)
     return 0;
 }
 
-void silence_destroy(struct service *s) { free(s->silence); }
+void silence_destroy(struct service *s)
+{
+    if (!s->silence)
+        return;
+    timer_stop(&s->silence->timer);
+    free(s->silence);
+}
 
 /* The end of a process on this host is seen as it is. */
 void silence_watch(struct peer *p)

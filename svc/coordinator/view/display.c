@@ -133,7 +133,14 @@ int display_create(struct service *s)
     return 0;
 }
 
-void display_destroy(struct service *s) { free(s->showing); }
+void display_destroy(struct service *s)
+{
+    if (!s->showing)
+        return;
+    timer_stop(&s->showing->run_timer);
+    timer_stop(&s->showing->timer);
+    free(s->showing);
+}
 
 int display_start(struct service *s)
 {
