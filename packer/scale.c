@@ -1,6 +1,6 @@
 /* Owns what is remembered from window to window, and which rule is asked first. Must never read a
  * clock or decide two things at once: what a decision has changed must be seen first. The rules are
- * in scale_up.c and scale_down.c. README.md: G1 to G13. */
+ * in growth/. README.md: G1 to G13. */
 #include "packer/scale.h"
 
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "packer/scale_plan.h"
-#include "packer/scale_rules.h"
+#include "packer/growth/internal.h"
+#include "packer/growth/plan.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 #define WINDOWS_MAX (UINT32_MAX / 2)
@@ -96,19 +96,6 @@ static void remember(struct scale *scale, const struct scale_look *look, uint64_
 
 /* --- what is decided --- */
 
-int scale_name_lanes(struct scale_decision *d, size_t count)
-{
-    d->lanes = calloc(count, sizeof *d->lanes);
-    return d->lanes ? 0 : -ENOMEM;
-}
-
-void scale_take_moves(struct scale_plan *plan, struct scale_decision *d)
-{
-    d->moves = plan->moves;
-    d->moves_count = plan->moves_count;
-    plan->moves = NULL;
-}
-
 /* --- one window --- */
 
 static void say_nothing(const struct scale *scale, const struct scale_look *look,
@@ -155,11 +142,4 @@ int scale_tick(struct scale *scale, const struct scale_options *options,
     }
     *ret_decision = d;
     return 0;
-}
-
-void scale_decision_fini(struct scale_decision *decision)
-{
-    free(decision->lanes);
-    free(decision->moves);
-    *decision = (struct scale_decision){.verb = SCALE_NOTHING};
 }

@@ -1,6 +1,6 @@
 /* What gradpool doctor reckons itself: CPU time that cgroups grant, versions that fit. */
 #include "svc/base/cgroup.h"
-#include "svc/cli/doctor.h"
+#include "svc/cli/doctor/doctor.h"
 
 #include <ftw.h>
 #include <setjmp.h>

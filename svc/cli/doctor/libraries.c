@@ -1,6 +1,6 @@
 /* Libraries that the loader found, against those that this program was built with. */
 #include "svc/base/text.h"
-#include "svc/cli/doctor.h"
+#include "svc/cli/doctor/doctor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* gradpool doctor: looks at what goes wrong at users' places, and says what to do. Changes nothing,
  * and goes on when something has failed: one run shows all of it. */
 #include "svc/cli/cli.h"
-#include "svc/cli/doctor.h"
+#include "svc/cli/doctor/doctor.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
 
@@ -16,20 +16,6 @@ const struct knob doctor_knobs[] = {
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of text (default: off)"},
     {0},
 };
-
-void doctor_say(struct view_checks *checks, const char *name, enum view_verdict verdict,
-                const char *advice, const char *format, ...)
-{
-    va_list arguments;
-    assert(checks->count < VIEW_CHECKS_MAX);
-    struct view_check *check = &checks->list[checks->count++];
-    check->name = name;
-    check->verdict = verdict;
-    snprintf(check->advice, sizeof check->advice, "%s", advice ? advice : "");
-    va_start(arguments, format);
-    vsnprintf(check->text, sizeof check->text, format, arguments);
-    va_end(arguments);
-}
 
 static int exit_code(const struct view_checks *checks)
 {

@@ -1,7 +1,7 @@
 /* scale_plan: to which lanes the tasks of one lane can go, with everybody inside his limit. Not
  * seen outside packer/. */
-#ifndef GRADPOOL_PACKER_SCALE_PLAN_H
-#define GRADPOOL_PACKER_SCALE_PLAN_H
+#ifndef GRADPOOL_PACKER_GROWTH_PLAN_H
+#define GRADPOOL_PACKER_GROWTH_PLAN_H
 
 #include "packer/scale.h"
 

@@ -1,6 +1,6 @@
 /* scale_look: what is seen in one window, counted once for all rules. Not seen outside packer/. */
-#ifndef GRADPOOL_PACKER_SCALE_LOOK_H
-#define GRADPOOL_PACKER_SCALE_LOOK_H
+#ifndef GRADPOOL_PACKER_GROWTH_LOOK_H
+#define GRADPOOL_PACKER_GROWTH_LOOK_H
 
 #include "packer/scale.h"
 

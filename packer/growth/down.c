@@ -1,13 +1,14 @@
 /* Owns the rules by which the pool shrinks: lanes are emptied, parked, aggregators stopped. Must
  * never take what G3 keeps, and must wait the hold time of each. README.md: G3, G5 to G9. */
-#include "packer/scale_rules.h"
+#include "packer/growth/decision.h"
+#include "packer/growth/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "packer/scale_plan.h"
+#include "packer/growth/plan.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 

@@ -2,7 +2,7 @@
  * workers lend counts for the workers. */
 #include "svc/base/cgroup.h"
 #include "svc/base/text.h"
-#include "svc/cli/doctor.h"
+#include "svc/cli/doctor/doctor.h"
 #include "svc/wire/shm_absent.h"
 
 #define SERVICE_LEAST_BYTES (UINT64_C(64) << 20) /* coordinator, lanes, some jobs over a network */

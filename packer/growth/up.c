@@ -1,14 +1,15 @@
 /* Owns the rules by which the pool grows: lanes that are wanted, relief of a job that loses too
  * much, lanes for a job that was never measured alone. Must never open more than is granted (G3).
  * README.md: G2 to G4, G8, G11. */
-#include "packer/scale_rules.h"
+#include "packer/growth/decision.h"
+#include "packer/growth/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "packer/scale_plan.h"
+#include "packer/growth/plan.h"
 
 /* --- up: lanes that are wanted (G2) --- */
 

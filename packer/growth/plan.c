@@ -1,7 +1,7 @@
 /* Owns the way from "these tasks must leave this lane" to the lanes that take them. Every lane is
  * chosen by packer_place(), one job after the other, each beside what the ones before have taken
  * (G5). Must never cut a task, and never decide that something is to move: that is scale.c. */
-#include "packer/scale_plan.h"
+#include "packer/growth/plan.h"
 
 #include <assert.h>
 #include <errno.h>

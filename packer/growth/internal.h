@@ -1,9 +1,9 @@
 /* scale_rules: the rules of scale_tick(), in the order in which they are asked. Not seen outside
  * packer/. */
-#ifndef GRADPOOL_PACKER_SCALE_RULES_H
-#define GRADPOOL_PACKER_SCALE_RULES_H
+#ifndef GRADPOOL_PACKER_GROWTH_INTERNAL_H
+#define GRADPOOL_PACKER_GROWTH_INTERNAL_H
 
-#include "packer/scale_look.h"
+#include "packer/growth/look.h"
 
 struct scale_plan;
 
@@ -19,11 +19,8 @@ int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct sc
 int scale_park_idle(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 int scale_stop_resting(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 
-/* What they fill a decision with: room for so many lanes; the plan's moves, taken over. */
-int scale_name_lanes(struct scale_decision *decision, size_t count);
 /* Lanes of the plan in that state; of one aggregator, if they would have to start. */
 void scale_name_targets(const struct scale_plan *plan, enum packer_lane_state state,
                         struct scale_decision *decision);
-void scale_take_moves(struct scale_plan *plan, struct scale_decision *decision);
 
 #endif

@@ -1,6 +1,6 @@
 /* Owns the count of what is seen in one window: lanes by what is on them, how many are too few or
  * too many. Remembers nothing, decides nothing. README.md: G2 to G6. */
-#include "packer/scale_look.h"
+#include "packer/growth/look.h"
 
 #include <errno.h>
 #include <stdlib.h>

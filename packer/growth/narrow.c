@@ -1,14 +1,15 @@
 /* Owns the rule by which a job that is alone on its lanes is tried on fewer of them, and goes back
  * to more when these are too few. What a trial has shown is the profile's (R10). Must never touch a
  * lane that another job is on. README.md: G12. */
-#include "packer/scale_rules.h"
+#include "packer/growth/decision.h"
+#include "packer/growth/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "packer/scale_plan.h"
+#include "packer/growth/plan.h"
 
 /* --- who is tried, and on how many --- */
 

@@ -1,7 +1,7 @@
 /* What gradpool asks of the kernel and of who set up this host. */
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
-#include "svc/cli/doctor.h"
+#include "svc/cli/doctor/doctor.h"
 #include "svc/wire/region.h"
 
 #include <dirent.h>

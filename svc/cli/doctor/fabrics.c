@@ -4,7 +4,7 @@
 #include "svc/base/err.h"
 #include "svc/base/shortage.h"
 #include "svc/base/unique.h"
-#include "svc/cli/doctor.h"
+#include "svc/cli/doctor/doctor.h"
 #include "svc/wire/fabric.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* The parts of `gradpool doctor`: each looks at one side of a user's place and says what it found.
  * None takes longer than some seconds, whatever is wrong. */
-#ifndef GRADPOOL_CLI_DOCTOR_H
-#define GRADPOOL_CLI_DOCTOR_H
+#ifndef GRADPOOL_CLI_DOCTOR_DOCTOR_H
+#define GRADPOOL_CLI_DOCTOR_DOCTOR_H
 
 #include "svc/cli/cli.h"
 #include "svc/view/checks.h"

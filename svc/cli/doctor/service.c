@@ -1,7 +1,7 @@
 /* The way to a service, step by step, so that it is known which one fails: name, connection, key,
  * protocol, lanes. */
 #include "svc/base/clock.h"
-#include "svc/cli/doctor.h"
+#include "svc/cli/doctor/doctor.h"
 #include "svc/cli/operator.h"
 #include "svc/ops/snapshot.h"
 #include "svc/wire/endpoint.h"

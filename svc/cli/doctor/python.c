@@ -3,7 +3,7 @@
  * leave one behind. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
-#include "svc/cli/doctor.h"
+#include "svc/cli/doctor/doctor.h"
 
 #include <errno.h>
 #include <fcntl.h>

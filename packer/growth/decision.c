@@ -1,0 +1,27 @@
+/* What the rules fill a decision with. Owns nothing; the decision has the memory. */
+#include "packer/growth/decision.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "packer/growth/plan.h"
+
+int scale_name_lanes(struct scale_decision *d, size_t count)
+{
+    d->lanes = calloc(count, sizeof *d->lanes);
+    return d->lanes ? 0 : -ENOMEM;
+}
+
+void scale_take_moves(struct scale_plan *plan, struct scale_decision *d)
+{
+    d->moves = plan->moves;
+    d->moves_count = plan->moves_count;
+    plan->moves = NULL;
+}
+
+void scale_decision_fini(struct scale_decision *decision)
+{
+    free(decision->lanes);
+    free(decision->moves);
+    *decision = (struct scale_decision){.verb = SCALE_NOTHING};
+}

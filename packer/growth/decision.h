@@ -1,0 +1,14 @@
+/* What the rules of scale_tick() fill a decision with. Not seen outside packer/. */
+#ifndef GRADPOOL_PACKER_GROWTH_DECISION_H
+#define GRADPOOL_PACKER_GROWTH_DECISION_H
+
+#include "packer/scale.h"
+
+struct scale_plan;
+
+/* Room for so many lanes. -ENOMEM. */
+int scale_name_lanes(struct scale_decision *decision, size_t count);
+/* The plan's moves, taken over. */
+void scale_take_moves(struct scale_plan *plan, struct scale_decision *decision);
+
+#endif
