@@ -38,7 +38,7 @@ struct channel {
     char failure[ERR_TEXT_BYTES];
 };
 
-/* --- channel_io.c ---------------------------------------------------------------------------- */
+/* --- io.c ------------------------------------------------------------------------------------ */
 
 /* Keeps the first failure and its text; returns its code. */
 int channel_fail(struct channel *ch, int code, const char *format, ...)
@@ -52,7 +52,7 @@ int buffer_reserve(struct buffer *b, size_t bytes);
 /* Reads once. 0: bytes came, perhaps not a whole frame; -EAGAIN, or the channel's failure. */
 int channel_read(struct channel *ch);
 
-/* --- channel_peer.c -------------------------------------------------------------------------- */
+/* --- peer.c ---------------------------------------------------------------------------------- */
 
 /* Writes the socket's other end in words into `ch->peer`. */
 void channel_describe_peer(struct channel *ch, int family);

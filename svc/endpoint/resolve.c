@@ -1,7 +1,7 @@
 /* Names to addresses, within a deadline. The C library's lookup knows no deadline, so a thread of
  * its own makes it, on a request of its own: a caller that gives up leaves both behind, and the
  * thread frees the request when the resolver returns. Must never touch the caller's memory from
- * that thread (README, H11). */
+ * that thread (svc/channel, H11). */
 #include "svc/endpoint/endpoint.h"
 
 #include "svc/base/clock.h"

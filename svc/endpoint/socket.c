@@ -1,6 +1,6 @@
 /* Makes sockets that are connected to an endpoint, or listen on one. Owns nothing. Each error names
  * the endpoint, the address that was tried and the next step. Must never look a name up itself: a
- * lookup could outlast the deadline (endpoint_resolve.c). */
+ * lookup could outlast the deadline (resolve.c). */
 #include "svc/endpoint/endpoint.h"
 
 #include "svc/base/cleanup.h"

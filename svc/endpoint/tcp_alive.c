@@ -1,5 +1,5 @@
 /* Options and state of a TCP connection whose peer may fall silent. Keeps no state, decides
- * nothing: the owner of the connection does. README: H6, O33. */
+ * nothing: the owner of the connection does. svc/channel: H6; svc/fabric/ofi: O33. */
 #include "svc/endpoint/tcp_alive.h"
 
 #include <netinet/in.h>

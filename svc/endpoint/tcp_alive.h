@@ -1,4 +1,4 @@
-/* The kernel's watch over the host at the other end of a TCP connection (README, H6). */
+/* The kernel's watch over the host at the other end of a TCP connection (svc/channel, H6). */
 #ifndef GRADPOOL_ENDPOINT_TCP_ALIVE_H
 #define GRADPOOL_ENDPOINT_TCP_ALIVE_H
 

@@ -1,5 +1,5 @@
 /* Owns a job's fabrics and decides which thread drives them: one that waits; the progress thread
- * only while none waits and the job must go on (README, W21). Knows nothing of tensors. */
+ * only while none waits and the job must go on (svc/wire, W21). Knows nothing of tensors. */
 #include "svc/fabric/engine.h"
 
 #include "svc/base/clock.h"

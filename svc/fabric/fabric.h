@@ -68,7 +68,7 @@ struct fabric_options {
     int (*may_lend)(void *owner, uint64_t bytes);
 };
 
-/* `kind`: "shm" or "ofi" ("mem" is made by fabric_mem.h: it needs a network of its own).
+/* `kind`: "shm" or "ofi" ("mem" is made by test/fabric_mem: it needs a network of its own).
  * Errors: -EINVAL unknown kind, -ENOSYS provider missing, -ENOMEM. */
 int fabric_open(const char *kind, const struct fabric_options *options, struct fabric **ret_fabric);
 

@@ -155,7 +155,7 @@ uint64_t mem_digest(const void *bytes, size_t count);
 /* `bytes` bytes at `offset` of a region, NULL when it does not hold them. */
 void *mem_region_at(const struct region *regions, uint32_t id, uint64_t offset, size_t bytes);
 
-/* The verbs of fabric.h on a connection that may be open (mem_verbs.c). */
+/* The verbs of fabric.h on a connection that may be open (verbs.c). */
 int mem_verb_send(struct fabric_conn *c, const void *header, size_t header_bytes,
                   const void *payload, size_t payload_bytes);
 void mem_verb_message_done(struct fabric_conn *c, const void *data);

@@ -1,5 +1,5 @@
 /* Moves data over one connection: posts reads and writes, and turns completions into events.
- * ofi_send.c sends messages. Must never wait, never loop on -FI_EAGAIN, and never trust a length,
+ * send.c sends messages. Must never wait, never loop on -FI_EAGAIN, and never trust a length,
  * an id or a message kind that a peer sent. */
 #include "svc/fabric/ofi/transfer.h"
 

@@ -1,7 +1,7 @@
 /* A lane's side of lent memory. The mapper's thread maps a region, and pages that a record names
  * for the first time; the records of that connection wait meanwhile, those of others do not. A
  * region that is lent without its pages ends its connection: the lane would pay for them. A worker
- * is not trusted (W9). Invariants S12 and S14 of svc/wire/README.md. */
+ * is not trusted (W9). Invariants S12 and S14 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/lending.h"
 
 #include "svc/base/clock.h"

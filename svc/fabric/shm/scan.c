@@ -1,5 +1,5 @@
 /* The order in which a lane looks at its connections: by tenant, then by job, a few of each. The
- * next scan begins where this one had to stop. Invariant S15 of svc/wire/README.md. */
+ * next scan begins where this one had to stop. Invariant S15 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/scan.h"
 
 #include "svc/fabric/shm/events.h"

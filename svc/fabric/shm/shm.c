@@ -1,6 +1,6 @@
 /* fabric_shm: one host, shared memory. Owns the fabric and its poll loop; a connection's life is in
- * shm_conn.c, its events in shm_events.c, its verbs in shm_verbs.c, the two ends in shm_lane.c and
- * shm_worker.c. Never blocks. Invariants S1 to S15 are in svc/wire/README.md. */
+ * conn.c, its events in events.c, its verbs in verbs.c, the two ends in lane.c and worker.c. Never
+ * blocks. README: S1 to S15. */
 #include "svc/fabric/shm/shm.h"
 
 #include "svc/fabric/fabric_ops.h"

@@ -1,5 +1,5 @@
-/* What every implementation of svc/wire/fabric.h must pass, run over one that a factory makes. The
- * same thread drives all ends of a case, except where a case says otherwise. */
+/* What every implementation of svc/fabric/fabric.h must pass, run over one that a factory makes.
+ * The same thread drives all ends of a case, except where a case says otherwise. */
 #ifndef GRADPOOL_TEST_FABRIC_SUITE_H
 #define GRADPOOL_TEST_FABRIC_SUITE_H
 

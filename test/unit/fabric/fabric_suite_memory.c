@@ -1,4 +1,4 @@
-/* The contract of svc/wire/fabric.h: memory that is lent, read, written, mapped, taken back. */
+/* The contract of svc/fabric/fabric.h: memory that is lent, read, written, mapped, taken back. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The contract of svc/wire/fabric.h: who sleeps is woken (W8), with both ends in threads. */
+/* The contract of svc/fabric/fabric.h: who sleeps is woken (W8), with both ends in threads. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"

@@ -1,4 +1,4 @@
-/* The contract of svc/wire/fabric.h: connections come and go, messages pass. */
+/* The contract of svc/fabric/fabric.h: connections come and go, messages pass. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"

@@ -10,7 +10,7 @@ struct ofi_door;
 
 /* `provider_fd` is the bound socket of a passive endpoint before fi_listen(). The door listens in
  * its place; the number becomes a descriptor that is readable when a caller is ready, and
- * libfabric's accept() on it takes that one (ofi_guard.h). Negative errno. */
+ * libfabric's accept() on it takes that one (guard.h). Negative errno. */
 int ofi_door_open(int provider_fd, struct ofi_door **ret_door);
 /* To be called before the passive endpoint is closed, which closes `provider_fd`. NULL is fine. */
 void ofi_door_close(struct ofi_door *d);

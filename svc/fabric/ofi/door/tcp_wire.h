@@ -9,7 +9,7 @@
 
 /* The longest header: a transfer with a word and four places. */
 #define TCP_HEADER_BYTES_MAX 120
-/* More of a kind than either end may have out (ofi_types.h), rounded up. */
+/* More of a kind than either end may have out (provider/types.h), rounded up. */
 #define TCP_READS_MAX 256
 #define TCP_ANSWERS_MAX 1024
 

@@ -23,7 +23,7 @@
 #include <string.h>
 
 #define API_VERSION FI_VERSION(1, 17)
-/* Operations that may be posted on a connection at a time; see ofi_types.h. */
+/* Operations that may be posted on a connection at a time; see types.h. */
 #define TX_SIZE_NEEDED 264
 
 /* --- addresses ------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* The structs of fabric_ofi: its fabric, its connection, and the operations that are posted on one.
- * Only the ofi_*.c files, fabric_ofi.c and their tests include this. */
+ * Only svc/fabric/ofi and its tests include this. */
 #ifndef GRADPOOL_FABRIC_OFI_PROVIDER_TYPES_H
 #define GRADPOOL_FABRIC_OFI_PROVIDER_TYPES_H
 
@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define OFI_RECEIVES 2
-/* The sum of these is the send queue that ofi_names.c asks a provider for. */
+/* The sum of these is the send queue that names.c asks a provider for. */
 #define OFI_SENDS_MAX 64
 #define OFI_TRANSFERS_MAX 192
 #define OFI_PACKS 8

@@ -1,7 +1,7 @@
 /* Absent pages of shared memory: found, and kept from being added by a touch. Owns the process's
- * userfaultfd, which is never read: a touch of an absent page is a SIGBUS, which shm_sigbus.c
+ * userfaultfd, which is never read: a touch of an absent page is a SIGBUS, which sigbus.c
  * handles. Must make no call on a peer's descriptor that the peer could block: lseek() would wait
- * for its locks. Invariants S8 and S14 of svc/wire/README.md. */
+ * for its locks. Invariants S8 and S14 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/absent.h"
 
 #include <errno.h>

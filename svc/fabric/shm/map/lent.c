@@ -1,6 +1,6 @@
 /* The known pages of a region that a worker lends, and the work of mapping it. Must never add a
  * page to the region: the worker pays for pages, not this process. Invariants S12 and S14 of
- * svc/wire/README.md. */
+ * svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/lent.h"
 
 #include "svc/base/clock.h"

@@ -1,4 +1,4 @@
-/* A region that a worker lends, as the lane has it: mapped by the mapper's thread (shm_mapper.h),
+/* A region that a worker lends, as the lane has it: mapped by the mapper's thread (mapper.h),
  * with a bit for each page that is known to be mapped. The mapper's thread owns it between
  * shm_mapper_give() and the moment when it is done, the lane's thread at all other times. */
 #ifndef GRADPOOL_FABRIC_SHM_MAP_LENT_H

@@ -1,6 +1,6 @@
 /* Owns the queue of regions to be mapped or unmapped. The lock is held for a few instructions on
  * both sides, and the lane takes it only when a region is lent or withdrawn, or a page is named for
- * the first time. Invariant S12 of svc/wire/README.md. */
+ * the first time. Invariant S12 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/mapper.h"
 
 #include "svc/base/clock.h"

@@ -19,7 +19,7 @@ int shm_memory_seal_writes(int fd);
  * descriptor; does not take it over.
  * Errors: -EBADMSG seals or size are not as promised; -ENOMEM. */
 int shm_memory_map_to_read(int fd, uint64_t bytes, void **ret_base);
-/* Maps it for reading and writing, and guards it: a page that fails sets `poisoned` (shm_sigbus.h).
+/* Maps it for reading and writing, and guards it: a page that fails sets `poisoned` (sigbus.h).
  * Errors also: -EACCES cannot be mapped writable. */
 int shm_memory_map_guarded(int fd, uint64_t bytes, _Atomic bool *poisoned, void **ret_base);
 

@@ -1,6 +1,6 @@
 /* A ring of fixed-size records in memory that two processes share: one produces, one consumes, and
- * neither trusts the bytes of the other (svc/wire/README.md, S1 and S2). No system calls, no
- * waiting: shm_bell.h wakes. */
+ * neither trusts the bytes of the other (svc/fabric/shm/README.md, S1 and S2). No system calls, no
+ * waiting: bell.h wakes. */
 #ifndef GRADPOOL_FABRIC_SHM_PEER_RING_H
 #define GRADPOOL_FABRIC_SHM_PEER_RING_H
 
