@@ -10,7 +10,7 @@
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/base/variables.h"
-#include "svc/wire/channel.h"
+#include "svc/channel/channel.h"
 
 #include <errno.h>
 #include <inttypes.h>

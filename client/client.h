@@ -6,8 +6,8 @@
 #include "client/gradpool.h"
 #include "svc/base/err.h"
 #include "svc/base/list.h"
-#include "svc/wire/endpoint.h"
-#include "svc/wire/key.h"
+#include "svc/channel/key.h"
+#include "svc/endpoint/endpoint.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -6,8 +6,8 @@
 
 #include "svc/base/err.h"
 #include "svc/base/list.h"
-#include "svc/wire/channel.h"
-#include "svc/wire/endpoint.h"
+#include "svc/channel/channel.h"
+#include "svc/endpoint/endpoint.h"
 
 #include <stdbool.h>
 #include <stdint.h>

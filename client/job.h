@@ -9,9 +9,9 @@
 #include "client/late.h"
 #include "client/progress.h"
 #include "client/recorder.h"
+#include "svc/fabric/engine.h"
+#include "svc/fabric/slab.h"
 #include "svc/reduce/update.h"
-#include "svc/wire/engine.h"
-#include "svc/wire/slab.h"
 #include "svc/wire/terms.h"
 
 #define JOB_NAME_BYTES_MAX 127

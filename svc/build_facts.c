@@ -3,14 +3,14 @@
 #include "svc/build_facts.h"
 
 #include "svc/aggregator/arena.h"
+#include "svc/channel/channel.h"
+#include "svc/channel/tls.h"
 #include "svc/coordinator/settings.h"
 #include "svc/coordinator/store/store.h"
 #include "svc/cores/cores.h"
+#include "svc/fabric/fabric.h"
+#include "svc/fabric/ofi/ofi.h"
 #include "svc/reduce/reduce.h"
-#include "svc/wire/channel.h"
-#include "svc/wire/fabric.h"
-#include "svc/wire/fabric_ofi.h"
-#include "svc/wire/tls.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -93,7 +93,7 @@ REFUSED = {
         {'README.md': TABLE, 'a.sh': 'GRADPOOL_A=1 GRADPOOL_D=1 run\n'},
     ],
     tidy.nothing_generated_is_committed: [
-        {'svc/wire/messages.pb-c.c': ''}, {'client/libgradpool.so': None}, {'svc/a.dat': None},
+        {'svc/proto/messages.pb-c.c': ''}, {'client/libgradpool.so': None}, {'svc/a.dat': None},
     ],
     tidy.top_level_is_fixed: [
         {'notes.txt': ''}, {'tools/a.c': ''}, {'.github/workflows/a.yml': ''},

@@ -2,7 +2,7 @@
  * that come and go. Each attack owns its connections and sends to the tenant's endpoint only. */
 #include "bench/hostile/tenant.h"
 
-#include "svc/wire/channel_types.h"
+#include "svc/channel/internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,10 +3,10 @@
 #ifndef GRADPOOL_BENCH_HOSTILE_TENANT_H
 #define GRADPOOL_BENCH_HOSTILE_TENANT_H
 
-#include "svc/wire/channel.h"
-#include "svc/wire/endpoint.h"
-#include "svc/wire/fabric.h"
-#include "svc/wire/region.h"
+#include "svc/channel/channel.h"
+#include "svc/endpoint/endpoint.h"
+#include "svc/fabric/fabric.h"
+#include "svc/fabric/region.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* What the lanes have counted, as one answer to the coordinator. The whole of it fits a frame
- * (H1 of svc/wire), however many lanes, jobs and pieces there are: what finds no room is left out,
- * and so are rows that the coordinator has. README: A22, A25; K61 of svc/coordinator. */
+ * (H1 of svc/channel), however many lanes, jobs and pieces there are: what finds no room is left
+ * out, and so are rows that the coordinator has. README: A22, A25; K61 of svc/coordinator. */
 #include "svc/aggregator/aggregator_types.h"
 #include "svc/aggregator/core_wait.h"
 

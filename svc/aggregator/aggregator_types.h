@@ -4,9 +4,9 @@
 
 #include "svc/aggregator/aggregator.h"
 #include "svc/aggregator/lane_thread.h"
+#include "svc/channel/channel.h"
+#include "svc/endpoint/endpoint.h"
 #include "svc/keeper/keeper.h"
-#include "svc/wire/channel.h"
-#include "svc/wire/endpoint.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

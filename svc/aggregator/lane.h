@@ -5,8 +5,8 @@
 
 #include "svc/aggregator/arena.h"
 #include "svc/aggregator/slowing.h"
+#include "svc/fabric/fabric.h"
 #include "svc/reduce/update.h"
-#include "svc/wire/fabric.h"
 #include "svc/wire/record.h"
 #include "svc/wire/terms.h"
 

@@ -3,8 +3,8 @@
 #define GRADPOOL_AGGREGATOR_LANE_JOB_H
 
 #include "svc/aggregator/line.h"
-#include "svc/wire/fabric.h"
-#include "svc/wire/fabric_group.h"
+#include "svc/fabric/fabric.h"
+#include "svc/fabric/group.h"
 #include "svc/wire/record.h"
 
 #include <stdbool.h>

@@ -4,10 +4,10 @@
 #define GRADPOOL_CLI_CLI_H
 
 #include "svc/base/err.h"
+#include "svc/channel/channel.h"
 #include "svc/view/build.h"
 #include "svc/view/checks.h"
 #include "svc/view/view.h"
-#include "svc/wire/channel.h"
 #include "svc/wire/durability.h"
 #include "svc/wire/limit.h"
 

@@ -2,8 +2,8 @@
 #ifndef GRADPOOL_CLI_LOCAL_DOOR_H
 #define GRADPOOL_CLI_LOCAL_DOOR_H
 
-#include "svc/wire/channel.h"
-#include "svc/wire/endpoint.h"
+#include "svc/channel/channel.h"
+#include "svc/endpoint/endpoint.h"
 
 /* A connection that has said hello, over the socket at `path`, if the service there listens at
  * `endpoint`: -ENXIO if it is another service; else the error of connecting or greeting. Waits for

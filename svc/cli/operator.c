@@ -6,7 +6,7 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/local_door.h"
-#include "svc/wire/endpoint.h"
+#include "svc/endpoint/endpoint.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,8 +2,8 @@
 #ifndef GRADPOOL_CLI_OPERATOR_H
 #define GRADPOOL_CLI_OPERATOR_H
 
-#include "svc/wire/channel.h"
-#include "svc/wire/endpoint.h"
+#include "svc/channel/channel.h"
+#include "svc/endpoint/endpoint.h"
 
 #include <limits.h>
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #define GRADPOOL_CLI_PLAN_FILE_H
 
 #include "svc/base/err.h"
-#include "svc/wire/channel.h"
+#include "svc/channel/channel.h"
 
 /* Fills the request's tensors, for plan_file_free(). On a mistake the text names the line. */
 int plan_file_read(const char *path, Gradpool__Wire__PlanRequest *request, struct err *err);

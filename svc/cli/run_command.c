@@ -4,7 +4,7 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/run_children.h"
-#include "svc/wire/endpoint.h"
+#include "svc/endpoint/endpoint.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -3,9 +3,9 @@
 #ifndef GRADPOOL_KEEPER_KEEPER_TYPES_H
 #define GRADPOOL_KEEPER_KEEPER_TYPES_H
 
+#include "svc/fabric/engine.h"
+#include "svc/fabric/slab.h"
 #include "svc/keeper/keeper.h"
-#include "svc/wire/engine.h"
-#include "svc/wire/slab.h"
 
 #define KEEPER_NAME_BYTES 128
 

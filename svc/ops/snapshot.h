@@ -2,8 +2,8 @@
 #ifndef GRADPOOL_OPS_SNAPSHOT_H
 #define GRADPOOL_OPS_SNAPSHOT_H
 
+#include "svc/channel/channel.h"
 #include "svc/view/view.h"
-#include "svc/wire/channel.h"
 
 #include <stdbool.h>
 

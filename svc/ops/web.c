@@ -5,8 +5,8 @@
 
 #include "svc/base/clock.h"
 #include "svc/base/list.h"
+#include "svc/endpoint/endpoint.h"
 #include "svc/ops/web_pages.h"
-#include "svc/wire/endpoint.h"
 
 #include <errno.h>
 #include <microhttpd.h>

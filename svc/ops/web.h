@@ -4,7 +4,7 @@
 #define GRADPOOL_OPS_WEB_H
 
 #include "svc/base/err.h"
-#include "svc/wire/channel.h"
+#include "svc/channel/channel.h"
 
 #include <stdbool.h>
 

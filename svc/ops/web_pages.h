@@ -2,7 +2,7 @@
 #ifndef GRADPOOL_OPS_WEB_PAGES_H
 #define GRADPOOL_OPS_WEB_PAGES_H
 
-#include "svc/wire/channel.h"
+#include "svc/channel/channel.h"
 
 #include <microhttpd.h>
 #include <stdbool.h>

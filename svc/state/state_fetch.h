@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_STATE_STATE_FETCH_H
 #define GRADPOOL_STATE_STATE_FETCH_H
 
-#include "svc/wire/channel.h"
+#include "svc/channel/channel.h"
 
 struct state_fetch {
     struct channel *channel; /* the caller's, greeted as an operator's */

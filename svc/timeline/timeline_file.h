@@ -6,7 +6,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
-#include "svc/wire/channel.h"
+#include "svc/channel/channel.h"
 
 struct timeline_file;
 

@@ -6,10 +6,10 @@
  * a job), attaches (the same without memory). */
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
-#include "svc/wire/channel_types.h"
-#include "svc/wire/endpoint.h"
-#include "svc/wire/fabric.h"
-#include "svc/wire/region.h"
+#include "svc/channel/internal.h"
+#include "svc/endpoint/endpoint.h"
+#include "svc/fabric/fabric.h"
+#include "svc/fabric/region.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Control connections: a peer that sends anything at all and hangs up gives whole messages, then
  * -EBADMSG or -ECONNRESET, and nothing is left behind. The first byte says in what portions the
  * rest arrives. */
-#include "svc/wire/channel.h"
+#include "svc/channel/channel.h"
 #include "test/lib/fuzz.h"
 
 #include <assert.h>

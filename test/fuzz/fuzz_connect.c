@@ -1,7 +1,7 @@
 /* What a stranger says first. By the first byte: connect data of fabric_ofi, or a packet on the
  * socket of fabric_shm. Refused, or sound and the same when packed again. */
-#include "svc/wire/ofi_hello.h"
-#include "svc/wire/shm_socket.h"
+#include "svc/fabric/ofi/message/hello.h"
+#include "svc/fabric/shm/peer/socket.h"
 #include "test/lib/fuzz.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 /* What a person typed as an endpoint: refused with a sentence and nothing touched, or formatted and
  * parsed again to the same. */
-#include "svc/wire/endpoint.h"
+#include "svc/endpoint/endpoint.h"
 #include "test/lib/fuzz.h"
 
 #include <assert.h>

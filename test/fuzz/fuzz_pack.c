@@ -1,5 +1,5 @@
 /* A pack of a peer: every item lies within it, nothing is taken twice, the end is met exactly. */
-#include "svc/wire/ofi_item.h"
+#include "svc/fabric/ofi/message/item.h"
 #include "test/lib/fuzz.h"
 
 #include <assert.h>

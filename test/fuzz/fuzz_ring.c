@@ -1,7 +1,7 @@
 /* The record ring of fabric_shm in memory that the other side writes as it likes: the first bytes
  * are its counters and lengths, the rest is a script of what it does between our steps. We never
  * leave the ring, take more than it holds, or believe what cannot be. */
-#include "svc/wire/shm_ring.h"
+#include "svc/fabric/shm/peer/ring.h"
 #include "test/lib/fuzz.h"
 
 #include <assert.h>

@@ -2,7 +2,7 @@
  * are cut, nothing is let through that the provider trusts blindly, and what was asked or answered
  * is never counted below nothing. The first byte says what was sent before, the second how the rest
  * is cut. */
-#include "svc/wire/tcp_wire.h"
+#include "svc/fabric/ofi/door/tcp_wire.h"
 #include "test/lib/fuzz.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
 /* Accepting ends that take keys: a peer that sends anything at all and hangs up never becomes a
  * tenant, and is told apart as plain, TLS or nonsense. The first byte says in what portions the
  * rest arrives. The corpus holds greetings that were made with this key. */
-#include "svc/wire/channel.h"
+#include "svc/channel/channel.h"
 #include "test/lib/fuzz.h"
 
 #include <assert.h>

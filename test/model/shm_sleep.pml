@@ -1,5 +1,5 @@
-/* How a worker of fabric_shm sleeps and its lanes wake it (svc/wire/README.md, W8 and S4), step by
- * step as svc/wire/shm_bell.c and shm_ring.c do it. Two lanes publish records and ring one bell.
+/* How a worker of fabric_shm sleeps and its lanes wake it (svc/wire, W8; svc/fabric/shm, S4), step by
+ * step as svc/fabric/shm/peer/bell.c and ring.c do it. Two lanes publish records and ring one bell.
  *
  * A plain store lies in its processor's buffer until the `memory` process or a fence moves it on, as
  * on real machines; without that the fences would be of no use here. What is to hold: nobody stays

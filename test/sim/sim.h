@@ -5,7 +5,7 @@
 #ifndef GRADPOOL_TEST_SIM_H
 #define GRADPOOL_TEST_SIM_H
 
-#include "svc/wire/fabric_mem.h"
+#include "test/fabric_mem/fabric_mem.h"
 
 #include <stdbool.h>
 #include <stddef.h>

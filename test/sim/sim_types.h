@@ -4,8 +4,8 @@
 
 #include "migrator/migrator.h"
 #include "svc/aggregator/lane.h"
+#include "svc/fabric/region.h"
 #include "svc/reduce/update.h"
-#include "svc/wire/region.h"
 #include "test/sim/sim.h"
 
 #define SIM_LANES_MAX 8 /* over time: a lane that died is not used again */

@@ -4,7 +4,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/process.h"
-#include "svc/wire/endpoint.h"
+#include "svc/endpoint/endpoint.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -12,9 +12,9 @@
 
 #include <stdbool.h>
 
+#include "svc/channel/channel.h"
 #include "svc/coordinator/coordinator.h"
 #include "svc/coordinator/fleet/provisioner.h"
-#include "svc/wire/channel.h"
 #include "svc/wire/record.h"
 
 #define WIRE(type) Gradpool__Wire__##type

@@ -4,8 +4,8 @@
 #define GRADPOOL_TEST_KEEPING_RIG_H
 
 #include "svc/base/clock.h"
+#include "svc/fabric/fabric.h"
 #include "svc/keeper/keeper.h"
-#include "svc/wire/fabric.h"
 
 #include <errno.h>
 #include <sched.h>

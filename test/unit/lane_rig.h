@@ -5,9 +5,9 @@
 
 #include "svc/aggregator/lane.h"
 #include "svc/aggregator/transfer_types.h"
-#include "svc/wire/fabric.h"
+#include "svc/fabric/fabric.h"
+#include "svc/fabric/region.h"
 #include "svc/wire/record.h"
-#include "svc/wire/region.h"
 
 #define RIG_WORKERS_MAX 12
 #define RIG_JOB 7

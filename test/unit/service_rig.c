@@ -2,7 +2,7 @@
 #include "test/unit/service_rig.h"
 
 #include "svc/base/clock.h"
-#include "svc/wire/endpoint.h"
+#include "svc/endpoint/endpoint.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,8 +4,8 @@
 #ifndef GRADPOOL_TEST_SERVICE_RIG_H
 #define GRADPOOL_TEST_SERVICE_RIG_H
 
-#include "svc/wire/channel.h"
-#include "svc/wire/fabric.h"
+#include "svc/channel/channel.h"
+#include "svc/fabric/fabric.h"
 #include "svc/wire/record.h"
 
 #include <pthread.h>

@@ -2,10 +2,10 @@
  * two lanes on threads of their own, and a worker whose round stays open while it is not polled. */
 #include "svc/aggregator/aggregator_types.h"
 #include "svc/base/clock.h"
+#include "svc/fabric/region.h"
 #include "svc/reduce/reduce.h"
 #include "svc/wire/record.h"
-#include "svc/wire/region.h"
-#include "test/unit/channel_pair.h"
+#include "test/unit/channel/channel_pair.h"
 
 #include <math.h>
 #include <poll.h>

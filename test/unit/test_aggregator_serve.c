@@ -1,6 +1,6 @@
 /* What an aggregator says to messages of a coordinator that it does not know. */
 #include "svc/aggregator/aggregator_types.h"
-#include "test/unit/channel_pair.h"
+#include "test/unit/channel/channel_pair.h"
 
 static void expect_silence(struct channel *coordinator)
 {

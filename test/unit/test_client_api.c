@@ -1,5 +1,5 @@
 /* The edges of gradpool.h: what users may get wrong, variables, memory, forks. */
-#include "svc/wire/slab.h"
+#include "svc/fabric/slab.h"
 #include "test/unit/client_fixture.h"
 #include "test/unit/skip.h"
 

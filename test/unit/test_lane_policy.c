@@ -238,7 +238,7 @@ static void say_one(uint32_t i)
     rig_say(&rig, i, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1});
 }
 
-/* As S15 of svc/wire counts: two seconds ahead is what it has in hand. */
+/* As S15 of svc/fabric/shm counts: two seconds ahead is what it has in hand. */
 static void a_job_that_has_used_up_the_mapper_waits_alone(void **state)
 {
     rig_start(&rig, "shm");

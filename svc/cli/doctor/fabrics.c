@@ -5,7 +5,7 @@
 #include "svc/base/shortage.h"
 #include "svc/base/unique.h"
 #include "svc/cli/doctor/doctor.h"
-#include "svc/wire/fabric.h"
+#include "svc/fabric/fabric.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/cli/doctor/doctor.h"
-#include "svc/wire/region.h"
+#include "svc/fabric/region.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "svc/base/cgroup.h"
 #include "svc/base/text.h"
 #include "svc/cli/doctor/doctor.h"
-#include "svc/wire/shm_absent.h"
+#include "svc/fabric/shm/map/absent.h"
 
 #define SERVICE_LEAST_BYTES (UINT64_C(64) << 20) /* coordinator, lanes, some jobs over a network */
 

@@ -3,8 +3,8 @@
 #include "svc/base/clock.h"
 #include "svc/cli/doctor/doctor.h"
 #include "svc/cli/operator.h"
+#include "svc/endpoint/endpoint.h"
 #include "svc/ops/snapshot.h"
-#include "svc/wire/endpoint.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

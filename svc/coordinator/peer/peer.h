@@ -2,9 +2,9 @@
 #ifndef GRADPOOL_COORDINATOR_PEER_PEER_H
 #define GRADPOOL_COORDINATOR_PEER_PEER_H
 
+#include "svc/channel/channel.h"
 #include "svc/coordinator/loop/loop.h"
-#include "svc/wire/channel.h"
-#include "svc/wire/endpoint.h"
+#include "svc/endpoint/endpoint.h"
 
 #define WIRE(type) Gradpool__Wire__##type
 #define BODY(name) GRADPOOL__WIRE__ENVELOPE__BODY_##name

@@ -4,9 +4,9 @@
 #define GRADPOOL_COORDINATOR_PEER_TENANT_H
 
 #include "svc/base/list.h"
+#include "svc/channel/key.h"
 #include "svc/coordinator/loop/turns.h"
 #include "svc/coordinator/store/store.h"
-#include "svc/wire/key.h"
 #include "svc/wire/limit.h"
 
 #define TENANT_PREFIX_BYTES (KEY_TENANT_BYTES_MAX + 2)

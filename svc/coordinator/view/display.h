@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_COORDINATOR_VIEW_DISPLAY_H
 #define GRADPOOL_COORDINATOR_VIEW_DISPLAY_H
 
-#include "svc/wire/channel.h"
+#include "svc/channel/channel.h"
 
 #include <stdbool.h>
 

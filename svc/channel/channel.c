@@ -1,0 +1,210 @@
+/* Owns one control connection: its socket and the bytes that wait in either direction; makes frames
+ * and messages. Must never block, never trust a length or a message of the peer, and never hold
+ * more memory for a peer than the maxima named here (README, H1 to H8). */
+#include "svc/channel/internal.h"
+
+#include "svc/base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FRAME_HEADER_BYTES 4
+/* Bytes of an unfinished frame that one call reads: other connections wait meanwhile. */
+#define RECEIVE_BYTES_MAX (256u << 10)
+/* Most bytes of structs of one message: two bytes of an empty submessage become sixty (H4). */
+#define UNPACKED_BYTES_MAX (8u * CHANNEL_FRAME_BYTES_MAX)
+
+/* Writes the first bytes in hex, so that a person recognises the program that connected. */
+static void describe_bytes(const uint8_t *bytes, size_t count, char *text, size_t text_bytes)
+{
+    text[0] = '\0';
+    for (size_t i = 0; i < count && i < 8; i++)
+        text_append(text, text_bytes, "%s%02x", i == 0 ? "" : " ", bytes[i]);
+}
+
+/* --- the socket ------------------------------------------------------------------------------ */
+
+int channel_create(int fd, struct channel **ret_channel)
+{
+    int family;
+    socklen_t family_bytes = sizeof(family);
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &family_bytes) < 0)
+        return -errno;
+    if (family != AF_UNIX && family != AF_INET && family != AF_INET6)
+        return -EAFNOSUPPORT;
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        return -errno;
+    struct channel *ch = calloc(1, sizeof(*ch));
+    if (ch == NULL)
+        return -ENOMEM;
+    ch->fd = fd;
+    ch->frame_bytes_max = ch->held_bytes = CHANNEL_FRAME_BYTES_MAX;
+    channel_describe_peer(ch, family);
+    if (family != AF_UNIX)
+        channel_tune_tcp(fd);
+    *ret_channel = ch;
+    return 0;
+}
+
+void channel_destroy(struct channel *ch)
+{
+    if (ch == NULL)
+        return;
+    close(ch->fd);
+    free(ch->in.bytes);
+    free(ch->out.bytes);
+    free(ch->sealed.bytes);
+    tls_destroy(ch->tls);
+    free(ch);
+}
+
+int channel_fd(const struct channel *ch) { return ch->fd; }
+
+const char *channel_peer(const struct channel *ch) { return ch->peer; }
+const char *channel_failure(const struct channel *ch) { return ch->failure; }
+bool channel_was_closed(const struct channel *ch) { return ch->was_closed; }
+uint64_t channel_next_id(struct channel *ch) { return ++ch->last_id; }
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+static void put_u32(uint8_t *at, uint32_t value)
+{
+    for (int i = 0; i < FRAME_HEADER_BYTES; i++)
+        at[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint32_t get_u32(const uint8_t *at)
+{
+    uint32_t value = 0;
+    for (int i = 0; i < FRAME_HEADER_BYTES; i++)
+        value |= (uint32_t)at[i] << (8 * i);
+    return value;
+}
+
+static int queue_frame(struct channel *ch, const envelope *message, size_t bytes)
+{
+    if (buffer_reserve(&ch->out, FRAME_HEADER_BYTES + bytes) < 0)
+        return channel_fail(ch, -ENOMEM, "no memory to send %zu bytes", bytes);
+    uint8_t *at = ch->out.bytes + ch->out.end;
+    put_u32(at, (uint32_t)bytes);
+    gradpool__wire__envelope__pack(message, at + FRAME_HEADER_BYTES);
+    ch->out.end += FRAME_HEADER_BYTES + bytes;
+    return 0;
+}
+
+int channel_send(struct channel *ch, const envelope *message)
+{
+    if (ch->failed != 0)
+        return ch->failed;
+    size_t bytes = gradpool__wire__envelope__get_packed_size(message);
+    if (bytes == 0 || bytes > CHANNEL_FRAME_BYTES_MAX)
+        return channel_fail(ch, -EMSGSIZE, "a message of %zu bytes; a frame holds 1 to %u", bytes,
+                            CHANNEL_FRAME_BYTES_MAX);
+    if (buffer_waiting(&ch->out) + FRAME_HEADER_BYTES + bytes > CHANNEL_BACKLOG_BYTES_MAX)
+        return channel_fail(ch, -ENOBUFS, "does not read: %zu bytes wait to be sent to it",
+                            buffer_waiting(&ch->out));
+    int r = queue_frame(ch, message, bytes);
+    return r < 0 ? r : channel_flush(ch);
+}
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+/* Memory for one message, up to UNPACKED_BYTES_MAX; free() releases it, so that
+ * free_unpacked(m, NULL) fits. */
+static void *unpack_allocate(void *context, size_t bytes)
+{
+    size_t *left = context;
+    if (bytes > *left)
+        return NULL;
+    *left -= bytes;
+    return malloc(bytes);
+}
+
+static void unpack_release(void *context, void *pointer) { free(pointer); }
+
+static int unpack_frame(struct channel *ch, const uint8_t *bytes, size_t count,
+                        envelope **ret_message)
+{
+    size_t left = UNPACKED_BYTES_MAX;
+    ProtobufCAllocator allocator = {unpack_allocate, unpack_release, &left};
+    envelope *message = gradpool__wire__envelope__unpack(&allocator, count, bytes);
+    if (message == NULL) {
+        char first[32];
+        describe_bytes(bytes, count, first, sizeof(first));
+        return channel_fail(ch, -EBADMSG,
+                            "expected a message, got %zu bytes that are none (first bytes %s); "
+                            "do both ends run the same version of gradpool?",
+                            count, first);
+    }
+    *ret_message = message;
+    return 0;
+}
+
+/* Takes the next whole frame out of the buffer; -EAGAIN: it is not whole yet. */
+static int take_frame(struct channel *ch, envelope **ret_message)
+{
+    if (buffer_waiting(&ch->in) < FRAME_HEADER_BYTES)
+        return -EAGAIN;
+    const uint8_t *at = ch->in.bytes + ch->in.first;
+    uint32_t bytes = get_u32(at);
+    if (bytes == 0 || bytes > ch->frame_bytes_max) {
+        char first[32];
+        describe_bytes(at, buffer_waiting(&ch->in), first, sizeof(first));
+        return channel_fail(ch, -EBADMSG,
+                            "expected a frame of 1 to %u bytes, got one of %u; "
+                            "not a gradpool endpoint? first bytes %s",
+                            ch->frame_bytes_max, bytes, first);
+    }
+    if (buffer_waiting(&ch->in) - FRAME_HEADER_BYTES < bytes)
+        return -EAGAIN;
+    int r = unpack_frame(ch, at + FRAME_HEADER_BYTES, bytes, ret_message);
+    if (r == 0)
+        buffer_take(&ch->in, FRAME_HEADER_BYTES + bytes);
+    ch->frame_bytes_max = CHANNEL_FRAME_BYTES_MAX;
+    return r;
+}
+
+void channel_hold_frames(struct channel *ch, uint32_t bytes) { ch->held_bytes = bytes; }
+
+/* Called where no whole frame lies in `in`. */
+uint32_t channel_frame_bytes(const struct channel *ch)
+{
+    bool has_begun = buffer_waiting(&ch->in) >= FRAME_HEADER_BYTES;
+    return has_begun ? get_u32(ch->in.bytes + ch->in.first) : 0;
+}
+
+size_t channel_backlog(const struct channel *ch)
+{
+    return buffer_waiting(&ch->out) + buffer_waiting(&ch->sealed);
+}
+
+bool channel_has_more(const struct channel *ch) { return ch->is_cut; }
+
+int channel_receive(struct channel *ch, envelope **ret_message)
+{
+    size_t before = buffer_waiting(&ch->in);
+    int r = ch->failed;
+    ch->is_cut = false;
+    while (r == 0) {
+        r = take_frame(ch, ret_message);
+        if (r != -EAGAIN || channel_frame_bytes(ch) > ch->held_bytes)
+            return r;
+        ch->is_cut = buffer_waiting(&ch->in) > before + RECEIVE_BYTES_MAX;
+        if (ch->is_cut)
+            return -EAGAIN;
+        r = channel_read(ch);
+    }
+    return r;
+}
+
+void channel_library(struct library *ret_row)
+{
+    ret_row->name = "protobuf-c";
+    snprintf(ret_row->built, sizeof ret_row->built, "%s", PROTOBUF_C_VERSION);
+    snprintf(ret_row->running, sizeof ret_row->running, "%s", protobuf_c_version());
+}

@@ -1,0 +1,276 @@
+/* Bytes between the socket and a control connection's buffers, plain or through TLS. Must never
+ * block, and never hold more for a peer than the maxima of the channel (README, H2, H3, T1). */
+#include "svc/channel/internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+/* Least room for one recv(). */
+#define READ_BYTES_MIN (16u << 10)
+/* Most memory that an empty buffer keeps for the next message (H3). */
+#define BUFFER_KEPT_BYTES_MAX (64u << 10)
+/* Most bytes of TLS's own answers to a peer that does not read them. */
+#define SEALED_BYTES_MAX (256u << 10)
+
+/* --- failure -------------------------------------------------------------------------------- */
+
+int channel_fail(struct channel *ch, int code, const char *format, ...)
+{
+    if (ch->failed != 0)
+        return ch->failed;
+    if (code == -EAGAIN)
+        code = -EPROTO; /* callers would come again for ever (H5) */
+    ch->failed = code;
+    int used = snprintf(ch->failure, sizeof(ch->failure), "%s: ", ch->peer);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(ch->failure + used, sizeof(ch->failure) - (size_t)used, format, arguments);
+    va_end(arguments);
+    return code;
+}
+
+/* --- buffers --------------------------------------------------------------------------------- */
+
+void buffer_take(struct buffer *b, size_t bytes)
+{
+    b->first += bytes;
+    if (b->first < b->end)
+        return;
+    b->first = b->end = 0;
+    if (b->capacity > BUFFER_KEPT_BYTES_MAX) {
+        free(b->bytes);
+        *b = (struct buffer){0};
+    }
+}
+
+/* Bytes are moved only when at least half of the used ones have been taken, so that each byte is
+ * moved O(1) times. */
+int buffer_reserve(struct buffer *b, size_t bytes)
+{
+    size_t waiting = buffer_waiting(b);
+    if (b->first > 0 && b->first >= waiting) {
+        memmove(b->bytes, b->bytes + b->first, waiting);
+        b->first = 0;
+        b->end = waiting;
+    }
+    if (b->capacity - b->end >= bytes)
+        return 0;
+    size_t capacity = b->capacity * 2;
+    if (capacity < b->end + bytes)
+        capacity = b->end + bytes;
+    uint8_t *grown = realloc(b->bytes, capacity);
+    if (grown == NULL)
+        return -ENOMEM;
+    b->bytes = grown;
+    b->capacity = capacity;
+    return 0;
+}
+
+/* --- the socket ------------------------------------------------------------------------------ */
+
+/* For the caller every end of a connection is one case: the peer is gone. */
+static int channel_fail_gone(struct channel *ch, int error)
+{
+    return channel_fail(ch, -ECONNRESET, "connection lost: %s", err_text(-error));
+}
+
+/* Sends the waiting bytes of `b`, as far as the socket takes them. */
+static int send_waiting(struct channel *ch, struct buffer *b)
+{
+    while (buffer_waiting(b) > 0) {
+        ssize_t sent = send(ch->fd, b->bytes + b->first, buffer_waiting(b), MSG_NOSIGNAL);
+        if (sent >= 0)
+            buffer_take(b, (size_t)sent);
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
+            return 0;
+        else if (errno != EINTR)
+            return channel_fail_gone(ch, errno);
+    }
+    return 0;
+}
+
+static int receive_some(struct channel *ch, uint8_t *bytes, size_t count, size_t *ret_got)
+{
+    ssize_t got;
+    do
+        got = recv(ch->fd, bytes, count, 0);
+    while (got < 0 && errno == EINTR);
+    if (got > 0) {
+        *ret_got = (size_t)got;
+        return 0;
+    }
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return -EAGAIN;
+    if (got < 0)
+        return channel_fail_gone(ch, errno);
+    ch->was_closed = ch->failed == 0;
+    return channel_fail(ch, -ECONNRESET, "closed the connection%s",
+                        ch->mode == CHANNEL_SHAKING   ? " in the TLS handshake"
+                        : buffer_waiting(&ch->in) > 0 ? " in the middle of a message"
+                                                      : "");
+}
+
+/* --- TLS ------------------------------------------------------------------------------------- */
+
+/* Bytes of TLS for the peer go behind those that wait already. While frames wait for their turn in
+ * `out`, these are one record; answers that a peer asks for beyond (new traffic keys) are bounded
+ * here. */
+static int collect_sealed(struct channel *ch)
+{
+    size_t bytes = tls_pending(ch->tls);
+    if (bytes == 0)
+        return 0;
+    if (buffer_waiting(&ch->sealed) + bytes > SEALED_BYTES_MAX)
+        return channel_fail(ch, -ENOBUFS, "does not read what it asks for");
+    if (buffer_reserve(&ch->sealed, bytes) < 0)
+        return channel_fail(ch, -ENOMEM, "no memory to send %zu bytes", bytes);
+    ch->sealed.end += tls_take(ch->tls, ch->sealed.bytes + ch->sealed.end, bytes);
+    return 0;
+}
+
+/* The alert has the reason for the peer, if its socket still takes bytes. */
+static int channel_fail_tls(struct channel *ch, int code)
+{
+    if (collect_sealed(ch) == 0)
+        (void)send_waiting(ch, &ch->sealed);
+    return channel_fail(ch, code, "%s", tls_failure(ch->tls));
+}
+
+static int flush_sealed(struct channel *ch)
+{
+    for (;;) {
+        int r = send_waiting(ch, &ch->sealed);
+        if (r < 0 || buffer_waiting(&ch->sealed) > 0 || ch->mode != CHANNEL_SEALED ||
+            buffer_waiting(&ch->out) == 0)
+            return r;
+        ssize_t taken = tls_write(ch->tls, ch->out.bytes + ch->out.first, buffer_waiting(&ch->out));
+        if (taken == -EAGAIN)
+            return 0; /* TLS needs the rest of a message of its own: the next read flushes again */
+        if (taken < 0)
+            return channel_fail_tls(ch, (int)taken);
+        buffer_take(&ch->out, (size_t)taken);
+        r = collect_sealed(ch);
+        if (r < 0)
+            return r;
+    }
+}
+
+/* One step of the handshake; 0 also while it goes on. */
+static int shake(struct channel *ch)
+{
+    int r = tls_handshake(ch->tls);
+    if (r < 0 && r != -EAGAIN)
+        return channel_fail_tls(ch, r);
+    if (r == 0)
+        ch->mode = CHANNEL_SEALED;
+    return collect_sealed(ch);
+}
+
+static int unseal(struct channel *ch)
+{
+    ssize_t got;
+    do {
+        if (buffer_reserve(&ch->in, TLS_RECORD_BYTES) < 0)
+            return channel_fail(ch, -ENOMEM, "no memory to receive");
+        got = tls_read(ch->tls, ch->in.bytes + ch->in.end, ch->in.capacity - ch->in.end);
+        if (got > 0)
+            ch->in.end += (size_t)got;
+    } while (got > 0);
+    /* The end of a TLS session is no end of the connection (T6). */
+    return got == -EAGAIN || got == -ECONNRESET ? collect_sealed(ch)
+                                                : channel_fail_tls(ch, (int)got);
+}
+
+/* Moves bytes of the peer through TLS into `in`. All of them: no socket would become readable for
+ * bytes that the session holds back. */
+static int take_sealed(struct channel *ch, const uint8_t *bytes, size_t count)
+{
+    int r = tls_put(ch->tls, bytes, count);
+    if (r < 0)
+        return channel_fail_tls(ch, r);
+    if (ch->mode == CHANNEL_SHAKING)
+        r = shake(ch);
+    if (r == 0 && ch->mode == CHANNEL_SEALED)
+        r = unseal(ch);
+    return r == 0 ? flush_sealed(ch) : r;
+}
+
+int channel_use_key(struct channel *ch, const struct key *key)
+{
+    if (tls_create_client(key, &ch->tls) < 0)
+        return channel_fail(ch, -ENOMEM, "no memory for TLS");
+    ch->mode = CHANNEL_SHAKING;
+    int r = shake(ch);
+    return r == 0 ? flush_sealed(ch) : r;
+}
+
+void channel_accept_keys(struct channel *ch, key_find_fn find, void *context)
+{
+    ch->mode = CHANNEL_UNDECIDED;
+    ch->find_key = find;
+    ch->find_context = context;
+    ch->frame_bytes_max = CHANNEL_GREETING_BYTES_MAX;
+}
+
+const char *channel_tenant(const struct channel *ch)
+{
+    return ch->mode == CHANNEL_SEALED ? tls_tenant(ch->tls) : NULL;
+}
+
+/* The peer's first bytes decide between TLS and plain (T2). */
+static int channel_decide(struct channel *ch)
+{
+    int is_tls = tls_is_hello(ch->in.bytes + ch->in.first, buffer_waiting(&ch->in));
+    if (is_tls < 0)
+        return 0;
+    if (!is_tls) {
+        ch->mode = CHANNEL_PLAIN;
+        return 0;
+    }
+    if (tls_create_server(ch->find_key, ch->find_context, &ch->tls) < 0)
+        return channel_fail(ch, -ENOMEM, "no memory for TLS");
+    struct buffer first = ch->in;
+    ch->in = (struct buffer){0};
+    ch->mode = CHANNEL_SHAKING;
+    int r = take_sealed(ch, first.bytes + first.first, buffer_waiting(&first));
+    free(first.bytes);
+    return r;
+}
+
+/* --- both ------------------------------------------------------------------------------------ */
+
+uint32_t channel_events(const struct channel *ch)
+{
+    const struct buffer *waiting = ch->tls ? &ch->sealed : &ch->out;
+    return buffer_waiting(waiting) > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN;
+}
+
+int channel_flush(struct channel *ch)
+{
+    if (ch->failed != 0)
+        return ch->failed;
+    return ch->tls ? flush_sealed(ch) : send_waiting(ch, &ch->out);
+}
+
+int channel_read(struct channel *ch)
+{
+    uint8_t sealed[READ_BYTES_MIN];
+    size_t got = 0;
+    int r;
+    if (ch->tls) {
+        r = receive_some(ch, sealed, sizeof sealed, &got);
+        return r == 0 ? take_sealed(ch, sealed, got) : r;
+    }
+    if (buffer_reserve(&ch->in, READ_BYTES_MIN) < 0)
+        return channel_fail(ch, -ENOMEM, "no memory to receive");
+    r = receive_some(ch, ch->in.bytes + ch->in.end, ch->in.capacity - ch->in.end, &got);
+    if (r < 0)
+        return r;
+    ch->in.end += got;
+    return ch->mode == CHANNEL_UNDECIDED ? channel_decide(ch) : 0;
+}

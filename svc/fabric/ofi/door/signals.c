@@ -1,0 +1,45 @@
+/* Gives back the signals that a library below libfabric has taken (O11). Debian's libfabric loads
+ * PSM for an InfiniPath card that hardly a host has; before main(), its constructor puts handlers
+ * that print a backtrace and exit on SIGINT, SIGTERM, SIGABRT, SIGBUS, SIGILL and SIGSEGV, and
+ * forgets the former ones. Touches no handler of another library. */
+#include "svc/fabric/ofi/door/signals.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Beginnings of file names: PSM of InfiniPath, its two libraries, and PSM2 of Omni-Path. */
+static const char *const takers[] = {"libinfinipath.", "libpsm_infinipath.", "libpsm2."};
+
+static bool is_taker(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    for (size_t i = 0; i < sizeof takers / sizeof *takers; i++) {
+        if (strncmp(name, takers[i], strlen(takers[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_taken(const struct sigaction *action)
+{
+    void *handler;
+    Dl_info library;
+    _Static_assert(sizeof handler == sizeof action->sa_handler, "both members lie at one place");
+    memcpy(&handler, &action->sa_handler, sizeof handler);
+    return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN &&
+           dladdr(handler, &library) != 0 && library.dli_fname && is_taker(library.dli_fname);
+}
+
+/* A constructor runs after those of the libraries that this one needs. */
+__attribute__((constructor)) void ofi_signals_give_back(void)
+{
+    struct sigaction action;
+    for (int number = 1; number < NSIG; number++) {
+        if (sigaction(number, NULL, &action) == 0 && is_taken(&action))
+            sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    }
+}

@@ -1,0 +1,14 @@
+/* fabric_ofi: the implementation of fabric.h across hosts, over libfabric's connected endpoints. */
+#ifndef GRADPOOL_FABRIC_OFI_OFI_H
+#define GRADPOOL_FABRIC_OFI_OFI_H
+
+#include "svc/base/library.h"
+#include "svc/fabric/fabric.h"
+
+/* As fabric_open(); `options` is never NULL. -ENOSYS, -EADDRNOTAVAIL (no such interface), -ENOMEM,
+ * -EMFILE. */
+int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fabric);
+/* libfabric's version. */
+void fabric_ofi_library(struct library *ret_row);
+
+#endif

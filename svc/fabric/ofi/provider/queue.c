@@ -1,0 +1,217 @@
+/* The lowest file of a connection of fabric_ofi: posts receives, keeps slots, puts the connection
+ * on the list that polls walk, cuts it. Must never wait, and never call a file that posts. */
+#include "svc/fabric/ofi/provider/queue.h"
+
+#include "svc/base/clock.h"
+#include "svc/fabric/ofi/provider/listen.h"
+#include "svc/fabric/ofi/provider/names.h"
+
+#include <errno.h>
+#include <rdma/fi_errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+
+#define LINE_BYTES 64
+
+_Static_assert(OFI_SEND_BYTES % LINE_BYTES == 0, "send buffers start on cache lines");
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+struct fabric_event *ofi_queue_emit(struct ofi_batch *batch, struct ofi_conn *c,
+                                    enum fabric_event_kind kind)
+{
+    struct fabric_event *e = &batch->events[batch->count++];
+    *e = (struct fabric_event){.kind = kind, .conn = &c->base, .owner = c->owner};
+    return e;
+}
+
+int ofi_queue_fd(const struct ofi_conn *c)
+{
+    int fd;
+    return c->cq != NULL && fi_control(&c->cq->fid, FI_GETWAIT, &fd) == 0 ? fd : -1;
+}
+
+void ofi_queue_disarm(struct ofi_conn *c)
+{
+    if (c->phase != OFI_GONE && list_is_empty(&c->in_active))
+        list_append(&ofi_fabric_of(c)->active, &c->in_active);
+}
+
+void ofi_queue_activate(struct ofi_conn *c)
+{
+    c->is_due = true;
+    ofi_queue_disarm(c);
+}
+
+/* --- slots ----------------------------------------------------------------------------------- */
+
+/* A receive begins before a cache line by the length of a frame, so that a message begins on one:
+ * payloads behind the fixed records are then aligned for the sums that read them in place. */
+static void queue_lay_out(struct ofi_conn *c, size_t stride)
+{
+    for (int i = 0; i < OFI_RECEIVES; i++)
+        c->receives[i] = (struct ofi_op){.kind = OFI_OP_RECEIVE,
+                                         .buffer = c->buffers + (size_t)i * stride + LINE_BYTES -
+                                                   sizeof(struct ofi_frame)};
+    for (int i = 0; i < OFI_SENDS_MAX; i++)
+        c->sends[i] = (struct ofi_op){.kind = OFI_OP_SEND,
+                                      .buffer = c->buffers + OFI_RECEIVES * stride +
+                                                (size_t)i * OFI_SEND_BYTES};
+    uint8_t *packs = c->buffers + OFI_RECEIVES * stride + OFI_SENDS_MAX * OFI_SEND_BYTES;
+    for (int i = 0; i < OFI_PACKS; i++)
+        c->packs[i].op =
+            (struct ofi_op){.kind = OFI_OP_PACK, .buffer = packs + (size_t)i * OFI_PACK_BYTES};
+    for (int i = OFI_TRANSFERS_MAX - 1; i >= 0; i--)
+        ofi_queue_free_transfer(c, &c->transfers[i]);
+}
+
+/* Without a receive the provider may have held back a message that it has read already, which no
+ * descriptor shows: the queue must be read before the next sleep (O5). */
+static int queue_post_receive(struct ofi_conn *c, struct ofi_op *op)
+{
+    int r = (int)fi_recv(c->ep, op->buffer, c->receive_bytes, ofi_queue_descriptor(c), 0,
+                         &op->provider);
+    if (r != 0)
+        return r;
+    if (c->receives_posted++ == 0)
+        ofi_queue_activate(c);
+    else
+        ofi_queue_disarm(c);
+    return 0;
+}
+
+int ofi_queue_prepare(struct ofi_conn *c)
+{
+    struct ofi_fabric *f = ofi_fabric_of(c);
+    c->receive_bytes = OFI_SEND_BYTES + f->payload_bytes_max;
+    if (c->receive_bytes < OFI_PACK_BYTES)
+        c->receive_bytes = OFI_PACK_BYTES;
+    size_t stride = LINE_BYTES + (c->receive_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    size_t bytes =
+        OFI_RECEIVES * stride + OFI_SENDS_MAX * OFI_SEND_BYTES + OFI_PACKS * (size_t)OFI_PACK_BYTES;
+    c->buffers = aligned_alloc(LINE_BYTES, bytes);
+    if (c->buffers == NULL)
+        return -ENOMEM;
+    int r = ofi_memory_register_local(f->memory, c->buffers, bytes, &c->buffers_mr);
+    if (r < 0)
+        return r;
+    queue_lay_out(c, stride);
+    for (int i = 0; i < OFI_RECEIVES && r == 0; i++)
+        r = queue_post_receive(c, &c->receives[i]);
+    return ofi_errno(r);
+}
+
+/* The receive of an endpoint that has ended stays here. libfabric 2 returns EAGAIN for such an
+ * endpoint: messages that came before its end are still to be read, and the receives that are
+ * posted come back with the end. */
+void ofi_queue_repost(struct ofi_conn *c, struct ofi_op *op)
+{
+    if (c->ep == NULL || c->is_shut)
+        return;
+    int r = queue_post_receive(c, op);
+    if (r != 0 && (r != -FI_EAGAIN || c->receives_posted == 0))
+        ofi_queue_fail(c, ofi_errno(r));
+}
+
+void ofi_queue_message_done(struct ofi_conn *c, const void *data)
+{
+    for (int i = 0; i < OFI_RECEIVES; i++) {
+        struct ofi_op *op = &c->receives[i];
+        size_t at = (uintptr_t)data - (uintptr_t)op->buffer;
+        if (op->held == 0 || at >= c->receive_bytes)
+            continue;
+        if (--op->held == 0 && op != c->unpacking.op)
+            ofi_queue_repost(c, op);
+        return;
+    }
+}
+
+void ofi_queue_finish_pack(struct ofi_conn *c, struct ofi_pack *p, int error)
+{
+    for (struct ofi_op *op = p->writes; op != NULL; op = op->next_free)
+        op->error = error;
+    *c->written_end = p->writes;
+    if (p->writes != NULL)
+        c->written_end = p->writes_end;
+    p->writes = NULL;
+    p->is_posted = false;
+}
+
+/* --- errors of verbs ------------------------------------------------------------------------- */
+
+int ofi_queue_refuse(const struct ofi_conn *c)
+{
+    return c->phase == OFI_OPENING || c->phase == OFI_REQUESTED ? -ENOTCONN : -ECONNRESET;
+}
+
+int ofi_queue_no_room(struct ofi_conn *c)
+{
+    c->wants_room = true;
+    return -EAGAIN;
+}
+
+/* A provider that is full although nothing is posted has run out of something else: no completion
+ * will show when there is room, so the next poll does. */
+int ofi_queue_post_failed(struct ofi_conn *c, int r)
+{
+    if (r != -FI_EAGAIN)
+        return ofi_errno(r);
+    if (c->sends_asked + c->packs_posted + c->transfers_posted == 0) {
+        c->has_room = true;
+        ofi_queue_activate(c);
+    }
+    return ofi_queue_no_room(c);
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+void ofi_queue_set_timer(struct ofi_fabric *f, uint64_t when_ns)
+{
+    if (f->timer_ns != 0 && f->timer_ns <= when_ns)
+        return;
+    struct itimerspec when = {.it_value = {.tv_sec = (time_t)(when_ns / NS_PER_S),
+                                           .tv_nsec = (long)(when_ns % NS_PER_S)}};
+    timerfd_settime(f->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+    f->timer_ns = when_ns;
+}
+
+void ofi_queue_set_deadline(struct ofi_conn *c)
+{
+    c->deadline_ns = clock_now_ns() + OFI_CLOSE_NS;
+    ofi_queue_set_timer(ofi_fabric_of(c), c->deadline_ns);
+}
+
+static void queue_abandon_pack(struct ofi_conn *c)
+{
+    if (c->pack != NULL)
+        ofi_queue_finish_pack(c, c->pack, -ECONNRESET);
+    c->pack = NULL;
+}
+
+/* The socket is cut under the provider, so that the provider ends the endpoint by its own error
+ * path (O2). That path reads the bytes that came before. Where they should be checked and are not,
+ * the provider closes the endpoint by itself, and reads nothing: it has read nothing yet (O12). */
+void ofi_queue_cut(struct ofi_conn *c)
+{
+    c->phase = OFI_ENDING;
+    queue_abandon_pack(c);
+    ofi_queue_set_deadline(c);
+    ofi_queue_activate(c);
+    if (c->is_shut)
+        return;
+    if (c->socket_fd < 0)
+        c->socket_fd = ofi_socket_find(c->ep);
+    if (c->socket_fd >= 0 && (c->is_guarded || !ofi_listener_guards(c)))
+        shutdown(c->socket_fd, SHUT_RDWR);
+    else
+        fi_shutdown(c->ep, 0);
+}
+
+void ofi_queue_fail(struct ofi_conn *c, int error)
+{
+    if (c->phase >= OFI_ENDING)
+        return;
+    c->error = error;
+    ofi_queue_cut(c);
+}

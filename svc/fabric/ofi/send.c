@@ -1,0 +1,181 @@
+/* Sends on one connection: messages of the user, LEND and WITHDRAW of regions, GOODBYE.
+ * Owns the ring of send buffers. Must never wait, never reuse a buffer before it is known to have
+ * left, and never send a payload that is not lent. README: O6, O7, O10, O13. */
+#include "svc/fabric/ofi/send.h"
+
+#include "svc/fabric/ofi/pack.h"
+#include "svc/fabric/ofi/provider/queue.h"
+
+#include <errno.h>
+#include <rdma/fi_errno.h>
+#include <string.h>
+
+/* One send in so many asks for a completion, which stands for those before it too (O10). */
+#define SENDS_A_COMPLETION 16
+
+_Static_assert(sizeof(struct ofi_frame) + sizeof(struct ofi_lend) <= OFI_SEND_BYTES, "fits");
+_Static_assert(OFI_SENDS_MAX % SENDS_A_COMPLETION == 0, "a full ring has asked for completions");
+
+/* --- the ring of buffers --------------------------------------------------------------------- */
+
+/* The next free buffer, with the frame in it; NULL: all are on their way. */
+static struct ofi_op *send_next(struct ofi_conn *c, enum ofi_message_kind kind, uint32_t value)
+{
+    struct ofi_frame frame = {.kind = kind, .value = value};
+    if (c->sends_head - c->sends_tail == OFI_SENDS_MAX)
+        return NULL;
+    struct ofi_op *op = &c->sends[c->sends_head % OFI_SENDS_MAX];
+    memcpy(op->buffer, &frame, sizeof(frame));
+    return op;
+}
+
+static void send_append(struct ofi_op *op, const void *bytes, size_t count)
+{
+    if (count > 0)
+        memcpy(op->buffer + sizeof(struct ofi_frame), bytes, count);
+}
+
+/* A send with a completion may complete at once, which no descriptor shows after fi_trywait: the
+ * next poll looks (O5). */
+static int send_post(struct ofi_conn *c, struct ofi_op *op, struct iovec *parts, void **descriptors,
+                     size_t parts_count, bool is_last)
+{
+    struct fi_msg message = {
+        .msg_iov = parts, .desc = descriptors, .iov_count = parts_count, .context = &op->provider};
+    op->is_asked = is_last || (c->sends_head + 1) % SENDS_A_COMPLETION == 0;
+    int r = (int)fi_sendmsg(c->ep, &message, op->is_asked ? FI_COMPLETION : 0);
+    if (r != 0)
+        return ofi_queue_post_failed(c, r);
+    c->sends_head++;
+    c->sends_asked += op->is_asked;
+    if (op->is_asked)
+        ofi_queue_activate(c);
+    else
+        ofi_queue_disarm(c);
+    return 0;
+}
+
+/* Sends leave in order: those posted before have left, too. A send that fails comes back even
+ * without a completion of its own. */
+void ofi_send_over(struct ofi_conn *c, struct ofi_op *op)
+{
+    unsigned place = (unsigned)(op - c->sends);
+    unsigned done = (place - c->sends_tail) % OFI_SENDS_MAX + 1;
+    if (done <= c->sends_head - c->sends_tail)
+        c->sends_tail += done;
+    c->sends_asked -= op->is_asked;
+    op->is_asked = false;
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+/* A message of fabric_ofi itself: a frame and at most a few bytes. */
+static int send_internal(struct ofi_conn *c, enum ofi_message_kind kind, uint32_t value,
+                         const void *body, size_t body_bytes)
+{
+    int r = ofi_pack_end_burst(c);
+    if (r < 0)
+        return r;
+    struct ofi_op *op = send_next(c, kind, value);
+    if (op == NULL)
+        return ofi_queue_no_room(c);
+    send_append(op, body, body_bytes);
+    struct iovec part = {.iov_base = op->buffer, .iov_len = sizeof(struct ofi_frame) + body_bytes};
+    void *descriptor = ofi_queue_descriptor(c);
+    return send_post(c, op, &part, &descriptor, 1, kind == OFI_MESSAGE_GOODBYE);
+}
+
+/* The lent region that holds all of the payload, or NULL. */
+static struct ofi_region *send_region_around(struct ofi_conn *c, const void *data, size_t bytes)
+{
+    for (int i = 0; i < FABRIC_REGIONS_MAX; i++) {
+        struct ofi_region *r = c->lent[i];
+        if (r == NULL || (uintptr_t)data < (uintptr_t)r->base || bytes > r->bytes)
+            continue;
+        if ((uintptr_t)data - (uintptr_t)r->base <= r->bytes - bytes)
+            return r;
+    }
+    return NULL;
+}
+
+int ofi_send(struct ofi_conn *c, const void *header, size_t header_bytes, const void *payload,
+             size_t payload_bytes)
+{
+    if (c->phase != OFI_OPEN)
+        return ofi_queue_refuse(c);
+    if (payload_bytes > c->hello.payload_bytes_max)
+        return -EMSGSIZE;
+    struct ofi_region *region =
+        payload_bytes > 0 ? send_region_around(c, payload, payload_bytes) : NULL;
+    if (payload_bytes > 0 && region == NULL)
+        return -EINVAL;
+    bool is_small = payload_bytes <= OFI_PACKED_BYTES_MAX;
+    if (is_small && ofi_pack_gathers(c))
+        return ofi_pack_message(c, header, header_bytes, payload, payload_bytes);
+    int r = is_small ? 0 : ofi_pack_end_burst(c);
+    if (r < 0)
+        return r;
+    struct ofi_op *op = send_next(c, OFI_MESSAGE_USER, 0);
+    if (op == NULL)
+        return ofi_queue_no_room(c);
+    send_append(op, header, header_bytes);
+    struct iovec parts[2] = {{op->buffer, sizeof(struct ofi_frame) + header_bytes},
+                             {(void *)(uintptr_t)payload, payload_bytes}};
+    void *descriptors[2] = {ofi_queue_descriptor(c), region ? fi_mr_desc(region->mr) : NULL};
+    return send_post(c, op, parts, descriptors, region ? 2 : 1, false);
+}
+
+int ofi_send_goodbye(struct ofi_conn *c)
+{
+    return send_internal(c, OFI_MESSAGE_GOODBYE, 0, NULL, 0);
+}
+
+/* --- regions --------------------------------------------------------------------------------- */
+
+int ofi_send_lend(struct ofi_conn *c, const struct region *region, uint32_t id)
+{
+    struct ofi_fabric *f = ofi_fabric_of(c);
+    if (c->phase != OFI_OPEN)
+        return ofi_queue_refuse(c);
+    if (region->bytes == 0)
+        return -EINVAL;
+    if (c->lent[id] != NULL)
+        return -EEXIST;
+    struct ofi_region *lent;
+    int r = ofi_memory_lend(f->memory, region, &lent);
+    if (r < 0)
+        return r;
+    struct ofi_lend body = {.bytes = lent->bytes,
+                            .address = ofi_region_address(f->memory, lent),
+                            .key = fi_mr_key(lent->mr)};
+    r = send_internal(c, OFI_MESSAGE_LEND, id, &body, sizeof(body));
+    if (r < 0) {
+        ofi_memory_return(lent);
+        return r;
+    }
+    c->lent[id] = lent;
+    return 0;
+}
+
+void ofi_send_withdraw(struct ofi_conn *c, uint32_t id)
+{
+    if (id >= FABRIC_REGIONS_MAX || c->lent[id] == NULL)
+        return;
+    uint64_t bit = UINT64_C(1) << id;
+    int r = c->phase == OFI_OPEN ? send_internal(c, OFI_MESSAGE_WITHDRAW, id, NULL, 0) : 0;
+    if (r == -EAGAIN) {
+        c->withdraws |= bit;
+        return;
+    }
+    c->withdraws &= ~bit;
+    ofi_memory_return(c->lent[id]);
+    c->lent[id] = NULL;
+}
+
+void ofi_send_withdraws(struct ofi_conn *c)
+{
+    uint64_t left = c->withdraws;
+    for (uint32_t id = 0; left != 0; id++, left >>= 1)
+        if (left & 1)
+            ofi_send_withdraw(c, id);
+}

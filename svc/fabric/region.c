@@ -1,0 +1,92 @@
+/* Makes memory that can be lent: sealed memfds, mapped shared.
+ * The seals are set before another process can hold the descriptor, so that a lane that checks them
+ * knows that no touch of the mapping can fault for want of size (W9). */
+#include "svc/fabric/region.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/base/populate.h"
+#include "svc/base/shortage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#define REGION_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* The few codes that the header promises: out of descriptors, of space, of memory. */
+static int region_error(int error)
+{
+    switch (error) {
+    case EMFILE:
+    case ENFILE: return -EMFILE;
+    case ENOSPC: return -ENOSPC;
+    case EFBIG: return -EFBIG;
+    default: return -ENOMEM;
+    }
+}
+
+/* Whole pages, at least one; 0: more than can be mapped. */
+static size_t region_whole_pages(size_t bytes)
+{
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    if (bytes > PTRDIFF_MAX - page_bytes)
+        return 0;
+    size_t pages = (bytes + page_bytes - 1) / page_bytes;
+    return (pages ? pages : 1) * page_bytes;
+}
+
+static int region_map(size_t bytes, int flags, int fd, struct region *ret_region)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
+    if (base == MAP_FAILED)
+        return region_error(errno);
+    *ret_region = (struct region){.base = base, .bytes = bytes, .fd = fd, .is_ours = true};
+    return 0;
+}
+
+int region_reserve(size_t bytes, struct region *ret_region)
+{
+    size_t mapped = region_whole_pages(bytes);
+    if (mapped == 0)
+        return -ENOMEM;
+    _cleanup_fd_ int fd = memfd_create("gradpool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 && shortage_is_refusal(-errno))
+        return region_map(mapped, MAP_ANONYMOUS, -1, ret_region);
+    if (!shortage_file_fits(mapped))
+        return -EFBIG;
+    if (fd < 0 || ftruncate(fd, (off_t)mapped) < 0 || fcntl(fd, F_ADD_SEALS, REGION_SEALS) < 0)
+        return region_error(errno);
+    int r = region_map(mapped, 0, fd, ret_region);
+    if (r == 0)
+        (void)take_fd(&fd);
+    return r;
+}
+
+int region_create(size_t bytes, struct region *ret_region)
+{
+    struct region region;
+    int r = region_reserve(bytes, &region);
+    if (r == 0 && populate(region.base, region.bytes) < 0) {
+        region_destroy(&region);
+        r = -ENOMEM;
+    }
+    if (r == 0)
+        *ret_region = region;
+    return r;
+}
+
+void region_wrap(void *base, size_t bytes, struct region *ret_region)
+{
+    *ret_region = (struct region){.base = base, .bytes = bytes, .fd = -1};
+}
+
+void region_destroy(struct region *region)
+{
+    if (!region)
+        return;
+    if (region->is_ours)
+        munmap(region->base, region->bytes);
+    if (region->fd >= 0)
+        close(region->fd);
+    *region = (struct region){.fd = -1};
+}

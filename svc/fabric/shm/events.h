@@ -1,0 +1,12 @@
+/* The events of one connection of fabric_shm, in their order. */
+#ifndef GRADPOOL_FABRIC_SHM_EVENTS_H
+#define GRADPOOL_FABRIC_SHM_EVENTS_H
+
+#include "svc/fabric/shm/conn.h"
+
+/* Takes up to `events_max` (at least one) events; returns their number. */
+int shm_events_take(struct shm_conn *c, struct fabric_event *events, int events_max);
+/* Whether a poll would find an event here, or something to do. */
+bool shm_events_are_due(struct shm_conn *c);
+
+#endif

@@ -1,0 +1,370 @@
+/* The lane's end of fabric_shm: listens, checks the caller's user, takes its HELLO, accepts. Owns
+ * the listener and the epoll set. A caller is not trusted (W9): neither its packets nor its
+ * descriptors. */
+#include "svc/fabric/shm/lane.h"
+
+#include "svc/base/clock.h"
+#include "svc/fabric/shm/lending.h"
+#include "svc/fabric/shm/map/absent.h"
+#include "svc/fabric/shm/map/mapper.h"
+#include "svc/fabric/shm/map/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+/* Sockets without HELLO yet; with more the oldest is dropped. Each has two descriptors: together
+ * they get an eighth of all. */
+#define GREETINGS_MAX 256
+#define GREETINGS_PART 16
+/* Sockets with news that one poll serves. */
+#define LOOKS_MAX 64
+/* Any user of the host can connect, at some 15 us a time: after so many callers the listener rests,
+ * for longer where one of them was refused by its uid, so that strangers have some hundredths of
+ * the lane's time at most (T7). */
+#define ACCEPTS_MAX 4
+#define REST_NS (200 * NS_PER_US)
+#define REST_OF_STRANGERS_NS (2 * NS_PER_MS)
+
+struct shm_lane {
+    int listener_fd;
+    int epoll_fd;
+    int spare_fd;  /* closed for a moment to turn a caller away when descriptors run out */
+    int rest_fd;   /* timer: the end of the listener's rest */
+    int greetings; /* connections in SHM_GREETING */
+};
+
+static int lane_watch(struct shm_lane *lane, int fd, uint32_t events, void *data)
+{
+    struct epoll_event event = {.events = events, .data.ptr = data};
+
+    return epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+/* --- callers --------------------------------------------------------------------------------- */
+
+static int lane_open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
+/* Without a descriptor for it, a waiting socket would make the listener readable for ever. */
+static void lane_turn_away(struct shm_lane *lane)
+{
+    int fd;
+
+    close(lane->spare_fd);
+    if (shm_socket_accept(lane->listener_fd, &fd) == 0)
+        close(fd);
+    lane->spare_fd = lane_open_spare();
+}
+
+static bool lane_allows(const struct shm_fabric *f, uint32_t uid)
+{
+    if (uid == geteuid())
+        return true;
+    for (size_t i = 0; i < f->allowed_uids_count; i++)
+        if (f->allowed_uids[i] == uid)
+            return true;
+    return false;
+}
+
+static void lane_send_refusal(int socket, int reason)
+{
+    struct shm_packet refusal = {.kind = SHM_PACKET_REFUSE, .word = (uint32_t)reason};
+
+    shm_packet_send(socket, &refusal, NULL, 0);
+}
+
+static int lane_greetings_max(void)
+{
+    struct rlimit limit;
+    bool is_low = getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+                  limit.rlim_cur < (rlim_t)GREETINGS_MAX * GREETINGS_PART;
+    return is_low ? (int)(limit.rlim_cur / GREETINGS_PART) + 1 : GREETINGS_MAX;
+}
+
+static void lane_limit_greetings(struct shm_fabric *f)
+{
+    if (f->lane->greetings < lane_greetings_max())
+        return;
+    list_for_each (node, &f->conns) {
+        struct shm_conn *c = list_entry(node, struct shm_conn, link);
+        if (c->state == SHM_GREETING) {
+            shm_conn_drop(c);
+            return;
+        }
+    }
+}
+
+/* Makes a connection of an accepted socket, or closes it. false: its user is not allowed here. */
+static bool lane_admit(struct shm_fabric *f, int socket)
+{
+    struct shm_peer peer;
+    struct shm_conn *c;
+
+    if (shm_socket_peer(socket, &peer) < 0) {
+        close(socket);
+        return true;
+    }
+    if (!lane_allows(f, peer.uid)) {
+        lane_send_refusal(socket, EACCES);
+        shm_fds_close((const int[]){socket, peer.pidfd}, 2);
+        return false;
+    }
+    lane_limit_greetings(f);
+    if (shm_conn_create(f, socket, &peer, SHM_GREETING, &c) < 0)
+        return true;
+    f->lane->greetings++;
+    if (lane_watch(f->lane, socket, EPOLLIN | EPOLLRDHUP | EPOLLET, c) < 0 ||
+        (peer.pidfd >= 0 && lane_watch(f->lane, peer.pidfd, EPOLLIN | EPOLLET, c) < 0))
+        shm_conn_drop(c);
+    return true;
+}
+
+static void lane_watch_listener(struct shm_lane *lane, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = lane};
+
+    epoll_ctl(lane->epoll_fd, EPOLL_CTL_MOD, lane->listener_fd, &event);
+}
+
+static void lane_rest(struct shm_lane *lane, uint64_t rest_ns)
+{
+    struct itimerspec when = {.it_value = {.tv_nsec = (long)rest_ns}};
+
+    if (timerfd_settime(lane->rest_fd, 0, &when, NULL) == 0)
+        lane_watch_listener(lane, 0);
+}
+
+static void lane_end_rest(struct shm_lane *lane)
+{
+    uint64_t expirations;
+
+    if (read(lane->rest_fd, &expirations, sizeof expirations) == sizeof expirations)
+        lane_watch_listener(lane, EPOLLIN);
+}
+
+static void lane_accept_sockets(struct shm_fabric *f)
+{
+    bool are_known = true;
+
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        int socket;
+        int r = shm_socket_accept(f->lane->listener_fd, &socket);
+
+        if (r == -EMFILE || r == -ENFILE)
+            lane_turn_away(f->lane);
+        if (r < 0 && r != -ECONNABORTED)
+            return;
+        if (r == 0)
+            are_known &= lane_admit(f, socket);
+    }
+    lane_rest(f->lane, are_known ? REST_NS : REST_OF_STRANGERS_NS);
+}
+
+void shm_lane_look(struct shm_fabric *f)
+{
+    struct epoll_event events[LOOKS_MAX];
+    int n = epoll_wait(f->lane->epoll_fd, events, LOOKS_MAX, 0);
+
+    f->polls_since_sockets = 0;
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.ptr == f->lane)
+            lane_accept_sockets(f);
+        else if (events[i].data.ptr == &f->lane->rest_fd)
+            lane_end_rest(f->lane);
+        else if (events[i].data.ptr)
+            shm_conn_look(events[i].data.ptr);
+        /* NULL is the mapper's eventfd, or a worker's. A worker's is never read: the worker could
+         * make the read block (S4). */
+    }
+}
+
+/* --- the handshake --------------------------------------------------------------------------- */
+
+/* Maps memory that its maker has populated (S14), with all its pages, before a lane touches it. */
+static int lane_map_whole(struct shm_conn *c, int fd, uint64_t bytes, void **ret_base)
+{
+    void *base;
+    int r = shm_memory_map_guarded(fd, bytes, &c->is_poisoned, &base);
+
+    if (r < 0)
+        return r;
+    bool fails = shm_absent_fail(base, bytes);
+    if (shm_absent_fill(base, bytes, fails, fd, 0) < bytes) {
+        shm_memory_unmap(base, bytes);
+        return -EFAULT;
+    }
+    *ret_base = base;
+    return 0;
+}
+
+static int lane_map_hello(struct shm_conn *c, const int fds[2])
+{
+    void *rings, *bell;
+    int r = lane_map_whole(c, fds[0], sizeof(struct shm_rings), &rings);
+
+    if (r < 0)
+        return r;
+    c->rings = rings;
+    r = lane_map_whole(c, fds[1], sizeof(struct shm_bell), &bell);
+    if (r < 0)
+        return r;
+    c->peer_bell = bell;
+    c->in.ring = &c->rings->to_lane;
+    c->out.ring = &c->rings->to_worker;
+    return 0;
+}
+
+static int lane_read_hello(struct shm_conn *c)
+{
+    struct shm_packet hello;
+    int fds[SHM_PACKET_FDS_MAX];
+    size_t fds_count;
+    int r = shm_packet_receive(c->socket, &hello, fds, &fds_count);
+
+    if (r < 0)
+        return r;
+    if (hello.kind == SHM_PACKET_HELLO && fds_count == 2)
+        r = lane_map_hello(c, fds);
+    else
+        r = -EBADMSG;
+    shm_fds_close(fds, fds_count);
+    if (r < 0)
+        return r;
+    memcpy(c->ticket, hello.ticket, hello.ticket_bytes);
+    c->ticket_bytes = hello.ticket_bytes;
+    return 0;
+}
+
+static void lane_greet(struct shm_conn *c)
+{
+    int r = lane_read_hello(c);
+
+    if (r == -EAGAIN)
+        return;
+    if (r < 0) {
+        lane_send_refusal(c->socket, -r);
+        shm_conn_drop(c);
+        return;
+    }
+    shm_owner(c)->lane->greetings--;
+    c->state = SHM_ASKED;
+}
+
+/* Descriptors are taken out by hand: one that another process still holds (a forked child, the
+ * worker its eventfd) would stay in the epoll set when it is closed here. */
+static void lane_unwatch(struct shm_conn *c)
+{
+    struct shm_lane *lane = shm_owner(c)->lane;
+    int fds[] = {c->socket, c->peer.pidfd, c->wake_fd};
+
+    for (size_t i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, fds[i], NULL);
+    if (c->state == SHM_GREETING)
+        lane->greetings--;
+}
+
+static const struct shm_side lane_side = {
+    .unwatch = lane_unwatch,
+    .hear = lane_greet,
+    .let_go = shm_lending_end,
+};
+
+int shm_lane_accept(struct fabric_conn *base, void *owner)
+{
+    struct shm_conn *c = shm_conn(base);
+    struct shm_fabric *f = shm_owner(c);
+    struct shm_packet accept = {.kind = SHM_PACKET_ACCEPT};
+
+    if (c->state != SHM_ASKED)
+        return -ECONNRESET;
+    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int r = c->wake_fd < 0 ? -errno : lane_watch(f->lane, c->wake_fd, EPOLLIN | EPOLLET, NULL);
+    if (r == 0)
+        r = shm_packet_send(c->socket, &accept, (const int[]){c->wake_fd, f->bell_fd}, 2);
+    if (r < 0) {
+        shm_lane_refuse(base, -r);
+        return r;
+    }
+    c->state = SHM_OPEN;
+    c->owner = owner;
+    c->open_due = true;
+    return 0;
+}
+
+void shm_lane_refuse(struct fabric_conn *base, int reason)
+{
+    struct shm_conn *c = shm_conn(base);
+
+    if (c->state == SHM_ASKED)
+        lane_send_refusal(c->socket, reason);
+    shm_conn_drop(c);
+}
+
+/* --- listening ------------------------------------------------------------------------------- */
+
+/* The caller closes the descriptors that were opened before an error. */
+static int lane_open(struct shm_fabric *f, struct shm_lane *lane, const char *address)
+{
+    lane->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    lane->spare_fd = lane_open_spare();
+    lane->rest_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (lane->epoll_fd < 0 || lane->spare_fd < 0 || lane->rest_fd < 0)
+        return -errno;
+    int r = shm_memory_seal_writes(f->bell_fd);
+    if (r == 0)
+        r = shm_socket_listen(address, &lane->listener_fd);
+    if (r == 0)
+        r = shm_mapper_create(&f->mapper);
+    if (r == 0)
+        r = lane_watch(lane, shm_mapper_news_fd(f->mapper), EPOLLIN | EPOLLET, NULL);
+    if (r == 0)
+        r = lane_watch(lane, lane->listener_fd, EPOLLIN, lane);
+    return r < 0 ? r : lane_watch(lane, lane->rest_fd, EPOLLIN, &lane->rest_fd);
+}
+
+int shm_lane_listen(struct fabric *base, const char *address, char *ret_address)
+{
+    struct shm_fabric *f = shm_fabric(base);
+
+    if (f->lane || f->watch)
+        return -EINVAL;
+    struct shm_lane *lane = malloc(sizeof *lane);
+    if (!lane)
+        return -ENOMEM;
+    *lane = (struct shm_lane){.listener_fd = -1, .epoll_fd = -1, .spare_fd = -1, .rest_fd = -1};
+    int r = lane_open(f, lane, address);
+    if (r < 0) {
+        shm_mapper_destroy(f->mapper);
+        f->mapper = NULL;
+        shm_lane_close(lane);
+        return r;
+    }
+    f->lane = lane;
+    f->side = &lane_side;
+    snprintf(ret_address, FABRIC_ADDRESS_BYTES_MAX, "%s", address);
+    snprintf(f->description, sizeof f->description, "shm: memfd and futex, address %s", address);
+    return 0;
+}
+
+void shm_lane_abandon(struct shm_lane *lane)
+{
+    if (lane)
+        shm_fds_close(
+            (const int[]){lane->listener_fd, lane->epoll_fd, lane->spare_fd, lane->rest_fd}, 4);
+}
+
+void shm_lane_close(struct shm_lane *lane)
+{
+    shm_lane_abandon(lane);
+    free(lane);
+}
+
+int shm_lane_fd(const struct shm_lane *lane) { return lane->epoll_fd; }

@@ -1,0 +1,192 @@
+/* Owns the queue of regions to be mapped or unmapped. The lock is held for a few instructions on
+ * both sides, and the lane takes it only when a region is lent or withdrawn, or a page is named for
+ * the first time. Invariant S12 of svc/fabric/shm/README.md. */
+#include "svc/fabric/shm/map/mapper.h"
+
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+struct shm_mapper {
+    pthread_mutex_t lock;
+    pthread_cond_t has_work;
+    struct list queue; /* of struct shm_lent, under the lock */
+    bool is_stopping;
+    int news_fd;
+    pthread_t thread;
+};
+
+/* Threads inherit the core that a lane is bound to; the main thread has those of the process. */
+static void mapper_leave_core(void)
+{
+    cpu_set_t cores;
+    if (sched_getaffinity(getpid(), sizeof cores, &cores) == 0)
+        (void)sched_setaffinity(0, sizeof cores, &cores);
+}
+
+/* A region that is over is due at once. NULL: none is due before `ret_due_ns`, if ever. */
+static struct shm_lent *mapper_find_due(struct shm_mapper *m, uint64_t now_ns, uint64_t *ret_due_ns)
+{
+    list_for_each (node, &m->queue) {
+        struct shm_lent *lent = list_entry(node, struct shm_lent, link);
+        if (lent->is_over || m->is_stopping || lent->due_ns <= now_ns)
+            return lent;
+        if (lent->due_ns < *ret_due_ns)
+            *ret_due_ns = lent->due_ns;
+    }
+    return NULL;
+}
+
+/* The caller looks again, however early it is woken. */
+static void mapper_sleep_until(struct shm_mapper *m, uint64_t due_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(due_ns / NS_PER_S),
+                             .tv_nsec = (long)(due_ns % NS_PER_S)};
+    if (due_ns == UINT64_MAX)
+        pthread_cond_wait(&m->has_work, &m->lock);
+    else
+        pthread_cond_timedwait(&m->has_work, &m->lock, &until);
+}
+
+static struct shm_lent *mapper_wait_for_work(struct shm_mapper *m)
+{
+    for (;;) {
+        uint64_t due_ns = UINT64_MAX;
+        struct shm_lent *lent = mapper_find_due(m, clock_now_ns(), &due_ns);
+        if (lent)
+            list_remove(&lent->link);
+        if (lent || (m->is_stopping && list_is_empty(&m->queue)))
+            return lent;
+        mapper_sleep_until(m, due_ns);
+    }
+}
+
+/* A region that the lane has ended meanwhile, or of which more is to be mapped, goes to the end of
+ * the queue. */
+static void mapper_settle(struct shm_mapper *m, struct shm_lent *lent, int r)
+{
+    if (lent->is_over || r == -EAGAIN) {
+        list_append(&m->queue, &lent->link);
+        return;
+    }
+    lent->is_given = false;
+    atomic_store_explicit(&lent->is_done, true, memory_order_release);
+    eventfd_write(m->news_fd, 1);
+}
+
+static void *mapper_main(void *context)
+{
+    struct shm_mapper *m = context;
+    struct shm_lent *lent;
+    mapper_leave_core();
+    (void)pthread_setname_np(pthread_self(), "gradpool-mapper");
+    pthread_mutex_lock(&m->lock);
+    while ((lent = mapper_wait_for_work(m))) {
+        bool is_over = lent->is_over || m->is_stopping;
+        pthread_mutex_unlock(&m->lock);
+        int r = 0;
+        if (is_over)
+            shm_lent_destroy(lent);
+        else
+            r = shm_lent_work(lent);
+        pthread_mutex_lock(&m->lock);
+        if (!is_over)
+            mapper_settle(m, lent, r);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+static int mapper_start_thread(struct shm_mapper *m)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = -pthread_create(&m->thread, NULL, mapper_main, m);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return r;
+}
+
+/* A wait is measured by the clock of clock_now_ns(). */
+static void mapper_init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void mapper_free(struct shm_mapper *m)
+{
+    if (m->news_fd >= 0)
+        close(m->news_fd);
+    pthread_mutex_destroy(&m->lock);
+    pthread_cond_destroy(&m->has_work);
+    free(m);
+}
+
+int shm_mapper_create(struct shm_mapper **ret_mapper)
+{
+    struct shm_mapper *m = calloc(1, sizeof *m);
+    if (!m)
+        return -ENOMEM;
+    list_init(&m->queue);
+    pthread_mutex_init(&m->lock, NULL);
+    mapper_init_condition(&m->has_work);
+    m->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int r = m->news_fd < 0 ? -errno : mapper_start_thread(m);
+    if (r < 0) {
+        mapper_free(m);
+        return r;
+    }
+    *ret_mapper = m;
+    return 0;
+}
+
+void shm_mapper_destroy(struct shm_mapper *m)
+{
+    if (!m)
+        return;
+    pthread_mutex_lock(&m->lock);
+    m->is_stopping = true;
+    pthread_cond_signal(&m->has_work);
+    pthread_mutex_unlock(&m->lock);
+    pthread_join(m->thread, NULL);
+    mapper_free(m);
+}
+
+int shm_mapper_news_fd(const struct shm_mapper *m) { return m->news_fd; }
+
+static void mapper_enqueue(struct shm_mapper *m, struct shm_lent *lent)
+{
+    list_append(&m->queue, &lent->link);
+    pthread_cond_signal(&m->has_work);
+}
+
+void shm_mapper_give(struct shm_mapper *m, struct shm_lent *lent)
+{
+    atomic_store_explicit(&lent->is_done, false, memory_order_relaxed);
+    pthread_mutex_lock(&m->lock);
+    lent->is_given = true;
+    mapper_enqueue(m, lent);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void shm_mapper_end(struct shm_mapper *m, struct shm_lent *lent)
+{
+    if (!lent)
+        return;
+    pthread_mutex_lock(&m->lock);
+    lent->is_over = true;
+    if (!lent->is_given)
+        mapper_enqueue(m, lent);
+    pthread_mutex_unlock(&m->lock);
+}

@@ -1,0 +1,29 @@
+/* Memory that two processes share: sealed memfds, made here or received from a peer. */
+#ifndef GRADPOOL_FABRIC_SHM_MAP_MEMORY_H
+#define GRADPOOL_FABRIC_SHM_MAP_MEMORY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A zeroed memfd of `bytes` (rounded up to pages) that can neither shrink nor grow, mapped for
+ * reading and writing, with all its pages: its maker pays for them (S14). Errors: -ENOMEM, -EMFILE,
+ * -ENFILE. */
+int shm_memory_create(const char *name, uint64_t bytes, int *ret_fd, void **ret_base);
+
+/* From now on the memory can be mapped for reading only; existing mappings keep their rights. */
+int shm_memory_seal_writes(int fd);
+
+/* Maps a peer's memfd shared, after checking that it can do no harm: it is memory and nothing else,
+ * sealed against shrinking and growing, and `bytes` long, rounded up to pages. Never blocks on the
+ * descriptor; does not take it over.
+ * Errors: -EBADMSG seals or size are not as promised; -ENOMEM. */
+int shm_memory_map_to_read(int fd, uint64_t bytes, void **ret_base);
+/* Maps it for reading and writing, and guards it: a page that fails sets `poisoned` (sigbus.h).
+ * Errors also: -EACCES cannot be mapped writable. */
+int shm_memory_map_guarded(int fd, uint64_t bytes, _Atomic bool *poisoned, void **ret_base);
+
+/* Unmaps memory that was made or mapped here. NULL is fine. */
+void shm_memory_unmap(void *base, uint64_t bytes);
+
+#endif

@@ -1,0 +1,208 @@
+/* The worker's end of fabric_shm: makes the shared memory, connects, takes the lane's answer, and
+ * waits for the lane's end when it leaves (S11). */
+#include "svc/fabric/shm/worker.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/base/clock.h"
+#include "svc/fabric/shm/map/memory.h"
+#include "svc/fabric/shm/peer/watch.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+
+/* --- connecting ------------------------------------------------------------------------------ */
+
+static int worker_say_hello(struct shm_conn *c, int rings_fd, const void *ticket,
+                            size_t ticket_bytes)
+{
+    struct shm_packet hello = {.kind = SHM_PACKET_HELLO, .ticket_bytes = (uint16_t)ticket_bytes};
+
+    if (ticket_bytes > 0)
+        memcpy(hello.ticket, ticket, ticket_bytes);
+    int r = shm_packet_send(c->socket, &hello, (const int[]){rings_fd, shm_owner(c)->bell_fd}, 2);
+    /* A lane that has refused already has sent its reason, which is read like any answer. */
+    return r == -ECONNRESET ? 0 : r;
+}
+
+static int worker_make_rings(struct shm_conn *c, int *ret_fd)
+{
+    void *memory;
+    int r = shm_memory_create("gradpool-rings", sizeof(struct shm_rings), ret_fd, &memory);
+
+    if (r < 0)
+        return r;
+    c->rings = memory;
+    c->in.ring = &c->rings->to_worker;
+    c->out.ring = &c->rings->to_lane;
+    return 0;
+}
+
+static int worker_begin(struct shm_conn *c, const void *ticket, size_t ticket_bytes)
+{
+    struct shm_watch *w = shm_owner(c)->watch;
+    _cleanup_fd_ int rings_fd = -1;
+    int r = worker_make_rings(c, &rings_fd);
+
+    if (r == 0)
+        r = shm_packet_has_room(c->socket); /* for the answer of a lane that accepts */
+    if (r == 0)
+        r = worker_say_hello(c, rings_fd, ticket, ticket_bytes);
+    if (r == 0)
+        r = shm_watch_add(w, c->socket);
+    if (r == 0)
+        r = shm_watch_add(w, c->peer.pidfd);
+    return r;
+}
+
+/* A socket to the lane, and the process that listens there. */
+static int worker_reach(const char *address, int *ret_socket, struct shm_peer *ret_peer)
+{
+    _cleanup_fd_ int socket = -1;
+    int r = shm_socket_connect(address, &socket);
+
+    if (r == 0)
+        r = shm_socket_peer(socket, ret_peer);
+    if (r == 0)
+        *ret_socket = take_fd(&socket);
+    return r == -ENOTCONN ? -ECONNREFUSED : r; /* the listener has just died */
+}
+
+int shm_worker_connect(struct fabric *base, const char *address, const void *ticket,
+                       size_t ticket_bytes, void *owner, struct fabric_conn **ret_conn)
+{
+    struct shm_fabric *f = shm_fabric(base);
+    struct shm_peer peer;
+    struct shm_conn *c;
+    int socket = -1;
+
+    if (f->lane)
+        return -EINVAL;
+    int r = worker_reach(address, &socket, &peer);
+    if (r == 0)
+        r = shm_conn_create(f, socket, &peer, SHM_ASKING, &c);
+    if (r < 0)
+        return r;
+    if (!f->watch)
+        r = shm_watch_create(f->bell, &f->watch);
+    if (r == 0)
+        r = worker_begin(c, ticket, ticket_bytes);
+    if (r < 0) {
+        shm_conn_free(c);
+        return r;
+    }
+    c->owner = owner;
+    *ret_conn = &c->base;
+    return 0;
+}
+
+void shm_worker_look(struct shm_fabric *f)
+{
+    if (!f->watch || !shm_watch_take_news(f->watch))
+        return;
+    list_for_each_safe (node, &f->conns)
+        shm_conn_look(list_entry(node, struct shm_conn, link));
+}
+
+/* --- the lane's answer ----------------------------------------------------------------------- */
+
+/* The lane's bell can only be read from here (S4). */
+static int worker_open_conn(struct shm_conn *c, const int *fds, size_t fds_count)
+{
+    void *bell;
+
+    if (fds_count != 2)
+        return -EBADMSG;
+    int r = shm_memory_map_to_read(fds[1], sizeof(struct shm_bell), &bell);
+    if (r < 0)
+        return r;
+    c->peer_bell = bell;
+    c->wake_fd = fds[0];
+    close(fds[1]);
+    c->state = SHM_OPEN;
+    c->open_due = true;
+    return 0;
+}
+
+static void worker_take_answer(struct shm_conn *c)
+{
+    struct shm_packet answer;
+    int fds[SHM_PACKET_FDS_MAX];
+    size_t fds_count;
+    int r = shm_packet_receive(c->socket, &answer, fds, &fds_count);
+
+    if (r == -EAGAIN || r == -EPIPE)
+        return; /* no answer yet; or hung up, which shm_conn_look() sees itself */
+    if (r == 0 && answer.kind == SHM_PACKET_ACCEPT) {
+        r = worker_open_conn(c, fds, fds_count);
+        if (r == 0)
+            return;
+    }
+    if (r == 0)
+        shm_fds_close(fds, fds_count);
+    if (r == 0 && answer.kind == SHM_PACKET_REFUSE)
+        shm_conn_end(c, -ECONNREFUSED, answer.word);
+    else
+        shm_conn_end(c, -ECONNRESET, r == 0 ? answer.word : (uint32_t)-r);
+}
+
+static void worker_unwatch(struct shm_conn *c)
+{
+    struct shm_watch *w = shm_owner(c)->watch;
+
+    if (!w)
+        return;
+    shm_watch_remove(w, c->socket);
+    shm_watch_remove(w, c->peer.pidfd);
+    shm_watch_remove(w, c->fence_fd);
+}
+
+/* A lane lends nothing. */
+static void worker_let_go(struct shm_conn *c) { (void)c; }
+
+const struct shm_side shm_worker_side = {
+    .unwatch = worker_unwatch,
+    .hear = worker_take_answer,
+    .let_go = worker_let_go,
+};
+
+/* --- leaving --------------------------------------------------------------------------------- */
+
+/* Also after the lane's BYE: its half of the socket, or its death, counts (S11). */
+void shm_worker_leave(struct fabric_conn *base)
+{
+    struct shm_conn *c = shm_conn(base);
+
+    if (c->state == SHM_FENCING)
+        return;
+    if (c->state != SHM_OPEN) {
+        shm_conn_end(c, 0, 0);
+        return;
+    }
+    shm_conn_send_bye(c, 0);
+    shutdown(c->socket, SHUT_WR);
+    c->state = SHM_FENCING;
+    shm_conn_look(c);
+}
+
+/* Without a timer the lane's end is waited for, however long. */
+static void worker_start_fence_timer(struct shm_conn *c)
+{
+    struct itimerspec when = {.it_value.tv_nsec = FABRIC_FENCE_NS};
+    struct shm_watch *w = shm_owner(c)->watch;
+
+    c->fence_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (c->fence_fd < 0 || !w || shm_watch_add(w, c->fence_fd) < 0)
+        return;
+    timerfd_settime(c->fence_fd, 0, &when, NULL);
+}
+
+void shm_worker_fence(struct fabric_conn *base)
+{
+    struct shm_conn *c = shm_conn(base);
+
+    shm_worker_leave(base);
+    if (c->state == SHM_FENCING && c->fence_fd < 0)
+        worker_start_fence_timer(c);
+}

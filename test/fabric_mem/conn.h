@@ -1,0 +1,177 @@
+/* Inside fabric_mem: what a connection's end holds and how packets travel. A connection is two
+ * ends; each has an inbox in which the other end's packets wait until they are due. */
+#ifndef GRADPOOL_TEST_FABRIC_MEM_CONN_H
+#define GRADPOOL_TEST_FABRIC_MEM_CONN_H
+
+#include "svc/base/list.h"
+#include "svc/fabric/fabric_ops.h"
+#include "svc/fabric/region.h"
+#include "test/fabric_mem/fabric_mem.h"
+
+/* Receive buffers of a connection's end (W6). */
+#define MEM_MESSAGES_MAX 2
+#define MEM_QUEUE_DEPTH_DEFAULT 64
+
+struct mem_network {
+    struct mem_network_options options;
+    uint64_t now_ns;
+    uint64_t random;       /* state */
+    uint64_t packets;      /* sent so far: breaks ties of time */
+    unsigned fabrics_made; /* numbers them, for people */
+    struct list fabrics;
+};
+
+/* Out of memory ends the process: this fabric serves tests only (N9). */
+void *mem_zalloc(size_t bytes);
+/* 0 .. most, evenly enough. */
+uint64_t mem_network_draw(struct mem_network *n, uint64_t most);
+
+struct mem_fabric {
+    struct fabric base;
+    struct mem_network *network;
+    struct list node; /* network->fabrics */
+    unsigned number;
+    char name[FABRIC_ADDRESS_BYTES_MAX]; /* listens here; empty: nowhere */
+    char text[96];                       /* fabric_describe() */
+    size_t payload_bytes_max;
+    bool is_killed, is_stopped;
+    uint64_t fault_in; /* posts until `fault`; 0: none */
+    enum mem_fault fault;
+    struct mem_counters counters;
+    struct list conns;
+    struct list events; /* struct mem_event: happened, not handed out yet */
+    uint32_t bell;      /* nobody rings it: there is no other thread */
+};
+
+enum mem_packet_kind {
+    MEM_REQUEST,
+    MEM_ACCEPTED,
+    MEM_REFUSED,
+    MEM_FAREWELL,
+    MEM_RESET,
+    MEM_LEND,
+    MEM_WITHDRAW,
+    MEM_MESSAGE,
+    MEM_READ,
+    MEM_WRITE,
+    MEM_WORD, /* its bytes were stored through a mapping */
+    MEM_DONE, /* answers a read (with its bytes) or a write */
+};
+
+/* What travels. Its bytes end where the allocation ends, so that a sanitizer sees who reads on. */
+struct mem_packet {
+    struct list node;
+    uint64_t due_ns;
+    uint64_t number;
+    enum mem_packet_kind kind;
+    int error;
+    uint32_t id; /* region */
+    uint32_t word;
+    bool has_word;
+    bool is_torn; /* a write that the death of its sender cut short */
+    uint64_t offset;
+    struct region region; /* MEM_LEND: as the receiver will have it */
+    size_t bytes;         /* of data; MEM_READ: wanted */
+    unsigned char data[];
+};
+
+/* A posted read or write, until its event is handed out. Answers come in posting order. */
+struct mem_op {
+    struct list node;
+    enum fabric_event_kind kind;
+    void *context;
+    void *local; /* READ: where to; WRITTEN: where from */
+    size_t bytes;
+    uint64_t digest; /* of what was to be written */
+};
+
+struct mem_event {
+    struct list node;
+    struct fabric_event event;
+};
+
+enum mem_conn_state {
+    MEM_ASKING, /* our connect is under way */
+    MEM_ASKED,  /* the peer's is; `is_surfaced`: we know of it */
+    MEM_OPEN,
+    MEM_ENDED,   /* CLOSED is due, or has been handed out */
+    MEM_RETIRED, /* to be freed when the next poll begins */
+};
+
+struct mem_conn {
+    struct fabric_conn base;
+    struct mem_conn *peer; /* NULL: the other end is no more */
+    struct list node;      /* fabric->conns */
+    enum mem_conn_state state;
+    bool is_surfaced;
+    bool wants_room;
+    void *owner;
+    uint32_t posted; /* messages and operations under way */
+    int held;        /* messages that were not given back */
+    struct list inbox;
+    uint64_t inbox_due_ns; /* of its last packet */
+    struct list ops;
+    struct list messages;                      /* packets that are held */
+    struct region lent[FABRIC_REGIONS_MAX];    /* by us */
+    struct region regions[FABRIC_REGIONS_MAX]; /* by the peer; on a mapped network our mapping */
+    unsigned char ticket[FABRIC_TICKET_BYTES_MAX];
+    size_t ticket_bytes;
+    char peer_text[32];
+};
+
+static inline struct mem_conn *mem_conn(struct fabric_conn *c) { return (struct mem_conn *)c; }
+static inline struct mem_fabric *mem_fabric_of(const struct mem_conn *c)
+{
+    return (struct mem_fabric *)c->base.fabric;
+}
+
+struct mem_conn *mem_conn_create(struct mem_fabric *f, enum mem_conn_state state);
+/* Frees this end with all it holds; the other end learns nothing. */
+void mem_conn_destroy(struct mem_conn *c);
+
+/* With room for `bytes` bytes of data, to be filled in. */
+struct mem_packet *mem_packet_create(enum mem_packet_kind kind, size_t bytes);
+/* Sends to the other end, which gets it after a delay. Takes the packet over. */
+void mem_conn_send(struct mem_conn *c, struct mem_packet *p);
+/* The same without contents. */
+void mem_conn_tell(struct mem_conn *c, enum mem_packet_kind kind);
+
+/* The first packet, if it is due and can be taken now; NULL: none. */
+struct mem_packet *mem_conn_due(struct mem_conn *c);
+void mem_conn_take(struct mem_conn *c, struct mem_packet *p);
+
+/* An event to hand out; what its kind needs besides is to be filled in. */
+struct fabric_event *mem_conn_happened(struct mem_conn *c, enum fabric_event_kind kind);
+/* Finishes the oldest operation. `data`: what a read brings when `error` is 0. */
+void mem_conn_finish_op(struct mem_conn *c, int error, const void *data);
+/* Ends this side: fails what is posted, then CLOSED. The other side learns nothing by it. */
+void mem_conn_end(struct mem_conn *c, int error, uint32_t reason);
+/* Orderly, by us. */
+void mem_conn_leave(struct mem_conn *c);
+/* Ends both sides with -ECONNRESET. Of what is under way from us a part still arrives before. */
+void mem_conn_break(struct mem_conn *c);
+
+uint64_t mem_digest(const void *bytes, size_t count);
+/* `bytes` bytes at `offset` of a region, NULL when it does not hold them. */
+void *mem_region_at(const struct region *regions, uint32_t id, uint64_t offset, size_t bytes);
+
+/* The verbs of fabric.h on a connection that may be open (verbs.c). */
+int mem_verb_send(struct fabric_conn *c, const void *header, size_t header_bytes,
+                  const void *payload, size_t payload_bytes);
+void mem_verb_message_done(struct fabric_conn *c, const void *data);
+int mem_verb_messages_held_max(const struct fabric *f);
+int mem_verb_lend(struct fabric_conn *c, const struct region *region, uint32_t id);
+void mem_verb_withdraw(struct fabric_conn *c, uint32_t id);
+void *mem_verb_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
+uint64_t mem_verb_region_bytes(const struct fabric_conn *c, uint32_t id);
+int mem_verb_pool_register(struct fabric *f, void *base, size_t bytes);
+void mem_verb_pool_unregister(struct fabric *f, void *base);
+int mem_verb_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
+                  void *context);
+int mem_verb_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
+                   size_t bytes, void *context);
+int mem_verb_write_word(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
+                        size_t bytes, uint32_t word, void *context);
+int mem_verb_notify(struct fabric_conn *c, uint32_t word, void *context);
+
+#endif

@@ -1,0 +1,102 @@
+/* What every implementation of svc/fabric/fabric.h must pass, run over one that a factory makes.
+ * The same thread drives all ends of a case, except where a case says otherwise. */
+#ifndef GRADPOOL_TEST_FABRIC_SUITE_H
+#define GRADPOOL_TEST_FABRIC_SUITE_H
+
+#include "svc/fabric/fabric.h"
+#include "svc/fabric/region.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+struct fabric_factory {
+    const char *name; /* of the group, for TAP */
+    /* Before and after each case; NULL: nothing to do. */
+    void (*begin)(void);
+    void (*end)(void);
+    int (*open)(const struct fabric_options *options, struct fabric **ret_fabric);
+    /* A name nobody uses yet, and one where nobody will ever listen. */
+    void (*name_address)(char *ret_address);
+    const char *dead_address;
+    /* Time passes, where it is not real; NULL: it is. */
+    void (*advance)(void);
+    /* Longest payload behind a message; 0: payloads are refused. */
+    size_t payload_bytes_max;
+    /* Rounds of the case in which two threads wake each other; 0: no threads here, so that the
+     * cases about sleepers are left out. */
+    int ping_pongs;
+};
+
+/* Runs the common cases and `more`, as one group. Returns the number of cases that failed. */
+#define FABRIC_CASES_MAX 128
+int fabric_suite_run(const struct fabric_factory *factory, const struct CMUnitTest *more,
+                     size_t more_count);
+/* A case whose `*state` is a fresh rig of the factory that fabric_suite_run() was given. */
+#define FABRIC_CASE(name) \
+    cmocka_unit_test_setup_teardown(name, fabric_case_set_up, fabric_case_tear_down)
+int fabric_case_set_up(void **state);
+int fabric_case_tear_down(void **state);
+
+/* The common cases. */
+extern const struct CMUnitTest fabric_talk_cases[], fabric_memory_cases[], fabric_sleep_cases[];
+extern const size_t fabric_talk_cases_count, fabric_memory_cases_count, fabric_sleep_cases_count;
+
+/* Helpers that tests of one implementation may share. */
+
+#define SEEN_MAX 512
+#define SEEN_BYTES_MAX 512
+
+/* An event as it was taken; data is copied, and given back. */
+struct seen {
+    struct fabric_event event;
+    unsigned char data[SEEN_BYTES_MAX];
+};
+
+/* A fabric and the events that it gave and nobody has asked for yet, oldest first. */
+struct side {
+    struct fabric *fabric;
+    struct seen seen[SEEN_MAX];
+    int seen_count;
+    bool is_stuck; /* is never polled */
+};
+
+/* A lane that listens, and up to three workers. */
+#define RIG_WORKERS 3
+struct rig {
+    const struct fabric_factory *factory;
+    char address[FABRIC_ADDRESS_BYTES_MAX];
+    struct side lane;
+    struct side workers[RIG_WORKERS];
+    struct fabric_conn *at_lane[RIG_WORKERS]; /* lane's end of the connection with worker i */
+    struct fabric_conn *at_worker[RIG_WORKERS];
+};
+
+void rig_open(struct rig *rig, const struct fabric_factory *factory,
+              const struct fabric_options *lane_options);
+/* Connects worker i (its owner: its struct side) and has it accepted (owner: &at_lane[i]). */
+void rig_connect(struct rig *rig, int i);
+void rig_close(struct rig *rig);
+
+/* Polls every side once; waits up to a millisecond if none had anything. */
+void rig_pump(struct rig *rig);
+/* The next event of this kind on that side, which must come within ten seconds. */
+struct seen rig_expect(struct rig *rig, struct side *side, enum fabric_event_kind kind);
+/* Nothing (more) comes on that side. */
+void rig_expect_nothing(struct rig *rig, struct side *side);
+
+/* CLOSED of that owner and error, and nothing after it. */
+void rig_expect_closed(struct rig *rig, struct side *side, void *owner, int error);
+/* A string as message, with its terminating zero. */
+void rig_send(struct fabric_conn *c, const char *text);
+void rig_expect_text(struct rig *rig, struct side *side, const char *text);
+/* A region of worker i, lent under `id`, that the lane has been told of. */
+struct region rig_lend(struct rig *rig, int i, uint32_t id, size_t bytes);
+
+/* Sleeps as fabric_arm() says, at most so long. */
+void fabric_wait_ms(const struct fabric_wait *wait, int ms);
+/* Arms, and sleeps if it may. */
+void fabric_sleep_ms(struct fabric *f, int ms);
+
+#endif

@@ -1,0 +1,45 @@
+/* A worker that lies, for tests of what a lane makes of it. */
+#ifndef GRADPOOL_TEST_SHM_LIAR_H
+#define GRADPOOL_TEST_SHM_LIAR_H
+
+#include "svc/fabric/shm/peer/bell.h"
+#include "svc/fabric/shm/peer/ring.h"
+#include "test/unit/fabric/fabric_suite.h"
+
+/* Most that a connection of the rig may lend. */
+#define LIAR_BYTES_MAX (1 << 20)
+
+/* A case whose `*state` is a rig of fabric_shm. */
+#define LIAR_CASE(name) cmocka_unit_test_setup_teardown(name, liar_set_up, liar_tear_down)
+int liar_set_up(void **state);
+int liar_tear_down(void **state);
+
+struct liar {
+    int socket;
+    int rings_fd, bell_fd;
+    struct shm_rings *rings;
+    struct shm_producer out;
+    struct shm_bell *bell;
+    struct fabric_conn *at_lane;
+};
+
+/* A socket to the lane and the memory for an honest hand-shake; nothing has been said. */
+struct liar liar_make(struct rig *rig);
+void liar_hello(struct liar *l, int rings_fd, int bell_fd);
+/* One that has come in with an honest hand-shake. The owner at the lane is the rig. */
+struct liar liar_admitted(struct rig *rig);
+void liar_drop(struct liar *l);
+
+#define PAGE 4096
+/* What an honest worker makes. */
+#define RINGS_BYTES ((sizeof(struct shm_rings) + PAGE - 1) / PAGE * PAGE)
+#define HONEST_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+/* A memfd of that many bytes. */
+int unsealed_memory(uint64_t bytes);
+int sealed_memory(uint64_t bytes, int seals);
+int open_descriptors(void);
+/* One packet of these bytes with these descriptors (at most 16). */
+void send_raw(int socket, const void *bytes, size_t length, const int *fds, size_t count);
+
+#endif
