@@ -1,9 +1,9 @@
 """Ctrl-C in backward().
 
 DistributedDataParallel calls its communication hook, or all_reduce() of a process group in Python,
-from C++, which makes a RuntimeError of the KeyboardInterrupt that a signal handler raises there; and
-buckets that such a call has not sent are a step by half. So SIGINT in such a call is put off: the
-script's handler runs once backward() has returned, or is waiting for other ranks (Y115)."""
+from C++, which makes a RuntimeError of the KeyboardInterrupt that a signal handler raises there.
+Buckets that such a call has not sent would be a step by half, too. So SIGINT in such a call is put
+off: the script's handler runs once backward() has returned, or waits for other ranks (Y115)."""
 import functools
 import signal
 import threading
