@@ -52,6 +52,7 @@ _rendezvous.prepare()
 _uneven.offer()
 _interrupts.offer()
 _QUEUE = torch.autograd.Variable._execution_engine.queue_callback
+_models = weakref.WeakSet()         # attached once
 _attachments = weakref.WeakSet()    # of this process and those that it is a fork of
 
 
@@ -89,6 +90,11 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise mismatch(f'attach() takes a DistributedDataParallel model, not a '
                        f'{type(model).__name__}')
+    if model in _models:
+        raise mismatch('attach() a second time to one DistributedDataParallel: its optimizer is '
+                       'one that has all its parameters, in groups where settings differ. For '
+                       'another optimizer, or after close(), make another '
+                       'DistributedDataParallel of the module and attach() that')
     shapes = _parameters_of(model)
     way = _way_of(model, shapes, optimizer, compression)
     membership = None
@@ -176,7 +182,7 @@ class Attachment:
         else:
             way.declare(job, place.beginning, wire)
         place.tensors = [tensor for tensor in job.tensors() if tensor not in known]
-        model.register_comm_hook(self, _average)
+        _register(model, self)
         weakref.finalize(model, _let_go, weakref.ref(self)).atexit = False
         if isinstance(way, Stepping):
             way.replace_step(self.check)
@@ -394,6 +400,16 @@ def _let_go(attachment):
     attachment = attachment()
     if attachment is not None:
         attachment.let_go()
+
+
+def _register(model, attachment):
+    try:
+        model.register_comm_hook(attachment, _average)
+    except RuntimeError as error:
+        raise mismatch(f'attach() of a model with a communication hook ({error}): leave that out, '
+                       'or make another DistributedDataParallel of the module and attach() '
+                       'it') from error
+    _models.add(model)
 
 
 @_interrupts.put_off
