@@ -1,5 +1,7 @@
 """gradpool.ddp with the optimizer's steps on the service: what PyTorch's own optimizers make of the
 same gradients in one process, over shared memory and tcp."""
+import contextlib
+import io
 import os
 import warnings
 
@@ -167,6 +169,21 @@ def rank_attaches_again(rank, workers):
     return [found, trainer.digest()]
 
 
+def rank_steps_with_another(rank, workers):
+    """What close() says: another optimizer does the only step, then the attached one does."""
+    found = []
+    for is_another in True, False:
+        trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
+        another = trainer.torch.optim.SGD(trainer.net.parameters(), 0.5)
+        attachment, said = attach(trainer, optimizer=trainer.optimizer), io.StringIO()
+        trainer.optimizer = another if is_another else trainer.optimizer
+        trainer.step(trainer.batch())
+        with contextlib.redirect_stderr(said):
+            attachment.close()
+        found.append(said.getvalue())
+    return found
+
+
 def rank_steps_alone(rank, workers):
     """As the one above, without a second attach()."""
     trainer = Rank(rank, workers)
@@ -219,6 +236,11 @@ class Steps(test_ddp.Case):
         digest = self.all_equal([digest for _, digest in found])
         self.assertEqual(digest, self.all_equal(
             self.run_ranks('rank_steps_alone')))
+
+    def test_a_last_step_of_another_optimizer_is_said(self):
+        for another, attached in self.run_ranks('rank_steps_with_another'):
+            self.assertIn('attach() the optimizer whose step() the script calls', another)
+            self.assertEqual(attached, '')
 
     def test_a_model_with_another_hook_is_refused_in_words(self):
         self.assertIn('a communication hook', self.run_ranks('rank_has_another_hook', 1)[0])

@@ -223,8 +223,21 @@ class Attachment:
             return
         self._before_forward.remove()
         self._is_closed = True
+        self._say_step_left_out()
         if self._is_idle(_STOP_S):
             self._place.close()
+
+    def _say_step_left_out(self):
+        """A script that lets another optimizer do the last step has no backward() that refuses."""
+        if (self.failure is None and isinstance(self._way, Stepping) and
+                self._way.has_step_left_out()):
+            self._say('step() of the attached optimizer was not called after the last backward(), '
+                      'and lanes have done that step: if another optimizer has done it as well, '
+                      'the model has both; attach() the optimizer whose step() the script calls')
+
+    def _say(self, text):
+        print(f"gradpool: job '{self.job.name}', rank {self.job.rank}: {text}", file=sys.stderr,
+              flush=True)
 
     def _is_idle(self, limit_s):
         with self._idle:
@@ -319,8 +332,7 @@ class Attachment:
                                       'all ranks had sent their gradients; end the script, or '
                                       'attach() a new DistributedDataParallel')
             self.failure = error
-            print(f"gradpool: job '{self.job.name}', rank {self.job.rank}: {error}",
-                  file=sys.stderr, flush=True)
+            self._say(error)
 
 
 class _Copy:
