@@ -1,5 +1,7 @@
 """gradpool.ddp with the optimizer's steps on the service: what PyTorch's own optimizers make of the
 same gradients in one process, over shared memory and tcp."""
+import contextlib
+import io
 import os
 import warnings
 
@@ -150,6 +152,58 @@ def rank_misuses_steps(rank, workers):
     return found
 
 
+def rank_attaches_again(rank, workers):
+    """[what is said of it each time, digest after the steps of the first optimizer]"""
+    import gradpool
+    trainer = Rank(rank, workers)
+    others = [trainer.torch.optim.SGD(trainer.net.parameters(), 0.5), trainer.optimizer, None]
+    attachment, found = attach(trainer, optimizer=trainer.optimizer), []
+    for number in range(STEPS):
+        trainer.step(trainer.batch())
+        for other in others if number == 0 else ():
+            try:
+                attach(trainer, optimizer=other)
+            except gradpool.Mismatch as error:
+                found.append(str(error))
+    attachment.close()
+    return [found, trainer.digest()]
+
+
+def rank_steps_with_another(rank, workers):
+    """What close() says: another optimizer does the only step, then the attached one does."""
+    found = []
+    for is_another in True, False:
+        trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
+        another = trainer.torch.optim.SGD(trainer.net.parameters(), 0.5)
+        attachment, said = attach(trainer, optimizer=trainer.optimizer), io.StringIO()
+        trainer.optimizer = another if is_another else trainer.optimizer
+        trainer.step(trainer.batch())
+        with contextlib.redirect_stderr(said):
+            attachment.close()
+        found.append(said.getvalue())
+    return found
+
+
+def rank_steps_alone(rank, workers):
+    """As the one above, without a second attach()."""
+    trainer = Rank(rank, workers)
+    with attach(trainer, optimizer=trainer.optimizer):
+        for _ in range(STEPS):
+            trainer.step(trainer.batch())
+    return trainer.digest()
+
+
+def rank_has_another_hook(rank, workers):
+    import gradpool
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    trainer = Rank(rank, workers)
+    trainer.model.register_comm_hook(None, default_hooks.allreduce_hook)
+    try:
+        attach(trainer)
+    except gradpool.Mismatch as error:
+        return str(error)
+
+
 class Steps(test_ddp.Case):
     def check_steps(self, found):
         for name in EXACT:
@@ -172,6 +226,24 @@ class Steps(test_ddp.Case):
         for (one, other), restored in self.run_ranks('rank_restores_two_models'):
             self.assertNotEqual(one, other)
             self.assertEqual(restored, [one, other])
+
+    def test_a_second_attach_is_refused_and_the_first_optimizer_goes_on(self):
+        found = self.run_ranks('rank_attaches_again')
+        for texts, _ in found:
+            self.assertEqual(len(texts), 3)
+            for text in texts:
+                self.assertIn('make another DistributedDataParallel of the module', text)
+        digest = self.all_equal([digest for _, digest in found])
+        self.assertEqual(digest, self.all_equal(
+            self.run_ranks('rank_steps_alone')))
+
+    def test_a_last_step_of_another_optimizer_is_said(self):
+        for another, attached in self.run_ranks('rank_steps_with_another'):
+            self.assertIn('attach() the optimizer whose step() the script calls', another)
+            self.assertEqual(attached, '')
+
+    def test_a_model_with_another_hook_is_refused_in_words(self):
+        self.assertIn('a communication hook', self.run_ranks('rank_has_another_hook', 1)[0])
 
     def test_an_optimizer_that_the_service_cannot_be_is_refused(self):
         amsgrad, maximize, kind, lacks, foreign, early, twice = \

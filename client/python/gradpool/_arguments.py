@@ -5,6 +5,7 @@ import torch
 from torch.distributed import ReduceOp
 
 from ._carriers import check_place
+from ._interrupts import put_off
 from .errors import mismatch
 
 _ARITHMETIC = ((ReduceOp.SUM, 'sum'), (ReduceOp.AVG, 'mean'), (ReduceOp.MIN, 'min'),
@@ -66,6 +67,7 @@ def check_places(tensors):
 def puts(call):
     """An operation whose first argument is where results are put: looked at before it has declared
     or sent anything, and on all ranks alike, also on those that get none."""
+    @put_off
     @functools.wraps(call)
     def checked(self, places, *rest, **options):
         check_places(places)

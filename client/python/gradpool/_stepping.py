@@ -165,6 +165,10 @@ class Stepping:
         self._optimizer.step = step
         self._kept.replace_methods(check)
 
+    def has_step_left_out(self):
+        """Whether lanes have done one in a backward() that no step() of the script followed."""
+        return bool(self._pushed)
+
     def _end_step(self):
         if not self._pushed:
             self._check_trainable()

@@ -17,6 +17,8 @@ tensor (_bucket_packs). DDP's own process group is used for what DDP does at set
 find_unused_parameters and for broadcast_buffers, never for gradients. With an optimizer lanes do
 its steps as well, and write new parameters instead of means (_stepping)."""
 import atexit
+import errno
+import functools
 import os
 import sys
 import threading
@@ -26,7 +28,7 @@ import weakref
 import torch
 import torch.distributed
 
-from . import _rendezvous, _uneven
+from . import _interrupts, _rendezvous, _uneven
 from ._attached import Place
 from ._buckets import bucket_of, is_stand_in, parts_of
 from ._completion import complete
@@ -40,12 +42,17 @@ from ._stepping import Stepping
 from .client import Job
 from .errors import GradpoolError, mismatch, Timeout
 
+# While other ranks are waited for, a Ctrl-C that was put off is looked for so often.
+_LOOK_MS = 100
 # How long the end of a script waits for pushes under way; there are none then, unless a step is
 # being abandoned.
 _STOP_S = 2.0
 
 _rendezvous.prepare()
 _uneven.offer()
+_interrupts.offer()
+_QUEUE = torch.autograd.Variable._execution_engine.queue_callback
+_models = weakref.WeakSet()         # attached once
 _attachments = weakref.WeakSet()    # of this process and those that it is a fork of
 
 
@@ -83,6 +90,11 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise mismatch(f'attach() takes a DistributedDataParallel model, not a '
                        f'{type(model).__name__}')
+    if model in _models:
+        raise mismatch('attach() a second time to one DistributedDataParallel: its optimizer is '
+                       'one that has all its parameters, in groups where settings differ. For '
+                       'another optimizer, or after close(), make another '
+                       'DistributedDataParallel of the module and attach() that')
     shapes = _parameters_of(model)
     way = _way_of(model, shapes, optimizer, compression)
     membership = None
@@ -170,7 +182,7 @@ class Attachment:
         else:
             way.declare(job, place.beginning, wire)
         place.tensors = [tensor for tensor in job.tensors() if tensor not in known]
-        model.register_comm_hook(self, _average)
+        _register(model, self)
         weakref.finalize(model, _let_go, weakref.ref(self)).atexit = False
         if isinstance(way, Stepping):
             way.replace_step(self.check)
@@ -211,10 +223,25 @@ class Attachment:
             return
         self._before_forward.remove()
         self._is_closed = True
+        self._say_step_left_out()
+        if self._is_idle(_STOP_S):
+            self._place.close()
+
+    def _say_step_left_out(self):
+        """A script that lets another optimizer do the last step has no backward() that refuses."""
+        if (self.failure is None and isinstance(self._way, Stepping) and
+                self._way.has_step_left_out()):
+            self._say('step() of the attached optimizer was not called after the last backward(), '
+                      'and lanes have done that step: if another optimizer has done it as well, '
+                      'the model has both; attach() the optimizer whose step() the script calls')
+
+    def _say(self, text):
+        print(f"gradpool: job '{self.job.name}', rank {self.job.rank}: {text}", file=sys.stderr,
+              flush=True)
+
+    def _is_idle(self, limit_s):
         with self._idle:
-            if not self._idle.wait_for(lambda: not self._open, _STOP_S):
-                return
-        self._place.close()
+            return self._idle.wait_for(lambda: not self._open, limit_s)
 
     def let_go(self):
         """The script has dropped the model: nothing comes from it any more."""
@@ -245,8 +272,31 @@ class Attachment:
         push = _Push(self, request, bucket.buffer(), land, self._limit)
         with self._idle:
             self._open.add(push)
+        if bucket.is_last():
+            self._see_through_at_end(push)
         complete(push)
         return push.future
+
+    def _see_through_at_end(self, last):
+        """Waits at the end of backward() ahead of DDP, which waits in C++, where no signal is
+        handled."""
+        try:
+            _QUEUE(functools.partial(self._see_through, last))
+        except RuntimeError:    # Join pushes outside of a backward()
+            return
+        last.is_seen_through = True
+
+    @_interrupts.put_off
+    def _see_through(self, last):
+        try:
+            while not last.is_over():
+                last.request.done(_LOOK_MS)
+                _interrupts.let_through()
+            while not self._is_idle(_LOOK_MS / 1e3):
+                _interrupts.let_through()
+        except BaseException as error:
+            self.fail(error)
+            raise
 
     def _means_of(self, bucket):
         """Their start: made once for each layout that DDP comes up with. The bucket's buffer is
@@ -277,9 +327,12 @@ class Attachment:
         """Keeps the first failure and says it once, before backward() can: that waits for all
         buckets (Y3)."""
         if self.failure is None:
+            if not isinstance(error, Exception):    # of a signal: a later forward() is not that
+                error = GradpoolError(errno.EINTR, f'{type(error).__name__} in backward(), before '
+                                      'all ranks had sent their gradients; end the script, or '
+                                      'attach() a new DistributedDataParallel')
             self.failure = error
-            print(f"gradpool: job '{self.job.name}', rank {self.job.rank}: {error}",
-                  file=sys.stderr, flush=True)
+            self._say(error)
 
 
 class _Copy:
@@ -294,30 +347,38 @@ class _Push:
     """A bucket under way. After the attachment's first failure it ends with that at once; it stays
     lent until the job is left.
 
-    land  called once it is over: the tensor that DDP gets, like `buffer`"""
+    land             called once it is over: the tensor that DDP gets, like `buffer`
+    is_seen_through  by the end of backward(), unless that is never reached"""
 
     def __init__(self, attachment, request, buffer, land, limit):
-        self._attachment, self._request, self._land = attachment, request, land
+        self._attachment, self.request, self._land = attachment, request, land
         self._limit, self._deadline_s = limit, time.monotonic() + limit.ms / 1e3
         self._promise = Promise([buffer])
         self.future = self._promise.future
+        self.is_seen_through, self._is_over, self._lock = False, False, threading.Lock()
 
     def waits_for(self):
-        return self._request
+        return None if self.is_seen_through else self.request
 
     def is_over(self):
+        with self._lock:
+            if not self._is_over:
+                self._try_to_end()
+            return self._is_over
+
+    def _try_to_end(self):
         try:
             self._attachment.check()
-            if not self._request.done() and time.monotonic() < self._deadline_s:
-                return False
-            self._request.wait(1)   # done, or says who is late
+            if not self.request.done() and time.monotonic() < self._deadline_s:
+                return
+            self.request.wait(1)    # done, or says who is late
             self._promise.keep(self._land())
-        except BaseException as error:
+        except Exception as error:
             self._attachment.fail(
                 self._limit.told(error) if isinstance(error, Timeout) else error)
             self._promise.break_by(self._attachment.failure)
+        self._is_over = True
         self._attachment.see_out(self)
-        return True
 
 
 class _Check:
@@ -353,6 +414,17 @@ def _let_go(attachment):
         attachment.let_go()
 
 
+def _register(model, attachment):
+    try:
+        model.register_comm_hook(attachment, _average)
+    except RuntimeError as error:
+        raise mismatch(f'attach() of a model with a communication hook ({error}): leave that out, '
+                       'or make another DistributedDataParallel of the module and attach() '
+                       'it') from error
+    _models.add(model)
+
+
+@_interrupts.put_off
 def _average(attachment, bucket):
     """The hook. DDP insists on the name of its second parameter."""
     return attachment.push(bucket)

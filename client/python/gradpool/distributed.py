@@ -17,7 +17,7 @@ import torch
 import torch.distributed
 from torch.distributed import ReduceOp
 
-from . import _monitored, _rendezvous, _unattended, _uneven
+from . import _interrupts, _monitored, _rendezvous, _unattended, _uneven
 from ._any_source import Claim, Mailbox
 from ._arguments import arithmetic, fold_of, only, puts
 from ._carriers import carrier_of, check_alike, is_its_own, unload, widened
@@ -470,3 +470,4 @@ _register()
 _rendezvous.prepare()
 _monitored.offer()
 _uneven.offer()
+_interrupts.offer()

@@ -1,0 +1,81 @@
+"""Ctrl-C in backward().
+
+DistributedDataParallel calls its communication hook, or all_reduce() of a process group in Python,
+from C++, which makes a RuntimeError of the KeyboardInterrupt that a signal handler raises there.
+Buckets that such a call has not sent would be a step by half, too. So SIGINT in such a call is put
+off: the script's handler runs once backward() has returned, or waits for other ranks (Y115)."""
+import functools
+import signal
+import threading
+import time
+
+import torch
+
+# How long a step may still take after a Ctrl-C when the other ranks are to be waited for.
+PATIENCE_S = 1.0
+
+_MODULES = 'torch.autograd', 'torch.autograd.graph'     # that call the engine
+_codes = set()
+_of_torch = torch.autograd.backward
+
+
+def put_off(function):
+    """Marks what the engine's C++ calls and keeps no exception of."""
+    _codes.add(function.__code__)
+    return function
+
+
+class _Handler:
+    """Of SIGINT, in one backward() of the main thread; `of_script`: the one of before."""
+
+    def __init__(self, of_script):
+        self._of_script = of_script
+        self._since_s, self._frame = None, None
+
+    def __call__(self, number, frame):
+        if self._since_s is None and _is_put_off(frame):
+            self._since_s, self._frame = time.monotonic(), frame
+        else:       # a second one is not put off
+            self._of_script(number, frame)
+
+    def let_through(self, after_s=0):
+        if self._since_s is not None and time.monotonic() - self._since_s >= after_s:
+            frame, self._since_s, self._frame = self._frame, None, None
+            self._of_script(signal.SIGINT, frame)
+
+
+def _is_put_off(frame):
+    while frame is not None:
+        caller = frame.f_back
+        if frame.f_code in _codes and caller and caller.f_globals.get('__name__') in _MODULES:
+            return True
+        frame = caller
+    return False
+
+
+def let_through():
+    """Called in what is put off, while other ranks are waited for: raises what the script's handler
+    raises, if a Ctrl-C has come that is PATIENCE_S old."""
+    handler = signal.getsignal(signal.SIGINT)
+    if isinstance(handler, _Handler) and threading.current_thread() is threading.main_thread():
+        handler.let_through(PATIENCE_S)
+
+
+@functools.wraps(_of_torch)
+def _backward(*arguments, **options):
+    of_script = signal.getsignal(signal.SIGINT)
+    if (not callable(of_script) or isinstance(of_script, _Handler) or
+            threading.current_thread() is not threading.main_thread()):
+        return _of_torch(*arguments, **options)
+    handler = _Handler(of_script)
+    try:
+        signal.signal(signal.SIGINT, handler)
+        return _of_torch(*arguments, **options)
+    finally:
+        signal.signal(signal.SIGINT, of_script)
+        handler.let_through()
+
+
+def offer():
+    """Has backward() of torch put off what must be."""
+    torch.autograd.backward = _backward
