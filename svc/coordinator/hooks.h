@@ -46,7 +46,8 @@ struct aggregator_hooks {
 };
 
 struct job_hooks {
-    /* The job is over: lanes and waiting workers hear of it. It is destroyed next. */
+    /* The store has forgotten the job: lanes and waiting workers are to hear. It is destroyed
+     * next. */
     void (*is_over)(struct job *job);
     /* The job is freed next, also at the end of the service, when nobody is told anything. */
     void (*ends)(struct job *job);
