@@ -1,4 +1,4 @@
-/* What the rules fill a decision with. Owns nothing; the decision has the memory. */
+/* Parts of a decision that the rules fill in. Owns nothing; the decision has the memory. */
 #include "packer/growth/decision.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* What the rules of scale_tick() fill a decision with. Not seen outside packer/. */
+/* Parts of a decision that the rules of scale_tick() fill in. Not seen outside packer/. */
 #ifndef GRADPOOL_PACKER_GROWTH_DECISION_H
 #define GRADPOOL_PACKER_GROWTH_DECISION_H
 

@@ -202,7 +202,7 @@ static void destroy_objects(struct service *s)
     tenants_destroy(s);
 }
 
-/* What is left when no object is any more, or none was yet. */
+/* The rest, when no object is any more, or none was yet. */
 static void destroy_service(struct service *s)
 {
     static void (*const rooms[])(struct service * s) = {
@@ -377,7 +377,7 @@ static struct coordinator *create(const struct coordinator_options *options)
     return NULL;
 }
 
-/* They were handed over, also to one who cannot begin. */
+/* Provisioner and display were handed over, also where the service cannot begin. */
 static void destroy_given(const struct coordinator_options *options)
 {
     if (options->provisioner)

@@ -1,4 +1,4 @@
-/* Who hears of what lower rooms tell, and in which order: the one file that names all of them. Owns
+/* Hearers of what lower rooms tell, in their order: the one file that names all of them. Owns
  * nothing, decides nothing. */
 #include "svc/coordinator/hooks.h"
 

@@ -29,13 +29,13 @@ struct aggregator_hooks {
     void (*is_back)(struct aggregator *a, const WIRE(AggregatorJoin) * join);
     /* Its control connection is gone, or was replaced by another. */
     void (*is_away)(struct aggregator *a);
-    /* It counts as lost, though its process may live on: that is ended, if it is a child. */
+    /* An aggregator counts as lost, though its process may live on: a child is ended. */
     void (*is_cut_off)(const struct aggregator *a);
-    /* It cannot write any more. */
+    /* An aggregator is lost, and cannot write any more. */
     void (*is_lost)(struct aggregator *a);
-    /* It is freed next. */
+    /* An aggregator is freed next. */
     void (*ends)(struct aggregator *a);
-    /* It is to hand over what it keeps, and end. */
+    /* An aggregator is to hand over what it keeps, and end. */
     void (*is_stopping)(struct aggregator *a);
     /* Whether it keeps copies that others need. */
     bool (*is_needed)(const struct aggregator *a);
@@ -53,7 +53,7 @@ struct job_hooks {
     void (*ends)(struct job *job);
     /* Pieces became ready, or never will: declares that wait for them may be answered. */
     void (*tensors_are_settled)(struct job *job);
-    /* What the job's lanes and ranks are to agree on may be begun now. */
+    /* A change of ranks that waits may begin now. */
     void (*may_regroup)(struct job *job);
     /* Lanes and workers know the new ranks of a job. */
     void (*ranks_have_changed)(struct service *s);
@@ -65,7 +65,7 @@ struct job_hooks {
      * any). */
     bool (*keeps_what_moves)(const struct job *job, const struct aggregator *keeper,
                              const struct lane *lane);
-    /* That aggregator does not reach the lane, so it keeps no copies of what moves there. */
+    /* The aggregator does not reach the lane, so it keeps no copies of what moves there. */
     void (*keeper_is_unfit)(const struct job *job, const struct aggregator *keeper,
                             const struct lane *lane);
 };

@@ -27,7 +27,7 @@
 
 enum service_phase { SERVICE_UP, SERVICE_DRAINING, SERVICE_DOWN };
 
-/* What higher rooms want to hear. */
+/* News that higher rooms want to hear. */
 struct hooks {
     const struct peer_hooks *peer;
     const struct aggregator_hooks *aggregator;
@@ -35,7 +35,7 @@ struct hooks {
     const struct service_hooks *service;
 };
 
-/* What is under way, each in a room of its own. */
+/* Work under way, each kind in a room of its own. */
 struct works {
     struct list migrations, orders, savings, timelines;
 };

@@ -1,4 +1,4 @@
-/* What the rules of growth see. */
+/* The lanes, jobs and tasks that the rules of growth see. */
 #ifndef GRADPOOL_COORDINATOR_GROWTH_SCALING_VIEW_H
 #define GRADPOOL_COORDINATOR_GROWTH_SCALING_VIEW_H
 

@@ -1,4 +1,4 @@
-/* Who has a job's pieces to itself: lanes have let go of them, or are about to. Others wait. */
+/* Claims on all pieces of a job: lanes have let go of them, or are about to. Others wait. */
 #ifndef GRADPOOL_COORDINATOR_JOB_CLAIM_H
 #define GRADPOOL_COORDINATOR_JOB_CLAIM_H
 

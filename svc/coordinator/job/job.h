@@ -138,7 +138,7 @@ enum entering {
     ENTERING_AT_ONCE, /* into rounds that are open */
 };
 
-/* What the first worker named, or an operator of a trial. */
+/* Terms that the first worker named, or an operator of a trial. */
 struct job_terms {
     bool continues;                   /* without workers that are lost */
     bool is_elastic;                  /* workers come and go */
@@ -150,7 +150,7 @@ struct job_terms {
     bool is_operators; /* of a trial: an operator has asked */
 };
 
-/* Who is in it, and on the way in or out: membership/ and session/. */
+/* Ranks of the job, and those on the way in or out: membership/ and session/. */
 struct job_ranks {
     uint32_t founding, wanted;     /* began with these, who may yet come (K45); shall have */
     uint32_t version;              /* of who is in it; grows */
@@ -190,7 +190,7 @@ struct job_copies {
     uint64_t keepers_ns; /* when lanes were last given or told keepers */
 };
 
-/* What moves it: growth/ and hold.c. */
+/* Growth's memory of the job: growth/ and hold.c. */
 struct job_growth {
     struct scale_memory memory;  /* what the rules of growth remember of it */
     enum scale_stay told_stay;   /* what the log has said of that */
@@ -210,7 +210,7 @@ struct job_figures {
     uint64_t control_ns;  /* of the coordinator's thread, for connections that have gone */
 };
 
-/* What a room has of the job stands behind a pointer of its own, never NULL. */
+/* Each room has its part of the job behind a pointer of its own, never NULL. */
 struct job {
     struct list link;
     struct service *service;

@@ -1,4 +1,4 @@
-/* What a job has on each lane. Owns struct share; keeps the sums of lanes (jobs, pieces, bytes)
+/* Shares of lanes. Owns struct share; keeps the sums of lanes (jobs, pieces, bytes)
  * with it, so a piece is attached and detached here alone. */
 #include "svc/coordinator/job/share.h"
 

@@ -1,4 +1,4 @@
-/* What a job has on each lane: its pieces there, and what the lane has counted for it. */
+/* Shares of lanes: a job's pieces on each, and what the lane has counted for it. */
 #ifndef GRADPOOL_COORDINATOR_JOB_SHARE_H
 #define GRADPOOL_COORDINATOR_JOB_SHARE_H
 

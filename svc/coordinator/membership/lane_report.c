@@ -1,4 +1,4 @@
-/* What lanes report by themselves: that a job has failed there, that a worker's connection has
+/* Reports of lanes, unasked: a job has failed there, a worker's connection has
  * ended. Owns nothing. A lane is believed only about what it carries. */
 #include "svc/coordinator/membership/lane_report.h"
 

@@ -1,4 +1,4 @@
-/* What lanes report of jobs and workers by themselves. */
+/* Reports of lanes, unasked, on jobs and workers. */
 #ifndef GRADPOOL_COORDINATOR_MEMBERSHIP_LANE_REPORT_H
 #define GRADPOOL_COORDINATOR_MEMBERSHIP_LANE_REPORT_H
 

@@ -17,7 +17,7 @@ struct traveller {
 };
 
 struct migration;
-/* What follows a step, once all lanes have answered. */
+/* The step that follows, once all lanes have answered. */
 typedef void (*migration_fn)(struct migration *m);
 
 struct migration {

@@ -11,7 +11,7 @@
 #define PART_BYTES (UINT64_C(1) << 20) /* of one StateReply, less only at the end of a piece */
 #define PARTS_MAX 4                    /* on their way: asked for, or put and not answered */
 
-/* What travels. */
+/* Parameters and moments on their way. */
 struct state_way {
     size_t at;       /* of travellers: whose state is asked for next ... */
     uint64_t offset; /* ... from here on */

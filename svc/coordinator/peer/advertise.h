@@ -1,4 +1,4 @@
-/* What others are told to connect to. */
+/* The address that others are told to connect to. */
 #ifndef GRADPOOL_COORDINATOR_PEER_ADVERTISE_H
 #define GRADPOOL_COORDINATOR_PEER_ADVERTISE_H
 

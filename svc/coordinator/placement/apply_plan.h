@@ -1,4 +1,4 @@
-/* What becomes of the plan of the packer. */
+/* A plan of the packer becomes pieces on lanes. */
 #ifndef GRADPOOL_COORDINATOR_PLACEMENT_APPLY_PLAN_H
 #define GRADPOOL_COORDINATOR_PLACEMENT_APPLY_PLAN_H
 

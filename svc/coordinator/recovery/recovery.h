@@ -1,4 +1,4 @@
-/* What happens to pieces when an aggregator is lost or comes back. README: K4. */
+/* Pieces when an aggregator is lost or comes back. README: K4. */
 #ifndef GRADPOOL_COORDINATOR_RECOVERY_RECOVERY_H
 #define GRADPOOL_COORDINATOR_RECOVERY_RECOVERY_H
 
