@@ -1,4 +1,4 @@
-/* Ties svc/ops/web.h to svc/coordinator/display.h: each knows its own half only (G1). */
+/* Ties svc/ops/web.h to svc/coordinator/view/display.h: each knows its own half only (G1). */
 #include "svc/web_display.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"

@@ -57,7 +57,6 @@ static void aggregator_joined(struct aggregator *a, struct slot *slot)
 {
     struct service *s = a->service;
     scaling_joined(a, slot);
-    measuring_wake(s);
     recovery_place_stranded(s);
     leaving_check_all(s);
     kept_check(s, declare_handle);
@@ -116,7 +115,6 @@ static void process_ended(struct service *s)
 static void job_is_over(struct job *job)
 {
     struct service *s = job->service;
-    profiles_keep(job);
     keeping_end(job);
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
@@ -157,10 +155,12 @@ const struct aggregator_hooks hooks_of_aggregators = {
     .is_stopping = aggregator_is_stopping,
     .is_needed = aggregator_is_needed,
     .process_ended = process_ended,
+    .farewell_is_over = service_check_drained,
     .look_is_over = view_look_over,
 };
 
 const struct job_hooks hooks_of_jobs = {
+    .is_ending = profiles_keep,
     .is_over = job_is_over,
     .ends = job_ends,
     .tensors_are_settled = declare_check_waits,

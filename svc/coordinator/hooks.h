@@ -41,11 +41,15 @@ struct aggregator_hooks {
     bool (*is_needed)(const struct aggregator *a);
     /* A local aggregator's process has ended. */
     void (*process_ended)(struct service *s);
+    /* The process of a local aggregator that has left its slot has ended. */
+    void (*farewell_is_over)(struct service *s);
     /* All aggregators have answered that look, or had their time. */
     void (*look_is_over)(struct service *s, uint64_t look);
 };
 
 struct job_hooks {
+    /* The job is to end, and the store still has it. */
+    void (*is_ending)(const struct job *job);
     /* The store has forgotten the job: lanes and waiting workers are to hear. It is destroyed
      * next. */
     void (*is_over)(struct job *job);

@@ -21,7 +21,7 @@ struct lane {
     char *shm, *ofi;
     struct aggregator *aggregator;
     enum lane_use use;                /* not stored: all are open after a restart */
-    uint32_t leaving;                 /* jobs whose tasks are on their way from it (scaling.c) */
+    uint32_t leaving;                 /* jobs whose tasks are on their way from it (growth) */
     uint32_t arriving;                /* moves on their way to it: it only looks empty */
     uint64_t worked_ns, worked_at_ns; /* when it was last looked at for growth ... */
     uint64_t load_ppm;                /* ... and its busy time since the look before */
@@ -58,7 +58,7 @@ struct aggregator {
     struct lane *lanes;
     size_t lanes_count;
     envelope *stats;      /* its last StatsReply, as it is shown ... */
-    envelope *counted;    /* ... and as its lanes have counted: measure/busy_time.c */
+    envelope *counted;    /* ... and as its lanes have counted: busy_time.c */
     uint64_t measured_ns; /* when that came */
 };
 

@@ -11,7 +11,7 @@
 
 /* A process that was a slot's. */
 struct farewell {
-    struct list link; /* in service.farewells */
+    struct list link; /* in fleet.farewells */
     struct service *service;
     struct provisioned process;
     struct source watch;
@@ -34,7 +34,7 @@ static void ended(struct source *source, uint32_t events)
     log_info("the local aggregator with pid %d has ended: %s", f->process.pid, how);
     farewell_free(f);
     fleet_check(s);
-    s->on->aggregator->process_ended(s);
+    s->on->aggregator->farewell_is_over(s);
 }
 
 /* The descriptor has another to tell from now on. */

@@ -84,6 +84,7 @@ void scaling_joined(struct aggregator *a, const struct slot *slot)
     room = lanes_room(a->service);
     for (size_t i = 0; i < a->lanes_count && i < open && i < room; i++)
         a->lanes[i].use = LANE_OPEN;
+    a->service->on->service->training_may_begin(a->service);
 }
 
 static void park_beyond(struct service *s, struct aggregator *a, size_t *open)

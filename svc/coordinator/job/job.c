@@ -290,6 +290,7 @@ static bool job_is_empty(const struct job *job)
 void jobs_end(struct job *job)
 {
     char prefix[TENANT_PREFIX_BYTES];
+    job->service->on->job->is_ending(job);
     jobs_forget(job);
     job->service->on->job->is_over(job);
     log_info("job %s%s has ended", tenant_prefix(job->tenant, prefix), job->name);

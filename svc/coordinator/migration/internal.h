@@ -21,7 +21,7 @@ struct migration;
 typedef void (*migration_fn)(struct migration *m);
 
 struct migration {
-    struct list link; /* in service.migrations */
+    struct list link; /* in works.migrations */
     struct service *service;
     uint64_t id;
     uint32_t job, epoch;

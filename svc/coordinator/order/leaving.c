@@ -220,7 +220,7 @@ static void moved(struct service *s, const struct order *order)
 {
     struct aggregator *a = aggregator_find(s, order->from_aggregator);
     struct leaving *l = a ? a->leaving : NULL;
-    if (!l || l->is_over)
+    if (!l || l->is_over || a->state == AGGREGATOR_LOST)
         return;
     l->is_moving = false;
     snprintf(l->why, sizeof l->why, "%.255s", order->stays);
@@ -296,7 +296,7 @@ static void begin(struct aggregator *a, uint64_t by_ns)
     if (is_first)
         a->leaving = leaving_create(a, by_ns);
     if (!a->leaving && a->peer)
-        peer_break(a->peer); /* the aggregator tells again when it is back */
+        peer_break(a->peer); /* an aggregator that asked by itself asks again when it is back */
     if (!a->leaving)
         return;
     if (by_ns < a->leaving->by_ns)
@@ -349,6 +349,8 @@ void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service
         struct aggregator *a = list_entry(node, struct aggregator, link);
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             begin(a, by_ns);
+        if (ends_with_service(a) && a->state != AGGREGATOR_LOST && !a->leaving)
+            aggregator_drain(a); /* no memory to do more */
     }
     leaving_check_done(s);
 }

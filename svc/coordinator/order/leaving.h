@@ -10,7 +10,7 @@ void leaving_stop(struct aggregator *a);
 void leaving_check_all(struct service *s);
 /* All aggregators that end with this process (outliving.h) leave, none is replaced: what they have
  * goes to others, as far as there are any and until `by_ns`; jobs with tasks that stay end before
- * their lanes do (stopping.h). Once the aggregators have ended: `done`, from the loop. */
+ * their lanes do. Once the aggregators have ended: `done`, from the loop. */
 void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service *s));
 
 /* Whether they have ended. */

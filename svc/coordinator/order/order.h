@@ -12,7 +12,7 @@ struct order;
 typedef void (*order_done_fn)(struct service *s, const struct order *order);
 
 struct order {
-    struct list link; /* in service.orders */
+    struct list link; /* in works.orders */
     struct service *service;
     uint64_t id, wait;   /* wait: who is answered when it is done */
     uint32_t lane, task; /* of a move: to there; this one, or 0: all. Lane 0: what leaves lanes */

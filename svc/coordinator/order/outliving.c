@@ -1,6 +1,6 @@
 /* Which aggregators end with this process, and which jobs can train on without it. Keeps no state
- * but service.takes_along and service.ends_container, which are settled at the start. README: K93,
- * K107. */
+ * but service_end.takes_along and service_end.ends_container, which are settled at the start.
+ * README: K93, K107. */
 #include "svc/coordinator/order/outliving.h"
 
 #include "svc/base/process.h"

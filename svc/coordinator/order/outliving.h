@@ -18,8 +18,8 @@ struct service_end {
 /* Early: a parent that ends later hides what has started this process. -ENOMEM. */
 int outliving_create(struct service *s);
 void outliving_destroy(struct service *s);
-/* Where local aggregators end with this process (service.takes_along), those, and in a container
- * also those that were joined by hand there. */
+/* Where local aggregators end with this process (service_end.takes_along), those, and in a
+ * container also those that were joined by hand there. */
 bool ends_with_service(const struct aggregator *a);
 /* Some aggregator stays, or comes back. */
 bool outliving_has_any(const struct service *s);

@@ -37,7 +37,7 @@ struct peer {
     struct session *session;
     uint64_t join_by_ns; /* its join waits until then for a former job (K58); 0: none does */
     struct aggregator *aggregator;
-    struct list visit; /* in service.visitors while it has joined nothing (visitors.c) */
+    struct list visit; /* in door.visitors while it has joined nothing (visitors.c) */
     uint64_t heard_ns;
     uint64_t look_ns;       /* session/host_silence.c: not before this; 0: not looked at */
     uint32_t silent_looks;  /* in a row */
@@ -48,7 +48,7 @@ struct peer {
     struct list own_waits;  /* requests of it that are not answered yet */
     uint32_t waits;         /* so many */
     uint32_t frame_bytes;   /* of the long message that it may send; 0: none */
-    struct list frame_link; /* in service.frames_waiting until it may (frames.c) */
+    struct list frame_link; /* in door.frames_waiting until it may (frames.c) */
 };
 
 struct listener {

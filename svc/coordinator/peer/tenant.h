@@ -15,7 +15,7 @@ struct service;
 
 /* Lives as long as the service, so that jobs and peers may point at it. */
 struct tenant {
-    struct list link; /* in service.tenants, the local one first */
+    struct list link; /* in door.tenants, the local one first */
     struct key key;
     bool is_operator; /* may add aggregators and see all jobs */
     bool is_revoked;

@@ -34,7 +34,7 @@ struct saving_cursor {
 };
 
 struct saving {
-    struct list link; /* in service.savings */
+    struct list link; /* in works.savings */
     struct service *service;
     struct peer *peer;
     uint64_t id,
@@ -59,7 +59,7 @@ struct saving {
     struct err why;             /* it is broken */
 };
 
-/* --- request.c --- */
+/* --- answer.c --- */
 
 /* Answers `sv->request`: all stands still. -EMSGSIZE, -ENOMEM, -EAGAIN: a tensor is gone. */
 int saving_answer(struct saving *sv, const struct job *job);

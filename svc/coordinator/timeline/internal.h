@@ -21,7 +21,7 @@ struct timeline_source {
 };
 
 struct timeline {
-    struct list link; /* in service.timelines */
+    struct list link; /* in works.timelines */
     struct service *service;
     struct peer *peer;
     uint64_t id, begun_ns, end_ns;
