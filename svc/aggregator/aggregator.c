@@ -1,6 +1,9 @@
 /* The aggregator process: cores, lanes, signals, and a coordinator that may come and go. Owns the
  * threads' life. Training does not need the coordinator: when it stays away the lanes serve on.
  * README: A9, A10. */
+#include "svc/aggregator/aggregator.h"
+
+#include "svc/aggregator/lane_policy.h"
 #include "svc/aggregator/aggregator_types.h"
 #include "svc/aggregator/lending.h"
 #include "svc/aggregator/slowing.h"

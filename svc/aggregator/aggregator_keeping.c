@@ -2,6 +2,7 @@
  * the coordinator asks for, and the tickets that the keeper asks it for. The keeper is made when it
  * is first needed: most aggregators keep nothing. Owns the questions whether copies of what moves
  * here are whole, until they are. README: A9, A49. */
+#include "svc/aggregator/moved_state.h"
 #include "svc/aggregator/aggregator_types.h"
 
 #include "svc/aggregator/release.h"

@@ -1,6 +1,7 @@
 /* What the coordinator asks for when tasks move: release, state, install, thaw. Owns the releases
  * that wait for rounds to end; they are looked at again when a lane has news of them, and when it
  * is not waited for longer. Decides nothing about a move. README: A9, A26, A27, A38. */
+#include "svc/aggregator/moved_state.h"
 #include "svc/aggregator/aggregator_types.h"
 #include "svc/aggregator/regroup.h"
 #include "svc/aggregator/release.h"

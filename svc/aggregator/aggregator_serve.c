@@ -1,5 +1,8 @@
 /* What each request of the coordinator does. Every one is a call into the lane it names, carried
  * out between two turns of that lane, and gets one answer. README: A9. */
+#include "svc/aggregator/job.h"
+#include "svc/aggregator/lane_job.h"
+#include "svc/aggregator/leave.h"
 #include "svc/aggregator/aggregator_types.h"
 #include "svc/aggregator/regroup.h"
 
@@ -10,49 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct lane_thread *find_lane(struct aggregator *a, uint32_t id)
-{
-    for (size_t i = 0; i < a->lanes_count; i++) {
-        if (a->lane_ids[i] == id)
-            return a->lanes[i];
-    }
-    return NULL;
-}
-
-static int reply_done(struct aggregator *a, uint64_t id)
-{
-    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__Done done = GRADPOOL__WIRE__DONE__INIT;
-    reply.id = id;
-    reply.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_DONE;
-    reply.done = &done;
-    return channel_send(a->channel, &reply);
-}
-
-int serve_reply_failure(struct aggregator *a, uint64_t id, int code, const char *text)
-{
-    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__Failure failure = GRADPOOL__WIRE__FAILURE__INIT;
-    reply.id = id;
-    reply.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE;
-    failure.code = code;
-    failure.text = (char *)text;
-    reply.failure = &failure;
-    return channel_send(a->channel, &reply);
-}
-
-int serve_reply(struct aggregator *a, uint64_t id, int result)
-{
-    return result < 0 ? serve_reply_failure(a, id, result, err_text(result)) : reply_done(a, id);
-}
-
-int serve_call(struct aggregator *a, uint32_t lane, int (*call)(struct lane *lane, void *context),
-               void *context)
-{
-    struct lane_thread *thread = find_lane(a, lane);
-    return thread ? lane_thread_call(thread, call, context) : -ENOENT;
-}
 
 static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
                      struct lane_piece *ret_piece)
@@ -135,7 +95,7 @@ static int place(struct lane *lane, void *context)
 static int place_prepared(struct aggregator *a, struct placing *placing)
 {
     const Gradpool__Wire__PlaceRequest *request = placing->request;
-    struct lane_thread *thread = find_lane(a, request->lane);
+    struct lane_thread *thread = serve_find_lane(a, request->lane);
     int r = thread ? read_pieces(placing) : -ENOENT;
     if (r < 0)
         return r;
@@ -244,7 +204,7 @@ static int serve_ping(struct aggregator *a, uint64_t id)
     for (size_t i = 0; i < a->lanes_count; i++)
         if (!lane_thread_is_idle(a->lanes[i]))
             lane_thread_call(a->lanes[i], take_turn, NULL);
-    return reply_done(a, id);
+    return serve_done(a, id);
 }
 
 static int serve_drain(struct aggregator *a, const envelope *request)
@@ -255,7 +215,7 @@ static int serve_drain(struct aggregator *a, const envelope *request)
     else
         log_info("asked to drain");
     a->is_draining = true;
-    return reply_done(a, request->id);
+    return serve_done(a, request->id);
 }
 
 /* What no aggregator is sent, or one of a later version: only requests are answered (H9). */
@@ -292,187 +252,4 @@ int serve_request(struct aggregator *a, const envelope *request)
             return keeping_serve(a, request);
         return moving_knows(request) ? moving_serve(a, request) : refuse(a, request);
     }
-}
-
-struct failure {
-    uint32_t job, rank;
-    int code;        /* 0: a worker is lost, of a job that may go on */
-    bool may_return; /* that worker, on another connection */
-    char text[ERR_TEXT_BYTES];
-};
-
-struct failures {
-    struct failure *rows;
-    size_t count, room;
-};
-
-/* What finds no memory is told at the next occasion. */
-static void add_failure(void *context, uint32_t job, int code, const char *text)
-{
-    struct failures *failures = context;
-    if (failures->count == failures->room) {
-        size_t room = failures->room ? failures->room * 2 : 8;
-        void *rows = realloc(failures->rows, room * sizeof *failures->rows);
-        if (!rows)
-            return;
-        failures->rows = rows;
-        failures->room = room;
-    }
-    struct failure *row = &failures->rows[failures->count++];
-    *row = (struct failure){.job = job, .code = code};
-    snprintf(row->text, sizeof row->text, "%s", text);
-}
-
-static void add_lost(void *context, uint32_t job, uint32_t rank, const char *peer, bool may_return)
-{
-    struct failures *failures = context;
-    size_t count = failures->count;
-    add_failure(failures, job, 0, peer);
-    if (failures->count == count)
-        return;
-    failures->rows[count].rank = rank;
-    failures->rows[count].may_return = may_return;
-}
-
-static int collect_failures(struct lane *lane, void *context)
-{
-    lane_each_failure(lane, add_failure, context);
-    lane_each_lost(lane, add_lost, context);
-    return 0;
-}
-
-/* Without a code it is a worker that was lost, which is no failure where workers come and go. */
-static int send_failure(struct aggregator *a, uint32_t lane, const struct failure *row)
-{
-    char *text = (char *)row->text;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__WorkerLost lost = {
-        .base = PROTOBUF_C_MESSAGE_INIT(&gradpool__wire__worker_lost__descriptor),
-        .lane = lane,
-        .job_id = row->job,
-        .rank = row->rank,
-        .may_return = row->may_return,
-        .text = text};
-    Gradpool__Wire__LaneFailure failure = {
-        .base = PROTOBUF_C_MESSAGE_INIT(&gradpool__wire__lane_failure__descriptor),
-        .lane = lane,
-        .job_id = row->job,
-        .code = row->code,
-        .text = text};
-    if (row->code)
-        message.lane_failure = &failure;
-    else
-        message.worker_lost = &lost;
-    message.body_case = row->code ? GRADPOOL__WIRE__ENVELOPE__BODY_LANE_FAILURE
-                                  : GRADPOOL__WIRE__ENVELOPE__BODY_WORKER_LOST;
-    return channel_send(a->channel, &message);
-}
-
-int serve_failures(struct aggregator *a)
-{
-    int r = 0;
-    for (size_t i = 0; i < a->lanes_count && r == 0; i++) {
-        struct failures failures = {0};
-        lane_thread_call(a->lanes[i], collect_failures, &failures);
-        for (size_t k = 0; k < failures.count && r == 0; k++)
-            r = send_failure(a, a->lane_ids[i], &failures.rows[k]);
-        free(failures.rows);
-    }
-    return r;
-}
-
-static int count_connections(struct lane *lane, void *context)
-{
-    *(size_t *)context += lane_connections(lane);
-    return 0;
-}
-
-size_t serve_connections(struct aggregator *a)
-{
-    size_t connections = 0;
-    for (size_t i = 0; i < a->lanes_count; i++)
-        lane_thread_call(a->lanes[i], count_connections, &connections);
-    return connections;
-}
-
-struct ending {
-    int code;
-    const char *text;
-};
-
-static int end_jobs(struct lane *lane, void *context)
-{
-    const struct ending *ending = context;
-    lane_fail_jobs(lane, ending->code, ending->text);
-    return 0;
-}
-
-void serve_end_jobs(struct aggregator *a, int code, const char *text)
-{
-    struct ending ending = {code, text};
-    for (size_t i = 0; i < a->lanes_count; i++)
-        lane_thread_call(a->lanes[i], end_jobs, &ending);
-}
-
-struct held {
-    Gradpool__Wire__PieceHeld **rows;
-    size_t count, room;
-    uint32_t lane;
-    int error;
-};
-
-static void add_held(void *context, const struct lane_held *piece)
-{
-    struct held *held = context;
-    if (held->count == held->room) {
-        size_t room = held->room ? held->room * 2 : 64;
-        void *rows = realloc(held->rows, room * sizeof *held->rows);
-        if (!rows) {
-            held->error = -ENOMEM;
-            return;
-        }
-        held->rows = rows;
-        held->room = room;
-    }
-    Gradpool__Wire__PieceHeld *row = malloc(sizeof *row);
-    if (!row) {
-        held->error = -ENOMEM;
-        return;
-    }
-    gradpool__wire__piece_held__init(row);
-    row->job_id = piece->job;
-    row->piece = piece->piece;
-    row->lane = held->lane;
-    row->epoch = piece->epoch;
-    row->is_frozen = piece->is_frozen;
-    held->rows[held->count++] = row;
-}
-
-static int collect_held(struct lane *lane, void *context)
-{
-    lane_each_piece(lane, add_held, context);
-    return 0;
-}
-
-int serve_held(struct aggregator *a, Gradpool__Wire__PieceHeld ***ret_rows, size_t *ret_count)
-{
-    struct held held = {0};
-    for (size_t i = 0; i < a->lanes_count; i++) {
-        held.lane = a->lane_ids[i];
-        lane_thread_call(a->lanes[i], collect_held, &held);
-    }
-    if (held.error < 0) {
-        serve_held_free(held.rows, held.count);
-        return held.error;
-    }
-    *ret_rows = held.rows;
-    *ret_count = held.count;
-    return 0;
-}
-
-void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        free(rows[i]);
-    free(rows);
 }

@@ -61,27 +61,10 @@ int control_receive(struct aggregator *a);
 
 /* aggregator_serve.c: what each request does; answers it on the channel. */
 int serve_request(struct aggregator *a, const envelope *request);
-/* Tells the coordinator of every job that has failed on a lane (A12). Any error: it is away. */
-int serve_failures(struct aggregator *a);
 /* aggregator_stats.c: what the lanes have counted, without rows that the request says are known; to
  * be freed like any message. NULL: no memory. */
 Gradpool__Wire__StatsReply *stats_build(struct aggregator *a,
                                         const Gradpool__Wire__StatsRequest *request);
-/* Connections of all lanes together. */
-size_t serve_connections(struct aggregator *a);
-/* All jobs of all lanes fail, and their workers hear why. */
-void serve_end_jobs(struct aggregator *a, int code, const char *text);
-/* What the lanes serve now, as rows for AggregatorJoin; free each and the array with
- * serve_held_free(). */
-int serve_held(struct aggregator *a, Gradpool__Wire__PieceHeld ***ret_rows, size_t *ret_count);
-void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count);
-
-/* Answers a request: Done, or Failure with the code's text or with `text`. */
-int serve_reply(struct aggregator *a, uint64_t id, int result);
-int serve_reply_failure(struct aggregator *a, uint64_t id, int code, const char *text);
-/* Runs `call` on the lane of this number; -ENOENT: there is none. */
-int serve_call(struct aggregator *a, uint32_t lane, int (*call)(struct lane *lane, void *context),
-               void *context);
 
 /* aggregator_memory.c: pages that lanes will need (A73). */
 struct memory_coming {
@@ -152,5 +135,30 @@ int timeline_serve(struct aggregator *a, uint64_t id, const Gradpool__Wire__Time
 void timeline_abandon(struct aggregator *a);
 /* After the lanes have ended. */
 void timeline_free(struct aggregator *a);
+
+/* report.c */
+/* Tells the coordinator of every job that has failed on a lane (A12). Any error: it is away. */
+int serve_failures(struct aggregator *a);
+/* Connections of all lanes together. */
+size_t serve_connections(struct aggregator *a);
+/* All jobs of all lanes fail, and their workers hear why. */
+void serve_end_jobs(struct aggregator *a, int code, const char *text);
+/* What the lanes serve now, as rows for AggregatorJoin; free each and the array with
+ * serve_held_free(). */
+int serve_held(struct aggregator *a, Gradpool__Wire__PieceHeld ***ret_rows, size_t *ret_count);
+void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count);
+
+
+/* reply.c */
+
+/* NULL: no lane has this number. */
+struct lane_thread *serve_find_lane(struct aggregator *a, uint32_t id);
+int serve_done(struct aggregator *a, uint64_t id);
+/* Answers a request: Done, or Failure with the code's text or with `text`. */
+int serve_reply(struct aggregator *a, uint64_t id, int result);
+int serve_reply_failure(struct aggregator *a, uint64_t id, int code, const char *text);
+/* Runs `call` on the lane of this number; -ENOENT: there is none. */
+int serve_call(struct aggregator *a, uint32_t lane, int (*call)(struct lane *lane, void *context),
+               void *context);
 
 #endif

@@ -1,5 +1,13 @@
 /* What happens when a worker says READY or asks whom it waits for. Checks every field against what
  * the coordinator said the piece is; a mismatch becomes an error on every rank. README: A1, A4. */
+#include "svc/aggregator/announce.h"
+
+#include "svc/aggregator/new_owner.h"
+#include "svc/aggregator/piece.h"
+#include "svc/aggregator/piece_failure.h"
+#include "svc/aggregator/quorum.h"
+#include "svc/aggregator/round.h"
+#include "svc/aggregator/table.h"
 #include "svc/aggregator/parameters.h"
 #include "svc/aggregator/regroup.h"
 #include "svc/aggregator/stuck.h"
@@ -98,45 +106,6 @@ static void fill(struct announcement *a, const struct operation *operation,
     a->output_region = ready->output[0].region;
     a->output_offset = ready->output[0].offset;
     a->output_stride = ready->output[0].stride;
-}
-
-/* The first to announce says what the round does; the rest must agree, or nobody gets a result. */
-static void agree(struct worker *w, struct piece *p, const struct announcement *a)
-{
-    if ((a->operation->updates || a->operation->saves) && !p->parameters->are_set) {
-        piece_fail(p, -ENODATA,
-                   "no parameters yet: undeclare '%s' on all ranks, declare and broadcast it",
-                   p->tensor);
-    } else if (!p->operation) {
-        p->operation = a->operation;
-        p->root = a->root;
-    } else if (p->operation != a->operation) {
-        piece_fail(p, -EINVAL, "tensor '%s' round %" PRIu64 ": rank %u pushes %s, others %s",
-                   p->tensor, p->round, w->number, a->operation->name, p->operation->name);
-    } else if (a->operation->inputs == INPUT_ROOT && p->root != a->root) {
-        const char *role = a->operation->code == RECORD_SEND ? "sender" : "root";
-        piece_fail(p, -EINVAL,
-                   "tensor '%s' round %" PRIu64 ": to rank %u the %s is rank %u, to others rank %u",
-                   p->tensor, p->round, w->number, role, a->root, p->root);
-    }
-    if (a->priority > p->priority)
-        p->priority = a->priority;
-}
-
-void count_in(struct rank *rank, struct announcement *a)
-{
-    struct piece *p = rank->piece;
-    uint32_t left;
-    if (p->announced++ == 0)
-        trace_step(p->job->trace, p->traced.at_ns, TRACE_HEARD);
-    p->traced.last = (uint16_t)rank->worker->number;
-    if (p->failure)
-        tell_error(rank->worker, a);
-    else if (p->job->has_left && quorum_is_hopeless(p, &left))
-        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
-    else
-        agree(rank->worker, p, a);
-    round_go_on(p);
 }
 
 /* A lane that took the piece over knows no round yet: any will do until all have spoken. Where not
@@ -297,7 +266,7 @@ static void place_in_round(struct rank *rank, struct announcement *a)
 {
     uint64_t open = quorum_round(rank->piece, rank);
     if (a->round == open)
-        count_in(rank, a);
+        round_count(rank, a);
     else if (a->round < open)
         round_answer_late(rank, a);
 }
@@ -327,7 +296,7 @@ static bool take(struct rank *rank, const struct operation *operation,
     bool is_first = !rank->has_spoken, is_new = a->round != ready->round || is_first;
     bool keeps = false;
     if (ready->standing == RECORD_ENTERS) {
-        regroup_enter(rank, ready);
+        new_owner_enter(rank, ready);
         return false;
     }
     if (is_new && !list_is_empty(&a->tell_link)) {

@@ -5,7 +5,8 @@
  * that one (W5). README: A31, A49. */
 #include "svc/aggregator/backup.h"
 
-#include "svc/aggregator/wish.h"
+#include "svc/aggregator/table.h"
+#include "svc/aggregator/rest.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -61,7 +62,7 @@ static bool is_better(const struct backup *b, const struct record_backup *told)
            (b->since == RECORD_ROUND_NONE || told->since > b->since);
 }
 
-static bool may_keep(struct piece *p, const struct worker *w)
+bool backup_may_keep(struct piece *p, const struct worker *w)
 {
     uint32_t keeper = p->parameters->keeper;
     if (worker_is_keeper(w) || keeper)
@@ -92,16 +93,7 @@ static void take_place(struct backup *b, struct worker *w, const struct record_b
         memcpy(b->steps, told->steps, sizeof b->steps);
 }
 
-/* What waited for a copy, or for somebody who has one, goes on. */
-static void go_on(struct piece *p)
-{
-    if (p->round > 0)
-        round_go_on(p);
-    else if (p->spoken > 0 && !p->failure)
-        round_recover(p);
-}
-
-static int take(struct piece *p, struct worker *w, const struct record_backup *told)
+int backup_accept(struct piece *p, struct worker *w, const struct record_backup *told)
 {
     struct backup *b = &p->parameters->backup;
     if (!is_lent(w, told, copy_bytes(p)))
@@ -119,7 +111,7 @@ static int take(struct piece *p, struct worker *w, const struct record_backup *t
 
 /* Who is to keep it is told by another than who does. Of three the one that is known to be the next
  * is not forgotten, nor is the newest. */
-static void hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told)
+void backup_hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told)
 {
     int at = q->early[0] == w || (!q->early[0] && q->early[1] != w) ? 0 : 1;
     bool is_full = q->early[0] && q->early[1] && q->early[at] != w;
@@ -129,23 +121,7 @@ static void hold_offer(struct parameters *q, struct worker *w, const struct reco
     q->offers[at] = *told;
 }
 
-int backup_hear(struct worker *w, const struct record_backup *told)
-{
-    struct piece *p = piece_find(w->job, told->piece);
-    if (!p || !p->parameters || p->elements == 0)
-        return 0; /* what it announces next is refused, too */
-    bool may = may_keep(p, w);
-    if (!may && worker_is_keeper(w))
-        hold_offer(p->parameters, w, told);
-    int r = may ? take(p, w, told) : 0;
-    if (may && r == 0) {
-        go_on(p);
-        release_tell(p->job->lane);
-    }
-    return r;
-}
-
-static void forget(struct backup *b)
+void backup_drop(struct backup *b)
 {
     list_remove(&b->told.tell_link);
     b->worker = NULL;
@@ -157,27 +133,12 @@ void backup_forget(struct worker *w)
     list_for_each (node, &w->job->pieces) {
         struct piece *p = list_entry(node, struct piece, link);
         if (p->parameters && p->parameters->backup.worker == w)
-            forget(&p->parameters->backup);
+            backup_drop(&p->parameters->backup);
         for (int i = 0; p->parameters && i < 2; i++) {
             if (p->parameters->early[i] == w)
                 p->parameters->early[i] = NULL;
         }
     }
-}
-
-/* A round or a pass is under way that has posted there, or may have. */
-static bool is_in_use(const struct piece *p)
-{
-    const struct parameters *q = p->parameters;
-    return p->state != PIECE_COLLECTING && (q->backup.is_taken || q->fetched > 0);
-}
-
-static void cut_off(struct piece *p)
-{
-    bool was_in_use = is_in_use(p);
-    forget(&p->parameters->backup);
-    if (was_in_use)
-        round_interrupt(p);
 }
 
 /* ---- which aggregator keeps it ---- */
@@ -189,7 +150,7 @@ bool backup_is_awaited(const struct piece *p)
 }
 
 /* It may use the memory otherwise. One that does not hear it keeps that until the job ends. */
-static void release_keeper(const struct piece *p, const struct worker *w)
+void backup_release(const struct piece *p, const struct worker *w)
 {
     const struct record_backed released = {
         .kind = RECORD_BACKED, .piece = p->id, .note = p->parameters->backup.note};
@@ -197,74 +158,18 @@ static void release_keeper(const struct piece *p, const struct worker *w)
         (void)fabric_send(w->conn, &released, sizeof released, NULL, 0);
 }
 
-static void take_offer(struct piece *p)
+void backup_take_offer(struct piece *p)
 {
     struct parameters *q = p->parameters;
     for (int i = 0; i < 2; i++) {
         struct worker *w = q->early[i];
-        if (!w || !may_keep(p, w))
+        if (!w || !backup_may_keep(p, w))
             continue;
         q->early[i] = NULL;
-        if (take(p, w, &q->offers[i]) < 0)
+        if (backup_accept(p, w, &q->offers[i]) < 0)
             fabric_disconnect(w->conn);
         return;
     }
-}
-
-static void change_keeper(struct piece *p, uint32_t keeper)
-{
-    struct parameters *q = p->parameters;
-    struct worker *former = q->backup.worker;
-    q->has_next_keeper = false;
-    if (q->keeper == keeper)
-        return;
-    q->keeper = keeper;
-    q->backup.since = RECORD_ROUND_NONE;
-    memset(q->backup.rounds, 0, sizeof q->backup.rounds);
-    cut_off(p);
-    release_keeper(p, former);
-    if (former && worker_is_keeper(former) && p->state != PIECE_COLLECTING)
-        fabric_disconnect(former->conn); /* what is posted there may never end else */
-    take_offer(p);
-}
-
-void backup_set_keeper(struct piece *p, uint32_t keeper, bool when_known)
-{
-    struct parameters *q = p->parameters;
-    q->next_keeper = keeper;
-    q->waits_for_former = when_known;
-    q->has_next_keeper =
-        p->round == 0 && !q->are_set && (when_known || q->backup.worker) && q->keeper != keeper;
-    if (!q->has_next_keeper) {
-        change_keeper(p, keeper);
-        go_on(p);
-    } else if (!when_known && worker_is_keeper(q->backup.worker)) {
-        fabric_disconnect(q->backup.worker->conn); /* it is lost, and its host may not say so */
-    }
-}
-
-/* Who has gone is not waited for, nor who was cut off because nobody hears of its end. */
-void backup_cut_off(struct worker *w)
-{
-    list_for_each_safe (node, &w->job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
-        struct parameters *q = p->parameters;
-        if (!q || q->backup.worker != w)
-            continue;
-        bool has_next = q->has_next_keeper && !q->waits_for_former && !p->is_dropped;
-        cut_off(p); /* frees it, if it was dropped */
-        if (has_next) {
-            change_keeper(p, q->next_keeper);
-            go_on(p);
-        }
-    }
-}
-
-void backup_know(struct piece *p)
-{
-    struct parameters *q = p->parameters;
-    if (q && q->has_next_keeper)
-        change_keeper(p, q->next_keeper);
 }
 
 void backup_free(struct piece *p)
@@ -519,6 +424,6 @@ void backup_carry_over(struct piece *p)
     struct backup *b = &p->parameters->backup;
     p->parameters->fetched = p->parameters->filled = 0;
     b->is_taken = false;
-    if (b->worker && !may_keep(p, b->worker))
-        forget(b);
+    if (b->worker && !backup_may_keep(p, b->worker))
+        backup_drop(b);
 }

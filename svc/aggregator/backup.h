@@ -3,21 +3,22 @@
 #define GRADPOOL_AGGREGATOR_BACKUP_H
 
 #include "svc/aggregator/parameters.h"
-#include "svc/aggregator/transfer.h"
+#include "svc/aggregator/transfer_types.h"
 
-/* A worker tells where the copy of a piece's state goes. -EFAULT: not into memory that it lends;
- * -ENOMEM, ...: the lane cannot write from where the state lies. */
-int backup_hear(struct worker *w, const struct record_backup *told);
+/* It may have the copy: who is to keep it, or any rank where that is nobody. */
+bool backup_may_keep(struct piece *p, const struct worker *w);
+/* The copy goes where this one tells, unless another has it. Errors of backup_hear(). */
+int backup_accept(struct piece *p, struct worker *w, const struct record_backup *told);
+/* An offer of a keeper that is not the one yet is kept; the one of the keeper is taken. */
+void backup_hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told);
+void backup_take_offer(struct piece *p);
+/* It may use the memory otherwise. One that does not hear it keeps that until the job ends. */
+void backup_release(const struct piece *p, const struct worker *w);
+/* Nobody has it. */
+void backup_drop(struct backup *b);
 /* Its memory is gone with its connection. */
 void backup_forget(struct worker *w);
-/* Of a keeper: rounds that were being written there begin again when there is one. */
-void backup_cut_off(struct worker *w);
 
-/* Which aggregator is to keep the copy; 0: workers may. `when_known`: not before the state that the
- * one before may have is here. */
-void backup_set_keeper(struct piece *p, uint32_t keeper, bool when_known);
-/* It is: the next keeper is the one, without a word to the round that is about to begin. */
-void backup_know(struct piece *p);
 /* It has not come yet, or again: no round begins before (A49). */
 bool backup_is_awaited(const struct piece *p);
 /* A round begins: whether it goes there, all of it. */

@@ -2,35 +2,12 @@
  * can wait at a time and each receive is given back at once (W6). A worker has a part of its job's
  * inbox to itself: what one rank announces early never takes the room of another. What finds
  * no room is read later. README: A23. */
+#include "svc/aggregator/inbox.h"
+
+#include "svc/aggregator/window.h"
 #include "svc/aggregator/transfer.h"
 
 #include <string.h>
-
-/* Of all workers of a job together, and what each has of it at least and at most. */
-#define INBOX_BYTES (2u << 20)
-#define PART_BYTES_LEAST (64u << 10)
-#define PART_BYTES_MOST ((size_t)INBOX_CELLS_MAX * INBOX_CELL_BYTES)
-
-static size_t part_bytes(const struct lane_job *job)
-{
-    size_t bytes = INBOX_BYTES / job->workers_count;
-    bytes -= bytes % INBOX_CELL_BYTES;
-    if (bytes < PART_BYTES_LEAST)
-        return PART_BYTES_LEAST;
-    return bytes > PART_BYTES_MOST ? PART_BYTES_MOST : bytes;
-}
-
-size_t inbox_bytes(const struct lane_job *job) { return part_bytes(job) * job->workers_count; }
-
-void inbox_open(struct lane_job *job)
-{
-    job->inbox = arena_alloc(job->lane->options.arena, &job->account, inbox_bytes(job));
-    for (uint32_t i = 0; job->inbox && i < job->workers_count; i++) {
-        struct inbox *inbox = &job->workers[i].inbox;
-        inbox->cells = job->inbox + i * part_bytes(job);
-        inbox->count = inbox->free = (uint32_t)(part_bytes(job) / INBOX_CELL_BYTES);
-    }
-}
 
 /* ---- cells ---- */
 
@@ -92,6 +69,17 @@ bool inbox_keep(struct worker *w, struct announcement *a, const void *payload, s
     a->payload = put(&w->inbox, payload, bytes);
     a->inbox_bytes = a->payload ? (uint32_t)bytes : 0;
     return true;
+}
+
+void worker_drop_payload(struct worker *w)
+{
+    if (!w->holding)
+        return;
+    if (w->conn)
+        fabric_message_done(w->conn, w->held);
+    w->holding->payload = NULL;
+    w->holding = NULL;
+    w->held = NULL;
 }
 
 void announcement_drop_payload(struct worker *w, struct announcement *a)

@@ -21,11 +21,10 @@ struct inbox {
     uint64_t used[INBOX_CELLS_MAX / 64];
 };
 
-/* With the window. Without memory for it the job has none: payloads are hints. */
-void inbox_open(struct lane_job *job);
-size_t inbox_bytes(const struct lane_job *job);
 /* A payload that is short enough is copied, if there is room. false: it is too long for that. */
 bool inbox_keep(struct worker *w, struct announcement *a, const void *payload, size_t bytes);
+/* Gives the receive back in which a payload of the worker is held, if one is. */
+void worker_drop_payload(struct worker *w);
 /* Wherever it is, in the inbox or in a receive; if there is one. */
 void announcement_drop_payload(struct worker *w, struct announcement *a);
 

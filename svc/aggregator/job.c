@@ -1,8 +1,14 @@
 /* A job as one lane sees it: its workers' connections, tickets, failure, memory account.
  * Never frees anything that a posted operation may still touch (job_release). README: A3, A5. */
+#include "svc/aggregator/job.h"
+
+#include "svc/aggregator/piece.h"
+#include "svc/aggregator/transfer.h"
+#include "svc/aggregator/window.h"
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/lane_policy.h"
+#include "svc/aggregator/table.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -11,18 +17,6 @@
 
 /* Tickets granted and not yet used, per job and rank: a few reconnects ahead. */
 #define LANE_GRANTS_PER_RANK 4
-
-#define TABLE_SIZE_LEAST 64
-
-struct lane_job *job_find(struct lane *lane, uint32_t id)
-{
-    list_for_each (node, &lane->jobs) {
-        struct lane_job *job = list_entry(node, struct lane_job, link);
-        if (job->id == id && !job->is_dropped)
-            return job;
-    }
-    return NULL;
-}
 
 static void job_free(struct lane_job *job)
 {
@@ -103,24 +97,6 @@ void job_release(struct lane_job *job)
     job_free(job);
 }
 
-/* The first failure is the cause; what follows from it is noise. Who is connected hears it from
- * here; whose connection it was that ended, by way of the coordinator (A12). */
-void job_fail(struct lane_job *job, int code, const char *format, ...)
-{
-    if (job->failure)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(job->failure_text, sizeof job->failure_text, format, arguments);
-    va_end(arguments);
-    job->failure = code;
-    for (uint32_t i = 0; i < job->workers_count; i++)
-        tell_job_failure(&job->workers[i]);
-    if (job->lane->options.job_failed)
-        job->lane->options.job_failed(job->lane->options.context);
-    job_wake(job); /* what is under way ends in transfer_turn() */
-}
-
 int job_grant(struct lane_job *job, const struct record_connect *ticket)
 {
     if (ticket->rank >= job->workers_count && !(ticket->rank & RECORD_KEEPER))
@@ -161,91 +137,3 @@ struct worker *job_peer(struct lane_job *job, uint32_t number)
     return unused;
 }
 
-void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn)
-{
-    w->state = WORKER_OPEN;
-    w->is_gone = w->has_settings = false;
-    w->posted = 0;
-    w->fabric = fabric;
-    w->conn = conn;
-    w->job->lane->connections += !worker_is_keeper(w);
-    account_connection(w->job, fabric, 1);
-    snprintf(w->peer, sizeof w->peer, "%s", fabric_peer(conn));
-}
-
-void worker_drop_payload(struct worker *w)
-{
-    if (!w->holding)
-        return;
-    if (w->conn)
-        fabric_message_done(w->conn, w->held);
-    w->holding->payload = NULL;
-    w->holding = NULL;
-    w->held = NULL;
-}
-
-/* Its lent memory is gone with the connection: nothing it said holds any longer (W4, W5). */
-void worker_close(struct worker *w, enum worker_state state)
-{
-    if (!w->conn)
-        return;
-    w->conn = NULL;
-    lending_forget(w);
-    lending_disconnect(w);
-    backup_forget(w);
-    worker_drop_payload(w);
-    list_for_each_safe (node, &w->owed) {
-        list_remove(node);
-    }
-    list_remove(&w->tell_link);
-    w->owes_failure = false;
-    w->state = state;
-    w->job->lane->connections -= !worker_is_keeper(w);
-    account_connection(w->job, w->fabric, -1);
-}
-
-static void rank_leave(struct rank *rank)
-{
-    struct piece *p = rank->piece;
-    uint32_t left;
-    if (p->round == 0 && p->spoken > 0 && !p->failure) {
-        round_recover(p);
-    } else if (p->state == PIECE_COLLECTING && p->round > 0 && p->announced > 0) {
-        struct announcement *a = rank_said(rank, quorum_round(p, rank));
-        p->announced -= a->round == quorum_round(p, rank) && a->standing == RECORD_ANNOUNCE;
-        if (quorum_is_hopeless(p, &left))
-            piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
-        else
-            round_go_on(p); /* nobody waits for the slowest any more */
-    }
-}
-
-/* A round that is being summed has its input and may end; one that waits never will. */
-void worker_leave(struct worker *w, bool after_failure)
-{
-    struct lane_job *job = w->job;
-    w->state = WORKER_LEFT;
-    if (after_failure || job->is_elastic)
-        return; /* the cause is another, and reaches the others on the way it reached this one */
-    job->has_left = true;
-    list_for_each_safe (node, &job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
-        struct rank *rank = piece_rank(p, w->number);
-        if (rank)
-            rank_leave(rank);
-    }
-}
-
-void lane_leave(struct lane *lane, uint32_t job_id, const uint64_t *left)
-{
-    struct lane_job *job = job_find(lane, job_id);
-    if (!job)
-        return;
-    for (uint32_t i = 0; i < job->workers_count; i++) {
-        struct worker *w = &job->workers[i];
-        bool has_left = left[i / 64] >> (i % 64) & 1;
-        if (has_left && (w->state == WORKER_ABSENT || w->state == WORKER_AWAY))
-            worker_leave(w, false);
-    }
-    job_wake(job);
-}

@@ -1,5 +1,15 @@
 /* The lane's loop body and its face to the control thread. Owns the list of jobs and the order in
  * which they get the core: round-robin by chunk, which is processor sharing. README: A1, A8. */
+#include "svc/aggregator/lane.h"
+
+#include "svc/aggregator/job.h"
+#include "svc/aggregator/backup_keeper.h"
+#include "svc/aggregator/failure.h"
+#include "svc/aggregator/lane_events.h"
+#include "svc/aggregator/piece.h"
+#include "svc/aggregator/round.h"
+#include "svc/aggregator/table.h"
+#include "svc/aggregator/worker.h"
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/lane_policy.h"
@@ -23,6 +33,7 @@ int lane_create(const struct lane_options *options, struct lane **ret_lane)
     lane->options = *options;
     lane->slowing = options->slowing;
     list_init(&lane->jobs);
+    lane->chunks_are_over = round_chunks_are_over;
     policy_init(lane);
     list_init(&lane->telling);
     list_init(&lane->tracings);
@@ -240,7 +251,7 @@ static void drop_fill(struct lane_job *job, struct piece *p)
 {
     struct fabric_conn *conn = p->parameters->backup.worker->conn;
     uint32_t id = p->id;
-    transfer_give_up(p);
+    round_give_up(p);
     if (piece_find(job, id))
         fabric_disconnect(conn);
 }

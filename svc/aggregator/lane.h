@@ -25,8 +25,6 @@ enum lane_policy {
     LANE_SHORTEST, /* the job with the fewest bytes left in its open rounds; with ageing */
     LANE_FIFO,     /* the job that was ready first, until nothing of it is ready: to compare with */
 };
-/* "fair", "shortest", "fifo". -EINVAL: another. */
-int lane_policy_find(const char *name, enum lane_policy *ret_policy);
 
 struct lane_options {
     uint32_t id;          /* service-wide; may be set later, before the first grant */
@@ -126,9 +124,6 @@ void lane_memory(const struct lane *lane, uint64_t *ret_bytes, uint64_t *ret_lim
 /* Drops pieces; count 0: the job with its connections. Unknown ones are no error. */
 void lane_drop(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 
-/* Ranks (a bitmap of RECORD_MISSING_WORDS) that have said goodbye: rounds wait no longer for those
- * that were never connected here. Others say it themselves. Unknown jobs are no error. */
-void lane_leave(struct lane *lane, uint32_t job, const uint64_t *left);
 
 /* The ticket will be honoured once. -ENOENT: unknown job. -EINVAL: not for this lane. */
 int lane_grant(struct lane *lane, const struct record_connect *ticket);

@@ -1,6 +1,19 @@
 /* From fabric events to the lane's objects: who may connect, what a message means, what the end of
  * a connection means. Peers' bytes are copied and checked here before anybody else sees them (W9).
  * README: A4, A5. */
+#include "svc/aggregator/lane_events.h"
+
+#include "svc/aggregator/job.h"
+#include "svc/aggregator/lane_policy.h"
+#include "svc/aggregator/announce.h"
+#include "svc/aggregator/backup_keeper.h"
+#include "svc/aggregator/failure.h"
+#include "svc/aggregator/leave.h"
+#include "svc/aggregator/round.h"
+#include "svc/aggregator/table.h"
+#include "svc/aggregator/transfer.h"
+#include "svc/aggregator/window.h"
+#include "svc/aggregator/worker.h"
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/replace.h"
@@ -127,7 +140,7 @@ static void evict(struct worker *w, const char *why)
 /* What the job's leader decided comes through its workers: only they talk to all lanes (W13). */
 static void take_choice(struct worker *w, const struct record_chosen *chosen)
 {
-    if (!w->job->failure && quorum_choose(w->job, chosen) < 0)
+    if (!w->job->failure && round_choose(w->job, chosen) < 0)
         evict(w, "a set of ranks that is not the one that others passed on");
 }
 
@@ -219,6 +232,7 @@ static void on_closed(const struct fabric_event *event)
     struct lane_job *job = w->job;
     if (event->conn != w->conn) {
         replace_ended(job);
+        job_release(job);
         return;
     }
     if (job->is_dropped) {
@@ -242,6 +256,14 @@ static void on_closed(const struct fabric_event *event)
     job_release(job);
 }
 
+static void on_posted(const struct fabric_event *event)
+{
+    struct worker *w = event->owner;
+    struct lane_job *job = w->job;
+    transfer_progress(event->context, w, event->error);
+    job_release(job);
+}
+
 void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event)
 {
     struct worker *w = event->owner;
@@ -253,7 +275,7 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
         break;
     case FABRIC_EVENT_MESSAGE: on_message(event); break;
     case FABRIC_EVENT_READ:
-    case FABRIC_EVENT_WRITTEN: transfer_progress(event->context, w, event->error); break;
+    case FABRIC_EVENT_WRITTEN: on_posted(event); break;
     case FABRIC_EVENT_ROOM: job_wake(w->job); break;
     case FABRIC_EVENT_REGION:
         if (!worker_is_keeper(w)) /* what copies take is counted nowhere */

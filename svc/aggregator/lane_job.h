@@ -41,25 +41,5 @@ struct breaks {
     uint64_t until_ns; /* AWAY: another connection is waited for so long */
 };
 
-struct worker *job_peer(struct lane_job *job, uint32_t number); /* NULL: none, or no room */
-struct lane_job *job_find(struct lane *lane, uint32_t id);
-/* Arena memory of a job without pieces. */
-size_t job_bytes(uint32_t workers);
-int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
-               struct lane_job **ret_job);
-/* Frees it once no operation touches its memory any more; called again after each completion. */
-void job_release(struct lane_job *job);
-void job_fail(struct lane_job *job, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* Something can be done for it now: it waits for its turn (lane_policy.c). */
-void job_wake(struct lane_job *job);
-int job_grant(struct lane_job *job, const struct record_connect *ticket);
-/* Takes the grant that matches whole, once: -EACCES when there is none. */
-int job_redeem(struct lane_job *job, const struct record_connect *ticket);
-void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn);
-void worker_close(struct worker *w, enum worker_state state);
-/* An orderly goodbye: rounds that wait for it end with an error. */
-void worker_leave(struct worker *w, bool after_failure);
-void worker_drop_payload(struct worker *w); /* gives the receive back that is held */
 
 #endif

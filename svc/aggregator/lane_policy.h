@@ -8,10 +8,15 @@
 /* A job passed over so often in a row is next, however much it has to do (LANE_SHORTEST). */
 #define POLICY_PASSES_MAX 64
 
+/* "fair", "shortest", "fifo". -EINVAL: another. */
+int lane_policy_find(const char *name, enum lane_policy *ret_policy);
+
 void policy_init(struct lane *lane);
 void policy_fini(struct lane *lane);
 /* Takes it out of the line; NULL: nobody is there. */
 struct lane_job *policy_next(struct lane *lane);
+/* Something can be done for it now: it waits for its turn (lane_policy.c). */
+void job_wake(struct lane_job *job);
 /* It has had its chunk and may want another: back into the line. */
 void policy_put_back(struct lane_job *job);
 

@@ -180,6 +180,8 @@ struct lane {
     uint64_t helped_ns;   /* by other threads, for its jobs */
     struct list telling;  /* workers that are owed a COMMIT or an ERROR */
     struct list tracings; /* jobs that are recorded */
+    /* No chunk of the piece is under way any more (round.h). */
+    void (*chunks_are_over)(struct piece *p, bool is_given_up);
 };
 
 /* A keeper of copies, in a worker's place: it has no rank, and none of its duties. */
@@ -189,59 +191,11 @@ static inline uint32_t job_peers(const struct lane_job *job)
     return job->workers_count + LANE_KEEPERS_MAX;
 }
 
-/* piece.c */
-struct piece *piece_find(struct lane_job *job, uint32_t id);
-/* NULL: not of the piece's set. */
-struct rank *piece_rank(struct piece *p, uint32_t number);
 static inline uint64_t piece_bytes(const struct piece *p, uint64_t elements)
 {
     return elements * reduce_element_bytes(p->dtype);
 }
-/* 1: made, the last of the job's; 0: it was here already. */
-int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
-                bool recovering);
-void piece_free(struct piece *p);
-/* Another set of ranks for it (A41): 0, or what piece_place() says; -EBUSY: it is not at rest. */
-int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch);
-void piece_unqueue(struct piece *p); /* what is left of its round is not to be done */
-/* Every announcement of the piece gets this error, now and later. */
-void piece_fail(struct piece *p, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
-/* announce.c */
-/* `data`: the receive buffer, `payload` in it or NULL. Returns whether the buffer is kept. */
-bool announce(struct worker *w, const struct record_ready *ready, const void *data,
-              const void *payload);
-void count_in(struct rank *rank, struct announcement *a);
-void answer_query(struct worker *w, const struct record_query *query);
-
-/* quorum.c */
-static inline bool quorum_is_partial(const struct piece *p)
-{
-    return p->terms.quorum == QUORUM_FIRST || p->terms.quorum == QUORUM_CHOSEN;
-}
-/* Each rank has a clock of its own, and the piece a running sum. */
-static inline bool quorum_is_loose(const struct piece *p)
-{
-    return p->terms.quorum == QUORUM_STALE || p->terms.quorum == QUORUM_ANY;
-}
-/* The round that the rank may announce. */
-uint64_t quorum_round(const struct piece *p, const struct rank *rank);
-/* Of a piece whose ranks have clocks: that of the last. Who has said goodbye holds nobody up. */
-uint64_t quorum_slowest_clock(const struct piece *p);
-/* What it has said about that round and nothing was made of yet; NULL: nothing. */
-struct announcement *quorum_waiting(struct piece *p, struct rank *rank);
-bool round_has_quorum(struct piece *p);
-bool quorum_takes(struct piece *p, struct rank *rank); /* part in the round that starts now */
-/* With those who have left it can never start. `ret_left`: one of them. */
-bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left);
-bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round);
-bool quorum_is_stuck(struct piece *p); /* the late wait for a result that needs them */
-/* The ranks whose inputs make a round, of all pieces with QUORUM_CHOSEN (W13). -EPROTO: another set
- * is known, -EINVAL: ranks that the job does not have. */
-int quorum_choose(struct lane_job *job, const struct record_chosen *chosen);
-
-/* round.c */
 static inline struct announcement *rank_said(struct rank *r, uint64_t round)
 {
     return &r->said[round & 1];
@@ -251,34 +205,5 @@ static inline struct piece *announcement_piece(struct announcement *a)
 {
     return container_of(a - (a->round & 1), struct rank, said)->piece;
 }
-/* Starts what can be started now: an answer to the late, or the open round. */
-void round_go_on(struct piece *p);
-/* The rank announced a round that is closed. */
-void round_answer_late(struct rank *rank, struct announcement *a);
-/* All results lie in all landing areas: COMMIT, and the next round opens. */
-void round_commit(struct piece *p);
-/* It has failed in mid-round, and nothing is posted. The latter frees it if it was dropped. */
-void round_rest(struct piece *p);
-void round_abandon(struct piece *p);
-/* The round begins again with whoever is there then: another keeper, another connection. */
-void round_interrupt(struct piece *p);
-/* The open round is known, and whether ranks hold its result already: the rest get that. */
-void round_take_up(struct piece *p);
-/* Announcements of the open round that were here before it opened count, too. */
-void round_count_early(struct piece *p);
-void round_fetch(struct piece *p, uint64_t round); /* the state after it comes from its copy, ... */
-void round_fill(struct piece *p, uint64_t round);  /* ... or goes to one that lacks it */
-
-/* new_owner.c */
-void round_recover(struct piece *p); /* opens the round when all workers have said theirs (W5) */
-void round_settle(struct piece *p, uint64_t committed);
-/* What a rank says first of a piece that was installed: whether it can be, and what comes of it. */
-bool new_owner_accepts(const struct piece *p, const struct rank *rank,
-                       const struct record_ready *ready);
-void new_owner_welcome(struct rank *rank);
-void new_owner_fetched(struct piece *p, uint64_t committed); /* its state, from a copy */
-
-/* lane_events.c */
-void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event);
 
 #endif

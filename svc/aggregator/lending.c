@@ -1,6 +1,9 @@
 /* Memory that workers lend to a lane, held against what their job and their tenant may, and against
  * the tenant's share of the process. Counts are those of each worker's last lending: only what
  * seems too much is counted anew. README: A17, A76. */
+#include "svc/aggregator/lending.h"
+
+#include "svc/aggregator/failure.h"
 #include "svc/aggregator/lane_types.h"
 
 #include "svc/aggregator/shares.h"

@@ -1,9 +1,17 @@
 /* What goes along when a piece moves: what its former owner knows and no worker could tell, and the
  * arrays that it keeps. Owns the format, a head and one array; checks every field of it, since it
  * comes from another process. README: A27. */
+#include "svc/aggregator/moved_state.h"
+
+#include "svc/aggregator/backup_keeper.h"
+#include "svc/aggregator/leave.h"
+#include "svc/aggregator/quorum.h"
+#include "svc/aggregator/rest.h"
+#include "svc/aggregator/round.h"
+#include "svc/aggregator/table.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/release.h"
-#include "svc/aggregator/wish.h"
+#include "svc/aggregator/rest.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,12 @@
 /* Where a round stood when a new owner takes a piece over: learned from what workers say (W5), or
  * told by the former owner, which let go of it. Decides which round is open and what each rank gets
  * for what it says first; sums nothing. README: A27, A28; svc/wire/README.md: W5, W12. */
+#include "svc/aggregator/new_owner.h"
+
+#include "svc/aggregator/backup_keeper.h"
+#include "svc/aggregator/piece_failure.h"
+#include "svc/aggregator/quorum.h"
+#include "svc/aggregator/round.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/regroup.h"
 
@@ -125,7 +131,7 @@ static bool settle_rank(struct piece *p, struct rank *rank)
     if (a->round < p->round || a->standing != RECORD_HOLDS)
         return false;
     if (!is_common(p, a)) {
-        count_in(rank, a); /* its input is lent still: the round is done again for the others */
+        round_count(rank, a); /* its input is lent still: the round is done again for the others */
         return false;
     }
     if (p->parameters)
@@ -148,11 +154,25 @@ static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
     return count;
 }
 
+/* ---- what was kept ---- */
+
+/* A tensor whose result nobody holds whole is done again, though this piece of it had been
+ * committed: its parameters before that are in the spare state (A19), untouched since. */
+static bool suits_state(struct piece *p)
+{
+    if (p->round == p->state_round + 1)
+        return true;
+    if (p->round != p->state_round || p->state_round == 0 || !parameters_revert(p))
+        return false;
+    p->state_round--;
+    return true;
+}
+
 /* What a lost lane takes with it: running sums and moments lie in no worker's memory. */
 static const char *find_loss(struct piece *p)
 {
     bool is_fetched = p->parameters && p->parameters->are_set && !p->is_regrouped;
-    if (p->round <= 1 || is_fetched || (p->is_regrouped && p->parameters && regroup_suits(p)))
+    if (p->round <= 1 || is_fetched || (p->is_regrouped && p->parameters && suits_state(p)))
         return NULL;
     if (p->parameters)
         return "parameters and moments died with the lane; restore a snapshot";
@@ -177,7 +197,7 @@ static bool fill(struct piece *p, uint64_t committed)
     if (!p->is_regrouped || !backup_lacks(p, committed))
         return false;
     p->round = committed + 1;
-    bool suits = regroup_suits(p);
+    bool suits = suits_state(p);
     p->round = 0;
     if (suits)
         round_fill(p, committed);
@@ -214,6 +234,32 @@ void new_owner_fetched(struct piece *p, uint64_t committed)
     p->is_regrouped = false;
 }
 
+/* It comes after the newest round that is over, or will be without it. */
+static void welcome_new(struct rank *rank)
+{
+    struct piece *p = rank->piece;
+    struct announcement *a = &rank->said[0];
+    rank->is_entering = false;
+    if (p->failure) {
+        tell_error(rank->worker, a);
+        return;
+    }
+    if (!quorum_is_loose(p))
+        rank->clock = p->is_copy ? p->round : p->round - 1;
+    tell_closed(rank->worker, a, rank->clock);
+}
+
+static void welcome_entering(struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        struct rank *rank = &p->ranks[i];
+        if (!rank->is_entering)
+            continue;
+        p->announced += p->is_copy; /* it need not be copied to who does not want it */
+        welcome_new(rank);
+    }
+}
+
 void round_settle(struct piece *p, uint64_t committed)
 {
     p->round = committed + 1;
@@ -229,13 +275,35 @@ void round_settle(struct piece *p, uint64_t committed)
         piece_fail(p, -EOWNERDEAD,
                    "tensor '%s': the result of round %" PRIu64 " was lost with its lane", p->tensor,
                    p->round - 1);
-    regroup_welcome(p);
+    welcome_entering(p);
     if (p->failure)
         return; /* ranks disagree about the operation */
     if (backup_is_filled(p))
         round_count_early(p); /* the first has set off the copy: the others are heard as well */
     else if (p->state == PIECE_COLLECTING)
         round_take_up(p);
+}
+
+void new_owner_enter(struct rank *rank, const struct record_ready *ready)
+{
+    struct piece *p = rank->piece;
+    struct announcement *a = &rank->said[0];
+    p->spoken += !rank->has_spoken;
+    rank->has_spoken = rank->is_entering = true;
+    a->word = ready->word;
+    a->standing = RECORD_IDLE;
+    if (p->round == 0 && !p->failure)
+        round_recover(p);
+    else
+        welcome_new(rank);
+}
+
+void round_resume(struct piece *p)
+{
+    if (p->round > 0)
+        round_go_on(p);
+    else if (p->spoken > 0 && !p->failure)
+        round_recover(p);
 }
 
 /* ---- a former owner that let go ---- */
@@ -275,7 +343,7 @@ static void welcome_clock(struct rank *rank, struct announcement *a)
     if (a->round <= rank->clock)
         tell_commit(rank->worker, a);
     else
-        count_in(rank, a);
+        round_count(rank, a);
 }
 
 /* No other rank need speak first: the round that is open is known. */
@@ -299,6 +367,6 @@ void new_owner_welcome(struct rank *rank)
     } else if (a->round == p->round) {
         if (p->is_copy && a->standing == RECORD_HOLDS)
             offer_result(a);
-        count_in(rank, a);
+        round_count(rank, a);
     }
 }

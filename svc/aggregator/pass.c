@@ -2,6 +2,11 @@
  * reduced in rank order and stored to every landing area that is mapped. Owns nothing. Never keeps
  * a pointer into a worker's memory from one turn to the next: the worker may have taken it back.
  * README: A7, A14, A15. */
+#include "svc/aggregator/pass.h"
+
+#include "svc/aggregator/quorum.h"
+#include "svc/aggregator/transfer.h"
+#include "svc/aggregator/window.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/stuck.h"
 

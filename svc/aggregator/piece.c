@@ -1,61 +1,18 @@
 /* Pieces: made when the coordinator places them, found by number for every announcement.
  * Owns the job's hash table. README: A2. */
+#include "svc/aggregator/piece.h"
+
+#include "svc/aggregator/quorum.h"
+#include "svc/aggregator/rest.h"
+#include "svc/aggregator/table.h"
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
-#include "svc/aggregator/wish.h"
+#include "svc/aggregator/rest.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Numbers are handed out one after the other: low bits spread them well. */
-static struct piece **bucket(struct lane_job *job, uint32_t id)
-{
-    return &job->table[id & (job->table_size - 1)];
-}
-
-struct piece *piece_find(struct lane_job *job, uint32_t id)
-{
-    struct piece *p = *bucket(job, id);
-    while (p && p->id != id)
-        p = p->hash_next;
-    return p;
-}
-
-static void table_grow(struct lane_job *job)
-{
-    struct arena *arena = job->lane->options.arena;
-    size_t size = job->table_size * 4;
-    struct piece **table = arena_alloc(arena, &job->account, size * sizeof *table);
-    if (!table)
-        return; /* longer chains, still right */
-    arena_free(arena, &job->account, job->table);
-    job->table = table;
-    job->table_size = size;
-    list_for_each (node, &job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
-        struct piece **at = bucket(job, p->id);
-        p->hash_next = *at;
-        *at = p;
-    }
-}
-
-struct rank *piece_rank(struct piece *p, uint32_t number)
-{
-    if (p->members == p->job->workers_count)
-        return &p->ranks[number];
-    uint32_t low = 0, high = p->members;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (p->ranks[middle].worker->number < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    bool is_member = low < p->members && p->ranks[low].worker->number == number;
-    return is_member ? &p->ranks[low] : NULL;
-}
 
 static bool spec_has_rank(const struct lane_piece *spec, uint32_t rank)
 {
@@ -173,15 +130,9 @@ static int check_spec(const struct lane_job *job, const struct lane_piece *spec)
 
 static void piece_add(struct piece *p, uint32_t epoch)
 {
-    struct lane_job *job = p->job;
     p->epoch = epoch;
-    job->step_bytes += step_bytes(p);
-    if (++job->pieces_count > job->table_size)
-        table_grow(job);
-    list_append(&job->pieces, &p->link);
-    struct piece **at = bucket(job, p->id);
-    p->hash_next = *at;
-    *at = p;
+    p->job->step_bytes += step_bytes(p);
+    piece_list(p);
 }
 
 int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
@@ -279,15 +230,10 @@ void piece_free(struct piece *p)
         forget_announcement(p->ranks[i].worker, &p->ranks[i].said[0]);
         forget_announcement(p->ranks[i].worker, &p->ranks[i].said[1]);
     }
-    struct piece **at = bucket(job, p->id);
-    while (*at != p)
-        at = &(*at)->hash_next;
-    *at = p->hash_next;
     account_forget(p);
-    release_forget(p);
-    job->pieces_count--;
+    piece_wish(p, false);
+    piece_unlist(p);
     job->step_bytes -= step_bytes(p);
-    list_remove(&p->link);
     piece_unqueue(p);
     arena_free(job->lane->options.arena, &job->account, p->kept);
     backup_free(p);
@@ -295,31 +241,3 @@ void piece_free(struct piece *p)
     arena_free(job->lane->options.arena, &job->account, p);
 }
 
-/* All that is announced and not answered, laps too. */
-static void tell_failure(struct piece *p)
-{
-    for (uint32_t i = 0; i < p->members; i++) {
-        struct rank *rank = &p->ranks[i];
-        for (int k = 0; k < 2; k++) {
-            struct announcement *a = &rank->said[k];
-            bool is_open = a == rank->late || a->round >= quorum_round(p, rank);
-            if (a->round && is_open && a->standing != RECORD_IDLE)
-                tell_error(rank->worker, a);
-        }
-    }
-}
-
-void piece_fail(struct piece *p, int code, const char *format, ...)
-{
-    if (p->failure)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(p->failure_text, sizeof p->failure_text, format, arguments);
-    va_end(arguments);
-    p->failure = code;
-    piece_unqueue(p);
-    tell_failure(p);
-    if (p->state == PIECE_RUNNABLE && p->chunks_active == 0)
-        round_rest(p); /* no chunk will end it */
-}

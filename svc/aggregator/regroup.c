@@ -2,6 +2,9 @@
  * epoch, and its new ranks say anew where they stand, as to a new owner. Owns the piece's change
  * of ranks; never decides who is in a job. README: A40 to A44; svc/wire/README.md: W15. */
 #include "svc/aggregator/regroup.h"
+#include "svc/aggregator/piece.h"
+#include "svc/aggregator/round.h"
+#include "svc/aggregator/table.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/transfer.h"
 
@@ -72,7 +75,7 @@ void lane_let_go(struct lane *lane, uint32_t job_id, const uint64_t *gone)
     list_for_each_safe (node, &job->pieces) {
         struct piece *p = list_entry(node, struct piece, link);
         if (p->state != PIECE_COLLECTING && needs(p, gone))
-            transfer_give_up(p);
+            round_give_up(p);
     }
     for (uint32_t i = 0; i < job->workers_count; i++) {
         if (has(gone, i))
@@ -113,60 +116,4 @@ int lane_regroup(struct lane *lane, uint32_t job_id, uint32_t epoch,
     if (r == -ENOMEM)
         return arena_lack(lane->options.arena);
     return r < 0 ? r : 0;
-}
-
-/* ---- who is new ---- */
-
-/* It comes after the newest round that is over, or will be without it. */
-static void welcome(struct rank *rank)
-{
-    struct piece *p = rank->piece;
-    struct announcement *a = &rank->said[0];
-    rank->is_entering = false;
-    if (p->failure) {
-        tell_error(rank->worker, a);
-        return;
-    }
-    if (!quorum_is_loose(p))
-        rank->clock = p->is_copy ? p->round : p->round - 1;
-    tell_closed(rank->worker, a, rank->clock);
-}
-
-void regroup_welcome(struct piece *p)
-{
-    for (uint32_t i = 0; i < p->members; i++) {
-        struct rank *rank = &p->ranks[i];
-        if (!rank->is_entering)
-            continue;
-        p->announced += p->is_copy; /* it need not be copied to who does not want it */
-        welcome(rank);
-    }
-}
-
-void regroup_enter(struct rank *rank, const struct record_ready *ready)
-{
-    struct piece *p = rank->piece;
-    struct announcement *a = &rank->said[0];
-    p->spoken += !rank->has_spoken;
-    rank->has_spoken = rank->is_entering = true;
-    a->word = ready->word;
-    a->standing = RECORD_IDLE;
-    if (p->round == 0 && !p->failure)
-        round_recover(p);
-    else
-        welcome(rank);
-}
-
-/* ---- what was kept ---- */
-
-/* A tensor whose result nobody holds whole is done again, though this piece of it had been
- * committed: its parameters before that are in the spare state (A19), untouched since. */
-bool regroup_suits(struct piece *p)
-{
-    if (p->round == p->state_round + 1)
-        return true;
-    if (p->round != p->state_round || p->state_round == 0 || !parameters_revert(p))
-        return false;
-    p->state_round--;
-    return true;
 }

@@ -28,14 +28,4 @@ void lane_each_lost(const struct lane *lane,
                                  bool may_return),
                     void *context);
 
-/* For new_owner.c and announce.c: a rank that is new to a piece (ENTERS). */
-struct rank;
-struct record_ready;
-void regroup_enter(struct rank *rank, const struct record_ready *ready);
-struct piece;
-/* The open round is known: those who wait for it are told which they come after. */
-void regroup_welcome(struct piece *p);
-/* What the piece has kept is that of the round before the one that opens. false: it cannot be. */
-bool regroup_suits(struct piece *p);
-
 #endif

@@ -2,55 +2,14 @@
  * begun and begins no other. Frozen is not a state of its own, but a piece that is held and has
  * nothing under way. It never thaws by itself. README: A26, A38; M3 of migrator. */
 #include "svc/aggregator/release.h"
+#include "svc/aggregator/new_owner.h"
+#include "svc/aggregator/rest.h"
+#include "svc/aggregator/table.h"
 #include "svc/aggregator/parameters.h"
-#include "svc/aggregator/wish.h"
+#include "svc/aggregator/rest.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
-
-static bool is_frozen(const struct piece *p) { return p->is_held && p->state == PIECE_COLLECTING; }
-
-/* What waits is read again when its round comes, here or elsewhere: nobody knows when (W6). */
-static void drop_payloads(struct piece *p)
-{
-    for (uint32_t i = 0; i < p->members; i++) {
-        struct rank *rank = &p->ranks[i];
-        announcement_drop_payload(rank->worker, &rank->said[0]);
-        announcement_drop_payload(rank->worker, &rank->said[1]);
-    }
-}
-
-void release_tell(const struct lane *lane)
-{
-    const struct lane_options *options = &lane->options;
-    if (options->moving_news)
-        options->moving_news(options->context);
-}
-
-void piece_rest(struct piece *p)
-{
-    drop_payloads(p);
-    release_tell(p->job->lane);
-}
-
-static void set_wished(struct piece *p, bool is_wished)
-{
-    p->job->wished += is_wished;
-    p->job->wished -= p->is_wished;
-    p->is_wished = is_wished;
-}
-
-void release_forget(struct piece *p) { set_wished(p, false); }
-
-static void hold(struct piece *p)
-{
-    set_wished(p, false);
-    if (p->is_held)
-        return;
-    p->is_held = true;
-    if (is_frozen(p))
-        drop_payloads(p);
-}
 
 /* NULL: not here any more, even if it has a round to finish. */
 static struct piece *find(struct lane_job *job, uint32_t id)
@@ -95,7 +54,7 @@ int lane_wish(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t
         struct piece *p = find(job, pieces[i]);
         wish.rounds += p->round;
         wish.until_ns = expected_ns(p) > wish.until_ns ? expected_ns(p) : wish.until_ns;
-        set_wished(p, true);
+        piece_wish(p, true);
     }
     if (wish.until_ns > now_ns + WISH_NS_MAX)
         wish.until_ns = now_ns + WISH_NS_MAX;
@@ -150,12 +109,6 @@ int lane_may_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces,
     return phase.rounds > wish->rounds && is_behind_all(&phase);
 }
 
-void release_note(struct lane_job *job)
-{
-    if (job->wished > 0 && job->ending.at_work == 0)
-        release_tell(job->lane);
-}
-
 /* ---- letting go ---- */
 
 /* Between two sets of ranks (A41): what it keeps is of a round that nobody has told yet. */
@@ -200,7 +153,7 @@ int lane_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces, siz
     if (r < 0)
         return r;
     for (size_t i = 0; i < count; i++)
-        hold(find(job, pieces[i]));
+        piece_hold(find(job, pieces[i]));
     return 0;
 }
 
@@ -223,7 +176,7 @@ size_t lane_rested(struct lane *lane, uint32_t job_id, const uint32_t *pieces, s
     size_t rested = 0;
     while (rested < count) {
         const struct piece *p = find(job, pieces[rested]);
-        if (!p || !is_frozen(p))
+        if (!p || !piece_is_frozen(p))
             break;
         rested++;
     }
@@ -232,14 +185,11 @@ size_t lane_rested(struct lane *lane, uint32_t job_id, const uint32_t *pieces, s
 
 static void thaw(struct piece *p)
 {
-    set_wished(p, false);
+    piece_wish(p, false);
     if (!p->is_held)
         return;
     p->is_held = false;
-    if (p->round == 0 && p->spoken > 0 && !p->failure)
-        round_recover(p);
-    else
-        round_go_on(p);
+    round_resume(p);
 }
 
 void lane_thaw(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
@@ -252,16 +202,3 @@ void lane_thaw(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_
     }
 }
 
-int piece_find_frozen(struct lane *lane, uint32_t job_id, uint32_t id, struct piece **ret_piece)
-{
-    struct lane_job *job = job_find(lane, job_id);
-    struct piece *p = find(job, id);
-    if (!p)
-        return -ENOENT;
-    if (job->failure)
-        return -ECONNABORTED;
-    if (!is_frozen(p))
-        return -EBUSY;
-    *ret_piece = p;
-    return 0;
-}

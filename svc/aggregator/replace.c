@@ -4,6 +4,13 @@
  * says where it stands, as to a new owner that knows its rounds (A28). Never decides that a worker
  * is dead: the coordinator does. */
 #include "svc/aggregator/replace.h"
+#include "svc/aggregator/lane_policy.h"
+#include "svc/aggregator/failure.h"
+#include "svc/aggregator/piece_failure.h"
+#include "svc/aggregator/quorum.h"
+#include "svc/aggregator/round.h"
+#include "svc/aggregator/table.h"
+#include "svc/aggregator/worker.h"
 #include "svc/aggregator/backup.h"
 
 #include "svc/base/clock.h"
@@ -85,12 +92,6 @@ static void forget_connection(struct worker *w)
     }
 }
 
-/* Where memory is shared, the end of a connection is that of its process. */
-static bool is_replaceable(const struct worker *w)
-{
-    return w->state == WORKER_OPEN && !w->is_gone && fabric_peer_pid(w->conn) == 0;
-}
-
 static bool breaks_too_often(struct worker *w, uint64_t now_ns)
 {
     if (w->breaks.count == 0 || now_ns - w->breaks.since_ns > BREAKS_NS)
@@ -116,7 +117,7 @@ void replace_fail(struct worker *w, int error)
 void replace_connection(struct worker *w)
 {
     struct lane_job *job = w->job;
-    if (!is_replaceable(w) || job->failure)
+    if (!worker_is_replaceable(w) || job->failure)
         return;
     if (!job->is_elastic && breaks_too_often(w, clock_now_ns()))
         return replace_fail(w, -ECONNRESET);
@@ -134,15 +135,9 @@ void replace_ended(struct lane_job *job)
     if (job->replaced > 0)
         job->replaced--;
     job_wake(job);
-    job_release(job);
 }
 
 /* ---- its end was seen (A70) ---- */
-
-bool replace_may_follow(const struct worker *w)
-{
-    return !worker_is_keeper(w) && (w->conn ? is_replaceable(w) : w->state == WORKER_AWAY);
-}
 
 /* Errors that a network causes. All others are the peer's doing, or a lack of ours. */
 static bool is_of_network(int error)
@@ -168,7 +163,7 @@ bool replace_await(struct worker *w, int error)
 {
     struct lane_job *job = w->job;
     uint64_t now_ns = clock_now_ns();
-    if (!replace_may_follow(w) || job->failure || !is_of_network(error) ||
+    if (!worker_may_return(w) || job->failure || !is_of_network(error) ||
         breaks_too_often(w, now_ns))
         return false;
     log_warn("job '%s': the connection of rank %u (%s) to lane %u has ended: %s; the rank has %u s "

@@ -11,8 +11,6 @@ void replace_connection(struct worker *w);
 /* Such a connection has ended. */
 void replace_ended(struct lane_job *job);
 
-/* Whether a worker that has lost its connection, or is about to, may make another. */
-bool replace_may_follow(const struct worker *w);
 /* The connection of `w` has ended with `error`. true: another may follow, and what was said on this
  * one is forgotten; false: nothing was done, and no other is to be waited for. */
 bool replace_await(struct worker *w, int error);

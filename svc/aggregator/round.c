@@ -1,70 +1,24 @@
 /* A round of a piece: what is read and written, when it is committed, what the late get. Whose
  * announcements it takes is quorum.c's; which round a new owner opens, new_owner.c's.
  * README: A1, A2, A14 to A16; svc/wire/README.md: W2 to W5, W12. */
+#include "svc/aggregator/round.h"
+
+#include "svc/aggregator/lane_policy.h"
+#include "svc/aggregator/new_owner.h"
+#include "svc/aggregator/parts.h"
+#include "svc/aggregator/piece.h"
+#include "svc/aggregator/piece_failure.h"
+#include "svc/aggregator/quorum.h"
+#include "svc/aggregator/rest.h"
+#include "svc/aggregator/sums.h"
+#include "svc/aggregator/transfer.h"
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
-#include "svc/aggregator/wish.h"
+#include "svc/aggregator/rest.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
-#include <math.h>
-
-static bool is_source(const struct piece *p, const struct rank *rank)
-{
-    if (p->elements == 0 || p->is_answer)
-        return false;
-    if (p->is_copy)
-        return rank->part->standing == RECORD_HOLDS && p->sources == 0;
-    return p->operation->inputs == INPUT_ALL ||
-           (p->operation->inputs == INPUT_ROOT && rank->worker->number == p->root);
-}
-
-static struct announcement *part_of(struct piece *p, struct rank *rank)
-{
-    if (p->is_answer)
-        return rank->late;
-    bool takes = p->is_copy ? quorum_waiting(p, rank) != NULL : quorum_takes(p, rank);
-    return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
-}
-
-/* Where workers come and go, a round that is lost with its lane may be made by others: nobody has
- * its result before who keeps the copy has its state (A49). COMMIT tells of both then. */
-static bool is_kept_back(const struct piece *p)
-{
-    const struct parameters *q = p->parameters;
-    return q && p->job->is_elastic && q->backup.is_taken && worker_is_keeper(q->backup.worker);
-}
-
-/* All parts first: who takes part may depend on the others' clocks and parts. */
-static void assign_parts(struct piece *p)
-{
-    struct announcement *a;
-    p->sources = 0;
-    for (uint32_t i = 0; i < p->members; i++) {
-        struct rank *rank = &p->ranks[i];
-        a = rank->part = part_of(p, rank);
-        rank->is_source = a && is_source(p, rank);
-        bool is_new = a && a->standing == RECORD_ANNOUNCE;
-        rank->gets_word = is_new && !is_kept_back(p);
-        rank->is_target = p->elements > 0 && is_new && a->has_output;
-        p->sources += rank->is_source;
-    }
-}
-
-/* The state comes from its copy, or goes there: nobody takes part but whoever has that. */
-static void assign_keeper(struct piece *p)
-{
-    p->ranks[p->members] = (struct rank){.piece = p, .worker = p->parameters->backup.worker};
-    for (uint32_t i = 0; i <= p->members; i++) {
-        struct rank *rank = &p->ranks[i];
-        bool is_seat = i == p->members;
-        rank->part = NULL;
-        rank->is_source = backup_is_fetched(p) && rank->worker == p->parameters->backup.worker &&
-                          is_seat == worker_is_keeper(rank->worker);
-        rank->is_target = rank->gets_word = false;
-    }
-    p->sources = backup_is_fetched(p);
-}
+#include <inttypes.h>
 
 /* Front layers first (larger priority), else in order of arrival. */
 static void queue_by_priority(struct piece *p)
@@ -94,9 +48,9 @@ static void start(struct piece *p)
 {
     backup_take(p);
     if (is_of_copy(p))
-        assign_keeper(p);
+        parts_assign_keeper(p);
     else
-        assign_parts(p);
+        parts_assign(p);
     p->steps = steps_of(p);
     p->step = p->next_chunk = p->write_chunk = 0;
     p->next_element = 0;
@@ -147,6 +101,47 @@ void round_answer_late(struct rank *rank, struct announcement *a)
     round_go_on(rank->piece);
 }
 
+/* ---- announcements ---- */
+
+/* The first to announce says what the round does; the rest must agree, or nobody gets a result. */
+static void agree(struct worker *w, struct piece *p, const struct announcement *a)
+{
+    if ((a->operation->updates || a->operation->saves) && !p->parameters->are_set) {
+        piece_fail(p, -ENODATA,
+                   "no parameters yet: undeclare '%s' on all ranks, declare and broadcast it",
+                   p->tensor);
+    } else if (!p->operation) {
+        p->operation = a->operation;
+        p->root = a->root;
+    } else if (p->operation != a->operation) {
+        piece_fail(p, -EINVAL, "tensor '%s' round %" PRIu64 ": rank %u pushes %s, others %s",
+                   p->tensor, p->round, w->number, a->operation->name, p->operation->name);
+    } else if (a->operation->inputs == INPUT_ROOT && p->root != a->root) {
+        const char *role = a->operation->code == RECORD_SEND ? "sender" : "root";
+        piece_fail(p, -EINVAL,
+                   "tensor '%s' round %" PRIu64 ": to rank %u the %s is rank %u, to others rank %u",
+                   p->tensor, p->round, w->number, role, a->root, p->root);
+    }
+    if (a->priority > p->priority)
+        p->priority = a->priority;
+}
+
+void round_count(struct rank *rank, struct announcement *a)
+{
+    struct piece *p = rank->piece;
+    uint32_t left;
+    if (p->announced++ == 0)
+        trace_step(p->job->trace, p->traced.at_ns, TRACE_HEARD);
+    p->traced.last = (uint16_t)rank->worker->number;
+    if (p->failure)
+        tell_error(rank->worker, a);
+    else if (p->job->has_left && quorum_is_hopeless(p, &left))
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+    else
+        agree(rank->worker, p, a);
+    round_go_on(p);
+}
+
 /* ---- commit ---- */
 
 /* Announcements of the round that opens may be here already: a fast worker laps a slow one (W3). */
@@ -155,49 +150,8 @@ void round_count_early(struct piece *p)
     for (uint32_t i = 0; i < p->members; i++) {
         struct announcement *a = quorum_waiting(p, &p->ranks[i]);
         if (a && a->standing == RECORD_ANNOUNCE)
-            count_in(&p->ranks[i], a);
+            round_count(&p->ranks[i], a);
     }
-}
-
-static void account(struct piece *p)
-{
-    struct lane_job *job = p->job;
-    uint64_t bytes = piece_bytes(p, p->elements) * p->sources;
-    if (p->operation && p->operation->splits)
-        bytes *= p->members;
-    job->pushed_bytes += bytes;
-    job->lane->pushed_bytes += bytes;
-    if (job->ending.first_done_ns == 0)
-        job->ending.first_done_ns = clock_now_ns();
-    job->rounds += !p->continues;
-    job->lane->rounds++;
-}
-
-static void add_losses(struct lane_squares *squares, const struct piece *p)
-{
-    for (uint32_t i = 0; i < p->members; i++) {
-        const struct rank *rank = &p->ranks[i];
-        if (!rank->part || !rank->is_source || isnan(rank->part->loss))
-            continue;
-        squares->losses++;
-        squares->loss_sum += (double)rank->part->loss;
-    }
-}
-
-/* Pieces of an older round than the newest that is measured come too late to be added. */
-static void add_squares(struct piece *p)
-{
-    struct lane_squares *squares = &p->job->squares;
-    bool is_of_state = p->operation && (p->operation->saves || p->operation->restores);
-    if (!p->terms.measures || p->is_copy || is_of_state || p->round < squares->round)
-        return;
-    if (p->round > squares->round)
-        *squares = (struct lane_squares){.round = p->round};
-    squares->inputs = p->sources;
-    squares->pieces++;
-    squares->input_squares += p->input_squares;
-    squares->result_squares += p->result_squares;
-    add_losses(squares, p);
 }
 
 /* Who has announced the next round without COMMIT is told by that round's result (W4). */
@@ -236,6 +190,19 @@ static void find_late(struct piece *p, struct rank *rank)
         announcement_drop_payload(rank->worker, a);
 }
 
+int round_choose(struct lane_job *job, const struct record_chosen *chosen)
+{
+    int error = quorum_choose(job, chosen);
+    if (error <= 0)
+        return error;
+    list_for_each_safe (node, &job->pieces) {
+        struct piece *p = list_entry(node, struct piece, link);
+        if (p->terms.quorum == QUORUM_CHOSEN && p->round == chosen->round)
+            round_go_on(p);
+    }
+    return 0;
+}
+
 static void lead(struct piece *p)
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = p->round};
@@ -244,15 +211,14 @@ static void lead(struct piece *p)
         if (p->ranks[i].part)
             chosen.ranks[number / 64] |= UINT64_C(1) << (number % 64);
     }
-    (void)quorum_choose(p->job, &chosen); /* what a worker said before us is its job's own lie */
+    (void)round_choose(p->job, &chosen); /* what a worker said before us is its job's own lie */
 }
 
 static void close_round(struct piece *p)
 {
-    account(p);
+    sums_add(p);
     account_done(p);
     tracing_note(p);
-    add_squares(p);
     if (p->parameters) {
         parameters_commit(p);
         backup_committed(p);
@@ -333,7 +299,7 @@ static void end_fetch(struct piece *p)
         piece_rest(p);
 }
 
-void round_commit(struct piece *p)
+static void commit(struct piece *p)
 {
     if (backup_is_fetched(p))
         return end_fetch(p);
@@ -367,29 +333,12 @@ void round_take_up(struct piece *p)
     if ((p->is_copy && p->kept) || (all_hold && backup_is_kept(p))) {
         start(p); /* the late need it here, or the copy of the state that came of it */
     } else if (all_hold) {
-        assign_parts(p);
-        round_commit(p); /* all hold the result */
+        parts_assign(p);
+        commit(p); /* all hold the result */
     } else {
         round_count_early(p);
         round_go_on(p); /* the late may have their answer here (A45) */
     }
-}
-
-void round_rest(struct piece *p)
-{
-    for (uint32_t i = 0; i < p->members; i++) {
-        struct rank *rank = &p->ranks[i];
-        if (rank->part && rank->worker->holding == rank->part)
-            worker_drop_payload(rank->worker);
-        rank->part = NULL;
-    }
-    account_done(p);
-    if (p->parameters)
-        p->parameters->fetched = p->parameters->filled = 0;
-    p->is_answer = p->is_copy = false;
-    p->state = PIECE_COLLECTING;
-    if (p->is_held)
-        piece_rest(p);
 }
 
 /* What was announced still holds. */
@@ -403,7 +352,7 @@ static void begin_again(struct piece *p)
         go_on_or_fail(p);
 }
 
-void round_abandon(struct piece *p)
+static void abandon(struct piece *p)
 {
     round_rest(p);
     if (p->is_dropped)
@@ -412,9 +361,30 @@ void round_abandon(struct piece *p)
         begin_again(p);
 }
 
+void round_chunks_are_over(struct piece *p, bool is_given_up)
+{
+    if (p->failure || is_given_up)
+        abandon(p);
+    else if (p->state == PIECE_FINISHING)
+        commit(p);
+}
+
+void round_give_up(struct piece *p)
+{
+    struct lane_job *job = p->job;
+    p->has_kept = p->has_kept && p->is_answer; /* it may be half written */
+    if (quorum_is_loose(p))
+        piece_fail(p, -EOWNERDEAD, "tensor '%s': a rank was lost while its push was added",
+                   p->tensor);
+    transfer_give_up(p);
+    if (p->chunks_active == 0)
+        abandon(p);
+    job_wake(job); /* others may have waited for its transfers */
+}
+
 void round_interrupt(struct piece *p)
 {
     p->is_interrupted = true;
     p->was_copy = p->is_copy;
-    transfer_give_up(p);
+    round_give_up(p);
 }

@@ -2,6 +2,7 @@
  * something came back last; decides nothing. README: A79. */
 #include "svc/aggregator/stuck.h"
 
+#include "svc/aggregator/table.h"
 #include "svc/base/clock.h"
 
 #include <stdio.h>

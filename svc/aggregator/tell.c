@@ -1,6 +1,8 @@
 /* What a lane owes its workers besides results: COMMIT (batched, no hurry), CLOSED, CHOSEN and
  * ERROR. Nothing is allocated: what is owed hangs on the announcement it answers. A worker that
  * does not take its messages delays nobody (W10). README: A6. */
+#include "svc/aggregator/tell.h"
+
 #include "svc/aggregator/parameters.h"
 
 #include <errno.h>

@@ -1,6 +1,9 @@
 /* Records rounds for timelines. Owns nothing: the rings are lent, by who reads them. Allocates
  * nothing and takes no lock; a job that is not recorded pays for a look at a pointer. README: A48.
  */
+#include "svc/aggregator/tracing.h"
+
+#include "svc/aggregator/table.h"
 #include "svc/aggregator/lane_types.h"
 
 #include <string.h>

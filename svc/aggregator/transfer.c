@@ -2,6 +2,15 @@
  * (pass.c), what is not mapped is written. Every post may say -EAGAIN, so each step can be taken up
  * again.
  * Owns the state of a transfer; never decides what a round is. README: A1, A3, A21. */
+#include "svc/aggregator/transfer.h"
+
+#include "svc/aggregator/lane_policy.h"
+#include "svc/aggregator/failure.h"
+#include "svc/aggregator/pass.h"
+#include "svc/aggregator/piece.h"
+#include "svc/aggregator/table.h"
+#include "svc/aggregator/window.h"
+#include "svc/aggregator/worker.h"
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/replace.h"
@@ -66,7 +75,7 @@ int transfer_fail(struct transfer *t, uint32_t place, int code)
     bool is_lost = code == -ECONNRESET || !w->conn || !fabric_is_sound(w->conn);
     if (worker_is_keeper(w))
         return fail_keeper(t, w, code);
-    if (code != -EAGAIN && is_lost && (job->is_elastic || replace_may_follow(w)))
+    if (code != -EAGAIN && is_lost && (job->is_elastic || worker_may_return(w)))
         t->is_broken = true;
     else if (code != -EAGAIN)
         job_fail(job, code, "tensor '%s': cannot reach the memory of rank %u of job '%s' (%s)",
@@ -355,10 +364,8 @@ static void finish_if_done(struct transfer *t)
     t->state = TRANSFER_FREE;
     t->piece = NULL;
     p->chunks_active--;
-    if (p->chunks_active == 0 && p->failure)
-        round_abandon(p);
-    else if (p->chunks_active == 0 && p->state == PIECE_FINISHING)
-        round_commit(p);
+    if (p->chunks_active == 0)
+        p->job->lane->chunks_are_over(p, false);
 }
 
 /* Takes the transfer as far as it goes now. Returns whether anything was done. */
@@ -445,10 +452,6 @@ static void free_given_up(struct transfer *t)
 void transfer_give_up(struct piece *p)
 {
     struct lane_job *job = p->job;
-    p->has_kept = p->has_kept && p->is_answer; /* it may be half written */
-    if (quorum_is_loose(p))
-        piece_fail(p, -EOWNERDEAD, "tensor '%s': a rank was lost while its push was added",
-                   p->tensor);
     piece_unqueue(p);
     for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
         struct transfer *t = &job->transfers[i];
@@ -457,9 +460,6 @@ void transfer_give_up(struct piece *p)
         t->is_broken = t->is_given_up = true;
         free_given_up(t);
     }
-    if (p->chunks_active == 0)
-        round_abandon(p);
-    job_wake(job); /* others may have waited for its transfers */
 }
 
 /* Of a round that was given up. */
@@ -469,7 +469,7 @@ static void progress_given_up(struct transfer *t)
     struct lane_job *job = p->job;
     free_given_up(t);
     if (p->chunks_active == 0)
-        round_abandon(p);
+        job->lane->chunks_are_over(p, true);
     job_wake(job);
 }
 
@@ -488,7 +488,6 @@ void transfer_progress(struct transfer *t, struct worker *w, int error)
         note_lost_write(t, w);
     if (job->failure || job->is_dropped) {
         abort_all(job);
-        job_release(job);
         return;
     }
     finish_if_done(t);

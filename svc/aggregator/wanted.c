@@ -1,6 +1,11 @@
 /* Reckons what a lane will allocate, for the control thread to get ready. Allocates nothing.
  * README: A73. */
 #include "svc/aggregator/wanted.h"
+#include "svc/aggregator/job.h"
+#include "svc/aggregator/lane_policy.h"
+#include "svc/aggregator/failure.h"
+#include "svc/aggregator/table.h"
+#include "svc/aggregator/window.h"
 #include "svc/aggregator/parameters.h"
 #include "svc/aggregator/transfer.h"
 

@@ -1,6 +1,9 @@
 /* A job's window: the slots its transfers read into and write from, and thereby what the job can
  * have in flight. The job's own, so that what a stopped worker pins is its job's alone, and no byte
  * of one tenant is ever in another's slot. README: A7. */
+#include "svc/aggregator/window.h"
+
+#include "svc/aggregator/failure.h"
 #include "svc/aggregator/transfer.h"
 
 #include "svc/base/text.h"
@@ -16,6 +19,11 @@
 /* Small chunks in flight: many, for each waits a round trip, whatever it holds. */
 #define SMALL_WINDOW_BYTES (1u << 20)
 #define SLOT_BYTES_SMALL (4u << 10)
+
+/* Of all workers of a job together, and what each has of it at least and at most. */
+#define INBOX_BYTES (2u << 20)
+#define PART_BYTES_LEAST (64u << 10)
+#define PART_BYTES_MOST ((size_t)INBOX_CELLS_MAX * INBOX_CELL_BYTES)
 
 /* Inputs of one pass, and the result. */
 static size_t slots_per_transfer(const struct lane_job *job)
@@ -144,6 +152,27 @@ static bool is_on_the_way(struct lane_job *job)
     return true;
 }
 
+static size_t part_bytes(const struct lane_job *job)
+{
+    size_t bytes = INBOX_BYTES / job->workers_count;
+    bytes -= bytes % INBOX_CELL_BYTES;
+    if (bytes < PART_BYTES_LEAST)
+        return PART_BYTES_LEAST;
+    return bytes > PART_BYTES_MOST ? PART_BYTES_MOST : bytes;
+}
+
+size_t inbox_bytes(const struct lane_job *job) { return part_bytes(job) * job->workers_count; }
+
+static void open_inbox(struct lane_job *job)
+{
+    job->inbox = arena_alloc(job->lane->options.arena, &job->account, inbox_bytes(job));
+    for (uint32_t i = 0; job->inbox && i < job->workers_count; i++) {
+        struct inbox *inbox = &job->workers[i].inbox;
+        inbox->cells = job->inbox + i * part_bytes(job);
+        inbox->count = inbox->free = (uint32_t)(part_bytes(job) / INBOX_CELL_BYTES);
+    }
+}
+
 int window_open(struct lane_job *job)
 {
     size_t bytes = window_bytes(job);
@@ -162,7 +191,7 @@ int window_open(struct lane_job *job)
     }
     share_out(job, window);
     job->window = window;
-    inbox_open(job);
+    open_inbox(job);
     return 0;
 }
 

@@ -3,6 +3,7 @@
  * runs out or the store refuses, by chance. */
 #include "test/sim/sim_types.h"
 
+#include "svc/aggregator/moved_state.h"
 #include "svc/aggregator/release.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
 #ifndef GRADPOOL_TEST_KEEPER_RIG_H
 #define GRADPOOL_TEST_KEEPER_RIG_H
 
+#include "svc/aggregator/moved_state.h"
 #include "svc/aggregator/regroup.h"
 #include "svc/aggregator/release.h"
 #include "svc/aggregator/transfer_types.h"

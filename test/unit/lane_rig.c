@@ -1,6 +1,8 @@
 /* See lane_rig.h. */
 #include "test/unit/lane_rig.h"
 
+#include "svc/aggregator/job.h"
+#include "svc/aggregator/table.h"
 #include "svc/aggregator/lane_job.h"
 #include "svc/aggregator/lane_types.h"
 #include "svc/base/clock.h"

@@ -1,4 +1,5 @@
 /* See moving_rig.h. */
+#include "svc/aggregator/moved_state.h"
 #include "test/unit/moving_rig.h"
 
 #include <setjmp.h>

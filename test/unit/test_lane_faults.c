@@ -1,5 +1,6 @@
 /* What goes wrong between a lane and its workers: tickets, deaths, goodbyes, garbage.
  * Transcripts over shared memory and over libfabric. */
+#include "svc/aggregator/leave.h"
 #include "svc/aggregator/regroup.h"
 #include "svc/aggregator/release.h"
 #include "svc/reduce/reduce.h"

@@ -1,6 +1,7 @@
 /* A rank that has pushed and whose memory does not answer is named (README of svc/aggregator, A79):
  * to ranks that ask, and to whoever moves its pieces. Over a network: shared memory always answers.
  */
+#include "svc/aggregator/table.h"
 #include "svc/aggregator/stuck.h"
 #include "svc/base/clock.h"
 #include "test/unit/lane_rig.h"

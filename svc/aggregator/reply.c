@@ -1,0 +1,48 @@
+/* Answers to requests of the coordinator, and calls into lanes for them. */
+#include "svc/aggregator/aggregator_types.h"
+#include "svc/base/err.h"
+
+#include <errno.h>
+
+struct lane_thread *serve_find_lane(struct aggregator *a, uint32_t id)
+{
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        if (a->lane_ids[i] == id)
+            return a->lanes[i];
+    }
+    return NULL;
+}
+
+int serve_done(struct aggregator *a, uint64_t id)
+{
+    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
+    Gradpool__Wire__Done done = GRADPOOL__WIRE__DONE__INIT;
+    reply.id = id;
+    reply.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_DONE;
+    reply.done = &done;
+    return channel_send(a->channel, &reply);
+}
+
+int serve_reply_failure(struct aggregator *a, uint64_t id, int code, const char *text)
+{
+    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
+    Gradpool__Wire__Failure failure = GRADPOOL__WIRE__FAILURE__INIT;
+    reply.id = id;
+    reply.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE;
+    failure.code = code;
+    failure.text = (char *)text;
+    reply.failure = &failure;
+    return channel_send(a->channel, &reply);
+}
+
+int serve_reply(struct aggregator *a, uint64_t id, int result)
+{
+    return result < 0 ? serve_reply_failure(a, id, result, err_text(result)) : serve_done(a, id);
+}
+
+int serve_call(struct aggregator *a, uint32_t lane, int (*call)(struct lane *lane, void *context),
+               void *context)
+{
+    struct lane_thread *thread = serve_find_lane(a, lane);
+    return thread ? lane_thread_call(thread, call, context) : -ENOENT;
+}

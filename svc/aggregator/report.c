@@ -1,0 +1,191 @@
+/* What all lanes of the process have: failures, connections, pieces; told to the coordinator. */
+#include "svc/aggregator/aggregator_types.h"
+#include "svc/aggregator/lane_job.h"
+#include "svc/aggregator/regroup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct failed_row {
+    uint32_t job, rank;
+    int code;        /* 0: a worker is lost, of a job that may go on */
+    bool may_return; /* that worker, on another connection */
+    char text[ERR_TEXT_BYTES];
+};
+
+struct failures {
+    struct failed_row *rows;
+    size_t count, room;
+};
+
+/* What finds no memory is told at the next occasion. */
+static void add_failure(void *context, uint32_t job, int code, const char *text)
+{
+    struct failures *failures = context;
+    if (failures->count == failures->room) {
+        size_t room = failures->room ? failures->room * 2 : 8;
+        void *rows = realloc(failures->rows, room * sizeof *failures->rows);
+        if (!rows)
+            return;
+        failures->rows = rows;
+        failures->room = room;
+    }
+    struct failed_row *row = &failures->rows[failures->count++];
+    *row = (struct failed_row){.job = job, .code = code};
+    snprintf(row->text, sizeof row->text, "%s", text);
+}
+
+static void add_lost(void *context, uint32_t job, uint32_t rank, const char *peer, bool may_return)
+{
+    struct failures *failures = context;
+    size_t count = failures->count;
+    add_failure(failures, job, 0, peer);
+    if (failures->count == count)
+        return;
+    failures->rows[count].rank = rank;
+    failures->rows[count].may_return = may_return;
+}
+
+static int collect_failures(struct lane *lane, void *context)
+{
+    lane_each_failure(lane, add_failure, context);
+    lane_each_lost(lane, add_lost, context);
+    return 0;
+}
+
+/* Without a code it is a worker that was lost, which is no failure where workers come and go. */
+static int send_failure(struct aggregator *a, uint32_t lane, const struct failed_row *row)
+{
+    char *text = (char *)row->text;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    Gradpool__Wire__WorkerLost lost = {
+        .base = PROTOBUF_C_MESSAGE_INIT(&gradpool__wire__worker_lost__descriptor),
+        .lane = lane,
+        .job_id = row->job,
+        .rank = row->rank,
+        .may_return = row->may_return,
+        .text = text};
+    Gradpool__Wire__LaneFailure failure = {
+        .base = PROTOBUF_C_MESSAGE_INIT(&gradpool__wire__lane_failure__descriptor),
+        .lane = lane,
+        .job_id = row->job,
+        .code = row->code,
+        .text = text};
+    if (row->code)
+        message.lane_failure = &failure;
+    else
+        message.worker_lost = &lost;
+    message.body_case = row->code ? GRADPOOL__WIRE__ENVELOPE__BODY_LANE_FAILURE
+                                  : GRADPOOL__WIRE__ENVELOPE__BODY_WORKER_LOST;
+    return channel_send(a->channel, &message);
+}
+
+int serve_failures(struct aggregator *a)
+{
+    int r = 0;
+    for (size_t i = 0; i < a->lanes_count && r == 0; i++) {
+        struct failures failures = {0};
+        lane_thread_call(a->lanes[i], collect_failures, &failures);
+        for (size_t k = 0; k < failures.count && r == 0; k++)
+            r = send_failure(a, a->lane_ids[i], &failures.rows[k]);
+        free(failures.rows);
+    }
+    return r;
+}
+
+static int count_connections(struct lane *lane, void *context)
+{
+    *(size_t *)context += lane_connections(lane);
+    return 0;
+}
+
+size_t serve_connections(struct aggregator *a)
+{
+    size_t connections = 0;
+    for (size_t i = 0; i < a->lanes_count; i++)
+        lane_thread_call(a->lanes[i], count_connections, &connections);
+    return connections;
+}
+
+struct ending {
+    int code;
+    const char *text;
+};
+
+static int end_jobs(struct lane *lane, void *context)
+{
+    const struct ending *ending = context;
+    lane_fail_jobs(lane, ending->code, ending->text);
+    return 0;
+}
+
+void serve_end_jobs(struct aggregator *a, int code, const char *text)
+{
+    struct ending ending = {code, text};
+    for (size_t i = 0; i < a->lanes_count; i++)
+        lane_thread_call(a->lanes[i], end_jobs, &ending);
+}
+
+struct held {
+    Gradpool__Wire__PieceHeld **rows;
+    size_t count, room;
+    uint32_t lane;
+    int error;
+};
+
+static void add_held(void *context, const struct lane_held *piece)
+{
+    struct held *held = context;
+    if (held->count == held->room) {
+        size_t room = held->room ? held->room * 2 : 64;
+        void *rows = realloc(held->rows, room * sizeof *held->rows);
+        if (!rows) {
+            held->error = -ENOMEM;
+            return;
+        }
+        held->rows = rows;
+        held->room = room;
+    }
+    Gradpool__Wire__PieceHeld *row = malloc(sizeof *row);
+    if (!row) {
+        held->error = -ENOMEM;
+        return;
+    }
+    gradpool__wire__piece_held__init(row);
+    row->job_id = piece->job;
+    row->piece = piece->piece;
+    row->lane = held->lane;
+    row->epoch = piece->epoch;
+    row->is_frozen = piece->is_frozen;
+    held->rows[held->count++] = row;
+}
+
+static int collect_held(struct lane *lane, void *context)
+{
+    lane_each_piece(lane, add_held, context);
+    return 0;
+}
+
+int serve_held(struct aggregator *a, Gradpool__Wire__PieceHeld ***ret_rows, size_t *ret_count)
+{
+    struct held held = {0};
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        held.lane = a->lane_ids[i];
+        lane_thread_call(a->lanes[i], collect_held, &held);
+    }
+    if (held.error < 0) {
+        serve_held_free(held.rows, held.count);
+        return held.error;
+    }
+    *ret_rows = held.rows;
+    *ret_count = held.count;
+    return 0;
+}
+
+void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(rows[i]);
+    free(rows);
+}
