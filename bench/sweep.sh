@@ -29,10 +29,10 @@ define() { # file, name, value: it must be there once
 build() { # name window depth chunk task
     local source=$work/source
     mkdir -p "$source" && git -C "$root" archive HEAD | tar x -C "$source"
-    define "$source/svc/aggregator/window.c" WINDOW_BYTES "$2"
-    define "$(grep -l '^#define LARGE_TRANSFERS ' "$source"/svc/aggregator/*.h)" \
+    define "$source/svc/lane/worker/window.c" WINDOW_BYTES "$2"
+    define "$(grep -l '^#define LARGE_TRANSFERS ' "$source"/svc/lane/chunk/*.h)" \
         LARGE_TRANSFERS "$3"
-    define "$source/svc/aggregator/window.c" SLOT_BYTES_MOST "$4"
+    define "$source/svc/lane/worker/window.c" SLOT_BYTES_MOST "$4"
     define "$source/packer/packer.h" PACKER_PIECE_BYTES_MAX "$5"
     meson setup "$work/$1" "$source" >"$work/log" 2>&1 &&
         ninja -C "$work/$1" gradpool bench/gradpool-bench >>"$work/log" 2>&1 || {

@@ -2,14 +2,14 @@
  * are shown it. Owns the texts. */
 #include "svc/build_facts.h"
 
-#include "svc/aggregator/arena.h"
 #include "svc/channel/channel.h"
 #include "svc/channel/tls.h"
 #include "svc/coordinator/settings.h"
 #include "svc/coordinator/store/store.h"
-#include "svc/cores/cores.h"
 #include "svc/fabric/fabric.h"
 #include "svc/fabric/ofi/ofi.h"
+#include "svc/host/cores.h"
+#include "svc/lane/memory/arena.h"
 #include "svc/reduce/reduce.h"
 
 #include <stdio.h>

@@ -47,8 +47,8 @@ REFUSED = {
         {'svc/base/a.c': '#include "svc/base/gone.h"\n'},
     ],
     tidy.libraries_stay_in_their_files: [
-        {'svc/aggregator/lane.c': '#include <jemalloc/jemalloc.h>\n'},
-        {'svc/aggregator/lane.c': '#include <hwloc.h>\n'},
+        {'svc/lane/lane.c': '#include <jemalloc/jemalloc.h>\n'},
+        {'svc/lane/lane.c': '#include <hwloc.h>\n'},
         {'svc/ops/a.c': '#include <sqlite3.h>\n'},
         {'client/a.c': '#include <rdma/fabric.h>\n'},
         {'svc/cli/a.c': '#include <jansson.h>\n'},
@@ -118,7 +118,7 @@ PASSED = {
         {'client/a.c': '#include "gradpool.h"\n#include "messages.pb-c.h"\n'},
     ],
     tidy.libraries_stay_in_their_files: [
-        {'svc/aggregator/arena.c': '#include <jemalloc/jemalloc.h>\n'},
+        {'svc/lane/memory/arena.c': '#include <jemalloc/jemalloc.h>\n'},
         {'svc/fabric/ofi/a.c': '#include <rdma/fi_cm.h>\n#include <sys/epoll.h>\n'},
         {'packer/a.c': '#include <string.h>\n'},
         {'svc/reduce/a.c': '#include <immintrin.h>\n'},

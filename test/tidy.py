@@ -14,9 +14,9 @@ import sys
 import tempfile
 
 # Who may include whom: a module and those below it that it names. Longest matching path wins.
-SERVICE = {'svc/aggregator', 'svc/keeper', 'svc/coordinator', 'svc/cli', 'svc/ops', 'svc/fabric',
-           'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/proto', 'svc/cores', 'svc/reduce',
-           'svc/state', 'svc/timeline', 'svc/base', 'svc/view', 'packer', 'migrator'}
+SERVICE = {'svc/aggregator', 'svc/lane', 'svc/keeper', 'svc/coordinator', 'svc/cli', 'svc/ops',
+           'svc/fabric', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/proto', 'svc/host',
+           'svc/reduce', 'svc/state', 'svc/timeline', 'svc/base', 'svc/view', 'packer', 'migrator'}
 ARROWS = {
     'packer': set(),
     'migrator': set(),
@@ -30,12 +30,14 @@ ARROWS = {
     'svc/fabric': {'svc/endpoint', 'svc/wire', 'svc/base'},
     'svc/state': {'svc/channel', 'svc/reduce', 'svc/base'},
     'svc/timeline': {'svc/channel', 'svc/wire', 'svc/base'},
-    'svc/cores': {'svc/base'},
+    'svc/host': {'svc/base'},
     'svc/keeper': {'svc/fabric', 'svc/wire', 'svc/base'},
-    'svc/aggregator': {'migrator', 'svc/keeper', 'svc/reduce', 'svc/fabric', 'svc/channel',
-                       'svc/endpoint', 'svc/wire', 'svc/cores', 'svc/view', 'svc/base'},
+    'svc/lane': {'svc/reduce', 'svc/fabric', 'svc/wire', 'svc/host', 'svc/base'},
+    'svc/aggregator': {'svc/lane', 'migrator', 'svc/keeper', 'svc/reduce', 'svc/fabric',
+                       'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/host', 'svc/view',
+                       'svc/base'},
     'svc/coordinator': {'packer', 'migrator', 'svc/reduce', 'svc/channel', 'svc/endpoint',
-                        'svc/wire', 'svc/proto', 'svc/cores', 'svc/view',
+                        'svc/wire', 'svc/proto', 'svc/host', 'svc/view',
                         'svc/base'},  # reduce: the names and sizes of dtypes
     # ops writes the JSON of --json
     'svc/cli': {'svc/ops', 'svc/state', 'svc/timeline', 'svc/view', 'svc/fabric', 'svc/channel',
@@ -47,8 +49,8 @@ ARROWS = {
     'bench/sim': {'packer', 'migrator'},
     # sends what no client would
     'bench/hostile': {'svc/fabric', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/base'},
-    'bench': {'bench/sim', 'client', 'svc/aggregator', 'svc/reduce', 'svc/cores', 'svc/view',
-              'svc/ops', 'svc/state', 'packer', 'migrator', 'svc/base'},
+    'bench': {'bench/sim', 'client', 'svc/lane', 'svc/aggregator', 'svc/reduce', 'svc/host',
+              'svc/view', 'svc/ops', 'svc/state', 'packer', 'migrator', 'svc/base'},
     'test': SERVICE | {'svc', 'client', 'bench', 'bench/sim'},
 }
 PURE = {'packer', 'migrator', 'svc/reduce'}
@@ -62,10 +64,10 @@ LIBRARIES = {
     'rdma/': {'svc/fabric/ofi', 'test/unit/fabric/ofi/strict_provider.c'},
     'protobuf-c/': {'svc/proto'},
     'openssl/': {'svc/channel/tls.c'},
-    'hwloc.h': {'svc/cores'},
-    'hwloc/': {'svc/cores'},
-    'jemalloc/': {'svc/aggregator/arena.c'},
-    'sanitizer/': {'svc/aggregator/arena.c', 'test/unit/test_arena.c'},
+    'hwloc.h': {'svc/host'},
+    'hwloc/': {'svc/host'},
+    'jemalloc/': {'svc/lane/memory/arena.c'},
+    'sanitizer/': {'svc/lane/memory/arena.c', 'test/unit/test_arena.c'},
     'sqlite3.h': {'svc/coordinator', 'test/unit/test_store.c'},
     'jansson.h': {'svc/ops', 'bench/savings/look_parse.c'},
     'microhttpd.h': {'svc/ops'},

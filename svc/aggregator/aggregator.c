@@ -3,16 +3,15 @@
  * README: A9, A10. */
 #include "svc/aggregator/aggregator.h"
 
-#include "svc/aggregator/lane_policy.h"
-#include "svc/aggregator/aggregator_types.h"
-#include "svc/aggregator/lending.h"
-#include "svc/aggregator/slowing.h"
-
+#include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/descriptors.h"
 #include "svc/base/log.h"
 #include "svc/base/shortage.h"
 #include "svc/base/signals.h"
+#include "svc/lane/turn/policy.h"
+#include "svc/lane/turn/slowing.h"
+#include "svc/lane/worker/lending.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Answers to requests of the coordinator, and calls into lanes for them. */
-#include "svc/aggregator/aggregator_types.h"
+#include "svc/aggregator/internal.h"
 #include "svc/base/err.h"
 
 #include <errno.h>

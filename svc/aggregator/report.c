@@ -1,7 +1,7 @@
 /* What all lanes of the process have: failures, connections, pieces; told to the coordinator. */
-#include "svc/aggregator/aggregator_types.h"
-#include "svc/aggregator/lane_job.h"
-#include "svc/aggregator/regroup.h"
+#include "svc/aggregator/internal.h"
+#include "svc/lane/job/job_types.h"
+#include "svc/lane/move/regroup.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 
 #define GUARD 0xee
 #define GARBAGE 0xdb
-/* What a job's window and inbox may take (svc/aggregator/window.c, inbox.c), pages rounded up. */
+/* What a job's window and inbox may take (svc/lane/worker/window.c, inbox.c), pages rounded up. */
 #define WINDOW_BYTES_MOST ((9u << 20) + (256u << 10))
 #define JOB_BYTES_MOST (32u << 10) /* with its transfers */
 

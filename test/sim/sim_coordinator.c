@@ -1,10 +1,10 @@
 /* Plays the coordinator: places pieces, grants tickets, finds out late that a lane is dead, gives
  * its pieces a new owner with the next epoch, and tells each worker at another moment. Must not
  * place a piece while another lane that lives still serves it (S3). */
-#include "test/sim/sim_types.h"
-
-#include "svc/aggregator/regroup.h"
+#include "svc/lane/hear/leave.h"
+#include "svc/lane/move/regroup.h"
 #include "svc/reduce/reduce.h"
+#include "test/sim/sim_types.h"
 
 #include <errno.h>
 #include <inttypes.h>

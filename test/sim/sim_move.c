@@ -1,10 +1,9 @@
 /* Hands pieces from lane to lane while they are in use, as a coordinator does: steps `migrator` and
  * carries out what it says. Each answer comes some turns after its question; a side is lost, time
  * runs out or the store refuses, by chance. */
+#include "svc/lane/move/moved_state.h"
+#include "svc/lane/move/release.h"
 #include "test/sim/sim_types.h"
-
-#include "svc/aggregator/moved_state.h"
-#include "svc/aggregator/release.h"
 
 #include <errno.h>
 

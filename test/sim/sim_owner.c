@@ -1,8 +1,7 @@
 /* Who owns a piece, and who applies its rounds, looked at between any two turns from outside: what
  * lanes hold against what the coordinator wants (S3, S10, S11). Must never change a lane. */
+#include "svc/lane/job/table.h"
 #include "test/sim/sim_types.h"
-
-#include "svc/aggregator/lane_types.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

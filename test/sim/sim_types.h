@@ -3,8 +3,8 @@
 #define GRADPOOL_TEST_SIM_TYPES_H
 
 #include "migrator/migrator.h"
-#include "svc/aggregator/lane.h"
 #include "svc/fabric/region.h"
+#include "svc/lane/lane.h"
 #include "svc/reduce/update.h"
 #include "test/sim/sim.h"
 

@@ -3,10 +3,10 @@
 #ifndef GRADPOOL_TEST_KEEPER_RIG_H
 #define GRADPOOL_TEST_KEEPER_RIG_H
 
-#include "svc/aggregator/moved_state.h"
-#include "svc/aggregator/regroup.h"
-#include "svc/aggregator/release.h"
-#include "svc/aggregator/transfer_types.h"
+#include "svc/lane/chunk/transfer_types.h"
+#include "svc/lane/move/moved_state.h"
+#include "svc/lane/move/regroup.h"
+#include "svc/lane/move/release.h"
 
 #define ELEMENTS (330000 / TRANSFER_SHORTER) /* six chunks: more than a turn of the lane */
 #include "test/unit/update_rig.h"

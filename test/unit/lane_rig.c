@@ -1,11 +1,9 @@
 /* See lane_rig.h. */
 #include "test/unit/lane_rig.h"
 
-#include "svc/aggregator/job.h"
-#include "svc/aggregator/table.h"
-#include "svc/aggregator/lane_job.h"
-#include "svc/aggregator/lane_types.h"
 #include "svc/base/clock.h"
+#include "svc/lane/job.h"
+#include "svc/lane/job/table.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/broken_page.h"
 

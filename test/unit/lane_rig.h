@@ -3,10 +3,10 @@
 #ifndef GRADPOOL_TEST_LANE_RIG_H
 #define GRADPOOL_TEST_LANE_RIG_H
 
-#include "svc/aggregator/lane.h"
-#include "svc/aggregator/transfer_types.h"
 #include "svc/fabric/fabric.h"
 #include "svc/fabric/region.h"
+#include "svc/lane/chunk/transfer_types.h"
+#include "svc/lane/lane.h"
 #include "svc/wire/record.h"
 
 #define RIG_WORKERS_MAX 12

@@ -1,5 +1,5 @@
 /* A job whose workers come and go, and lanes whose pieces are followed message by message: each is
- * held against what a lane may be asked (A26, A41 of svc/aggregator). */
+ * held against what a lane may be asked (A26, A41 of svc/lane). */
 #ifndef GRADPOOL_TEST_MEMBERS_CASE_H
 #define GRADPOOL_TEST_MEMBERS_CASE_H
 

@@ -1,6 +1,7 @@
 /* See moving_rig.h. */
-#include "svc/aggregator/moved_state.h"
 #include "test/unit/moving_rig.h"
+
+#include "svc/lane/move/moved_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* Two lanes, the same workers on both, and what a coordinator does when a piece goes from one to
- * the other (A26 to A29 of svc/aggregator). */
+ * the other (A26 to A29 of svc/lane). */
 #ifndef GRADPOOL_TEST_MOVING_RIG_H
 #define GRADPOOL_TEST_MOVING_RIG_H
 
-#include "svc/aggregator/release.h"
+#include "svc/lane/move/release.h"
 #include "test/unit/lane_rig.h"
 
 #define MOVED 1           /* the piece */

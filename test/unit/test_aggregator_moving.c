@@ -1,6 +1,6 @@
 /* What an aggregator answers when tasks move, and when: requests as a coordinator sends them, to
  * two lanes on threads of their own, and a worker whose round stays open while it is not polled. */
-#include "svc/aggregator/aggregator_types.h"
+#include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/fabric/region.h"
 #include "svc/reduce/reduce.h"

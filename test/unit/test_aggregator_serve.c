@@ -1,5 +1,5 @@
 /* What an aggregator says to messages of a coordinator that it does not know. */
-#include "svc/aggregator/aggregator_types.h"
+#include "svc/aggregator/internal.h"
 #include "test/unit/channel/channel_pair.h"
 
 static void expect_silence(struct channel *coordinator)

@@ -1,6 +1,6 @@
 /* What an aggregator answers when asked for figures, however much there is to tell. Its lanes are
  * made up: every call into one is carried out here, and each counts as high as can be. */
-#include "svc/aggregator/aggregator_types.h"
+#include "svc/aggregator/internal.h"
 #include "test/unit/channel/channel_pair.h"
 
 #define JOB 7

@@ -1,7 +1,6 @@
 /* The memory of a lane: what accounts say is what the allocator holds. */
+#include "svc/lane/memory/arena.h"
 #include "test/lib/extent.h"
-
-#include "svc/aggregator/arena.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* Cores of this machine and of machines we do not have. */
-#include "svc/cores/cores.h"
+#include "svc/host/cores.h"
 
 #include "svc/base/text.h"
 

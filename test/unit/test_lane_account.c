@@ -1,6 +1,6 @@
-/* The lane's books: whose time it was, when rounds began. README of svc/aggregator: A22. */
-#include "svc/aggregator/slowing.h"
+/* The lane's books: whose time it was, when rounds began. README of svc/lane: A22. */
 #include "svc/base/clock.h"
+#include "svc/lane/turn/slowing.h"
 #include "test/unit/lane_rig.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* Rounds of the first k, and of ranks that a leader chose, when their lane is lost or workers come
  * and go (A45, W12, W13): they end, or everybody is told why they cannot. */
-#include "svc/aggregator/regroup.h"
-#include "svc/aggregator/release.h"
+#include "svc/lane/move/regroup.h"
+#include "svc/lane/move/release.h"
 #include "test/unit/lane_rig.h"
 
 #include <errno.h>

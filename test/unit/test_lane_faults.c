@@ -1,8 +1,8 @@
 /* What goes wrong between a lane and its workers: tickets, deaths, goodbyes, garbage.
  * Transcripts over shared memory and over libfabric. */
-#include "svc/aggregator/leave.h"
-#include "svc/aggregator/regroup.h"
-#include "svc/aggregator/release.h"
+#include "svc/lane/hear/leave.h"
+#include "svc/lane/move/regroup.h"
+#include "svc/lane/move/release.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane_rig.h"
 #include "test/unit/skip.h"

@@ -1,4 +1,4 @@
-/* States that another aggregator keeps a copy of (README of svc/aggregator, A49; svc/wire, W20),
+/* States that another aggregator keeps a copy of (README of svc/lane, A49; svc/wire, W20),
  * as transcripts: what waits for the keeper, what lies there when, what a new owner makes of it. */
 #include "test/unit/keeper_rig.h"
 #include "test/unit/skip.h"

@@ -1,6 +1,6 @@
 /* What jobs may take of a lane: its memory, and memory lent to it. Whoever goes beyond is told so,
  * and nobody else notices. Over shared memory and over libfabric. */
-#include "svc/aggregator/regroup.h"
+#include "svc/lane/move/regroup.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane_rig.h"
 

@@ -1,6 +1,6 @@
-/* The line for a lane's time (README of svc/aggregator, A77): turns, and who lets others pass. Time
+/* The line for a lane's time (README of svc/lane, A77): turns, and who lets others pass. Time
  * is a number here. */
-#include "svc/aggregator/line.h"
+#include "svc/lane/turn/line.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

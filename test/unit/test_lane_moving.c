@@ -1,8 +1,7 @@
-/* A piece goes from one lane to another while its job trains (A26 and A28 of svc/aggregator), as
+/* A piece goes from one lane to another while its job trains (A26 and A28 of svc/lane), as
  * transcripts: who finishes what, who waits, who goes on. What goes along is test_lane_state's. */
-#include "svc/aggregator/table.h"
-#include "svc/aggregator/lane_types.h"
 #include "svc/base/clock.h"
+#include "svc/lane/job/table.h"
 #include "test/unit/moving_rig.h"
 
 #include <errno.h>

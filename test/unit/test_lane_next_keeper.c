@@ -1,4 +1,4 @@
-/* What changes around a state's copy (README of svc/aggregator, A49; svc/wire, W20): its keeper,
+/* What changes around a state's copy (README of svc/lane, A49; svc/wire, W20): its keeper,
  * between rounds, in mid-round, while a new owner is finding out; its lane; the ranks. */
 #include "test/unit/keeper_rig.h"
 

@@ -1,8 +1,7 @@
-/* The job that gets the lane's next chunk (README of svc/aggregator, A20, A77), turn by turn: jobs
+/* The job that gets the lane's next chunk (README of svc/lane, A20, A77), turn by turn: jobs
  * of one worker each in shared memory, where a chunk is done in the turn that starts it. */
-#include "svc/aggregator/table.h"
-#include "svc/aggregator/lane_types.h"
 #include "svc/base/clock.h"
+#include "svc/lane/job/table.h"
 #include "test/unit/lane_rig.h"
 
 #include <setjmp.h>

@@ -1,11 +1,9 @@
-/* Workers of a job come and go on a lane (A40 to A44 of svc/aggregator), as transcripts: what is
+/* Workers of a job come and go on a lane (A40 to A44 of svc/lane), as transcripts: what is
  * done with those who are left, what is copied from who holds it, where somebody new comes in. */
-#include "svc/aggregator/moved_state.h"
-#include "svc/aggregator/table.h"
-#include "svc/aggregator/lane_job.h"
-#include "svc/aggregator/lane_types.h"
-#include "svc/aggregator/regroup.h"
-#include "svc/aggregator/release.h"
+#include "svc/lane/job/table.h"
+#include "svc/lane/move/moved_state.h"
+#include "svc/lane/move/regroup.h"
+#include "svc/lane/move/release.h"
 #include "test/unit/lane_rig.h"
 #include "test/unit/skip.h"
 

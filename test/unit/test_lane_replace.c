@@ -1,9 +1,9 @@
 /* A worker's connection that died: the worker makes another and says where it stands. The lane
  * takes the first one for alive (A69), or has seen its end (A70). Transcripts over libfabric. */
-#include "svc/aggregator/leave.h"
-#include "svc/aggregator/regroup.h"
-#include "svc/aggregator/replace.h"
 #include "svc/base/text.h"
+#include "svc/lane/hear/leave.h"
+#include "svc/lane/hear/replace.h"
+#include "svc/lane/move/regroup.h"
 #include "test/unit/lane_rig.h"
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 /* Many small pieces at once: as many are under way as a round trip is worth, in bounded memory, and
  * short payloads wait in the job's inbox. Over shared memory, where nothing of it is needed, and
  * over libfabric. */
-#include "svc/aggregator/lane_types.h"
+#include "svc/lane/types.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane_rig.h"
 

@@ -1,7 +1,7 @@
-/* What goes along when a piece moves (A27 of svc/aggregator): parameters, sums and clocks, sets,
+/* What goes along when a piece moves (A27 of svc/lane): parameters, sums and clocks, sets,
  * who has left, what has failed; and what a lane makes of a state, or a request, without sense. */
-#include "svc/aggregator/moved_state.h"
-#include "svc/aggregator/regroup.h"
+#include "svc/lane/move/moved_state.h"
+#include "svc/lane/move/regroup.h"
 #include "svc/reduce/update.h"
 #include "test/unit/moving_rig.h"
 

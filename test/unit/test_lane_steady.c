@@ -1,10 +1,9 @@
 /* A lane in its stride allocates nothing (A11), neither from its arena nor behind its back, and
  * nor do the fabrics of both ends. Linked with --wrap for both allocators; a library's own
  * allocations are not seen. */
+#include "svc/lane/memory/arena.h"
+#include "svc/lane/round/tracing.h"
 #include "test/unit/lane_rig.h"
-
-#include "svc/aggregator/arena.h"
-#include "svc/aggregator/tracing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

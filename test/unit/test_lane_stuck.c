@@ -1,9 +1,9 @@
-/* A rank that has pushed and whose memory does not answer is named (README of svc/aggregator, A79):
+/* A rank that has pushed and whose memory does not answer is named (README of svc/lane, A79):
  * to ranks that ask, and to whoever moves its pieces. Over a network: shared memory always answers.
  */
-#include "svc/aggregator/table.h"
-#include "svc/aggregator/stuck.h"
 #include "svc/base/clock.h"
+#include "svc/lane/chunk/stuck.h"
+#include "svc/lane/job/table.h"
 #include "test/unit/lane_rig.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* When a lane counts as idle, so that a ping leaves it asleep (A24): it sleeps, and nothing has
  * come for it. A signal's handler holds the sleeping thread, as a core that others have would. */
-#include "svc/aggregator/lane_thread.h"
 #include "svc/base/clock.h"
+#include "svc/lane/thread.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Pieces with an update rule (README of svc/aggregator, A19; svc/wire, W14): the lane keeps
+/* Pieces with an update rule (README of svc/lane, A19; svc/wire, W14): the lane keeps
  * parameters and moments, rank 0 gives the settings, everybody gets the new parameters. What a
  * kernel makes of a step is test_update's; here it is the reference. */
 #include "test/unit/update_rig.h"

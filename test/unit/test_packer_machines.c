@@ -1,6 +1,6 @@
 /* Packing on machines that we do not have: synthetic topologies, read as the service reads them, as
  * fleets. A lane is a core, its node the NUMA node's memory. */
-#include "svc/cores/cores.h"
+#include "svc/host/cores.h"
 #include "test/unit/packer_fleet.h"
 
 #define TWO_SOCKETS "pack:2 numa:1 core:32 pu:2"

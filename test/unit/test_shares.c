@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "svc/aggregator/shares.h"
+#include "svc/lane/memory/shares.h"
 
 #define MOST 1600 /* 1500 for tenants, of which 200 are kept for those with at most 12 */
 

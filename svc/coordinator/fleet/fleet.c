@@ -11,7 +11,7 @@
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/kept.h"
-#include "svc/cores/cores.h"
+#include "svc/host/cores.h"
 
 #include <errno.h>
 #include <signal.h>

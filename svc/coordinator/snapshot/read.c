@@ -105,7 +105,7 @@ static bool skip(struct saving *sv)
     return false;
 }
 
-/* A piece's arrays are the last thing in its state (A27 of svc/aggregator). */
+/* A piece's arrays are the last thing in its state (A27 of svc/lane). */
 static int ask(struct saving *sv, const struct saved_tensor *t, const struct saved_piece *p,
                uint64_t bytes)
 {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* The table grows by chunks, which stay: the handler may be reading them. The kernel bounds
- * mappings (vm.max_map_count), and limits bound the memory that jobs lend (A17 of svc/aggregator).
+ * mappings (vm.max_map_count), and limits bound the memory that jobs lend (A17 of svc/lane).
  */
 #define CHUNK_SLOTS 1024
 #define CHUNKS_MAX 4096

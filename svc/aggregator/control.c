@@ -1,0 +1,157 @@
+/* The control connection: joining the coordinator, also again after it was away, and taking its
+ * requests one by one. Never touches a lane's data (serve.c asks the lanes). */
+#include "svc/aggregator/internal.h"
+#include "svc/base/cgroup.h"
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
+#include "svc/host/network.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LEAVE_DEADLINE_NS NS_PER_S
+
+/* Memory of the node, and of a cgroup's limit as much as the node has of the host's memory. */
+static uint64_t lane_memory_bytes(const struct aggregator *a, const struct core *core)
+{
+    uint64_t all = cores_memory_bytes(a->cores), node = core->numa_memory_bytes;
+    struct cgroup_memory group = cgroup_memory("");
+    if (group.limit_bytes == 0)
+        return node;
+    double part = all > 0 && node > 0 && node < all ? (double)node / (double)all : 1;
+    uint64_t granted = (uint64_t)(part * (double)cgroup_memory_for_jobs(group.limit_bytes));
+    return node > 0 && node < granted ? node : granted;
+}
+
+static void fill_offer(struct aggregator *a, size_t i, Gradpool__Wire__LaneOffer *offer)
+{
+    struct core core = cores_at(a->cores, i % cores_count(a->cores));
+    gradpool__wire__lane_offer__init(offer);
+    offer->index = (uint32_t)i;
+    offer->core = core.index;
+    offer->pu = core.pu;
+    offer->numa = core.numa;
+    offer->memory_bytes = lane_memory_bytes(a, &core);
+    offer->piece_bytes = (uint32_t)lane_piece_bytes();
+    offer->rank_bytes = (uint32_t)lane_rank_bytes();
+    offer->shm = (char *)lane_thread_shm(a->lanes[i]);
+    offer->ofi = (char *)lane_thread_ofi(a->lanes[i]);
+    offer->network_bytes_per_s = a->options->network_bytes_per_s ? a->options->network_bytes_per_s
+                                                                 : network_bytes_per_s(offer->ofi);
+}
+
+static int set_lane_id(struct lane *lane, void *context)
+{
+    lane_set_id(lane, *(const uint32_t *)context);
+    return 0;
+}
+
+static int take_welcome(struct aggregator *a, const envelope *reply, struct err *err)
+{
+    const Gradpool__Wire__AggregatorWelcome *welcome = reply->aggregator_welcome;
+    if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_WELCOME ||
+        welcome->n_lanes != a->lanes_count)
+        return err_set(err, -EPROTO, "the coordinator answered our join with something else");
+    bool is_new = a->number == 0;
+    a->number = welcome->aggregator;
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        a->lane_ids[i] = welcome->lanes[i];
+        lane_thread_call(a->lanes[i], set_lane_id, &a->lane_ids[i]);
+        if (is_new) /* a lane has no number before, only a core */
+            log_info("lane %u: %s", a->lane_ids[i], lane_thread_about(a->lanes[i]));
+    }
+    return 0;
+}
+
+static int ask_to_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
+{
+    Gradpool__Wire__AggregatorJoin join = GRADPOOL__WIRE__AGGREGATOR_JOIN__INIT;
+    Gradpool__Wire__LaneOffer offers[AGGREGATOR_LANES_MAX], *pointers[AGGREGATOR_LANES_MAX];
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply = NULL;
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        fill_offer(a, i, &offers[i]);
+        pointers[i] = &offers[i];
+    }
+    int r = serve_held(a, &join.held, &join.n_held);
+    if (r < 0)
+        return err_set(err, r, "no memory");
+    join.incarnation = a->incarnation;
+    join.aggregator = a->number;
+    join.node = a->node;
+    join.pid = (uint32_t)getpid();
+    join.service = a->options->service ? (char *)a->options->service : "";
+    join.grant = a->options->grant ? (char *)a->options->grant : "";
+    join.n_lanes = a->lanes_count;
+    join.lanes = pointers;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_JOIN;
+    request.aggregator_join = &join;
+    r = channel_call(a->channel, &request, deadline_ns, NULL, NULL, &reply, err);
+    serve_held_free(join.held, join.n_held);
+    if (r < 0)
+        return r;
+    r = take_welcome(a, reply, err);
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    return r;
+}
+
+int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
+{
+    int fd = -1;
+    uint64_t coordinator_incarnation;
+    int r = endpoint_connect(&a->coordinator, deadline_ns, &fd, err);
+    if (r < 0)
+        return r;
+    r = channel_create(fd, &a->channel);
+    if (r < 0) {
+        close(fd);
+        return err_set(err, r, "%s", err_text(r));
+    }
+    if (a->has_key)
+        (void)channel_use_key(a->channel, &a->key); /* the greeting tells what failed */
+    r = channel_greet(a->channel, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, "gradpool aggregator",
+                      deadline_ns, &coordinator_incarnation, err);
+    if (r == 0)
+        r = ask_to_join(a, deadline_ns, err);
+    if (r < 0) {
+        channel_destroy(a->channel);
+        a->channel = NULL;
+        return r;
+    }
+    log_info("joined as aggregator %u with %zu lane%s", a->number, a->lanes_count,
+             a->lanes_count == 1 ? "" : "s");
+    keeping_joined(a);
+    r = serve_failures(a);
+    return r == 0 ? leaving_tell(a) : r;
+}
+
+/* A call, not a message: closing a socket with unread bytes could take back what was said. */
+void control_leave(struct aggregator *a)
+{
+    Gradpool__Wire__AggregatorLeave leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply = NULL;
+    struct err err;
+    if (!a->channel)
+        return;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_LEAVE;
+    request.aggregator_leave = &leave;
+    uint64_t deadline_ns = clock_now_ns() + LEAVE_DEADLINE_NS;
+    if (channel_call(a->channel, &request, deadline_ns, NULL, NULL, &reply, &err) < 0)
+        log_info("left without an answer of the coordinator: %s", err.text);
+    else
+        gradpool__wire__envelope__free_unpacked(reply, NULL);
+}
+
+int control_receive(struct aggregator *a)
+{
+    int r = channel_flush(a->channel);
+    while (r >= 0 && !a->is_draining) {
+        envelope *request = NULL;
+        r = channel_receive(a->channel, &request);
+        if (r < 0)
+            break;
+        r = serve_request(a, request);
+        gradpool__wire__envelope__free_unpacked(request, NULL);
+    }
+    return r;
+}

@@ -1,0 +1,213 @@
+/* Copies that this process keeps of what lanes of others have, and who keeps those of its own: what
+ * the coordinator asks for, and the tickets that the keeper asks it for. The keeper is made when it
+ * is first needed: most aggregators keep nothing. Owns the questions whether copies of what moves
+ * here are whole, until they are. README: A9, A49. */
+#include "svc/aggregator/internal.h"
+#include "svc/lane/move/moved_state.h"
+#include "svc/lane/move/release.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#define WAITS_MAX 1024 /* at a time */
+
+/* A question that has no answer yet. */
+struct copies_wait {
+    struct copies_wait *next;
+    uint64_t id; /* of the request */
+    uint32_t lane, job;
+    size_t count;
+    uint32_t pieces[];
+};
+
+/* ---- others' ---- */
+
+static void note_ask(void *context) { eventfd_write(((struct aggregator *)context)->keep_fd, 1); }
+
+static int make_keeper(struct aggregator *a)
+{
+    const struct keeper_options options = {.interface_name = a->options->interface_name,
+                                           .provider = a->options->provider,
+                                           .asks = note_ask,
+                                           .context = a};
+    return a->keeper ? 0 : keeper_create(&options, &a->keeper);
+}
+
+static int keep(struct aggregator *a, const Gradpool__Wire__CopiesRequest *request)
+{
+    size_t count = request->n_copies;
+    struct keeper_copy *copies = calloc(count ? count : 1, sizeof *copies);
+    int r = copies ? make_keeper(a) : -ENOMEM;
+    for (size_t i = 0; copies && i < count; i++) {
+        const Gradpool__Wire__CopySpec *spec = request->copies[i];
+        copies[i] = (struct keeper_copy){.piece = spec->piece,
+                                         .epoch = spec->epoch,
+                                         .lost_epoch = spec->lost_epoch,
+                                         .bytes = spec->bytes,
+                                         .begins = spec->begins};
+    }
+    if (r == 0)
+        r = keeper_keep(a->keeper, request->job_id, request->job, request->lane, copies, count);
+    free(copies);
+    return r;
+}
+
+/* ---- its own ---- */
+
+static int set_keeper(struct lane *lane, void *context)
+{
+    const Gradpool__Wire__KeeperRequest *request = context;
+    lane_set_keeper(lane, request->job_id, request->pieces, request->n_pieces, request->keeper,
+                    request->when_known);
+    return 0;
+}
+
+static int look_at_copies(struct lane *lane, void *context)
+{
+    const struct copies_wait *w = context;
+    return lane_copied(lane, w->job, w->pieces, w->count);
+}
+
+static int answer_wait(struct aggregator *a, const struct copies_wait *w, int code)
+{
+    char text[ERR_TEXT_BYTES];
+    if (code == 0)
+        return serve_reply(a, w->id, 0);
+    snprintf(text, sizeof text, "lane %u, job %u: %s", w->lane, w->job,
+             code == -ENOENT ? "not all of the pieces to be copied are here" : err_text(code));
+    return serve_reply_failure(a, w->id, code, text);
+}
+
+int keeping_copied(struct aggregator *a)
+{
+    int sent = 0;
+    for (struct copies_wait **at = &a->copies_waits, *w; (w = *at) && sent >= 0;) {
+        int code = serve_call(a, w->lane, look_at_copies, w);
+        if (code == -EAGAIN) {
+            at = &w->next;
+            continue;
+        }
+        sent = answer_wait(a, w, code);
+        *at = w->next;
+        a->copies_waits_count--;
+        free(w);
+    }
+    return sent;
+}
+
+void keeping_abandon(struct aggregator *a)
+{
+    for (struct copies_wait *w; (w = a->copies_waits);) {
+        a->copies_waits = w->next;
+        free(w);
+    }
+    a->copies_waits_count = 0;
+}
+
+static int wait_for_copies(struct aggregator *a, uint64_t id,
+                           const Gradpool__Wire__CopiesWait *request)
+{
+    size_t count = request->n_pieces;
+    struct copies_wait *w = NULL;
+    if (a->copies_waits_count < WAITS_MAX)
+        w = malloc(sizeof *w + count * sizeof w->pieces[0]);
+    if (!w)
+        return serve_reply(a, id, -ENOBUFS);
+    *w = (struct copies_wait){.next = a->copies_waits,
+                              .id = id,
+                              .lane = request->lane,
+                              .job = request->job_id,
+                              .count = count};
+    if (count > 0)
+        memcpy(w->pieces, request->pieces, count * sizeof w->pieces[0]);
+    a->copies_waits = w;
+    a->copies_waits_count++;
+    return keeping_copied(a);
+}
+
+/* ---- all ---- */
+
+static void take_ticket(struct aggregator *a, const Gradpool__Wire__CopyTicket *told)
+{
+    struct record_connect ticket = {0};
+    int code = told->code;
+    if (code == 0 && told->ticket.len != sizeof ticket)
+        code = -EPROTO;
+    if (code == 0)
+        memcpy(&ticket, told->ticket.data, sizeof ticket);
+    if (a->keeper)
+        keeper_ticket(a->keeper, told->job_id, told->lane, code, told->shm, told->ofi, &ticket);
+}
+
+bool keeping_knows(const envelope *request)
+{
+    switch (request->body_case) {
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_REQUEST:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_END:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_WAIT:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_KEEPER_REQUEST: return true;
+    default: return false;
+    }
+}
+
+int keeping_serve(struct aggregator *a, const envelope *request)
+{
+    const Gradpool__Wire__CopiesEnd *end = request->copies_end;
+    switch (request->body_case) {
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_REQUEST:
+        return serve_reply(a, request->id, keep(a, request->copies_request));
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_END:
+        if (a->keeper)
+            keeper_end(a->keeper, end->job_id, end->pieces, end->n_pieces, end->others);
+        return serve_reply(a, request->id, 0);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_WAIT:
+        return wait_for_copies(a, request->id, request->copies_wait);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET: take_ticket(a, request->copy_ticket); return 0;
+    default:
+        return serve_reply(
+            a, request->id,
+            serve_call(a, request->keeper_request->lane, set_keeper, request->keeper_request));
+    }
+}
+
+int keeping_ask(struct aggregator *a)
+{
+    struct keeper_ask ask;
+    eventfd_t asks;
+    int r = 0;
+    (void)eventfd_read(a->keep_fd, &asks);
+    while (r == 0 && a->keeper && a->channel && keeper_next_ask(a->keeper, &ask)) {
+        envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+        Gradpool__Wire__CopyTicketRequest request = GRADPOOL__WIRE__COPY_TICKET_REQUEST__INIT;
+        request.job_id = ask.job;
+        request.lane = ask.lane;
+        request.failures = ask.failures;
+        message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET_REQUEST;
+        message.copy_ticket_request = &request;
+        r = channel_send(a->channel, &message);
+    }
+    return r;
+}
+
+int keeping_timeout_ms(const struct aggregator *a)
+{
+    return a->keeper && a->channel ? keeper_timeout_ms(a->keeper) : -1;
+}
+
+void keeping_joined(struct aggregator *a)
+{
+    if (a->keeper)
+        keeper_ask_again(a->keeper);
+}
+
+bool keeping_is_used(const struct aggregator *a)
+{
+    struct keeper_use use = {0};
+    if (a->keeper)
+        keeper_measure(a->keeper, &use);
+    return use.connections > 0;
+}

@@ -1,0 +1,83 @@
+/* A planned end: after a signal the coordinator is told, and moves to others what this process has;
+ * the DrainRequest that follows ends it. Owns the deadline: the process ends then in any case, and
+ * at once after a second signal. README: A71. */
+#include "svc/aggregator/internal.h"
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
+
+#include <signal.h>
+
+#define RESERVE_PART 10 /* of the time is left to finish rounds and say goodbye, */
+#define RESERVE_MOST_NS NS_PER_S
+
+static bool is_leaving(const struct aggregator *a) { return a->leave_by_ns > 0; }
+
+/* Without anything here, or anybody to take it, there is nothing to wait for. */
+static bool has_anything(struct aggregator *a)
+{
+    Gradpool__Wire__PieceHeld **rows = NULL;
+    size_t count = 0;
+    if (keeping_is_used(a) || serve_held(a, &rows, &count) < 0)
+        return true;
+    serve_held_free(rows, count);
+    return count > 0;
+}
+
+static void begin(struct aggregator *a)
+{
+    uint64_t timeout_ns = a->options->leave_timeout_ns;
+    if (timeout_ns == 0 || (!a->channel && !has_anything(a))) {
+        a->is_draining = true;
+        return;
+    }
+    a->leave_by_ns = clock_now_ns() + timeout_ns;
+    log_info("tasks and state move to other aggregators, within %.0f s; a second signal ends this "
+             "one at once",
+             (double)timeout_ns / NS_PER_S);
+    (void)leaving_tell(a); /* a broken channel is found by the next receive */
+}
+
+/* A terminal that closes may hang up twice. */
+void leaving_signal(struct aggregator *a, uint32_t number)
+{
+    log_info("signal %u: %s", number, is_leaving(a) ? "once more" : "this aggregator is to end");
+    if (!is_leaving(a))
+        begin(a);
+    else if (number != SIGHUP)
+        a->is_draining = true;
+}
+
+int leaving_tell(struct aggregator *a)
+{
+    Gradpool__Wire__AggregatorEnding ending = GRADPOOL__WIRE__AGGREGATOR_ENDING__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    uint64_t now_ns = clock_now_ns();
+    if (!is_leaving(a) || !a->channel || now_ns >= a->leave_by_ns)
+        return 0;
+    uint64_t left_ns = a->leave_by_ns - now_ns, reserve_ns = left_ns / RESERVE_PART;
+    left_ns -= reserve_ns < RESERVE_MOST_NS ? reserve_ns : RESERVE_MOST_NS;
+    ending.left_ms = left_ns / NS_PER_MS;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_ENDING;
+    message.aggregator_ending = &ending;
+    return channel_send(a->channel, &message);
+}
+
+int leaving_timeout_ms(const struct aggregator *a)
+{
+    return is_leaving(a) ? clock_poll_ms(a->leave_by_ns, clock_now_ns()) : -1;
+}
+
+void leaving_check(struct aggregator *a)
+{
+    if (!is_leaving(a) || a->is_draining || clock_now_ns() < a->leave_by_ns)
+        return;
+    log_warn("the time to leave is over (--leave-timeout %.0f s) without a word of the "
+             "coordinator: what is still here ends with this process",
+             (double)a->options->leave_timeout_ns / NS_PER_S);
+    a->is_draining = true;
+}
+
+uint64_t leaving_deadline_ns(const struct aggregator *a, uint64_t deadline_ns)
+{
+    return is_leaving(a) && a->leave_by_ns < deadline_ns ? a->leave_by_ns : deadline_ns;
+}

@@ -1,0 +1,127 @@
+/* Memory of lanes that this thread gets ready for them: pages are added here, not in a lane's turn.
+ * Must never hold up a request for want of it: what is not ready the lane gets by itself, or not.
+ * README: A73. */
+#include "svc/aggregator/internal.h"
+#include "svc/base/cgroup.h"
+#include "svc/base/text.h"
+#include "svc/lane/memory/arena.h"
+#include "svc/lane/wanted.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define WANTED_AT_ONCE 64
+#define LOOK_BYTES_LEAST (256u << 10)
+
+struct coming {
+    const struct memory_coming *pieces;
+    struct wanted_arrays *rows;
+    size_t rest_bytes;
+};
+
+static int reckon(struct lane *lane, void *context)
+{
+    struct coming *coming = context;
+    const struct memory_coming *p = coming->pieces;
+    return wanted_by_pieces(lane, p->job, p->workers, p->pieces, p->count, coming->rows,
+                            &coming->rest_bytes);
+}
+
+/* Short arrays lie between other things. */
+static size_t prepare_array(struct arena *arena, size_t bytes)
+{
+    if (bytes < ARENA_PREPARED_LEAST)
+        return bytes;
+    (void)arena_prepare(arena, bytes);
+    return 0;
+}
+
+static uint64_t bytes_of(const struct coming *coming)
+{
+    uint64_t bytes = coming->rest_bytes;
+    for (size_t i = 0; i < coming->pieces->count; i++)
+        bytes += coming->rows[i].state_bytes + coming->rows[i].kept_bytes;
+    return bytes;
+}
+
+/* Somebody would be killed for more than the cgroup has; little is not worth the look. */
+static int check_cgroup(uint64_t bytes, char *ret_text, size_t room)
+{
+    char needs[32], limit[32], left[32];
+    struct cgroup_memory memory = {0};
+    if (bytes >= LOOK_BYTES_LEAST)
+        memory = cgroup_memory("");
+    if (cgroup_memory_fits(&memory, bytes))
+        return 0;
+    snprintf(ret_text, room,
+             "%s, and the aggregator's memory cgroup has %s left of %s (%s); raise that limit",
+             text_bytes(bytes, needs, sizeof needs),
+             text_bytes(memory.left_bytes, left, sizeof left),
+             text_bytes(memory.limit_bytes, limit, sizeof limit), memory.file);
+    return -ENOSPC;
+}
+
+static void prepare_all(struct arena *arena, struct coming *coming)
+{
+    for (size_t i = 0; i < coming->pieces->count; i++) {
+        coming->rest_bytes += prepare_array(arena, coming->rows[i].state_bytes);
+        coming->rest_bytes += prepare_array(arena, coming->rows[i].kept_bytes);
+    }
+    arena_warm(arena, coming->rest_bytes);
+}
+
+int memory_prepare(struct lane_thread *thread, const struct memory_coming *pieces,
+                   char ret_text[ERR_TEXT_BYTES])
+{
+    struct coming coming = {.pieces = pieces,
+                            .rows = calloc(pieces->count + 1, sizeof *coming.rows)};
+    int r = 0;
+    if (coming.rows && lane_thread_call(thread, reckon, &coming) == 0) {
+        r = check_cgroup(bytes_of(&coming), ret_text, ERR_TEXT_BYTES);
+        if (r == 0)
+            prepare_all(lane_thread_arena(thread), &coming);
+    }
+    free(coming.rows);
+    return r;
+}
+
+void memory_forget(struct lane_thread *thread) { arena_forget_prepared(lane_thread_arena(thread)); }
+
+struct wishes {
+    size_t bytes[WANTED_AT_ONCE], count;
+};
+
+static int collect(struct lane *lane, void *context)
+{
+    struct wishes *wishes = context;
+    wishes->count = wanted_by_jobs(lane, wishes->bytes, WANTED_AT_ONCE);
+    return 0;
+}
+
+static int hand_over(struct lane *lane, void *context)
+{
+    wanted_is_ready(lane, context);
+    return 0;
+}
+
+static void serve_wishes(struct lane_thread *thread)
+{
+    struct wishes wishes;
+    char why[ERR_TEXT_BYTES] = "";
+    uint64_t bytes = 0;
+    lane_thread_call(thread, collect, &wishes);
+    for (size_t i = 0; i < wishes.count; i++)
+        bytes += wishes.bytes[i];
+    int r = check_cgroup(bytes, why, sizeof why);
+    for (size_t i = 0; r == 0 && i < wishes.count; i++)
+        (void)prepare_array(lane_thread_arena(thread), wishes.bytes[i]);
+    if (wishes.count > 0)
+        lane_thread_call(thread, hand_over, r < 0 ? why : NULL);
+}
+
+void memory_serve_wishes(struct aggregator *a)
+{
+    for (size_t i = 0; i < a->lanes_count; i++)
+        serve_wishes(a->lanes[i]);
+}

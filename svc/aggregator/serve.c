@@ -1,0 +1,253 @@
+/* What each request of the coordinator does. Every one is a call into the lane it names, carried
+ * out between two turns of that lane, and gets one answer. README: A9. */
+#include "svc/aggregator/internal.h"
+#include "svc/base/log.h"
+#include "svc/base/text.h"
+#include "svc/lane/hear/leave.h"
+#include "svc/lane/job.h"
+#include "svc/lane/move/regroup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
+                     struct lane_piece *ret_piece)
+{
+    int r = terms_read(spec->terms.data, spec->terms.len, terms);
+    if (r < 0)
+        return r;
+    *ret_piece = (struct lane_piece){.id = spec->piece,
+                                     .task = spec->task,
+                                     .dtype = spec->dtype,
+                                     .elements = spec->elements,
+                                     .tensor = spec->tensor,
+                                     .continues = spec->continues,
+                                     .keeper = spec->keeper,
+                                     .terms = {.quorum = terms->quorum,
+                                               .bound = terms->bound,
+                                               .leads = terms->flags & TERMS_LEADS,
+                                               .measures = terms->flags & TERMS_MEASURES,
+                                               .rule = terms->rule},
+                                     .ranks = terms_are_for_all(terms) ? NULL : terms->ranks};
+    return 0;
+}
+
+struct placing {
+    const Gradpool__Wire__PlaceRequest *request;
+    struct lane_piece *pieces;
+    struct terms *terms;              /* of each; pieces point into them */
+    uint64_t held_bytes, limit_bytes; /* of the lane */
+    uint64_t job_bytes;               /* before */
+    char why_not[ERR_TEXT_BYTES];     /* "": no limit of a cgroup */
+};
+
+static int read_pieces(struct placing *placing)
+{
+    size_t count = placing->request->n_pieces;
+    int r = 0;
+    placing->pieces = calloc(count + 1, sizeof *placing->pieces);
+    placing->terms = calloc(count + 1, sizeof *placing->terms);
+    if (!placing->pieces || !placing->terms)
+        return -ENOMEM;
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = read_spec(placing->request->pieces[i], &placing->terms[i], &placing->pieces[i]);
+    return r;
+}
+
+static int set_limits(struct lane *lane, void *context)
+{
+    const struct placing *placing = context;
+    lane_set_memory_limit(lane, placing->request->memory_bytes_max);
+    lane_set_job_memory_limit(lane, placing->request->job_memory_bytes_max);
+    return 0;
+}
+
+static int place(struct lane *lane, void *context)
+{
+    struct placing *placing = context;
+    const Gradpool__Wire__PlaceRequest *request = placing->request;
+    size_t count = request->n_pieces;
+    placing->job_bytes = lane_job_memory(lane, request->job_id);
+    int r = 0;
+    if (count > 0 && request->regroups)
+        r = lane_regroup(lane, request->job_id, request->epoch, placing->pieces, count);
+    else if (count > 0) /* else limits alone */
+        r = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
+                       request->recovering, placing->pieces, count);
+    if (request->is_elastic)
+        lane_set_elastic(lane, request->job_id);
+    lane_set_lent_limits(lane, request->job_id,
+                         &(struct lane_lent){.bytes_max = request->lent_bytes_max,
+                                             .tenant_bytes_max = request->tenant_lent_bytes_max,
+                                             .memory_bytes_max = request->job_memory_bytes_max,
+                                             .has_others = request->has_others,
+                                             .regions_max = request->regions_max,
+                                             .tenant_regions_max = request->tenant_regions_max,
+                                             .tenant = request->tenant});
+    lane_memory(lane, &placing->held_bytes, &placing->limit_bytes);
+    return r;
+}
+
+static int place_prepared(struct aggregator *a, struct placing *placing)
+{
+    const Gradpool__Wire__PlaceRequest *request = placing->request;
+    struct lane_thread *thread = serve_find_lane(a, request->lane);
+    int r = thread ? read_pieces(placing) : -ENOENT;
+    if (r < 0)
+        return r;
+    lane_thread_call(thread, set_limits, placing);
+    r = memory_prepare(thread,
+                       &(struct memory_coming){request->job_id, request->workers, placing->pieces,
+                                               request->n_pieces},
+                       placing->why_not);
+    if (r == 0)
+        r = lane_thread_call(thread, place, placing);
+    memory_forget(thread);
+    return r;
+}
+
+static int serve_place(struct aggregator *a, uint64_t id,
+                       const Gradpool__Wire__PlaceRequest *request)
+{
+    struct placing placing = {.request = request};
+    char text[ERR_TEXT_BYTES], held[32], limit[32];
+    int r = place_prepared(a, &placing);
+    bool is_job = r == -EDQUOT;
+    free(placing.pieces);
+    free(placing.terms);
+    if (!is_job && r != -ENOSPC)
+        return serve_reply(a, id, r);
+    if (placing.why_not[0]) {
+        snprintf(text, sizeof text, "%zu more pieces need %.400s", request->n_pieces,
+                 placing.why_not);
+        return serve_reply_failure(a, id, r, text);
+    }
+    snprintf(text, sizeof text,
+             "lane %u has no memory for %zu more pieces: it holds %s for %s and may hold %s; "
+             "whoever runs gradpool serve can raise --%s-memory-max",
+             request->lane, request->n_pieces,
+             text_bytes(is_job ? placing.job_bytes : placing.held_bytes, held, sizeof held),
+             is_job ? "this job" : "its jobs",
+             text_bytes(is_job ? request->job_memory_bytes_max : placing.limit_bytes, limit,
+                        sizeof limit),
+             is_job ? "job" : "lane");
+    return serve_reply_failure(a, id, r, text);
+}
+
+static int drop(struct lane *lane, void *context)
+{
+    const Gradpool__Wire__DropRequest *request = context;
+    lane_drop(lane, request->job_id, request->pieces, request->n_pieces);
+    return 0;
+}
+
+static int serve_drop(struct aggregator *a, uint64_t id, Gradpool__Wire__DropRequest *request)
+{
+    int r = serve_reply(a, id, serve_call(a, request->lane, drop, request));
+    if (r >= 0)
+        r = moving_recheck(a);
+    return r < 0 ? r : keeping_copied(a);
+}
+
+static int grant(struct lane *lane, void *context) { return lane_grant(lane, context); }
+
+static int serve_grant(struct aggregator *a, const Gradpool__Wire__GrantRequest *request)
+{
+    struct record_connect ticket;
+    if (request->ticket.len != sizeof ticket)
+        return -EINVAL;
+    memcpy(&ticket, request->ticket.data, sizeof ticket);
+    return serve_call(a, request->lane, grant, &ticket);
+}
+
+static int leave(struct lane *lane, void *context)
+{
+    const Gradpool__Wire__LeftRequest *request = context;
+    uint64_t left[RECORD_MISSING_WORDS];
+    memcpy(left, request->left.data, sizeof left);
+    lane_leave(lane, request->job_id, left);
+    return 0;
+}
+
+static int serve_left(struct aggregator *a, Gradpool__Wire__LeftRequest *request)
+{
+    if (request->left.len != RECORD_MISSING_WORDS * sizeof(uint64_t))
+        return -EINVAL;
+    return serve_call(a, request->lane, leave, request);
+}
+
+static int serve_stats(struct aggregator *a, uint64_t id,
+                       const Gradpool__Wire__StatsRequest *request)
+{
+    envelope answer = GRADPOOL__WIRE__ENVELOPE__INIT;
+    Gradpool__Wire__StatsReply *stats = stats_build(a, request);
+    if (!stats)
+        return serve_reply(a, id, -ENOMEM);
+    answer.id = id;
+    answer.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REPLY;
+    answer.stats_reply = stats;
+    int r = channel_send(a->channel, &answer);
+    gradpool__wire__stats_reply__free_unpacked(stats, NULL);
+    return r;
+}
+
+static int take_turn(struct lane *lane, void *context) { return 0; }
+
+/* A lane that is stuck keeps this thread here, so that nothing is answered any more (A24). One that
+ * sleeps, and for which nothing has come, need not be woken to show that it is not. */
+static int serve_ping(struct aggregator *a, uint64_t id)
+{
+    for (size_t i = 0; i < a->lanes_count; i++)
+        if (!lane_thread_is_idle(a->lanes[i]))
+            lane_thread_call(a->lanes[i], take_turn, NULL);
+    return serve_done(a, id);
+}
+
+static int serve_drain(struct aggregator *a, const envelope *request)
+{
+    const char *loses = request->drain_request->loses;
+    if (*loses)
+        log_warn("asked to drain; state that had no other place ends here: %.900s", loses);
+    else
+        log_info("asked to drain");
+    a->is_draining = true;
+    return serve_done(a, request->id);
+}
+
+/* What no aggregator is sent, or one of a later version: only requests are answered (H9). */
+static int refuse(struct aggregator *a, const envelope *message)
+{
+    if (!channel_wants_answer(message)) {
+        log_debug("message %d of the coordinator was dropped", (int)message->body_case);
+        return 0;
+    }
+    return serve_reply_failure(
+        a, message->id, -EOPNOTSUPP,
+        "an aggregator does not know this request; is the coordinator newer?");
+}
+
+int serve_request(struct aggregator *a, const envelope *request)
+{
+    switch (request->body_case) {
+    case GRADPOOL__WIRE__ENVELOPE__BODY_PLACE_REQUEST:
+        return serve_place(a, request->id, request->place_request);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_DROP_REQUEST:
+        return serve_drop(a, request->id, request->drop_request);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_GRANT_REQUEST:
+        return serve_reply(a, request->id, serve_grant(a, request->grant_request));
+    case GRADPOOL__WIRE__ENVELOPE__BODY_LEFT_REQUEST:
+        return serve_reply(a, request->id, serve_left(a, request->left_request));
+    case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST:
+        return serve_stats(a, request->id, request->stats_request);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_PING_REQUEST: return serve_ping(a, request->id);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKE:
+        return timeline_serve(a, request->id, request->timeline_take);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_REQUEST: return serve_drain(a, request);
+    default:
+        if (keeping_knows(request))
+            return keeping_serve(a, request);
+        return moving_knows(request) ? moving_serve(a, request) : refuse(a, request);
+    }
+}

@@ -1,0 +1,228 @@
+/* What the lanes have counted, as one answer to the coordinator. The whole of it fits a frame
+ * (H1 of svc/channel), however many lanes, jobs and pieces there are: what finds no room is left
+ * out, and so are rows that the coordinator has. README: A22, A25; K61 of svc/coordinator. */
+#include "svc/aggregator/internal.h"
+#include "svc/base/clock.h"
+#include "svc/host/core_wait.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of one answer, and what each takes at most. */
+#define STATS_JOBS_MAX 32768
+#define JOB_BYTES_MAX 256
+#define STATS_PIECES_MAX 491520
+#define PIECE_BYTES_MAX 15
+#define LANE_BYTES_MAX 96
+_Static_assert(STATS_JOBS_MAX *JOB_BYTES_MAX + STATS_PIECES_MAX * PIECE_BYTES_MAX +
+                       AGGREGATOR_LANES_MAX * LANE_BYTES_MAX + 64 <=
+                   CHANNEL_FRAME_BYTES_MAX,
+               "fits a frame");
+/* A digest is of bytes: padding would make equal rows differ. */
+_Static_assert(sizeof(struct lane_job_use) == 6 * sizeof(uint32_t) + 13 * sizeof(uint64_t) +
+                                                  sizeof(struct lane_endings) +
+                                                  sizeof(struct lane_squares),
+               "no padding");
+_Static_assert(sizeof(struct lane_squares) ==
+                   2 * sizeof(uint32_t) + 2 * sizeof(uint64_t) + 3 * sizeof(double),
+               "no padding");
+/* Of one lane, which makes no turn meanwhile. */
+#define LANE_PIECES_MAX 65536
+
+/* Rows that may still be added. */
+struct room {
+    size_t jobs, pieces;
+};
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+struct measurement {
+    struct lane_use use;
+    uint64_t cpu_ns, core_wait_ns;
+    struct lane_job_use *jobs;
+    size_t jobs_max;
+    uint32_t detailed; /* the job whose pieces are wanted; 0: nobody's */
+    struct lane_piece_use *pieces;
+    size_t pieces_max, pieces_count;
+};
+
+static int measure(struct lane *lane, void *context)
+{
+    struct measurement *m = context;
+    m->cpu_ns = clock_thread_cpu_ns();
+    m->core_wait_ns = core_wait_ns();
+    lane_measure(lane, &m->use, m->jobs, m->jobs_max);
+    if (m->pieces)
+        m->pieces_count = lane_measure_pieces(lane, m->detailed, m->pieces, m->pieces_max);
+    return 0;
+}
+
+static int call_lane(struct lane_thread *thread, size_t jobs_max, struct measurement *m)
+{
+    free(m->jobs);
+    m->jobs_max = jobs_max;
+    m->jobs = calloc(jobs_max ? jobs_max : 1, sizeof *m->jobs);
+    return m->jobs ? lane_thread_call(thread, measure, m) : -ENOMEM;
+}
+
+/* A call wakes the lane: one, with room for as many jobs as there were the last time, and a second
+ * one if there are more. */
+static int measure_lane(struct lane_thread *thread, size_t jobs_likely, const struct room *room,
+                        struct measurement *m)
+{
+    m->pieces_max = least(room->pieces, LANE_PIECES_MAX);
+    if (m->detailed && m->pieces_max > 0)
+        m->pieces = calloc(m->pieces_max, sizeof *m->pieces);
+    int r = call_lane(thread, least(room->jobs, jobs_likely), m);
+    size_t wanted = least(room->jobs, m->use.jobs_count);
+    return r == 0 && wanted > m->jobs_max ? call_lane(thread, wanted, m) : r;
+}
+
+static size_t rows_count(const struct measurement *m)
+{
+    return least(m->use.jobs_count, m->jobs_max);
+}
+
+/* Word by word; the shift brings the upper halves into the lower. 0 stands for none. */
+static uint64_t digest_of(const struct measurement *m)
+{
+    const unsigned char *at = (const unsigned char *)m->jobs;
+    uint64_t digest = UINT64_C(0xcbf29ce484222325), word;
+    size_t bytes = rows_count(m) * sizeof *m->jobs;
+    for (size_t i = 0; i < bytes; i += sizeof word) {
+        memcpy(&word, at + i, sizeof word);
+        digest = (digest ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        digest ^= digest >> 32;
+    }
+    return digest ? digest : 1;
+}
+
+static void add_pieces(const struct measurement *m, Gradpool__Wire__JobUse *message)
+{
+    size_t count = m->pieces_count;
+    message->pieces = calloc(count ? count : 1, sizeof *message->pieces);
+    message->pieces_busy_ns = calloc(count ? count : 1, sizeof *message->pieces_busy_ns);
+    for (size_t i = 0; message->pieces && message->pieces_busy_ns && i < count; i++) {
+        message->pieces[message->n_pieces++] = m->pieces[i].piece;
+        message->pieces_busy_ns[message->n_pieces_busy_ns++] = m->pieces[i].busy_ns;
+    }
+}
+
+static Gradpool__Wire__JobUse *job_use_message(const struct measurement *m,
+                                               const struct lane_job_use *use)
+{
+    Gradpool__Wire__JobUse *message = malloc(sizeof *message);
+    if (!message)
+        return NULL;
+    gradpool__wire__job_use__init(message);
+    message->job_id = use->job;
+    message->heap_bytes = use->heap_bytes;
+    message->registered_bytes = use->registered_bytes;
+    message->registered_regions = use->registered_regions;
+    message->busy_ns = use->busy_ns;
+    message->pushed_bytes = use->pushed_bytes;
+    message->rounds = use->rounds;
+    message->connections = use->connections;
+    message->squares_round = use->squares.round;
+    message->squares_inputs = use->squares.inputs;
+    message->input_squares = use->squares.input_squares;
+    message->result_squares = use->squares.result_squares;
+    message->losses = use->squares.losses;
+    message->loss_sum = use->squares.loss_sum;
+    message->queue_ns = use->queue_ns;
+    message->handled_ns = use->handled_ns;
+    message->stalled_ns = use->stalled_ns;
+    message->states = use->states;
+    message->copied = use->copied;
+    message->empty = use->empty;
+    message->reference = use->reference;
+    message->begun_rounds = use->begun_rounds;
+    message->begun_ns = use->begun_ns;
+    message->round_begun_ns = use->round_begun_ns;
+    message->first_done_ns = use->first_done_ns;
+    message->ended_rounds = use->endings.rounds;
+    message->span_ns = use->endings.span_ns;
+    message->burst_ns = use->endings.burst_ns;
+    if (m->detailed && m->detailed == use->job)
+        add_pieces(m, message);
+    return message;
+}
+
+static void add_rows(const struct measurement *m, Gradpool__Wire__LaneUse *use)
+{
+    size_t count = rows_count(m);
+    use->jobs = calloc(count ? count : 1, sizeof *use->jobs);
+    for (size_t i = 0; use->jobs && i < count; i++) {
+        use->jobs[use->n_jobs] = job_use_message(m, &m->jobs[i]);
+        use->n_jobs += use->jobs[use->n_jobs] != NULL;
+    }
+    if (use->n_jobs < count)
+        use->digest = 0; /* no memory for some */
+}
+
+/* Pieces that were asked for come with all rows, whose digest is without them. */
+static void fill_lane_use(const struct measurement *m, uint64_t known, Gradpool__Wire__LaneUse *use)
+{
+    use->cpu_ns = m->cpu_ns + m->use.helped_ns;
+    use->core_wait_ns = m->core_wait_ns;
+    use->busy_ns = m->use.busy_ns;
+    use->arena_bytes = m->use.arena_bytes;
+    use->rounds = m->use.rounds;
+    use->pushed_bytes = m->use.pushed_bytes;
+    use->digest = digest_of(m);
+    use->is_known = use->digest == known && m->pieces_count == 0;
+    if (!use->is_known)
+        add_rows(m, use);
+}
+
+struct answering {
+    const Gradpool__Wire__StatsRequest *request;
+    struct room room;
+    size_t jobs_likely, jobs_most;
+};
+
+static Gradpool__Wire__LaneUse *lane_use_message(struct aggregator *a, size_t index,
+                                                 struct answering *to)
+{
+    struct measurement m = {.detailed = to->request->job_id};
+    Gradpool__Wire__LaneUse *use = malloc(sizeof *use);
+    int r = use ? measure_lane(a->lanes[index], to->jobs_likely, &to->room, &m) : -ENOMEM;
+    if (r == 0) {
+        gradpool__wire__lane_use__init(use);
+        use->lane = a->lane_ids[index];
+        fill_lane_use(&m, index < to->request->n_known ? to->request->known[index] : 0, use);
+        to->room.jobs -= use->n_jobs;
+        to->room.pieces -= m.pieces_count;
+        to->jobs_most = most(to->jobs_most, m.use.jobs_count);
+    }
+    free(m.jobs);
+    free(m.pieces);
+    if (r == 0)
+        return use;
+    free(use);
+    return NULL;
+}
+
+Gradpool__Wire__StatsReply *stats_build(struct aggregator *a,
+                                        const Gradpool__Wire__StatsRequest *request)
+{
+    struct answering to = {.request = request,
+                           .room = {.jobs = STATS_JOBS_MAX, .pieces = STATS_PIECES_MAX},
+                           .jobs_likely = a->stats_jobs};
+    Gradpool__Wire__StatsReply *stats = malloc(sizeof *stats);
+    if (!stats)
+        return NULL;
+    gradpool__wire__stats_reply__init(stats);
+    stats->cpu_ns = clock_process_cpu_ns();
+    stats->lanes = calloc(a->lanes_count, sizeof *stats->lanes);
+    for (size_t i = 0; stats->lanes && i < a->lanes_count; i++) {
+        stats->lanes[i] = lane_use_message(a, i, &to);
+        if (!stats->lanes[i])
+            break;
+        stats->n_lanes++;
+    }
+    a->stats_jobs = to.jobs_most;
+    return stats;
+}

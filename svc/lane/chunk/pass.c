@@ -1,0 +1,338 @@
+/* One pass of a chunk: up to REDUCE_SOURCES_MAX inputs, read or looked at where they lie, are
+ * reduced in rank order and stored to every landing area that is mapped. Owns nothing. Never keeps
+ * a pointer into a worker's memory from one turn to the next: the worker may have taken it back.
+ * README: A7, A14, A15. */
+#include "svc/lane/chunk/pass.h"
+
+#include "svc/lane/chunk/stuck.h"
+#include "svc/lane/piece/quorum.h"
+#include "svc/lane/state/replica.h"
+#include "svc/lane/worker/window.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MAPPED_AT_ONCE_BYTES (64u << 10) /* fault_around_bytes as the kernel comes */
+
+static char *slot_at(const struct transfer *t, uint32_t index)
+{
+    return t->slots + index * t->slot_bytes;
+}
+static char *partial_slot(const struct transfer *t) { return slot_at(t, 0); }
+static char *input_slot(const struct transfer *t, uint32_t source)
+{
+    return slot_at(t, source + 1);
+}
+
+/* Over the partial result if that is no wider, else over the first input: a kernel allows both,
+ * but not to narrow in place (R4 of svc/reduce). */
+static char *result_slot(const struct transfer *t)
+{
+    unsigned dtype = t->piece->dtype;
+    return reduce_accumulator(dtype) == dtype ? partial_slot(t) : input_slot(t, 0);
+}
+
+const void *pass_result(const struct transfer *t) { return result_slot(t); }
+
+/* ---- where things lie ---- */
+
+/* In the region that input_region() says. */
+static uint64_t input_offset(const struct transfer *t, const struct announcement *a)
+{
+    if (replica_is_fetched(t->piece))
+        return replica_offset(t);
+    uint64_t block = (t->target == OPERATION_EVERYBODY ? t->array : t->target) * a->input_stride;
+    return a->input_offset + block + piece_bytes(t->piece, t->first);
+}
+
+static uint32_t input_region(const struct transfer *t, const struct announcement *a)
+{
+    return replica_is_fetched(t->piece) ? t->piece->parameters->replica.region : a->input_region;
+}
+
+uint64_t pass_output_offset(const struct transfer *t, uint32_t place)
+{
+    const struct announcement *a = t->piece->ranks[place].part;
+    uint64_t block = (t->source == OPERATION_EVERYBODY ? t->array : t->source) * a->output_stride;
+    return a->output_offset + block + piece_bytes(t->piece, t->first);
+}
+
+void *pass_map_output(const struct transfer *t, uint32_t place)
+{
+    struct piece *p = t->piece;
+    struct fabric_conn *conn = p->ranks[place].worker->conn;
+    if (!conn)
+        return NULL;
+    return fabric_map(conn, p->ranks[place].part->output_region, pass_output_offset(t, place),
+                      piece_bytes(p, t->elements));
+}
+
+/* An input that needs no read: inline, or mapped. NULL: it needs one. */
+static const void *look_at(const struct transfer *t, uint32_t place)
+{
+    const struct piece *p = t->piece;
+    const struct announcement *a = p->ranks[place].part;
+    struct fabric_conn *conn = p->ranks[place].worker->conn;
+    if (!conn)
+        return NULL;
+    if (a && a->payload)
+        return (const char *)a->payload + piece_bytes(p, t->first);
+    return fabric_map(conn, input_region(t, a), input_offset(t, a), piece_bytes(p, t->elements));
+}
+
+static char *kept_at(const struct transfer *t)
+{
+    return t->piece->kept + piece_bytes(t->piece, t->first);
+}
+
+/* What the lane itself adds: the running sum comes first; an answer to the late and a state that is
+ * saved are nothing else. NULL: nothing. */
+static const void *own_input(const struct transfer *t)
+{
+    const struct piece *p = t->piece;
+    if (p->elements == 0)
+        return NULL;
+    if (p->is_answer || (quorum_is_loose(p) && p->has_kept))
+        return kept_at(t);
+    return parameters_saved(t);
+}
+
+/* ---- reading ---- */
+
+/* Where all is mapped, what is not to be seen cannot be read either: the fabric says why, and the
+ * job, which has no room for a window (A17), opens none for that. */
+static int post_read(struct transfer *t, uint32_t place)
+{
+    struct piece *p = t->piece;
+    const struct announcement *a = p->ranks[place].part;
+    struct worker *w = p->ranks[place].worker;
+    if (!w->conn)
+        return -ECONNRESET;
+    int r = fabric_maps(w->fabric) ? 0 : window_open(p->job);
+    if (r < 0)
+        return r;
+    uint32_t source = t->sources - (own_input(t) && !t->has_partial);
+    char *slot = t->slots ? input_slot(t, source) : NULL;
+    r = fabric_read(w->conn, input_region(t, a), input_offset(t, a), slot,
+                    piece_bytes(p, t->elements), t);
+    if (r < 0)
+        return r;
+    t->input[t->sources] = slot;
+    t->outstanding++;
+    stuck_posted(w, 1);
+    return 0;
+}
+
+int pass_read(struct transfer *t, uint32_t places)
+{
+    struct piece *p = t->piece;
+    if (own_input(t) && t->next_rank == 0 && t->sources == 0 && !t->has_partial)
+        t->input[t->sources++] = own_input(t);
+    while (t->next_rank < places && t->sources < REDUCE_SOURCES_MAX) {
+        if (transfer_gives(t, t->next_rank)) {
+            t->input[t->sources] = NULL;
+            t->source_rank[t->sources] = t->next_rank;
+            int r = look_at(t, t->next_rank) ? 0 : post_read(t, t->next_rank);
+            if (r < 0)
+                return transfer_fail(t, t->next_rank, r);
+            t->sources++;
+        }
+        t->next_rank++;
+    }
+    t->is_posted = t->next_rank == transfer_places(p) || t->sources == REDUCE_SOURCES_MAX;
+    return 0;
+}
+
+bool pass_is_last(const struct transfer *t)
+{
+    for (uint32_t i = t->next_rank; i < transfer_places(t->piece); i++) {
+        if (transfer_gives(t, i))
+            return false;
+    }
+    return true;
+}
+
+/* ---- reducing ---- */
+
+/* -EFAULT: a worker took memory back that it had announced. */
+static int collect_sources(struct transfer *t, const void *sources[])
+{
+    for (uint32_t i = 0; i < t->sources; i++) {
+        sources[i] = t->input[i] ? t->input[i] : look_at(t, t->source_rank[i]);
+        if (!sources[i])
+            return transfer_fail(t, t->source_rank[i], -EFAULT);
+    }
+    return 0;
+}
+
+/* One input goes on as the bytes that it is. */
+static void copy(void *const targets[], int count, const void *source, size_t bytes)
+{
+    for (int i = 0; i < count; i++) {
+        if (targets[i] != source)
+            memmove(targets[i], source, bytes);
+    }
+}
+
+static void measure_inputs(const struct transfer *t, const void *const sources[])
+{
+    struct piece *p = t->piece;
+    for (uint32_t i = 0; p->terms.measures && i < t->sources; i++)
+        p->input_squares += reduce_squares(p->dtype, sources[i], t->elements);
+}
+
+/* A18: half, because the workers fill it, too. */
+static bool is_too_much_for_cache(const struct lane_job *job)
+{
+    uint64_t cache_bytes = job->lane->options.cache_bytes;
+    return cache_bytes > 0 && job->step_bytes > cache_bytes / 2;
+}
+
+/* -EFAULT: what was reduced was not what a worker has there; whatever came of it is told to nobody
+ * (A7). */
+static int confirm_sources(struct transfer *t)
+{
+    for (uint32_t i = 0; i < t->sources; i++) {
+        const struct worker *w = t->input[i] ? NULL : t->piece->ranks[t->source_rank[i]].worker;
+        if (w && !fabric_is_sound(w->conn))
+            return transfer_fail(t, t->source_rank[i], -EFAULT);
+    }
+    return 0;
+}
+
+static void apply(struct transfer *t, const void *const sources[], void *const targets[], int count,
+                  enum reduce_dtype target, uint32_t divisor, bool streams)
+{
+    const struct piece *p = t->piece;
+    bool updates = parameters_step(p) && pass_is_last(t);
+    if (!updates && t->sources == 1 && !t->has_partial && target == p->dtype && divisor < 2)
+        return copy(targets, count, sources[0], piece_bytes(p, t->elements));
+    const struct reduce_pass pass = {.targets = targets,
+                                     .targets_count = count,
+                                     .sources = sources,
+                                     .sources_count = (int)t->sources,
+                                     .partial = t->has_partial ? partial_slot(t) : NULL,
+                                     .elements = t->elements,
+                                     .divisor = divisor,
+                                     .streams = streams && !updates};
+    if (updates)
+        parameters_update(t, &pass);
+    else
+        reduce_pick(p->job->lane->options.kernels, p->operation->reduce, p->dtype, target)(&pass);
+}
+
+static int reduce(struct transfer *t, void *const targets[], int count, enum reduce_dtype target,
+                  uint32_t divisor, bool streams)
+{
+    const void *sources[REDUCE_SOURCES_MAX];
+    int r = collect_sources(t, sources);
+    if (r < 0)
+        return r;
+    measure_inputs(t, sources);
+    apply(t, sources, targets, count, target, divisor, streams);
+    return confirm_sources(t);
+}
+
+int pass_sum_partial(struct transfer *t)
+{
+    int r = window_open(t->piece->job);
+    if (r < 0)
+        return transfer_fail(t, t->next_rank, r);
+    void *target = partial_slot(t);
+    r = reduce(t, &target, 1, reduce_accumulator(t->piece->dtype), 0, false);
+    if (r < 0)
+        return r;
+    t->has_partial = true;
+    t->sources = 0;
+    return 0;
+}
+
+/* ---- storing ---- */
+
+/* Where the lane itself keeps what comes of it; NULL: nowhere, or it is an update's affair. */
+static void *keep_at(const struct transfer *t)
+{
+    const struct piece *p = t->piece;
+    if (p->parameters)
+        return parameters_set_at(t);
+    return p->kept && !p->is_answer ? kept_at(t) : NULL;
+}
+
+/* The kernel maps shared pages sixteen at a time for who reads, one by one for who writes. What a
+ * worker has lent anew (a task has moved here) would cost a fault a page in its first round. */
+static void meet(const void *output, size_t bytes)
+{
+    const volatile char *at = output;
+    for (size_t i = 0; i < bytes; i += MAPPED_AT_ONCE_BYTES)
+        (void)at[i];
+    if (bytes > 0)
+        (void)at[bytes - 1];
+}
+
+/* Mapped outputs take the result directly, up to a batch; the result slot takes it for the others.
+ */
+static int collect_targets(const struct transfer *t, uint32_t *next, void *targets[], int count,
+                           bool *ret_unmapped)
+{
+    struct piece *p = t->piece;
+    for (; *next < p->members && count < REDUCE_TARGETS_MAX; (*next)++) {
+        if (!transfer_takes(t, *next) || !p->ranks[*next].worker->conn)
+            continue;
+        void *output = pass_map_output(t, *next);
+        if (output)
+            targets[count++] = output;
+        else
+            *ret_unmapped = true;
+    }
+    return count;
+}
+
+static bool needs_result_slot(const struct transfer *t, int taken)
+{
+    void *targets[REDUCE_TARGETS_MAX];
+    bool unmapped = false;
+    uint32_t next = 0;
+    (void)collect_targets(t, &next, targets, taken, &unmapped);
+    return unmapped || next < t->piece->members;
+}
+
+/* Outputs beyond what one pass stores to get the result from its slot. */
+static void copy_to_rest(struct transfer *t, uint32_t next)
+{
+    void *targets[REDUCE_TARGETS_MAX];
+    bool unmapped = false;
+    while (next < t->piece->members) {
+        int count = collect_targets(t, &next, targets, 0, &unmapped);
+        copy(targets, count, result_slot(t), piece_bytes(t->piece, t->elements));
+    }
+}
+
+int pass_sum(struct transfer *t)
+{
+    struct piece *p = t->piece;
+    void *targets[REDUCE_TARGETS_MAX], *keep = keep_at(t);
+    bool unmapped = false, uses_slot = needs_result_slot(t, keep != NULL);
+    bool divides = !p->is_copy && !p->is_answer && p->operation && p->operation->divides;
+    uint32_t next = 0;
+    int count = 0, r = uses_slot ? window_open(p->job) : 0;
+    if (r < 0)
+        return transfer_fail(t, 0, r);
+    if (uses_slot)
+        targets[count++] = result_slot(t);
+    if (keep)
+        targets[count++] = keep;
+    count = collect_targets(t, &next, targets, count, &unmapped);
+    if ((count == 0 && !parameters_step(p)) || t->sources == 0)
+        return 0; /* a barrier, or nobody wants it */
+    for (int i = uses_slot + (keep != NULL); i < count; i++)
+        meet(targets[i], piece_bytes(p, t->elements));
+    bool reads_back = uses_slot || p->terms.measures;
+    r = reduce(t, targets, count, p->dtype, divides ? p->sources : 0,
+               !reads_back && is_too_much_for_cache(p->job));
+    if (r < 0)
+        return r;
+    if (p->terms.measures && !parameters_step(p))
+        p->result_squares += reduce_squares(p->dtype, targets[0], t->elements);
+    copy_to_rest(t, next);
+    return 0;
+}

@@ -1,0 +1,62 @@
+/* Which rank a lane waits for in mid-transfer. Counts what is posted to each worker, and when
+ * something came back last; decides nothing. README: A79. */
+#include "svc/lane/chunk/stuck.h"
+
+#include "svc/base/clock.h"
+#include "svc/lane/job/table.h"
+
+#include <stdio.h>
+
+#define SILENCE_NS NS_PER_S
+
+void stuck_posted(struct worker *w, uint32_t count)
+{
+    if (count > 0 && w->posted == 0)
+        w->answered_ns = w->job->lane->now_ns;
+    w->posted += count;
+}
+
+void stuck_done(struct worker *w)
+{
+    w->posted -= w->posted > 0; /* of a connection before it, too */
+    w->answered_ns = w->job->lane->now_ns;
+}
+
+bool stuck_is(const struct worker *w, uint64_t now_ns)
+{
+    return w->conn && w->posted > 0 && now_ns > w->answered_ns + SILENCE_NS;
+}
+
+bool stuck_holds(const struct piece *p, const struct rank *rank, uint64_t now_ns)
+{
+    return p->chunks_active > 0 && stuck_is(rank->worker, now_ns);
+}
+
+static const struct worker *holder_of(const struct piece *p, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (stuck_holds(p, &p->ranks[i], now_ns))
+            return p->ranks[i].worker;
+    }
+    return NULL;
+}
+
+bool lane_stuck(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count,
+                char *text, size_t room)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    uint64_t now_ns = clock_now_ns();
+    for (size_t i = 0; job && i < count; i++) {
+        const struct piece *p = piece_find(job, pieces[i]);
+        const struct worker *w = p ? holder_of(p, now_ns) : NULL;
+        if (!w)
+            continue;
+        snprintf(
+            text, room,
+            "lane %u waits for rank %u of job %s (%s): its memory does not answer, its process "
+            "may be stopped; continue or end it",
+            lane->options.id, w->number, job->name, w->peer);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,494 @@
+/* One chunk on its way through the lane: its inputs are read, reduced and stored in passes
+ * (pass.c), what is not mapped is written. Every post may say -EAGAIN, so each step can be taken up
+ * again.
+ * Owns the state of a transfer; never decides what a round is. README: A1, A3, A21. */
+#include "svc/lane/chunk/transfer.h"
+
+#include "svc/base/clock.h"
+#include "svc/lane/chunk/pass.h"
+#include "svc/lane/chunk/stuck.h"
+#include "svc/lane/hear/replace.h"
+#include "svc/lane/job/failure.h"
+#include "svc/lane/job/table.h"
+#include "svc/lane/piece/piece.h"
+#include "svc/lane/state/replica.h"
+#include "svc/lane/turn/account.h"
+#include "svc/lane/turn/policy.h"
+#include "svc/lane/worker/window.h"
+#include "svc/lane/worker/worker.h"
+
+#include <errno.h>
+
+/* A mapped chunk is a unit of fairness between jobs only. */
+#define MAPPED_CHUNK_BYTES ((256u << 10) / TRANSFER_SHORTER)
+/* Of all its inputs and outputs together, where they are more than one pass takes; but each input
+ * has a page of it. */
+#define WIDE_CHUNK_BYTES ((2u << 20) / TRANSFER_SHORTER)
+#define CHUNK_BYTES_LEAST (4u << 10)
+
+bool transfer_is_active(const struct lane_job *job)
+{
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
+        if (job->transfers[i].outstanding > 0)
+            return true;
+    }
+    return false;
+}
+
+bool transfer_needs(const struct lane_job *job, uint32_t rank)
+{
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
+        const struct transfer *t = &job->transfers[i];
+        bool unsummed = t->state == TRANSFER_READING || t->state == TRANSFER_SUMMING;
+        const struct rank *of = t->piece ? piece_rank(t->piece, rank) : NULL;
+        bool is_lost = t->is_broken && !t->is_given_up; /* else it is done again, if it is needed */
+        if (is_lost || (unsummed && of && of->is_source))
+            return true;
+    }
+    return false;
+}
+
+bool transfer_is_stuck(const struct piece *p)
+{
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
+        const struct transfer *t = &p->job->transfers[i];
+        if (t->piece == p && t->is_broken && !t->is_given_up)
+            return true;
+    }
+    return false;
+}
+
+/* The job has a keeper less, and its connection's end decides what follows. */
+static int fail_keeper(struct transfer *t, struct worker *keeper, int code)
+{
+    t->is_broken |= code != -EAGAIN;
+    if (t->is_broken && keeper->conn)
+        fabric_disconnect(keeper->conn);
+    return code;
+}
+
+int transfer_fail(struct transfer *t, uint32_t place, int code)
+{
+    struct lane_job *job = t->piece->job;
+    struct worker *w = t->piece->ranks[place].worker;
+    bool is_lost = code == -ECONNRESET || !w->conn || !fabric_is_sound(w->conn);
+    if (worker_is_keeper(w))
+        return fail_keeper(t, w, code);
+    if (code != -EAGAIN && is_lost && (job->is_elastic || worker_may_return(w)))
+        t->is_broken = true;
+    else if (code != -EAGAIN)
+        job_fail(job, code, "tensor '%s': cannot reach the memory of rank %u of job '%s' (%s)",
+                 t->piece->tensor, w->number, job->name,
+                 code == -EFAULT ? "taken back, or its pages are gone" : err_text(code));
+    return code;
+}
+
+/* Inline inputs have been summed: their room is wanted for the next ones (W6). */
+static void release_payloads(struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].part)
+            announcement_drop_payload(p->ranks[i].worker, p->ranks[i].part);
+    }
+}
+
+static int fail_copy(struct transfer *t, int code)
+{
+    struct worker *keeper = t->piece->parameters->replica.worker;
+    if (worker_is_keeper(keeper))
+        return fail_keeper(t, keeper, code);
+    return transfer_fail(t, (uint32_t)(piece_rank(t->piece, keeper->number) - t->piece->ranks),
+                         code);
+}
+
+static int store_copy(struct transfer *t)
+{
+    int r = replica_store(t);
+    return r < 0 ? fail_copy(t, r) : 0;
+}
+
+/* Where more inputs are left than one pass takes, the next pass begins. */
+static int sum(struct transfer *t)
+{
+    bool is_complete = pass_is_last(t);
+    int r = is_complete ? pass_sum(t) : pass_sum_partial(t);
+    if (r == 0 && is_complete)
+        r = store_copy(t);
+    if (r < 0)
+        return r;
+    trace_step(t->piece->job->trace, t->piece->traced.at_ns, TRACE_SUMMED);
+    t->state = is_complete ? TRANSFER_WRITING : TRANSFER_READING;
+    t->is_posted = false;
+    if (is_complete)
+        t->next_rank = 0;
+    if (is_complete && t->is_last)
+        release_payloads(t->piece);
+    return 0;
+}
+
+/* One pass does not take all inputs. */
+static bool has_passes(const struct piece *p) { return p->members >= REDUCE_SOURCES_MAX; }
+
+/* What a slot must hold of an element: with passes, its partial result. */
+static size_t slot_element_bytes(const struct piece *p)
+{
+    /* A running sum is one more input. */
+    return reduce_element_bytes(has_passes(p) ? reduce_accumulator(p->dtype) : p->dtype);
+}
+
+/* Inputs and outputs of a chunk of the next step. */
+static uint32_t sides(const struct piece *p)
+{
+    bool has_steps = p->steps > 1 && p->operation;
+    bool has_one_input =
+        has_steps && operation_source(p->operation, p->members, p->step) != OPERATION_EVERYBODY;
+    bool has_one_output =
+        has_steps && operation_target(p->operation, p->members, p->step) != OPERATION_EVERYBODY;
+    return (has_one_input ? 1 : p->members) + (has_one_output ? 1 : p->members);
+}
+
+/* Of one input: a chunk of a wide sum would keep the lane as long as its ranks are many. */
+static uint64_t most_bytes(const struct piece *p)
+{
+    if (!has_passes(p))
+        return UINT64_MAX;
+    uint64_t bytes = WIDE_CHUNK_BYTES / sides(p);
+    bytes -= bytes % CHUNK_BYTES_LEAST;
+    return bytes < CHUNK_BYTES_LEAST ? CHUNK_BYTES_LEAST : bytes;
+}
+
+/* With a window, as much as a slot takes. */
+static uint64_t chunk_elements(const struct piece *p)
+{
+    uint64_t left = p->elements - p->next_element;
+    uint64_t fits = window_slot_bytes(p->job) / slot_element_bytes(p);
+    uint64_t chunk = p->job->window ? fits : MAPPED_CHUNK_BYTES / reduce_element_bytes(p->dtype);
+    uint64_t most = most_bytes(p) / reduce_element_bytes(p->dtype);
+    if (chunk > fits)
+        chunk = fits;
+    if (chunk > most)
+        chunk = most;
+    return left < chunk ? left : chunk;
+}
+
+/* One of those with the shortest slots that will do. */
+static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
+{
+    for (int i = TRANSFERS_PER_JOB - 1; i >= 0; i--) {
+        struct transfer *t = &job->transfers[i];
+        if (t->state == TRANSFER_FREE && t->slot_bytes > 0 && t->slot_bytes >= slot_bytes)
+            return t;
+    }
+    return NULL;
+}
+
+/* One whole long chunk is asked for at a time: the request for the next goes out with the results
+ * of the one before (post_place()), and what comes in is summed before it has left the cache. */
+static bool reads_enough(const struct lane_job *job)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < LARGE_TRANSFERS; i++) {
+        const struct transfer *t = &job->transfers[i];
+        bool is_one = t->source != OPERATION_EVERYBODY;
+        if (t->state == TRANSFER_READING || t->state == TRANSFER_SUMMING)
+            bytes += piece_bytes(t->piece, t->elements) * (is_one ? 1 : t->piece->members);
+    }
+    return bytes >= window_slot_bytes(job) * job->workers_count;
+}
+
+/* Of a turn, by its bytes: a worker is woken once for all that a turn has for it. A chunk of a wide
+ * sum takes a turn's step for each pass. */
+static uint32_t share_of(const struct piece *p, uint64_t elements)
+{
+    uint64_t share = piece_bytes(p, elements) * TRANSFER_SHARE / MAPPED_CHUNK_BYTES;
+    if (has_passes(p))
+        share = piece_bytes(p, elements) * REDUCE_SOURCES_MAX * TRANSFER_SHARE / WIDE_CHUNK_BYTES;
+    return share < 1 ? 1 : share > TRANSFER_SHARE ? TRANSFER_SHARE : (uint32_t)share;
+}
+
+/* The next chunk of the piece; the last one of a step is followed by the next step. */
+static struct transfer next_chunk(struct piece *p, const struct transfer *slots_of)
+{
+    struct transfer t = {.state = TRANSFER_READING,
+                         .piece = p,
+                         .first = p->next_element,
+                         .elements = chunk_elements(p),
+                         .number = p->next_chunk++,
+                         .source = OPERATION_EVERYBODY,
+                         .target = OPERATION_EVERYBODY,
+                         .slots = slots_of->slots,
+                         .slot_bytes = slots_of->slot_bytes};
+    if (t.number == 0) {
+        trace_step(p->job->trace, p->traced.at_ns, TRACE_STARTED);
+        account_started(p);
+    }
+    t.share = share_of(p, t.elements);
+    if (p->parameters)
+        t.array = p->step;
+    if (p->steps > 1 && p->operation) {
+        t.source = operation_source(p->operation, p->members, p->step);
+        t.target = operation_target(p->operation, p->members, p->step);
+    }
+    p->next_element += t.elements;
+    p->job->due_bytes -= piece_bytes(p, t.elements);
+    slowing_owe_task(&p->job->lane->options.slowing, p->id);
+    if (p->next_element == p->elements) {
+        p->next_element = 0;
+        p->step++;
+    }
+    t.is_last = p->step == p->steps;
+    return t;
+}
+
+/* A transfer with the job's next chunk, nothing of it posted yet; NULL: there is none to start. */
+static struct transfer *take_chunk(struct lane_job *job)
+{
+    struct list *node = list_first(&job->runnable);
+    if (!node)
+        return NULL;
+    struct piece *p = list_entry(node, struct piece, run_link);
+    struct transfer *t = free_transfer(job, chunk_elements(p) * slot_element_bytes(p));
+    if (!t || (t < &job->transfers[LARGE_TRANSFERS] && reads_enough(job)))
+        return NULL;
+    *t = next_chunk(p, t);
+    p->chunks_active++;
+    if (t->is_last) {
+        p->state = PIECE_FINISHING;
+        list_remove(&p->run_link);
+    }
+    return t;
+}
+
+static int count_notified(int r) { return r < 0 ? r : r == 0; }
+
+/* What one rank gets of this chunk: bytes if its output is not mapped, the word with the last one.
+ * Returns for how many of them WRITTEN follows. */
+static int post_write(struct transfer *t, uint32_t place)
+{
+    struct piece *p = t->piece;
+    struct rank *rank = &p->ranks[place];
+    const struct announcement *a = rank->part;
+    struct fabric_conn *conn = rank->worker->conn;
+    bool has_word = t->is_last && rank->gets_word, is_target = transfer_takes(t, place);
+    if (!conn || (!is_target && !has_word))
+        return 0;
+    bool has_bytes = is_target && !pass_map_output(t, place);
+    int r = 0;
+    if (has_bytes && !t->slots)
+        return -EFAULT; /* mapped when it was announced, taken back since */
+    const void *result = has_bytes ? pass_result(t) : NULL;
+    uint64_t offset = has_bytes ? pass_output_offset(t, place) : 0;
+    uint64_t bytes = piece_bytes(p, t->elements);
+    if (has_bytes && has_word)
+        r = fabric_write_word(conn, a->output_region, offset, result, bytes, a->word, t);
+    else if (has_bytes)
+        r = fabric_write(conn, a->output_region, offset, result, bytes, t);
+    else if (has_word)
+        return count_notified(fabric_notify(conn, a->word, t));
+    else
+        return 0;
+    return r < 0 ? r : 1;
+}
+
+/* A result that did not land must not be committed (W4), except to who said goodbye: its CLOSED
+ * event decides what becomes of the job. */
+static void note_lost_write(struct transfer *t, const struct worker *w)
+{
+    t->is_broken |= w->state != WORKER_LEFT;
+}
+
+/* The result for one rank, and behind it the request for its part of the next chunk: a worker is
+ * woken once for both. */
+static int post_place(struct transfer *t, struct transfer *next)
+{
+    struct piece *p = t->piece;
+    int r = post_write(t, t->next_rank);
+#ifdef GRADPOOL_PLANT_RESULT_IS_COMMIT
+    if (r >= 0 && t->is_last && p->ranks[t->next_rank].gets_word)
+        tell_commit(p->ranks[t->next_rank].worker, p->ranks[t->next_rank].part);
+#endif
+    if (r == -ECONNRESET) {
+        note_lost_write(t, p->ranks[t->next_rank].worker);
+        r = 0;
+    }
+    if (r < 0)
+        return transfer_fail(t, t->next_rank, r);
+    t->outstanding += (uint32_t)r;
+    if (r > 0)
+        stuck_posted(p->ranks[t->next_rank].worker, 1);
+    t->next_rank++;
+    if (!next || next->piece->members < t->next_rank)
+        return 0;
+    r = pass_read(next, t->next_rank);
+    return r == -EAGAIN ? 0 : r; /* what is not posted now is posted in its own turn */
+}
+
+/* Before the words: who has the result then has the copy, too. */
+static int post_copy(struct transfer *t)
+{
+    uint32_t posted;
+    int r = replica_post(t, &posted);
+    t->outstanding += posted;
+    if (posted > 0)
+        stuck_posted(t->piece->parameters->replica.worker, posted);
+    if (r == -ECONNRESET) {
+        note_lost_write(t, t->piece->parameters->replica.worker);
+        r = 0;
+    }
+    return r < 0 ? fail_copy(t, r) : 0;
+}
+
+static int post_writes(struct transfer *t)
+{
+    struct piece *p = t->piece;
+    int copied = post_copy(t);
+    if (copied < 0)
+        return copied;
+    struct transfer *next = t->next_rank == 0 ? take_chunk(p->job) : NULL;
+    while (t->next_rank < p->members) {
+        int r = post_place(t, next);
+        if (r < 0)
+            return r;
+    }
+    t->is_posted = true;
+    p->write_chunk++;
+    return 0;
+}
+
+static void finish_if_done(struct transfer *t)
+{
+    struct piece *p = t->piece;
+    if (t->state != TRANSFER_WRITING || !t->is_posted || t->outstanding > 0 || t->is_broken)
+        return;
+    t->state = TRANSFER_FREE;
+    t->piece = NULL;
+    p->chunks_active--;
+    if (p->chunks_active == 0)
+        p->job->lane->chunks_are_over(p, false);
+}
+
+/* Takes the transfer as far as it goes now. Returns whether anything was done. */
+static bool advance(struct transfer *t)
+{
+    int r = -EAGAIN;
+    if (t->is_broken)
+        return false;
+    t->piece->job->worked = t->piece;
+    if (t->state == TRANSFER_READING && !t->is_posted)
+        r = pass_read(t, transfer_places(t->piece));
+    if (t->state == TRANSFER_READING && t->is_posted && t->outstanding == 0)
+        t->state = TRANSFER_SUMMING;
+    if (t->state == TRANSFER_SUMMING && !pass_is_last(t))
+        return sum(t) == 0;
+    if (t->state == TRANSFER_SUMMING && t->number == t->piece->write_chunk)
+        r = sum(t);
+    if (t->state == TRANSFER_WRITING && !t->is_posted)
+        r = post_writes(t);
+    if (t->state != TRANSFER_FREE)
+        finish_if_done(t);
+    return r == 0;
+}
+
+static struct transfer *start_chunk(struct lane_job *job)
+{
+    struct transfer *t = take_chunk(job);
+    if (t)
+        (void)advance(t);
+    return t;
+}
+
+static void abort_all(struct lane_job *job)
+{
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
+        struct transfer *t = &job->transfers[i];
+        if (t->outstanding == 0) {
+            t->state = TRANSFER_FREE;
+            t->piece = NULL;
+        }
+    }
+    list_for_each_safe (node, &job->runnable) {
+        list_remove(node);
+    }
+    job->due_bytes = 0;
+}
+
+/* One step of one transfer; NULL: none can take one. */
+static struct transfer *step(struct lane_job *job)
+{
+    if (job->failure || job->is_dropped) {
+        abort_all(job);
+        return NULL;
+    }
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
+        struct transfer *t = &job->transfers[i];
+        if (t->state != TRANSFER_FREE && advance(t))
+            return t;
+    }
+    return start_chunk(job);
+}
+
+uint32_t transfer_turn(struct lane_job *job)
+{
+    job->turn_since_ns = clock_now_ns();
+    const struct transfer *t = step(job);
+    uint64_t spent_ns = clock_now_ns() - job->turn_since_ns;
+    job->turn_since_ns = 0;
+    account_bill(job, spent_ns);
+    return t ? t->share : 0;
+}
+
+static void free_given_up(struct transfer *t)
+{
+    struct piece *p = t->piece;
+    if (t->outstanding > 0)
+        return;
+    t->state = TRANSFER_FREE;
+    t->piece = NULL;
+    t->is_given_up = t->is_broken = false;
+    p->chunks_active--;
+}
+
+void transfer_give_up(struct piece *p)
+{
+    struct lane_job *job = p->job;
+    piece_unqueue(p);
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
+        struct transfer *t = &job->transfers[i];
+        if (t->piece != p)
+            continue;
+        t->is_broken = t->is_given_up = true;
+        free_given_up(t);
+    }
+}
+
+/* Of a round that was given up. */
+static void progress_given_up(struct transfer *t)
+{
+    struct piece *p = t->piece;
+    struct lane_job *job = p->job;
+    free_given_up(t);
+    if (p->chunks_active == 0)
+        job->lane->chunks_are_over(p, true);
+    job_wake(job);
+}
+
+void transfer_progress(struct transfer *t, struct worker *w, int error)
+{
+    struct lane_job *job = t->piece->job;
+    stuck_done(w);
+    t->outstanding--;
+    if (t->is_given_up && !job->failure && !job->is_dropped) {
+        progress_given_up(t);
+        return;
+    }
+    if (error && t->state == TRANSFER_READING)
+        t->is_broken = true;
+    else if (error)
+        note_lost_write(t, w);
+    if (job->failure || job->is_dropped) {
+        abort_all(job);
+        return;
+    }
+    finish_if_done(t);
+    job_wake(job);
+}

@@ -1,0 +1,286 @@
+/* From fabric events to the lane's objects: who may connect, what a message means, what the end of
+ * a connection means. Peers' bytes are copied and checked here before anybody else sees them (W9).
+ * README: A4, A5. */
+#include "svc/lane/events.h"
+
+#include "svc/base/clock.h"
+#include "svc/base/err.h"
+#include "svc/base/log.h"
+#include "svc/base/text.h"
+#include "svc/lane/chunk/transfer.h"
+#include "svc/lane/hear/announce.h"
+#include "svc/lane/hear/leave.h"
+#include "svc/lane/hear/replace.h"
+#include "svc/lane/job.h"
+#include "svc/lane/job/failure.h"
+#include "svc/lane/job/table.h"
+#include "svc/lane/round/holder.h"
+#include "svc/lane/round/round.h"
+#include "svc/lane/state/replica.h"
+#include "svc/lane/turn/account.h"
+#include "svc/lane/turn/policy.h"
+#include "svc/lane/worker/window.h"
+#include "svc/lane/worker/worker.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+static int check_ticket(struct lane *lane, const struct fabric_event *event,
+                        struct record_connect *ret_ticket)
+{
+    if (event->bytes != sizeof *ret_ticket)
+        return -EPROTO;
+    memcpy(ret_ticket, event->data, sizeof *ret_ticket);
+    if (ret_ticket->magic != RECORD_MAGIC)
+        return -EPROTO;
+    if (ret_ticket->lane != lane->options.id ||
+        ret_ticket->incarnation != lane->options.incarnation)
+        return -ESTALE;
+    return 0;
+}
+
+static const char *refusal_text(int reason)
+{
+    switch (reason) {
+    case -EPROTO: return "not a gradpool ticket, or another version of it";
+    case -ESTALE: return "the ticket is for another lane or an earlier process";
+    case -EACCES: return "the ticket was never issued here or was used before";
+    case -EBUSY: return "this rank is connected already";
+    case -EDQUOT:
+        return "its tenant has its share of this aggregator's descriptors; end workers of that "
+               "tenant, raise ulimit -n, or add aggregators";
+    default: return err_text(reason);
+    }
+}
+
+static int admit(struct lane *lane, const struct fabric *fabric, const struct fabric_event *event,
+                 struct worker **ret_worker)
+{
+    struct record_connect ticket;
+    int r = check_ticket(lane, event, &ticket);
+    if (r < 0)
+        return r;
+    struct lane_job *job = job_find(lane, ticket.job);
+    r = job ? job_redeem(job, &ticket) : -EACCES;
+    if (r < 0)
+        return r;
+    if (job->failure)
+        return -ECONNABORTED;
+    struct worker *w = job_peer(job, ticket.rank);
+    if (w && w->conn && worker_is_keeper(w))
+        fabric_disconnect(w->conn); /* it has seen its end; it comes again */
+    else if (w && w->conn)
+        replace_connection(w);
+    if (!w || w->conn)
+        return -EBUSY;
+    r = window_reserve(job, fabric);
+    if (r == 0)
+        r = lending_connect(w, fabric);
+    if (r < 0)
+        return r;
+    *ret_worker = w;
+    return 0;
+}
+
+static void on_request(struct lane *lane, struct fabric *fabric, const struct fabric_event *event)
+{
+    struct worker *w = NULL;
+    uint64_t began_ns = clock_now_ns();
+    int r = admit(lane, fabric, event, &w);
+    if (r == 0) {
+        if (w->state == WORKER_AWAY)
+            log_info("job '%s' rank %u has connected again from %s", w->job->name, w->number,
+                     fabric_peer(event->conn));
+        worker_open(w, fabric, event->conn);
+        r = fabric_accept(event->conn, w);
+        if (r < 0)
+            worker_close(w, WORKER_ABSENT);
+        else
+            fabric_join_group(event->conn, &w->job->group);
+        account_apart(w->job, clock_now_ns() - began_ns);
+        return;
+    }
+    log_warn_rarely("lane %u refuses a connection from %s: %s", lane->options.id,
+                    fabric_peer(event->conn), refusal_text(r));
+    fabric_refuse(event->conn, -r);
+}
+
+/* So that a reconnect needs no coordinator (W7). */
+static void hand_out_ticket(struct worker *w)
+{
+    struct lane *lane = w->job->lane;
+    struct record_ticket ticket = {.kind = RECORD_TICKET,
+                                   .connect = {.magic = RECORD_MAGIC,
+                                               .job = w->job->id,
+                                               .rank = w->number,
+                                               .lane = lane->options.id,
+                                               .incarnation = lane->options.incarnation}};
+    if (getrandom(ticket.connect.token, sizeof ticket.connect.token, GRND_NONBLOCK) !=
+        sizeof ticket.connect.token)
+        return;
+    if (job_grant(w->job, &ticket.connect) == 0)
+        (void)fabric_send(w->conn, &ticket, sizeof ticket, NULL, 0);
+}
+
+static void evict(struct worker *w, const char *why)
+{
+    if (worker_is_keeper(w)) {
+        log_warn("job '%s': a keeper of copies (%s) is cut off: %s", w->job->name, w->peer, why);
+        fabric_disconnect(w->conn);
+        return;
+    }
+    log_warn("job '%s' rank %u (%s) is cut off: %s", w->job->name, w->number, w->peer, why);
+    job_fail(w->job, -EPROTO, "rank %u of job '%s' (%s) broke the protocol: %s", w->number,
+             w->job->name, w->peer, why);
+    fabric_disconnect(w->conn);
+}
+
+/* What the job's leader decided comes through its workers: only they talk to all lanes (W13). */
+static void take_choice(struct worker *w, const struct record_chosen *chosen)
+{
+    if (!w->job->failure && round_choose(w->job, chosen) < 0)
+        evict(w, "a set of ranks that is not the one that others passed on");
+}
+
+static void take_backup(struct worker *w, const struct record_backup *told)
+{
+    int r = w->job->failure ? 0 : replica_hear(w, told);
+    if (r == -EFAULT)
+        evict(w, "a copy of a state that does not lie in memory that it lends");
+    else if (r < 0)
+        job_fail(w->job, r, "lane %u cannot write copies of states: %s", w->job->lane->options.id,
+                 err_text(r));
+}
+
+/* Returns whether the receive buffer is kept. */
+static bool dispatch(struct worker *w, const union record *record, const void *data,
+                     const void *payload)
+{
+    if (worker_is_keeper(w) && record->kind != RECORD_BACKUP) {
+        evict(w, "a record that only workers send");
+        return false;
+    }
+    switch (record->kind) {
+    case RECORD_READY: return announce(w, &record->ready, data, payload);
+    case RECORD_QUERY: answer_query(w, &record->query); return false;
+    case RECORD_LEAVE: worker_leave(w, record->leave.after_failure); return false;
+    case RECORD_CHOSEN: take_choice(w, &record->chosen); return false;
+    case RECORD_SETTINGS: parameters_tell(w, &record->settings); return false;
+    case RECORD_BACKUP: take_backup(w, &record->backup); return false;
+    default: evict(w, "a record that only lanes send"); return false;
+    }
+}
+
+static void on_message(const struct fabric_event *event)
+{
+    struct worker *w = event->owner;
+    union record record;
+    size_t record_size;
+    bool keeps = false;
+    if (event->conn != w->conn) { /* of none, or of another since */
+        fabric_message_done(event->conn, event->data);
+        return;
+    }
+    if (record_check(event->data, event->bytes, &record, &record_size) < 0) {
+        evict(w, "a record that cannot be read");
+    } else {
+        const char *payload = (const char *)event->data + record_size;
+        keeps = dispatch(w, &record, event->data, event->bytes > record_size ? payload : NULL);
+    }
+    if (!keeps)
+        fabric_message_done(event->conn, event->data);
+}
+
+/* Whether the job goes on without it is decided where all lanes are known (A40). */
+static void lose(struct worker *w)
+{
+    struct lane *lane = w->job->lane;
+    worker_close(w, w->is_gone ? WORKER_ABSENT : WORKER_LOST);
+    if (w->state == WORKER_LOST && lane->options.job_failed)
+        lane->options.job_failed(lane->options.context);
+}
+
+static void lose_keeper(struct worker *w)
+{
+    if (!w->job->failure)
+        replica_cut_off(w);
+    worker_close(w, WORKER_ABSENT);
+}
+
+static void fail_for_end(struct worker *w, int error)
+{
+    struct lane_job *job = w->job;
+    if (error == -EFAULT)
+        return job_fail(job, error,
+                        "rank %u of job '%s' (%s) lent memory without its pages; lend what "
+                        "gp_alloc() gives, and punch no holes into it",
+                        w->number, job->name, w->peer);
+    if (error == -EDQUOT)
+        lending_refused(w);
+    replace_fail(w, error ? error : -ECONNRESET);
+}
+
+/* A worker that said goodbye ends only what still waits for its memory. One that vanished may come
+ * again (A70); else its job ends, because its input is gone with it. */
+static void on_closed(const struct fabric_event *event)
+{
+    struct worker *w = event->owner;
+    if (!w)
+        return;
+    struct lane_job *job = w->job;
+    if (event->conn != w->conn) {
+        replace_ended(job);
+        job_release(job);
+        return;
+    }
+    if (job->is_dropped) {
+        worker_close(w, w->state);
+    } else if (worker_is_keeper(w)) {
+        lose_keeper(w);
+    } else if (w->state == WORKER_LEFT) {
+        worker_close(w, WORKER_LEFT);
+        if (!job->is_elastic && transfer_needs(job, w->number))
+            job_fail(job, -EPIPE, "rank %u has left job '%s' in mid-round", w->number, job->name);
+    } else if (replace_await(w, event->error)) {
+        /* its time runs */
+    } else if (w->is_gone || (job->is_elastic && !job->failure)) {
+        lose(w);
+    } else {
+        worker_close(w, WORKER_LOST);
+        log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);
+        fail_for_end(w, event->error);
+    }
+    job_wake(job);
+    job_release(job);
+}
+
+static void on_posted(const struct fabric_event *event)
+{
+    struct worker *w = event->owner;
+    struct lane_job *job = w->job;
+    transfer_progress(event->context, w, event->error);
+    job_release(job);
+}
+
+void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event)
+{
+    struct worker *w = event->owner;
+    switch (event->kind) {
+    case FABRIC_EVENT_REQUEST: on_request(lane, fabric, event); break;
+    case FABRIC_EVENT_OPEN:
+        if (event->conn == w->conn && !worker_is_keeper(w))
+            hand_out_ticket(w);
+        break;
+    case FABRIC_EVENT_MESSAGE: on_message(event); break;
+    case FABRIC_EVENT_READ:
+    case FABRIC_EVENT_WRITTEN: on_posted(event); break;
+    case FABRIC_EVENT_ROOM: job_wake(w->job); break;
+    case FABRIC_EVENT_REGION:
+        if (!worker_is_keeper(w)) /* what copies take is counted nowhere */
+            lending_check(w);
+        break;
+    case FABRIC_EVENT_CLOSED: on_closed(event); break;
+    default: /* a lane needs no word */ break;
+    }
+}

@@ -1,0 +1,9 @@
+/* Events of fabrics, as a lane takes them. */
+#ifndef GRADPOOL_LANE_EVENTS_H
+#define GRADPOOL_LANE_EVENTS_H
+
+#include "svc/lane/types.h"
+
+void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event);
+
+#endif

@@ -1,0 +1,422 @@
+/* What happens when a worker says READY or asks whom it waits for. Checks every field against what
+ * the coordinator said the piece is; a mismatch becomes an error on every rank. README: A1, A4. */
+#include "svc/lane/hear/announce.h"
+
+#include "svc/base/clock.h"
+#include "svc/lane/chunk/stuck.h"
+#include "svc/lane/job/table.h"
+#include "svc/lane/move/regroup.h"
+#include "svc/lane/piece/piece.h"
+#include "svc/lane/piece/quorum.h"
+#include "svc/lane/round/piece_failure.h"
+#include "svc/lane/round/round.h"
+#include "svc/lane/round/standing.h"
+#include "svc/lane/state/parameters.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+static bool extent_is_lent(struct worker *w, uint32_t region, uint64_t offset, uint64_t bytes)
+{
+    uint64_t lent = fabric_region_bytes(w->conn, region);
+    return bytes == 0 || (offset <= lent && bytes <= lent - offset);
+}
+
+static uint64_t input_bytes_expected(const struct worker *w, const struct piece *p,
+                                     const struct operation *operation,
+                                     const struct record_ready *ready)
+{
+    bool gives = operation->inputs == INPUT_ALL ||
+                 (operation->inputs == INPUT_ROOT && ready->root == w->number);
+    bool lends = ready->standing != RECORD_IDLE && ready->standing != RECORD_ENTERS;
+    return gives && lends ? piece_bytes(p, p->elements) : 0;
+}
+
+/* `count` blocks, each `stride` after the one before. */
+static bool blocks_are_lent(struct worker *w, uint32_t region, uint64_t offset, uint64_t bytes,
+                            uint64_t stride, uint32_t count)
+{
+    uint64_t before;
+    if (count > 1 && stride < bytes)
+        return false;
+    return !__builtin_mul_overflow(stride, count - 1, &before) &&
+           !__builtin_add_overflow(offset, before, &offset) &&
+           extent_is_lent(w, region, offset, bytes);
+}
+
+/* The extents that this one worker names. Its own mistake alone: the others need not fail. */
+static int check_extents(struct worker *w, const struct piece *p, const struct operation *operation,
+                         const struct record_ready *ready)
+{
+    uint64_t bytes = piece_bytes(p, p->elements);
+    const struct record_output *output = ready->outputs ? &ready->output[0] : NULL;
+    uint32_t inputs = operation->restores ? parameters_arrays(p)
+                      : operation->splits ? p->members
+                                          : 1;
+    uint32_t outputs = operation->saves      ? parameters_arrays(p)
+                       : operation->collects ? p->members
+                                             : 1;
+    if (ready->input_bytes != input_bytes_expected(w, p, operation, ready))
+        return -EMSGSIZE;
+    if (output && (output->bytes != bytes || output->count != outputs))
+        return -EMSGSIZE;
+    if (!blocks_are_lent(w, ready->input_region, ready->input_offset, ready->input_bytes,
+                         inputs > 1 ? ready->input_stride : 0, inputs))
+        return -EFAULT;
+    if (output &&
+        !blocks_are_lent(w, output->region, output->offset, output->bytes, output->stride, outputs))
+        return -EFAULT;
+    return 0;
+}
+
+/* A short one goes to the inbox. Of the others one at most: a receive must stay posted for the next
+ * message (W6). The newer one wins, unless the older is being summed. */
+static bool keep_payload(struct worker *w, struct announcement *a, const void *data,
+                         const void *payload)
+{
+    if (a->operation->splits || a->operation->restores)
+        return false; /* it is one block of several */
+    if (inbox_keep(w, a, payload,
+                   piece_bytes(announcement_piece(a), announcement_piece(a)->elements)))
+        return false;
+    if (w->holding && announcement_piece(w->holding)->state != PIECE_COLLECTING)
+        return false;
+    worker_drop_payload(w);
+    a->payload = payload;
+    w->holding = a;
+    w->held = data;
+    return true;
+}
+
+static void fill(struct announcement *a, const struct operation *operation,
+                 const struct record_ready *ready)
+{
+    a->operation = operation;
+    a->root = ready->root;
+    a->priority = ready->priority;
+    a->loss = ready->loss;
+    a->round = ready->round;
+    a->word = ready->word;
+    a->standing = ready->standing;
+    a->input_region = ready->input_region;
+    a->input_offset = ready->input_offset;
+    a->input_stride = ready->input_stride;
+    a->has_output = ready->outputs > 0;
+    a->output_region = ready->output[0].region;
+    a->output_offset = ready->output[0].offset;
+    a->output_stride = ready->output[0].stride;
+}
+
+/* A lane that took the piece over knows no round yet: any will do until all have spoken. Where not
+ * all take part, a rank may come back to a round that is long closed, but never to an earlier one
+ * of its own, nor while it waits for an answer. */
+static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
+                                const struct record_ready *ready)
+{
+    if (ready->standing == RECORD_ENTERS)
+        return !rank->has_spoken || rank->said[0].round == 0;
+    if ((p->is_installed || (rank->comes_back && p->round > 0)) && !rank->has_spoken)
+        return standing_accepts(p, rank, ready);
+    if (ready->standing == RECORD_KEEPS)
+        return p->round == 0 && !rank->has_spoken && p->terms.quorum == QUORUM_ALL;
+    if (p->round == 0)
+        return true;
+    if (ready->standing != RECORD_ANNOUNCE)
+        return ready->round + 1 == p->round || ready->round == p->round;
+    if (quorum_is_loose(p))
+        return ready->round == rank->clock + 1 && !rank->part;
+    if (quorum_is_partial(p))
+        return ready->round > rank->clock && ready->round <= p->round + 1 && !rank->late;
+    return ready->round == p->round || ready->round == p->round + 1;
+}
+
+/* What finds no room is lost where the worker hears of it anyway: from the coordinator where the
+ * piece is now, from us that its job has failed. Who makes mistakes and does not listen is cut off.
+ */
+static void refuse(struct worker *w, const struct record_ready *ready, int code, const char *text)
+{
+    if (ready->standing == RECORD_IDLE && code == -ESTALE)
+        return; /* it names no request: the error would be the whole job's */
+    int r = tell_error_now(w, ready->word, code, text);
+    if (r == -EAGAIN && code != -ESTALE && !w->job->failure)
+        fabric_disconnect(w->conn);
+}
+
+/* Where not all take part, a result must make sense without the rest. */
+static bool suits_terms(const struct piece *p, const struct operation *operation)
+{
+    if (!parameters_suit(p, operation))
+        return false;
+    if (p->terms.quorum == QUORUM_ALL)
+        return true;
+    if (quorum_is_loose(p))
+        return operation->code == RECORD_SUM;
+    return operation->inputs == INPUT_NONE || operation_is_reduction(operation);
+}
+
+static bool root_is_sound(struct piece *p, const struct operation *operation, uint32_t root)
+{
+    return operation->inputs != INPUT_ROOT || (root < p->job->workers_count && piece_rank(p, root));
+}
+
+static bool gives_settings(const struct piece *p, const struct rank *rank,
+                           const struct operation *operation)
+{
+    return operation->updates && rank == &p->ranks[0];
+}
+
+static bool settings_are_sound(const struct piece *p, const struct rank *rank,
+                               const struct operation *operation, const struct record_ready *ready,
+                               char ret_text[RECORD_TEXT_BYTES])
+{
+    if (ready->standing == RECORD_IDLE || ready->standing == RECORD_ENTERS ||
+        !gives_settings(p, rank, operation))
+        return true;
+    const struct parameters *q = p->parameters;
+    bool has_own = rank->worker->has_settings || !p->job->is_elastic;
+    if (!has_own && !q->is_told && ready->standing == RECORD_ANNOUNCE) {
+        snprintf(ret_text, RECORD_TEXT_BYTES,
+                 "rank %u gives the settings of an update, and none are known from before",
+                 rank->worker->number);
+        return false;
+    }
+    const char *wrong = update_wrong(p->terms.rule, has_own ? &rank->worker->settings : &q->told);
+    if (wrong)
+        snprintf(ret_text, RECORD_TEXT_BYTES, "%s has a %s without sense",
+                 update_name(p->terms.rule), wrong);
+    return !wrong;
+}
+
+/* All that can be wrong with an announcement before it touches the round. */
+static bool check(struct worker *w, struct piece *p, const struct operation *operation,
+                  const struct record_ready *ready)
+{
+    char text[RECORD_TEXT_BYTES];
+    if (ready->epoch != p->epoch) {
+        refuse(w, ready, -ESTALE, "the route has changed; wait for the new one");
+        return false;
+    }
+    const struct rank *rank = piece_rank(p, w->number);
+    if (!rank) {
+        refuse(w, ready, -EINVAL, "the tensor was declared for other ranks");
+        return false;
+    }
+    if (operation && operation->inputs == INPUT_ROOT && p->job->is_elastic &&
+        ready->root < p->job->workers_count && !piece_rank(p, ready->root)) {
+        snprintf(text, sizeof text, "its root, rank %u, is not in the job", ready->root);
+        refuse(w, ready, -ECONNRESET, text);
+        return false;
+    }
+    if (!operation || !root_is_sound(p, operation, ready->root)) {
+        refuse(w, ready, -EOPNOTSUPP, "unknown operation or root; is the library newer?");
+        return false;
+    }
+    if (!suits_terms(p, operation)) {
+        snprintf(text, sizeof text, "%s is not defined for the quorum or rule that was declared",
+                 operation->name);
+        refuse(w, ready, -EOPNOTSUPP, text);
+        return false;
+    }
+    if (ready->dtype != p->dtype) { /* every rank hears of it, not only who did it */
+        piece_fail(p, -EINVAL, "tensor '%s': rank %u pushes %s, declared as %s", p->tensor,
+                   w->number, reduce_dtype_name(ready->dtype), reduce_dtype_name(p->dtype));
+        refuse(w, ready, p->failure, p->failure_text);
+        return false;
+    }
+    if (operation->divides && !reduce_divides(p->dtype)) {
+        snprintf(text, sizeof text, "%s is not defined for %s; sum them", operation->name,
+                 reduce_dtype_name(p->dtype));
+        refuse(w, ready, -EINVAL, text);
+        return false;
+    }
+    int r = check_extents(w, p, operation, ready);
+    if (r < 0) {
+        snprintf(text, sizeof text, "input or output is not %" PRIu64 " elements of lent memory",
+                 p->elements);
+        refuse(w, ready, r, text);
+        return false;
+    }
+    if (!settings_are_sound(p, rank, operation, ready, text)) {
+        refuse(w, ready, -EINVAL, text);
+        return false;
+    }
+    if (!round_is_acceptable(p, rank, ready)) {
+        snprintf(text, sizeof text, "round %" PRIu64 " announced, round %" PRIu64 " is open",
+                 ready->round, p->round);
+        refuse(w, ready, -EPROTO, text);
+        return false;
+    }
+    return true;
+}
+
+/* Said before, however often: no effect (W3), whatever has become of the round since. What is owed
+ * for it comes anyway. */
+static bool is_repeated(const struct worker *w, struct piece *p, const struct record_ready *ready)
+{
+    struct rank *rank = piece_rank(p, w->number);
+    if (!rank || ready->standing == RECORD_ENTERS)
+        return false; /* who asks again gets the same answer again */
+    const struct announcement *a = rank_said(rank, ready->round);
+    return rank->has_spoken && a->round == ready->round && a->word == ready->word;
+}
+
+/* In the open round, after it, or before the one that opens. */
+static void place_in_round(struct rank *rank, struct announcement *a)
+{
+    uint64_t open = quorum_round(rank->piece, rank);
+    if (a->round == open)
+        round_count(rank, a);
+    else if (a->round < open)
+        round_answer_late(rank, a);
+}
+
+/* Of the round before: its worker has shown that it can do without (W4). */
+static void withdraw_commit(struct rank *rank, uint64_t round)
+{
+    struct announcement *before = rank_said(rank, round - 1);
+    if (before->round == round - 1 && before->owes == TELL_COMMIT)
+        list_remove(&before->tell_link);
+}
+
+/* Of the open round, or of the next: it will be open soon. Who knows when, of a piece that is held.
+ */
+static bool may_keep_payload(const struct piece *p, const struct rank *rank, uint64_t round)
+{
+    return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
+}
+
+/* Returns whether the payload is kept. */
+static bool take(struct rank *rank, const struct operation *operation,
+                 const struct record_ready *ready, const void *data, const void *payload)
+{
+    struct piece *p = rank->piece;
+    struct worker *w = rank->worker;
+    struct announcement *a = rank_said(rank, ready->round);
+    bool is_first = !rank->has_spoken, is_new = a->round != ready->round || is_first;
+    bool keeps = false;
+    if (ready->standing == RECORD_ENTERS) {
+        standing_enter(rank, ready);
+        return false;
+    }
+    if (is_new && !list_is_empty(&a->tell_link)) {
+        refuse(w, ready, -EPROTO, "announced before the round two back was committed");
+        return false;
+    }
+    if (is_new) {
+        announcement_drop_payload(w, a);
+        fill(a, operation, ready);
+    }
+    if (is_new && p->parameters)
+        parameters_hear(p, rank, operation, ready);
+    if (ready->standing == RECORD_KEEPS) {
+        a->standing = RECORD_HOLDS; /* it has not spoken yet: the next round follows (W5) */
+        return false;
+    }
+    if (is_new)
+        w->job->ending.stalled_ns += (uint64_t)ready->stalled * RECORD_STALL_NS;
+    if (is_new && ready->standing == RECORD_ANNOUNCE)
+        withdraw_commit(rank, ready->round);
+    if (is_new && payload && may_keep_payload(p, rank, ready->round))
+        keeps = keep_payload(w, a, data, payload);
+    rank->has_spoken = true;
+    p->spoken += is_first;
+    if (p->round == 0 && !p->failure)
+        round_recover(p);
+    else if (is_new && p->failure && ready->standing != RECORD_IDLE)
+        tell_error(w, a);
+    else if (is_first && (p->is_installed || rank->comes_back))
+        standing_welcome(rank);
+    else if (is_new && ready->standing == RECORD_ANNOUNCE)
+        place_in_round(rank, a);
+    return keeps && a->payload;
+}
+
+/* Returns whether the payload is kept. */
+static bool hear(struct worker *w, struct piece *p, const struct record_ready *ready,
+                 const void *data, const void *payload)
+{
+    struct lane_job *job = w->job;
+    const struct operation *operation = operation_find(ready->operation);
+    if (job->failure) {
+        refuse(w, ready, job->failure, job->failure_text);
+    } else if (p && is_repeated(w, p, ready)) {
+        return false;
+    } else if (!p) {
+#ifdef GRADPOOL_PLANT_NO_TOMBSTONE
+        refuse(w, ready, -ENOENT, "unknown piece");
+#else
+        refuse(w, ready, -ESTALE, "moved: not served here; wait for the new route");
+#endif
+    } else if (check(w, p, operation, ready)) {
+        return take(piece_rank(p, w->number), operation, ready, data, payload);
+    }
+    return false;
+}
+
+/* The round that it was kept for has failed before a chunk was started: no transfer will free it.
+ * Its errors hang on it, so they are told first. */
+static void free_if_over(struct piece *p)
+{
+    if (!p->is_dropped || p->state != PIECE_COLLECTING)
+        return;
+    tell_flush(p->job->lane);
+    piece_free(p);
+}
+
+bool announce(struct worker *w, const struct record_ready *ready, const void *data,
+              const void *payload)
+{
+    struct piece *p = piece_find(w->job, ready->piece);
+    bool keeps = hear(w, p, ready, data, payload);
+    if (p)
+        free_if_over(p);
+    return keeps;
+}
+
+/* Round 0 asks for whoever holds up the newcomer that asks: has not told where it stands, or, while
+ * nobody is to, has not announced the open round. */
+static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
+{
+    if (round == 0 && p->round == 0)
+        return !rank->has_spoken;
+    if (round == 0)
+        round = p->round;
+    return rank->said[0].round < round && rank->said[1].round < round;
+}
+
+/* All have announced; the round waits for the memory of some. */
+static void name_stuck(const struct piece *p, const struct worker *asker,
+                       struct record_missing *missing)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (uint32_t i = 0; i < p->members; i++) {
+        uint32_t number = p->ranks[i].worker->number;
+        if (p->ranks[i].worker == asker || !stuck_holds(p, &p->ranks[i], now_ns))
+            continue;
+        missing->ranks[number / 64] |= UINT64_C(1) << (number % 64);
+        missing->have_pushed = true;
+    }
+}
+
+void answer_query(struct worker *w, const struct record_query *query)
+{
+    struct record_missing missing = {.kind = RECORD_MISSING, .word = query->word};
+    struct piece *p = piece_find(w->job, query->piece);
+    if (!p)
+        return;
+    bool lacks_any = false;
+    missing.round = p->round;
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct rank *rank = &p->ranks[i];
+        uint32_t number = rank->worker->number;
+        if (rank->worker == w || !is_missing(p, rank, query->round))
+            continue;
+        missing.ranks[number / 64] |= UINT64_C(1) << (number % 64);
+        lacks_any = true;
+    }
+    if (!lacks_any)
+        name_stuck(p, w, &missing);
+    /* Whoever asks does so at its deadline and asks again: an answer that finds no room is lost. */
+    (void)fabric_send(w->conn, &missing, sizeof missing, NULL, 0);
+}

@@ -1,0 +1,57 @@
+/* Goodbyes of workers: rounds that waited for them end, or go on without. README: A5. */
+#include "svc/lane/hear/leave.h"
+
+#include "svc/lane/job/table.h"
+#include "svc/lane/piece/quorum.h"
+#include "svc/lane/round/piece_failure.h"
+#include "svc/lane/round/round.h"
+#include "svc/lane/round/standing.h"
+#include "svc/lane/turn/policy.h"
+
+#include <errno.h>
+
+static void rank_leave(struct rank *rank)
+{
+    struct piece *p = rank->piece;
+    uint32_t left;
+    if (p->round == 0 && p->spoken > 0 && !p->failure) {
+        round_recover(p);
+    } else if (p->state == PIECE_COLLECTING && p->round > 0 && p->announced > 0) {
+        struct announcement *a = rank_said(rank, quorum_round(p, rank));
+        p->announced -= a->round == quorum_round(p, rank) && a->standing == RECORD_ANNOUNCE;
+        if (quorum_is_hopeless(p, &left))
+            piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+        else
+            round_go_on(p); /* nobody waits for the slowest any more */
+    }
+}
+
+/* A round that is being summed has its input and may end; one that waits never will. */
+void worker_leave(struct worker *w, bool after_failure)
+{
+    struct lane_job *job = w->job;
+    w->state = WORKER_LEFT;
+    if (after_failure || job->is_elastic)
+        return; /* the cause is another, and reaches the others on the way it reached this one */
+    job->has_left = true;
+    list_for_each_safe (node, &job->pieces) {
+        struct piece *p = list_entry(node, struct piece, link);
+        struct rank *rank = piece_rank(p, w->number);
+        if (rank)
+            rank_leave(rank);
+    }
+}
+
+void lane_leave(struct lane *lane, uint32_t job_id, const uint64_t *left)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    if (!job)
+        return;
+    for (uint32_t i = 0; i < job->workers_count; i++) {
+        struct worker *w = &job->workers[i];
+        bool has_left = left[i / 64] >> (i % 64) & 1;
+        if (has_left && (w->state == WORKER_ABSENT || w->state == WORKER_AWAY))
+            worker_leave(w, false);
+    }
+    job_wake(job);
+}

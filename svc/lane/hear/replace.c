@@ -1,0 +1,211 @@
+/* A worker lives and its connection does not: a firewall has forgotten or reset it. The worker
+ * makes another; the lane may have seen the end of the first one (A70), or takes that for alive
+ * (A69). What was said on the first connection holds no longer, its memory is gone (W4); the worker
+ * says where it stands, as to a new owner that knows its rounds (A28). Never decides that a worker
+ * is dead: the coordinator does. */
+#include "svc/lane/hear/replace.h"
+
+#include "svc/base/clock.h"
+#include "svc/base/err.h"
+#include "svc/base/log.h"
+#include "svc/lane/job/failure.h"
+#include "svc/lane/job/table.h"
+#include "svc/lane/piece/quorum.h"
+#include "svc/lane/round/piece_failure.h"
+#include "svc/lane/round/round.h"
+#include "svc/lane/state/replica.h"
+#include "svc/lane/turn/policy.h"
+#include "svc/lane/worker/worker.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* A worker that has not seen the end of its connection finds it silent within 10 s (O33). */
+#define AWAY_NS (20 * NS_PER_S)
+/* A way that ends every connection would have a round begin again for ever. */
+#define BREAKS_MAX 10
+#define BREAKS_NS (60 * NS_PER_S)
+
+/* Said of the open round, and counted there: not while the standing after KEEPS is to come. */
+static bool counts(const struct piece *p, struct rank *rank)
+{
+    uint64_t round = quorum_round(p, rank);
+    const struct announcement *a = rank_said(rank, round);
+    bool is_counted = p->round > 0 && rank->has_spoken;
+    return is_counted && a->round == round && a->standing != RECORD_IDLE;
+}
+
+static void forget_said(struct rank *rank)
+{
+    for (int k = 0; k < 2; k++) {
+        announcement_drop_payload(rank->worker, &rank->said[k]);
+        list_remove(&rank->said[k].tell_link);
+        rank->said[k].round = 0;
+    }
+    rank->piece->spoken -= rank->has_spoken;
+    rank->piece->late -= rank->late != NULL;
+    rank->late = NULL;
+    rank->has_spoken = rank->is_entering = false;
+    rank->comes_back = true;
+}
+
+/* Reads or writes that are under way need its memory. */
+static bool is_needed(const struct piece *p, const struct rank *rank)
+{
+    bool is_of_copy = replica_is_fetched(p) || replica_is_filled(p);
+    bool has_copy = is_of_copy && p->parameters->replica.worker == rank->worker;
+    return p->state != PIECE_COLLECTING && (rank->part || has_copy);
+}
+
+/* Of the first that come, others may make the round next time, while somebody holds the result of
+ * these. The first n of n, and chosen ranks, are the same again. */
+static bool may_differ(const struct piece *p, bool is_under_way)
+{
+    bool is_same = p->terms.bound == p->members && !p->job->is_elastic;
+    bool is_first = p->terms.quorum == QUORUM_FIRST && !is_same;
+    bool has_made = is_under_way && !p->is_answer;
+    return (is_first && has_made) || (quorum_is_partial(p) && p->is_copy);
+}
+
+static void rank_replace(struct rank *rank)
+{
+    struct piece *p = rank->piece;
+    bool is_under_way = is_needed(p, rank), differs = may_differ(p, is_under_way);
+    p->announced -= counts(p, rank);
+    forget_said(rank);
+    if (differs)
+        piece_fail(p, -EOWNERDEAD, "tensor '%s': the connection of rank %u was lost in mid-round",
+                   p->tensor, rank->worker->number);
+    if (p->announced == 0 && !is_under_way && p->state == PIECE_COLLECTING && !p->is_copy)
+        p->operation = NULL; /* whoever announces next says what the round does */
+    if (is_under_way)
+        round_interrupt(p);
+}
+
+/* No announcement of this connection counts any longer. */
+static void forget_connection(struct worker *w)
+{
+    list_for_each_safe (node, &w->job->pieces) {
+        struct rank *rank = piece_rank(list_entry(node, struct piece, link), w->number);
+        if (rank)
+            rank_replace(rank);
+    }
+}
+
+static bool breaks_too_often(struct worker *w, uint64_t now_ns)
+{
+    if (w->breaks.count == 0 || now_ns - w->breaks.since_ns > BREAKS_NS)
+        w->breaks = (struct breaks){.since_ns = now_ns};
+    return ++w->breaks.count > BREAKS_MAX;
+}
+
+void replace_fail(struct worker *w, int error)
+{
+    struct lane_job *job = w->job;
+    char how[32] = "";
+    if (w->breaks.count > BREAKS_MAX)
+        snprintf(how, sizeof how, " %u times in %u s", w->breaks.count,
+                 (unsigned)(BREAKS_NS / NS_PER_S));
+    else if (w->state == WORKER_AWAY)
+        snprintf(how, sizeof how, " for %u s", (unsigned)(AWAY_NS / NS_PER_S));
+    job_fail(job, -ECONNRESET,
+             "rank %u of job '%s' (%s) has lost its connection to lane %u%s: %s%s", w->number,
+             job->name, w->peer, job->lane->options.id, how, err_text(error),
+             how[0] ? "; look for a firewall or NAT between that host and the lane's" : "");
+}
+
+void replace_connection(struct worker *w)
+{
+    struct lane_job *job = w->job;
+    if (!worker_is_replaceable(w) || job->failure)
+        return;
+    if (!job->is_elastic && breaks_too_often(w, clock_now_ns()))
+        return replace_fail(w, -ECONNRESET);
+    log_info("job '%s' rank %u: another connection takes the place of that from %s", job->name,
+             w->number, w->peer);
+    forget_connection(w);
+    fabric_disconnect(w->conn);
+    job->replaced++;
+    worker_close(w, WORKER_ABSENT);
+    job_wake(job);
+}
+
+void replace_ended(struct lane_job *job)
+{
+    if (job->replaced > 0)
+        job->replaced--;
+    job_wake(job);
+}
+
+/* ---- its end was seen (A70) ---- */
+
+/* Errors that a network causes. All others are the peer's doing, or a lack of ours. */
+static bool is_of_network(int error)
+{
+    switch (error) {
+    case -ECONNRESET:
+    case -ECONNABORTED:
+    case -ETIMEDOUT:
+    case -EHOSTUNREACH:
+    case -ENETUNREACH:
+    case -ENETDOWN: return true;
+    default: return false;
+    }
+}
+
+static void tell_coordinator(struct lane *lane)
+{
+    if (lane->options.job_failed)
+        lane->options.job_failed(lane->options.context);
+}
+
+bool replace_await(struct worker *w, int error)
+{
+    struct lane_job *job = w->job;
+    uint64_t now_ns = clock_now_ns();
+    if (!worker_may_return(w) || job->failure || !is_of_network(error) ||
+        breaks_too_often(w, now_ns))
+        return false;
+    log_warn("job '%s': the connection of rank %u (%s) to lane %u has ended: %s; the rank has %u s "
+             "to connect again",
+             job->name, w->number, w->peer, job->lane->options.id, err_text(error),
+             (unsigned)(AWAY_NS / NS_PER_S));
+    forget_connection(w);
+    worker_close(w, WORKER_AWAY);
+    w->breaks.until_ns = now_ns + AWAY_NS;
+    w->breaks.error = error;
+    tell_coordinator(job->lane);
+    return true;
+}
+
+/* Where workers come and go, the coordinator decides what follows (A40). */
+static void give_up(struct worker *w)
+{
+    if (!w->job->is_elastic)
+        return replace_fail(w, w->breaks.error);
+    log_warn("job '%s': rank %u (%s) has not connected again to lane %u within %u s", w->job->name,
+             w->number, w->peer, w->job->lane->options.id, (unsigned)(AWAY_NS / NS_PER_S));
+    w->state = WORKER_LOST;
+    tell_coordinator(w->job->lane);
+}
+
+static void expire(struct lane_job *job, uint64_t now_ns, uint64_t *next_ns)
+{
+    for (uint32_t i = 0; i < job->workers_count && !job->failure && !job->is_dropped; i++) {
+        struct worker *w = &job->workers[i];
+        if (w->state != WORKER_AWAY)
+            continue;
+        if (now_ns >= w->breaks.until_ns)
+            give_up(w);
+        else if (*next_ns == 0 || w->breaks.until_ns < *next_ns)
+            *next_ns = w->breaks.until_ns;
+    }
+}
+
+uint64_t lane_expire_away(struct lane *lane, uint64_t now_ns)
+{
+    uint64_t next_ns = 0;
+    list_for_each (node, &lane->jobs)
+        expire(list_entry(node, struct lane_job, link), now_ns, &next_ns);
+    return next_ns;
+}

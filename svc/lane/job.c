@@ -1,0 +1,138 @@
+/* A job as one lane sees it: its workers' connections, tickets, failure, memory account.
+ * Never frees anything that a posted operation may still touch (job_release). README: A3, A5. */
+#include "svc/lane/job.h"
+
+#include "svc/lane/chunk/transfer.h"
+#include "svc/lane/job/table.h"
+#include "svc/lane/piece/piece.h"
+#include "svc/lane/state/replica.h"
+#include "svc/lane/turn/account.h"
+#include "svc/lane/turn/policy.h"
+#include "svc/lane/worker/window.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Tickets granted and not yet used, per job and rank: a few reconnects ahead. */
+#define LANE_GRANTS_PER_RANK 4
+
+static void job_free(struct lane_job *job)
+{
+    struct arena *arena = job->lane->options.arena;
+    list_for_each_safe (node, &job->pieces) {
+        piece_free(list_entry(node, struct piece, link));
+    }
+    list_remove(&job->link);
+    policy_forget(job);
+    arena_free(arena, &job->account, job->workers);
+    arena_free(arena, &job->account, job->table);
+    arena_free(arena, &job->account, job->grants);
+    window_close(job);
+    struct arena_account last = job->account; /* the job itself: its account goes with it */
+    arena_free(arena, &last, job);
+}
+
+static void workers_init(struct lane_job *job)
+{
+    for (uint32_t i = 0; i < job_peers(job); i++) {
+        job->workers[i].job = job;
+        job->workers[i].number = i < job->workers_count ? i : RECORD_KEEPER;
+        list_init(&job->workers[i].owed);
+        list_init(&job->workers[i].tell_link);
+    }
+}
+
+size_t job_bytes(uint32_t workers)
+{
+    size_t peers = workers + LANE_KEEPERS_MAX;
+    return sizeof(struct lane_job) + peers * sizeof(struct worker) +
+           TABLE_SIZE_LEAST * sizeof(struct piece *) +
+           peers * LANE_GRANTS_PER_RANK * sizeof(struct record_connect);
+}
+
+int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
+               struct lane_job **ret_job)
+{
+    struct arena *arena = lane->options.arena;
+    struct arena_account first = {0};
+    struct lane_job *job = arena_alloc(arena, &first, sizeof *job);
+    if (!job)
+        return -ENOMEM;
+    job->account = first;
+    job->lane = lane;
+    job->id = id;
+    job->workers_count = workers;
+    snprintf(job->name, sizeof job->name, "%s", name);
+    list_init(&job->turn.link);
+    policy_set_tenant(job, "");
+    list_init(&job->pieces);
+    list_init(&job->runnable);
+    job->table_size = TABLE_SIZE_LEAST;
+    job->grants_max = (size_t)job_peers(job) * LANE_GRANTS_PER_RANK;
+    list_append(&lane->jobs, &job->link);
+    job->workers = arena_alloc(arena, &job->account, job_peers(job) * sizeof *job->workers);
+    job->table = arena_alloc(arena, &job->account, job->table_size * sizeof(struct piece *));
+    job->grants = arena_alloc(arena, &job->account, job->grants_max * sizeof *job->grants);
+    if (!job->workers || !job->table || !job->grants) {
+        job_free(job);
+        return -ENOMEM;
+    }
+    workers_init(job);
+    window_init(job);
+    tracing_find(job);
+    *ret_job = job;
+    return 0;
+}
+
+void job_release(struct lane_job *job)
+{
+    if (!job->is_dropped || transfer_is_active(job) || job->replaced > 0)
+        return;
+    for (uint32_t i = 0; i < job_peers(job); i++) {
+        if (job->workers[i].conn)
+            return;
+    }
+    job_free(job);
+}
+
+int job_grant(struct lane_job *job, const struct record_connect *ticket)
+{
+    if (ticket->rank >= job->workers_count && !(ticket->rank & RECORD_KEEPER))
+        return -EINVAL;
+    if (job->grants_count == job->grants_max) { /* the oldest was never used */
+        memmove(job->grants, job->grants + 1, (job->grants_max - 1) * sizeof *job->grants);
+        job->grants_count--;
+    }
+    job->grants[job->grants_count++] = *ticket;
+    return 0;
+}
+
+int job_redeem(struct lane_job *job, const struct record_connect *ticket)
+{
+    for (size_t i = 0; i < job->grants_count; i++) {
+        if (memcmp(&job->grants[i], ticket, sizeof *ticket) != 0)
+            continue;
+        job->grants[i] = job->grants[--job->grants_count];
+        return 0;
+    }
+    return -EACCES;
+}
+
+/* A keeper's place is for whichever aggregator comes, as long as it is there. */
+struct worker *job_peer(struct lane_job *job, uint32_t number)
+{
+    struct worker *unused = NULL;
+    if (!(number & RECORD_KEEPER))
+        return number < job->workers_count ? &job->workers[number] : NULL;
+    for (uint32_t i = job->workers_count; i < job_peers(job); i++) {
+        struct worker *w = &job->workers[i];
+        if (w->conn && w->number == number)
+            return w;
+        unused = w->conn ? unused : w;
+    }
+    if (unused)
+        unused->number = number;
+    return unused;
+}

@@ -1,0 +1,26 @@
+/* The failure of a job on its lane: kept, told to its workers, and to whoever asks for failures.
+ * README: A12. */
+#include "svc/lane/job/failure.h"
+
+#include "svc/lane/turn/policy.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* The first failure is the cause; what follows from it is noise. Who is connected hears it from
+ * here; whose connection it was that ended, by way of the coordinator (A12). */
+void job_fail(struct lane_job *job, int code, const char *format, ...)
+{
+    if (job->failure)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(job->failure_text, sizeof job->failure_text, format, arguments);
+    va_end(arguments);
+    job->failure = code;
+    for (uint32_t i = 0; i < job->workers_count; i++)
+        tell_job_failure(&job->workers[i]);
+    if (job->lane->options.job_failed)
+        job->lane->options.job_failed(job->lane->options.context);
+    job_wake(job); /* what is under way ends in transfer_turn() */
+}

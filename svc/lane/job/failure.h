@@ -1,0 +1,10 @@
+/* The failure of a job on its lane. */
+#ifndef GRADPOOL_LANE_JOB_FAILURE_H
+#define GRADPOOL_LANE_JOB_FAILURE_H
+
+#include "svc/lane/types.h"
+
+void job_fail(struct lane_job *job, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,44 @@
+/* A job on a lane, its tickets and connections (job.c). */
+#ifndef GRADPOOL_LANE_JOB_JOB_TYPES_H
+#define GRADPOOL_LANE_JOB_JOB_TYPES_H
+
+#include "svc/fabric/fabric.h"
+#include "svc/fabric/group.h"
+#include "svc/lane/turn/line.h"
+#include "svc/wire/record.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LANE_NAME_BYTES 128
+
+/* Jobs share a lane by tenant first (A77). */
+struct lane_tenant {
+    struct list link; /* in lane.tenants */
+    char name[LANE_NAME_BYTES];
+    size_t jobs_count;
+    struct line_entry turn;    /* in lane.running while the next is not empty */
+    struct line running;       /* its jobs that can use the core now */
+    struct fabric_group group; /* of its connections */
+};
+
+struct lane;
+struct lane_job;
+enum worker_state {
+    WORKER_ABSENT,
+    WORKER_OPEN,
+    WORKER_LEFT,
+    WORKER_LOST,
+    WORKER_AWAY, /* its connection was lost, and another may follow (A70) */
+};
+struct worker;
+
+/* Ends of a worker's connections, one after the other (A70). */
+struct breaks {
+    uint64_t since_ns; /* when the first of these was */
+    uint32_t count;
+    int error;         /* of the last one */
+    uint64_t until_ns; /* AWAY: another connection is waited for so long */
+};
+
+#endif

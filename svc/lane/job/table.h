@@ -1,0 +1,19 @@
+/* Jobs and pieces of a lane by number, as announcements and requests name them. */
+#ifndef GRADPOOL_LANE_JOB_TABLE_H
+#define GRADPOOL_LANE_JOB_TABLE_H
+
+#include "svc/lane/types.h"
+
+#define TABLE_SIZE_LEAST 64
+
+/* NULL: not here, or dropped. */
+struct lane_job *job_find(struct lane *lane, uint32_t id);
+/* piece.c */
+struct piece *piece_find(struct lane_job *job, uint32_t id);
+/* NULL: not of the piece's set. */
+struct rank *piece_rank(struct piece *p, uint32_t number);
+/* A new piece becomes the last of its job's; one that is to be freed is found no longer. */
+void piece_list(struct piece *p);
+void piece_unlist(struct piece *p);
+
+#endif

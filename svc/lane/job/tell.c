@@ -1,0 +1,162 @@
+/* What a lane owes its workers besides results: COMMIT (batched, no hurry), CLOSED, CHOSEN and
+ * ERROR. Nothing is allocated: what is owed hangs on the announcement it answers. A worker that
+ * does not take its messages delays nobody (W10). README: A6. */
+#include "svc/lane/job/tell.h"
+
+#include "svc/lane/state/parameters.h"
+
+#include <errno.h>
+
+static void line_up(struct worker *w)
+{
+    if (list_is_empty(&w->tell_link))
+        list_append(&w->job->lane->telling, &w->tell_link);
+}
+
+static void owe(struct worker *w, struct announcement *a, uint8_t what)
+{
+    if (!w->conn)
+        return;
+    a->owes = what;
+    if (list_is_empty(&a->tell_link))
+        list_append(&w->owed, &a->tell_link);
+    line_up(w);
+}
+
+void tell_commit(struct worker *w, struct announcement *a) { owe(w, a, TELL_COMMIT); }
+void tell_error(struct worker *w, struct announcement *a) { owe(w, a, TELL_ERROR); }
+void tell_chosen(struct worker *w, struct announcement *a) { owe(w, a, TELL_CHOSEN); }
+void tell_closed(struct worker *w, struct announcement *a, uint64_t round)
+{
+    a->closed_round = round;
+    owe(w, a, TELL_CLOSED);
+}
+void tell_backed(struct worker *w, struct announcement *a, uint64_t round)
+{
+    a->closed_round = round;
+    owe(w, a, TELL_BACKED);
+}
+
+void tell_job_failure(struct worker *w)
+{
+    if (!w->conn)
+        return;
+    w->owes_failure = true;
+    line_up(w);
+}
+
+int tell_error_now(struct worker *w, uint32_t word, int code, const char *text)
+{
+    struct record_error error;
+    record_error_init(&error, word, code, text);
+    return w->conn ? fabric_send(w->conn, &error, sizeof error, NULL, 0) : -ECONNRESET;
+}
+
+static struct announcement *first_owed(struct worker *w)
+{
+    struct list *node = list_first(&w->owed);
+    return node ? list_entry(node, struct announcement, tell_link) : NULL;
+}
+
+static int send_error(struct worker *w, struct announcement *a)
+{
+    const struct piece *p = announcement_piece(a);
+    int r = tell_error_now(w, a->word, p->failure, p->failure_text);
+    if (r == 0)
+        list_remove(&a->tell_link);
+    return r;
+}
+
+/* One that is forgotten already has gone out through others. */
+static int send_choice(struct worker *w, uint64_t round)
+{
+    const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];
+    return chosen->round == round ? fabric_send(w->conn, chosen, sizeof *chosen, NULL, 0) : 0;
+}
+
+/* Of a leader with its set: where it has moved, those of the round may not have heard of it from
+ * the lane that decided it (A29). Without room for both both come again. */
+static int send_closed(struct worker *w, struct announcement *a)
+{
+    struct record_closed closed = {
+        .kind = RECORD_CLOSED, .word = a->word, .round = a->closed_round};
+    int r = announcement_piece(a)->terms.leads ? send_choice(w, a->closed_round) : 0;
+    if (r == 0)
+        r = fabric_send(w->conn, &closed, sizeof closed, NULL, 0);
+    if (r == 0)
+        list_remove(&a->tell_link);
+    return r;
+}
+
+static int send_backed(struct worker *w, struct announcement *a)
+{
+    const struct replica *b = container_of(a, struct replica, told);
+    const struct record_backed backed = {.kind = RECORD_BACKED,
+                                         .piece = b->piece,
+                                         .note = b->note,
+                                         .round = a->closed_round,
+                                         .steps = b->told_steps};
+    int r = fabric_send(w->conn, &backed, sizeof backed, NULL, 0);
+    if (r == 0)
+        list_remove(&a->tell_link);
+    return r;
+}
+
+/* Its lanes wait for the set, so it comes before COMMIT. */
+static int send_chosen(struct worker *w, struct announcement *a)
+{
+    int r = send_choice(w, a->round);
+    if (r == 0)
+        a->owes = TELL_COMMIT;
+    return r;
+}
+
+/* As many COMMITs as one record takes. They are taken off the list only once sent. */
+static int send_commits(struct worker *w)
+{
+    struct record_commit commit = {.kind = RECORD_COMMIT};
+    list_for_each (node, &w->owed) {
+        struct announcement *a = list_entry(node, struct announcement, tell_link);
+        if (a->owes != TELL_COMMIT || commit.count == RECORD_COMMIT_WORDS_MAX)
+            break;
+        commit.words[commit.count++] = a->word;
+    }
+    int r = fabric_send(w->conn, &commit, record_bytes((union record *)&commit), NULL, 0);
+    for (uint32_t i = 0; r == 0 && i < commit.count; i++)
+        list_remove(list_first(&w->owed));
+    return r;
+}
+
+static int send_owed(struct worker *w, struct announcement *a)
+{
+    switch (a->owes) {
+    case TELL_ERROR: return send_error(w, a);
+    case TELL_CLOSED: return send_closed(w, a);
+    case TELL_CHOSEN: return send_chosen(w, a);
+    case TELL_BACKED: return send_backed(w, a);
+    default: return send_commits(w);
+    }
+}
+
+static bool flush_worker(struct worker *w)
+{
+    struct announcement *a;
+    while (w->conn && (a = first_owed(w))) {
+        int r = send_owed(w, a);
+        if (r < 0)
+            return false; /* ROOM or CLOSED follows */
+    }
+    if (w->conn && w->owes_failure)
+        w->owes_failure =
+            tell_error_now(w, RECORD_WORD_NONE, w->job->failure, w->job->failure_text) == -EAGAIN;
+    return !w->owes_failure;
+}
+
+void tell_flush(struct lane *lane)
+{
+    list_for_each_safe (node, &lane->telling) {
+        struct worker *w = list_entry(node, struct worker, tell_link);
+        if (flush_worker(w))
+            list_remove(&w->tell_link);
+    }
+}

@@ -1,0 +1,369 @@
+/* What goes along when a piece moves: what its former owner knows and no worker could tell, and the
+ * arrays that it keeps. Owns the format, a head and one array; checks every field of it, since it
+ * comes from another process. README: A27. */
+#include "svc/lane/move/moved_state.h"
+
+#include "svc/lane/hear/leave.h"
+#include "svc/lane/job/table.h"
+#include "svc/lane/move/release.h"
+#include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/rest.h"
+#include "svc/lane/round/holder.h"
+#include "svc/lane/round/round.h"
+#include "svc/lane/state/replica.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define HEAD_MAGIC 0x32535047u /* "GPS2" */
+#define FAILURE_MOST 4095      /* that an ERROR can carry */
+
+/* Followed by the clock of each member, then by the array. Of parameters these are several, and
+ * where `has_before` all of them stand there twice, those before first. Little endian, like all
+ * records. */
+struct head {
+    uint32_t magic;
+    uint32_t members;
+    uint64_t elements;
+    uint64_t round; /* committed last; 0: not known */
+    uint64_t body_bytes;
+    uint64_t steps;                       /* of parameters, and so are these: */
+    uint64_t swapped_round, steps_before; /* see struct parameters */
+    struct update_settings told;
+    uint8_t has_before, were_set, is_told, zero[5];
+    uint8_t dtype, quorum, rule, are_set;
+    int32_t failure;
+    char failure_text[LANE_TEXT_BYTES];
+    uint64_t left[RECORD_MISSING_WORDS]; /* ranks that have said goodbye */
+    struct record_chosen choices[CHOICES_PER_JOB];
+};
+_Static_assert(sizeof(struct head) == 128 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 112,
+               "no holes");
+_Static_assert(sizeof(struct head) + LANE_WORKERS_MAX * sizeof(uint64_t) <= LANE_STATE_HEAD_BYTES,
+               "a head fits");
+
+static size_t head_bytes(const struct piece *p)
+{
+    return sizeof(struct head) + p->members * sizeof(uint64_t);
+}
+
+static uint64_t body_room(const struct piece *p)
+{
+    uint64_t bytes = piece_bytes(p, p->elements);
+    if (p->parameters)
+        return bytes * (1 + (uint64_t)update_moments(p->terms.rule));
+    return p->kept ? bytes : 0;
+}
+
+static bool is_kept(const struct piece *p) { return p->parameters ? p->round > 1 : p->has_kept; }
+
+/* Where workers come and go, a round that is committed here may have to be done again (A44). */
+static bool sends_before(const struct piece *p)
+{
+    return is_kept(p) && p->parameters && p->job->is_elastic && p->parameters->has_before;
+}
+
+static uint64_t body_bytes(const struct piece *p)
+{
+    return is_kept(p) ? body_room(p) * (1 + sends_before(p)) : 0;
+}
+
+/* Where this byte of the array lies, and how many follow there. */
+static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64_t *ret_left)
+{
+    const struct parameters *q = p->parameters;
+    uint64_t room = body_room(p);
+    bool is_before = has_before && at < room;
+    uint64_t first = has_before && !is_before ? room : 0;
+    *ret_left = first + room - at;
+    return (q ? (char *)q->state[is_before ? 1 - q->now : q->now][0] : p->kept) + (at - first);
+}
+
+/* ---- the former owner ---- */
+
+static uint64_t committed(const struct piece *p) { return p->round > 0 ? p->round - 1 : 0; }
+
+/* Where all take part and nothing is kept, each worker knows all there is to know. */
+static bool has_state(const struct piece *p)
+{
+    return p->failure || p->job->has_left || p->terms.quorum != QUORUM_ALL || body_bytes(p) > 0;
+}
+
+static uint64_t state_bytes(const struct piece *p)
+{
+    return has_state(p) ? head_bytes(p) + body_bytes(p) : 0;
+}
+
+static uint64_t sound_steps(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    return q && q->are_set && !p->failure ? q->steps + 1 : 0;
+}
+
+static bool is_recovering(const struct piece *p)
+{
+    return !p->failure && (p->round == 0 || (p->parameters && p->parameters->fetched));
+}
+
+int lane_standing(struct lane *lane, uint32_t job, uint32_t id, struct lane_standing *ret)
+{
+    struct piece *p;
+    int r = piece_find_frozen(lane, job, id, &p);
+    if (r == 0)
+        *ret =
+            (struct lane_standing){committed(p), state_bytes(p), sound_steps(p), is_recovering(p)};
+    return r;
+}
+
+static void note_leavers(const struct lane_job *job, struct head *head)
+{
+    for (uint32_t i = 0; i < job->workers_count; i++) {
+        if (job->workers[i].state == WORKER_LEFT)
+            head->left[i / 64] |= UINT64_C(1) << (i % 64);
+    }
+}
+
+static void note_parameters(const struct piece *p, struct head *head)
+{
+    const struct parameters *q = p->parameters;
+    head->steps = q->steps;
+    head->are_set = q->are_set;
+    head->swapped_round = q->swapped_round;
+    head->has_before = sends_before(p);
+    head->were_set = q->were_set;
+    head->steps_before = q->steps_before;
+    head->told = q->told;
+    head->is_told = q->is_told;
+}
+
+static void read_body(const struct piece *p, uint64_t at, char *ret_data, uint64_t count)
+{
+    for (uint64_t part; count > 0; at += part, ret_data += part, count -= part) {
+        const char *from = body_at(p, sends_before(p), at, &part);
+        part = part < count ? part : count;
+        memcpy(ret_data, from, part);
+    }
+}
+
+static void write_head(const struct piece *p, char *ret_head)
+{
+    struct head head = {.magic = HEAD_MAGIC,
+                        .members = p->members,
+                        .elements = p->elements,
+                        .round = committed(p),
+                        .body_bytes = body_bytes(p),
+                        .dtype = (uint8_t)p->dtype,
+                        .quorum = (uint8_t)p->terms.quorum,
+                        .rule = (uint8_t)p->terms.rule,
+                        .failure = p->failure};
+    if (p->parameters)
+        note_parameters(p, &head);
+    memcpy(head.failure_text, p->failure_text, sizeof head.failure_text);
+    memcpy(head.choices, p->job->choices, sizeof head.choices);
+    note_leavers(p->job, &head);
+    memcpy(ret_head, &head, sizeof head);
+    for (uint32_t i = 0; i < p->members; i++)
+        memcpy(ret_head + sizeof head + i * sizeof(uint64_t), &p->ranks[i].clock, sizeof(uint64_t));
+}
+
+int64_t lane_state_read(struct lane *lane, uint32_t job, uint32_t id, uint64_t offset,
+                        void *ret_data, size_t room)
+{
+    struct piece *p;
+    char head[LANE_STATE_HEAD_BYTES];
+    int r = piece_find_frozen(lane, job, id, &p);
+    if (r < 0)
+        return r;
+    uint64_t total = state_bytes(p), before = head_bytes(p);
+    if (offset > total)
+        return -EINVAL;
+    size_t count = total - offset < room ? total - offset : room, of_head = 0;
+    if (offset < before && count > 0) {
+        write_head(p, head);
+        of_head = before - offset < count ? before - offset : count;
+        memcpy(ret_data, head + offset, of_head);
+    }
+    if (count > of_head)
+        read_body(p, offset + of_head - before, (char *)ret_data + of_head, count - of_head);
+    return (int64_t)count;
+}
+
+/* ---- the new owner ---- */
+
+static bool waits(const struct piece *p)
+{
+    return p->round == 0 && p->spoken == 0 && !p->is_held && !p->is_dropped;
+}
+
+static int find_waiting(struct lane *lane, uint32_t job_id, uint32_t id, struct piece **ret_piece)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    struct piece *p = job ? piece_find(job, id) : NULL;
+    if (!p)
+        return -ENOENT;
+    if (!waits(p))
+        return -EBUSY;
+    *ret_piece = p;
+    return 0;
+}
+
+/* A former owner that had lost its own may still know rounds: what it kept for the late comes again
+ * with the next result, everything else has failed there. */
+static bool body_suits(const struct piece *p, const struct head *head)
+{
+    bool is_needed = head->round > 0 && !head->failure && !quorum_is_partial(p);
+    if (head->body_bytes == 0)
+        return !is_needed || body_room(p) == 0;
+    return head->round > 0 && head->body_bytes == body_room(p) * (1 + head->has_before);
+}
+
+static bool parameters_suit_head(const struct piece *p, const struct head *head)
+{
+    return head->are_set <= 1 && head->were_set <= 1 && head->is_told <= 1 &&
+           head->has_before <= (p->parameters != NULL) && head->swapped_round <= RECORD_ROUND_MOST;
+}
+
+static bool suits(const struct piece *p, const struct head *head)
+{
+    return head->magic == HEAD_MAGIC && head->members == p->members &&
+           head->elements == p->elements && head->dtype == p->dtype &&
+           head->quorum == p->terms.quorum && head->rule == p->terms.rule &&
+           head->round <= RECORD_ROUND_MOST && head->failure <= 0 &&
+           head->failure >= -FAILURE_MOST && parameters_suit_head(p, head) && body_suits(p, head);
+}
+
+static bool take_clocks(struct piece *p, const char *clocks)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        uint64_t clock;
+        memcpy(&clock, clocks + i * sizeof clock, sizeof clock);
+        if (clock > RECORD_ROUND_MOST)
+            return false;
+        p->ranks[i].clock = clock;
+    }
+    return true;
+}
+
+/* Sets that no worker need know any more but that an open round may wait for (W13). */
+static bool take_choices(struct lane_job *job, const struct head *head)
+{
+    for (size_t i = 0; i < CHOICES_PER_JOB; i++) {
+        if (head->choices[i].round > 0 && quorum_choose(job, &head->choices[i]) < 0)
+            return false;
+    }
+    return true;
+}
+
+static void take_parameters(struct parameters *q, const struct head *head)
+{
+    q->steps = head->steps;
+    q->are_set = head->are_set;
+    q->swapped_round = head->swapped_round;
+    q->has_before = head->has_before && head->body_bytes > 0;
+    q->were_set = head->were_set;
+    q->steps_before = head->steps_before;
+    q->told = head->told;
+    q->is_told = head->is_told;
+}
+
+static void write_body(struct piece *p, uint64_t at, const char *data, uint64_t count)
+{
+    bool has_before = p->parameters && p->parameters->has_before;
+    for (uint64_t part; count > 0; at += part, data += part, count -= part) {
+        char *to = body_at(p, has_before, at, &part);
+        part = part < count ? part : count;
+        memcpy(to, data, part);
+    }
+}
+
+static int take_head(struct piece *p, const char *data, size_t bytes)
+{
+    struct head head;
+    if (bytes < head_bytes(p))
+        return -EBADMSG;
+    memcpy(&head, data, sizeof head);
+    if (!suits(p, &head) || bytes > head_bytes(p) + head.body_bytes)
+        return -EBADMSG;
+    if (!take_clocks(p, data + sizeof head) || !take_choices(p->job, &head))
+        return -EBADMSG;
+    if (p->parameters)
+        take_parameters(p->parameters, &head);
+    p->failure = head.failure;
+    memcpy(p->failure_text, head.failure_text, sizeof p->failure_text);
+    p->failure_text[sizeof p->failure_text - 1] = '\0';
+    p->has_kept = p->kept && head.body_bytes > 0;
+    p->state_round = head.round;
+    p->state_bytes = head_bytes(p) + head.body_bytes;
+    lane_leave(p->job->lane, p->job->id, head.left);
+    return 0;
+}
+
+int lane_state_put(struct lane *lane, uint32_t job, uint32_t id, uint64_t offset, const void *data,
+                   size_t bytes)
+{
+    struct piece *p;
+    size_t of_head = 0;
+    int r = find_waiting(lane, job, id, &p);
+    if (r < 0)
+        return r;
+    if (offset != p->put_bytes)
+        return -EINVAL;
+    if (offset == 0) {
+        r = take_head(p, data, bytes);
+        of_head = head_bytes(p);
+    }
+    if (r < 0 || bytes > p->state_bytes - offset)
+        return -EBADMSG;
+    if (bytes > of_head)
+        write_body(p, offset + of_head - head_bytes(p), (const char *)data + of_head,
+                   bytes - of_head);
+    p->put_bytes += bytes;
+    return 0;
+}
+
+static int check_state(const struct piece *p, uint64_t round)
+{
+    bool needs_state = round > 0 && (p->parameters || p->terms.quorum != QUORUM_ALL);
+    if (round > RECORD_ROUND_MOST)
+        return -EINVAL;
+    if (p->put_bytes == 0)
+        return needs_state ? -EBADMSG : 0;
+    return p->put_bytes == p->state_bytes && p->state_round == round ? 0 : -EBADMSG;
+}
+
+int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const uint64_t *rounds,
+                 size_t count)
+{
+    struct piece *p;
+    int r = 0;
+    for (size_t i = 0; i < count && r == 0; i++) {
+        r = find_waiting(lane, job, pieces[i], &p);
+        if (r == 0)
+            r = check_state(p, rounds[i]);
+    }
+    for (size_t i = 0; i < count && r == 0; i++) {
+        p = piece_find(job_find(lane, job), pieces[i]);
+        p->is_installed = rounds[i] > 0;
+        p->round = rounds[i] > 0 ? rounds[i] + 1 : 0;
+        if (!p->is_installed)
+            continue;
+        replica_know(p); /* its state is here: no copy need be looked at */
+        round_go_on(p);  /* who is to keep one may be here already */
+    }
+    return r;
+}
+
+int lane_copied(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    bool are_all = true;
+    if (job && job->failure)
+        return -ECONNABORTED;
+    for (size_t i = 0; i < count; i++) {
+        const struct piece *p = job ? piece_find(job, pieces[i]) : NULL;
+        if (!p || p->is_dropped)
+            return -ENOENT;
+        are_all &= replica_is_ready(p);
+    }
+    return are_all ? 0 : -EAGAIN;
+}

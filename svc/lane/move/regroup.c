@@ -1,0 +1,120 @@
+/* Workers of a job come and go: a piece gets another set of ranks where it is, under the next
+ * epoch, and its new ranks say anew where they stand, as to a new owner. Owns the piece's change
+ * of ranks; never decides who is in a job. README: A40 to A44; svc/wire/README.md: W15. */
+#include "svc/lane/move/regroup.h"
+
+#include "svc/lane/chunk/transfer.h"
+#include "svc/lane/job/table.h"
+#include "svc/lane/piece/piece.h"
+#include "svc/lane/round/round.h"
+#include "svc/lane/state/replica.h"
+
+#include <errno.h>
+#include <string.h>
+
+void lane_set_elastic(struct lane *lane, uint32_t job_id)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    if (job)
+        job->is_elastic = true;
+}
+
+/* ---- who is gone ---- */
+
+static void forget_grants(struct lane_job *job, uint32_t rank)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < job->grants_count; i++) {
+        if (job->grants[i].rank != rank)
+            job->grants[kept++] = job->grants[i];
+    }
+    job->grants_count = kept;
+}
+
+static void let_go(struct worker *w)
+{
+    forget_grants(w->job, w->number);
+    if (!w->conn) {
+        w->state = WORKER_ABSENT;
+        return;
+    }
+    w->is_gone = true;
+    fabric_disconnect(w->conn);
+}
+
+static bool has(const uint64_t *ranks, uint32_t rank)
+{
+    return ranks[rank / 64] >> (rank % 64) & 1;
+}
+
+/* Its state is read from the copy, or written there, and who has that is among them. */
+static bool needs_copy(const struct piece *p, const uint64_t *gone)
+{
+    const struct worker *keeper = p->parameters ? p->parameters->replica.worker : NULL;
+    bool is_taken = p->parameters && p->parameters->replica.is_taken;
+    if (!replica_is_fetched(p) && !replica_is_filled(p) && !is_taken)
+        return false;
+    return !keeper || (!worker_is_keeper(keeper) && has(gone, keeper->number));
+}
+
+static bool needs(const struct piece *p, const uint64_t *gone)
+{
+    if (needs_copy(p, gone) || transfer_is_stuck(p))
+        return true;
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].part && has(gone, p->ranks[i].worker->number))
+            return true;
+    }
+    return false;
+}
+
+void lane_let_go(struct lane *lane, uint32_t job_id, const uint64_t *gone)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    if (!job)
+        return;
+    list_for_each_safe (node, &job->pieces) {
+        struct piece *p = list_entry(node, struct piece, link);
+        if (p->state != PIECE_COLLECTING && needs(p, gone))
+            round_give_up(p);
+    }
+    for (uint32_t i = 0; i < job->workers_count; i++) {
+        if (has(gone, i))
+            let_go(&job->workers[i]);
+    }
+}
+
+/* The coordinator decides whether the rank has gone or comes again (A40, A70). */
+static bool is_to_be_told(const struct worker *w)
+{
+    return w->state == WORKER_AWAY || (w->state == WORKER_LOST && w->job->is_elastic);
+}
+
+void lane_each_lost(const struct lane *lane,
+                    void (*each)(void *context, uint32_t job, uint32_t rank, const char *peer,
+                                 bool may_return),
+                    void *context)
+{
+    for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
+        const struct lane_job *job = list_entry(node, struct lane_job, link);
+        for (uint32_t i = 0; !job->failure && !job->is_dropped && i < job->workers_count; i++) {
+            if (is_to_be_told(&job->workers[i]))
+                each(context, job->id, i, job->workers[i].peer,
+                     job->workers[i].state == WORKER_AWAY);
+        }
+    }
+}
+
+/* ---- another set of ranks ---- */
+
+int lane_regroup(struct lane *lane, uint32_t job_id, uint32_t epoch,
+                 const struct lane_piece *pieces, size_t count)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    int r = job ? 0 : -ENOENT;
+    for (size_t i = 0; r >= 0 && i < count; i++)
+        r = piece_regroup(job, &pieces[i], epoch);
+    if (r == -ENOMEM)
+        return arena_lack(lane->options.arena);
+    return r < 0 ? r : 0;
+}

@@ -1,0 +1,241 @@
+/* Pieces: made when the coordinator places them, found by number for every announcement.
+ * Owns the job's hash table. README: A2. */
+#include "svc/lane/piece/piece.h"
+
+#include "svc/lane/job/table.h"
+#include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/rest.h"
+#include "svc/lane/state/replica.h"
+#include "svc/lane/turn/account.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool spec_has_rank(const struct lane_piece *spec, uint32_t rank)
+{
+    return !spec->ranks || spec->ranks[rank / 64] & (UINT64_C(1) << (rank % 64));
+}
+
+static uint32_t count_members(const struct lane_job *job, const struct lane_piece *spec)
+{
+    uint32_t members = 0;
+    for (uint32_t i = 0; i < job->workers_count; i++)
+        members += spec_has_rank(spec, i);
+    return members;
+}
+
+static void ranks_init(struct piece *p, const struct lane_piece *spec)
+{
+    struct rank *rank = p->ranks;
+    for (uint32_t i = 0; i < p->job->workers_count; i++) {
+        if (!spec_has_rank(spec, i))
+            continue;
+        rank->piece = p;
+        rank->worker = &p->job->workers[i];
+        list_init(&rank->said[0].tell_link);
+        list_init(&rank->said[1].tell_link);
+        rank++;
+    }
+}
+
+static bool piece_is_same(const struct piece *p, const struct lane_piece *spec)
+{
+    return p->dtype == spec->dtype && p->elements == spec->elements;
+}
+
+/* Without members there is no quorum, with a larger bound than members never one. */
+static bool terms_are_sound(const struct lane_terms *terms, uint32_t members)
+{
+    if (members == 0 || (unsigned)terms->quorum > QUORUM_ANY)
+        return false;
+    if (terms->leads && terms->quorum != QUORUM_FIRST)
+        return false;
+    return terms->quorum != QUORUM_FIRST || (terms->bound >= 1 && terms->bound <= members);
+}
+
+static bool rule_is_sound(const struct lane_piece *spec)
+{
+    const struct lane_terms *terms = &spec->terms;
+    bool is_known = update_moments(terms->rule) >= 0;
+    return !terms->rule || (is_known && terms->quorum == QUORUM_ALL && spec->dtype == REDUCE_F32);
+}
+
+static bool needs_kept(const struct piece *p)
+{
+    return p->terms.quorum != QUORUM_ALL && p->elements > 0;
+}
+
+static uint64_t step_bytes(const struct piece *p)
+{
+    return 2 * (uint64_t)p->members * piece_bytes(p, p->elements);
+}
+
+/* What the terms ask it to keep; `before`: it has that already. */
+static int make_kept(struct piece *p, struct piece *before)
+{
+    struct lane_job *job = p->job;
+    if (before) {
+        p->kept = before->kept;
+        p->parameters = before->parameters;
+        before->kept = NULL;
+        before->parameters = NULL;
+        return 0;
+    }
+    if (needs_kept(p) && !(p->kept = arena_alloc(job->lane->options.arena, &job->account,
+                                                 piece_bytes(p, p->elements))))
+        return -ENOMEM;
+    return p->terms.rule && !(p->parameters = parameters_create(p)) ? -ENOMEM : 0;
+}
+
+static struct piece *piece_create(struct lane_job *job, const struct lane_piece *spec,
+                                  struct piece *before)
+{
+    struct arena *arena = job->lane->options.arena;
+    uint32_t members = count_members(job, spec);
+    size_t places = members + (spec->terms.rule != 0); /* the last for who has a copy */
+    struct piece *p = arena_alloc(arena, &job->account, sizeof *p + places * sizeof *p->ranks);
+    if (!p)
+        return NULL;
+    p->job = job;
+    p->id = spec->id;
+    p->task = spec->task;
+    p->dtype = spec->dtype;
+    p->elements = spec->elements;
+    p->terms = spec->terms;
+    p->continues = spec->continues;
+    p->members = members;
+    if (make_kept(p, before) < 0) {
+        arena_free(arena, &job->account, p->kept);
+        arena_free(arena, &job->account, p);
+        return NULL;
+    }
+    job->has_states |= p->parameters != NULL;
+    if (p->parameters && !before)
+        p->parameters->keeper = spec->keeper;
+    snprintf(p->tensor, sizeof p->tensor, "%s", spec->tensor);
+    list_init(&p->run_link);
+    ranks_init(p, spec);
+    return p;
+}
+
+/* Without members there is nobody who could begin a round. */
+static int check_spec(const struct lane_job *job, const struct lane_piece *spec)
+{
+    bool is_sound = terms_are_sound(&spec->terms, count_members(job, spec)) && rule_is_sound(spec);
+    return is_sound ? 0 : -EINVAL;
+}
+
+static void piece_add(struct piece *p, uint32_t epoch)
+{
+    p->epoch = epoch;
+    p->job->step_bytes += step_bytes(p);
+    piece_list(p);
+}
+
+int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
+                bool recovering)
+{
+    struct piece *p = piece_find(job, spec->id);
+    if (p && p->is_dropped)
+        return -EAGAIN;
+    if (p && p->epoch != epoch)
+        return -EBUSY;
+    if (p)
+        return piece_is_same(p, spec) ? 0 : -EINVAL;
+    if (check_spec(job, spec) < 0)
+        return -EINVAL;
+    p = piece_create(job, spec, NULL);
+    if (!p)
+        return -ENOMEM;
+    p->round = recovering ? 0 : 1;
+    piece_add(p, epoch);
+    return 1;
+}
+
+/* Where each rank has a clock the lane knows all rounds, and goes on at once; who is new enters at
+ * the slowest. */
+static void carry_clocks(struct piece *p, struct piece *before)
+{
+    if (before->round == 0)
+        return;
+    p->round = before->round;
+    p->is_installed = true;
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct rank *was = piece_rank(before, p->ranks[i].worker->number);
+        p->ranks[i].clock = was ? was->clock : quorum_slowest_clock(before);
+    }
+}
+
+/* What it was for its job, and what it has counted, goes on. */
+static void carry_over(struct piece *p, struct piece *before)
+{
+    if (quorum_is_loose(p))
+        carry_clocks(p, before);
+    if (p->parameters)
+        replica_carry_over(p);
+    p->is_regrouped = true;
+    p->state_round = before->round > 0 ? before->round - 1 : before->state_round;
+    p->has_kept = before->has_kept;
+    p->failure = before->failure;
+    memcpy(p->failure_text, before->failure_text, sizeof p->failure_text);
+    p->busy_ns = before->busy_ns;
+    p->begun_rounds = before->begun_rounds;
+    p->begun_ns = before->begun_ns;
+    p->gap_ns = before->gap_ns;
+    if (p->job->reference == before)
+        p->job->reference = p;
+}
+
+/* Its ranks lie in it, so it is made anew around what it keeps. */
+int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch)
+{
+    struct piece *before = piece_find(job, spec->id);
+    if (!before || before->epoch == epoch)
+        return piece_place(job, spec, epoch, true);
+    if (!before->is_held || before->state != PIECE_COLLECTING || before->is_dropped)
+        return -EBUSY;
+    if (!piece_is_same(before, spec) || check_spec(job, spec) < 0)
+        return -EINVAL;
+    struct piece *p = piece_create(job, spec, before);
+    if (!p)
+        return -ENOMEM;
+    carry_over(p, before);
+    piece_free(before);
+    piece_add(p, epoch);
+    return 0;
+}
+
+void piece_unqueue(struct piece *p)
+{
+    if (list_is_empty(&p->run_link))
+        return;
+    uint64_t left = p->elements * (p->steps - p->step) - p->next_element;
+    p->job->due_bytes -= piece_bytes(p, left);
+    list_remove(&p->run_link);
+}
+
+static void forget_announcement(struct worker *w, struct announcement *a)
+{
+    announcement_drop_payload(w, a);
+    list_remove(&a->tell_link);
+}
+
+void piece_free(struct piece *p)
+{
+    struct lane_job *job = p->job;
+    for (uint32_t i = 0; i < p->members; i++) {
+        forget_announcement(p->ranks[i].worker, &p->ranks[i].said[0]);
+        forget_announcement(p->ranks[i].worker, &p->ranks[i].said[1]);
+    }
+    account_forget(p);
+    piece_wish(p, false);
+    piece_unlist(p);
+    job->step_bytes -= step_bytes(p);
+    piece_unqueue(p);
+    arena_free(job->lane->options.arena, &job->account, p->kept);
+    replica_free(p);
+    arena_free(job->lane->options.arena, &job->account, p->parameters);
+    arena_free(job->lane->options.arena, &job->account, p);
+}

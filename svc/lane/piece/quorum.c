@@ -1,0 +1,193 @@
+/* The one quorum function: whose announcements make a round of a piece, and who takes part in it.
+ * Decides from bits that announcements have set; touches no gradient and tells nobody anything.
+ * README: A15, A16; svc/wire/README.md: W12, W13. */
+#include "svc/lane/piece/quorum.h"
+
+#include <errno.h>
+#include <string.h>
+
+uint64_t quorum_round(const struct piece *p, const struct rank *rank)
+{
+    return quorum_is_loose(p) ? rank->clock + 1 : p->round;
+}
+
+struct announcement *quorum_waiting(struct piece *p, struct rank *rank)
+{
+    struct announcement *a = rank_said(rank, quorum_round(p, rank));
+    bool waits = a->round && a->round == quorum_round(p, rank) && a->standing != RECORD_IDLE;
+    return waits && a != rank->part && rank->worker->state != WORKER_LEFT ? a : NULL;
+}
+
+static struct record_chosen *choice_of(struct lane_job *job, uint64_t round)
+{
+    return &job->choices[round % CHOICES_PER_JOB];
+}
+
+static bool has(const struct record_chosen *choice, const struct rank *rank)
+{
+    uint32_t number = rank->worker->number;
+    return choice->ranks[number / 64] & (UINT64_C(1) << (number % 64));
+}
+
+/* All who were chosen are gone: their round is made by those who are left (A45). */
+static bool is_void(const struct piece *p, const struct record_chosen *choice)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (has(choice, &p->ranks[i]))
+            return false;
+    }
+    return p->job->is_elastic;
+}
+
+static bool is_chosen(struct piece *p, const struct rank *rank)
+{
+    const struct record_chosen *choice = choice_of(p->job, p->round);
+    return choice->round == p->round && (has(choice, rank) || is_void(p, choice));
+}
+
+/* It is known to have been in that round: its landing area holds the result (W4). */
+bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round)
+{
+    const struct record_chosen *choice = choice_of(p->job, round);
+    bool has_sets = p->terms.quorum == QUORUM_CHOSEN || p->terms.leads;
+    return has_sets && round > 0 && choice->round == round && has(choice, rank);
+}
+
+/* Of the sets that are known; 0: none is. */
+static uint32_t smallest_choice(const struct piece *p)
+{
+    uint32_t smallest = 0;
+    for (int k = 0; k < CHOICES_PER_JOB; k++) {
+        const struct record_chosen *choice = &p->job->choices[k];
+        uint32_t size = 0;
+        for (size_t i = 0; i < RECORD_MISSING_WORDS; i++)
+            size += (uint32_t)__builtin_popcountll(choice->ranks[i]);
+        if (choice->round > 0 && (smallest == 0 || size < smallest))
+            smallest = size;
+    }
+    return smallest;
+}
+
+static bool late_are_needed(struct piece *p, uint32_t able)
+{
+    uint32_t least = smallest_choice(p);
+    if (choice_of(p->job, p->round)->round != p->round)
+        return able < (least > 0 ? least : p->members);
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].late && is_chosen(p, &p->ranks[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Of a new owner: who was in the last round and lost the word of it cannot be told from who was
+ * not, unless its set is known (W12). */
+bool quorum_is_stuck(struct piece *p)
+{
+    uint32_t able = 0;
+    if (p->late == 0 || p->has_kept)
+        return false;
+    for (uint32_t i = 0; i < p->members; i++)
+        able += !p->ranks[i].late && p->ranks[i].worker->state != WORKER_LEFT;
+    if (p->terms.quorum == QUORUM_CHOSEN)
+        return late_are_needed(p, able);
+    return p->terms.quorum == QUORUM_FIRST && able < p->terms.bound;
+}
+
+uint64_t quorum_slowest_clock(const struct piece *p)
+{
+    uint64_t slowest = UINT64_MAX;
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct rank *rank = &p->ranks[i];
+        if (rank->worker->state != WORKER_LEFT && rank->clock < slowest)
+            slowest = rank->clock;
+    }
+    return slowest;
+}
+
+bool quorum_takes(struct piece *p, struct rank *rank)
+{
+    const struct announcement *a = quorum_waiting(p, rank);
+    if (!a)
+        return false;
+    switch (p->terms.quorum) {
+    case QUORUM_CHOSEN: return is_chosen(p, rank);
+    case QUORUM_STALE: return a->round - 1 <= quorum_slowest_clock(p) + p->terms.bound;
+    default: return true;
+    }
+}
+
+static bool all_chosen_are_here(struct piece *p)
+{
+    uint32_t chosen = 0;
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (!is_chosen(p, &p->ranks[i]))
+            continue;
+        if (!quorum_takes(p, &p->ranks[i]))
+            return false;
+        chosen++;
+    }
+    return chosen > 0;
+}
+
+static bool somebody_takes_part(struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (quorum_takes(p, &p->ranks[i]))
+            return true;
+    }
+    return false;
+}
+
+bool round_has_quorum(struct piece *p)
+{
+    switch (p->terms.quorum) {
+    case QUORUM_ALL: return p->announced == p->members;
+    case QUORUM_FIRST: return p->announced >= p->terms.bound;
+    case QUORUM_CHOSEN: return p->is_copy || all_chosen_are_here(p); /* it is made already */
+    case QUORUM_STALE:
+    case QUORUM_ANY: return somebody_takes_part(p);
+    }
+    return false;
+}
+
+bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left)
+{
+    uint32_t left = 0, needed_left = 0;
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].worker->state != WORKER_LEFT)
+            continue;
+        *ret_left = p->ranks[i].worker->number;
+        left++;
+        needed_left += is_chosen(p, &p->ranks[i]);
+    }
+    switch (p->terms.quorum) {
+    case QUORUM_ALL: return left > 0;
+    case QUORUM_FIRST: return p->members - left < p->terms.bound;
+    case QUORUM_CHOSEN: return needed_left > 0;
+    default: return false;
+    }
+}
+
+static bool ranks_exist(const struct lane_job *job, const struct record_chosen *chosen)
+{
+    for (uint32_t i = job->workers_count; i < RECORD_MISSING_WORDS * 64; i++) {
+        if (chosen->ranks[i / 64] & (UINT64_C(1) << (i % 64)))
+            return false;
+    }
+    return true;
+}
+
+int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
+{
+    struct record_chosen *choice = choice_of(job, chosen->round);
+    if (!ranks_exist(job, chosen))
+        return -EINVAL;
+    bool is_other = memcmp(choice->ranks, chosen->ranks, sizeof choice->ranks) != 0;
+    if (choice->round == chosen->round)
+        return is_other && !job->is_elastic ? -EPROTO : 0; /* who knew the first may be gone */
+    if (choice->round > chosen->round)
+        return 0; /* long past */
+    *choice = *chosen;
+    return 1;
+}

@@ -1,0 +1,97 @@
+/* Who keeps the copy of a piece's state: offers that come, keepers that change or go, and what the
+ * open round makes of it. README: A31, A49. */
+#include "svc/lane/round/holder.h"
+
+#include "svc/lane/job/table.h"
+#include "svc/lane/piece/rest.h"
+#include "svc/lane/round/round.h"
+#include "svc/lane/round/standing.h"
+
+#include <string.h>
+
+int replica_hear(struct worker *w, const struct record_backup *told)
+{
+    struct piece *p = piece_find(w->job, told->piece);
+    if (!p || !p->parameters || p->elements == 0)
+        return 0; /* what it announces next is refused, too */
+    bool may = replica_may_keep(p, w);
+    if (!may && worker_is_keeper(w))
+        replica_hold_offer(p->parameters, w, told);
+    int r = may ? replica_accept(p, w, told) : 0;
+    if (may && r == 0) {
+        round_resume(p);
+        release_tell(p->job->lane);
+    }
+    return r;
+}
+
+/* A round or a pass is under way that has posted there, or may have. */
+static bool is_in_use(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    return p->state != PIECE_COLLECTING && (q->replica.is_taken || q->fetched > 0);
+}
+
+static void cut_off(struct piece *p)
+{
+    bool was_in_use = is_in_use(p);
+    replica_drop(&p->parameters->replica);
+    if (was_in_use)
+        round_interrupt(p);
+}
+
+static void change_keeper(struct piece *p, uint32_t keeper)
+{
+    struct parameters *q = p->parameters;
+    struct worker *former = q->replica.worker;
+    q->has_next_keeper = false;
+    if (q->keeper == keeper)
+        return;
+    q->keeper = keeper;
+    q->replica.since = RECORD_ROUND_NONE;
+    memset(q->replica.rounds, 0, sizeof q->replica.rounds);
+    cut_off(p);
+    replica_release(p, former);
+    if (former && worker_is_keeper(former) && p->state != PIECE_COLLECTING)
+        fabric_disconnect(former->conn); /* what is posted there may never end else */
+    replica_take_offer(p);
+}
+
+void replica_set_keeper(struct piece *p, uint32_t keeper, bool when_known)
+{
+    struct parameters *q = p->parameters;
+    q->next_keeper = keeper;
+    q->waits_for_former = when_known;
+    q->has_next_keeper =
+        p->round == 0 && !q->are_set && (when_known || q->replica.worker) && q->keeper != keeper;
+    if (!q->has_next_keeper) {
+        change_keeper(p, keeper);
+        round_resume(p);
+    } else if (!when_known && worker_is_keeper(q->replica.worker)) {
+        fabric_disconnect(q->replica.worker->conn); /* it is lost, and its host may not say so */
+    }
+}
+
+/* Who has gone is not waited for, nor who was cut off because nobody hears of its end. */
+void replica_cut_off(struct worker *w)
+{
+    list_for_each_safe (node, &w->job->pieces) {
+        struct piece *p = list_entry(node, struct piece, link);
+        struct parameters *q = p->parameters;
+        if (!q || q->replica.worker != w)
+            continue;
+        bool has_next = q->has_next_keeper && !q->waits_for_former && !p->is_dropped;
+        cut_off(p); /* frees it, if it was dropped */
+        if (has_next) {
+            change_keeper(p, q->next_keeper);
+            round_resume(p);
+        }
+    }
+}
+
+void replica_know(struct piece *p)
+{
+    struct parameters *q = p->parameters;
+    if (q && q->has_next_keeper)
+        change_keeper(p, q->next_keeper);
+}

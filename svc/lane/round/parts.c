@@ -1,0 +1,62 @@
+/* Who takes part in the round that starts, and with what: sources, targets, words. README: A15. */
+#include "svc/lane/round/parts.h"
+
+#include "svc/lane/piece/quorum.h"
+#include "svc/lane/state/replica.h"
+
+static bool is_source(const struct piece *p, const struct rank *rank)
+{
+    if (p->elements == 0 || p->is_answer)
+        return false;
+    if (p->is_copy)
+        return rank->part->standing == RECORD_HOLDS && p->sources == 0;
+    return p->operation->inputs == INPUT_ALL ||
+           (p->operation->inputs == INPUT_ROOT && rank->worker->number == p->root);
+}
+
+static struct announcement *part_of(struct piece *p, struct rank *rank)
+{
+    if (p->is_answer)
+        return rank->late;
+    bool takes = p->is_copy ? quorum_waiting(p, rank) != NULL : quorum_takes(p, rank);
+    return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
+}
+
+/* Where workers come and go, a round that is lost with its lane may be made by others: nobody has
+ * its result before who keeps the copy has its state (A49). COMMIT tells of both then. */
+static bool is_kept_back(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    return q && p->job->is_elastic && q->replica.is_taken && worker_is_keeper(q->replica.worker);
+}
+
+/* All parts first: who takes part may depend on the others' clocks and parts. */
+void parts_assign(struct piece *p)
+{
+    struct announcement *a;
+    p->sources = 0;
+    for (uint32_t i = 0; i < p->members; i++) {
+        struct rank *rank = &p->ranks[i];
+        a = rank->part = part_of(p, rank);
+        rank->is_source = a && is_source(p, rank);
+        bool is_new = a && a->standing == RECORD_ANNOUNCE;
+        rank->gets_word = is_new && !is_kept_back(p);
+        rank->is_target = p->elements > 0 && is_new && a->has_output;
+        p->sources += rank->is_source;
+    }
+}
+
+/* The state comes from its copy, or goes there: nobody takes part but whoever has that. */
+void parts_assign_keeper(struct piece *p)
+{
+    p->ranks[p->members] = (struct rank){.piece = p, .worker = p->parameters->replica.worker};
+    for (uint32_t i = 0; i <= p->members; i++) {
+        struct rank *rank = &p->ranks[i];
+        bool is_seat = i == p->members;
+        rank->part = NULL;
+        rank->is_source = replica_is_fetched(p) && rank->worker == p->parameters->replica.worker &&
+                          is_seat == worker_is_keeper(rank->worker);
+        rank->is_target = rank->gets_word = false;
+    }
+    p->sources = replica_is_fetched(p);
+}

@@ -1,0 +1,389 @@
+/* A round of a piece: what is read and written, when it is committed, what the late get. Whose
+ * announcements it takes is quorum.c's; which round a new owner opens, standing.c's.
+ * README: A1, A2, A14 to A16; svc/wire/README.md: W2 to W5, W12. */
+#include "svc/lane/round/round.h"
+
+#include "svc/base/clock.h"
+#include "svc/lane/chunk/transfer.h"
+#include "svc/lane/piece/piece.h"
+#include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/rest.h"
+#include "svc/lane/round/parts.h"
+#include "svc/lane/round/piece_failure.h"
+#include "svc/lane/round/standing.h"
+#include "svc/lane/round/sums.h"
+#include "svc/lane/state/replica.h"
+#include "svc/lane/turn/account.h"
+#include "svc/lane/turn/policy.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+/* Front layers first (larger priority), else in order of arrival. */
+static void queue_by_priority(struct piece *p)
+{
+    struct list *at = &p->job->runnable;
+    while (at->previous != &p->job->runnable &&
+           list_entry(at->previous, struct piece, run_link)->priority < p->priority)
+        at = at->previous;
+    list_insert_before(at, &p->run_link);
+}
+
+static bool is_of_copy(const struct piece *p)
+{
+    return replica_is_fetched(p) || replica_is_filled(p);
+}
+
+static uint32_t steps_of(const struct piece *p)
+{
+    if (!is_of_copy(p) && (p->is_copy || p->is_answer || p->elements == 0))
+        return 1;
+    if (is_of_copy(p) || p->operation->saves || p->operation->restores)
+        return parameters_arrays(p); /* one after the other */
+    return operation_steps(p->operation, p->members);
+}
+
+static void start(struct piece *p)
+{
+    replica_take(p);
+    if (is_of_copy(p))
+        parts_assign_keeper(p);
+    else
+        parts_assign(p);
+    p->steps = steps_of(p);
+    p->step = p->next_chunk = p->write_chunk = 0;
+    p->next_element = 0;
+    p->input_squares = p->result_squares = 0;
+    p->state = PIECE_RUNNABLE;
+    trace_step(p->job->trace, p->traced.at_ns, TRACE_READY);
+    account_ready(p, !p->is_answer && !is_of_copy(p));
+    p->job->due_bytes += piece_bytes(p, p->elements) * p->steps;
+    queue_by_priority(p);
+    job_wake(p->job);
+}
+
+/* Whose copy it is was told before (W17): all copies are known. */
+static bool all_have_spoken(const struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct rank *rank = &p->ranks[i];
+        bool is_silent = rank->said[0].round == 0 && rank->said[1].round == 0;
+        enum worker_state state = rank->worker->state;
+        bool may_come = state != WORKER_LEFT && state != WORKER_LOST;
+        if (is_silent && may_come)
+            return false;
+    }
+    return true;
+}
+
+/* An offer is taken when no rank can come any more that has a copy already: of two that are kept
+ * one would be stale, and nobody would tell its holder. */
+void round_go_on(struct piece *p)
+{
+    if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held ||
+        replica_is_awaited(p))
+        return;
+    if (replica_lacks(p, p->round - 1) && (p->parameters->keeper || all_have_spoken(p)))
+        return round_fill(p, p->round - 1);
+    p->is_answer = p->late > 0 && (p->has_kept || p->elements == 0);
+    bool is_known =
+        p->operation || p->is_copy; /* who only says where it stands announces nothing */
+    if (p->is_answer || (is_known && round_has_quorum(p)))
+        start(p);
+}
+
+void round_answer_late(struct rank *rank, struct announcement *a)
+{
+    announcement_drop_payload(rank->worker, a);
+    rank->late = a;
+    rank->piece->late++;
+    round_go_on(rank->piece);
+}
+
+/* ---- announcements ---- */
+
+/* The first to announce says what the round does; the rest must agree, or nobody gets a result. */
+static void agree(struct worker *w, struct piece *p, const struct announcement *a)
+{
+    if ((a->operation->updates || a->operation->saves) && !p->parameters->are_set) {
+        piece_fail(p, -ENODATA,
+                   "no parameters yet: undeclare '%s' on all ranks, declare and broadcast it",
+                   p->tensor);
+    } else if (!p->operation) {
+        p->operation = a->operation;
+        p->root = a->root;
+    } else if (p->operation != a->operation) {
+        piece_fail(p, -EINVAL, "tensor '%s' round %" PRIu64 ": rank %u pushes %s, others %s",
+                   p->tensor, p->round, w->number, a->operation->name, p->operation->name);
+    } else if (a->operation->inputs == INPUT_ROOT && p->root != a->root) {
+        const char *role = a->operation->code == RECORD_SEND ? "sender" : "root";
+        piece_fail(p, -EINVAL,
+                   "tensor '%s' round %" PRIu64 ": to rank %u the %s is rank %u, to others rank %u",
+                   p->tensor, p->round, w->number, role, a->root, p->root);
+    }
+    if (a->priority > p->priority)
+        p->priority = a->priority;
+}
+
+void round_count(struct rank *rank, struct announcement *a)
+{
+    struct piece *p = rank->piece;
+    uint32_t left;
+    if (p->announced++ == 0)
+        trace_step(p->job->trace, p->traced.at_ns, TRACE_HEARD);
+    p->traced.last = (uint16_t)rank->worker->number;
+    if (p->failure)
+        tell_error(rank->worker, a);
+    else if (p->job->has_left && quorum_is_hopeless(p, &left))
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+    else
+        agree(rank->worker, p, a);
+    round_go_on(p);
+}
+
+/* ---- commit ---- */
+
+/* Announcements of the round that opens may be here already: a fast worker laps a slow one (W3). */
+void round_count_early(struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        struct announcement *a = quorum_waiting(p, &p->ranks[i]);
+        if (a && a->standing == RECORD_ANNOUNCE)
+            round_count(&p->ranks[i], a);
+    }
+}
+
+/* Who has announced the next round without COMMIT is told by that round's result (W4). */
+static bool has_moved_on(struct rank *rank, const struct announcement *a)
+{
+    const struct announcement *next = rank_said(rank, a->round + 1);
+    return next->round == a->round + 1 && next->standing == RECORD_ANNOUNCE;
+}
+
+static void tell_part(struct piece *p, struct rank *rank)
+{
+    struct announcement *a = rank->part;
+    announcement_drop_payload(rank->worker, a);
+    rank->clock = a->round;
+    rank->part = NULL;
+    if (p->is_answer) {
+        rank->late = NULL;
+        p->late--;
+        tell_closed(rank->worker, a, p->round - 1);
+    } else if (p->terms.leads) {
+        tell_chosen(rank->worker, a);
+    } else if (!has_moved_on(rank, a)) {
+        tell_commit(rank->worker, a);
+    }
+}
+
+/* Who announced the round that is now closed and took no part. */
+static void find_late(struct piece *p, struct rank *rank)
+{
+    struct announcement *a = quorum_waiting(p, rank);
+    if (a && quorum_is_partial(p)) {
+        rank->late = a;
+        p->late++;
+    }
+    if (a)
+        announcement_drop_payload(rank->worker, a);
+}
+
+int round_choose(struct lane_job *job, const struct record_chosen *chosen)
+{
+    int error = quorum_choose(job, chosen);
+    if (error <= 0)
+        return error;
+    list_for_each_safe (node, &job->pieces) {
+        struct piece *p = list_entry(node, struct piece, link);
+        if (p->terms.quorum == QUORUM_CHOSEN && p->round == chosen->round)
+            round_go_on(p);
+    }
+    return 0;
+}
+
+static void lead(struct piece *p)
+{
+    struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = p->round};
+    for (uint32_t i = 0; i < p->members; i++) {
+        uint32_t number = p->ranks[i].worker->number;
+        if (p->ranks[i].part)
+            chosen.ranks[number / 64] |= UINT64_C(1) << (number % 64);
+    }
+    (void)round_choose(p->job, &chosen); /* what a worker said before us is its job's own lie */
+}
+
+static void close_round(struct piece *p)
+{
+    sums_add(p);
+    account_done(p);
+    tracing_note(p);
+    if (p->parameters) {
+        parameters_commit(p);
+        replica_committed(p);
+    }
+    if (p->parameters && p->is_copy)
+        replica_tell(p, p->round); /* who is new there has not counted this round */
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (!p->ranks[i].part)
+            find_late(p, &p->ranks[i]);
+    }
+    if (p->terms.leads)
+        lead(p);
+    p->has_kept = p->kept != NULL;
+    p->is_copy = false;
+}
+
+static void open_round(struct piece *p)
+{
+    p->round++;
+    p->announced = 0;
+    p->operation = NULL;
+    p->priority = 0;
+    p->state = PIECE_COLLECTING;
+    round_count_early(p);
+}
+
+void round_fetch(struct piece *p, uint64_t round)
+{
+    replica_fetch(p, round);
+    start(p);
+}
+
+void round_fill(struct piece *p, uint64_t round)
+{
+    replica_fill(p, round);
+    start(p);
+}
+
+/* Somebody may have said goodbye while the piece was busy: what waits will never be whole. */
+static void go_on_or_fail(struct piece *p)
+{
+    uint32_t left;
+    bool waits = p->announced > 0 && !p->failure;
+    if (waits && p->job->has_left && quorum_is_hopeless(p, &left))
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+    else
+        round_go_on(p);
+}
+
+/* Before the standing was settled, or between two rounds. */
+static void end_fill(struct piece *p)
+{
+    uint64_t round = p->parameters->filled;
+    replica_filled(p);
+    p->state = PIECE_COLLECTING;
+    release_tell(p->job->lane);
+    if (p->is_dropped)
+        return piece_free(p);
+    if (p->round == 0)
+        round_settle(p, round);
+    else
+        go_on_or_fail(p);
+    if (p->is_held && p->state == PIECE_COLLECTING)
+        piece_rest(p);
+}
+
+/* No round, but the way to the first. */
+static void end_fetch(struct piece *p)
+{
+    uint64_t round = p->parameters->fetched;
+    replica_fetched(p);
+    p->state = PIECE_COLLECTING;
+    if (p->is_dropped)
+        return piece_free(p);
+    standing_fetched(p, round);
+    round_settle(p, round);
+    if (p->is_held && p->state == PIECE_COLLECTING)
+        piece_rest(p);
+}
+
+static void commit(struct piece *p)
+{
+    if (replica_is_fetched(p))
+        return end_fetch(p);
+    if (replica_is_filled(p))
+        return end_fill(p);
+    bool is_answer = p->is_answer;
+    if (!is_answer)
+        close_round(p);
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].part)
+            tell_part(p, &p->ranks[i]);
+    }
+    if (p->is_dropped) {
+        piece_free(p);
+        return;
+    }
+    p->is_answer = false;
+    p->state = PIECE_COLLECTING;
+    if (!is_answer)
+        open_round(p);
+    if (p->is_held)
+        piece_rest(p);
+    else
+        round_go_on(p);
+    release_note(p->job);
+}
+
+void round_take_up(struct piece *p)
+{
+    bool all_hold = p->is_copy && round_has_quorum(p);
+    if ((p->is_copy && p->kept) || (all_hold && replica_is_kept(p))) {
+        start(p); /* the late need it here, or the copy of the state that came of it */
+    } else if (all_hold) {
+        parts_assign(p);
+        commit(p); /* all hold the result */
+    } else {
+        round_count_early(p);
+        round_go_on(p); /* the late may have their answer here (A45) */
+    }
+}
+
+/* What was announced still holds. */
+static void begin_again(struct piece *p)
+{
+    p->is_interrupted = false;
+    p->is_copy = p->was_copy;
+    if (p->round == 0)
+        round_recover(p);
+    else
+        go_on_or_fail(p);
+}
+
+static void abandon(struct piece *p)
+{
+    round_rest(p);
+    if (p->is_dropped)
+        piece_free(p);
+    else if (p->is_interrupted)
+        begin_again(p);
+}
+
+void round_chunks_are_over(struct piece *p, bool is_given_up)
+{
+    if (p->failure || is_given_up)
+        abandon(p);
+    else if (p->state == PIECE_FINISHING)
+        commit(p);
+}
+
+void round_give_up(struct piece *p)
+{
+    struct lane_job *job = p->job;
+    p->has_kept = p->has_kept && p->is_answer; /* it may be half written */
+    if (quorum_is_loose(p))
+        piece_fail(p, -EOWNERDEAD, "tensor '%s': a rank was lost while its push was added",
+                   p->tensor);
+    transfer_give_up(p);
+    if (p->chunks_active == 0)
+        abandon(p);
+    job_wake(job); /* others may have waited for its transfers */
+}
+
+void round_interrupt(struct piece *p)
+{
+    p->is_interrupted = true;
+    p->was_copy = p->is_copy;
+    round_give_up(p);
+}

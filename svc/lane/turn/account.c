@@ -1,0 +1,201 @@
+/* What jobs and pieces take of the lane: its time, when their rounds begin, how long they wait.
+ * Keeps books alone and changes nothing else; allocates nothing, takes no lock. README: A9, A11,
+ * A22. */
+#include "svc/lane/turn/account.h"
+
+#include "svc/base/clock.h"
+#include "svc/lane/turn/policy.h"
+
+/* What an event costs beside its bytes, in bytes that cost as much. */
+#define EVENT_BYTES 4096
+/* And a look at a connection. */
+#define LOOK_BYTES 256
+
+static struct lane_job *payer(const struct fabric_event *event)
+{
+    const struct worker *w = event->owner;
+    return w ? w->job : NULL;
+}
+
+/* NULL: no bytes of a chunk were moved. */
+static const struct transfer *moved(const struct fabric_event *event)
+{
+    bool is_moved = event->kind == FABRIC_EVENT_READ || event->kind == FABRIC_EVENT_WRITTEN;
+    return is_moved ? event->context : NULL;
+}
+
+static uint64_t weight(const struct fabric_event *event)
+{
+    const struct transfer *t = moved(event);
+    if (!payer(event))
+        return 0;
+    return EVENT_BYTES + (t ? piece_bytes(t->piece, t->elements) : event->bytes);
+}
+
+void account_bill(struct lane_job *job, uint64_t ns)
+{
+    job->busy_ns += ns;
+    job->lane->busy_ns += ns;
+    policy_pay(job, ns);
+}
+
+void account_apart(struct lane_job *job, uint64_t ns)
+{
+    account_bill(job, ns);
+    job->lane->apart_ns += ns;
+}
+
+/* ---- looks at connections ---- */
+
+static uint32_t looked_at(const struct lane_job *job)
+{
+    uint32_t most = FABRIC_GROUP_LOOKS_MAX;
+    return job->looks.connections < most ? job->looks.connections : most;
+}
+
+void account_looks(struct lane_job *job)
+{
+    if (job->looks.paid_ns == job->lane->looks.each_ns)
+        return;
+    double owed_ns = (job->lane->looks.each_ns - job->looks.paid_ns) * looked_at(job);
+    job->looks.paid_ns = job->lane->looks.each_ns;
+    if (owed_ns >= 1)
+        account_bill(job, (uint64_t)owed_ns);
+}
+
+void account_connection(struct lane_job *job, const struct fabric *fabric, int more)
+{
+    if (job->lane->is_closing || !fabric_maps(fabric))
+        return; /* the fabrics are closed already */
+    account_looks(job);
+    job->lane->looks.connections -= looked_at(job);
+    job->looks.connections += (uint32_t)more;
+    job->lane->looks.connections += looked_at(job);
+}
+
+static void charge(const struct fabric_event *event, uint64_t ns)
+{
+    struct lane_job *job = payer(event);
+    const struct transfer *t = moved(event);
+    account_looks(job);
+    account_bill(job, ns + event->spent_ns);
+    job->lane->helped_ns += event->spent_ns;
+    if (t)
+        t->piece->busy_ns += ns;
+}
+
+void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
+                    uint64_t spent_ns)
+{
+    bool has_looks = fabric_maps(lane->options.fabrics[fabric]);
+    uint64_t total = 0, looks = has_looks ? (uint64_t)lane->looks.connections * LOOK_BYTES : 0;
+    lane->unshared_ns[fabric] += spent_ns;
+    if (count == 0)
+        return;
+    for (int i = 0; i < count; i++)
+        total += weight(&events[i]);
+    total += looks;
+    double ns_per_weight = total ? (double)lane->unshared_ns[fabric] / (double)total : 0;
+    for (int i = 0; i < count; i++) {
+        uint64_t paid = weight(&events[i]);
+        if (paid > 0)
+            charge(&events[i], (uint64_t)((double)paid * ns_per_weight));
+    }
+    if (looks > 0)
+        lane->looks.each_ns += LOOK_BYTES * ns_per_weight;
+    lane->unshared_ns[fabric] = 0; /* of those who only ask to connect, nobody's */
+    lane->heard = fabric;
+}
+
+/* Its rounds count as the job's: the piece that has taken the most time. It changes only for one
+ * that has clearly taken more, so that equal ones do not take turns. */
+static void choose_reference(struct piece *p)
+{
+    struct lane_job *job = p->job;
+    const struct piece *now = job->reference;
+    if (!now || p->busy_ns > now->busy_ns + now->busy_ns / 4)
+        job->reference = p;
+}
+
+void account_turn(struct lane_job *job, uint64_t spent_ns)
+{
+    struct piece *p = job->worked;
+    job->lane->now_ns += spent_ns; /* so those who wait for it are seen to wait */
+    if (!p)
+        return;
+    p->busy_ns += spent_ns;
+    choose_reference(p);
+}
+
+/* A round of which something is still to do when the next begins has no end of its own. */
+static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_ns)
+{
+    bool is_over = ending->at_work == 0;
+    if (is_over && ending->begun_ns > 0 && ending->done_ns >= ending->begun_ns) {
+        ending->sums.rounds++;
+        ending->sums.span_ns += ending->done_ns - ending->begun_ns;
+        ending->sums.burst_ns += ending->burst_ns;
+    }
+    ending->round = round;
+    ending->begun_ns = is_over ? now_ns : 0;
+}
+
+/* Of a turn that is not over, in which a round may end and the next begin. */
+static uint64_t turn_ns(const struct lane_job *job)
+{
+    return job->turn_since_ns > 0 ? clock_now_ns() - job->turn_since_ns : 0;
+}
+
+void account_started(struct piece *p)
+{
+    uint64_t now_ns = p->job->lane->now_ns + turn_ns(p->job);
+    if (p->ready_ns > 0 && now_ns > p->ready_ns)
+        p->job->queue_ns += now_ns - p->ready_ns;
+    p->ready_ns = 0;
+}
+
+void account_ready(struct piece *p, bool begins)
+{
+    struct job_ending *ending = &p->job->ending;
+    uint64_t taken_ns = turn_ns(p->job);
+    p->ready_ns = p->job->lane->now_ns + taken_ns;
+    if (!begins)
+        return;
+    p->gap_ns = p->begun_rounds > 0 ? p->ready_ns - p->begun_ns : 0;
+    p->begun_rounds++;
+    p->begun_ns = p->ready_ns;
+    /* The lane's clock is behind by what its events have taken. */
+    uint64_t from_ns = p->ready_ns > ending->done_ns ? p->ready_ns : ending->done_ns;
+    if (p->round > ending->round)
+        begin_round(ending, p->round, from_ns);
+    if (ending->at_work == 0) {
+        ending->burst_from_ns = p->job->busy_ns + taken_ns;
+        ending->handled_from_ns = from_ns;
+    }
+    ending->at_work++;
+    p->is_at_work = true;
+}
+
+void account_done(struct piece *p)
+{
+    struct job_ending *ending = &p->job->ending;
+    if (!p->is_at_work)
+        return;
+    p->is_at_work = false;
+    ending->at_work--;
+    if (ending->at_work > 0)
+        return;
+    ending->done_ns = clock_now_ns(); /* a turn may be long */
+    ending->burst_ns = p->job->busy_ns + turn_ns(p->job) - ending->burst_from_ns;
+    if (ending->done_ns > ending->handled_from_ns)
+        ending->handled_ns += ending->done_ns - ending->handled_from_ns;
+}
+
+void account_forget(struct piece *p)
+{
+    account_done(p);
+    if (p->job->worked == p)
+        p->job->worked = NULL;
+    if (p->job->reference == p)
+        p->job->reference = NULL; /* the next that is worked on */
+}

@@ -1,0 +1,74 @@
+/* Deficits by time over turns by chunk: equal ones take turns, and what is out of proportion (long
+ * chunks, polls of many connections) is made up for by turns that are passed over. README: A77. */
+#include "svc/lane/turn/line.h"
+
+#include <stddef.h>
+
+/* An entry's debt, in units of what it may be ahead: beyond, a lane that was put off its core in
+ * mid-turn would cost the job that it served then a visible pause. */
+#define DEBT_MOST 8
+
+void line_init(struct line *line, uint64_t ahead_ns)
+{
+    list_init(&line->light);
+    list_init(&line->rest);
+    line->base_ns = 0;
+    line->ahead_ns = ahead_ns;
+}
+
+static struct line_entry *entry_of(struct list *node)
+{
+    return list_entry(node, struct line_entry, link);
+}
+
+static void limit(const struct line *line, struct line_entry *entry)
+{
+    uint64_t most_ns = line->base_ns + DEBT_MOST * line->ahead_ns;
+    if (entry->used_ns < line->base_ns)
+        entry->used_ns = line->base_ns;
+    else if (entry->used_ns > most_ns)
+        entry->used_ns = most_ns;
+}
+
+void line_join(struct line *line, struct line_entry *entry)
+{
+    limit(line, entry);
+    bool is_light = line->ahead_ns > 0 && entry->used_ns <= line->base_ns + line->ahead_ns / 2;
+    list_append(is_light ? &line->light : &line->rest, &entry->link);
+}
+
+static bool may_go(const struct line *line, const struct line_entry *entry)
+{
+    return line->ahead_ns == 0 || entry->used_ns <= line->base_ns + line->ahead_ns;
+}
+
+/* A member that is too far ahead goes behind the others; NULL: all are. */
+static struct line_entry *find(struct line *line)
+{
+    struct list *stop = NULL, *node;
+    uint64_t least_ns = UINT64_MAX;
+    while ((node = list_first(&line->rest)) != stop) {
+        struct line_entry *entry = entry_of(node);
+        limit(line, entry);
+        if (may_go(line, entry))
+            return entry;
+        least_ns = entry->used_ns < least_ns ? entry->used_ns : least_ns;
+        stop = stop ? stop : node;
+        list_remove(node);
+        list_append(&line->rest, node);
+    }
+    if (stop)
+        line->base_ns = least_ns;
+    return NULL;
+}
+
+struct line_entry *line_next(struct line *line)
+{
+    struct list *node = list_first(&line->light);
+    struct line_entry *entry = node ? entry_of(node) : find(line);
+    if (!entry)
+        entry = find(line); /* the base has moved up to the one that is least ahead */
+    if (entry)
+        list_remove(&entry->link);
+    return entry;
+}

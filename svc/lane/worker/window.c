@@ -1,0 +1,206 @@
+/* A job's window: the slots its transfers read into and write from, and thereby what the job can
+ * have in flight. The job's own, so that what a stopped worker pins is its job's alone, and no byte
+ * of one tenant is ever in another's slot. README: A7. */
+#include "svc/lane/worker/window.h"
+
+#include "svc/base/text.h"
+#include "svc/lane/chunk/transfer.h"
+#include "svc/lane/job/failure.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* Long chunks of a job in flight, all its workers together. More costs CPU (the data leaves the
+ * cache before it is summed), so do shorter slots (each has its price in messages and wake-ups). */
+#define WINDOW_BYTES ((5u << 20) / TRANSFER_SHORTER)
+#define SLOT_BYTES_LEAST ((64u << 10) / TRANSFER_SHORTER)
+#define SLOT_BYTES_MOST ((1u << 20) / TRANSFER_SHORTER)
+/* Small chunks in flight: many, for each waits a round trip, whatever it holds. */
+#define SMALL_WINDOW_BYTES (1u << 20)
+#define SLOT_BYTES_SMALL (4u << 10)
+
+/* Of all workers of a job together, and what each has of it at least and at most. */
+#define INBOX_BYTES (2u << 20)
+#define PART_BYTES_LEAST (64u << 10)
+#define PART_BYTES_MOST ((size_t)INBOX_CELLS_MAX * INBOX_CELL_BYTES)
+
+/* Inputs of one pass, and the result. */
+static size_t slots_per_transfer(const struct lane_job *job)
+{
+    uint32_t workers = job->workers_count;
+    return (workers < REDUCE_SOURCES_MAX ? workers : REDUCE_SOURCES_MAX) + 1;
+}
+
+size_t window_slot_bytes(const struct lane_job *job)
+{
+    size_t bytes = WINDOW_BYTES / LARGE_TRANSFERS / slots_per_transfer(job);
+    bytes -= bytes % SLOT_BYTES_LEAST;
+    if (bytes < SLOT_BYTES_LEAST)
+        return SLOT_BYTES_LEAST;
+    return bytes > SLOT_BYTES_MOST ? SLOT_BYTES_MOST : bytes;
+}
+
+static size_t slot_bytes_of(const struct lane_job *job, int i)
+{
+    if (i < LARGE_TRANSFERS)
+        return window_slot_bytes(job);
+    if (i < LARGE_TRANSFERS + SHORT_TRANSFERS)
+        return SLOT_BYTES_LEAST;
+    size_t fit = SMALL_WINDOW_BYTES / (SLOT_BYTES_SMALL * slots_per_transfer(job));
+    return (size_t)(i - LARGE_TRANSFERS - SHORT_TRANSFERS) < fit ? SLOT_BYTES_SMALL : 0;
+}
+
+void window_init(struct lane_job *job)
+{
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++)
+        job->transfers[i].slot_bytes = slot_bytes_of(job, i);
+}
+
+static void unregister_first(struct lane_job *job, void *window, size_t fabrics)
+{
+    for (size_t i = 0; i < fabrics; i++)
+        fabric_pool_unregister(job->lane->options.fabrics[i], window);
+}
+
+static int register_all(struct lane_job *job, void *window, size_t bytes)
+{
+    for (size_t i = 0; i < job->lane->options.fabrics_count; i++) {
+        int r = fabric_pool_register(job->lane->options.fabrics[i], window, bytes);
+        if (r < 0) {
+            unregister_first(job, window, i);
+            return r;
+        }
+    }
+    return 0;
+}
+
+size_t window_bytes(const struct lane_job *job)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++)
+        bytes += job->transfers[i].slot_bytes * slots_per_transfer(job);
+    return bytes;
+}
+
+/* Short, so that no part of it is cut off on its way to the workers (RECORD_TEXT_BYTES). */
+static int say_lack(const struct lane_job *job, char *text, size_t room)
+{
+    char wants[32], holds[32], may[32];
+    const struct arena *arena = job->lane->options.arena;
+    int code = arena_lack(arena);
+    bool is_job = code == -EDQUOT;
+    size_t limit_bytes = is_job ? arena_account_limit(arena) : arena_limit(arena);
+    int used = snprintf(text, room, "lane %u has no memory for the window of %s",
+                        job->lane->options.id, text_bytes(window_bytes(job), wants, sizeof wants));
+    if (code != -ENOMEM)
+        snprintf(text + used, room - (size_t)used, " (%s %s of %s, --%s-memory-max)",
+                 is_job ? "job has" : "it holds",
+                 text_bytes(is_job ? job->account.bytes : arena_counted_bytes(arena), holds,
+                            sizeof holds),
+                 text_bytes(limit_bytes, may, sizeof may), is_job ? "job" : "lane");
+    return code;
+}
+
+/* Said once, here, to all of the job: what follows would name a worker that did nothing wrong, and
+ * a refusal over the network has room for a number only (A12). */
+static int fail_for_lack(struct lane_job *job)
+{
+    char text[LANE_TEXT_BYTES];
+    int code = say_lack(job, text, sizeof text);
+    job_fail(job, code, "%s", text);
+    return code;
+}
+
+static void share_out(struct lane_job *job, char *slots)
+{
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
+        job->transfers[i].slots = slots;
+        slots += job->transfers[i].slot_bytes * slots_per_transfer(job);
+    }
+}
+
+/* Passes of wide sums have a partial result, whatever is mapped. */
+static bool needs_window(const struct lane_job *job, const struct fabric *fabric)
+{
+    return !fabric_maps(fabric) || job->workers_count >= REDUCE_SOURCES_MAX ||
+           job->workers_count >= REDUCE_TARGETS_MAX;
+}
+
+int window_reserve(struct lane_job *job, const struct fabric *fabric)
+{
+    if (job->window || job->reserved_bytes || !needs_window(job, fabric))
+        return 0;
+    job->reserved_bytes = arena_reserve(job->lane->options.arena, &job->account, window_bytes(job));
+    return job->reserved_bytes ? 0 : fail_for_lack(job);
+}
+
+static void unreserve(struct lane_job *job)
+{
+    arena_unreserve(job->lane->options.arena, &job->account, job->reserved_bytes);
+    job->reserved_bytes = 0;
+}
+
+static bool is_on_the_way(struct lane_job *job)
+{
+    const struct lane_options *options = &job->lane->options;
+    if (job->has_window_ready || !options->memory_wanted)
+        return false;
+    if (!job->wants_window)
+        options->memory_wanted(options->context);
+    job->wants_window = true;
+    return true;
+}
+
+static size_t part_bytes(const struct lane_job *job)
+{
+    size_t bytes = INBOX_BYTES / job->workers_count;
+    bytes -= bytes % INBOX_CELL_BYTES;
+    if (bytes < PART_BYTES_LEAST)
+        return PART_BYTES_LEAST;
+    return bytes > PART_BYTES_MOST ? PART_BYTES_MOST : bytes;
+}
+
+size_t inbox_bytes(const struct lane_job *job) { return part_bytes(job) * job->workers_count; }
+
+static void open_inbox(struct lane_job *job)
+{
+    job->inbox = arena_alloc(job->lane->options.arena, &job->account, inbox_bytes(job));
+    for (uint32_t i = 0; job->inbox && i < job->workers_count; i++) {
+        struct inbox *inbox = &job->workers[i].inbox;
+        inbox->cells = job->inbox + i * part_bytes(job);
+        inbox->count = inbox->free = (uint32_t)(part_bytes(job) / INBOX_CELL_BYTES);
+    }
+}
+
+int window_open(struct lane_job *job)
+{
+    size_t bytes = window_bytes(job);
+    if (job->window)
+        return 0;
+    if (is_on_the_way(job))
+        return -EAGAIN;
+    unreserve(job);
+    char *window = arena_alloc_aligned(job->lane->options.arena, &job->account, bytes);
+    if (!window)
+        return fail_for_lack(job);
+    int r = register_all(job, window, bytes);
+    if (r < 0) {
+        arena_free(job->lane->options.arena, &job->account, window);
+        return r;
+    }
+    share_out(job, window);
+    job->window = window;
+    open_inbox(job);
+    return 0;
+}
+
+void window_close(struct lane_job *job)
+{
+    unreserve(job);
+    if (!job->window)
+        return;
+    if (!job->lane->is_closing)
+        unregister_first(job, job->window, job->lane->options.fabrics_count);
+    arena_free(job->lane->options.arena, &job->account, job->window);
+    arena_free(job->lane->options.arena, &job->account, job->inbox);
+}

@@ -1,0 +1,51 @@
+/* A worker on a lane, as its connection makes it: open, closed, to come again.
+ * README: A3, A70. */
+#include "svc/lane/worker/worker.h"
+
+#include "svc/lane/state/replica.h"
+#include "svc/lane/turn/account.h"
+
+#include <stdio.h>
+
+void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn)
+{
+    w->state = WORKER_OPEN;
+    w->is_gone = w->has_settings = false;
+    w->posted = 0;
+    w->fabric = fabric;
+    w->conn = conn;
+    w->job->lane->connections += !worker_is_keeper(w);
+    account_connection(w->job, fabric, 1);
+    snprintf(w->peer, sizeof w->peer, "%s", fabric_peer(conn));
+}
+
+/* Its lent memory is gone with the connection: nothing it said holds any longer (W4, W5). */
+void worker_close(struct worker *w, enum worker_state state)
+{
+    if (!w->conn)
+        return;
+    w->conn = NULL;
+    lending_forget(w);
+    lending_disconnect(w);
+    replica_forget(w);
+    worker_drop_payload(w);
+    list_for_each_safe (node, &w->owed) {
+        list_remove(node);
+    }
+    list_remove(&w->tell_link);
+    w->owes_failure = false;
+    w->state = state;
+    w->job->lane->connections -= !worker_is_keeper(w);
+    account_connection(w->job, w->fabric, -1);
+}
+
+/* Where memory is shared, the end of a connection is that of its process. */
+bool worker_is_replaceable(const struct worker *w)
+{
+    return w->state == WORKER_OPEN && !w->is_gone && fabric_peer_pid(w->conn) == 0;
+}
+
+bool worker_may_return(const struct worker *w)
+{
+    return !worker_is_keeper(w) && (w->conn ? worker_is_replaceable(w) : w->state == WORKER_AWAY);
+}
