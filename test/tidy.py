@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 # Who may include whom: a module and those below it that it names. Longest matching path wins.
-SERVICE = {'svc/aggregator', 'svc/lane', 'svc/keeper', 'svc/coordinator', 'svc/cli', 'svc/ops',
+SERVICE = {'svc/aggregator', 'svc/lane', 'svc/replica', 'svc/coordinator', 'svc/cli', 'svc/ops',
            'svc/fabric', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/proto', 'svc/host',
            'svc/reduce', 'svc/state', 'svc/timeline', 'svc/base', 'svc/view', 'packer', 'migrator'}
 ARROWS = {
@@ -31,9 +31,9 @@ ARROWS = {
     'svc/state': {'svc/channel', 'svc/reduce', 'svc/base'},
     'svc/timeline': {'svc/channel', 'svc/wire', 'svc/base'},
     'svc/host': {'svc/base'},
-    'svc/keeper': {'svc/fabric', 'svc/wire', 'svc/base'},
+    'svc/replica': {'svc/fabric', 'svc/wire', 'svc/base'},
     'svc/lane': {'svc/reduce', 'svc/fabric', 'svc/wire', 'svc/host', 'svc/base'},
-    'svc/aggregator': {'svc/lane', 'migrator', 'svc/keeper', 'svc/reduce', 'svc/fabric',
+    'svc/aggregator': {'svc/lane', 'migrator', 'svc/replica', 'svc/reduce', 'svc/fabric',
                        'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/host', 'svc/view',
                        'svc/base'},
     'svc/coordinator': {'packer', 'migrator', 'svc/reduce', 'svc/channel', 'svc/endpoint',

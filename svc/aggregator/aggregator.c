@@ -281,7 +281,7 @@ void aggregator_end_lanes(struct aggregator *a)
 static void stop(struct aggregator *a)
 {
     aggregator_end_lanes(a);
-    keeper_destroy(a->keeper);
+    holder_destroy(a->keeper);
     timeline_free(a);
     if (a->cores) /* else nothing has been opened */
         slowing_close(&a->slow);

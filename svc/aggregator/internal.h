@@ -5,8 +5,8 @@
 #include "svc/aggregator/aggregator.h"
 #include "svc/channel/channel.h"
 #include "svc/endpoint/endpoint.h"
-#include "svc/keeper/keeper.h"
 #include "svc/lane/thread.h"
+#include "svc/replica/holder.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -35,7 +35,7 @@ struct aggregator {
     int moving_fd;             /* readable: something that a move waits for may have happened */
     atomic_bool memory_wanted; /* by a lane; moving_fd is readable */
     int keep_fd;               /* readable: the keeper has something to ask */
-    struct keeper *keeper;     /* of others' states; NULL: nothing was ever kept here */
+    struct holder *keeper;     /* of others' states; NULL: nothing was ever kept here */
     struct release *releases;  /* asked for and not answered, the newest first */
     size_t releases_count;
     struct copies_wait *copies_waits; /* likewise, whether copies are whole */

@@ -29,28 +29,28 @@ static void note_ask(void *context) { eventfd_write(((struct aggregator *)contex
 
 static int make_keeper(struct aggregator *a)
 {
-    const struct keeper_options options = {.interface_name = a->options->interface_name,
+    const struct holder_options options = {.interface_name = a->options->interface_name,
                                            .provider = a->options->provider,
                                            .asks = note_ask,
                                            .context = a};
-    return a->keeper ? 0 : keeper_create(&options, &a->keeper);
+    return a->keeper ? 0 : holder_create(&options, &a->keeper);
 }
 
 static int keep(struct aggregator *a, const Gradpool__Wire__CopiesRequest *request)
 {
     size_t count = request->n_copies;
-    struct keeper_copy *copies = calloc(count ? count : 1, sizeof *copies);
+    struct holder_copy *copies = calloc(count ? count : 1, sizeof *copies);
     int r = copies ? make_keeper(a) : -ENOMEM;
     for (size_t i = 0; copies && i < count; i++) {
         const Gradpool__Wire__CopySpec *spec = request->copies[i];
-        copies[i] = (struct keeper_copy){.piece = spec->piece,
+        copies[i] = (struct holder_copy){.piece = spec->piece,
                                          .epoch = spec->epoch,
                                          .lost_epoch = spec->lost_epoch,
                                          .bytes = spec->bytes,
                                          .begins = spec->begins};
     }
     if (r == 0)
-        r = keeper_keep(a->keeper, request->job_id, request->job, request->lane, copies, count);
+        r = holder_keep(a->keeper, request->job_id, request->job, request->lane, copies, count);
     free(copies);
     return r;
 }
@@ -139,7 +139,7 @@ static void take_ticket(struct aggregator *a, const Gradpool__Wire__CopyTicket *
     if (code == 0)
         memcpy(&ticket, told->ticket.data, sizeof ticket);
     if (a->keeper)
-        keeper_ticket(a->keeper, told->job_id, told->lane, code, told->shm, told->ofi, &ticket);
+        holder_ticket(a->keeper, told->job_id, told->lane, code, told->shm, told->ofi, &ticket);
 }
 
 bool keeping_knows(const envelope *request)
@@ -162,7 +162,7 @@ int keeping_serve(struct aggregator *a, const envelope *request)
         return serve_reply(a, request->id, keep(a, request->copies_request));
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_END:
         if (a->keeper)
-            keeper_end(a->keeper, end->job_id, end->pieces, end->n_pieces, end->others);
+            holder_end(a->keeper, end->job_id, end->pieces, end->n_pieces, end->others);
         return serve_reply(a, request->id, 0);
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_WAIT:
         return wait_for_copies(a, request->id, request->copies_wait);
@@ -176,11 +176,11 @@ int keeping_serve(struct aggregator *a, const envelope *request)
 
 int keeping_ask(struct aggregator *a)
 {
-    struct keeper_ask ask;
+    struct holder_ask ask;
     eventfd_t asks;
     int r = 0;
     (void)eventfd_read(a->keep_fd, &asks);
-    while (r == 0 && a->keeper && a->channel && keeper_next_ask(a->keeper, &ask)) {
+    while (r == 0 && a->keeper && a->channel && holder_next_ask(a->keeper, &ask)) {
         envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
         Gradpool__Wire__CopyTicketRequest request = GRADPOOL__WIRE__COPY_TICKET_REQUEST__INIT;
         request.job_id = ask.job;
@@ -195,19 +195,19 @@ int keeping_ask(struct aggregator *a)
 
 int keeping_timeout_ms(const struct aggregator *a)
 {
-    return a->keeper && a->channel ? keeper_timeout_ms(a->keeper) : -1;
+    return a->keeper && a->channel ? holder_timeout_ms(a->keeper) : -1;
 }
 
 void keeping_joined(struct aggregator *a)
 {
     if (a->keeper)
-        keeper_ask_again(a->keeper);
+        holder_ask_again(a->keeper);
 }
 
 bool keeping_is_used(const struct aggregator *a)
 {
-    struct keeper_use use = {0};
+    struct holder_use use = {0};
     if (a->keeper)
-        keeper_measure(a->keeper, &use);
+        holder_measure(a->keeper, &use);
     return use.connections > 0;
 }

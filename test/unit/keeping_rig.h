@@ -1,11 +1,11 @@
 /* A keeper of copies, on its own thread, and the lanes that it keeps them for: listeners that the
- * test polls, and for which it answers the keeper's questions (svc/keeper). */
+ * test polls, and for which it answers the keeper's questions (svc/replica). */
 #ifndef GRADPOOL_TEST_KEEPING_RIG_H
 #define GRADPOOL_TEST_KEEPING_RIG_H
 
 #include "svc/base/clock.h"
 #include "svc/fabric/fabric.h"
-#include "svc/keeper/keeper.h"
+#include "svc/replica/holder.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -40,7 +40,7 @@ struct scripted_lane {
     int told_count;
 };
 
-static struct keeper *k;
+static struct holder *k;
 static struct scripted_lane lanes[LANES + 1]; /* from 1 */
 static _Atomic int asks;
 
@@ -145,18 +145,18 @@ static inline void note_ask(void *context)
 
 static inline int start(void **state)
 {
-    const struct keeper_options options = {.asks = note_ask};
+    const struct holder_options options = {.asks = note_ask};
     memset(lanes, 0, sizeof lanes);
     atomic_store(&asks, 0);
     for (int i = 1; i <= LANES; i++)
         listen_shm(&lanes[i]);
-    assert_int_equal(keeper_create(&options, &k), 0);
+    assert_int_equal(holder_create(&options, &k), 0);
     return 0;
 }
 
 static inline int stop(void **state)
 {
-    keeper_destroy(k);
+    holder_destroy(k);
     k = NULL;
     for (int i = 1; i <= LANES; i++) {
         fabric_close(lanes[i].shm);
@@ -167,20 +167,20 @@ static inline int stop(void **state)
 
 /* ---- what the keeper is told, and asks ---- */
 
-static inline struct keeper_copy copy(uint32_t piece, uint32_t epoch)
+static inline struct holder_copy copy(uint32_t piece, uint32_t epoch)
 {
-    return (struct keeper_copy){.piece = piece, .epoch = epoch, .bytes = BYTES};
+    return (struct holder_copy){.piece = piece, .epoch = epoch, .bytes = BYTES};
 }
 
-static inline void keep(uint32_t lane, struct keeper_copy what)
+static inline void keep(uint32_t lane, struct holder_copy what)
 {
-    assert_int_equal(keeper_keep(k, JOB, "job", lane, &what, 1), 0);
+    assert_int_equal(holder_keep(k, JOB, "job", lane, &what, 1), 0);
 }
 
 static inline void expect_ask(uint32_t lane, uint32_t failures)
 {
-    struct keeper_ask ask;
-    until(keeper_next_ask(k, &ask));
+    struct holder_ask ask;
+    until(holder_next_ask(k, &ask));
     assert_int_equal(ask.job, JOB);
     assert_int_equal(ask.lane, lane);
     assert_int_equal(ask.failures, failures);
@@ -188,10 +188,10 @@ static inline void expect_ask(uint32_t lane, uint32_t failures)
 
 static inline void expect_no_ask(void)
 {
-    struct keeper_ask ask;
+    struct holder_ask ask;
     settle();
-    assert_false(keeper_next_ask(k, &ask));
-    assert_int_equal(keeper_timeout_ms(k), -1);
+    assert_false(holder_next_ask(k, &ask));
+    assert_int_equal(holder_timeout_ms(k), -1);
 }
 
 static inline struct record_connect ticket_for(uint32_t lane)
@@ -207,20 +207,20 @@ static inline struct record_connect ticket_for(uint32_t lane)
 static inline void grant(uint32_t lane)
 {
     const struct record_connect ticket = ticket_for(lane);
-    keeper_ticket(k, JOB, lane, 0, lanes[lane].shm_address, lanes[lane].ofi_address, &ticket);
+    holder_ticket(k, JOB, lane, 0, lanes[lane].shm_address, lanes[lane].ofi_address, &ticket);
 }
 
 static inline void refuse(uint32_t lane, int code)
 {
-    keeper_ticket(k, JOB, lane, code, "", "", &(struct record_connect){0});
+    holder_ticket(k, JOB, lane, code, "", "", &(struct record_connect){0});
 }
 
 /* Asked for and given, and nothing else is said there. */
 static inline void connect_lane(uint32_t lane)
 {
     int before = lanes[lane].opened;
-    struct keeper_ask ask;
-    until(keeper_next_ask(k, &ask));
+    struct holder_ask ask;
+    until(holder_next_ask(k, &ask));
     assert_int_equal(ask.lane, lane);
     grant(lane);
     until(lanes[lane].opened == before + 1);
@@ -233,17 +233,17 @@ static inline const struct record_backup *expect_told(uint32_t lane, int count)
 }
 
 /* A lane has a copy of a piece, of which nothing lies there so far. */
-static inline const struct record_backup *keep_at(uint32_t lane, struct keeper_copy what)
+static inline const struct record_backup *keep_at(uint32_t lane, struct holder_copy what)
 {
     keep(lane, what);
     connect_lane(lane);
     return expect_told(lane, 1);
 }
 
-static inline struct keeper_use use(void)
+static inline struct holder_use use(void)
 {
-    struct keeper_use use;
-    keeper_measure(k, &use);
+    struct holder_use use;
+    holder_measure(k, &use);
     return use;
 }
 

@@ -1,7 +1,7 @@
 /* Room for the states of a piece: two, that take turns, each with a stamp behind it by which it is
  * known whose state lies there whole. Owns that memory and the table of copies; reads the stamps,
  * never the states. README: J1, J2. */
-#include "svc/keeper/keeper_types.h"
+#include "svc/replica/internal.h"
 
 #include "svc/base/cgroup.h"
 
@@ -41,7 +41,7 @@ static int make_room(struct kept_job *job, uint32_t piece)
     return 0;
 }
 
-static int create(struct kept_job *job, const struct keeper_copy *spec)
+static int create(struct kept_job *job, const struct holder_copy *spec)
 {
     void *memory;
     struct cgroup_memory group = cgroup_memory("");
@@ -64,7 +64,7 @@ static int create(struct kept_job *job, const struct keeper_copy *spec)
     return 0;
 }
 
-int kept_copy_make(struct kept_job *job, const struct keeper_copy *spec,
+int kept_copy_make(struct kept_job *job, const struct holder_copy *spec,
                    struct kept_copy **ret_copy)
 {
     struct kept_copy *copy = kept_copy_find(job, spec->piece);

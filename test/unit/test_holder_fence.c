@@ -1,5 +1,5 @@
 /* A piece goes from one lane to another, and its copy stays where it is: no lane hears of it while
- * another may still write it (svc/keeper, J3 and J4; W5 of svc/wire). */
+ * another may still write it (svc/replica, J3 and J4; W5 of svc/wire). */
 #include "test/unit/keeping_rig.h"
 
 static int fences; /* a lane that does not heed one would be killed, were it not this process */
@@ -13,17 +13,17 @@ void __wrap_fabric_fence(struct fabric_conn *c)
 }
 
 /* Of its route: `lost` where the lane before has not let go of it. */
-static struct keeper_copy moved(uint32_t piece, uint32_t epoch, bool lost)
+static struct holder_copy moved(uint32_t piece, uint32_t epoch, bool lost)
 {
-    struct keeper_copy what = copy(piece, epoch);
+    struct holder_copy what = copy(piece, epoch);
     what.lost_epoch = lost ? epoch : epoch - 1;
     return what;
 }
 
 static void keep_both_at_lane_1(void)
 {
-    const struct keeper_copy both[] = {copy(1, 1), copy(2, 1)};
-    assert_int_equal(keeper_keep(k, JOB, "job", 1, both, 2), 0);
+    const struct holder_copy both[] = {copy(1, 1), copy(2, 1)};
+    assert_int_equal(holder_keep(k, JOB, "job", 1, both, 2), 0);
     connect_lane(1);
     expect_told(1, 2);
     for (int i = 0; i < 2; i++)
@@ -141,7 +141,7 @@ static void a_job_may_end_behind_a_fence(void **state)
     lanes[1].is_stopped = true;
     keep(2, moved(1, 2, true));
     connect_lane(2);
-    keeper_end(k, JOB, NULL, 0, false);
+    holder_end(k, JOB, NULL, 0, false);
     until(lanes[2].closed == 1);
     assert_int_equal(use().copies, 0);
     until(use().connections == 1);
@@ -156,7 +156,7 @@ static void a_keeper_may_end_behind_a_fence(void **state)
     lanes[1].is_stopped = true;
     keep(2, moved(1, 2, true));
     connect_lane(2);
-    keeper_destroy(k);
+    holder_destroy(k);
     k = NULL;
     until(lanes[2].closed == 1);
 }
@@ -178,7 +178,7 @@ static void a_copy_may_be_forgotten_behind_a_fence(void **state)
 
 /* ---- what begins, and may still be written ---- */
 
-static void forget(uint32_t piece) { keeper_end(k, JOB, &piece, 1, false); }
+static void forget(uint32_t piece) { holder_end(k, JOB, &piece, 1, false); }
 
 /* Posted before the lane knew, and on its way while the copy was given up and taken again. */
 static void a_stamp_that_comes_before_the_connection_has_ended_is_nobodys(void **state)
@@ -285,9 +285,9 @@ static void a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended
     until(use().copies == 1);
     keep(2, moved(1, 2, false));
     until(lanes[1].closed == 1);
-    struct keeper_ask ask;
+    struct holder_ask ask;
     for (int asked = 0; asked < 2; asked++) {
-        until(keeper_next_ask(k, &ask));
+        until(holder_next_ask(k, &ask));
         grant(ask.lane);
     }
     const struct record_backup *told = expect_told(2, 1);

@@ -1,7 +1,7 @@
 /* Connections to the lanes whose states are kept: a ticket, a transport, what is lent, what is to
  * be said. Tries again as long as tickets are given. Never tells a lane of a copy that a lane
  * before it may still write (the fence, W5). README: J3 to J5. */
-#include "svc/keeper/keeper_types.h"
+#include "svc/replica/internal.h"
 
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
@@ -18,7 +18,7 @@
 
 /* ---- what is said ---- */
 
-static bool lend_all(struct keeper_link *l)
+static bool lend_all(struct holder_link *l)
 {
     const struct slabs *slabs = &l->job->slabs;
     while (l->lent < slabs->count) {
@@ -37,7 +37,7 @@ static bool lend_all(struct keeper_link *l)
 
 /* Who could write it before has come to his end (J2): it is behind its fence, and not told yet on
  * this connection. */
-static int tell(struct keeper_link *l, struct kept_copy *copy)
+static int tell(struct holder_link *l, struct kept_copy *copy)
 {
     struct record_backup told;
     if (copy->begins)
@@ -48,7 +48,7 @@ static int tell(struct keeper_link *l, struct kept_copy *copy)
     return r;
 }
 
-void keeper_link_flush(struct keeper_link *l)
+void holder_link_flush(struct holder_link *l)
 {
     if (l->state != LINK_OPEN || !lend_all(l))
         return;
@@ -70,38 +70,38 @@ static void say_again(struct kept_copy *copy)
 
 /* ---- tickets ---- */
 
-void keeper_link_ask(struct keeper_link *l, uint64_t delay_ns)
+void holder_link_ask(struct holder_link *l, uint64_t delay_ns)
 {
-    struct keeper *k = l->job->keeper;
+    struct holder *k = l->job->keeper;
     l->state = LINK_ASKING;
     l->is_asked = false;
     l->ask_at_ns = clock_now_ns() + delay_ns;
     k->options.asks(k->options.context);
 }
 
-static uint64_t pause_of(const struct keeper_link *l)
+static uint64_t pause_of(const struct holder_link *l)
 {
     return PAUSE_NS * (l->failures < PAUSE_MOST ? l->failures : PAUSE_MOST);
 }
 
-static void try_otherwise(struct keeper_link *l)
+static void try_otherwise(struct holder_link *l)
 {
     l->failures++;
     l->wants_ofi = !l->wants_ofi; /* one of them will do */
-    keeper_link_ask(l, pause_of(l));
+    holder_link_ask(l, pause_of(l));
 }
 
-static int open_fabric(struct keeper *k, const char *kind, struct fabric **fabric)
+static int open_fabric(struct holder *k, const char *kind, struct fabric **fabric)
 {
     struct fabric_options options = {.interface_name = k->options.interface_name,
                                      .provider = k->options.provider};
     return *fabric ? 0 : fabric_open(kind, &options, fabric);
 }
 
-static int try_connect(struct keeper_link *l, bool is_ofi, const char *address,
+static int try_connect(struct holder_link *l, bool is_ofi, const char *address,
                        const struct record_connect *ticket)
 {
-    struct keeper *k = l->job->keeper;
+    struct holder *k = l->job->keeper;
     struct engine *e = &k->engine;
     struct fabric **fabric = is_ofi ? &e->ofi : &e->shm;
     int r = *address ? open_fabric(k, is_ofi ? "ofi" : "shm", fabric) : -EADDRNOTAVAIL;
@@ -116,7 +116,7 @@ static int try_connect(struct keeper_link *l, bool is_ofi, const char *address,
     return 0;
 }
 
-void keeper_link_connect(struct keeper_link *l, const char *shm, const char *ofi,
+void holder_link_connect(struct holder_link *l, const char *shm, const char *ofi,
                          const struct record_connect *ticket)
 {
     int r = l->wants_ofi ? -EADDRNOTAVAIL : try_connect(l, false, shm, ticket);
@@ -129,7 +129,7 @@ void keeper_link_connect(struct keeper_link *l, const char *shm, const char *ofi
     try_otherwise(l);
 }
 
-uint64_t keeper_link_due_ns(const struct keeper_link *l)
+uint64_t holder_link_due_ns(const struct holder_link *l)
 {
     if (l->state == LINK_ASKING && !l->is_asked && !l->job->is_over)
         return l->ask_at_ns;
@@ -137,7 +137,7 @@ uint64_t keeper_link_due_ns(const struct keeper_link *l)
 }
 
 /* It stays one that connects: so its end is that of an attempt that has failed. */
-void keeper_link_give_up(struct keeper_link *l)
+void holder_link_give_up(struct holder_link *l)
 {
     log_info("job '%s': lane %u does not answer, to keep copies", l->job->name, l->lane);
     l->open_by_ns = UINT64_MAX;
@@ -146,14 +146,14 @@ void keeper_link_give_up(struct keeper_link *l)
 
 /* ---- life ---- */
 
-struct keeper_link *keeper_link_get(struct kept_job *job, uint32_t lane)
+struct holder_link *holder_link_get(struct kept_job *job, uint32_t lane)
 {
     list_for_each (node, &job->links) {
-        struct keeper_link *l = list_entry(node, struct keeper_link, node);
+        struct holder_link *l = list_entry(node, struct holder_link, node);
         if (l->lane == lane)
             return l;
     }
-    struct keeper_link *l = calloc(1, sizeof *l);
+    struct holder_link *l = calloc(1, sizeof *l);
     if (!l)
         return NULL;
     l->job = job;
@@ -163,7 +163,7 @@ struct keeper_link *keeper_link_get(struct kept_job *job, uint32_t lane)
     return l;
 }
 
-static bool is_fence(const struct keeper_link *l)
+static bool is_fence(const struct holder_link *l)
 {
     for (size_t i = 0; i < l->job->copies_room; i++) {
         if (l->job->copies[i] && l->job->copies[i]->fence == l)
@@ -173,7 +173,7 @@ static bool is_fence(const struct keeper_link *l)
 }
 
 /* CLOSED comes when its lane can write no more (J3). A lane may be lost that is being left. */
-static void close_link(struct keeper_link *l, void (*end_conn)(struct fabric_conn *c))
+static void close_link(struct holder_link *l, void (*end_conn)(struct fabric_conn *c))
 {
     if (l->state == LINK_CLOSING && end_conn != fabric_fence)
         return;
@@ -183,7 +183,7 @@ static void close_link(struct keeper_link *l, void (*end_conn)(struct fabric_con
 }
 
 /* What was kept there and is no longer: its lane can write it no more. */
-static void free_copies(struct keeper_link *l)
+static void free_copies(struct holder_link *l)
 {
     struct kept_job *job = l->job;
     for (size_t i = 0; i < job->copies_room; i++) {
@@ -207,7 +207,7 @@ void kept_job_release(struct kept_job *job)
     free(job);
 }
 
-void keeper_link_end(struct keeper_link *l)
+void holder_link_end(struct holder_link *l)
 {
     if (l->conn) {
         close_link(l, fabric_leave);
@@ -227,21 +227,21 @@ static void leave(struct kept_copy *copy)
     copy->is_kept = false;
 }
 
-void keeper_link_drop(struct kept_copy *copy)
+void holder_link_drop(struct kept_copy *copy)
 {
-    struct keeper_link *l = copy->link;
+    struct holder_link *l = copy->link;
     leave(copy);
     if (copy->fence)
         copy->link = copy->fence;
     copy->fence = NULL;
     if (l->copies == 0)
-        keeper_link_end(l);
+        holder_link_end(l);
 }
 
 /* Before another lane hears of the copy, the one before must have written its last. One that has
  * let go has; one that was lost may be alive, and is cut off; one that was told of another keeper
  * may have posted something before, and what else it has here is told to it anew. */
-static void fence(struct kept_copy *copy, struct keeper_link *former, bool was_kept)
+static void fence(struct kept_copy *copy, struct holder_link *former, bool was_kept)
 {
     copy->fence = former;
     close_link(former, was_kept ? fabric_fence : fabric_leave);
@@ -250,15 +250,15 @@ static void fence(struct kept_copy *copy, struct keeper_link *former, bool was_k
 
 /* A lane that may still write what is to be nothing hears of that on its next connection: it takes
  * that when it has seen the end of this one. */
-static void begin_anew(struct keeper_link *l, const struct kept_copy *copy)
+static void begin_anew(struct holder_link *l, const struct kept_copy *copy)
 {
     if (copy->begins && copy->is_told && l->state == LINK_OPEN)
         close_link(l, fabric_leave);
 }
 
-void keeper_link_take(struct keeper_link *l, struct kept_copy *copy, bool has_let_go)
+void holder_link_take(struct holder_link *l, struct kept_copy *copy, bool has_let_go)
 {
-    struct keeper_link *former = copy->link;
+    struct holder_link *former = copy->link;
     bool was_kept = copy->is_kept;
     if (was_kept)
         leave(copy);
@@ -272,12 +272,12 @@ void keeper_link_take(struct keeper_link *l, struct kept_copy *copy, bool has_le
     l->copies++;
     say_again(copy);
     if (former && former != l && former->copies == 0 && !is_fence(former))
-        keeper_link_end(former);
+        holder_link_end(former);
 }
 
 /* ---- events ---- */
 
-static void opened(struct keeper_link *l)
+static void opened(struct holder_link *l)
 {
     if (l->state != LINK_CONNECTING)
         return;
@@ -285,10 +285,10 @@ static void opened(struct keeper_link *l)
     l->opened_ns = clock_now_ns();
     log_debug("job '%s': keeps copies for lane %u, by %s", l->job->name, l->lane,
               l->is_ofi ? "tcp" : "shared memory");
-    keeper_link_flush(l);
+    holder_link_flush(l);
 }
 
-static void lift_fences(struct keeper_link *l)
+static void lift_fences(struct holder_link *l)
 {
     struct kept_job *job = l->job;
     for (size_t i = 0; i < job->copies_room; i++) {
@@ -296,11 +296,11 @@ static void lift_fences(struct keeper_link *l)
             job->copies[i]->fence = NULL;
     }
     list_for_each (node, &job->links)
-        keeper_link_flush(list_entry(node, struct keeper_link, node));
+        holder_link_flush(list_entry(node, struct holder_link, node));
 }
 
 /* All that it was told went with the connection. */
-static void tell_all_again(struct keeper_link *l)
+static void tell_all_again(struct holder_link *l)
 {
     for (size_t i = 0; i < l->job->copies_room; i++) {
         struct kept_copy *copy = l->job->copies[i];
@@ -312,18 +312,18 @@ static void tell_all_again(struct keeper_link *l)
 }
 
 /* One connection after the other that is no use, to either side, is as none. */
-static void ask_after(struct keeper_link *l)
+static void ask_after(struct holder_link *l)
 {
     bool was_use = clock_now_ns() >= l->opened_ns + LIVED_NS;
     l->failures = was_use ? 0 : l->failures + 1;
-    keeper_link_ask(l, pause_of(l));
+    holder_link_ask(l, pause_of(l));
 }
 
-static void closed(struct keeper_link *l)
+static void closed(struct holder_link *l)
 {
     struct kept_job *job = l->job;
     struct engine *e = &job->keeper->engine;
-    enum keeper_link_state was = l->state;
+    enum holder_link_state was = l->state;
     *(l->is_ofi ? &e->ofi_conns : &e->shm_conns) -= 1;
     l->conn = NULL;
     l->lent = 0;
@@ -332,28 +332,28 @@ static void closed(struct keeper_link *l)
     tell_all_again(l);
     lift_fences(l);
     if (l->copies == 0 || job->is_over)
-        keeper_link_end(l);
+        holder_link_end(l);
     else if (was == LINK_CONNECTING)
         try_otherwise(l);
     else if (was == LINK_OPEN)
         ask_after(l);
     else if (l->wants_open)
-        keeper_link_ask(l, 0);
+        holder_link_ask(l, 0);
     kept_job_release(job);
 }
 
 /* The lane has another keeper for it, and what it had posted has come before this. */
-static void released(struct keeper_link *l, const struct record_backed *told)
+static void released(struct holder_link *l, const struct record_backed *told)
 {
     struct kept_copy *copy = kept_copy_find(l->job, told->piece);
     bool is_meant = copy && copy->is_kept && copy->link == l && copy->note == told->note;
     if (told->round != RECORD_ROUND_NONE || !is_meant)
         return;
     copy->is_told = false;
-    keeper_link_drop(copy);
+    holder_link_drop(copy);
 }
 
-static void heard(struct keeper_link *l, const struct fabric_event *event)
+static void heard(struct holder_link *l, const struct fabric_event *event)
 {
     union record record;
     size_t record_size;
@@ -363,14 +363,14 @@ static void heard(struct keeper_link *l, const struct fabric_event *event)
         released(l, &record.backed);
 }
 
-void keeper_link_event(void *context, const struct fabric_event *event)
+void holder_link_event(void *context, const struct fabric_event *event)
 {
-    struct keeper_link *l = event->owner;
+    struct holder_link *l = event->owner;
     (void)context; /* the keeper: the link knows it */
     switch (event->kind) {
     case FABRIC_EVENT_OPEN: opened(l); break;
     case FABRIC_EVENT_MESSAGE: heard(l, event); break;
-    case FABRIC_EVENT_ROOM: keeper_link_flush(l); break;
+    case FABRIC_EVENT_ROOM: holder_link_flush(l); break;
     case FABRIC_EVENT_CLOSED: closed(l); break;
     default: break; /* what lanes write, they write without a word */
     }

@@ -1,6 +1,6 @@
 /* What is kept for whom: jobs, their copies, the lanes that these are of. Owns the lock, and the
  * engine that drives all connections. README: J1 to J6. */
-#include "svc/keeper/keeper_types.h"
+#include "svc/replica/internal.h"
 
 #include "svc/base/clock.h"
 
@@ -14,19 +14,19 @@
 
 static bool has_connections(void *context)
 {
-    const struct keeper *k = context;
+    const struct holder *k = context;
     return k->engine.shm_conns + k->engine.ofi_conns > 0;
 }
 
-int keeper_create(const struct keeper_options *options, struct keeper **ret_keeper)
+int holder_create(const struct holder_options *options, struct holder **ret_keeper)
 {
-    struct keeper *k = calloc(1, sizeof *k);
+    struct holder *k = calloc(1, sizeof *k);
     if (!k)
         return -ENOMEM;
     k->options = *options;
     list_init(&k->jobs);
     pthread_mutex_init(&k->lock, NULL);
-    int r = engine_init(&k->engine, &k->lock, keeper_link_event, has_connections, k);
+    int r = engine_init(&k->engine, &k->lock, holder_link_event, has_connections, k);
     if (r < 0) {
         pthread_mutex_destroy(&k->lock);
         free(k);
@@ -41,10 +41,10 @@ static void end_job(struct kept_job *job)
     job->is_over = true;
     for (size_t i = 0; i < job->copies_room; i++) {
         if (job->copies[i] && job->copies[i]->is_kept)
-            keeper_link_drop(job->copies[i]);
+            holder_link_drop(job->copies[i]);
     }
     list_for_each_safe (node, &job->links)
-        keeper_link_end(list_entry(node, struct keeper_link, node));
+        holder_link_end(list_entry(node, struct holder_link, node));
     kept_job_release(job);
 }
 
@@ -52,11 +52,11 @@ static void end_job(struct kept_job *job)
 static void forget(struct kept_job *job)
 {
     list_for_each (node, &job->links)
-        list_entry(node, struct keeper_link, node)->conn = NULL;
+        list_entry(node, struct holder_link, node)->conn = NULL;
     end_job(job);
 }
 
-void keeper_destroy(struct keeper *k)
+void holder_destroy(struct holder *k)
 {
     if (!k)
         return;
@@ -70,7 +70,7 @@ void keeper_destroy(struct keeper *k)
 
 /* ---- jobs ---- */
 
-static struct kept_job *find_job(struct keeper *k, uint32_t id)
+static struct kept_job *find_job(struct holder *k, uint32_t id)
 {
     list_for_each (node, &k->jobs) {
         struct kept_job *job = list_entry(node, struct kept_job, node);
@@ -80,7 +80,7 @@ static struct kept_job *find_job(struct keeper *k, uint32_t id)
     return NULL;
 }
 
-static struct kept_job *get_job(struct keeper *k, uint32_t id, const char *name)
+static struct kept_job *get_job(struct holder *k, uint32_t id, const char *name)
 {
     struct kept_job *job = find_job(k, id);
     if (job)
@@ -96,12 +96,12 @@ static struct kept_job *get_job(struct keeper *k, uint32_t id, const char *name)
     return job;
 }
 
-static struct keeper_link *find_link(struct keeper *k, uint32_t job_id, uint32_t lane)
+static struct holder_link *find_link(struct holder *k, uint32_t job_id, uint32_t lane)
 {
     struct kept_job *job = find_job(k, job_id);
     for (struct list *node = job ? job->links.next : NULL; node && node != &job->links;
          node = node->next) {
-        struct keeper_link *l = list_entry(node, struct keeper_link, node);
+        struct holder_link *l = list_entry(node, struct holder_link, node);
         if (l->lane == lane)
             return l;
     }
@@ -110,7 +110,7 @@ static struct keeper_link *find_link(struct keeper *k, uint32_t job_id, uint32_t
 
 /* ---- keeping ---- */
 
-static int keep_one(struct kept_job *job, struct keeper_link *l, const struct keeper_copy *spec)
+static int keep_one(struct kept_job *job, struct holder_link *l, const struct holder_copy *spec)
 {
     struct kept_copy *copy;
     int r = kept_copy_make(job, spec, &copy);
@@ -118,32 +118,32 @@ static int keep_one(struct kept_job *job, struct keeper_link *l, const struct ke
         return r;
     bool has_let_go = copy->epoch >= spec->lost_epoch;
     copy->epoch = spec->epoch;
-    keeper_link_take(l, copy, has_let_go);
+    holder_link_take(l, copy, has_let_go);
     return 0;
 }
 
 /* Behind the last of them, so that a lane is asked for once. */
-static void open_link(struct keeper_link *l)
+static void open_link(struct holder_link *l)
 {
     if (l->state == LINK_CLOSING)
         l->wants_open = true;
     else if (l->state == LINK_IDLE)
-        keeper_link_ask(l, 0);
+        holder_link_ask(l, 0);
     else
-        keeper_link_flush(l);
+        holder_link_flush(l);
 }
 
-int keeper_keep(struct keeper *k, uint32_t job_id, const char *name, uint32_t lane,
-                const struct keeper_copy *copies, size_t count)
+int holder_keep(struct holder *k, uint32_t job_id, const char *name, uint32_t lane,
+                const struct holder_copy *copies, size_t count)
 {
     pthread_mutex_lock(&k->lock);
     struct kept_job *job = get_job(k, job_id, name);
-    struct keeper_link *l = job ? keeper_link_get(job, lane) : NULL;
+    struct holder_link *l = job ? holder_link_get(job, lane) : NULL;
     int r = l ? 0 : -ENOMEM;
     for (size_t i = 0; i < count && r == 0; i++)
         r = keep_one(job, l, &copies[i]);
     if (l && l->copies == 0)
-        keeper_link_end(l);
+        holder_link_end(l);
     else if (l)
         open_link(l);
     if (job)
@@ -159,7 +159,7 @@ static void end_pieces(struct kept_job *job, const uint32_t *pieces, size_t coun
     for (size_t i = 0; i < count; i++) {
         struct kept_copy *copy = kept_copy_find(job, pieces[i]);
         if (copy && copy->is_kept)
-            keeper_link_drop(copy);
+            holder_link_drop(copy);
     }
     kept_job_release(job);
 }
@@ -178,12 +178,12 @@ static void end_others(struct kept_job *job, const uint32_t *pieces, size_t coun
     for (size_t i = 0; i < job->copies_room; i++) {
         struct kept_copy *copy = job->copies[i];
         if (copy && copy->is_kept && !is_listed(pieces, count, copy->piece))
-            keeper_link_drop(copy);
+            holder_link_drop(copy);
     }
     kept_job_release(job);
 }
 
-void keeper_end(struct keeper *k, uint32_t job_id, const uint32_t *pieces, size_t count,
+void holder_end(struct holder *k, uint32_t job_id, const uint32_t *pieces, size_t count,
                 bool others)
 {
     pthread_mutex_lock(&k->lock);
@@ -202,15 +202,15 @@ void keeper_end(struct keeper *k, uint32_t job_id, const uint32_t *pieces, size_
 /* ---- tickets ---- */
 
 /* NULL: none is to be asked for a ticket, or connects. */
-static struct keeper_link *first_due(struct keeper *k, uint64_t *ret_due_ns)
+static struct holder_link *first_due(struct holder *k, uint64_t *ret_due_ns)
 {
-    struct keeper_link *first = NULL;
+    struct holder_link *first = NULL;
     *ret_due_ns = UINT64_MAX;
     list_for_each (node, &k->jobs) {
         struct kept_job *job = list_entry(node, struct kept_job, node);
         list_for_each (at, &job->links) {
-            struct keeper_link *l = list_entry(at, struct keeper_link, node);
-            uint64_t due_ns = keeper_link_due_ns(l);
+            struct holder_link *l = list_entry(at, struct holder_link, node);
+            uint64_t due_ns = holder_link_due_ns(l);
             if (due_ns >= *ret_due_ns)
                 continue;
             *ret_due_ns = due_ns;
@@ -221,33 +221,33 @@ static struct keeper_link *first_due(struct keeper *k, uint64_t *ret_due_ns)
 }
 
 /* The first to be asked for, and those that would not connect given up; NULL: none yet. */
-static struct keeper_link *take_due(struct keeper *k)
+static struct holder_link *take_due(struct holder *k)
 {
     for (uint64_t due_ns;;) {
-        struct keeper_link *l = first_due(k, &due_ns);
+        struct holder_link *l = first_due(k, &due_ns);
         if (!l || due_ns > clock_now_ns())
             return NULL;
         if (l->state == LINK_ASKING)
             return l;
-        keeper_link_give_up(l);
+        holder_link_give_up(l);
         engine_kick(&k->engine);
     }
 }
 
-bool keeper_next_ask(struct keeper *k, struct keeper_ask *ret_ask)
+bool holder_next_ask(struct holder *k, struct holder_ask *ret_ask)
 {
     pthread_mutex_lock(&k->lock);
-    struct keeper_link *l = take_due(k);
+    struct holder_link *l = take_due(k);
     bool is_due = l != NULL;
     if (is_due) {
         l->is_asked = true;
-        *ret_ask = (struct keeper_ask){l->job->id, l->lane, l->failures};
+        *ret_ask = (struct holder_ask){l->job->id, l->lane, l->failures};
     }
     pthread_mutex_unlock(&k->lock);
     return is_due;
 }
 
-int keeper_timeout_ms(struct keeper *k)
+int holder_timeout_ms(struct holder *k)
 {
     pthread_mutex_lock(&k->lock);
     uint64_t due_ns;
@@ -256,53 +256,53 @@ int keeper_timeout_ms(struct keeper *k)
     return timeout_ms;
 }
 
-void keeper_ask_again(struct keeper *k)
+void holder_ask_again(struct holder *k)
 {
     pthread_mutex_lock(&k->lock);
     list_for_each (node, &k->jobs) {
         struct kept_job *job = list_entry(node, struct kept_job, node);
         list_for_each (at, &job->links) {
-            struct keeper_link *l = list_entry(at, struct keeper_link, node);
+            struct holder_link *l = list_entry(at, struct holder_link, node);
             l->is_asked = false;
             if (l->state == LINK_IDLE) /* it may be there, or its job gone */
-                keeper_link_ask(l, 0);
+                holder_link_ask(l, 0);
         }
     }
     pthread_mutex_unlock(&k->lock);
 }
 
-static void give_up(struct keeper_link *l)
+static void give_up(struct holder_link *l)
 {
     l->state = LINK_IDLE;
     l->failures = 0; /* what follows is another attempt */
 }
 
 /* Of that lane. */
-static void drop_copies(struct keeper_link *l)
+static void drop_copies(struct holder_link *l)
 {
     struct kept_job *job = l->job;
     l->copies++; /* so that it outlives its last */
     for (size_t i = 0; i < job->copies_room; i++) {
         struct kept_copy *copy = job->copies[i];
         if (copy && copy->is_kept && copy->link == l)
-            keeper_link_drop(copy);
+            holder_link_drop(copy);
     }
     l->copies--;
-    keeper_link_end(l);
+    holder_link_end(l);
     kept_job_release(job);
 }
 
-void keeper_ticket(struct keeper *k, uint32_t job, uint32_t lane, int code, const char *shm,
+void holder_ticket(struct holder *k, uint32_t job, uint32_t lane, int code, const char *shm,
                    const char *ofi, const struct record_connect *ticket)
 {
     pthread_mutex_lock(&k->lock);
-    struct keeper_link *l = find_link(k, job, lane);
+    struct holder_link *l = find_link(k, job, lane);
     if (l && l->state == LINK_ASKING && l->is_asked) {
         l->is_asked = false;
         if (code == 0)
-            keeper_link_connect(l, shm, ofi, ticket);
+            holder_link_connect(l, shm, ofi, ticket);
         else if (code == -EAGAIN)
-            keeper_link_ask(l, AGAIN_NS);
+            holder_link_ask(l, AGAIN_NS);
         else
             give_up(l);
         if (code == -ENOENT)
@@ -315,9 +315,9 @@ void keeper_ticket(struct keeper *k, uint32_t job, uint32_t lane, int code, cons
 
 /* ---- figures ---- */
 
-void keeper_measure(struct keeper *k, struct keeper_use *ret_use)
+void holder_measure(struct holder *k, struct holder_use *ret_use)
 {
-    *ret_use = (struct keeper_use){0};
+    *ret_use = (struct holder_use){0};
     pthread_mutex_lock(&k->lock);
     ret_use->connections = k->engine.shm_conns + k->engine.ofi_conns;
     list_for_each (node, &k->jobs) {

@@ -1,5 +1,5 @@
 /* What an aggregator keeps for others' lanes, over real connections: tickets, what is told of a
- * copy, when it is given up (svc/keeper). Moves are test_keeper_fence's. */
+ * copy, when it is given up (svc/replica). Moves are test_holder_fence's. */
 #include "test/unit/keeping_rig.h"
 
 #include <arpa/inet.h>
@@ -10,11 +10,11 @@
 
 static void a_lane_is_asked_for_once_and_told_when_it_is_there(void **state)
 {
-    const struct keeper_copy both[] = {copy(1, 1), copy(2, 1)};
-    assert_int_equal(keeper_timeout_ms(k), -1);
-    assert_int_equal(keeper_keep(k, JOB, "job", 1, both, 2), 0);
+    const struct holder_copy both[] = {copy(1, 1), copy(2, 1)};
+    assert_int_equal(holder_timeout_ms(k), -1);
+    assert_int_equal(holder_keep(k, JOB, "job", 1, both, 2), 0);
     assert_int_equal(atomic_load(&asks), 1);
-    assert_int_equal(keeper_timeout_ms(k), 0);
+    assert_int_equal(holder_timeout_ms(k), 0);
     expect_ask(1, 0);
     expect_no_ask();
     keep(1, copy(3, 1)); /* it has not been answered */
@@ -46,13 +46,13 @@ static void a_ticket_that_nobody_asked_for_is_not_used(void **state)
 
 static void a_lane_that_is_away_is_asked_for_again_after_a_pause(void **state)
 {
-    struct keeper_ask ask;
+    struct holder_ask ask;
     keep(1, copy(1, 1));
     for (int i = 0; i < 2; i++) {
         expect_ask(1, 0);
         refuse(1, -EAGAIN);
-        assert_false(keeper_next_ask(k, &ask));
-        assert_true(keeper_timeout_ms(k) > 0);
+        assert_false(holder_next_ask(k, &ask));
+        assert_true(holder_timeout_ms(k) > 0);
     }
     connect_lane(1);
     assert_true(holds_nothing(expect_told(1, 1)));
@@ -64,7 +64,7 @@ static void what_the_coordinator_does_not_know_is_forgotten(void **state)
     expect_ask(1, 0);
     refuse(1, -ENOENT);
     assert_int_equal(use().copies, 0);
-    keeper_ask_again(k);
+    holder_ask_again(k);
     expect_no_ask();
     keep(1, copy(1, 1)); /* as anything that is new */
     connect_lane(1);
@@ -91,27 +91,27 @@ static void a_coordinator_that_is_back_is_asked_for_all_that_is_missing(void **s
     expect_ask(1, 0);
     expect_ask(2, 0);
     refuse(2, -ESTALE);
-    keeper_ask_again(k); /* lane 1's answer was lost, lane 2 may be known again */
+    holder_ask_again(k); /* lane 1's answer was lost, lane 2 may be known again */
     expect_ask(1, 0);
     expect_ask(2, 0);
     grant(1);
     grant(2);
     expect_told(1, 1);
     expect_told(2, 1);
-    keeper_ask_again(k);
+    holder_ask_again(k);
     expect_no_ask();
 }
 
 static void a_connect_that_fails_is_tried_again_with_a_new_ticket(void **state)
 {
-    struct keeper_ask ask;
+    struct holder_ask ask;
     const struct record_connect ticket = ticket_for(1);
     keep(1, copy(1, 1));
     expect_ask(1, 0);
-    keeper_ticket(k, JOB, 1, 0, "@gradpool-nobody-listens", "", &ticket);
-    assert_false(keeper_next_ask(k, &ask));
+    holder_ticket(k, JOB, 1, 0, "@gradpool-nobody-listens", "", &ticket);
+    assert_false(holder_next_ask(k, &ask));
     expect_ask(1, 1);
-    keeper_ticket(k, JOB, 1, 0, "", "", &ticket);
+    holder_ticket(k, JOB, 1, 0, "", "", &ticket);
     expect_ask(1, 2);
     grant(1);
     expect_told(1, 1);
@@ -164,15 +164,15 @@ static void a_host_that_says_nothing_to_a_connect_is_given_up_soon(void **state)
     listen_ofi(&lanes[1]);
     keep(1, copy(1, 1));
     expect_ask(1, 0);
-    keeper_ticket(k, JOB, 1, 0, "", hole.address, &ticket);
+    holder_ticket(k, JOB, 1, 0, "", hole.address, &ticket);
     assert_int_equal(use().connections, 1);
-    assert_in_range(keeper_timeout_ms(k), 1, 1000);
+    assert_in_range(holder_timeout_ms(k), 1, 1000);
     expect_ask(1, 1);
     assert_true(clock_now_ns() - before_ns >= NS_PER_S);
     assert_int_equal(use().connections, 0);
     grant(1);
     expect_told(1, 1);
-    assert_int_equal(keeper_timeout_ms(k), -1);
+    assert_int_equal(holder_timeout_ms(k), -1);
     for (int i = 0; i < 3; i++)
         close(hole.fds[i]);
 }
@@ -235,7 +235,7 @@ static void a_stamp_that_no_lane_would_write_is_nobodys(void **state)
 
 static void what_begins_is_nothing(void **state)
 {
-    struct keeper_copy again = copy(1, 1);
+    struct holder_copy again = copy(1, 1);
     const struct record_backup *told = keep_at(1, again);
     uint32_t note = told->note;
     write_state(1, told, 4);
@@ -252,12 +252,12 @@ static void what_begins_is_nothing(void **state)
 
 static void a_piece_of_another_length_is_refused_and_the_rest_stays(void **state)
 {
-    struct keeper_copy longer = copy(1, 1);
+    struct holder_copy longer = copy(1, 1);
     longer.bytes++;
     const struct record_backup *told = keep_at(1, copy(1, 1));
     write_state(1, told, 4);
-    assert_int_equal(keeper_keep(k, JOB, "job", 1, &longer, 1), -EINVAL);
-    assert_int_equal(keeper_keep(k, JOB, "job", 2, &longer, 1), -EINVAL);
+    assert_int_equal(holder_keep(k, JOB, "job", 1, &longer, 1), -EINVAL);
+    assert_int_equal(holder_keep(k, JOB, "job", 2, &longer, 1), -EINVAL);
     expect_no_ask();
     end_connection(1);
     connect_lane(1);
@@ -266,11 +266,11 @@ static void a_piece_of_another_length_is_refused_and_the_rest_stays(void **state
 
 static void what_does_not_fit_is_refused_and_leaves_nothing_behind(void **state)
 {
-    const struct keeper_copy copies[] = {copy(1, 1),
+    const struct holder_copy copies[] = {copy(1, 1),
                                          {.piece = 2, .epoch = 1, .bytes = UINT64_C(1) << 50}};
-    assert_int_equal(keeper_keep(k, JOB, "job", 1, &copies[1], 1), -ENOSPC);
+    assert_int_equal(holder_keep(k, JOB, "job", 1, &copies[1], 1), -ENOSPC);
     expect_no_ask();
-    assert_int_equal(keeper_keep(k, JOB, "job", 1, copies, 2), -ENOSPC);
+    assert_int_equal(holder_keep(k, JOB, "job", 1, copies, 2), -ENOSPC);
     assert_int_equal(use().copies, 1); /* those before it are kept */
     connect_lane(1);
     assert_int_equal(expect_told(1, 1)->piece, 1);
@@ -278,12 +278,12 @@ static void what_does_not_fit_is_refused_and_leaves_nothing_behind(void **state)
 
 static void many_copies_are_told_one_after_the_other(void **state)
 {
-    struct keeper_copy copies[TOLD_MOST];
+    struct holder_copy copies[TOLD_MOST];
     for (uint32_t i = 0; i < TOLD_MOST; i++) {
         copies[i] = copy(1000 * i, 1);
         copies[i].bytes = 8u << 20; /* each slab holds few of them */
     }
-    assert_int_equal(keeper_keep(k, JOB, "job", 1, copies, TOLD_MOST), 0);
+    assert_int_equal(holder_keep(k, JOB, "job", 1, copies, TOLD_MOST), 0);
     connect_lane(1);
     expect_told(1, TOLD_MOST);
     assert_true(lanes[1].regions > 1);
@@ -330,8 +330,8 @@ static void a_copy_that_is_whole_stays(void **state)
 
 static void what_a_lane_let_go_of_is_nothing_when_it_is_kept_again(void **state)
 {
-    const struct keeper_copy both[] = {copy(1, 1), copy(2, 1)};
-    assert_int_equal(keeper_keep(k, JOB, "job", 1, both, 2), 0);
+    const struct holder_copy both[] = {copy(1, 1), copy(2, 1)};
+    assert_int_equal(holder_keep(k, JOB, "job", 1, both, 2), 0);
     connect_lane(1);
     expect_told(1, 2);
     write_state(1, &lanes[1].told[0], 4);
@@ -350,23 +350,23 @@ static void what_a_lane_let_go_of_is_nothing_when_it_is_kept_again(void **state)
 
 static void a_job_that_ends_is_left_everywhere(void **state)
 {
-    struct keeper_copy other = copy(1, 1);
-    struct keeper_ask ask;
-    assert_int_equal(keeper_keep(k, JOB + 1, "other", 3, &other, 1), 0);
-    assert_true(keeper_next_ask(k, &ask));
+    struct holder_copy other = copy(1, 1);
+    struct holder_ask ask;
+    assert_int_equal(holder_keep(k, JOB + 1, "other", 3, &other, 1), 0);
+    assert_true(holder_next_ask(k, &ask));
     assert_int_equal(ask.job, JOB + 1);
     keep_at(1, copy(1, 1));
     keep(2, copy(2, 1));
     expect_ask(2, 0);
-    keeper_end(k, JOB, NULL, 0, false);
+    holder_end(k, JOB, NULL, 0, false);
     until(lanes[1].closed == 1);
     grant(2); /* too late */
     settle();
     assert_int_equal(lanes[2].opened, 0);
     assert_int_equal(use().copies, 1); /* the other job's */
     until(use().connections == 0);
-    keeper_end(k, JOB, NULL, 0, false);
-    keeper_end(k, 12345, NULL, 0, false);
+    holder_end(k, JOB, NULL, 0, false);
+    holder_end(k, 12345, NULL, 0, false);
     assert_true(holds_nothing(keep_at(2, copy(1, 1))));
 }
 
@@ -379,7 +379,7 @@ static void what_it_is_not_told_to_have_still_is_left(void **state)
     expect_told(1, 2);
     keep_at(2, copy(3, 1));
     assert_int_equal(use().copies, 3);
-    keeper_end(k, JOB, still, 2, true);
+    holder_end(k, JOB, still, 2, true);
     assert_int_equal(use().copies, 1);
     until(lanes[2].closed == 1);
     settle();
@@ -396,7 +396,7 @@ static void a_keeper_that_ends_leaves_all_lanes(void **state)
     keep(3, copy(3, 1));
     expect_ask(3, 0);
     keep(3, copy(2, 2)); /* and waits for lane 2's end */
-    keeper_destroy(k);
+    holder_destroy(k);
     k = NULL;
     until(lanes[1].closed == 1 && lanes[2].closed == 1);
 }
