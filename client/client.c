@@ -63,8 +63,7 @@ void gp_set_log(gp_log_fn log)
 
 static void start_log(void)
 {
-    if (log_init("client") < 0)
-        log_warn("GRADPOOL_LOG_LEVEL is not one of error, warn, info, debug, trace");
+    log_init("client");
     variables_check();
 }
 

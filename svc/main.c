@@ -21,9 +21,7 @@
 
 static void start_log(const char *who)
 {
-    if (log_init(who) < 0)
-        log_warn("GRADPOOL_LOG_LEVEL=%.64s: expected error, warn, info, debug or trace; using info",
-                 getenv("GRADPOOL_LOG_LEVEL"));
+    log_init(who);
     variables_check();
 }
 

@@ -51,6 +51,8 @@ int log_init(const char *who)
             return 0;
         }
     }
+    log_warn("GRADPOOL_LOG_LEVEL=%.64s: expected error, warn, info, debug or trace; using %s",
+             wanted, level_names[threshold]);
     return -EINVAL;
 }
 

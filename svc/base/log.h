@@ -15,8 +15,8 @@ enum log_level {
 };
 
 /* `who` stands in every line: "coordinator", "aggregator 2", "client". Level from
- * GRADPOOL_LOG_LEVEL (default info; for `who` "client": warn). -EINVAL: unknown level name, set
- * to the default. */
+ * GRADPOOL_LOG_LEVEL (default info; for `who` "client": warn). -EINVAL: unknown level name, told
+ * in a warning; the default holds. */
 int log_init(const char *who);
 void log_set_level(enum log_level level);
 /* Whether lines of this level are written: for those that cost something to find out. */

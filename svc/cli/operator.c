@@ -225,6 +225,15 @@ static int print_given_back(uint32_t lanes)
     return printf("%u lane%s back in use\n", lanes, lanes == 1 ? " is" : "s are");
 }
 
+static const char *why_none(const Gradpool__Wire__MoveReply *moved, const envelope *request)
+{
+    if (*moved->stays)
+        return "nothing has moved";
+    return request->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REQUEST
+               ? "all tasks named are there already: nothing has moved"
+               : "no task is there: nothing has moved";
+}
+
 static int print_moved(const Gradpool__Wire__MoveReply *moved, const envelope *request, bool json)
 {
     if (json)
@@ -235,7 +244,7 @@ static int print_moved(const Gradpool__Wire__MoveReply *moved, const envelope *r
     if (gives_back(request))
         return print_given_back(moved->lanes);
     if (moved->tasks == 0)
-        puts(*moved->stays ? "nothing has moved" : "nothing was to move");
+        puts(why_none(moved, request));
     else
         printf("%u task%s moved with %.1f MiB of state; at rest for %.1f ms at most\n",
                moved->tasks, moved->tasks == 1 ? " has" : "s have",

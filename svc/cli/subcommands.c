@@ -73,7 +73,7 @@ static void close_output(void)
 static int run(const struct cli_command *command, int argc, char **argv)
 {
     if (command->is_question) {
-        (void)log_init("gradpool");
+        log_init("gradpool");
         variables_check();
     }
     return command->run(argc, argv);

@@ -24,6 +24,7 @@
 #define UNIX_MODE 0660
 #define URL_BYTES (sizeof(((struct endpoint *)0)->host) + 32)
 #define ADDRESS_TEXT_BYTES (INET6_ADDRSTRLEN + 32)
+#define PLACE_BYTES (URL_BYTES + ADDRESS_TEXT_BYTES)
 
 /* For the host of a listener, which mostly is an address. */
 #define LISTEN_LOOKUP_NS (10 * NS_PER_S)
@@ -223,14 +224,26 @@ static const char *next_step(int code, bool is_unix)
     }
 }
 
+/* The endpoint, and behind it the address that was tried, where it does not name that itself. */
+static const char *say_place(const struct endpoint *e, const struct endpoint_address *tried,
+                             char ret_text[PLACE_BYTES])
+{
+    char address[ADDRESS_TEXT_BYTES];
+    endpoint_format(e, ret_text, URL_BYTES);
+    address_format(tried, address, sizeof(address));
+    size_t used = strlen(ret_text);
+    if (!strstr(ret_text, address))
+        snprintf(ret_text + used, PLACE_BYTES - used, " (%s)", address);
+    return ret_text;
+}
+
 static int connect_error(const struct endpoint *e, const struct endpoint_address *tried, int code,
                          struct err *err)
 {
-    char url[URL_BYTES], text[ADDRESS_TEXT_BYTES];
+    char text[PLACE_BYTES];
     if (code == -ENETUNREACH)
         code = -EHOSTUNREACH;
-    return err_set(err, code, "cannot reach %s: %s: %s; %s", endpoint_format(e, url, sizeof(url)),
-                   address_format(tried, text, sizeof(text)), err_text(code),
+    return err_set(err, code, "cannot reach %s: %s; %s", say_place(e, tried, text), err_text(code),
                    next_step(code, e->is_unix));
 }
 
@@ -302,7 +315,7 @@ static int listen_address(const struct endpoint_address *a, int *ret_fd)
 static int listen_error(const struct endpoint *e, const struct endpoint_address *tried, int code,
                         struct err *err)
 {
-    char url[URL_BYTES], text[ADDRESS_TEXT_BYTES];
+    char text[PLACE_BYTES];
     const char *advice = "check the address";
     if (code == -EADDRINUSE)
         advice = e->is_unix ? "is another `gradpool serve` running? stop it or use another path"
@@ -314,8 +327,7 @@ static int listen_error(const struct endpoint *e, const struct endpoint_address 
         advice = "this host has no such address";
     else if (code == -ENOENT)
         advice = "make the directory first";
-    return err_set(err, code, "cannot listen on %s: %s: %s; %s",
-                   endpoint_format(e, url, sizeof(url)), address_format(tried, text, sizeof(text)),
+    return err_set(err, code, "cannot listen on %s: %s; %s", say_place(e, tried, text),
                    err_text(code), advice);
 }
 

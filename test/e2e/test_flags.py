@@ -47,10 +47,18 @@ class Flags(unittest.TestCase):
         return {lane['lane']: lane['state'] for a in self.service.status()['aggregators']
                 for lane in a['lanes']}
 
+    def test_an_unknown_log_level_is_named_by_a_question(self):
+        answer = harness.run([GRADPOOL, 'status'], capture_output=True, text=True, env={
+            **os.environ, 'GRADPOOL_LOG_LEVEL': 'loud',
+            'GRADPOOL_ENDPOINT': f'unix:{self.service.state}/control.sock'})
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn('GRADPOOL_LOG_LEVEL=loud: expected error, warn,', answer.stderr)
+
     def test_drain_drains(self):
         answer = ask(self.service, 'drain', 'lane', str(self.lanes[0]))
         self.expect_one_line(answer)
-        self.assertEqual(answer.stdout, 'nothing was to move\n')    # neither JSON nor an undo
+        # neither JSON nor an undo
+        self.assertEqual(answer.stdout, 'no task is there: nothing has moved\n')
         self.assertEqual(self.states()[self.lanes[0]], 'withheld')
         ask(self.service, 'drain', 'lane', str(self.lanes[0]), '--undo')
         self.assertNotEqual(self.states()[self.lanes[0]], 'withheld')

@@ -354,7 +354,8 @@ static void an_unknown_level_is_an_error_and_leaves_the_default(void **state)
     assert_int_equal(log_init("test"), -EINVAL);
     log_info("i");
     log_debug("d");
-    assert_string_equal(logged, "2:i;");
+    assert_string_equal(logged, "1:GRADPOOL_LOG_LEVEL=loud: expected error, warn, info, debug or "
+                                "trace; using info;2:i;");
 }
 
 /* What the lines that `say` logs look like on standard error. */

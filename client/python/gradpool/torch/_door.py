@@ -96,7 +96,7 @@ def _place():
 def _meet(door, process_sets):
     from ._objects import gather_objects    # which needs a door
     door.add(global_process_set)
-    door.hosts = gather_objects((socket.gethostname(), _told_number()), '(init)',
+    door.hosts = gather_objects((socket.gethostname(), _told_number()), 'hvd.init()',
                                 global_process_set)
     for process_set in process_sets:
         door.add(_made(process_set))
