@@ -2,7 +2,7 @@
 
 Four jobs of one worker whose tensors together are far longer than the limit train on; with
 GRADPOOL_TEST_LONG tensors of 1 GiB. With userfaultfd, and where a sandbox refuses that. Version 1
-of cgroups alone: version 2 is read alike (test/unit/test_doctor.c)."""
+of cgroups alone: version 2 is read alike (test/unit/cli/test_doctor.c)."""
 import contextlib
 import os
 import pathlib

@@ -1,0 +1,49 @@
+/* Two workers of one job in this process, against the scripted service. */
+#ifndef GRADPOOL_TEST_CLIENT_FIXTURE_H
+#define GRADPOOL_TEST_CLIENT_FIXTURE_H
+
+#include "client/gradpool.h"
+#include "test/unit/client/service_rig.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WORKERS 2
+#define WAIT_MS 60000 /* never reached but by a hang */
+#define SHORT_MS 50
+
+extern struct service_rig rig;
+extern gp_client *clients[WORKERS];
+extern gp_job *jobs[WORKERS];
+
+/* For cmocka: the service and both workers; the service alone. */
+int fixture_start(void **state);
+int fixture_start_alone(void **state);
+int fixture_stop(void **state);
+
+/* For cmocka: no variable of a launcher, and none that the client reads, is set. */
+int fixture_clear(void **state);
+void fixture_set(const char *name, const char *text);
+
+void fixture_join(uint32_t rank, const gp_options *options);
+/* Fails the test with the client's last error. */
+void ok(int r);
+/* The call has failed with this code, and the text holds all that is named (NULL ends). */
+void failed(int r, int code, ...) __attribute__((sentinel));
+
+void declare(const char *name, uint64_t elements, gp_tensor **ret_tensors);
+float value(uint32_t rank, uint64_t round, size_t i);
+void fill(float *values, size_t elements, uint32_t rank, uint64_t round);
+void check_sum(const float *values, size_t elements, uint64_t round);
+void check_mean(const float *values, size_t elements, uint64_t round);
+/* Memory from gp_alloc(). */
+float *lent(uint32_t rank, size_t elements);
+/* Both push round `round` of one tensor from foreign memory, wait, and check. */
+void run_round(gp_tensor **tensors, uint64_t round);
+
+/* With the rig's lock: the last READY of a rank with this round; NULL: none was heard. */
+const struct script_heard *heard(uint32_t rank, uint64_t round);
+/* Waits until the lanes heard `count` announcements in all. */
+void wait_heard(uint32_t count);
+
+#endif

@@ -1,0 +1,446 @@
+/* The edges of gradpool.h: what users may get wrong, variables, memory, forks. */
+#include "svc/fabric/slab.h"
+#include "test/unit/client/client_fixture.h"
+#include "test/unit/skip.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void the_endpoint_comes_from_the_environment(void **state)
+{
+    fixture_set("GRADPOOL_ENDPOINT", rig.endpoint);
+    ok(gp_connect(NULL, NULL, &clients[0]));
+}
+
+/* ---- connecting ---- */
+
+static void an_endpoint_that_is_none_is_refused(void **state)
+{
+    gp_client *client;
+    failed(gp_connect(NULL, NULL, &client), -EDESTADDRREQ, "GRADPOOL_ENDPOINT", "gradpool://",
+           NULL);
+    failed(gp_connect("http://host", NULL, &client), -EINVAL, "http://host", NULL);
+    failed(gp_connect("gradpool://127.0.0.1:1", NULL, &client), -ECONNREFUSED, "127.0.0.1", "1",
+           NULL);
+}
+
+static void *hang_up_on_the_first(void *listener)
+{
+    close(accept(*(int *)listener, NULL, NULL));
+    return NULL;
+}
+
+static void a_coordinator_that_dies_while_it_is_greeted_is_named(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    char endpoint[64];
+    gp_client *client;
+    pthread_t thread;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, bytes), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &bytes), 0);
+    snprintf(endpoint, sizeof endpoint, "gradpool://127.0.0.1:%u", ntohs(at.sin_port));
+    assert_int_equal(pthread_create(&thread, NULL, hang_up_on_the_first, &listener), 0);
+    failed(gp_connect(endpoint, NULL, &client), -ECONNRESET, "the coordinator at", endpoint, NULL);
+    pthread_join(thread, NULL);
+    close(listener);
+}
+
+static void a_host_that_does_not_exist_is_named(void **state)
+{
+    gp_client *client;
+    failed(gp_connect("gradpool://no-such-host.invalid", NULL, &client), -ENOENT,
+           "no-such-host.invalid", NULL);
+}
+
+static void options_that_are_wrong_are_named(void **state)
+{
+    gp_client *client;
+    gp_options options = {.transport = "pigeon"};
+    failed(gp_connect(rig.endpoint, &options, &client), -EINVAL, "pigeon", "auto, shm or tcp",
+           NULL);
+    options = (gp_options){.connect_timeout_ms = -5};
+    failed(gp_connect(rig.endpoint, &options, &client), -EINVAL, "-5", NULL);
+    fixture_set("GRADPOOL_TRANSPORT", "smoke");
+    failed(gp_connect(rig.endpoint, NULL, &client), -EINVAL, "smoke", NULL);
+    unsetenv("GRADPOOL_TRANSPORT");
+    fixture_set("GRADPOOL_TIMEOUT_MS", "soon");
+    failed(gp_connect(rig.endpoint, NULL, &client), -EINVAL, "GRADPOOL_TIMEOUT_MS", "soon", NULL);
+}
+
+static void the_variable_gives_the_default_time_out(void **state)
+{
+    gp_tensor *t;
+    gp_request *q;
+    float value = 1;
+    fixture_set("GRADPOOL_TIMEOUT_MS", "60");
+    fixture_join(0, NULL);
+    ok(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &t));
+    ok(gp_push_pull(t, &value, &value, GP_SUM, &q));
+    failed(gp_wait(q, GP_TIMEOUT_DEFAULT), -ETIMEDOUT, "rank 1", NULL);
+}
+
+/* A lane that is only offered through shared memory cannot be had with transport tcp. */
+static void a_transport_that_a_lane_does_not_offer_is_told_at_declare(void **state)
+{
+    gp_options options = {.transport = "tcp"};
+    gp_tensor *t;
+    fixture_join(0, &options);
+    failed(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &t), -EADDRNOTAVAIL, "lane 0", "'tcp'", NULL);
+}
+
+/* ---- what a job refuses ---- */
+
+static void jobs_that_cannot_be_are_refused(void **state)
+{
+    char name[200] = "";
+    gp_job *job;
+    gp_job_spec spec = {.name = NULL, .rank = 0, .workers = 2};
+    ok(gp_connect(rig.endpoint, NULL, &clients[0]));
+    failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "GRADPOOL_JOB", NULL);
+    memset(name, 'j', 128);
+    spec.name = name;
+    failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "128 bytes", NULL);
+    spec = (gp_job_spec){"job", 2, 2};
+    failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "rank 2 of 2", NULL);
+    spec = (gp_job_spec){"job", 0, 769};
+    failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "769", NULL);
+    spec = (gp_job_spec){.name = "job\xff", .rank = 0, .workers = 2};
+    failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "UTF-8", NULL);
+    failed(gp_job_join(NULL, &spec, &job), -EINVAL, NULL);
+}
+
+static void tensors_that_cannot_be_are_refused(void **state)
+{
+    char name[300] = "";
+    gp_tensor *t;
+    failed(gp_tensor_declare(jobs[0], "", GP_F32, 1, &t), -EINVAL, "name", NULL);
+    memset(name, 'n', 256);
+    failed(gp_tensor_declare(jobs[0], name, GP_F32, 1, &t), -EINVAL, "255", NULL);
+    failed(gp_tensor_declare(jobs[0], "w", 99, 1, &t), -EINVAL, "'w'", "99", NULL);
+    failed(gp_tensor_declare(jobs[0], "w", GP_F32, UINT64_MAX, &t), -EINVAL, "'w'", NULL);
+    failed(gp_tensor_declare(jobs[0], "gradpool.x", GP_F32, 1, &t), -EINVAL, "reserved", NULL);
+    name[255] = '\0';
+    ok(gp_tensor_declare(jobs[0], name, GP_F32, 1, &t));
+    assert_string_equal(gp_tensor_name(t), name);
+}
+
+static void pushes_that_cannot_be_are_refused(void **state)
+{
+    float value = 0;
+    gp_tensor *t;
+    gp_request *q;
+    ok(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &t));
+    failed(gp_push_pull(t, NULL, &value, GP_SUM, &q), -EINVAL, "no gradient", NULL);
+    failed(gp_push_pull(t, &value, NULL, GP_SUM, &q), -EINVAL, "result", NULL);
+    failed(gp_push_pull(t, &value, &value, 77, &q), -EINVAL, "77", NULL);
+    failed(gp_push_pull(t, &value, &value, GP_BROADCAST, &q), -EINVAL, "gp_broadcast", NULL);
+    failed(gp_broadcast(t, &value, 2, &q), -EINVAL, "root 2", NULL);
+    failed(gp_push_pull(NULL, &value, &value, GP_SUM, &q), -EINVAL, NULL);
+    failed(gp_push_pull_group(jobs[0], NULL, 0, GP_SUM, &q), -EINVAL, NULL);
+    failed(gp_wait(NULL, 1), -EINVAL, NULL);
+    gp_item foreign = {t, &value, &value};
+    failed(gp_push_pull_group(jobs[1], &foreign, 1, GP_SUM, &q), -EINVAL, "job", NULL);
+}
+
+static void errors_belong_to_their_thread(void **state)
+{
+    failed(gp_wait(NULL, 1), -EINVAL, "no request", NULL);
+    assert_string_equal(gp_strerror(-ETIMEDOUT), "Connection timed out");
+    assert_string_equal(gp_version(), GP_VERSION);
+}
+
+/* ---- memory ---- */
+
+static void memory_is_zeroed_aligned_and_reused(void **state)
+{
+    unsigned char *a, *b, *c;
+    ok(gp_alloc(jobs[0], 5000, (void **)&a));
+    ok(gp_alloc(jobs[0], 1, (void **)&b));
+    assert_int_equal((uintptr_t)a % 4096, 0);
+    assert_int_equal((uintptr_t)b % 4096, 0);
+    assert_true(b >= a + 8192 || b + 4096 <= a);
+    memset(a, 0xff, 8192);
+    gp_free(jobs[0], a);
+    ok(gp_alloc(jobs[0], 8192, (void **)&c));
+    assert_ptr_equal(a, c);
+    for (int i = 0; i < 8192; i++)
+        assert_int_equal(c[i], 0);
+    gp_free(jobs[0], b);
+    gp_free(jobs[0], c);
+    gp_free(jobs[0], NULL);
+    for (int bits = 40; bits < 64; bits++)
+        failed(gp_alloc(jobs[0], UINT64_C(1) << bits, (void **)&a), -ENOSPC, "512 GiB", NULL);
+    failed(gp_alloc(jobs[0], SIZE_MAX, (void **)&a), -ENOSPC, "512 GiB", NULL);
+}
+
+/* Random sizes; seeded, no two areas overlap, freed ones are found again. */
+static void slabs_never_hand_memory_out_twice(void **state)
+{
+    static struct slabs slabs;
+    struct {
+        unsigned char *at;
+        size_t bytes;
+    } held[100] = {0};
+    unsigned seed = 20;
+    print_message("# seed %u\n", seed);
+    for (int turn = 0; turn < 5000; turn++) {
+        size_t i = (size_t)rand_r(&seed) % 100;
+        if (held[i].at) {
+            assert_int_equal(held[i].at[0], (unsigned char)i);
+            assert_int_equal(held[i].at[held[i].bytes - 1], (unsigned char)i);
+            assert_int_equal(slabs_free(&slabs, held[i].at), 0);
+            held[i].at = NULL;
+            continue;
+        }
+        held[i].bytes = 1 + (size_t)rand_r(&seed) % 200000;
+        assert_int_equal(slabs_alloc(&slabs, held[i].bytes, (void **)&held[i].at), 0);
+        assert_int_equal(held[i].at[0] | held[i].at[held[i].bytes - 1], 0);
+        held[i].at[0] = held[i].at[held[i].bytes - 1] = (unsigned char)i;
+    }
+    assert_true(slabs.count <= 4);
+    for (size_t i = 0; i < 100; i++)
+        assert_true(!held[i].at || slabs_free(&slabs, held[i].at) == 0);
+    assert_int_equal(slabs_free(&slabs, &slabs), -ENOENT);
+    slabs_fini(&slabs);
+}
+
+/* With a walk over all areas this would not end before the program's time limit. */
+static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state)
+{
+    enum { AREAS = 200000 };
+    static struct slabs slabs;
+    void **held = calloc(AREAS, sizeof *held);
+    assert_non_null(held);
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < AREAS; i++)
+            assert_int_equal(slabs_reserve(&slabs, 1 + (size_t)i % 9000, &held[i]), 0);
+        for (int i = 0; i < AREAS; i++) /* from both ends, and every other one first */
+            assert_int_equal(slabs_free(&slabs, held[i % 2 ? i : AREAS - 2 - i]), 0);
+        for (int i = 0; i < AREAS; i++)
+            assert_int_equal(slabs_free(&slabs, held[i]), -ENOENT);
+    }
+    uint32_t count = slabs.count;
+    void *memory;
+    for (uint32_t i = 0; i < count; i++) /* all in one piece again */
+        assert_int_equal(slabs_reserve(&slabs, slabs.slab[i].region.bytes, &memory), 0);
+    assert_int_equal(slabs.count, count);
+    slabs_fini(&slabs);
+    free(held);
+}
+
+static void more_slabs_than_can_be_lent_are_refused(void **state)
+{
+    static struct slabs slabs;
+    void *memory;
+    for (int i = 0; i < FABRIC_REGIONS_MAX; i++) /* each larger than what any slab has left */
+        assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), 0);
+    assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), -ENOSPC);
+    slabs_fini(&slabs);
+}
+
+static void more_memory_than_a_lane_maps_is_refused_at_once(void **state)
+{
+    static struct slabs slabs;
+    void *memory;
+    assert_int_equal(slabs_alloc(&slabs, UINT64_C(1) << 40, &memory), -ENOSPC);
+    assert_int_equal(slabs_alloc(&slabs, SIZE_MAX - 4096, &memory), -ENOSPC);
+    assert_int_equal(slabs_alloc(&slabs, 4096, &memory), 0);
+    slabs_fini(&slabs);
+}
+
+/* Between what is kept there is what is not: its pages are gone, as its owner sees. */
+static void what_is_kept_outlasts_its_slab(void **state)
+{
+    enum { AREAS = 4 };
+    static struct slabs slabs;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *at[AREAS];
+    for (int i = 0; i < AREAS; i++) {
+        assert_int_equal(slabs_alloc(&slabs, 2 * page, (void **)&at[i]), 0);
+        memset(at[i], '0' + i, 2 * page);
+        assert_int_equal(slabs_keep(&slabs, at[i] + page), -ENOENT);
+        assert_int_equal(i % 2 ? slabs_keep(&slabs, at[i]) : 0, 0);
+    }
+    assert_int_equal(slabs_free(&slabs, at[3]), 0); /* nor does it stay kept */
+    assert_int_equal(slabs_alloc(&slabs, 2 * page, (void **)&at[3]), 0);
+    slabs_fini(&slabs);
+    assert_int_equal(slabs.count, 0);
+    assert_int_equal(at[1][0] + at[1][2 * page - 1], 2 * '1');
+    for (int i = 0; i < AREAS; i++) {
+        bool is_mapped = msync(at[i], page, MS_ASYNC) == 0;
+        assert_int_equal(is_mapped, i == 1);
+    }
+    munmap(at[1], 2 * page);
+}
+
+/* ---- fork ---- */
+
+static int in_child(gp_tensor *t, gp_request *q)
+{
+    float value = 0;
+    void *memory;
+    gp_request *other;
+    gp_job *job;
+    gp_job_spec spec = {"job", 0, WORKERS};
+    if (gp_push_pull(t, &value, &value, GP_SUM, &other) != -ECHILD || gp_wait(q, 1) != -ECHILD ||
+        gp_poll(q, 0) != -ECHILD || gp_alloc(jobs[0], 1, &memory) != -ECHILD ||
+        gp_barrier(jobs[0], 1) != -ECHILD || gp_job_join(clients[0], &spec, &job) != -ECHILD ||
+        gp_tensor_undeclare(t) != -ECHILD)
+        return 1;
+    if (!strstr(gp_last_error(), "parent process"))
+        return 2;
+    gp_job_leave(jobs[0]);
+    gp_disconnect(clients[0]);
+    return 0;
+}
+
+/* Its exit handlers must not touch what the parent has. (The leak checker's handler would report
+ * what only the parent's other threads held.) */
+static void end_child(int status, bool by_exit)
+{
+#ifdef __SANITIZE_ADDRESS__
+    by_exit = false;
+#endif
+    if (by_exit)
+        exit(status);
+    _exit(status);
+}
+
+static void fork_and_check(gp_tensor *t, gp_request *q, bool by_exit)
+{
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        end_child(in_child(t, q), by_exit);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void a_forked_child_gets_an_error_and_changes_nothing(void **state)
+{
+    static float values[WORKERS][100];
+    gp_tensor *t[WORKERS];
+    gp_request *q[WORKERS];
+    declare("w", 100, t);
+    for (uint64_t round = 1; round <= 10; round++) {
+        fill(values[0], 100, 0, round);
+        fill(values[1], 100, 1, round);
+        ok(gp_push_pull(t[0], values[0], values[0], GP_MEAN, &q[0]));
+        fork_and_check(t[0], q[0], round % 2);
+        ok(gp_push_pull(t[1], values[1], values[1], GP_MEAN, &q[1]));
+        ok(gp_wait(q[0], WAIT_MS));
+        ok(gp_wait(q[1], WAIT_MS));
+        check_mean(values[0], 100, round);
+    }
+}
+
+static void a_child_may_read_what_lies_in_lent_memory(void **state)
+{
+    int status;
+    float *values = lent(0, 100);
+    fill(values, 100, 0, 1);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(values[7] == value(0, 1, 7) ? 0 : 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* A worker process whose child outlives it: prints nothing, dies by a signal. */
+static void die_with_a_child(int child_fd)
+{
+    gp_tensor *t;
+    fixture_join(0, NULL);
+    ok(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &t));
+    pid_t child = fork();
+    if (child == 0) {
+        for (;;)
+            pause();
+    }
+    if (write(child_fd, &child, sizeof child) == (ssize_t)sizeof child)
+        raise(SIGKILL);
+    _exit(1);
+}
+
+static bool is_connected(void)
+{
+    for (uint32_t i = 0; i < SCRIPT_CHANNELS_MAX; i++) {
+        if (rig.channels[i].has_joined)
+            return true;
+    }
+    return rig.lanes[0].workers[0].conn != NULL;
+}
+
+static void a_child_does_not_keep_its_parents_connections_open(void **state)
+{
+    int ends[2], status;
+    pid_t child;
+#ifdef __SANITIZE_THREAD__
+    skip_because("ThreadSanitizer allows no threads in the child of a process with threads");
+#endif
+    assert_int_equal(pipe(ends), 0);
+    pid_t parent = fork();
+    if (parent == 0)
+        die_with_a_child(ends[1]);
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &child, sizeof child), sizeof child);
+    assert_int_equal(waitpid(parent, &status, 0), parent);
+    script_lock(&rig);
+    while (is_connected())
+        script_wait(&rig);
+    script_unlock(&rig);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    close(ends[0]);
+}
+
+static int start(void **state) { return fixture_clear(state) || fixture_start(state); }
+static int start_alone(void **state) { return fixture_clear(state) || fixture_start_alone(state); }
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
+#define ALONE(name) cmocka_unit_test_setup_teardown(name, start_alone, fixture_stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(slabs_never_hand_memory_out_twice, fixture_clear),
+        cmocka_unit_test_setup(two_hundred_thousand_areas_cost_no_more_each_than_a_few,
+                               fixture_clear),
+        cmocka_unit_test_setup(what_is_kept_outlasts_its_slab, fixture_clear),
+        cmocka_unit_test_setup(more_slabs_than_can_be_lent_are_refused, fixture_clear),
+        cmocka_unit_test_setup(more_memory_than_a_lane_maps_is_refused_at_once, fixture_clear),
+        cmocka_unit_test_setup(an_endpoint_that_is_none_is_refused, fixture_clear),
+        cmocka_unit_test_setup(a_host_that_does_not_exist_is_named, fixture_clear),
+        cmocka_unit_test_setup(a_coordinator_that_dies_while_it_is_greeted_is_named, fixture_clear),
+        ALONE(the_endpoint_comes_from_the_environment),
+        ALONE(options_that_are_wrong_are_named),
+        ALONE(the_variable_gives_the_default_time_out),
+        ALONE(a_transport_that_a_lane_does_not_offer_is_told_at_declare),
+        ALONE(jobs_that_cannot_be_are_refused),
+        CASE(tensors_that_cannot_be_are_refused),
+        CASE(pushes_that_cannot_be_are_refused),
+        CASE(errors_belong_to_their_thread),
+        CASE(memory_is_zeroed_aligned_and_reused),
+        CASE(a_forked_child_gets_an_error_and_changes_nothing),
+        CASE(a_child_may_read_what_lies_in_lent_memory),
+        ALONE(a_child_does_not_keep_its_parents_connections_open),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

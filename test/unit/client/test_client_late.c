@@ -1,0 +1,100 @@
+/* The client when somebody takes his time: a goodbye that finds no room, a barrier whose first call
+ * has to declare it. */
+#include "client/job.h"
+#include "svc/base/clock.h"
+#include "test/unit/client/client_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define ELEMENTS 1000
+
+static void *leave_in_thread(void *context)
+{
+    gp_job_leave(context);
+    return NULL;
+}
+
+static void wait_until(struct gp_job *job, bool (*is_so)(const struct gp_job *job))
+{
+    uint64_t deadline_ns = clock_now_ns() + WAIT_MS * NS_PER_MS;
+    for (bool so = false; !so;) {
+        pthread_mutex_lock(&job->lock);
+        so = is_so(job);
+        pthread_mutex_unlock(&job->lock);
+        assert_true(clock_now_ns() < deadline_ns);
+        sched_yield();
+    }
+}
+
+static bool ring_is_full(const struct gp_job *job) { return job->unsent > 0; }
+static bool is_leaving(const struct gp_job *job) { return job->is_leaving; }
+
+/* The lane does not look while its ring fills with where idle pieces stand. */
+static void a_goodbye_that_finds_no_room_is_said_later(void **state)
+{
+    enum { TENSORS = 250, RING_RECORDS = 1024 };
+    static char names[TENSORS][8];
+    gp_tensor_spec specs[TENSORS];
+    gp_tensor *tensors[TENSORS];
+    pthread_t thread;
+    for (int i = 0; i < TENSORS; i++) {
+        snprintf(names[i], sizeof names[i], "w%d", i);
+        specs[i] = (gp_tensor_spec){names[i], GP_F32, 4};
+    }
+    ok(gp_tensors_declare(jobs[0], specs, TENSORS, tensors));
+    script_lock(&rig);
+    for (int i = 0; i <= RING_RECORDS / TENSORS; i++)
+        script_move(&rig, 0, 0);
+    wait_until(jobs[0], ring_is_full);
+    assert_int_equal(pthread_create(&thread, NULL, leave_in_thread, jobs[0]), 0);
+    wait_until(jobs[0], is_leaving);
+    while (rig.lane_leaves == 0)
+        script_wait(&rig);
+    script_unlock(&rig);
+    pthread_join(thread, NULL);
+}
+
+static void the_first_barrier_ends_at_its_own_deadline(void **state)
+{
+    script_lock(&rig);
+    rig.ignores_declares = true;
+    script_unlock(&rig);
+    uint64_t before_ns = clock_now_ns();
+    failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, "gradpool.barrier",
+           "has not answered after 300 ms", NULL);
+    assert_true(clock_now_ns() - before_ns < WAIT_MS * NS_PER_MS);
+}
+
+static void poll_may_wait_a_while(void **state)
+{
+    static float values[WORKERS][ELEMENTS];
+    gp_tensor *t[WORKERS];
+    gp_request *q[WORKERS];
+    declare("w", ELEMENTS, t);
+    ok(gp_push_pull(t[0], values[0], values[0], GP_MEAN, &q[0]));
+    assert_int_equal(gp_poll(q[0], 20), 0);
+    failed(gp_wait(q[0], 30), -ETIMEDOUT, "no push from rank 1 after 50 ms", NULL);
+    ok(gp_push_pull(t[1], values[1], values[1], GP_MEAN, &q[1]));
+    assert_int_equal(gp_poll(q[0], WAIT_MS), 1);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[rank], WAIT_MS));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_goodbye_that_finds_no_room_is_said_later),
+        CASE(poll_may_wait_a_while),
+        CASE(the_first_barrier_ends_at_its_own_deadline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,344 @@
+/* The client when lanes let go of pieces while it trains (L19): nothing is closed, rounds go on
+ * with the new owner, and what the former one still says finds nobody. And when a lane that is up
+ * cannot be had for a moment (L38). */
+#include "test/unit/client/client_fixture.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define ELEMENTS 1000
+
+static gp_tensor *t[WORKERS];
+static gp_request *q[WORKERS];
+static float gradient[WORKERS][ELEMENTS], result[WORKERS][ELEMENTS];
+
+static void push(uint32_t rank, uint64_t round)
+{
+    fill(gradient[rank], ELEMENTS, rank, round);
+    ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
+}
+
+static void finish(uint64_t round)
+{
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        ok(gp_wait(q[rank], WAIT_MS));
+        check_mean(result[rank], ELEMENTS, round);
+    }
+}
+
+static void release(uint32_t from, uint32_t to)
+{
+    script_lock(&rig);
+    rig.releases = true;
+    rig.holds_results = false;
+    script_move(&rig, from, to);
+    script_unlock(&rig);
+}
+
+/* The connections of both ranks with a lane. */
+struct ends {
+    struct fabric_conn *conn[WORKERS];
+};
+
+static struct ends ends_of(uint32_t lane)
+{
+    struct ends ends;
+    script_lock(&rig);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ends.conn[rank] = rig.lanes[lane].workers[rank].conn;
+    script_unlock(&rig);
+    assert_non_null(ends.conn[0]);
+    return ends;
+}
+
+static void expect_ends(uint32_t lane, struct ends before)
+{
+    struct ends now = ends_of(lane);
+    assert_memory_equal(&before, &now, sizeof now);
+}
+
+static void a_lane_that_let_go_keeps_its_connections(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    struct ends before = ends_of(0);
+    release(0, 1);
+    for (uint64_t round = 2; round < 5; round++)
+        run_round(t, round);
+    expect_ends(0, before);
+    struct ends next = ends_of(1);
+    release(1, 0);
+    run_round(t, 5);
+    expect_ends(0, before);
+    expect_ends(1, next);
+}
+
+static void a_lane_that_is_lost_is_left_before_the_next_hears_anything(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    script_move(&rig, 0, 1); /* nobody says that it has let go */
+    script_unlock(&rig);
+    run_round(t, 2);
+    script_lock(&rig);
+    assert_null(rig.lanes[0].workers[0].conn);
+    assert_null(rig.lanes[0].workers[1].conn);
+    script_unlock(&rig);
+}
+
+/* K20: told only where the pieces are now. */
+static void who_missed_a_loss_before_a_move_leaves_the_lane_that_was_lost(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    rig.is_mute = true;
+    script_move(&rig, 0, 1);
+    rig.is_mute = false;
+    rig.releases = true;
+    script_move(&rig, 1, 2);
+    script_unlock(&rig);
+    run_round(t, 2);
+    script_lock(&rig);
+    assert_null(rig.lanes[0].workers[0].conn);
+    assert_null(rig.lanes[0].workers[1].conn);
+    script_unlock(&rig);
+    struct ends before = ends_of(2);
+    release(2, 1);
+    run_round(t, 3);
+    expect_ends(2, before);
+}
+
+/* Who has not heard of a commit yet says so, too: how much is said tells nothing. */
+static void wait_announced(uint32_t lane, uint64_t round)
+{
+    script_lock(&rig);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        while (!heard(rank, round) || heard(rank, round)->lane != lane)
+            script_wait(&rig);
+    }
+    script_unlock(&rig);
+}
+
+static void a_round_that_waits_is_announced_to_the_next_lane(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    rig.holds_results = true;
+    script_unlock(&rig);
+    push(0, 2);
+    push(1, 2);
+    wait_announced(0, 2);
+    struct ends before = ends_of(0);
+    script_lock(&rig);
+    uint32_t former = heard(0, 2)->ready.word;
+    script_unlock(&rig);
+    release(0, 1);
+    wait_announced(1, 2);
+    script_lock(&rig);
+    assert_int_equal(heard(0, 2)->ready.standing, RECORD_ANNOUNCE);
+    assert_int_not_equal(heard(0, 2)->ready.word, former);
+    script_lane_say_error(&rig, 0, 0, former, -EINVAL, "of the former owner");
+    script_unlock(&rig);
+    finish(2);
+    run_round(t, 3);
+    expect_ends(0, before);
+}
+
+static void pieces_that_stay_go_on_at_the_lane_that_let_go(void **state)
+{
+    script_lock(&rig);
+    rig.pieces_per_tensor = 4;
+    rig.lanes_used = 2;
+    script_unlock(&rig);
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    struct ends before = ends_of(0);
+    release(1, 2);
+    for (uint64_t round = 2; round < 5; round++)
+        run_round(t, round);
+    expect_ends(0, before);
+}
+
+static void the_end_of_a_lane_without_pieces_means_nothing(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    release(0, 1);
+    run_round(t, 2);
+    script_lock(&rig);
+    script_kill_lane(&rig, 0);
+    script_unlock(&rig);
+    for (uint64_t round = 3; round < 6; round++)
+        run_round(t, round);
+}
+
+static void a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    script_lane_give_ticket(&rig, 0, 0);
+    script_unlock(&rig);
+    run_round(t, 2); /* fetches it */
+    release(0, 1);
+    run_round(t, 3);
+    script_lock(&rig);
+    for (int rank = 0; rank < 2; rank++)
+        fabric_disconnect(rig.lanes[0].workers[rank].conn);
+    while (rig.lanes[0].workers[0].conn || rig.lanes[0].workers[1].conn)
+        script_wait(&rig);
+    rig.tickets_seen = 0;
+    script_unlock(&rig);
+    run_round(t, 4);
+    release(1, 0);
+    run_round(t, 5);
+    script_lock(&rig);
+    for (uint64_t seen = rig.tickets_seen; seen; seen >>= 8)
+        assert_int_not_equal(seen & 0xff, 'l');
+    assert_true(rig.tickets_seen > 0xff);
+    script_unlock(&rig);
+}
+
+/* Its lane may come back, and then nobody says where to else. */
+static void a_ticket_that_cannot_be_had_now_is_asked_for_again(void **state)
+{
+    script_lock(&rig);
+    rig.not_now = 3;
+    script_unlock(&rig);
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    assert_int_equal(rig.not_now, 0);
+    assert_int_equal(rig.tickets, 2);
+    script_unlock(&rig);
+}
+
+/* Nobody would say where else to go. */
+static void a_lane_that_cannot_be_reached_is_tried_again(void **state)
+{
+    script_lock(&rig);
+    rig.astray = 5;
+    script_unlock(&rig);
+    ok(gp_tensor_declare(jobs[0], "w", GP_F32, ELEMENTS, &t[0]));
+    script_lock(&rig);
+    assert_int_equal(rig.astray, 0);
+    assert_int_equal(rig.tickets, 6);
+    script_unlock(&rig);
+    ok(gp_tensor_declare(jobs[1], "w", GP_F32, ELEMENTS, &t[1]));
+    run_round(t, 1);
+}
+
+/* Its last tensor there was undeclared, the lane has dropped the job, and nobody drives the fabric:
+ * the connection still looks open. */
+static void a_connection_without_pieces_may_have_ended_unseen(void **state)
+{
+    gp_tensor *next[WORKERS];
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    for (int rank = 0; rank < WORKERS; rank++)
+        ok(gp_tensor_undeclare(t[rank]));
+    script_lock(&rig);
+    for (int rank = 0; rank < WORKERS; rank++)
+        fabric_disconnect(rig.lanes[0].workers[rank].conn);
+    while (rig.lanes[0].workers[0].conn || rig.lanes[0].workers[1].conn)
+        script_wait(&rig);
+    script_unlock(&rig);
+    declare("v", ELEMENTS, next);
+    for (int rank = 0; rank < WORKERS; rank++)
+        ok(gp_push_pull(next[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
+    for (int i = 0; i < WAIT_MS / 10 && gp_poll(q[0], 0) + gp_poll(q[1], 0) < WORKERS; i++)
+        gp_poll(q[i % WORKERS], 10); /* both must see it */
+    for (int rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[rank], WAIT_MS));
+}
+
+/* Nobody drives the fabric between two pushes, but route changes come at once. */
+static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    struct ends before = ends_of(0);
+    script_lock(&rig);
+    uint32_t accepted = rig.lanes[0].accepted;
+    rig.releases = true;
+    script_move(&rig, 0, 1);
+    for (int rank = 0; rank < 2; rank++)
+        fabric_disconnect(before.conn[rank]); /* the lane has dropped the job */
+    script_move(&rig, 1, 0);
+    script_unlock(&rig);
+    for (uint64_t round = 2; round < 5; round++)
+        run_round(t, round);
+    script_lock(&rig);
+    assert_int_equal(rig.lanes[0].accepted, accepted + WORKERS);
+    script_unlock(&rig);
+}
+
+/* W13: a tensor that follows may be a round behind the one that leads. */
+static void a_new_lane_hears_the_last_two_sets_that_were_chosen(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    for (uint64_t round = 1; round <= 3; round++)
+        script_lane_say_chosen(&rig, 0, 0, round, 3);
+    script_lane_say_chosen(&rig, 0, 0, 2, 1); /* another, later: the first counts */
+    script_unlock(&rig);
+    run_round(t, 2);
+    release(0, 1);
+    run_round(t, 3);
+    script_lock(&rig);
+    assert_true(rig.chosen_heard[0] == 0); /* they came from there */
+    assert_true(rig.chosen_heard[1] == 0x0203);
+    script_unlock(&rig);
+}
+
+static void tensors_that_follow_end_with_the_one_that_leads(void **state)
+{
+    gp_tensor_spec specs[] = {
+        {.name = "leads",
+         .dtype = GP_F32,
+         .elements = 1,
+         .quorum = GP_FIRST,
+         .bound = 2,
+         .flags = GP_LEADS},
+        {.name = "follows", .dtype = GP_F32, .elements = ELEMENTS, .quorum = GP_CHOSEN},
+        {.name = "alone", .dtype = GP_F32, .elements = ELEMENTS}};
+    gp_tensor *tensors[3];
+    ok(gp_tensors_declare(jobs[0], specs, 3, tensors));
+    ok(gp_push_pull(tensors[1], gradient[0], result[0], GP_MEAN, &q[0]));
+    script_lock(&rig);
+    script_fail_tensor(&rig, 1, -EOWNERDEAD, "tensor 'leads': its result was lost");
+    script_unlock(&rig);
+    failed(gp_wait(q[0], WAIT_MS), -EOWNERDEAD, "'leads'", NULL);
+    failed(gp_push_pull(tensors[1], gradient[0], result[0], GP_MEAN, &q[0]), -EOWNERDEAD, NULL);
+    ok(gp_push_pull(tensors[2], gradient[0], result[0], GP_MEAN, &q[0]));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(a_lane_that_let_go_keeps_its_connections),
+        CASE(a_lane_that_is_lost_is_left_before_the_next_hears_anything),
+        CASE(who_missed_a_loss_before_a_move_leaves_the_lane_that_was_lost),
+        CASE(a_round_that_waits_is_announced_to_the_next_lane),
+        CASE(pieces_that_stay_go_on_at_the_lane_that_let_go),
+        CASE(the_end_of_a_lane_without_pieces_means_nothing),
+        CASE(a_ticket_that_cannot_be_had_now_is_asked_for_again),
+        CASE(a_lane_that_cannot_be_reached_is_tried_again),
+        CASE(a_connection_without_pieces_may_have_ended_unseen),
+        CASE(a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew),
+        CASE(a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket),
+        CASE(a_new_lane_hears_the_last_two_sets_that_were_chosen),
+        CASE(tensors_that_follow_end_with_the_one_that_leads),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

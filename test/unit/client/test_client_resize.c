@@ -1,0 +1,496 @@
+/* The client where workers come and go (L20, L21, L29): what it is told of its job's membership,
+ * what a change means for rounds in each state, and what it passes over. */
+#include "client/job.h"
+#include "svc/base/clock.h"
+#include "test/unit/client/client_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ELEMENTS 1000
+#define MOST 4
+#define PIECES 4
+#define ANSWER_MS 500 /* runs out, but only when the service has answered */
+
+static gp_tensor *t[WORKERS];
+static gp_request *q[WORKERS];
+static float gradient[WORKERS][ELEMENTS], result[WORKERS][ELEMENTS];
+static gp_client *late_client;
+static gp_job *late;
+
+static void join(gp_client **client, gp_job **job, uint32_t rank)
+{
+    gp_job_spec spec = {.name = "job",
+                        .rank = rank,
+                        .workers = rank < WORKERS ? WORKERS : rank + 1,
+                        .workers_max = MOST};
+    ok(gp_connect(rig.endpoint, NULL, client));
+    ok(gp_job_join(*client, &spec, job));
+}
+
+static int start(void **state)
+{
+    fixture_start_alone(state);
+    late_client = NULL;
+    rig.workers_max = MOST;
+    rig.members = 3;
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        join(&clients[rank], &jobs[rank], rank);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    gp_disconnect(late_client);
+    return fixture_stop(state);
+}
+
+/* --- what is told --- */
+
+static void tell(uint32_t version, uint32_t wanted, uint64_t ranks)
+{
+    script_lock(&rig);
+    script_tell_members(&rig, version, wanted, ranks, 0);
+    script_unlock(&rig);
+}
+
+static gp_membership membership(void)
+{
+    gp_membership m;
+    ok(gp_job_membership(jobs[0], &m));
+    return m;
+}
+
+static void await_version(uint32_t version)
+{
+    uint64_t deadline_ns = clock_now_ns() + WAIT_MS * NS_PER_MS;
+    while (membership().version != version) {
+        assert_true(clock_now_ns() < deadline_ns);
+        sched_yield();
+    }
+}
+
+static void before_anything_is_told_those_who_began_are_in(void **state)
+{
+    gp_membership m = membership();
+    assert_int_equal(m.version, 0);
+    assert_int_equal(m.workers, WORKERS);
+    assert_int_equal(m.wanted, WORKERS);
+    assert_true(m.ranks[0] == 3);
+}
+
+static void the_newest_membership_counts_and_only_ranks_that_the_job_may_have(void **state)
+{
+    tell(5, 3, 0xf7);
+    await_version(5);
+    assert_int_equal(membership().workers, 3); /* of 0 to 3 */
+    assert_int_equal(gp_job_workers(jobs[0]), 3);
+    script_lock(&rig);
+    script_tell_members(&rig, 4, 2, 3, 0);  /* overtaken */
+    script_tell_members(&rig, 9, 1, 1, 8);  /* of another version of ours */
+    script_tell_members(&rig, 5, 4, 15, 0); /* the same once more: after a restart */
+    script_tell_members(&rig, 6, 2, 3, 0);
+    script_unlock(&rig);
+    await_version(6);
+    assert_int_equal(membership().wanted, 2);
+}
+
+static void membership_of_nothing_is_refused(void **state)
+{
+    gp_membership m;
+    failed(gp_job_membership(NULL, &m), -EINVAL, NULL);
+    failed(gp_job_membership(jobs[0], NULL), -EINVAL, "no place", NULL);
+    failed(gp_job_resize(NULL, 2, 0), -EINVAL, NULL);
+}
+
+/* --- asking --- */
+
+static void what_the_service_refuses_is_told_in_its_words(void **state)
+{
+    script_lock(&rig);
+    rig.resize_failure = -EOPNOTSUPP;
+    rig.resize_text = "job job keeps its workers";
+    script_unlock(&rig);
+    failed(gp_job_resize(jobs[0], 3, WAIT_MS), -EOPNOTSUPP, "keeps its workers", NULL);
+}
+
+static void a_service_that_does_not_answer_is_named_at_the_deadline(void **state)
+{
+    script_lock(&rig);
+    rig.ignores_resizes = true;
+    script_unlock(&rig);
+    failed(gp_job_resize(jobs[0], 3, SHORT_MS), -ETIMEDOUT, "has not answered after 50 ms", NULL);
+}
+
+static void ranks_that_do_not_come_are_named_at_the_deadline(void **state)
+{
+    tell(1, 4, 3);
+    failed(gp_job_resize(jobs[0], 4, ANSWER_MS), -ETIMEDOUT,
+           "waits for rank 2 (has not joined), 3 (has not joined) after 500 ms", NULL);
+}
+
+static void ranks_that_do_not_go_are_named_but_oneself(void **state)
+{
+    tell(1, 1, 3);
+    failed(gp_job_resize(jobs[0], 1, ANSWER_MS), -ETIMEDOUT, "rank 1 (has not left)", NULL);
+    ok(gp_job_resize(jobs[1], 1, WAIT_MS)); /* it goes when its caller says so */
+}
+
+struct resizer {
+    pthread_t thread;
+    uint32_t workers;
+    int result;
+    char text[256];
+};
+
+static void *resize_in_thread(void *context)
+{
+    struct resizer *r = context;
+    r->result = gp_job_resize(jobs[0], r->workers, WAIT_MS);
+    strncpy(r->text, gp_last_error(), sizeof r->text - 1);
+    return NULL;
+}
+
+/* Returns when the service has been asked. */
+static void begin_resize(struct resizer *r, uint32_t workers)
+{
+    *r = (struct resizer){.workers = workers};
+    assert_int_equal(pthread_create(&r->thread, NULL, resize_in_thread, r), 0);
+    script_lock(&rig);
+    while (rig.resizes == 0)
+        script_wait(&rig);
+    assert_int_equal(rig.wanted, workers);
+    script_unlock(&rig);
+}
+
+static void it_returns_when_all_have_come(void **state)
+{
+    struct resizer r;
+    begin_resize(&r, 3);
+    tell(1, 3, 3);
+    tell(2, 3, 7);
+    pthread_join(r.thread, NULL);
+    assert_int_equal(r.result, 0);
+}
+
+static void another_size_that_is_asked_for_meanwhile_ends_the_wait(void **state)
+{
+    struct resizer r;
+    begin_resize(&r, 3);
+    tell(1, 3, 3);
+    tell(2, 4, 3);
+    pthread_join(r.thread, NULL);
+    assert_int_equal(r.result, -ECANCELED);
+    assert_non_null(strstr(r.text, "another rank asked for 4"));
+}
+
+static void a_job_that_fails_meanwhile_ends_the_wait(void **state)
+{
+    struct resizer r;
+    begin_resize(&r, 3);
+    script_lock(&rig);
+    script_fail_job(&rig, -ECONNRESET, "rank 1 is gone");
+    script_unlock(&rig);
+    pthread_join(r.thread, NULL);
+    assert_int_equal(r.result, -ECONNRESET);
+    assert_non_null(strstr(r.text, "rank 1 is gone"));
+}
+
+static void it_waits_until_its_tensors_are_made_by_those_who_came(void **state)
+{
+    struct resizer r;
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    tell(1, 3, 7);
+    await_version(1);
+    failed(gp_job_resize(jobs[0], 3, ANSWER_MS), -ETIMEDOUT,
+           "rank 2 has joined, but has not declared tensor 'w'", NULL);
+    script_lock(&rig);
+    rig.resizes = 0;
+    script_unlock(&rig);
+    begin_resize(&r, 3);
+    script_lock(&rig);
+    script_regroup(&rig, 7);
+    script_unlock(&rig);
+    pthread_join(r.thread, NULL);
+    assert_int_equal(r.result, 0);
+}
+
+/* --- what a change means for a round (L20) --- */
+
+static void push(uint32_t rank, uint64_t round)
+{
+    fill(gradient[rank], ELEMENTS, rank, round);
+    ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
+}
+
+static void regroup(uint64_t ranks)
+{
+    script_lock(&rig);
+    script_regroup(&rig, ranks);
+    script_unlock(&rig);
+}
+
+static void expect_alone(uint64_t round)
+{
+    ok(gp_wait(q[0], WAIT_MS));
+    for (size_t i = 0; i < ELEMENTS; i++)
+        assert_true(result[0][i] == value(0, round, i));
+}
+
+static uint8_t standing_of(uint32_t rank, uint32_t piece, uint32_t epoch)
+{
+    uint8_t standing = UINT8_MAX;
+    for (uint32_t i = 0; i < rig.heard_count; i++) {
+        const struct script_heard *h = &rig.heard[i];
+        if (h->rank == rank && h->ready.piece == piece && h->ready.epoch == epoch &&
+            h->ready.standing != RECORD_KEEPS && standing == UINT8_MAX)
+            standing = h->ready.standing;
+    }
+    return standing;
+}
+
+/* The first that a lane hears of the piece under the epoch, but for what is kept of the round
+ * before while its COMMIT is on its way (L17). */
+static uint8_t await_standing(uint32_t rank, uint32_t piece, uint32_t epoch)
+{
+    script_lock(&rig);
+    while (standing_of(rank, piece, epoch) == UINT8_MAX)
+        script_wait(&rig);
+    uint8_t standing = standing_of(rank, piece, epoch);
+    script_unlock(&rig);
+    return standing;
+}
+
+static void expect_standing(uint32_t rank, uint32_t piece, uint32_t epoch, uint8_t standing)
+{
+    assert_int_equal(await_standing(rank, piece, epoch), standing);
+}
+
+static void between_rounds_it_has_nothing_to_announce(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    regroup(3);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        uint8_t standing = await_standing(rank, 0, 2);
+        assert_true(standing == RECORD_IDLE || standing == RECORD_HOLDS); /* COMMIT is late */
+    }
+    run_round(t, 2);
+}
+
+static void a_round_that_nobody_holds_is_announced_to_the_new_set(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    push(0, 2); /* rank 1 does not come to it */
+    wait_heard(3);
+    regroup(1);
+    expect_standing(0, 0, 2, RECORD_ANNOUNCE);
+    expect_alone(2);
+}
+
+static void a_round_that_has_landed_is_held(void **state)
+{
+    declare("w", ELEMENTS, t);
+    script_lock(&rig);
+    rig.holds_commits = true;
+    script_unlock(&rig);
+    push(0, 1);
+    push(1, 1);
+    ok(gp_wait(q[0], WAIT_MS));
+    ok(gp_wait(q[1], WAIT_MS));
+    script_lock(&rig);
+    rig.holds_commits = false;
+    script_unlock(&rig);
+    regroup(1);
+    expect_standing(0, 0, 2, RECORD_HOLDS);
+    check_mean(result[0], ELEMENTS, 1);
+    push(0, 2);
+    expect_alone(2);
+}
+
+/* W15: one answer for all pieces of a tensor. */
+static void what_has_landed_of_a_tensor_that_is_not_whole_is_as_if_it_had_not(void **state)
+{
+    script_lock(&rig);
+    rig.pieces_per_tensor = PIECES;
+    rig.lanes_used = 2;
+    rig.held_lanes = 2;
+    script_unlock(&rig);
+    declare("w", ELEMENTS, t);
+    push(0, 1);
+    push(1, 1);
+    wait_heard(WORKERS * PIECES);
+    script_lock(&rig);
+    while (rig.pieces[0].round != 2 || rig.pieces[2].round != 2)
+        script_wait(&rig); /* lane 0 has committed its two */
+    script_unlock(&rig);
+    failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT, NULL);
+    script_lock(&rig);
+    rig.held_lanes = 0;
+    script_unlock(&rig);
+    regroup(1);
+    for (uint32_t piece = 0; piece < PIECES; piece++)
+        expect_standing(0, piece, 2, RECORD_ANNOUNCE);
+    expect_alone(1);
+}
+
+static void a_route_that_is_told_again_says_nothing(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    regroup(3);
+    run_round(t, 2);
+    script_lock(&rig);
+    uint32_t heard_before = rig.heard_count;
+    script_tell_routes(&rig);
+    script_tell_routes(&rig);
+    script_unlock(&rig);
+    run_round(t, 3);
+    script_lock(&rig);
+    assert_int_equal(rig.heard_count, heard_before + WORKERS);
+    script_unlock(&rig);
+}
+
+static void what_the_lane_said_under_the_epoch_before_finds_nobody(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    push(0, 2);
+    wait_heard(3);
+    script_lock(&rig);
+    uint32_t former = heard(0, 2)->ready.word;
+    rig.holds_results = true;
+    script_unlock(&rig);
+    regroup(1);
+    expect_standing(0, 0, 2, RECORD_ANNOUNCE);
+    script_lock(&rig);
+    script_lane_say_error(&rig, 0, 0, former, -EINVAL, "of the set before");
+    rig.holds_results = false;
+    script_lane_resume(&rig);
+    script_unlock(&rig);
+    expect_alone(2);
+}
+
+static void blocks_that_are_counted_by_ranks_do_not_survive_another_set(void **state)
+{
+    static float all[WORKERS][WORKERS * ELEMENTS];
+    const uint32_t pair[] = {0, 1};
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        gp_tensor_spec spec = {.name = "blocks",
+                               .dtype = GP_F32,
+                               .elements = ELEMENTS,
+                               .ranks = pair,
+                               .ranks_count = WORKERS};
+        ok(gp_tensors_declare(jobs[rank], &spec, 1, &t[rank]));
+    }
+    ok(gp_push_pull(t[0], gradient[0], all[0], GP_GATHER, &q[0]));
+    wait_heard(1);
+    regroup(1);
+    failed(gp_wait(q[0], WAIT_MS), -ECONNRESET, "'blocks' round 1", "its ranks have changed", NULL);
+}
+
+/* --- who is new (L21) --- */
+
+static gp_tensor *join_late(void)
+{
+    gp_tensor *tensor;
+    script_lock(&rig);
+    script_regroup(&rig, 7); /* what it declares is for it */
+    script_unlock(&rig);
+    join(&late_client, &late, 2);
+    ok(gp_tensor_declare(late, "w", GP_F32, ELEMENTS, &tensor));
+    return tensor;
+}
+
+static void who_is_new_asks_for_its_round_before_it_pushes(void **state)
+{
+    static float values[ELEMENTS];
+    gp_request *request;
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    run_round(t, 2);
+    script_lock(&rig);
+    rig.holds_entries = true;
+    script_unlock(&rig);
+    gp_tensor *tensor = join_late();
+    ok(gp_push_pull(tensor, values, values, GP_SUM, &request));
+    expect_standing(2, 0, 2, RECORD_ENTERS);
+    failed(gp_wait(request, SHORT_MS), -ETIMEDOUT, NULL);
+    fill(gradient[0], ELEMENTS, 0, 3);
+    fill(gradient[1], ELEMENTS, 1, 3);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_SUM, &q[rank]));
+    script_lock(&rig);
+    rig.holds_entries = false;
+    while (rig.pieces[0].is_recovering)
+        script_wait(&rig);
+    script_lane_welcome(&rig, &rig.pieces[0]);
+    script_lane_welcome(&rig, &rig.pieces[0]); /* who is told twice enters once */
+    fabric_flush(rig.lanes[0].fabric);
+    script_unlock(&rig);
+    ok(gp_wait(request, WAIT_MS));
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[rank], WAIT_MS));
+    script_lock(&rig);
+    assert_int_equal(heard(2, 3)->ready.standing, RECORD_ANNOUNCE);
+    script_unlock(&rig);
+    check_sum(values, ELEMENTS, 3);
+}
+
+static void who_cannot_enter_is_told_why(void **state)
+{
+    static float values[ELEMENTS];
+    gp_request *request;
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    rig.holds_entries = true;
+    script_unlock(&rig);
+    gp_tensor *tensor = join_late();
+    ok(gp_push_pull(tensor, values, values, GP_SUM, &request));
+    expect_standing(2, 0, 2, RECORD_ENTERS);
+    failed(gp_wait(request, SHORT_MS), -ETIMEDOUT, "'w' round 2", "no push from ranks 0, 1", NULL);
+    script_lock(&rig);
+    script_lane_say_error(&rig, 0, 2, rig.pieces[0].entering_word[2], -ENODATA, "no parameters");
+    script_unlock(&rig);
+    failed(gp_wait(request, WAIT_MS), -ENODATA, "'w'", "no parameters", NULL);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(before_anything_is_told_those_who_began_are_in),
+        CASE(the_newest_membership_counts_and_only_ranks_that_the_job_may_have),
+        CASE(membership_of_nothing_is_refused),
+        CASE(what_the_service_refuses_is_told_in_its_words),
+        CASE(a_service_that_does_not_answer_is_named_at_the_deadline),
+        CASE(ranks_that_do_not_come_are_named_at_the_deadline),
+        CASE(ranks_that_do_not_go_are_named_but_oneself),
+        CASE(it_returns_when_all_have_come),
+        CASE(another_size_that_is_asked_for_meanwhile_ends_the_wait),
+        CASE(a_job_that_fails_meanwhile_ends_the_wait),
+        CASE(it_waits_until_its_tensors_are_made_by_those_who_came),
+        CASE(between_rounds_it_has_nothing_to_announce),
+        CASE(a_round_that_nobody_holds_is_announced_to_the_new_set),
+        CASE(a_round_that_has_landed_is_held),
+        CASE(what_has_landed_of_a_tensor_that_is_not_whole_is_as_if_it_had_not),
+        CASE(a_route_that_is_told_again_says_nothing),
+        CASE(what_the_lane_said_under_the_epoch_before_finds_nobody),
+        CASE(blocks_that_are_counted_by_ranks_do_not_survive_another_set),
+        CASE(who_is_new_asks_for_its_round_before_it_pushes),
+        CASE(who_cannot_enter_is_told_why),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

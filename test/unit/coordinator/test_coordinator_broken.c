@@ -1,0 +1,122 @@
+/* A lane has lost its connection to a worker of a job that keeps its workers: one that lives stays
+ * in, one that has died with its connections is found at once (K6). */
+#include "test/unit/coordinator/coordinator_rig.h"
+
+#include "svc/base/clock.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+struct scene {
+    struct end *lane, *zero, *one;
+    uint32_t job;
+};
+
+static struct scene begin(struct rig *rig)
+{
+    struct scene s = {.lane = rig_aggregator(rig, 1)};
+    s.zero = rig_join(rig, "resnet", 0, 2, NULL, &s.job);
+    s.one = rig_join(rig, "resnet", 1, 2, NULL, NULL);
+    end_declare_one(s.zero, "w", 100);
+    end_declare_one(s.one, "w", 100);
+    message_free(end_expect(s.zero, BODY(DECLARE_REPLY)));
+    message_free(end_expect(s.one, BODY(DECLARE_REPLY)));
+    return s;
+}
+
+/* Of rank 1. */
+static void say_broken(const struct scene *s)
+{
+    WIRE(WorkerLost) lost = GRADPOOL__WIRE__WORKER_LOST__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    lost.lane = s->lane->lanes[0];
+    lost.job_id = s->job;
+    lost.rank = 1;
+    lost.text = (char *)"10.0.0.7:4711";
+    message.body_case = BODY(WORKER_LOST);
+    message.worker_lost = &lost;
+    assert_int_equal(channel_send(s->lane->channel, &message), 0);
+    rig_settle(s->lane->rig);
+}
+
+/* As a firewall ends it. */
+static void reset_control(struct end *e)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    assert_int_equal(
+        setsockopt(channel_fd(e->channel), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    end_close(e);
+}
+
+static void a_worker_that_lives_stays_in_its_job(void **state)
+{
+    struct scene s = begin(*state);
+    say_broken(&s);
+    say_broken(&s); /* again after each join of the aggregator */
+    end_expect_none(s.zero, BODY(JOB_FAILURE));
+    end_expect_none(s.one, BODY(JOB_FAILURE));
+}
+
+static void one_that_dies_with_its_connections_is_found_at_once(void **state)
+{
+    struct scene s = begin(*state);
+    uint64_t began_ns = clock_now_ns();
+    say_broken(&s);
+    end_close(s.one);
+    envelope *failure = end_expect(s.zero, BODY(JOB_FAILURE));
+    assert_non_null(strstr(failure->job_failure->text, "rank 1 of job resnet (elsewhere, pid"));
+    message_free(failure);
+    assert_true(clock_now_ns() - began_ns < 10 * NS_PER_S); /* who is away has so long */
+}
+
+static void so_is_one_whose_connection_here_ends_first(void **state)
+{
+    struct scene s = begin(*state);
+    end_close(s.one);
+    end_expect_none(s.zero, BODY(JOB_FAILURE));
+    say_broken(&s);
+    envelope *failure = end_expect(s.zero, BODY(JOB_FAILURE));
+    assert_non_null(strstr(failure->job_failure->text,
+                           "is gone: its connections to the coordinator and to lane 1 have ended"));
+    message_free(failure);
+}
+
+/* Both were reset: the worker may live. */
+static void one_whose_connections_were_all_reset_may_come_back(void **state)
+{
+    struct scene s = begin(*state);
+    say_broken(&s);
+    reset_control(s.one);
+    rig_settle(*state);
+    say_broken(&s);
+    end_expect_none(s.zero, BODY(JOB_FAILURE));
+}
+
+/* The lane has not heard the goodbye that was said here. */
+static void a_lane_is_told_again_who_has_left(void **state)
+{
+    struct scene s = begin(*state);
+    end_leave(s.one);
+    message_free(end_expect(s.lane, BODY(LEFT_REQUEST)));
+    say_broken(&s);
+    envelope *told = end_expect(s.lane, BODY(LEFT_REQUEST));
+    assert_int_equal(told->left_request->left.data[0], 1 << 1);
+    message_free(told);
+    end_expect_none(s.zero, BODY(JOB_FAILURE));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest cases[] = {
+        CASE(a_worker_that_lives_stays_in_its_job),
+        CASE(one_that_dies_with_its_connections_is_found_at_once),
+        CASE(so_is_one_whose_connection_here_ends_first),
+        CASE(one_whose_connections_were_all_reset_may_come_back),
+        CASE(a_lane_is_told_again_who_has_left),
+    };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

@@ -1,0 +1,379 @@
+/* Tasks of whose states other aggregators keep copies move (K57): who keeps them from then on has
+ * them before the switch, and nobody is left with a copy that nobody needs. */
+#include "test/unit/coordinator/keeping_case.h"
+
+#include "svc/base/clock.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/replica/replica.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAILURES_MOST 8 /* to connect, before a keeper is relieved */
+
+static struct aggregator *record_of(const struct end *e)
+{
+    return aggregator_find(e->rig->coordinator->service, e->aggregator);
+}
+
+/* A job whose task lies with the owner; who keeps its copy may get tasks, too. */
+struct moving {
+    struct kept k;
+    struct end *asker;
+    uint64_t order;
+};
+
+static struct moving begin(struct rig *rig)
+{
+    struct moving m = {.k = keeping_begun(rig)};
+    m.asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    keeping_open(m.k.keeper);
+    return m;
+}
+
+/* To the keeper's own process: then the owner's is to keep the copy. */
+static struct moving order(struct rig *rig)
+{
+    struct moving m = begin(rig);
+    m.k.keeper->ignores = BODY(COPIES_WAIT);
+    m.order = keeping_order_move(m.asker, m.k.keeper);
+    assert_int_equal(keeping_placed_with(&m.k, m.k.keeper), m.k.owner->aggregator);
+    keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 2, 1, true);
+    return m;
+}
+
+static envelope *take_wait(const struct moving *m, const struct end *target)
+{
+    envelope *message = end_expect((struct end *)target, BODY(COPIES_WAIT));
+    assert_int_equal(message->copies_wait->lane, target->lanes[0]);
+    assert_int_equal(message->copies_wait->job_id, m->k.job);
+    assert_int_equal(message->copies_wait->n_pieces, 1);
+    assert_int_equal(message->copies_wait->pieces[0], m->k.piece.id);
+    return message;
+}
+
+static void answer_wait(const struct moving *m, struct end *target)
+{
+    envelope *message = take_wait(m, target);
+    end_answer(target, message);
+    message_free(message);
+}
+
+static void expect_stays(const struct moving *m, const char *why)
+{
+    envelope *reply = end_expect_reply(m->asker, m->order);
+    assert_int_equal(reply->body_case, BODY(MOVE_REPLY));
+    if (!strstr(reply->move_reply->stays, why))
+        fail_msg("'%s' does not say '%s'", reply->move_reply->stays, why);
+    message_free(reply);
+}
+
+static void expect_ended(const struct moving *m, struct end *keeper)
+{
+    envelope *message = end_expect(keeper, BODY(COPIES_END));
+    assert_int_equal(message->copies_end->job_id, m->k.job);
+    assert_int_equal(message->copies_end->n_pieces, 1);
+    assert_int_equal(message->copies_end->pieces[0], m->k.piece.id);
+    message_free(message);
+}
+
+/* The aggregator that was to keep copies there has none, and who keeps one goes on. */
+static void expect_as_before(const struct moving *m)
+{
+    expect_ended(m, m->k.owner);
+    end_expect_none(m->k.keeper, BODY(COPIES_END));
+    keeping_expect_silence(m->k.owner, m->k.keeper);
+    keeping_expect_silence(m->k.keeper, m->k.owner);
+}
+
+static void expect_ticket(struct end *keeper, int code)
+{
+    envelope *message = end_expect(keeper, BODY(COPY_TICKET));
+    assert_int_equal(message->copy_ticket->code, code);
+    message_free(message);
+}
+
+/* --- it arrives --- */
+
+static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **state)
+{
+    struct moving m = order(*state);
+    envelope *wait = take_wait(&m, m.k.keeper);
+    end_expect_none(m.k.owner, BODY(RELEASE_REQUEST)); /* it is not known to be at hand */
+    end_answer(m.k.keeper, wait);
+    message_free(wait);
+    message_free(end_expect(m.k.owner, BODY(RELEASE_REQUEST)));
+    message_free(end_expect(m.k.keeper, BODY(INSTALL_REQUEST)));
+    wait = take_wait(&m, m.k.keeper);
+    end_expect_none(m.k.worker, BODY(ROUTE_CHANGE));
+    end_expect_none(m.k.keeper,
+                    BODY(COPIES_END)); /* its copy is the only one that is known whole */
+    end_answer(m.k.keeper, wait);
+    message_free(wait);
+    keeping_expect_moved(m.asker, m.order);
+    message_free(end_expect(m.k.worker, BODY(ROUTE_CHANGE)));
+    expect_ended(&m, m.k.keeper);
+    keeping_lane_hears(&m.k, m.k.keeper, m.k.owner->aggregator, false);
+    keeping_expect_silence(m.k.keeper, m.k.owner);
+    end_expect_none(m.k.owner, BODY(COPIES_END));
+}
+
+static void it_gets_tickets_while_the_task_is_on_its_way(void **state)
+{
+    struct moving m = order(*state);
+    keeping_ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], 0);
+    expect_ticket(m.k.owner, 0);
+    keeping_ask_ticket(m.k.owner, m.k.job, m.k.owner->lanes[0], 0);
+    expect_ticket(m.k.owner, -ESTALE);
+    m.k.keeper->ignores = 0;
+    answer_wait(&m, m.k.keeper);
+    keeping_expect_moved(m.asker, m.order);
+    keeping_ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], 0);
+    expect_ticket(m.k.owner, 0);
+    keeping_ask_ticket(m.k.keeper, m.k.job, m.k.owner->lanes[0], 0);
+    expect_ticket(m.k.keeper, -ENOENT);
+}
+
+static void a_task_that_moves_elsewhere_keeps_its_keeper_and_waits_for_no_copy(void **state)
+{
+    struct moving m = begin(*state);
+    struct end *third = rig_aggregator(m.k.rig, 1);
+    third->ignores = BODY(INSTALL_REQUEST);
+    m.order = keeping_order_move(m.asker, third);
+    assert_int_equal(keeping_placed_with(&m.k, third), m.k.keeper->aggregator);
+    envelope *install = end_expect(third, BODY(INSTALL_REQUEST));
+    keeping_expect_silence(third, m.k.keeper);
+    end_answer(third, install);
+    message_free(install);
+    keeping_keeper_hears(&m.k, m.k.keeper, third, 2, 1, false);
+    keeping_lane_hears(&m.k, third, m.k.keeper->aggregator, false);
+    keeping_expect_moved(m.asker, m.order);
+    keeping_expect_silence(third, m.k.keeper);
+    end_expect_none(third, BODY(COPIES_WAIT));
+    end_expect_none(m.k.keeper, BODY(COPIES_END));
+}
+
+static void two_tasks_with_two_keepers_are_copied_apart(void **state)
+{
+    struct moving m = begin(*state);
+    struct end *third = keeping_aggregator(m.k.rig);
+    record_of(m.k.keeper)->unfit_until_ns = clock_now_ns() + 60 * NS_PER_S;
+    keeping_withhold(m.k.keeper);
+    WIRE(Piece) other = keeping_declare(m.k.worker, "v");
+    envelope *place = end_expect(m.k.owner, BODY(PLACE_REQUEST));
+    assert_int_equal(place->place_request->pieces[0]->keeper, third->aggregator);
+    message_free(place);
+    envelope *told = end_expect(third, BODY(COPIES_REQUEST));
+    assert_int_equal(told->copies_request->copies[0]->piece, other.id);
+    message_free(told);
+    keeping_open(m.k.keeper);
+    record_of(third)->is_stopping = true; /* so that what it keeps has to go with the rest */
+    m.order = keeping_order_move(m.asker, m.k.keeper);
+    told = end_expect(m.k.owner, BODY(COPIES_REQUEST));
+    assert_int_equal(told->copies_request->n_copies, 2);
+    message_free(told);
+    envelope *reply = end_expect_reply(m.asker, m.order);
+    assert_string_equal(reply->move_reply->stays, "");
+    message_free(reply);
+}
+
+/* --- it stays --- */
+
+static void a_move_that_is_given_up_changes_no_keeper(void **state)
+{
+    struct moving m = begin(*state);
+    m.k.keeper->refuses = BODY(INSTALL_REQUEST);
+    m.order = keeping_order_move(m.asker, m.k.keeper);
+    expect_stays(&m, "it does not want to");
+    keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 2, 1, true);
+    expect_as_before(&m);
+    end_say_goodbye(m.k.keeper); /* who is told of another has heard of that one */
+    keeping_lane_hears(&m.k, m.k.owner, 0, false);
+}
+
+static void a_target_that_does_not_see_the_copy_gives_up_the_move(void **state)
+{
+    struct moving m = begin(*state);
+    m.k.keeper->refuses = BODY(COPIES_WAIT);
+    m.order = keeping_order_move(m.asker, m.k.keeper);
+    expect_stays(&m, "it does not want to");
+    end_expect_none(m.k.owner, BODY(RELEASE_REQUEST));
+    keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 2, 1, true);
+    expect_as_before(&m);
+}
+
+/* Then the task stays for now, and goes when a third can keep the copy. */
+static void expect_moved_with(struct moving *m, struct end *third)
+{
+    keeping_keeper_hears(&m->k, third, m->k.keeper, 3, 1, true);
+    keeping_expect_moved(m->asker, m->order);
+    assert_true(record_of(m->k.owner)->unfit_until_ns > clock_now_ns());
+}
+
+static void who_has_no_room_for_the_copy_is_relieved(void **state)
+{
+    struct moving m = begin(*state);
+    struct end *third = keeping_aggregator(m.k.rig);
+    m.k.owner->refuses = BODY(COPIES_REQUEST);
+    m.order = keeping_order_move(m.asker, m.k.keeper);
+    expect_moved_with(&m, third);
+}
+
+static void who_does_not_reach_the_target_is_relieved(void **state)
+{
+    struct moving m = begin(*state);
+    struct end *third = keeping_aggregator(m.k.rig);
+    m.k.keeper->ignores = BODY(COPIES_WAIT);
+    m.order = keeping_order_move(m.asker, m.k.keeper);
+    message_free(take_wait(&m, m.k.keeper));
+    m.k.keeper->ignores = 0;
+    keeping_ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], FAILURES_MOST);
+    expect_ticket(m.k.owner, -ESTALE);
+    expect_moved_with(&m, third);
+}
+
+/* To where it has no copy it goes only from a lane that is to be emptied. */
+static void a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one(void **state)
+{
+    struct moving m = begin(*state);
+    record_of(m.k.owner)->unfit_until_ns = clock_now_ns() + 60 * NS_PER_S;
+    m.order = keeping_order_move(m.asker, m.k.keeper);
+    end_expect_none(m.k.keeper, BODY(PLACE_REQUEST));
+    keeping_withhold(m.k.owner);
+    keeping_expect_moved(m.asker, m.order); /* it was to be tried again */
+    expect_ended(&m, m.k.keeper);
+    keeping_lane_hears(&m.k, m.k.keeper, 0, false);
+}
+
+/* Lanes and who keeps copies may be three processes. */
+static struct moving order_among_three(struct rig *rig, struct end **ret_third)
+{
+    struct moving m = begin(rig);
+    *ret_third = rig_aggregator(rig, 1);
+    char *node = record_of(*ret_third)->node;
+    record_of(*ret_third)->node = strdup("node8"); /* another host comes first */
+    m.k.keeper->ignores = BODY(COPIES_WAIT);
+    m.order = keeping_order_move(m.asker, m.k.keeper);
+    assert_int_equal(keeping_placed_with(&m.k, m.k.keeper), (*ret_third)->aggregator);
+    free(node);
+    keeping_keeper_hears(&m.k, *ret_third, m.k.keeper, 2, 1, true);
+    return m;
+}
+
+static void a_keeper_that_goes_away_meanwhile_gives_up_the_move(void **state)
+{
+    struct end *third;
+    struct moving m = order_among_three(*state, &third);
+    message_free(take_wait(&m, m.k.keeper));
+    end_close(third);
+    /* It is tried again, and the next keeper is chosen from who is there. */
+    keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 3, 1, true);
+    m.k.keeper->ignores = 0;
+    answer_wait(&m, m.k.keeper);
+    keeping_expect_moved(m.asker, m.order);
+}
+
+/* Rounds of the source wait for its keeper: another is chosen at once. */
+static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **state)
+{
+    struct moving m = begin(*state);
+    struct end *third = rig_aggregator(m.k.rig, 1);
+    m.k.owner->ignores = BODY(RELEASE_REQUEST);
+    m.order = keeping_order_move(m.asker, third);
+    message_free(end_expect(m.k.owner, BODY(RELEASE_REQUEST)));
+    end_say_goodbye(m.k.keeper);
+    message_free(end_expect(m.k.owner, BODY(THAW_REQUEST)));
+    keeping_keeper_hears(&m.k, third, m.k.owner, 1, 1, true);
+    keeping_lane_hears(&m.k, m.k.owner, third->aggregator, false);
+}
+
+/* The source has still to let go. */
+static void a_keeper_that_is_lost_after_the_switch_is_followed_at_once(void **state)
+{
+    struct moving m = begin(*state);
+    struct end *third = rig_aggregator(m.k.rig, 1), *fourth;
+    m.k.owner->ignores = BODY(DROP_REQUEST);
+    m.order = keeping_order_move(m.asker, third);
+    message_free(end_expect(m.k.owner, BODY(DROP_REQUEST)));
+    keeping_keeper_hears(&m.k, m.k.keeper, third, 2, 1, false);
+    keeping_lane_hears(&m.k, third, m.k.keeper->aggregator, false);
+    record_of(m.k.owner)->unfit_until_ns = clock_now_ns() + 60 * NS_PER_S;
+    fourth = keeping_aggregator(m.k.rig);
+    end_say_goodbye(m.k.keeper);
+    keeping_keeper_hears(&m.k, fourth, third, 2, 1, true);
+    keeping_lane_hears(&m.k, third, fourth->aggregator, false);
+}
+
+/* Its copy may be the only one: it is not written over. */
+static void where_a_former_keeper_would_be_the_next_nothing_moves_yet(void **state)
+{
+    struct moving m = begin(*state);
+    struct end *third = keeping_aggregator(m.k.rig);
+    record_of(m.k.keeper)->is_stopping = true;
+    keeping_check_all(m.k.rig->coordinator->service);
+    keeping_keeper_hears(&m.k, third, m.k.owner, 1, 1, true);
+    keeping_lane_hears(&m.k, m.k.owner, third->aggregator, true);
+    record_of(m.k.keeper)->is_stopping = false;
+    record_of(m.k.owner)->is_stopping = true;
+    keeping_open(third);
+    m.order = keeping_order_move(m.asker, third);
+    end_expect_none(third, BODY(PLACE_REQUEST));
+}
+
+/* --- what is not there any more --- */
+
+static void the_copy_of_what_is_undeclared_on_the_way_is_not_kept(void **state)
+{
+    struct moving m = order(*state);
+    WIRE(UndeclareRequest) undeclare = GRADPOOL__WIRE__UNDECLARE_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    uint32_t tensor = jobs_find_id(m.k.rig->coordinator->service, m.k.job)->tensors[0]->id;
+    undeclare.tensors = &tensor;
+    undeclare.n_tensors = 1;
+    request.body_case = BODY(UNDECLARE_REQUEST);
+    request.undeclare_request = &undeclare;
+    message_free(end_ask(m.k.worker, &request));
+    expect_ended(&m, m.k.keeper);
+    m.k.keeper->ignores = 0;
+    answer_wait(&m, m.k.keeper);
+    expect_ended(&m, m.k.owner);
+}
+
+static void a_job_that_ends_on_the_way_leaves_no_copy(void **state)
+{
+    struct moving m = order(*state);
+    end_leave(m.k.worker);
+    expect_ended(&m, m.k.owner); /* who leaves ends the move first */
+    struct end *keepers[] = {m.k.owner, m.k.keeper};
+    for (size_t i = 0; i < 2; i++) {
+        envelope *message = end_expect(keepers[i], BODY(COPIES_END));
+        assert_int_equal(message->copies_end->job_id, m.k.job);
+        assert_int_equal(message->copies_end->n_pieces, 0);
+        message_free(message);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(who_keeps_copies_from_then_on_has_them_before_the_switch),
+        CASE(it_gets_tickets_while_the_task_is_on_its_way),
+        CASE(a_task_that_moves_elsewhere_keeps_its_keeper_and_waits_for_no_copy),
+        CASE(two_tasks_with_two_keepers_are_copied_apart),
+        CASE(a_move_that_is_given_up_changes_no_keeper),
+        CASE(a_target_that_does_not_see_the_copy_gives_up_the_move),
+        CASE(who_has_no_room_for_the_copy_is_relieved),
+        CASE(who_does_not_reach_the_target_is_relieved),
+        CASE(a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one),
+        CASE(a_keeper_that_is_lost_after_the_switch_is_followed_at_once),
+        CASE(a_keeper_that_goes_away_meanwhile_gives_up_the_move),
+        CASE(a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another),
+        CASE(where_a_former_keeper_would_be_the_next_nothing_moves_yet),
+        CASE(the_copy_of_what_is_undeclared_on_the_way_is_not_kept),
+        CASE(a_job_that_ends_on_the_way_leaves_no_copy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

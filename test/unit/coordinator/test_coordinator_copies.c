@@ -1,0 +1,438 @@
+/* What keepers of copies (K57) ask for and refuse, and what of it outlives the coordinator. */
+#include "test/unit/coordinator/keeping_case.h"
+
+#include "svc/base/clock.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/wire/record.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define FAILURES_MOST 8 /* in a row, before a keeper is relieved */
+
+static struct aggregator *record_of(const struct end *e)
+{
+    return aggregator_find(e->rig->coordinator->service, e->aggregator);
+}
+
+static WIRE(PieceHeld) held(const struct kept *k)
+{
+    WIRE(PieceHeld) h = GRADPOOL__WIRE__PIECE_HELD__INIT;
+    h.job_id = k->job;
+    h.piece = k->piece.id;
+    h.lane = k->piece.lane;
+    h.epoch = k->piece.epoch;
+    return h;
+}
+
+/* --- tickets --- */
+
+/* The caller frees it. */
+static envelope *take_ticket(struct end *keeper, uint32_t job, uint32_t lane, int code)
+{
+    envelope *message = end_expect(keeper, BODY(COPY_TICKET));
+    assert_int_equal(message->id, 0);
+    assert_int_equal(message->copy_ticket->job_id, job);
+    assert_int_equal(message->copy_ticket->lane, lane);
+    assert_int_equal(message->copy_ticket->code, code);
+    assert_true(code == 0 || message->copy_ticket->ticket.len == 0);
+    return message;
+}
+
+static void expect_answer(struct end *keeper, uint32_t job, uint32_t lane, int code)
+{
+    keeping_ask_ticket(keeper, job, lane, 0);
+    message_free(take_ticket(keeper, job, lane, code));
+}
+
+static void expect_granted(const struct kept *k, const WIRE(GrantRequest) * grant,
+                           const WIRE(CopyTicket) * ticket)
+{
+    struct record_connect connect;
+    uint32_t rank = RECORD_KEEPER | k->keeper->aggregator;
+    assert_int_equal(grant->lane, k->piece.lane);
+    assert_int_equal(grant->job_id, k->job);
+    assert_int_equal(grant->rank, rank);
+    assert_int_equal(ticket->ticket.len, sizeof connect);
+    assert_int_equal(grant->ticket.len, sizeof connect);
+    assert_memory_equal(ticket->ticket.data, grant->ticket.data, sizeof connect);
+    memcpy(&connect, ticket->ticket.data, sizeof connect);
+    assert_int_equal(connect.magic, RECORD_MAGIC);
+    assert_int_equal(connect.job, k->job);
+    assert_int_equal(connect.rank, rank);
+    assert_int_equal(connect.lane, k->piece.lane);
+    assert_int_equal(connect.incarnation, k->owner->incarnation);
+    assert_string_equal(ticket->shm, "@lane");
+    assert_string_equal(ticket->ofi, "10.0.0.1:5000");
+}
+
+static void a_keeper_gets_a_ticket_that_the_lane_was_told_before(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    k.owner->ignores = BODY(GRANT_REQUEST);
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
+    envelope *grant = end_expect(k.owner, BODY(GRANT_REQUEST));
+    end_expect_none(k.keeper, BODY(COPY_TICKET));
+    end_answer(k.owner, grant);
+    envelope *ticket = take_ticket(k.keeper, k.job, k.piece.lane, 0);
+    expect_granted(&k, grant->grant_request, ticket->copy_ticket);
+    message_free(grant);
+    message_free(ticket);
+}
+
+static void no_two_tickets_are_alike(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct record_connect tickets[2];
+    for (int i = 0; i < 2; i++) {
+        keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
+        envelope *message = take_ticket(k.keeper, k.job, k.piece.lane, 0);
+        memcpy(&tickets[i], message->copy_ticket->ticket.data, sizeof tickets[i]);
+        message_free(message);
+    }
+    assert_memory_not_equal(tickets[0].token, tickets[1].token, RECORD_TOKEN_BYTES);
+}
+
+static void a_job_of_which_it_keeps_nothing_is_said_not_to_be_there(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    expect_answer(k.keeper, k.job + 7, k.piece.lane, -ENOENT);
+    expect_answer(k.owner, k.job, k.piece.lane, -ENOENT); /* it has no copies */
+    end_leave(k.worker);
+    expect_answer(k.keeper, k.job, k.piece.lane, -ENOENT);
+    end_expect_none(k.owner, BODY(GRANT_REQUEST));
+}
+
+static void a_lane_of_which_it_keeps_nothing_is_waited_for_in_vain(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    expect_answer(k.keeper, k.job, 999, -ESTALE);
+    expect_answer(k.keeper, k.job, k.keeper->lanes[0], -ESTALE);
+    struct end *third = rig_aggregator(k.rig, 1);
+    uint32_t former = k.piece.lane;
+    end_say_goodbye(k.owner);
+    expect_answer(k.keeper, k.job, former, -ESTALE);
+    keeping_keeper_hears(&k, k.keeper, third, 2, 2, false);
+    expect_answer(k.keeper, k.job, third->lanes[0], 0);
+}
+
+static void a_lane_that_is_away_is_to_be_asked_for_again(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end before = *k.owner;
+    WIRE(PieceHeld) h = held(&k);
+    end_close(k.owner);
+    rig_settle(k.rig);
+    expect_answer(k.keeper, k.job, k.piece.lane, -EAGAIN);
+    k.owner = rig_rejoin(k.rig, &before, 1, &h);
+    expect_answer(k.keeper, k.job, k.piece.lane, 0);
+}
+
+static void a_lane_that_grants_nothing_is_to_be_asked_for_again(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    k.owner->refuses = BODY(GRANT_REQUEST);
+    expect_answer(k.keeper, k.job, k.piece.lane, -EAGAIN);
+    k.owner->refuses = 0;
+    k.owner->ignores = BODY(GRANT_REQUEST);
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
+    rig_settle(k.rig);
+    end_close(k.owner); /* before it has answered */
+    message_free(take_ticket(k.keeper, k.job, k.piece.lane, -EAGAIN));
+}
+
+static void only_an_aggregator_that_has_joined_gets_tickets(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *other = rig_connect_node(k.rig);
+    keeping_ask_ticket(other, k.job, k.piece.lane, 0);
+    end_expect_none(k.owner, BODY(GRANT_REQUEST));
+    end_expect_none(other, BODY(COPY_TICKET));
+}
+
+/* --- who cannot keep them --- */
+
+static void who_does_not_reach_a_lane_is_relieved(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST - 1);
+    message_free(take_ticket(k.keeper, k.job, k.piece.lane, 0));
+    keeping_expect_silence(k.owner, third);
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
+    message_free(take_ticket(k.keeper, k.job, k.piece.lane, -ESTALE));
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    /* A lane that waited for what the first has would wait for ever: it asks no more. */
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+    expect_answer(k.keeper, k.job, k.piece.lane, -ENOENT);
+}
+
+static void without_a_third_the_lane_goes_on_without_who_does_not_reach_it(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
+    message_free(take_ticket(k.keeper, k.job, k.piece.lane, -ESTALE));
+    keeping_lane_hears(&k, k.owner, 0, false);
+    keeping_expect_silence(k.owner, k.keeper);
+}
+
+/* With two lanes; what is declared next comes to the second. */
+static struct kept begin_on_two_lanes(struct rig *rig)
+{
+    struct kept k = {.rig = rig, .owner = rig_aggregator(rig, 2)};
+    k.keeper = keeping_aggregator(rig);
+    struct service *s = rig->coordinator->service;
+    lane_find(s, k.owner->lanes[1])->use = LANE_WITHHELD;
+    k.worker = keeping_join(rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
+    k.piece = keeping_declare(k.worker, "w");
+    assert_int_equal(keeping_placed_with(&k, k.owner), k.keeper->aggregator);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    lane_find(s, k.owner->lanes[0])->use = LANE_WITHHELD;
+    lane_find(s, k.owner->lanes[1])->use = LANE_OPEN;
+    return k;
+}
+
+static uint32_t take_keeper(struct end *owner, uint32_t lane, uint32_t piece)
+{
+    envelope *message = end_expect(owner, BODY(KEEPER_REQUEST));
+    const WIRE(KeeperRequest) *told = message->keeper_request;
+    assert_int_equal(told->lane, lane);
+    assert_int_equal(told->n_pieces, 1);
+    assert_int_equal(told->pieces[0], piece);
+    assert_false(told->when_known);
+    uint32_t keeper = told->keeper;
+    message_free(message);
+    return keeper;
+}
+
+static void who_refuses_copies_is_relieved_of_what_is_on_that_lane(void **state)
+{
+    struct kept k = begin_on_two_lanes(*state);
+    k.keeper->refuses = BODY(COPIES_REQUEST);
+    WIRE(Piece) other = keeping_declare(k.worker, "v");
+    assert_int_equal(other.lane, k.owner->lanes[1]);
+    assert_int_equal(take_keeper(k.owner, other.lane, other.id), k.keeper->aggregator);
+    assert_int_equal(take_keeper(k.owner, other.lane, other.id), 0);
+    struct end *third = keeping_aggregator(k.rig); /* while the first is not fit for more */
+    assert_int_equal(take_keeper(k.owner, other.lane, other.id), third->aggregator);
+    end_expect_none(k.owner, BODY(KEEPER_REQUEST)); /* the rest stays */
+    envelope *message = end_expect(third, BODY(COPIES_REQUEST));
+    assert_int_equal(message->copies_request->lane, other.lane);
+    assert_int_equal(message->copies_request->copies[0]->piece, other.id);
+    message_free(message);
+}
+
+/* The request with which the copy began may have been lost. */
+static void who_lacks_room_for_what_it_should_have_is_relieved(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *next = rig_aggregator(k.rig, 1), *third = keeping_aggregator(k.rig);
+    k.keeper->refuses = BODY(COPIES_REQUEST);
+    k.keeper->refusal = -ENOSPC;
+    end_say_goodbye(k.owner);
+    keeping_keeper_hears(&k, k.keeper, next, 2, 2, false);
+    keeping_keeper_hears(&k, third, next, 2, 2, true);
+}
+
+static void who_has_refused_is_chosen_for_nothing_for_a_while(void **state)
+{
+    struct kept k = keeping_begin(*state, DURABILITY_REPLICA);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
+    k.keeper->refuses = BODY(COPIES_REQUEST);
+    keeping_declare(k.worker, "v");
+    rig_settle(k.rig);
+    k.keeper->refuses = 0;
+    message_free(end_expect(k.keeper, BODY(COPIES_REQUEST)));
+    while (k.owner->inbox_count > 0) {
+        message_free(k.owner->inbox[0]);
+        memmove(k.owner->inbox, k.owner->inbox + 1, --k.owner->inbox_count * sizeof(envelope *));
+    }
+    keeping_declare(k.worker, "u");
+    envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
+    assert_int_equal(place->place_request->pieces[0]->keeper, 0);
+    message_free(place);
+    record_of(k.keeper)->unfit_until_ns = clock_now_ns();
+    keeping_declare(k.worker, "t");
+    place = end_expect(k.owner, BODY(PLACE_REQUEST));
+    assert_int_equal(place->place_request->pieces[0]->keeper, k.keeper->aggregator);
+    message_free(place);
+}
+
+/* Nothing else may happen that would have another chosen. */
+static void who_has_refused_is_asked_again_when_the_while_is_over(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct service *s = k.rig->coordinator->service;
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
+    keeping_lane_hears(&k, k.owner, 0, false);
+    assert_int_equal(s->retries->unfit.deadline_ns, record_of(k.keeper)->unfit_until_ns);
+    record_of(k.keeper)->unfit_until_ns = clock_now_ns();
+    keeping_expect_silence(k.owner, k.keeper);
+    timer_start(s->loop, &s->retries->unfit, clock_now_ns());
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+}
+
+/* It had no memory for a moment. */
+static void a_lane_that_refuses_a_keeper_is_told_again(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    k.owner->refuses = BODY(KEEPER_REQUEST);
+    end_say_goodbye(k.keeper);
+    keeping_lane_hears(&k, k.owner, 0, false);
+    k.owner->refuses = 0;
+    keeping_lane_hears(&k, k.owner, 0, false);
+    end_expect_none(k.owner, BODY(KEEPER_REQUEST));
+}
+
+/* --- a restart --- */
+
+static void restart(struct kept *k, struct end **ends, size_t count)
+{
+    struct end before[4];
+    WIRE(PieceHeld) h = held(k);
+    for (size_t i = 0; i < count; i++)
+        before[i] = *ends[i];
+    rig_crash(k->rig);
+    rig_start(k->rig);
+    for (size_t i = 0; i < count; i++) {
+        ends[i] = rig_rejoin(k->rig, &before[i], i == 0, i == 0 ? &h : NULL);
+        keeping_withhold(ends[i]);
+    }
+}
+
+static void resume(struct kept *k)
+{
+    k->worker = keeping_join(k->rig, "resnet", DURABILITY_REPLICA, &k->session, &k->job);
+}
+
+/* Of the job's one piece: whatever else it may have is over. */
+static void expect_nothing_else(struct end *e, bool is_kept)
+{
+    envelope *message = end_expect(e, BODY(COPIES_END));
+    assert_true(message->copies_end->others);
+    assert_int_equal(message->copies_end->n_pieces, is_kept);
+    message_free(message);
+}
+
+/* Once or several times: but what is kept goes on. */
+static void expect_told(const struct kept *k, struct end *owner, struct end *keeper)
+{
+    expect_nothing_else(owner, false);
+    expect_nothing_else(keeper, true);
+    keeping_keeper_hears(k, keeper, owner, k->piece.epoch, 1, false);
+    keeping_lane_hears(k, owner, keeper->aggregator, false);
+    rig_settle(k->rig);
+    while (keeper->inbox_count > 0)
+        keeping_keeper_hears(k, keeper, owner, k->piece.epoch, 1, false);
+    while (owner->inbox_count > 0)
+        keeping_lane_hears(k, owner, keeper->aggregator, false);
+}
+
+static void a_restart_keeps_keepers_and_tells_all_again(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *ends[] = {k.owner, k.keeper};
+    restart(&k, ends, 2);
+    expect_told(&k, ends[0], ends[1]);
+    resume(&k);
+    keeping_expect_silence(ends[0], ends[1]);
+    expect_answer(ends[1], k.job, k.piece.lane, 0);
+}
+
+static void a_restart_keeps_the_last_of_several_keepers(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    end_say_goodbye(k.keeper);
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+    keeping_aggregator(k.rig); /* it is not tempted */
+    struct end *ends[] = {k.owner, third};
+    uint32_t keeper = third->aggregator;
+    restart(&k, ends, 2);
+    assert_int_equal(ends[1]->aggregator, keeper);
+    expect_told(&k, ends[0], ends[1]);
+    resume(&k);
+    keeping_expect_silence(ends[0], ends[1]);
+}
+
+static void a_restart_keeps_the_keeper_that_came_with_a_move(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    keeping_open(k.keeper);
+    keeping_expect_moved(asker, keeping_order_move(asker, k.keeper));
+    k.piece.lane = k.keeper->lanes[0];
+    k.piece.epoch = 2;
+    struct end *ends[] = {k.keeper, k.owner};
+    restart(&k, ends, 2);
+    expect_told(&k, ends[0], ends[1]);
+}
+
+/* The lane waits for one that is gone: nobody has said yet how the job's state is to be kept. */
+static void a_keeper_that_is_lost_before_a_worker_is_back_is_followed_then(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *ends[] = {k.owner, k.keeper, keeping_aggregator(k.rig)};
+    restart(&k, ends, 3);
+    expect_told(&k, ends[0], ends[1]);
+    end_say_goodbye(ends[1]);
+    resume(&k);
+    keeping_keeper_hears(&k, ends[2], ends[0], 1, 1, true);
+    keeping_lane_hears(&k, ends[0], ends[2]->aggregator, false);
+}
+
+static void an_owner_that_comes_back_is_told_again(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end before = *k.owner;
+    WIRE(PieceHeld) h = held(&k);
+    end_close(k.owner);
+    rig_settle(k.rig);
+    k.owner = rig_rejoin(k.rig, &before, 1, &h);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    keeping_expect_silence(k.owner, k.keeper);
+}
+
+/* --- the end --- */
+
+static void who_may_have_copies_of_a_job_hears_of_its_end(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    end_leave(k.worker);
+    envelope *message = end_expect(k.keeper, BODY(COPIES_END));
+    assert_int_equal(message->copies_end->job_id, k.job);
+    message_free(message);
+    end_expect_none(k.keeper, BODY(COPIES_END));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_keeper_gets_a_ticket_that_the_lane_was_told_before),
+        CASE(no_two_tickets_are_alike),
+        CASE(a_job_of_which_it_keeps_nothing_is_said_not_to_be_there),
+        CASE(a_lane_of_which_it_keeps_nothing_is_waited_for_in_vain),
+        CASE(a_lane_that_is_away_is_to_be_asked_for_again),
+        CASE(a_lane_that_grants_nothing_is_to_be_asked_for_again),
+        CASE(only_an_aggregator_that_has_joined_gets_tickets),
+        CASE(who_does_not_reach_a_lane_is_relieved),
+        CASE(without_a_third_the_lane_goes_on_without_who_does_not_reach_it),
+        CASE(who_refuses_copies_is_relieved_of_what_is_on_that_lane),
+        CASE(who_lacks_room_for_what_it_should_have_is_relieved),
+        CASE(who_has_refused_is_chosen_for_nothing_for_a_while),
+        CASE(who_has_refused_is_asked_again_when_the_while_is_over),
+        CASE(a_lane_that_refuses_a_keeper_is_told_again),
+        CASE(a_restart_keeps_keepers_and_tells_all_again),
+        CASE(a_restart_keeps_the_last_of_several_keepers),
+        CASE(a_restart_keeps_the_keeper_that_came_with_a_move),
+        CASE(a_keeper_that_is_lost_before_a_worker_is_back_is_followed_then),
+        CASE(an_owner_that_comes_back_is_told_again),
+        CASE(who_may_have_copies_of_a_job_hears_of_its_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

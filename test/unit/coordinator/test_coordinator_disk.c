@@ -1,0 +1,113 @@
+/* The disk under a running coordinator fails: every write says so, as it does when a file system
+ * goes read-only, is full or breaks. What was asked is refused with the reason, jobs train on, and
+ * everything works again when the disk does. */
+#include "test/unit/coordinator/coordinator_rig.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static int disk_error; /* of every write; 0: none */
+static int writes_failed;
+
+/* What SQLite writes with: a symbol of the program comes before the C library's. */
+__attribute__((visibility("default"))) ssize_t pwrite64(int fd, const void *bytes, size_t count,
+                                                        off64_t offset);
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
+{
+    if (disk_error == 0)
+        return syscall(SYS_pwrite64, fd, bytes, count, offset);
+    writes_failed++;
+    errno = disk_error;
+    return -1;
+}
+
+static int teardown(void **state)
+{
+    disk_error = 0;
+    return rig_teardown(state);
+}
+
+static void declare(struct end *e, const char *name)
+{
+    envelope *reply = end_expect_reply(e, end_declare_one(e, name, 100));
+    assert_int_equal(reply->body_case, BODY(DECLARE_REPLY));
+    message_free(reply);
+}
+
+static void declare_refused(struct end *e, const char *name, int code)
+{
+    envelope *reply = end_expect_reply(e, end_declare_one(e, name, 100));
+    assert_int_equal(reply->body_case, BODY(FAILURE));
+    assert_int_equal(reply->failure->code, code);
+    assert_non_null(strstr(reply->failure->text, "state.db"));
+    message_free(reply);
+}
+
+static void refuses_and_recovers(struct rig *rig, int error, int code)
+{
+    struct end *lane = rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
+    declare(zero, "before");
+    message_free(end_expect(lane, BODY(PLACE_REQUEST)));
+
+    disk_error = error;
+    declare_refused(zero, "during", code);
+    end_expect_none(lane, BODY(PLACE_REQUEST)); /* what is not stored is told to nobody */
+    WIRE(JoinRequest) join;
+    envelope request;
+    join_request(&request, &join, "resnet", 1, 2);
+    end_ask_refused(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), &request, code,
+                    "state.db");
+    declare(zero, "before"); /* what is known needs no write */
+
+    disk_error = 0;
+    declare(zero, "during");
+    struct end *one = rig_join(rig, "resnet", 1, 2, NULL, NULL);
+    declare(one, "during");
+    end_leave(zero);
+    end_leave(one);
+}
+
+static void a_state_dir_that_becomes_read_only_refuses_and_nothing_else_changes(void **state)
+{
+    refuses_and_recovers(*state, EROFS, -EIO);
+}
+
+static void a_disk_that_becomes_full_refuses_and_nothing_else_changes(void **state)
+{
+    refuses_and_recovers(*state, ENOSPC, -ENOSPC);
+}
+
+static void a_disk_that_breaks_refuses_and_nothing_else_changes(void **state)
+{
+    refuses_and_recovers(*state, EIO, -EIO);
+}
+
+/* K1: the job is told that it ends, and who is gone, whatever the store says. */
+static void a_job_hears_that_its_lane_is_gone_even_if_that_cannot_be_stored(void **state)
+{
+    struct rig *rig = *state;
+    struct end *lane = rig_local_aggregator(rig, 1, "");
+    struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    declare(zero, "w");
+    disk_error = EROFS;
+    rig_kill(rig, lane->process);
+    message_free(end_expect(zero, BODY(NOTICE)));
+    assert_true(writes_failed > 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_state_dir_that_becomes_read_only_refuses_and_nothing_else_changes),
+        CASE(a_disk_that_becomes_full_refuses_and_nothing_else_changes),
+        CASE(a_disk_that_breaks_refuses_and_nothing_else_changes),
+        CASE(a_job_hears_that_its_lane_is_gone_even_if_that_cannot_be_stored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

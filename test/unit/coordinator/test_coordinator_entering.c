@@ -1,0 +1,237 @@
+/* Where a worker that comes late enters (K52): a rank that trains is held at the end of an
+ * iteration until lanes have heard of him for all that he declares; where that cannot be, he is
+ * not kept. */
+#include "test/unit/coordinator/members_case.h"
+
+#include "svc/coordinator/service.h"
+#include "svc/reduce/update.h"
+
+#include <string.h>
+
+#define WORKERS 3
+#define LATE 2  /* the rank that others are ahead of */
+#define PIECE 1 /* of "w", the first */
+#define ALL 7u
+#define LEFT 3u /* ranks 0 and 1 */
+
+static struct joining how(uint32_t rank)
+{
+    return (struct joining){
+        .rank = rank, .workers = WORKERS, .workers_max = WORKERS + 1, .continues = true};
+}
+
+struct scene {
+    struct end *lane;
+    struct shadow shadow;
+    struct member workers[WORKERS];
+};
+
+/* Three workers train "w" on one lane; what they are asked to hold the test answers. */
+static struct scene begin(struct rig *rig)
+{
+    struct scene s = {.lane = rig_aggregator(rig, 1)};
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        s.workers[rank] = members_join(rig, how(rank));
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        struct end *e = s.workers[rank].end;
+        members_declared(e, members_declare(e, "w", NULL), NULL);
+        e->takes_holds = true;
+    }
+    shadow_until(&s.shadow, s.lane, PIECE, ALL);
+    return s;
+}
+
+static void expect_served(struct scene *s, uint64_t ranks)
+{
+    shadow_until(&s->shadow, s->lane, PIECE, ranks);
+}
+
+static uint64_t take_hold_of(struct scene *s, uint32_t rank, int scope)
+{
+    envelope *message = end_expect(s->workers[rank].end, BODY(HOLD));
+    assert_false(message->hold->is_over);
+    assert_int_equal(message->hold->scope, scope);
+    uint64_t hold = message->hold->hold;
+    message_free(message);
+    return hold;
+}
+
+static uint64_t take_hold(struct scene *s, uint32_t rank)
+{
+    return take_hold_of(s, rank, GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS);
+}
+
+static void expect_let_go(struct scene *s, uint32_t rank, uint64_t hold)
+{
+    envelope *message = end_expect(s->workers[rank].end, BODY(HOLD));
+    assert_true(message->hold->is_over);
+    assert_int_equal(message->hold->hold, hold);
+    message_free(message);
+}
+
+static void say(struct scene *s, uint32_t rank, uint64_t hold, int state)
+{
+    WIRE(HeldRequest) held = GRADPOOL__WIRE__HELD_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    held.hold = hold;
+    held.state = (WIRE(HoldState))state;
+    held.text = (char *)"as no other did";
+    request.body_case = BODY(HELD_REQUEST);
+    request.held_request = &held;
+    message_free(end_ask(s->workers[rank].end, &request));
+}
+
+/* Rank 2 has left, come back, and declared: rank 0 is asked to hold. */
+static struct scene come_back(struct rig *rig, uint64_t *ret_declare)
+{
+    struct scene s = begin(rig);
+    end_leave(s.workers[2].end);
+    expect_served(&s, LEFT);
+    s.workers[2] = members_join(rig, how(2));
+    *ret_declare = members_declare(s.workers[2].end, "w", NULL);
+    return s;
+}
+
+static void he_enters_when_a_rank_is_behind_an_iteration(void **state)
+{
+    uint64_t id, ranks;
+    struct scene s = come_back(*state, &id);
+    uint64_t hold = take_hold(&s, 0);
+    expect_served(&s, LEFT);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_served(&s, ALL);
+    members_declared(s.workers[2].end, id, &ranks);
+    assert_int_equal(ranks, ALL);
+    expect_let_go(&s, 0, hold);
+}
+
+static void he_enters_at_once_where_iterations_have_no_end(void **state)
+{
+    uint64_t id;
+    struct scene s = come_back(*state, &id);
+    uint64_t hold = take_hold(&s, 0);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED);
+    expect_let_go(&s, 0, hold);
+    expect_served(&s, ALL);
+    members_declared(s.workers[2].end, id, NULL);
+}
+
+static void somebody_who_goes_is_not_waited_with(void **state)
+{
+    uint64_t id;
+    struct scene s = come_back(*state, &id);
+    uint64_t hold = take_hold(&s, 0);
+    end_leave(s.workers[1].end);
+    expect_let_go(&s, 0, hold);
+    expect_served(&s, ALL & ~2u);
+    members_declared(s.workers[2].end, id, NULL);
+}
+
+static void another_rank_is_asked_for_more_and_waits_itself(void **state)
+{
+    uint64_t id;
+    struct scene s = come_back(*state, &id);
+    uint64_t hold = take_hold(&s, 0);
+    members_resize(s.workers[1].end, WORKERS + 1);
+    expect_let_go(&s, 0, hold);
+    hold = take_hold(&s, 1);
+    expect_served(&s, LEFT);
+    say(&s, 1, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_served(&s, ALL);
+    members_declared(s.workers[2].end, id, NULL);
+    expect_let_go(&s, 1, hold);
+}
+
+/* Rounds of "w" need rank 2, which sits in a declare: no iteration comes to an end. */
+static void who_trains_and_declares_more_is_not_kept_by_who_comes(void **state)
+{
+    uint64_t id, more, hold;
+    struct scene s = begin(*state);
+    for (uint32_t rank = 0; rank < LATE; rank++)
+        members_declared(s.workers[rank].end, members_declare(s.workers[rank].end, "v", NULL),
+                         NULL);
+    members_resize(s.workers[1].end, WORKERS + 1);
+    more = members_declare(s.workers[2].end, "v", NULL);
+    members_declared(s.workers[2].end, more, NULL);
+    struct joining how_late = how(WORKERS);
+    how_late.workers = WORKERS + 1;
+    struct member late = members_join(*state, how_late);
+    id = members_declare(late.end, "w", NULL);
+    hold = take_hold(&s, 1);
+    expect_served(&s, ALL);
+    for (uint32_t rank = 0; rank < LATE; rank++)
+        members_declared(s.workers[rank].end, members_declare(s.workers[rank].end, "u", NULL),
+                         NULL);
+    more = members_declare(s.workers[2].end, "u", NULL);
+    expect_let_go(&s, 1, hold);
+    members_declared(s.workers[2].end, more, NULL);
+    members_declared(late.end, id, NULL);
+}
+
+static void the_rank_is_held_until_he_has_declared_all(void **state)
+{
+    uint64_t id;
+    struct scene s = begin(*state);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        members_declared(s.workers[rank].end, members_declare(s.workers[rank].end, "v", NULL),
+                         NULL);
+    end_leave(s.workers[2].end);
+    message_free(end_expect(s.workers[0].end, BODY(ROUTE_CHANGE)));
+    s.workers[2] = members_join(*state, how(2));
+    id = members_declare(s.workers[2].end, "w", NULL);
+    uint64_t hold = take_hold(&s, 0);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    members_declared(s.workers[2].end, id, NULL);
+    end_expect_none(s.workers[0].end, BODY(HOLD));
+    id = members_declare(s.workers[2].end, "v", NULL);
+    members_declared(s.workers[2].end, id, NULL);
+    expect_let_go(&s, 0, hold);
+}
+
+/* An operator asks for one; the service has asked rank 0 to hold for that. */
+static uint64_t begin_snapshot(struct rig *rig, struct scene *s)
+{
+    WIRE(SnapshotRequest) ask = GRADPOOL__WIRE__SNAPSHOT_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    struct job *job = jobs_find_id(rig->coordinator->service, s->workers[0].job);
+    struct end *asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    jobs_tensor_named(job, "w")->terms.rule = UPDATE_SGD;
+    ask.job = (char *)MEMBERS_JOB;
+    request.body_case = BODY(SNAPSHOT_REQUEST);
+    request.snapshot_request = &ask;
+    end_send(asker, &request);
+    return take_hold_of(s, 0, GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES);
+}
+
+static void a_snapshot_that_holds_a_rank_gives_way(void **state)
+{
+    struct rig *rig = *state;
+    struct scene s = begin(rig);
+    end_leave(s.workers[2].end);
+    expect_served(&s, LEFT);
+    uint64_t first = begin_snapshot(rig, &s);
+    s.workers[2] = members_join(rig, how(2));
+    struct terms terms = {.rule = UPDATE_SGD};
+    uint64_t id = members_declare(s.workers[2].end, "w", &terms);
+    expect_let_go(&s, 0, first);
+    uint64_t hold = take_hold(&s, 0);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    members_declared(s.workers[2].end, id, NULL);
+    expect_let_go(&s, 0, hold);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(he_enters_when_a_rank_is_behind_an_iteration),
+        CASE(he_enters_at_once_where_iterations_have_no_end),
+        CASE(somebody_who_goes_is_not_waited_with),
+        CASE(another_rank_is_asked_for_more_and_waits_itself),
+        CASE(who_trains_and_declares_more_is_not_kept_by_who_comes),
+        CASE(the_rank_is_held_until_he_has_declared_all),
+        CASE(a_snapshot_that_holds_a_rank_gives_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

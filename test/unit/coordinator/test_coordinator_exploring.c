@@ -1,0 +1,292 @@
+/* Load leaves slow lanes (K46): what lanes count is scripted, their moves are real. */
+#include "svc/base/clock.h"
+#include "svc/coordinator/service.h"
+#include "test/unit/coordinator/measure_rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TENSORS 8
+#define LOOK_ROUNDS 10
+
+struct job_on_two {
+    struct end *aggregator, *worker;
+    uint64_t session;
+    struct trained on[2];
+};
+
+static int exploring_setup(void **state)
+{
+    measure_setup(state);
+    struct rig *rig = *state;
+    rig->options.policy = "least-loaded";
+    rig->options.explores = true;
+    rig_start_afresh(rig);
+    return 0;
+}
+
+static struct service *service_of(struct rig *rig) { return rig->coordinator->service; }
+
+static struct job *only_job(struct rig *rig)
+{
+    return list_entry(list_first(&service_of(rig)->jobs), struct job, link);
+}
+
+/* Equal tensors, half of them on each lane, those of one lane in one task. */
+static struct job_on_two start(struct rig *rig)
+{
+    struct job_on_two j = {.aggregator = rig_aggregator(rig, 2)};
+    char name[16];
+    uint32_t id;
+    j.worker = rig_join(rig, "resnet", 0, 1, &j.session, &id);
+    for (int i = 0; i < TENSORS; i++) {
+        snprintf(name, sizeof name, "w%d", i);
+        uint64_t request = end_declare_one(j.worker, name, 1000);
+        message_free(end_expect_reply(j.worker, request));
+    }
+    const struct job *job = only_job(rig);
+    assert_int_equal(job->shares_count, 2);
+    for (int i = 0; i < 2; i++)
+        j.on[i] = (struct trained){.job = id,
+                                   .lane = job->shares[i].lane->id,
+                                   .reference = 1 + (uint32_t)i,
+                                   .begun_ns = 77};
+    j.aggregator->ignores = BODY(STATS_REQUEST);
+    return j;
+}
+
+/* Rounds of so many ms, of which lanes had something to do for so long. */
+static void look(struct job_on_two *j, uint64_t period_ms, uint64_t first_ms, uint64_t second_ms)
+{
+    uint64_t handled_ms[] = {first_ms, second_ms};
+    for (int i = 0; i < 2; i++) {
+        trained_go_on(&j->on[i], LOOK_ROUNDS, period_ms * NS_PER_MS, NS_PER_MS);
+        j->on[i].handled_ns += LOOK_ROUNDS * handled_ms[i] * NS_PER_MS;
+        j->on[i].stalled_ns += i == 0 ? LOOK_ROUNDS * first_ms * NS_PER_MS : 0;
+    }
+    trained_answer(j->aggregator, j->on, 2);
+}
+
+/* What was done last, and of which kind; "" where nothing was. */
+static const char *last_kind(struct rig *rig, const char *kind)
+{
+    const struct events *events = service_of(rig)->events;
+    for (uint64_t i = 0; i < events->count; i++) {
+        const struct event *e = events_at(events, i);
+        if (e && strcmp(e->kind, kind) == 0)
+            return e->text;
+    }
+    return "";
+}
+
+static uint32_t pieces_on(struct rig *rig, uint32_t lane)
+{
+    const struct job *job = only_job(rig);
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].lane->id == lane)
+            return job->shares[i].pieces;
+    return 0;
+}
+
+/* The first lane is four times slower, until something is tried. */
+static void slow_down(struct rig *rig, struct job_on_two *j)
+{
+    for (int i = 0; i < 30 && !*last_kind(rig, "explore"); i++)
+        look(j, 60, 40, 10);
+    assert_true(*last_kind(rig, "explore"));
+    for (int i = 0; i < 30 && !*last_kind(rig, "move"); i++)
+        look(j, 60, 40, 10);
+    assert_true(*last_kind(rig, "move"));
+}
+
+/* It sees what has come only when it has its core: by its own count it is as quick as the other. */
+static void a_lane_that_is_kept_from_its_core_is_slow(void **state)
+{
+    struct rig *rig = *state;
+    struct job_on_two j = start(rig);
+    for (int i = 0; i < 30 && !*last_kind(rig, "explore"); i++) {
+        j.on[0].core_wait_ns += LOOK_ROUNDS * 40 * NS_PER_MS;
+        look(&j, 60, 10, 10);
+    }
+    assert_non_null(strstr(last_kind(rig, "explore"), "takes 41.00 ms a round"));
+}
+
+static void pieces_leave_a_slow_lane_as_a_task_of_their_own(void **state)
+{
+    struct rig *rig = *state;
+    struct job_on_two j = start(rig);
+    uint32_t next_task = service_of(rig)->numbers->next_task;
+    slow_down(rig, &j);
+    assert_in_range(pieces_on(rig, j.on[0].lane), 1, 3);
+    assert_int_equal(pieces_on(rig, j.on[0].lane) + pieces_on(rig, j.on[1].lane), TENSORS);
+    assert_int_equal(service_of(rig)->numbers->next_task, next_task + 1);
+    const struct job *job = only_job(rig);
+    for (size_t t = 0; t < job->tensors_count; t++) {
+        const struct piece *piece = &job->tensors[t]->pieces[0];
+        assert_true(piece->task != next_task || piece->lane->id == j.on[1].lane);
+    }
+}
+
+static void what_helps_stays(void **state)
+{
+    struct rig *rig = *state;
+    struct job_on_two j = start(rig);
+    slow_down(rig, &j);
+    uint32_t left = pieces_on(rig, j.on[0].lane);
+    for (int i = 0; i < 30 && !*last_kind(rig, "keep"); i++)
+        look(&j, 36, 16, 16);
+    assert_true(*last_kind(rig, "keep"));
+    assert_int_equal(pieces_on(rig, j.on[0].lane), left);
+}
+
+static void what_does_not_help_goes_back(void **state)
+{
+    struct rig *rig = *state;
+    struct job_on_two j = start(rig);
+    slow_down(rig, &j);
+    for (int i = 0; i < 60 && pieces_on(rig, j.on[0].lane) < TENSORS / 2; i++)
+        look(&j, 60, 16, 16);
+    assert_true(*last_kind(rig, "roll back"));
+    assert_int_equal(pieces_on(rig, j.on[0].lane), TENSORS / 2);
+    assert_int_equal(pieces_on(rig, j.on[1].lane), TENSORS / 2);
+}
+
+static bool is_back(struct rig *rig, const struct job_on_two *j)
+{
+    return pieces_on(rig, j->on[0].lane) == TENSORS / 2 &&
+           pieces_on(rig, j->on[1].lane) == TENSORS / 2;
+}
+
+static void come_back(struct rig *rig, struct job_on_two *j)
+{
+    envelope request;
+    WIRE(JoinRequest) join;
+    join_request(&request, &join, "resnet", 0, 1);
+    join.session = j->session;
+    join.job_id = j->on[0].job;
+    j->worker = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    message_free(end_ask(j->worker, &request));
+}
+
+/* Nothing of the job can move meanwhile, so nothing is decided. */
+static void what_does_not_help_goes_back_when_a_worker_that_is_away_is_back(void **state)
+{
+    struct rig *rig = *state;
+    struct job_on_two j = start(rig);
+    slow_down(rig, &j);
+    end_close(j.worker);
+    rig_settle(rig);
+    for (int i = 0; i < 60; i++)
+        look(&j, 60, 16, 16);
+    assert_false(is_back(rig, &j));
+    come_back(rig, &j);
+    for (int i = 0; i < 60 && !is_back(rig, &j); i++)
+        look(&j, 60, 16, 16);
+    assert_true(is_back(rig, &j));
+}
+
+static void what_could_not_go_back_at_first_does_later(void **state)
+{
+    struct rig *rig = *state;
+    struct job_on_two j = start(rig);
+    slow_down(rig, &j);
+    j.aggregator->refuses = BODY(RELEASE_REQUEST);
+    for (int i = 0; i < 60 && !*last_kind(rig, "stay"); i++)
+        look(&j, 60, 16, 16);
+    assert_true(*last_kind(rig, "roll back"));
+    assert_true(*last_kind(rig, "stay"));
+    assert_false(is_back(rig, &j));
+    j.aggregator->refuses = 0;
+    for (int i = 0; i < 10 && !is_back(rig, &j); i++)
+        look(&j, 60, 16, 16);
+    assert_true(is_back(rig, &j));
+}
+
+static void tasks_that_were_split_are_so_after_a_restart(void **state)
+{
+    struct rig *rig = *state;
+    struct job_on_two j = start(rig);
+    slow_down(rig, &j);
+    uint32_t next_task = service_of(rig)->numbers->next_task, tasks[TENSORS];
+    for (int t = 0; t < TENSORS; t++)
+        tasks[t] = only_job(rig)->tensors[t]->pieces[0].task;
+    rig_crash(rig);
+    rig_start(rig);
+    assert_int_equal(service_of(rig)->numbers->next_task, next_task);
+    for (int t = 0; t < TENSORS; t++)
+        assert_int_equal(only_job(rig)->tensors[t]->pieces[0].task, tasks[t]);
+}
+
+static void nothing_is_tried_where_lanes_are_even(void **state)
+{
+    struct rig *rig = *state;
+    struct job_on_two j = start(rig);
+    for (int i = 0; i < 60; i++)
+        look(&j, 40, 10, 10);
+    assert_false(*last_kind(rig, "explore"));
+}
+
+static void nothing_is_tried_that_was_not_asked_for(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.explores = false;
+    rig_start_afresh(rig);
+    struct job_on_two j = start(rig);
+    for (int i = 0; i < 40; i++)
+        look(&j, 60, 40, 10);
+    assert_false(*last_kind(rig, "explore"));
+    assert_int_equal(pieces_on(rig, j.on[0].lane), TENSORS / 2);
+}
+
+/* Two workers, so that a policy that measures first gives it both lanes. */
+static void a_lane_with_a_job_that_is_not_measured_gets_nothing(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.policy = "shared";
+    rig_start_afresh(rig);
+    struct job_on_two j = {.aggregator = rig_aggregator(rig, 2)};
+    struct end *workers[2], *stranger;
+    uint32_t id;
+    char name[16];
+    for (uint32_t rank = 0; rank < 2; rank++)
+        workers[rank] = rig_join(rig, "resnet", rank, 2, NULL, &id);
+    for (int i = 0; i < TENSORS; i++) {
+        snprintf(name, sizeof name, "w%d", i);
+        uint64_t requests[2];
+        for (int rank = 0; rank < 2; rank++)
+            requests[rank] = end_declare_one(workers[rank], name, 1000);
+        for (int rank = 0; rank < 2; rank++)
+            message_free(end_expect_reply(workers[rank], requests[rank]));
+    }
+    assert_int_equal(only_job(rig)->shares_count, 2);
+    uint32_t taken = trained_start(rig, "other", &stranger).lane;
+    for (int i = 0; i < 2; i++) {
+        const struct lane *lane = only_job(rig)->shares[i].lane;
+        j.on[lane->id == taken] =
+            (struct trained){.job = id, .lane = lane->id, .reference = 1, .begun_ns = 77};
+    }
+    j.aggregator->ignores = BODY(STATS_REQUEST);
+    for (int i = 0; i < 40; i++)
+        look(&j, 60, 40, 10);
+    assert_false(*last_kind(rig, "explore"));
+    assert_int_equal(pieces_on(rig, taken), TENSORS / 2);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, exploring_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(a_lane_that_is_kept_from_its_core_is_slow),
+        CASE(pieces_leave_a_slow_lane_as_a_task_of_their_own),
+        CASE(what_helps_stays),
+        CASE(what_does_not_help_goes_back),
+        CASE(what_does_not_help_goes_back_when_a_worker_that_is_away_is_back),
+        CASE(what_could_not_go_back_at_first_does_later),
+        CASE(tasks_that_were_split_are_so_after_a_restart),
+        CASE(nothing_is_tried_where_lanes_are_even),
+        CASE(nothing_is_tried_that_was_not_asked_for),
+        CASE(a_lane_with_a_job_that_is_not_measured_gets_nothing),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

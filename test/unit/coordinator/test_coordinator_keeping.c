@@ -1,0 +1,408 @@
+/* Which aggregator keeps copies of what a lane has (K57), and what both are told, when somebody
+ * comes or goes. */
+#include "test/unit/coordinator/keeping_case.h"
+
+#include "svc/base/log.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/replica/replica.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct aggregator *record_of(const struct end *e)
+{
+    return aggregator_find(e->rig->coordinator->service, e->aggregator);
+}
+
+/* --- a choice is made --- */
+
+static void another_aggregator_keeps_a_copy_once_the_lane_has_the_piece(void **state)
+{
+    struct kept k = {.rig = *state};
+    k.owner = rig_aggregator(k.rig, 1);
+    k.keeper = keeping_aggregator(k.rig);
+    k.owner->ignores = BODY(PLACE_REQUEST);
+    k.worker = keeping_join(k.rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
+    uint64_t id = keeping_ask_declare(k.worker, "w");
+    envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
+    assert_int_equal(place->place_request->pieces[0]->keeper, k.keeper->aggregator);
+    k.piece.id = place->place_request->pieces[0]->piece;
+    keeping_expect_silence(k.owner, k.keeper); /* the lane does not know it yet */
+    end_answer(k.owner, place);
+    message_free(place);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    message_free(end_expect_reply(k.worker, id));
+    keeping_expect_silence(k.owner, k.keeper);
+}
+
+static void jobs_with_other_durabilities_have_no_keepers(void **state)
+{
+    static const enum durability others[] = {DURABILITY_UNSAID, DURABILITY_NONE, DURABILITY_WORKER};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct kept k = keeping_begin(*state, others[i]);
+        assert_int_equal(keeping_placed_with(&k, k.owner), 0);
+        keeping_expect_silence(k.owner, k.keeper);
+        end_leave(k.worker);
+        end_expect_none(k.keeper, BODY(COPIES_END));
+        rig_start_afresh(k.rig);
+    }
+}
+
+static void a_tensor_without_a_rule_has_no_keeper(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    message_free(end_expect_reply(k.worker, end_declare_one(k.worker, "v", 100)));
+    envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
+    assert_int_equal(place->place_request->pieces[0]->keeper, 0);
+    message_free(place);
+    keeping_expect_silence(k.owner, k.keeper);
+}
+
+/* All processes of a host end with it. */
+static void a_keeper_on_another_host_comes_first(void **state)
+{
+    struct rig *rig = *state;
+    struct kept k = {.rig = rig, .owner = rig_aggregator(rig, 1)};
+    struct end *others[5];
+    for (size_t i = 0; i < 5; i++)
+        others[i] = keeping_aggregator(rig);
+    k.worker = keeping_join(rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
+    for (size_t i = 0; i < 5; i++) {
+        char *here = record_of(others[i])->node;
+        record_of(others[i])->node = strdup("node8");
+        keeping_declare(k.worker, (char[]){(char)('a' + i), 0});
+        envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
+        assert_int_equal(place->place_request->pieces[0]->keeper, others[i]->aggregator);
+        message_free(place);
+        free(record_of(others[i])->node);
+        record_of(others[i])->node = here;
+    }
+}
+
+/* --- nobody is there --- */
+
+static unsigned lacks, has_again;
+
+static void count_lines(enum log_level level, const char *line)
+{
+    lacks += level == LOG_LEVEL_WARN && strstr(line, "no other aggregator is there") != NULL;
+    has_again += strstr(line, "have copies again") != NULL;
+}
+
+static void copies_begin_with_the_next_aggregator_that_joins(void **state)
+{
+    struct kept k = {.rig = *state, .owner = rig_aggregator(*state, 1)};
+    lacks = has_again = 0;
+    log_set_hook(count_lines);
+    k.worker = keeping_join(k.rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
+    k.piece = keeping_declare(k.worker, "w");
+    assert_int_equal(keeping_placed_with(&k, k.owner), 0);
+    keeping_lane_hears(&k, k.owner, 0, false);
+    assert_int_equal(lacks, 1);
+    k.keeper = keeping_aggregator(k.rig);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    assert_int_equal(lacks, 1);
+    assert_int_equal(has_again, 1);
+}
+
+/* --- the owner is lost --- */
+
+static void a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_one(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    keeping_open(k.keeper);
+    k.keeper->ignores = BODY(PLACE_REQUEST);
+    end_say_goodbye(k.owner);
+    envelope *place = end_expect(k.keeper, BODY(PLACE_REQUEST));
+    assert_true(place->place_request->recovering);
+    assert_int_equal(place->place_request->pieces[0]->keeper, k.keeper->aggregator);
+    keeping_expect_silence(k.keeper, third);
+    end_answer(k.keeper, place);
+    message_free(place);
+    keeping_keeper_hears(&k, k.keeper, k.keeper, 2, 2, false);
+    keeping_lane_hears(&k, k.keeper, third->aggregator, true);
+    keeping_keeper_hears(&k, third, k.keeper, 2, 2, true);
+    keeping_expect_silence(k.keeper, third);
+}
+
+/* What the first of them has may not have been looked at yet, whoever is to follow it. */
+static void a_new_owner_may_look_at_the_first_copy_however_often_others_follow(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    keeping_open(k.keeper);
+    end_say_goodbye(k.owner);
+    assert_int_equal(keeping_placed_with(&k, k.keeper), k.keeper->aggregator);
+    keeping_keeper_hears(&k, k.keeper, k.keeper, 2, 2, false);
+    keeping_lane_hears(&k, k.keeper, 0, true);
+    for (int i = 0; i < 2; i++) {
+        struct end *next = keeping_aggregator(k.rig);
+        keeping_keeper_hears(&k, next, k.keeper, 2, 2, true);
+        keeping_lane_hears(&k, k.keeper, next->aggregator, true);
+        end_say_goodbye(next);
+        keeping_lane_hears(&k, k.keeper, 0, true);
+    }
+    end_expect_none(k.keeper, BODY(COPIES_REQUEST));
+}
+
+static void expect_end_of_copy(const struct kept *k, struct end *keeper)
+{
+    envelope *message = end_expect(keeper, BODY(COPIES_END));
+    assert_int_equal(message->copies_end->n_pieces, 1);
+    assert_int_equal(message->copies_end->pieces[0], k->piece.id);
+    message_free(message);
+}
+
+/* The lane begins with the keeper that it is placed with: it would wait in vain for another. */
+static void who_was_a_keeper_of_an_owner_before_is_not_waited_for(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig), *fourth;
+    record_of(k.keeper)->is_stopping = true;
+    keeping_check_all(k.rig->coordinator->service);
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    fourth = rig_aggregator(k.rig, 1);
+    end_say_goodbye(k.owner);
+    expect_end_of_copy(&k, k.keeper);
+    assert_int_equal(keeping_placed_with(&k, fourth), third->aggregator);
+    keeping_keeper_hears(&k, third, fourth, 2, 2, false);
+    keeping_lane_hears(&k, fourth, third->aggregator, false);
+    end_say_goodbye(third);
+    keeping_lane_hears(&k, fourth, 0, false);
+}
+
+static void a_keeper_stays_when_its_owner_is_followed_by_another(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = rig_aggregator(k.rig, 1);
+    end_say_goodbye(k.owner);
+    assert_int_equal(keeping_placed_with(&k, third), k.keeper->aggregator);
+    keeping_keeper_hears(&k, k.keeper, third, 2, 2, false);
+    keeping_lane_hears(&k, third, k.keeper->aggregator, false);
+    keeping_expect_silence(third, k.keeper);
+}
+
+/* --- the keeper is lost --- */
+
+static void a_keeper_that_is_lost_is_followed_by_another(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    keeping_expect_silence(k.owner, third); /* it has one */
+    end_say_goodbye(k.keeper);
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+}
+
+static void without_another_the_lane_goes_on_alone(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    end_say_goodbye(k.keeper);
+    keeping_lane_hears(&k, k.owner, 0, false);
+    struct end *third = keeping_aggregator(k.rig);
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+}
+
+static void a_keeper_that_is_away_is_told_again_and_not_followed(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig), before = *k.keeper;
+    end_close(k.keeper);
+    keeping_expect_silence(k.owner, third);
+    k.keeper = rig_rejoin(k.rig, &before, 0, NULL);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, false);
+    keeping_expect_silence(k.owner, third);
+}
+
+/* What it has is worth something until it is gone. */
+static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    record_of(k.keeper)->is_stopping = true;
+    keeping_check_all(k.rig->coordinator->service);
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    end_say_goodbye(k.keeper);
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+    keeping_expect_silence(k.owner, third);
+}
+
+/* --- the former keeper --- */
+
+/* What the lane says of one state, and whether its keeper has a whole copy. */
+static void answer_with(const struct kept *k, const envelope *request, uint32_t copied,
+                        uint32_t empty)
+{
+    WIRE(StatsReply) stats = GRADPOOL__WIRE__STATS_REPLY__INIT;
+    WIRE(LaneUse) lane = GRADPOOL__WIRE__LANE_USE__INIT, *lanes = &lane;
+    WIRE(JobUse) job = GRADPOOL__WIRE__JOB_USE__INIT, *jobs = &job;
+    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
+    job.job_id = k->job;
+    job.states = 1;
+    job.copied = copied;
+    job.empty = empty;
+    lane.lane = k->owner->lanes[0];
+    lane.n_jobs = 1;
+    lane.jobs = &jobs;
+    stats.n_lanes = 1;
+    stats.lanes = &lanes;
+    reply.id = request->id;
+    reply.body_case = BODY(STATS_REPLY);
+    reply.stats_reply = &stats;
+    channel_send(k->owner->channel, &reply);
+}
+
+static void answer_figures(const struct kept *k, const envelope *request, uint32_t copied)
+{
+    answer_with(k, request, copied, 0);
+}
+
+static envelope *ask_figures(const struct kept *k)
+{
+    stats_ask(record_of(k->owner), 0);
+    return end_expect(k->owner, BODY(STATS_REQUEST));
+}
+
+static void tell_figures(const struct kept *k, uint32_t copied)
+{
+    envelope *request = ask_figures(k);
+    answer_figures(k, request, copied);
+    message_free(request);
+}
+
+/* The keeper is to go: the lane hears of the next. Figures the test answers. */
+static struct end *begin_with_another(struct kept *k)
+{
+    struct end *third = keeping_aggregator(k->rig);
+    k->owner->ignores = BODY(STATS_REQUEST);
+    record_of(k->keeper)->is_stopping = true;
+    keeping_check_all(k->rig->coordinator->service);
+    keeping_lane_hears(k, k->owner, third->aggregator, true);
+    return third;
+}
+
+static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    k.owner->ignores = BODY(STATS_REQUEST);
+    envelope *before = ask_figures(&k);
+    record_of(k.keeper)->is_stopping = true;
+    keeping_check_all(k.rig->coordinator->service);
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    answer_figures(&k, before, 1); /* of the copy that the first keeper has */
+    message_free(before);
+    end_expect_none(k.owner, BODY(KEEPER_REQUEST));
+    tell_figures(&k, 0);
+    end_expect_none(k.owner, BODY(KEEPER_REQUEST));
+    tell_figures(&k, 1);
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+    expect_end_of_copy(&k, k.keeper);
+}
+
+static void a_former_keeper_is_free_once_there_is_nothing_to_lose(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = begin_with_another(&k);
+    envelope *request = ask_figures(&k);
+    answer_with(&k, request, 0, 1);
+    message_free(request);
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+    expect_end_of_copy(&k, k.keeper);
+}
+
+/* It was to go, and is wanted again. */
+static void a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = begin_with_another(&k);
+    record_of(k.keeper)->is_stopping = false;
+    end_say_goodbye(third);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, false);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    tell_figures(&k, 1);
+    end_expect_none(k.keeper, BODY(COPIES_END));
+    keeping_expect_silence(k.owner, k.keeper);
+}
+
+static void what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    k.owner->ignores = BODY(STATS_REQUEST);
+    k.owner->refuses = BODY(KEEPER_REQUEST);
+    record_of(k.keeper)->is_stopping = true;
+    keeping_check_all(k.rig->coordinator->service);
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    rig_settle(k.rig);
+    tell_figures(&k, 1);
+    k.owner->refuses = 0;
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    end_expect_none(k.owner, BODY(KEEPER_REQUEST));
+}
+
+/* A process of the service itself, for what an owner that was here before has. */
+static struct kept begin_with_local_keeper(struct rig *rig)
+{
+    struct kept k = {.rig = rig};
+    rig->options.aggregators = 1;
+    rig->options.cores = "0";
+    rig->options.lanes_per_core = 1;
+    rig_start_afresh(rig);
+    k.keeper = rig_local_aggregator(rig, 1, rig->grants[0]);
+    keeping_withhold(k.keeper);
+    k.owner = rig_aggregator(rig, 1);
+    k.worker = keeping_join(rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
+    k.piece = keeping_declare(k.worker, "w");
+    assert_int_equal(keeping_placed_with(&k, k.owner), k.keeper->aggregator);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    return k;
+}
+
+static void one_that_is_not_wanted_any_more_hands_over_what_it_keeps_first(void **state)
+{
+    struct kept k = begin_with_local_keeper(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    k.owner->ignores = BODY(STATS_REQUEST);
+    fleet_release(record_of(k.keeper));
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    tell_figures(&k, 0);
+    end_expect_none(k.keeper, BODY(DRAIN_REQUEST));
+    tell_figures(&k, 1);
+    message_free(end_expect(k.keeper, BODY(DRAIN_REQUEST)));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(another_aggregator_keeps_a_copy_once_the_lane_has_the_piece),
+        CASE(jobs_with_other_durabilities_have_no_keepers),
+        CASE(a_tensor_without_a_rule_has_no_keeper),
+        CASE(a_keeper_on_another_host_comes_first),
+        CASE(copies_begin_with_the_next_aggregator_that_joins),
+        CASE(a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_one),
+        CASE(a_new_owner_may_look_at_the_first_copy_however_often_others_follow),
+        CASE(who_was_a_keeper_of_an_owner_before_is_not_waited_for),
+        CASE(a_keeper_stays_when_its_owner_is_followed_by_another),
+        CASE(a_keeper_that_is_lost_is_followed_by_another),
+        CASE(without_another_the_lane_goes_on_alone),
+        CASE(a_keeper_that_is_away_is_told_again_and_not_followed),
+        CASE(one_that_stops_is_followed_and_waited_for_until_it_is_gone),
+        CASE(a_former_keeper_is_free_once_the_next_has_a_whole_copy),
+        CASE(a_former_keeper_is_free_once_there_is_nothing_to_lose),
+        CASE(a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has),
+        CASE(what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody),
+        CASE(one_that_is_not_wanted_any_more_hands_over_what_it_keeps_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,272 @@
+/* Aggregators that are asked to end: what they have moves first, who takes their place, and what is
+ * said of the rest (K94). */
+#include "test/unit/coordinator/moving_case.h"
+
+#include "svc/base/clock.h"
+#include "svc/coordinator/order/leaving.h"
+#include "svc/reduce/update.h"
+
+#include <string.h>
+
+#define PATIENCE_MS 60000
+
+static struct service *service_of(struct rig *rig) { return rig->coordinator->service; }
+
+static void say_ending(struct end *e, uint64_t left_ms)
+{
+    WIRE(AggregatorEnding) ending = GRADPOOL__WIRE__AGGREGATOR_ENDING__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    ending.left_ms = left_ms;
+    message.body_case = BODY(AGGREGATOR_ENDING);
+    message.aggregator_ending = &ending;
+    assert_int_equal(channel_send(e->channel, &message), 0);
+}
+
+/* An end that costs what the text names ("": nothing). */
+static void expect_end(struct end *e, const char *loses)
+{
+    envelope *drain = end_expect(e, BODY(DRAIN_REQUEST));
+    if (*loses ? !strstr(drain->drain_request->loses, loses) : *drain->drain_request->loses)
+        fail_msg("'%s' is lost, not '%s'", drain->drain_request->loses, loses);
+    message_free(drain);
+}
+
+static void expect_route(struct end *worker, uint32_t lane)
+{
+    envelope *change = end_expect(worker, BODY(ROUTE_CHANGE));
+    assert_int_equal(change->route_change->tensors[0]->pieces[0]->lane, lane);
+    message_free(change);
+}
+
+static void has_state(struct moving *m)
+{
+    struct job *job = jobs_find_id(service_of(m->rig), m->job);
+    job->tensors[0]->terms.rule = UPDATE_ADAM;
+}
+
+static void who_has_nothing_ends_at_once(void **state)
+{
+    struct end *e = rig_aggregator(*state, 1);
+    say_ending(e, PATIENCE_MS);
+    expect_end(e, "");
+}
+
+static void its_tasks_go_to_another_first(void **state)
+{
+    struct moving m = moving_begin(*state);
+    has_state(&m);
+    say_ending(m.source, PATIENCE_MS);
+    expect_route(m.worker, m.target->lanes[0]);
+    expect_end(m.source, "");
+    WIRE(Piece) piece;
+    moving_declare(m.worker, "more", &piece);
+    assert_int_equal(piece.lane, m.target->lanes[0]);
+}
+
+static void tasks_on_their_way_to_it_leave_it_too(void **state)
+{
+    struct moving m = moving_begin(*state);
+    envelope *install = moving_stop_at_install(&m);
+    say_ending(m.target, PATIENCE_MS);
+    rig_settle(m.rig);
+    end_expect_none(m.target, BODY(DRAIN_REQUEST));
+    moving_go_on(&m, install);
+    expect_route(m.worker, m.target->lanes[0]);
+    expect_route(m.worker, m.source->lanes[0]);
+    expect_end(m.target, "");
+}
+
+static void a_drained_lane_is_better_than_none(void **state)
+{
+    struct moving m = moving_begin(*state);
+    moving_drain(&m, m.target->lanes[0], 0, false);
+    message_free(moving_answer(&m, NULL));
+    say_ending(m.source, PATIENCE_MS);
+    expect_route(m.worker, m.target->lanes[0]);
+    expect_end(m.source, "");
+}
+
+static void at_the_deadline_it_is_said_who_loses_what(void **state)
+{
+    struct rig *rig = *state;
+    struct moving m = {.rig = rig, .source = rig_aggregator(rig, 1)};
+    m.worker = rig_join(rig, "resnet", 0, 1, &m.session, &m.job);
+    moving_declare(m.worker, "w", &m.piece);
+    has_state(&m);
+    say_ending(m.source, 50);
+    expect_end(m.source, "job resnet loses the state of 1 tensor");
+}
+
+static void what_is_stuck_until_the_deadline_is_named_with_the_reason(void **state)
+{
+    struct moving m = moving_begin(*state);
+    has_state(&m);
+    m.target->refuses = BODY(PLACE_REQUEST);
+    say_ending(m.source, 1500);
+    expect_end(m.source, "(job resnet: it does not want to)");
+}
+
+static void one_that_joins_in_time_takes_it(void **state)
+{
+    struct rig *rig = *state;
+    struct moving m = {.rig = rig, .source = rig_aggregator(rig, 1)};
+    m.worker = rig_join(rig, "resnet", 0, 1, &m.session, &m.job);
+    moving_declare(m.worker, "w", &m.piece);
+    say_ending(m.source, PATIENCE_MS);
+    rig_settle(rig);
+    end_expect_none(m.source, BODY(DRAIN_REQUEST));
+    m.target = rig_aggregator(rig, 1);
+    expect_route(m.worker, m.target->lanes[0]);
+    expect_end(m.source, "");
+}
+
+/* --- local ones --- */
+
+static void start_local(struct rig *rig, uint16_t data_port)
+{
+    rig->options.aggregators = 1;
+    rig->options.cores = "0";
+    rig->options.lanes_per_core = 1;
+    rig->options.data_port = data_port;
+    rig_start_afresh(rig);
+}
+
+static struct end *join_local(struct rig *rig)
+{
+    return rig_local_aggregator(rig, 1, rig->grants[(rig->starts - 1) % RIG_SLOTS_MAX]);
+}
+
+static void await_starts(struct rig *rig, uint32_t starts)
+{
+    uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    while (rig->starts < starts) {
+        if (clock_now_ns() > deadline_ns)
+            fail_msg("%u starts, not %u", rig->starts, starts);
+        rig_step_within(rig, NS_PER_MS);
+    }
+}
+
+/* Both processes end: its own, and the one by which the slot knows it. */
+static void end_process(struct rig *rig, struct end *e, int staged)
+{
+    int process = e->process;
+    end_close(e);
+    rig_kill(rig, process);
+    rig_kill(rig, staged);
+    rig_settle(rig);
+}
+
+static int staged_process(struct rig *rig) { return service_of(rig)->fleet->slots[0].process.pid; }
+
+static void a_local_one_has_its_successor_before_it_ends_and_nothing_counts_as_a_crash(void **state)
+{
+    struct rig *rig = *state;
+    start_local(rig, 0);
+    struct end *old = join_local(rig);
+    struct moving m = {.rig = rig, .worker = rig_join(rig, "resnet", 0, 1, &m.session, &m.job)};
+    moving_declare(m.worker, "w", &m.piece);
+    for (uint32_t i = 2; i < 2 + 2 * RESTARTS_MAX; i++) {
+        int staged = staged_process(rig);
+        has_state(&m);
+        say_ending(old, PATIENCE_MS);
+        await_starts(rig, i);
+        end_expect_none(old, BODY(DRAIN_REQUEST));
+        struct end *next = join_local(rig);
+        expect_route(m.worker, next->lanes[0]);
+        expect_end(old, "");
+        end_process(rig, old, staged);
+        old = next;
+    }
+    assert_int_equal(rig->starts, 1 + 2 * RESTARTS_MAX);
+}
+
+static void with_fixed_ports_the_next_starts_when_they_are_free(void **state)
+{
+    struct rig *rig = *state;
+    start_local(rig, 20000);
+    int staged = staged_process(rig);
+    struct end *old = join_local(rig), *other = rig_aggregator(rig, 1);
+    WIRE(Piece) piece;
+    struct end *worker = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    moving_declare(worker, "w", &piece);
+    if (piece.lane == other->lanes[0]) {
+        struct end *second = rig_join(rig, "bert", 0, 1, NULL, NULL);
+        moving_declare(second, "w", &piece);
+        worker = second;
+    }
+    say_ending(old, PATIENCE_MS);
+    expect_route(worker, other->lanes[0]);
+    expect_end(old, "");
+    assert_int_equal(rig->starts, 1);
+    end_process(rig, old, staged);
+    await_starts(rig, 2);
+}
+
+static bool is_done;
+static void note_done(struct service *s) { is_done = true; }
+
+static void await_done(struct rig *rig)
+{
+    uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    while (!is_done && clock_now_ns() < deadline_ns)
+        rig_step_within(rig, NS_PER_MS);
+    assert_true(is_done);
+}
+
+static void all_local_ones_leave_for_others_and_none_is_replaced(void **state)
+{
+    struct rig *rig = *state;
+    start_local(rig, 0);
+    int staged = staged_process(rig);
+    struct end *local = join_local(rig);
+    struct moving m = {.rig = rig, .worker = rig_join(rig, "resnet", 0, 1, &m.session, &m.job)};
+    moving_declare(m.worker, "w", &m.piece);
+    struct end *other = rig_aggregator(rig, 1);
+    is_done = false;
+    state_leaves(service_of(rig), clock_now_ns() + 60 * NS_PER_S, note_done);
+    expect_route(m.worker, other->lanes[0]);
+    expect_end(local, "");
+    assert_false(is_done);
+    end_process(rig, local, staged);
+    await_done(rig);
+    assert_int_equal(rig->starts, 1);
+}
+
+static void without_others_jobs_end_and_then_the_local_ones_at_once(void **state)
+{
+    struct rig *rig = *state;
+    start_local(rig, 0);
+    int staged = staged_process(rig);
+    struct end *local = join_local(rig);
+    struct moving m = {.rig = rig, .worker = rig_join(rig, "resnet", 0, 1, &m.session, &m.job)};
+    moving_declare(m.worker, "w", &m.piece);
+    has_state(&m);
+    is_done = false;
+    state_leaves(service_of(rig), clock_now_ns() + 3600 * NS_PER_S, note_done);
+    envelope *failure = end_expect(m.worker, BODY(JOB_FAILURE));
+    assert_non_null(strstr(failure->job_failure->text, "1 tensor could not move to other"));
+    message_free(failure);
+    expect_end(local, "job resnet loses the state of 1 tensor");
+    end_process(rig, local, staged);
+    await_done(rig);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(who_has_nothing_ends_at_once),
+        CASE(its_tasks_go_to_another_first),
+        CASE(tasks_on_their_way_to_it_leave_it_too),
+        CASE(a_drained_lane_is_better_than_none),
+        CASE(at_the_deadline_it_is_said_who_loses_what),
+        CASE(what_is_stuck_until_the_deadline_is_named_with_the_reason),
+        CASE(one_that_joins_in_time_takes_it),
+        CASE(a_local_one_has_its_successor_before_it_ends_and_nothing_counts_as_a_crash),
+        CASE(with_fixed_ports_the_next_starts_when_they_are_free),
+        CASE(all_local_ones_leave_for_others_and_none_is_replaced),
+        CASE(without_others_jobs_end_and_then_the_local_ones_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,450 @@
+/* Who is in a job whose workers come and go (K40, K43 to K45): joining, leaving, being lost and
+ * resizing in each state, and what is refused or passed over. */
+#include "test/unit/coordinator/members_case.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ELASTIC(number) \
+    (struct joining) { .rank = (number), .workers = 2, .workers_max = 4 }
+#define CONTINUES(number) \
+    (struct joining) { .rank = (number), .workers = 3, .continues = true }
+
+static void resize_refused(struct end *e, uint32_t workers, int code, const char *text)
+{
+    WIRE(ResizeRequest) resize = GRADPOOL__WIRE__RESIZE_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    resize.workers = workers;
+    request.body_case = BODY(RESIZE_REQUEST);
+    request.resize_request = &resize;
+    end_ask_refused(e, &request, code, text);
+}
+
+static void expect_members(struct end *e, uint64_t ranks, uint32_t wanted)
+{
+    struct told told = members_told(e);
+    assert_int_equal(told.ranks, ranks);
+    assert_int_equal(told.wanted, wanted);
+}
+
+/* --- joining --- */
+
+static void who_is_there_to_begin_with_is_not_late(void **state)
+{
+    struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
+    assert_false(zero.is_late);
+    assert_false(one.is_late);
+    expect_members(zero.end, 3, 2);
+    expect_members(one.end, 3, 2);
+}
+
+static void who_joins_is_told_with_the_answer_who_is_in(void **state)
+{
+    envelope request;
+    WIRE(JoinRequest) join;
+    members_join(*state, CONTINUES(0));
+    end_leave(members_join(*state, CONTINUES(1)).end);
+    join_request(&request, &join, MEMBERS_JOB, 2, 3);
+    join.continues = true;
+    envelope *reply = end_ask(rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), &request);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    const WIRE(Membership) *told = reply->join_reply->membership;
+    assert_non_null(told);
+    assert_int_equal(told->ranks.data[0], 5);
+    assert_int_equal(told->workers, 3);
+    assert_true(told->version > 0);
+    message_free(reply);
+}
+
+static void who_has_still_to_come_counts_as_present(void **state)
+{
+    struct member zero = members_join(*state, ELASTIC(0));
+    expect_members(zero.end, 3, 2);
+}
+
+static void ranks_beyond_those_wanted_are_refused_until_it_is_resized(void **state)
+{
+    struct member zero = members_join(*state, ELASTIC(0));
+    struct joining two = {.rank = 2, .workers = 3, .workers_max = 4};
+    members_join_refused(*state, two, -EPROTO, "shall have 2 workers: rank 2 is not one of them");
+    members_resize(zero.end, 3);
+    assert_true(members_join(*state, two).is_late);
+    expect_members(zero.end, 7, 3);
+}
+
+/* As README.md has it: the same line for all ranks. */
+static void who_the_job_has_grown_by_joins_by_the_numbers_of_the_others(void **state)
+{
+    members_join_refused(*state, ELASTIC(2), -EPROTO,
+                         "begins with 2 workers: rank 2 may come when");
+    struct member zero = members_join(*state, ELASTIC(0));
+    members_join_refused(*state, ELASTIC(2), -EPROTO, "rank 2 is not one of them until it is res");
+    members_join_refused(*state, ELASTIC(4), -EINVAL, "rank 4 of 4 workers; expected 0 to 3");
+    members_resize(zero.end, 3);
+    assert_true(members_join(*state, ELASTIC(2)).is_late);
+    expect_members(zero.end, 7, 3);
+}
+
+static void another_maximum_or_another_word_about_losses_is_refused(void **state)
+{
+    members_join(*state, ELASTIC(0));
+    struct joining other = ELASTIC(1);
+    other.workers_max = 5;
+    members_join_refused(*state, other, -EPROTO, "came with another workers_max (5)");
+    other = ELASTIC(1);
+    other.continues = true;
+    members_join_refused(*state, other, -EPROTO, "on_worker_loss");
+    other = (struct joining){.rank = 1, .workers = 2};
+    members_join_refused(*state, other, -EPROTO, "workers_max");
+}
+
+static void a_rank_that_is_taken_stays_taken(void **state)
+{
+    members_join(*state, CONTINUES(0));
+    members_join_refused(*state, CONTINUES(0), -EEXIST, "rank 0 of job resnet is taken");
+}
+
+/* Of an empty job: nobody's rounds have to forget it first. */
+static void who_left_may_come_back_and_comes_late(void **state)
+{
+    struct member zero = members_join(*state, CONTINUES(0)),
+                  one = members_join(*state, CONTINUES(1));
+    end_leave(one.end);
+    expect_members(zero.end, 5, 3);
+    assert_true(members_join(*state, CONTINUES(1)).is_late);
+    expect_members(zero.end, 7, 3);
+}
+
+/* --- leaving, being lost --- */
+
+static void who_leaves_ends_nothing_until_he_is_the_last(void **state)
+{
+    struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
+    uint32_t before = members_told(zero.end).version;
+    end_leave(one.end);
+    assert_true(members_told(zero.end).version > before);
+    end_expect_none(zero.end, BODY(JOB_FAILURE));
+    end_leave(zero.end);
+    assert_int_not_equal(members_join(*state, ELASTIC(0)).job, zero.job);
+}
+
+static void a_lane_that_lost_a_worker_puts_it_out(void **state)
+{
+    struct end *lane = rig_aggregator(*state, 1);
+    struct member zero = members_join(*state, CONTINUES(0)),
+                  one = members_join(*state, CONTINUES(1));
+    members_lose(lane, lane->lanes[0], one.job, 1);
+    envelope *why = end_expect(one.end, BODY(JOB_FAILURE));
+    assert_non_null(strstr(why->job_failure->text, "has lost its connection to lane"));
+    message_free(why);
+    end_expect_closed(one.end);
+    expect_members(zero.end, 5, 3);
+    end_expect_none(zero.end, BODY(JOB_FAILURE));
+}
+
+static void one_whose_connection_may_come_back_stays_in_while_it_lives(void **state)
+{
+    struct end *lane = rig_aggregator(*state, 1);
+    struct member zero = members_join(*state, CONTINUES(0)),
+                  one = members_join(*state, CONTINUES(1));
+    members_told(zero.end);
+    members_break(lane, one.job, 1);
+    members_break(lane, one.job, 1); /* again after each join of the aggregator */
+    end_expect_none(zero.end, BODY(MEMBERSHIP));
+    end_expect_none(one.end, BODY(JOB_FAILURE));
+    end_close(one.end);
+    expect_members(zero.end, 5, 3);
+}
+
+static void without_leave_to_go_on_a_lost_worker_fails_the_job(void **state)
+{
+    struct end *lane = rig_aggregator(*state, 1);
+    struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
+    members_lose(lane, lane->lanes[0], one.job, 1);
+    message_free(end_expect(zero.end, BODY(JOB_FAILURE)));
+    message_free(end_expect(one.end, BODY(JOB_FAILURE)));
+    members_join_refused(*state, ELASTIC(1), -ESTALE, "has failed");
+    resize_refused(zero.end, 1, -ECONNRESET, "has failed");
+}
+
+static void a_loss_is_believed_once_and_only_of_who_can_know_it(void **state)
+{
+    struct rig *rig = *state;
+    struct end *lane = rig_aggregator(rig, 1), *other = rig_aggregator(rig, 1);
+    struct member zero = members_join(rig, CONTINUES(0)), one = members_join(rig, CONTINUES(1));
+    members_join(rig, CONTINUES(2));
+    uint32_t before = members_told(zero.end).version;
+    members_lose(zero.end, lane->lanes[0], one.job, 1);      /* no aggregator */
+    members_lose(other, lane->lanes[0], one.job, 1);         /* another's lane */
+    members_lose(lane, 4711, one.job, 1);                    /* no lane */
+    members_lose(lane, lane->lanes[0], one.job + 1, 1);      /* no job */
+    members_lose(lane, lane->lanes[0], one.job, 3);          /* no rank of it */
+    members_lose(lane, lane->lanes[0], one.job, UINT32_MAX); /* nor this */
+    end_expect_none(zero.end, BODY(MEMBERSHIP));
+    members_lose(lane, lane->lanes[0], one.job, 1);
+    members_lose(lane, lane->lanes[0], one.job, 1);
+    members_lose(other, other->lanes[0], one.job, 1); /* another lane has lost it, too */
+    assert_int_equal(members_told(zero.end).version, before + 1);
+}
+
+static void what_a_lane_lost_before_a_rank_came_back_is_not_about_the_one_who_came(void **state)
+{
+    struct rig *rig = *state;
+    struct end *lane = rig_aggregator(rig, 1);
+    struct member zero = members_join(rig, CONTINUES(0)), one = members_join(rig, CONTINUES(1));
+    end_leave(one.end);
+    one = members_join(rig, CONTINUES(1));
+    members_lose(lane, lane->lanes[0], one.job, 1);
+    expect_members(zero.end, 7, 3);
+    end_expect_none(one.end, BODY(JOB_FAILURE));
+}
+
+/* Its connection stays open, as a forked child of it would hold it. */
+static void a_process_that_dies_while_its_declare_waits_takes_nothing_along(void **state)
+{
+    struct rig *rig = *state;
+    struct joining how = CONTINUES(1);
+    struct end *lane = rig_aggregator(rig, 1);
+    struct member zero = members_join(rig, CONTINUES(0)), one = members_join(rig, CONTINUES(1));
+    members_declared(zero.end, members_declare(zero.end, "w", NULL), NULL);
+    members_declared(one.end, members_declare(one.end, "w", NULL), NULL);
+    end_leave(one.end);
+    rig_settle(rig);
+    lane->answers = false; /* so that whoever comes late waits for the lane */
+    how.pid = rig_spawn(rig);
+    one = members_join(rig, how);
+    members_declare(one.end, "w", NULL);
+    end_expect_none(one.end, BODY(DECLARE_REPLY));
+    rig_kill(rig, how.pid);
+    end_expect_closed(one.end);
+    members_told(zero.end);
+}
+
+static void who_is_away_is_still_in_and_comes_back_to_its_session(void **state)
+{
+    struct member zero = members_join(*state, CONTINUES(0)),
+                  one = members_join(*state, CONTINUES(1));
+    members_told(zero.end);
+    end_close(one.end);
+    end_expect_none(zero.end, BODY(MEMBERSHIP));
+    members_resume(*state, &one, CONTINUES(1));
+    expect_members(one.end, 7, 3);
+}
+
+static void who_was_put_out_cannot_come_back_to_its_session(void **state)
+{
+    struct end *lane = rig_aggregator(*state, 1);
+    struct member one = members_join(*state, CONTINUES(1));
+    members_join(*state, CONTINUES(0));
+    members_lose(lane, lane->lanes[0], one.job, 1);
+    end_expect_closed(one.end);
+    envelope request;
+    WIRE(JoinRequest) join;
+    join_request(&request, &join, MEMBERS_JOB, 1, 3);
+    join.continues = true;
+    join.session = one.session;
+    join.job_id = one.job;
+    struct end *e = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    end_ask_refused(e, &request, -ESTALE, "counts as lost");
+}
+
+/* --- declaring what is agreed already --- */
+
+static void expect_refused(struct end *e, uint64_t id, const char *text)
+{
+    envelope *reply = end_expect_reply(e, id);
+    assert_int_equal(reply->body_case, BODY(FAILURE));
+    assert_int_equal(reply->failure->code, -EINVAL);
+    if (!strstr(reply->failure->text, text))
+        fail_msg("%s", reply->failure->text);
+    message_free(reply);
+}
+
+static void who_comes_late_with_another_tensor_is_refused_alone(void **state)
+{
+    struct rig *rig = *state;
+    const struct terms other = {.quorum = QUORUM_STALE, .bound = 2};
+    struct member workers[3];
+    rig_aggregator(rig, 1);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        workers[rank] = members_join(rig, CONTINUES(rank));
+    for (uint32_t rank = 0; rank < 3; rank++)
+        members_declared(workers[rank].end, members_declare(workers[rank].end, "w", NULL), NULL);
+    end_leave(workers[2].end);
+    struct end *late = members_join(rig, CONTINUES(2)).end;
+    expect_refused(late, end_declare_one(late, "w", 200),
+                   "rank 2, which came late, declared f32[200]; expected f32[100], as "
+                   "ranks 0, 1 declared it");
+    expect_refused(late, members_declare(late, "w", &other),
+                   "rank 2, which came late, declared another quorum, rule or set of ranks");
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        end_expect_none(workers[rank].end, BODY(TENSOR_FAILURE));
+        members_declared(workers[rank].end, members_declare(workers[rank].end, "w", NULL), NULL);
+    }
+}
+
+static void who_was_there_to_begin_with_must_agree_with_all(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 1);
+    struct member zero = members_join(rig, ELASTIC(0)), one = members_join(rig, ELASTIC(1));
+    members_declared(zero.end, members_declare(zero.end, "w", NULL), NULL);
+    expect_refused(one.end, end_declare_one(one.end, "w", 200), "rank 1 declared f32[200]");
+    message_free(end_expect(zero.end, BODY(TENSOR_FAILURE)));
+}
+
+/* --- resizing --- */
+
+static void who_may_resize_and_to_what(void **state)
+{
+    struct member zero = members_join(*state, ELASTIC(0));
+    resize_refused(zero.end, 0, -EINVAL, "expected 1 to 4");
+    resize_refused(zero.end, 5, -EINVAL, "expected 1 to 4");
+    resize_refused(zero.end, UINT32_MAX, -EINVAL, "expected 1 to 4");
+    resize_refused(rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), 2, -ENOTCONN,
+                   "join a job first");
+    resize_refused(rig_join(*state, "rigid", 0, 2, NULL, NULL), 1, -EOPNOTSUPP,
+                   "keeps its 2 workers");
+    expect_members(zero.end, 3, 2);
+}
+
+static void a_resize_is_told_to_all_and_asks_only(void **state)
+{
+    struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
+    members_resize(zero.end, 1);
+    expect_members(zero.end, 3, 1); /* rank 1 is in until it leaves */
+    expect_members(one.end, 3, 1);
+    members_join_refused(*state, ELASTIC(1), -EPROTO, "rank 1 is not one of them");
+    end_leave(one.end);
+    expect_members(zero.end, 1, 1);
+}
+
+static void who_has_still_to_come_is_not_waited_for_below_the_new_size(void **state)
+{
+    struct member zero = members_join(*state, ELASTIC(0));
+    members_resize(zero.end, 1);
+    expect_members(zero.end, 1, 1);
+    members_resize(zero.end, 2);
+    expect_members(zero.end, 1, 2);
+    assert_true(members_join(*state, ELASTIC(1)).is_late);
+}
+
+#define FOUR(number) \
+    (struct joining) { .rank = (number), .workers = 4, .continues = true }
+
+/* Three of four have joined and declared; rank `missing` never came. */
+static void found_without(struct rig *rig, uint32_t missing, struct member *ret_members)
+{
+    uint64_t ids[4], ranks;
+    rig_aggregator(rig, 1);
+    for (uint32_t rank = 0; rank < 4; rank++)
+        if (rank != missing)
+            ret_members[rank] = members_join(rig, FOUR(rank));
+    for (uint32_t rank = 0; rank < 4; rank++)
+        if (rank != missing)
+            ids[rank] = members_declare(ret_members[rank].end, "w", NULL);
+    for (uint32_t rank = 0; rank < 4; rank++)
+        if (rank != missing)
+            members_declared(ret_members[rank].end, ids[rank], &ranks);
+    assert_int_equal(ranks, 15); /* they wait for each other */
+}
+
+static void who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for(void **state)
+{
+    struct rig *rig = *state;
+    struct member m[4];
+    uint64_t ranks;
+    found_without(rig, 1, m);
+    expect_members(m[0].end, 15, 4);
+    members_resize(m[3].end, 3);
+    expect_members(m[0].end, 15, 3);
+    members_resize(m[3].end, 4);
+    expect_members(m[0].end, 15, 4); /* a job that is changed while it starts starts as any other */
+    members_resize(m[3].end, 4);
+    expect_members(m[0].end, 13, 4);
+    rig_settle(rig);
+    assert_true(members_routed(m[0].end, 1, &ranks));
+    assert_int_equal(ranks, 13);
+    m[1] = members_join(rig, FOUR(1));
+    assert_true(m[1].is_late);
+    expect_members(m[0].end, 15, 4);
+    members_declared(m[1].end, members_declare(m[1].end, "w", NULL), &ranks);
+    assert_int_equal(ranks, 15);
+}
+
+static void that_the_first_rank_never_came_outlives_the_coordinator(void **state)
+{
+    struct rig *rig = *state;
+    struct member m[4];
+    found_without(rig, 0, m);
+    members_resize(m[3].end, 4);
+    expect_members(m[3].end, 14, 4);
+    rig_crash(rig);
+    rig_start(rig);
+    members_resume(rig, &m[3], FOUR(3));
+    expect_members(m[3].end, 14, 4);
+}
+
+static void a_resize_that_comes_twice_is_done_twice(void **state)
+{
+    struct member zero = members_join(*state, ELASTIC(0));
+    members_resize(zero.end, 4);
+    uint32_t first = members_told(zero.end).version;
+    members_resize(zero.end, 4);
+    struct told again = members_told(zero.end);
+    assert_int_equal(again.wanted, 4);
+    assert_true(again.version > first);
+}
+
+/* --- what outlives the coordinator --- */
+
+static void membership_outlives_the_coordinator(void **state)
+{
+    struct rig *rig = *state;
+    struct member zero = members_join(rig, ELASTIC(0)), one = members_join(rig, ELASTIC(1));
+    members_resize(zero.end, 3);
+    end_leave(one.end);
+    struct told before = members_told(zero.end);
+    rig_crash(rig);
+    rig_start(rig);
+    members_resume(rig, &zero, ELASTIC(0));
+    struct told after = members_told(zero.end);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_true(members_join(rig, (struct joining){1, 3, 4, false}).is_late);
+    assert_true(members_told(zero.end).version > before.version);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(who_is_there_to_begin_with_is_not_late),
+        CASE(who_joins_is_told_with_the_answer_who_is_in),
+        CASE(who_has_still_to_come_counts_as_present),
+        CASE(ranks_beyond_those_wanted_are_refused_until_it_is_resized),
+        CASE(who_the_job_has_grown_by_joins_by_the_numbers_of_the_others),
+        CASE(another_maximum_or_another_word_about_losses_is_refused),
+        CASE(a_rank_that_is_taken_stays_taken),
+        CASE(who_left_may_come_back_and_comes_late),
+        CASE(who_leaves_ends_nothing_until_he_is_the_last),
+        CASE(a_lane_that_lost_a_worker_puts_it_out),
+        CASE(one_whose_connection_may_come_back_stays_in_while_it_lives),
+        CASE(without_leave_to_go_on_a_lost_worker_fails_the_job),
+        CASE(a_loss_is_believed_once_and_only_of_who_can_know_it),
+        CASE(what_a_lane_lost_before_a_rank_came_back_is_not_about_the_one_who_came),
+        CASE(who_is_away_is_still_in_and_comes_back_to_its_session),
+        CASE(who_was_put_out_cannot_come_back_to_its_session),
+        CASE(who_comes_late_with_another_tensor_is_refused_alone),
+        CASE(who_was_there_to_begin_with_must_agree_with_all),
+        CASE(who_may_resize_and_to_what),
+        CASE(a_resize_is_told_to_all_and_asks_only),
+        CASE(a_process_that_dies_while_its_declare_waits_takes_nothing_along),
+        CASE(who_has_still_to_come_is_not_waited_for_below_the_new_size),
+        CASE(who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for),
+        CASE(that_the_first_rank_never_came_outlives_the_coordinator),
+        CASE(a_resize_that_comes_twice_is_done_twice),
+        CASE(membership_outlives_the_coordinator),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,152 @@
+/* A copy that has just begun holds one round, which its lane had committed: when a new owner takes
+ * its word for that, and when not (README of svc/lane, A49). */
+#include "test/unit/lane/keeper_rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Its lane dies in the moment in which the copy is whole: no rank has heard of the COMMIT. */
+static void lose_lane_behind_a_copy_that_begins(void)
+{
+    start_with_keeper(3);
+    name(NUMBER(OTHER), false);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    expect_filled(OTHER, 3);
+    memcpy(kept, rig_input(&rig, OTHER, halves[0]), sizeof kept);
+    rig_stop(&rig);
+    place(true);
+}
+
+static void expect_told(uint8_t standing)
+{
+    lose_lane_behind_a_copy_that_begins();
+    bring_copy();
+    keep(KEEPER);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        say(rank, 3, RECORD_UPDATE, standing);
+    await_commit(3);
+    follow(4, 5);
+    expect_kept(KEEPER, 5);
+}
+
+static void who_holds_the_result_is_told_that_it_was_committed(void **state)
+{
+    expect_told(RECORD_HOLDS);
+}
+
+static void who_waits_for_the_result_is_told_that_it_was_committed(void **state)
+{
+    expect_told(RECORD_ANNOUNCE);
+}
+
+/* Another piece of its tensor had not come so far: all are made again, by who is left (A44). */
+static void a_state_that_is_here_goes_back_whatever_its_copy_says(void **state)
+{
+    static float before[ARRAYS][ELEMENTS];
+    start_with_keeper(2);
+    memcpy(before, model, sizeof before);
+    follow(3, 3);
+    end_connection(KEEPER);
+    memset(rig_input(&rig, KEEPER, halves[0]), 0, 2 * HALF_BYTES);
+    connect_again(KEEPER);
+    keep(KEEPER);
+    expect_filled(KEEPER, 3);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    regroup(1);
+    memcpy(model, before, sizeof before);
+    model_steps--;
+    int heard = rig.workers[0].commits_count;
+    say_anew(0, 3, RECORD_ANNOUNCE);
+    rig_until(&rig, rig.workers[0].commits_count > heard);
+    expect_commit(3);
+    say_anew(0, 4, RECORD_ANNOUNCE);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
+static void enter(uint32_t rank)
+{
+    rig_say(&rig, rank,
+            (struct say){.piece = W,
+                         .word = 1,
+                         .epoch = 2,
+                         .operation = RECORD_UPDATE,
+                         .standing = RECORD_ENTERS,
+                         .has_no_input = true,
+                         .has_no_output = true});
+}
+
+/* It comes behind the same round of all pieces of a tensor, of which the others' copies tell
+ * nothing. */
+static void nobody_enters_behind_a_round_of_which_a_copy_alone_tells(void **state)
+{
+    lose_lane_behind_a_copy_that_begins();
+    lane_set_elastic(rig.lane, RIG_JOB);
+    regroup(3);
+    bring_copy();
+    keep(KEEPER);
+    say_anew(0, 3, RECORD_ANNOUNCE);
+    enter(1);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        expect_error(rank, -EOWNERDEAD, "died with the lane");
+    assert_int_equal(commits() + rig.workers[1].closed_count, 0);
+}
+
+/* Nobody knows whether all pieces of its tensor had that round: those that had not make it with
+ * others, and a step would be of both. */
+static void ranks_that_have_changed_take_no_word_for_a_round_of_those_before(void **state)
+{
+    lose_lane_behind_a_copy_that_begins();
+    lane_set_elastic(rig.lane, RIG_JOB);
+    regroup(1);
+    bring_copy();
+    keep(KEEPER);
+    say_anew(0, 3, RECORD_ANNOUNCE);
+    expect_error(0, -EOWNERDEAD, "died with the lane");
+    assert_int_equal(commits(), 0);
+}
+
+/* Its coordinator had switched when its lane died: it comes to the next one with its new ranks. */
+static void nor_where_they_came_with_the_piece(void **state)
+{
+    lose_lane_behind_a_copy_that_begins();
+    rig_stop(&rig);
+    rig_start(&rig, kind);
+    rig_place_piece(&rig, 1,
+                    (struct lane_piece){.id = W,
+                                        .elements = ELEMENTS,
+                                        .terms = {.rule = UPDATE_ADAM},
+                                        .keeper = NUMBER(KEEPER)},
+                    true);
+    rig_connect(&rig, 0, RIG_JOB, 0);
+    rig.count = 1;
+    tell(0, &usual);
+    bring_copy();
+    keep(KEEPER);
+    say(0, 3, RECORD_UPDATE, RECORD_ANNOUNCE);
+    expect_error(0, -EOWNERDEAD, "died with the lane");
+    assert_int_equal(commits(), 0);
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(who_holds_the_result_is_told_that_it_was_committed),
+        CASE(who_waits_for_the_result_is_told_that_it_was_committed),
+        CASE(a_state_that_is_here_goes_back_whatever_its_copy_says),
+        CASE(nobody_enters_behind_a_round_of_which_a_copy_alone_tells),
+        CASE(ranks_that_have_changed_take_no_word_for_a_round_of_those_before),
+        CASE(nor_where_they_came_with_the_piece),
+    };
+    kind = argc > 1 ? argv[1] : "shm";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

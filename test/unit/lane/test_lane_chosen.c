@@ -1,0 +1,408 @@
+/* Rounds of the first k, and of ranks that a leader chose, when their lane is lost or workers come
+ * and go (A45, W12, W13): they end, or everybody is told why they cannot. */
+#include "svc/lane/move/regroup.h"
+#include "svc/lane/move/release.h"
+#include "test/unit/lane/lane_rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define ELEMENTS 1000
+#define RANKS 3
+#define PIECE 1
+
+static const char *kind;
+static struct rig rig;
+static uint64_t set[RECORD_MISSING_WORDS];
+static struct lane_piece spec;
+static uint32_t epoch;
+static const uint32_t piece = PIECE;
+static const struct lane_terms chosen_ones = {.quorum = QUORUM_CHOSEN};
+static const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
+
+static int stop(void **state)
+{
+    rig_stop(&rig);
+    return 0;
+}
+
+static void start(struct lane_terms terms, bool recovering)
+{
+    set[0] = 7;
+    epoch = 1;
+    spec = (struct lane_piece){.id = PIECE,
+                               .dtype = REDUCE_F32,
+                               .elements = ELEMENTS,
+                               .tensor = "w",
+                               .ranks = set,
+                               .terms = terms};
+    rig_start(&rig, kind);
+    rig_place_piece(&rig, RANKS, spec, recovering);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        rig_connect(&rig, rank, RIG_JOB, rank);
+    rig.count = RANKS;
+}
+
+static void start_elastic(struct lane_terms terms)
+{
+    start(terms, false);
+    lane_set_elastic(rig.lane, RIG_JOB);
+}
+
+static uint32_t word_of(uint64_t round) { return epoch * 1000 + (uint32_t)round; }
+
+static void stand(uint32_t rank, uint64_t round, uint8_t standing)
+{
+    bool is_idle = standing == RECORD_IDLE;
+    rig_say(&rig, rank,
+            (struct say){.piece = PIECE,
+                         .word = word_of(round),
+                         .round = round,
+                         .elements = is_idle ? 0 : ELEMENTS,
+                         .operation = RECORD_MEAN,
+                         .standing = standing,
+                         .epoch = epoch,
+                         .has_no_input = is_idle,
+                         .has_no_output = is_idle});
+}
+
+static void push(uint32_t rank, uint64_t round, float value)
+{
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        rig_input(&rig, rank, 0)[e] = value;
+    stand(rank, round, RECORD_ANNOUNCE);
+}
+
+static void hold(uint32_t rank, uint64_t round, float value)
+{
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        rig_landing(&rig, rank, 0)[e] = value;
+    stand(rank, round, RECORD_HOLDS);
+}
+
+static void choose(uint32_t by, uint64_t round, uint64_t ranks)
+{
+    struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = round, .ranks = {ranks}};
+    assert_int_equal(fabric_send(rig.workers[by].conn, &chosen, sizeof chosen, NULL, 0), 0);
+}
+
+static void expect_has(uint32_t rank, float value)
+{
+    assert_int_equal(rig.workers[rank].errors_count, 0);
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        assert_true(rig_landing(&rig, rank, 0)[e] == value);
+}
+
+static void expect_commit(uint32_t rank, uint64_t round)
+{
+    const struct rig_worker *w = &rig.workers[rank];
+    rig_until(&rig, w->commits_count > 0 && w->commits[w->commits_count - 1] == word_of(round));
+    assert_int_equal(w->errors_count, 0);
+}
+
+static void expect_made(uint32_t rank, uint64_t round, float value)
+{
+    expect_commit(rank, round);
+    expect_has(rank, value);
+}
+
+/* Its announcement of `asked` is answered with the result of `round`. */
+static void expect_late(uint32_t rank, uint64_t asked, uint64_t round, float value)
+{
+    const struct rig_worker *w = &rig.workers[rank];
+    rig_until(&rig, w->closed_count > 0 && w->closed[w->closed_count - 1].word == word_of(asked));
+    assert_int_equal(w->closed[w->closed_count - 1].round, round);
+    expect_has(rank, value);
+}
+
+static void expect_loss(uint32_t rank)
+{
+    rig_until(&rig, rig.workers[rank].errors_count > 0);
+    assert_int_equal(rig.workers[rank].error.code, -EOWNERDEAD);
+}
+
+/* What a coordinator does; who is gone is cut off. */
+static void regroup(uint64_t ranks)
+{
+    const uint64_t gone[RECORD_MISSING_WORDS] = {7 & ~ranks};
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
+    lane_let_go(rig.lane, RIG_JOB, gone);
+    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, &piece, 1) == 1);
+    set[0] = ranks;
+    assert_int_equal(lane_regroup(rig.lane, RIG_JOB, ++epoch, &spec, 1), 0);
+}
+
+/* --- the lane of a piece that follows is lost --- */
+
+static void the_open_round_is_made_by_its_set_though_the_leader_is_further(void **state)
+{
+    start(chosen_ones, true);
+    choose(0, 5, 1 << 0 | 1 << 1);
+    choose(0, 6, 1 << 0 | 1 << 2);
+    push(0, 5, 2);
+    push(1, 5, 6);
+    push(2, 5, 1000);
+    expect_made(0, 5, 4);
+    expect_made(1, 5, 4);
+    expect_late(2, 5, 5, 4);
+}
+
+static void what_one_holds_is_copied_though_nobody_knows_the_set(void **state)
+{
+    start(chosen_ones, true);
+    hold(0, 5, 42);
+    push(1, 5, 1);
+    push(2, 5, 1);
+    expect_has(0, 42);
+    for (uint32_t rank = 1; rank < RANKS; rank++) {
+        const struct rig_worker *w = &rig.workers[rank];
+        rig_until(&rig, w->commits_count + w->closed_count == 1);
+        expect_has(rank, 42);
+    }
+}
+
+static void who_was_in_the_last_round_has_its_result(void **state)
+{
+    start(chosen_ones, true);
+    choose(1, 5, 1 << 0 | 1 << 1);
+    stand(0, 5, RECORD_IDLE);
+    push(1, 5, 1000); /* the word of it was lost with the lane */
+    push(2, 5, 1000);
+    expect_commit(1, 5);
+    choose(0, 6, 1 << 0 | 1 << 1);
+    push(0, 6, 2);
+    push(1, 6, 6);
+    expect_made(0, 6, 4);
+    expect_made(1, 6, 4);
+    expect_late(2, 5, 6, 4);
+}
+
+static void who_was_in_a_round_long_past_goes_on_from_there(void **state)
+{
+    start(chosen_ones, true);
+    choose(1, 4, 1 << 1 | 1 << 2);
+    choose(1, 5, 1 << 0 | 1 << 2);
+    stand(0, 5, RECORD_IDLE);
+    stand(2, 5, RECORD_IDLE);
+    push(1, 4, 1000);
+    expect_commit(1, 4);
+    push(1, 5, 1000);
+    choose(0, 6, 1 << 0 | 1 << 2);
+    push(0, 6, 2);
+    push(2, 6, 6);
+    expect_late(1, 5, 6, 4);
+}
+
+static void a_result_that_is_lost_and_needed_is_an_error_not_a_standstill(void **state)
+{
+    start(chosen_ones, true);
+    choose(0, 5, 1 << 0 | 1 << 1);
+    choose(0, 6, 1 << 0 | 1 << 2); /* rank 2 cannot come to it without that of round 5 */
+    stand(0, 5, RECORD_IDLE);
+    stand(1, 5, RECORD_IDLE);
+    push(2, 5, 1);
+    expect_loss(2);
+    push(0, 6, 1);
+    expect_loss(0);
+}
+
+static void where_no_set_is_known_nobody_waits_for_ever(void **state)
+{
+    start(chosen_ones, true);
+    stand(0, 5, RECORD_IDLE);
+    push(1, 5, 1);
+    push(2, 5, 1);
+    expect_loss(1);
+    expect_loss(2);
+}
+
+/* --- workers come and go --- */
+
+static void a_round_whose_ranks_are_all_gone_is_made_by_those_who_are_left(void **state)
+{
+    start_elastic(chosen_ones);
+    choose(0, 1, 1 << 2);
+    push(0, 1, 2);
+    push(1, 1, 6);
+    rig_settle(&rig);
+    regroup(3);
+    push(0, 1, 2);
+    push(1, 1, 6);
+    expect_made(0, 1, 4);
+    expect_made(1, 1, 4);
+    choose(0, 2, 1 << 1);
+    push(0, 2, 1000);
+    push(1, 2, 8);
+    expect_made(1, 2, 8);
+    expect_late(0, 2, 2, 8);
+}
+
+static void a_round_is_made_without_the_chosen_one_who_is_gone(void **state)
+{
+    start_elastic(chosen_ones);
+    choose(0, 1, 1 << 1 | 1 << 2);
+    push(0, 1, 1000);
+    push(1, 1, 6);
+    rig_settle(&rig);
+    regroup(3);
+    push(0, 1, 1000);
+    push(1, 1, 6);
+    expect_made(1, 1, 6);
+    expect_late(0, 1, 1, 6);
+}
+
+static void another_set_than_that_of_one_who_is_gone_cuts_nobody_off(void **state)
+{
+    start_elastic(chosen_ones);
+    choose(2, 1, 1 << 0 | 1 << 2);
+    rig_settle(&rig);
+    regroup(3);
+    choose(1, 1, 1 << 0 | 1 << 1);
+    push(0, 1, 2);
+    push(1, 1, 1000);
+    expect_made(0, 1, 2); /* the first that was heard */
+    expect_late(1, 1, 1, 2);
+}
+
+static void the_first_go_on_without_one_who_is_gone(void **state)
+{
+    start_elastic(first_two);
+    push(1, 1, 6);
+    rig_settle(&rig);
+    regroup(5);
+    push(0, 1, 2);
+    push(2, 1, 8);
+    expect_made(0, 1, 5);
+    expect_made(2, 1, 5);
+}
+
+static void the_late_get_what_the_lane_has_kept_through_a_change(void **state)
+{
+    start_elastic(first_two);
+    push(0, 1, 2);
+    push(1, 1, 6);
+    expect_made(0, 1, 4);
+    expect_made(1, 1, 4);
+    regroup(5);
+    stand(0, 1, RECORD_IDLE);
+    push(2, 1, 1000);
+    expect_late(2, 1, 1, 4);
+    push(0, 2, 2);
+    push(2, 2, 4);
+    expect_made(0, 2, 3);
+    expect_made(2, 2, 3);
+}
+
+/* W15: another piece of the tensor had not come so far. */
+static void what_was_kept_of_a_round_that_is_done_again_is_no_answer(void **state)
+{
+    start_elastic(first_two);
+    push(0, 1, 2);
+    push(1, 1, 6);
+    expect_made(0, 1, 4);
+    expect_made(1, 1, 4);
+    push(0, 2, 2);
+    push(1, 2, 6);
+    expect_commit(0, 2);
+    expect_commit(1, 2);
+    regroup(7);
+    push(2, 1, 1000);
+    push(0, 2, 10);
+    push(1, 2, 20);
+    expect_made(0, 2, 15);
+    expect_made(1, 2, 15);
+    expect_late(2, 1, 2, 15);
+}
+
+/* ---- what a rank that is gone held up ---- */
+
+#define LONG (RIG_LANDING / sizeof(float)) /* elements: several turns of a lane */
+#define OTHER 2
+
+static void say_long(uint32_t rank, uint32_t id)
+{
+    struct say say = {.piece = id, .word = word_of(id), .round = 1, .elements = LONG};
+    say.epoch = epoch;
+    rig_say(&rig, rank, say);
+}
+
+/* In mid-round of the first of two pieces, which has all transfers for long chunks then. */
+static void lose_one_of(struct lane_terms terms, struct lane_terms of_other, bool other_waits)
+{
+    start_elastic(terms); /* and short: it is placed again, as long as the other */
+    lane_drop(rig.lane, RIG_JOB, &piece, 1);
+    spec.elements = LONG;
+    rig_place_piece(&rig, RANKS, spec, false);
+    spec.id = OTHER;
+    spec.terms = of_other;
+    rig_place_piece(&rig, RANKS, spec, false);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        say_long(rank, PIECE);
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+    for (uint32_t rank = 0; other_waits && rank < 2; rank++)
+        say_long(rank, OTHER);
+    fabric_disconnect(rig.workers[2].conn);
+    rig_until(&rig, rig.failures > 0); /* the lane has called it out */
+    rig_settle(&rig);
+}
+
+static void release_without_two(const uint32_t *pieces, size_t count)
+{
+    const uint64_t gone[RECORD_MISSING_WORDS] = {4};
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, count), 0);
+    lane_let_go(rig.lane, RIG_JOB, gone);
+    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, count) == count);
+}
+
+static void a_round_that_waited_behind_one_that_is_given_up_ends(void **state)
+{
+    lose_one_of((struct lane_terms){0}, first_two, true);
+    release_without_two((uint32_t[]){PIECE, OTHER}, 2);
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+}
+
+/* Its tensor has failed, so it gets no other ranks. */
+static void a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up(void **state)
+{
+    const uint32_t other = OTHER;
+    lose_one_of((struct lane_terms){.quorum = QUORUM_FIRST, .bound = 3}, (struct lane_terms){0},
+                false);
+    release_without_two(&other, 1);
+    set[0] = 3;
+    assert_int_equal(lane_regroup(rig.lane, RIG_JOB, ++epoch, &spec, 1), 0);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        say_long(rank, OTHER);
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+    lane_drop(rig.lane, RIG_JOB, &piece, 1);
+    rig_until(&rig, lane_is_quiet(rig.lane));
+}
+
+#define CASE(test) cmocka_unit_test_teardown(test, stop)
+
+int main(int argc, char **argv)
+{
+    kind = argc > 1 ? argv[1] : "shm";
+    const struct CMUnitTest tests[] = {
+        CASE(the_open_round_is_made_by_its_set_though_the_leader_is_further),
+        CASE(what_one_holds_is_copied_though_nobody_knows_the_set),
+        CASE(who_was_in_the_last_round_has_its_result),
+        CASE(who_was_in_a_round_long_past_goes_on_from_there),
+        CASE(a_result_that_is_lost_and_needed_is_an_error_not_a_standstill),
+        CASE(where_no_set_is_known_nobody_waits_for_ever),
+        CASE(a_round_whose_ranks_are_all_gone_is_made_by_those_who_are_left),
+        CASE(a_round_is_made_without_the_chosen_one_who_is_gone),
+        CASE(another_set_than_that_of_one_who_is_gone_cuts_nobody_off),
+        CASE(the_first_go_on_without_one_who_is_gone),
+        CASE(the_late_get_what_the_lane_has_kept_through_a_change),
+        CASE(what_was_kept_of_a_round_that_is_done_again_is_no_answer),
+        CASE(a_round_that_waited_behind_one_that_is_given_up_ends),
+        CASE(a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up),
+    };
+    return cmocka_run_group_tests_name(kind, tests, NULL, NULL);
+}

@@ -1,0 +1,293 @@
+/* An owner, or who keeps a copy for it, dies at every step of a round and of a recovery (README of
+ * svc/aggregator, A49; svc/wire, W20): the same bits come out, wherever it was. Over the network at
+ * some of them, and so under a sanitizer; all with GRADPOOL_TEST_LONG. */
+#include "test/lib/extent.h"
+#include "test/unit/lane/keeper_rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define STEPS_MOST 10000 /* far more than any of it takes */
+
+static char landed[RANKS][BYTES];
+static bool has_heard[RANKS], has_result[RANKS];
+
+/* A step: a turn of the lane, and one of the others looks around, or none. */
+static void walk(uint32_t steps)
+{
+    for (uint32_t step = 0; step < steps; step++) {
+        for (uint32_t i = 0; i <= KEEPER; i++)
+            rig.workers[i].is_stopped = step % (KEEPER + 2) != i;
+        rig_turn(&rig);
+    }
+    for (uint32_t i = 0; i <= KEEPER; i++)
+        rig.workers[i].is_stopped = false;
+}
+
+/* Returns whether all of them have. */
+static bool look_who_has_heard(uint64_t round)
+{
+    bool have_all = true;
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        const struct rig_worker *w = &rig.workers[rank];
+        has_heard[rank] = w->commits_count > 0 && w->commits[w->commits_count - 1] == round;
+        has_result[rank] = w->words_count > 0 && w->words[w->words_count - 1] == round;
+        have_all &= has_heard[rank];
+    }
+    return have_all;
+}
+
+/* What lies in workers' memory stays there. */
+static void lose_lane_alone(void)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        memcpy(landed[rank], rig_landing(&rig, rank, 0), BYTES);
+    lose_lane();
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        memcpy(rig_landing(&rig, rank, 0), landed[rank], BYTES);
+}
+
+/* Nor does what lies in the keeper's go. */
+static void lose_owner(void)
+{
+    lose_lane_alone();
+    bring_copy();
+    keep(KEEPER);
+}
+
+static void stand(uint32_t rank, uint64_t round)
+{
+    if (has_heard[rank])
+        say(rank, round, RECORD_UPDATE, RECORD_IDLE);
+    else
+        lend(rank, round, has_result[rank] ? RECORD_HOLDS : RECORD_ANNOUNCE);
+}
+
+static void all_stand(uint64_t round)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        stand(rank, round);
+}
+
+/* Who has heard of the round has its result; who has not, hears of it. */
+static void expect_round(uint64_t round)
+{
+    model_update(UPDATE_ADAM, round, &usual);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        const struct rig_worker *w = &rig.workers[rank];
+        if (!has_heard[rank])
+            rig_until(&rig, w->commits_count > 0 && w->commits[w->commits_count - 1] == round);
+        assert_int_equal(w->errors_count, 0);
+    }
+    expect_model(0);
+}
+
+static void expect_to_go_on_from(uint64_t round)
+{
+    follow(round, round + 1);
+    expect_kept(KEEPER, round + 1);
+    rig_stop(&rig);
+}
+
+static bool owner_dies_in_round(uint32_t steps)
+{
+    start_with_keeper(3);
+    announce_all(4);
+    walk(steps);
+    bool is_over = look_who_has_heard(4);
+    lose_owner();
+    all_stand(4);
+    expect_round(4);
+    expect_to_go_on_from(5);
+    return is_over;
+}
+
+static bool keeper_dies_in_round(uint32_t steps)
+{
+    start_with_keeper(3);
+    announce_all(4);
+    walk(steps);
+    bool is_over = look_who_has_heard(4);
+    end_connection(KEEPER);
+    memset(rig_input(&rig, KEEPER, halves[0]), 0, 2 * HALF_BYTES); /* another has nothing */
+    connect_again(KEEPER);
+    keep(KEEPER);
+    expect_round(4);
+    expect_to_go_on_from(5);
+    return is_over;
+}
+
+/* Another is there at once, whom the owner was not told of. */
+static bool owner_dies_before_the_next_keeper_counts(uint32_t steps)
+{
+    start_with_keeper(3);
+    announce_all(4);
+    walk(steps);
+    bool is_over = look_who_has_heard(4);
+    lose_lane_alone();
+    name(NUMBER(OTHER), true);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    bring_copy();
+    keep(KEEPER);
+    all_stand(4);
+    expect_round(4);
+    follow(5, 6);
+    expect_kept(OTHER, 6);
+    rig_stop(&rig);
+    return is_over;
+}
+
+/* The round may have given results, and is done again where the piece is then. */
+static bool keeper_dies_before_a_move(uint32_t steps)
+{
+    struct lane_standing standing;
+    start_with_keeper(3);
+    announce_all(4);
+    walk(steps);
+    end_connection(KEEPER);
+    size_t bytes = let_go(&standing);
+    bool is_over = look_who_has_heard(4);
+    lose_lane_alone();
+    hand_over(bytes, standing.round);
+    connect_keeper(KEEPER); /* another, which has nothing */
+    keep(KEEPER);
+    all_stand(4);
+    expect_round(4);
+    expect_to_go_on_from(5);
+    return is_over;
+}
+
+static bool owner_dies_in_recovery(uint32_t steps)
+{
+    start_with_keeper(4);
+    (void)look_who_has_heard(4);
+    lose_owner();
+    all_stand(4);
+    walk(steps);
+    bool is_over = lane_may_move(rig.lane, RIG_JOB, pieces, 1) == 0;
+    lose_owner();
+    announce_all(5);
+    expect_commit(5);
+    expect_to_go_on_from(6);
+    return is_over;
+}
+
+static bool owner_dies_before_all_have_spoken(uint32_t steps)
+{
+    start_with_keeper(3);
+    announce_all(4);
+    lose_owner();
+    update(0, 4);
+    walk(steps);
+    bool is_over = steps > 4; /* nothing comes of it */
+    has_heard[0] = has_heard[1] = false;
+    lose_owner();
+    announce_all(4);
+    expect_round(4);
+    expect_to_go_on_from(5);
+    return is_over;
+}
+
+static void expect_next(uint64_t round)
+{
+    say_anew(0, round, RECORD_ANNOUNCE);
+    expect_commit(round);
+    expect_kept(KEEPER, round);
+}
+
+/* A host has died: nobody has the gradient of that rank any more, so nobody may have the result of
+ * a round whose state is not with who keeps it. */
+static bool owner_and_rank_die_in_round(uint32_t steps)
+{
+    start_with_keeper(3);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    announce_all(4);
+    walk(steps);
+    bool is_over = look_who_has_heard(4);
+    assert_true(!has_result[0] || has_heard[0]);
+    if (has_heard[0])
+        model_update(UPDATE_ADAM, 4, &usual); /* of both */
+    lose_lane();
+    lane_set_elastic(rig.lane, RIG_JOB);
+    regroup(1);
+    bring_copy();
+    keep(KEEPER);
+    if (has_heard[0])
+        say_anew(0, 4, RECORD_IDLE);
+    else
+        expect_next(4);
+    expect_next(5);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    rig_stop(&rig);
+    return is_over;
+}
+
+static void each_step(const char *what, bool (*dies)(uint32_t steps))
+{
+    uint32_t stride = strcmp(kind, "shm") == 0 ? extent(1, 7, 1) : extent(11, 47, 1), steps = 0;
+    while (!dies(steps))
+        assert_true((steps += stride) < STEPS_MOST);
+    print_message("# %s: at %u of %u steps\n", what, steps / stride + 1, steps + 1);
+    rig_start(&rig, kind); /* for stop() */
+}
+
+static void an_owner_may_die_at_any_step_of_a_round(void **state)
+{
+    each_step("the owner, in a round", owner_dies_in_round);
+}
+
+static void an_owner_may_die_though_the_next_has_another_keeper(void **state)
+{
+    each_step("the owner, before the next keeper counts", owner_dies_before_the_next_keeper_counts);
+}
+
+static void a_keeper_may_die_at_any_step_of_a_round_before_a_move(void **state)
+{
+    each_step("who keeps a copy, before a move", keeper_dies_before_a_move);
+}
+
+static void a_keeper_may_die_at_any_step_of_a_round(void **state)
+{
+    each_step("who keeps a copy, in a round", keeper_dies_in_round);
+}
+
+static void an_owner_may_die_with_a_rank_at_any_step_of_a_round(void **state)
+{
+    each_step("the owner and a rank, in a round", owner_and_rank_die_in_round);
+}
+
+static void the_next_owner_may_die_at_any_step_of_its_recovery(void **state)
+{
+    each_step("the next owner, while it takes over", owner_dies_in_recovery);
+}
+
+static void the_next_owner_may_die_while_a_rank_is_silent(void **state)
+{
+    each_step("the next owner, while it waits", owner_dies_before_all_have_spoken);
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(an_owner_may_die_at_any_step_of_a_round),
+        CASE(an_owner_may_die_though_the_next_has_another_keeper),
+        CASE(a_keeper_may_die_at_any_step_of_a_round),
+        CASE(a_keeper_may_die_at_any_step_of_a_round_before_a_move),
+        CASE(an_owner_may_die_with_a_rank_at_any_step_of_a_round),
+        CASE(the_next_owner_may_die_at_any_step_of_its_recovery),
+        CASE(the_next_owner_may_die_while_a_rank_is_silent),
+    };
+    kind = argc > 1 ? argv[1] : "shm";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,410 @@
+/* States that another aggregator keeps a copy of (README of svc/lane, A49; svc/wire, W20),
+ * as transcripts: what waits for the keeper, what lies there when, what a new owner makes of it. */
+#include "test/unit/lane/keeper_rig.h"
+#include "test/unit/skip.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- rounds ---- */
+
+static void no_round_begins_before_the_keeper_has_offered_its_memory(void **state)
+{
+    place(false);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        say(rank, 1, RECORD_BROADCAST, RECORD_ANNOUNCE);
+    expect_waiting();
+    connect_keeper(KEEPER);
+    expect_waiting();
+    assert_int_equal(rig.workers[1].words_count, 0);
+    keep(KEEPER);
+    await_commit(1);
+    assert_true(has_stamp(KEEPER, 1, 0));
+}
+
+static void each_round_lies_in_its_half_with_its_stamp_before_its_commit_is_told(void **state)
+{
+    start_with_keeper(1);
+    assert_memory_equal(copy_of(KEEPER, 1), model[0], BYTES);
+    for (uint64_t round = 2; round <= 5; round++) {
+        int before = commits();
+        announce_all(round);
+        while (commits() == before) {
+            assert_true(has_stamp(KEEPER, round - 1, round - 2));
+            rig_turn(&rig);
+        }
+        assert_true(has_stamp(KEEPER, round, round - 1));
+        expect_commit(round);
+        expect_kept(KEEPER, round);
+    }
+    assert_int_equal(rig.workers[KEEPER].backed_count, 0);
+}
+
+static void no_round_is_committed_while_its_state_is_on_the_way(void **state)
+{
+    start_with_keeper(2);
+    if (strcmp(kind, "shm") == 0)
+        return; /* what is stored to mapped memory is there at once */
+    rig.workers[KEEPER].is_stopped = true;
+    announce_all(3);
+    expect_waiting();
+    assert_false(has_stamp(KEEPER, 3, 2));
+    rig.workers[KEEPER].is_stopped = false;
+    expect_commit(3);
+    expect_kept(KEEPER, 3);
+}
+
+static void offer_as_worker(uint32_t rank)
+{
+    const struct record_backup told = {.kind = RECORD_BACKUP,
+                                       .piece = W,
+                                       .offset = {STATE_BYTES, STATE_BYTES},
+                                       .since = RECORD_ROUND_NONE};
+    send_backup(rank, &told);
+}
+
+static void a_worker_cannot_offer_where_a_keeper_is_named(void **state)
+{
+    place(false);
+    offer_as_worker(1);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        say(rank, 1, RECORD_BROADCAST, RECORD_ANNOUNCE);
+    expect_waiting();
+    connect_keeper(KEEPER);
+    keep(KEEPER);
+    await_commit(1);
+    offer_as_worker(1);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[1].backed_count, 0);
+    assert_true(has_stamp(KEEPER, 1, 0));
+}
+
+static void a_round_that_was_under_way_is_done_again_with_the_keepers_next_connection(void **state)
+{
+    start_with_keeper(3);
+    begin_round(4);
+    end_connection(KEEPER);
+    expect_waiting();
+    connect_again(KEEPER);
+    expect_waiting();
+    keep(KEEPER);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+    assert_int_equal(rig.workers[0].commits_count, 4); /* of four rounds */
+    follow(5, 6);
+    expect_kept(KEEPER, 6);
+    assert_int_equal(rig.failures, 0);
+}
+
+/* A7: in the turn of the stamp, which lies behind it. */
+static void a_page_of_a_copy_that_fails_leaves_it_without_its_stamp(void **state)
+{
+    start_with_keeper(3);
+    if (strcmp(kind, "shm") != 0)
+        skip_because("over this transport no memory is mapped");
+    rig_break_page(&rig, KEEPER, copy_of(KEEPER, 4) + ARRAYS * ELEMENTS - 2048);
+    announce_all(4);
+    expect_waiting();
+    assert_false(has_stamp(KEEPER, 4, 3));
+    assert_int_equal(rig.workers[0].words_count, 3);
+    rig_until(&rig, rig.workers[KEEPER].is_closed);
+    connect_again(KEEPER);
+    keep(KEEPER);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
+static void between_two_rounds_a_keeper_may_come_and_go(void **state)
+{
+    start_with_keeper(2);
+    for (uint64_t round = 3; round <= 5; round++) {
+        end_connection(KEEPER);
+        announce_all(round);
+        expect_waiting();
+        connect_again(KEEPER);
+        keep(KEEPER);
+        expect_commit(round);
+        expect_kept(KEEPER, round);
+    }
+    assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* it had the state each time */
+}
+
+/* Whoever wiped the stamps has no copy, whatever it had been told. */
+static void a_keeper_that_comes_back_with_nothing_gets_the_state_first(void **state)
+{
+    start_with_keeper(4);
+    end_connection(KEEPER);
+    memset(rig_input(&rig, KEEPER, halves[0]), 0, 2 * HALF_BYTES);
+    connect_again(KEEPER);
+    keep(KEEPER);
+    rig_until(&rig, rig.workers[KEEPER].backed_count == 1);
+    assert_int_equal(rig.workers[KEEPER].backed.round, 4);
+    assert_int_equal(rig.workers[KEEPER].backed.steps, 3);
+    expect_kept(KEEPER, 4);
+    follow(5, 5);
+    expect_kept(KEEPER, 5);
+}
+
+/* ---- a new owner ---- */
+
+static void a_new_owner_takes_the_committed_state_from_the_keeper(void **state)
+{
+    start_with_keeper(4);
+    lose_lane();
+    say(0, 4, RECORD_UPDATE, RECORD_IDLE);
+    update(1, 5);
+    expect_waiting(); /* it is not lost as long as the keeper may come */
+    bring_copy();
+    keep(KEEPER);
+    rig_settle(&rig);
+    update(0, 5);
+    expect_commit(5);
+    expect_kept(KEEPER, 5);
+    follow(6, 7);
+    expect_kept(KEEPER, 7);
+    assert_int_equal(rig.workers[KEEPER].backed_count, 0);
+}
+
+static void a_new_owner_hears_of_the_copy_before_the_ranks_have_spoken(void **state)
+{
+    start_with_keeper(4);
+    lose_lane();
+    bring_copy();
+    keep(KEEPER);
+    rig_settle(&rig);
+    announce_all(5);
+    expect_commit(5);
+    expect_kept(KEEPER, 5);
+}
+
+/* Its state and its stamp had landed, and nobody was told so. The stamp goes before the first byte
+ * of the round that is done again. */
+static void a_round_that_was_kept_and_not_committed_is_done_again(void **state)
+{
+    start_with_keeper(3);
+    update_all(4);
+    lose_lane();
+    bring_copy();
+    assert_true(has_stamp(KEEPER, 4, 3));
+    keep(KEEPER);
+    update(0, 4);
+    say(1, 3, RECORD_UPDATE, RECORD_IDLE);
+    expect_waiting();
+    assert_true(has_stamp(KEEPER, 4, 3));
+    update(1, 4);
+    rig_until(&rig, stamp_of(KEEPER, 4).round == 0);
+    assert_int_equal(commits(), 0);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+    follow(5, 6);
+}
+
+static void a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole(void **state)
+{
+    start_with_keeper(4);
+    lose_lane();
+    bring_copy();
+    keep(KEEPER);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        say(rank, 4, RECORD_UPDATE, RECORD_IDLE);
+    rig_settle(&rig);
+    lose_lane();
+    bring_copy();
+    keep(KEEPER);
+    announce_all(5);
+    expect_commit(5);
+    expect_kept(KEEPER, 5);
+}
+
+/* The copy begins with the first that is counted in. */
+static void all_are_heard_though_the_next_keeper_gets_the_state_first(void **state)
+{
+    start_with_keeper(3);
+    lose_lane();
+    name(NUMBER(OTHER), true);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    bring_copy();
+    keep(KEEPER);
+    lend(0, 4, RECORD_HOLDS);
+    update(1, 4);
+    expect_filled(OTHER, 3);
+    await_commit(4);
+    model_update(UPDATE_ADAM, 4, &usual);
+    expect_model(1); /* the first has it */
+    follow(5, 5);
+    expect_kept(OTHER, 5);
+}
+
+static void a_keeper_that_goes_while_its_copy_is_read_is_read_again(void **state)
+{
+    start_with_keeper(4);
+    lose_lane();
+    bring_copy();
+    announce_all(5);
+    rig_settle(&rig);
+    keep(KEEPER);
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+    end_connection(KEEPER);
+    expect_waiting();
+    connect_again(KEEPER);
+    keep(KEEPER);
+    expect_commit(5);
+    expect_kept(KEEPER, 5);
+}
+
+static void a_copy_of_other_rounds_than_the_committed_one_is_no_copy(void **state)
+{
+    start_with_keeper(3);
+    lose_lane();
+    bring_copy();
+    keep(KEEPER);
+    announce_all(5); /* round 4 is committed; it holds 2 and 3 */
+    expect_error(0, -EOWNERDEAD, "died with the lane");
+    expect_error(1, -EOWNERDEAD, "died with the lane");
+}
+
+static void a_keeper_that_has_nothing_does_not_keep_the_loss_from_being_told(void **state)
+{
+    start_with_keeper(3);
+    lose_lane();
+    connect_keeper(KEEPER);
+    keep(KEEPER);
+    announce_all(4);
+    expect_error(0, -EOWNERDEAD, "died with the lane");
+}
+
+/* ---- who may be free of a copy ---- */
+
+static void expect_figures(uint32_t copied, uint32_t empty)
+{
+    struct lane_job_use use = rig_use(&rig);
+    assert_int_equal(use.states, 1);
+    assert_int_equal(use.copied, copied);
+    assert_int_equal(use.empty, empty);
+}
+
+static void what_was_never_set_needs_no_copy(void **state)
+{
+    place(false);
+    connect_keeper(KEEPER);
+    keep(KEEPER);
+    expect_figures(0, 1);
+    lose_lane();
+    expect_figures(0, 0); /* as far as anybody knows here */
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        say(rank, 0, RECORD_BROADCAST, RECORD_IDLE);
+    connect_keeper(KEEPER);
+    keep(KEEPER);
+    rig_settle(&rig);
+    expect_figures(0, 1);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        say(rank, 1, RECORD_BROADCAST, RECORD_ANNOUNCE);
+    await_commit(1);
+    expect_figures(1, 0);
+}
+
+static void what_was_set_needs_one_until_it_is_there_or_lost(void **state)
+{
+    start_with_keeper(3);
+    expect_figures(1, 0);
+    lose_lane();
+    expect_figures(0, 0);
+    bring_copy();
+    keep(KEEPER);
+    announce_all(4);
+    expect_commit(4);
+    expect_figures(1, 0);
+    lose_lane();
+    connect_keeper(KEEPER);
+    keep(KEEPER); /* it has nothing */
+    announce_all(5);
+    expect_error(0, -EOWNERDEAD, "died with the lane");
+    expect_figures(0, 1);
+}
+
+/* ---- keepers that lie ---- */
+
+/* The round that waits for it is done with its next connection. */
+static void expect_cut_off(void)
+{
+    rig_until(&rig, rig.workers[KEEPER].is_closed);
+    announce_all(3);
+    expect_waiting();
+    connect_again(KEEPER);
+    keep(KEEPER);
+    expect_commit(3);
+    expect_kept(KEEPER, 3);
+    assert_int_equal(rig.failures, 0);
+}
+
+static void a_keeper_that_announces_is_cut_off_and_its_job_goes_on(void **state)
+{
+    start_with_keeper(2);
+    say(KEEPER, 3, RECORD_UPDATE, RECORD_ANNOUNCE);
+    expect_cut_off();
+}
+
+static void a_keeper_without_room_for_the_stamp_is_cut_off(void **state)
+{
+    struct record_backup told = backup();
+    start_with_keeper(2);
+    told.offset[1] = RIG_REGION_BYTES - STATE_BYTES; /* the state alone would fit */
+    send_backup(KEEPER, &told);
+    expect_cut_off();
+}
+
+static void a_keeper_of_memory_that_it_never_lent_is_cut_off_when_it_is_named(void **state)
+{
+    struct record_backup told = backup();
+    start_with_keeper(2);
+    told.region = 5;
+    connect_keeper(OTHER);
+    send_backup(OTHER, &told); /* nobody has looked at it yet */
+    follow(3, 3);
+    name(NUMBER(OTHER), false);
+    rig_until(&rig, rig.workers[OTHER].is_closed);
+    name(NUMBER(KEEPER), false);
+    keep(KEEPER);
+    follow(4, 4);
+    expect_kept(KEEPER, 4);
+    assert_int_equal(rig.failures, 0);
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(no_round_begins_before_the_keeper_has_offered_its_memory),
+        CASE(each_round_lies_in_its_half_with_its_stamp_before_its_commit_is_told),
+        CASE(no_round_is_committed_while_its_state_is_on_the_way),
+        CASE(a_worker_cannot_offer_where_a_keeper_is_named),
+        CASE(a_round_that_was_under_way_is_done_again_with_the_keepers_next_connection),
+        CASE(a_page_of_a_copy_that_fails_leaves_it_without_its_stamp),
+        CASE(between_two_rounds_a_keeper_may_come_and_go),
+        CASE(a_keeper_that_comes_back_with_nothing_gets_the_state_first),
+        CASE(a_new_owner_takes_the_committed_state_from_the_keeper),
+        CASE(a_new_owner_hears_of_the_copy_before_the_ranks_have_spoken),
+        CASE(a_round_that_was_kept_and_not_committed_is_done_again),
+        CASE(a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole),
+        CASE(all_are_heard_though_the_next_keeper_gets_the_state_first),
+        CASE(a_keeper_that_goes_while_its_copy_is_read_is_read_again),
+        CASE(a_copy_of_other_rounds_than_the_committed_one_is_no_copy),
+        CASE(a_keeper_that_has_nothing_does_not_keep_the_loss_from_being_told),
+        CASE(what_was_never_set_needs_no_copy),
+        CASE(what_was_set_needs_one_until_it_is_there_or_lost),
+        CASE(a_keeper_that_announces_is_cut_off_and_its_job_goes_on),
+        CASE(a_keeper_without_room_for_the_stamp_is_cut_off),
+        CASE(a_keeper_of_memory_that_it_never_lent_is_cut_off_when_it_is_named),
+    };
+    kind = argc > 1 ? argv[1] : "shm";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,318 @@
+/* A piece goes from one lane to another while its job trains (A26 and A28 of svc/lane), as
+ * transcripts: who finishes what, who waits, who goes on. What goes along is test_lane_state's. */
+#include "svc/base/clock.h"
+#include "svc/lane/job/table.h"
+#include "test/unit/lane/moving_rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define LONG (RIG_LANDING / sizeof(float)) /* elements: several turns of a lane */
+#define SHORT 1000
+
+/* Everybody has announced, and the lane has begun. */
+static void begin_round(uint64_t round, float sum)
+{
+    for (uint32_t rank = 0; rank < moving.from.count; rank++)
+        push(&moving.from, rank, round, rank == 0 ? sum - (float)(moving.from.count - 1) : 1);
+    while (lane_is_quiet(moving.from.lane))
+        (void)lane_poll(moving.from.lane, rig_now());
+}
+
+/* ---- letting go ---- */
+
+static void a_round_that_has_begun_is_finished_and_no_other_begins(void **state)
+{
+    moving_start(2, LONG, (struct lane_terms){0});
+    begin_round(1, 5);
+    assert_int_equal(lane_release(moving.from.lane, RIG_JOB, moved, 1), 0);
+    assert_int_equal(lane_rested(moving.from.lane, RIG_JOB, moved, 1), 0);
+    assert_int_equal(moving.from.rests, 0);
+    expect_commit(&moving.from, 0, 1);
+    expect_commit(&moving.from, 1, 1);
+    expect(&moving.from, 1, 5);
+    assert_int_equal(lane_rested(moving.from.lane, RIG_JOB, moved, 1), 1);
+    assert_int_equal(moving.from.rests, 1);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        push(&moving.from, rank, 2, 4);
+    rig_settle(&moving.from);
+    assert_int_equal(moving.from.workers[0].words_count, 1);
+    rig_until(&moving.from, lane_is_quiet(moving.from.lane));
+}
+
+/* The next round is announced while the last is summed: with its commit it would begin. */
+static void what_is_announced_before_the_round_ends_waits_too(void **state)
+{
+    moving_start(2, LONG / 2, (struct lane_terms){0});
+    begin_round(1, 5);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&moving.from, rank,
+                (struct say){.piece = MOVED,
+                             .word = 2,
+                             .round = 2,
+                             .elements = LONG / 2,
+                             .offset = RIG_LANDING / 2});
+    assert_int_equal(lane_release(moving.from.lane, RIG_JOB, moved, 1), 0);
+    rig_until(&moving.from, lane_rested(moving.from.lane, RIG_JOB, moved, 1) == 1);
+    rig_settle(&moving.from);
+    assert_int_equal(moving.from.workers[0].words_count, 1);
+    lane_thaw(moving.from.lane, RIG_JOB, moved, 1);
+    expect_commit(&moving.from, 0, 2);
+    expect_commit(&moving.from, 1, 2);
+}
+
+static void a_thaw_serves_what_has_waited(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 3);
+    moving_release();
+    assert_int_equal(moving.from.rests, 0); /* it rested when it was asked */
+    push(&moving.from, 0, 2, 4);
+    push(&moving.from, 1, 2, 5);
+    rig_settle(&moving.from);
+    assert_int_equal(moving.from.workers[0].words_count, 1);
+    lane_thaw(moving.from.lane, RIG_JOB, moved, 1);
+    expect_commit(&moving.from, 0, 2);
+    expect(&moving.from, 0, 9);
+    assert_int_equal(lane_is_releasing(moving.from.lane, RIG_JOB, moved, 1), -ECANCELED);
+}
+
+static void bits_without_a_quorum_wait_and_questions_are_answered(void **state)
+{
+    struct record_query query = {.kind = RECORD_QUERY, .word = 1, .piece = MOVED, .round = 1};
+    moving_start(2, SHORT, (struct lane_terms){0});
+    push(&moving.from, 0, 1, 4);
+    rig_settle(&moving.from);
+    moving_release();
+    assert_int_equal(fabric_send(moving.from.workers[0].conn, &query, sizeof query, NULL, 0), 0);
+    rig_until(&moving.from, moving.from.workers[0].missing_count == 1);
+    assert_int_equal(moving.from.workers[0].missing.ranks[0], 2);
+    assert_true(lane_is_quiet(moving.from.lane));
+    lane_thaw(moving.from.lane, RIG_JOB, moved, 1);
+    push(&moving.from, 1, 1, 5);
+    expect_commit(&moving.from, 0, 1);
+    expect(&moving.from, 0, 9);
+}
+
+/* ---- when ---- */
+
+static struct lane_wish wish_away(void)
+{
+    struct lane_wish wish;
+    assert_int_equal(lane_wish(moving.from.lane, RIG_JOB, moved, 1, rig_now(), &wish), 0);
+    return wish;
+}
+
+static int may_release(const struct lane_wish *wish, uint64_t now_ns)
+{
+    return lane_may_release(moving.from.lane, RIG_JOB, moved, 1, wish, now_ns);
+}
+
+static void a_wish_waits_until_a_round_has_ended(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    do_round(&moving.from, 2, 8);
+    struct lane_wish wish = wish_away();
+    uint64_t early_ns = wish.until_ns - 1;
+    assert_int_equal(may_release(&wish, early_ns), 0);
+    assert_int_equal(moving.from.rests, 0);
+    do_round(&moving.from, 3, 9); /* it is served as before */
+    assert_int_equal(moving.from.rests, 1);
+    assert_int_equal(may_release(&wish, early_ns), 1);
+    push(&moving.from, 0, 4, 1);
+    rig_settle(&moving.from);
+    assert_int_equal(may_release(&wish, early_ns), 0); /* somebody needs it again */
+    assert_int_equal(lane_release(moving.from.lane, RIG_JOB, moved, 1), 0);
+    lane_thaw(moving.from.lane, RIG_JOB, moved, 1);
+    push(&moving.from, 1, 4, 2);
+    expect_commit(&moving.from, 0, 4);
+    assert_int_equal(moving.from.rests, 1); /* nobody wishes it away any more */
+}
+
+static void a_wish_waits_for_two_rounds_time_at_most(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    struct lane_wish wish = wish_away();
+    assert_int_equal(may_release(&wish, rig_now()), 1); /* nobody knows when the next one is due */
+    do_round(&moving.from, 2, 8);
+    wish = wish_away();
+    assert_int_equal(may_release(&wish, wish.until_ns - 1), 0);
+    assert_int_equal(may_release(&wish, wish.until_ns), 1);
+    assert_true(wish.until_ns < rig_now() + 2 * NS_PER_S);
+}
+
+static void a_wish_is_taken_back_by_a_thaw(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    struct lane_wish wish = wish_away();
+    lane_thaw(moving.from.lane, RIG_JOB, moved, 1);
+    assert_int_equal(may_release(&wish, UINT64_MAX), -ECANCELED);
+    do_round(&moving.from, 2, 8);
+    assert_int_equal(moving.from.rests, 0);
+}
+
+static void note_round(struct piece *p, uint64_t begun_ns)
+{
+    p->round++;
+    p->gap_ns = 100;
+    p->begun_ns = begun_ns;
+}
+
+/* Their numbers differ for good, when one was broadcast more often. */
+static void the_end_of_an_iteration_is_seen_by_when_rounds_began(void **state)
+{
+    const uint32_t both[] = {MOVED, MOVED + 1};
+    struct lane_wish wish;
+    moving_start(1, SHORT, (struct lane_terms){0});
+    moving.spec.id = both[1];
+    rig_place_piece(&moving.from, 1, moving.spec, false);
+    struct lane *lane = moving.from.lane;
+    struct piece *first = piece_find(job_find(lane, RIG_JOB), both[0]),
+                 *second = piece_find(job_find(lane, RIG_JOB), both[1]);
+    note_round(first, 980);
+    note_round(second, 990);
+    for (uint64_t begun_ns = 1000; begun_ns < 1003; begun_ns++)
+        note_round(second, begun_ns);
+    note_round(first, 1080); /* in mid-iteration */
+    assert_int_equal(lane_wish(lane, RIG_JOB, both, 2, 1081, &wish), 0);
+    assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1082), 0);
+    note_round(second, 1090);
+    assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1091), 1);
+    assert_int_equal(lane_wish(lane, RIG_JOB, both, 2, 1092, &wish), 0);
+    assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1093), 0);
+    note_round(first, 1180);
+    assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1181), 0);
+    note_round(second, 1190);
+    assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1191), 1);
+}
+
+/* ---- going on ---- */
+
+static void a_moved_piece_goes_on_with_the_next_round(void **state)
+{
+    moving_start(3, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    moving_move(1);
+    stand(&moving.to, 0, 1, RECORD_IDLE);
+    do_round(&moving.to, 2, 8);
+    do_round(&moving.to, 3, 9);
+    assert_int_equal(moving.to.workers[0].commits_count, 2);
+}
+
+/* It need not wait for the others: the lane knows what is committed. */
+static void who_missed_the_end_of_the_last_round_is_told_at_once(void **state)
+{
+    moving_start(3, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    moving_move(1);
+    stand(&moving.to, 1, 1, RECORD_ANNOUNCE);
+    expect_commit(&moving.to, 1, 1);
+    stand(&moving.to, 2, 1, RECORD_HOLDS);
+    expect_commit(&moving.to, 2, 1);
+    assert_int_equal(moving.to.workers[1].words_count + moving.to.workers[2].words_count, 0);
+    do_round(&moving.to, 2, 8);
+}
+
+static void who_keeps_a_result_goes_on_with_what_it_announces(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    moving_move(1);
+    stand(&moving.to, 0, 1, RECORD_KEEPS);
+    push(&moving.to, 0, 2, 1);
+    stand(&moving.to, 1, 1, RECORD_ANNOUNCE);
+    expect_commit(&moving.to, 1, 1);
+    push(&moving.to, 1, 2, 2);
+    expect_commit(&moving.to, 0, 2);
+    expect(&moving.to, 1, 3);
+    assert_int_equal(moving.to.workers[0].commits_count, 1);
+}
+
+/* Its round 2 is committed, too, and it has heard of neither. */
+static void who_keeps_the_round_before_the_last_is_told_of_the_last(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    do_round(&moving.from, 2, 8);
+    moving_move(2);
+    stand(&moving.to, 0, 1, RECORD_KEEPS);
+    stand(&moving.to, 0, 2, RECORD_ANNOUNCE);
+    expect_commit(&moving.to, 0, 2);
+    do_round(&moving.to, 3, 9);
+}
+
+/* The former owner gave it up after the words of it were out (A69). */
+static void a_result_of_the_open_round_may_be_held_and_is_made_again(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    moving_move(1);
+    stand(&moving.to, 0, 2, RECORD_HOLDS);
+    push(&moving.to, 1, 2, 5);
+    expect_commit(&moving.to, 0, 2);
+    expect_commit(&moving.to, 1, 2);
+    expect(&moving.to, 1, 5);
+    do_round(&moving.to, 3, 9);
+}
+
+static void before_its_first_round_a_moved_piece_asks_its_workers(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    push(&moving.from, 0, 1, 4);
+    rig_settle(&moving.from);
+    moving_move(0);
+    do_round(&moving.to, 1, 9);
+}
+
+static void a_standing_that_cannot_be_is_refused_and_the_piece_goes_on(void **state)
+{
+    static const struct {
+        uint64_t round;
+        uint8_t standing;
+    } lies[] = {{1, RECORD_IDLE},  {3, RECORD_IDLE},     {1, RECORD_HOLDS},   {4, RECORD_HOLDS},
+                {4, RECORD_KEEPS}, {1, RECORD_ANNOUNCE}, {5, RECORD_ANNOUNCE}};
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    do_round(&moving.from, 2, 8);
+    moving_move(2);
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        stand(&moving.to, 1, lies[i].round, lies[i].standing);
+        expect_error(&moving.to, 1, -EPROTO);
+    }
+    do_round(&moving.to, 3, 9);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, moving_clear, moving_stop)
+static const struct CMUnitTest cases[] = {
+    CASE(a_round_that_has_begun_is_finished_and_no_other_begins),
+    CASE(what_is_announced_before_the_round_ends_waits_too),
+    CASE(a_thaw_serves_what_has_waited),
+    CASE(bits_without_a_quorum_wait_and_questions_are_answered),
+    CASE(a_wish_waits_until_a_round_has_ended),
+    CASE(a_wish_waits_for_two_rounds_time_at_most),
+    CASE(a_wish_is_taken_back_by_a_thaw),
+    CASE(the_end_of_an_iteration_is_seen_by_when_rounds_began),
+    CASE(a_moved_piece_goes_on_with_the_next_round),
+    CASE(who_missed_the_end_of_the_last_round_is_told_at_once),
+    CASE(who_keeps_a_result_goes_on_with_what_it_announces),
+    CASE(who_keeps_the_round_before_the_last_is_told_of_the_last),
+    CASE(a_result_of_the_open_round_may_be_held_and_is_made_again),
+    CASE(before_its_first_round_a_moved_piece_asks_its_workers),
+    CASE(a_standing_that_cannot_be_is_refused_and_the_piece_goes_on),
+};
+
+int main(int argc, char **argv)
+{
+    moving.kind = argc > 1 ? argv[1] : "shm";
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+    return cmocka_run_group_tests_name(moving.kind, cases, NULL, NULL);
+}

@@ -1,0 +1,571 @@
+/* What changes around a state's copy (README of svc/lane, A49; svc/wire, W20): its keeper,
+ * between rounds, in mid-round, while a new owner is finding out; its lane; the ranks. */
+#include "test/unit/lane/keeper_rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void rounds_wait_for_the_next_keeper_which_gets_the_state_first(void **state)
+{
+    start_with_keeper(3);
+    memcpy(kept, rig_input(&rig, KEEPER, halves[0]), sizeof kept);
+    name(NUMBER(OTHER), true); /* its rounds are known: at once */
+    expect_let_go(KEEPER);
+    announce_all(4);
+    expect_waiting();
+    connect_keeper(OTHER);
+    expect_waiting();
+    keep(OTHER);
+    expect_filled(OTHER, 3);
+    expect_commit(4);
+    expect_kept(OTHER, 4);
+    follow(5, 5);
+    expect_kept(OTHER, 5);
+    assert_memory_equal(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
+}
+
+static void who_offers_before_it_is_named_is_remembered(void **state)
+{
+    start_with_keeper(2);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    follow(3, 3);
+    expect_kept(KEEPER, 3);
+    assert_int_equal(stamp_of(OTHER, 3).round, 0);
+    name(NUMBER(OTHER), false);
+    expect_let_go(KEEPER);
+    expect_filled(OTHER, 3);
+    follow(4, 4);
+    expect_kept(OTHER, 4);
+}
+
+static void who_has_gone_before_it_is_named_is_forgotten(void **state)
+{
+    start_with_keeper(2);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    rig_settle(&rig);
+    end_connection(OTHER);
+    name(NUMBER(OTHER), false);
+    announce_all(3);
+    expect_waiting();
+    connect_again(OTHER);
+    keep(OTHER);
+    expect_commit(3);
+    expect_kept(OTHER, 3);
+}
+
+static void a_round_that_was_under_way_goes_to_the_next_keeper(void **state)
+{
+    start_with_keeper(3);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    rig_settle(&rig);
+    begin_round(4);
+    name(NUMBER(OTHER), false);
+    expect_commit(4);
+    expect_let_go(KEEPER);
+    expect_kept(OTHER, 4);
+    assert_int_equal(rig.workers[0].commits_count, 4);
+}
+
+static void without_a_keeper_rounds_go_on(void **state)
+{
+    start_with_keeper(3);
+    memcpy(kept, rig_input(&rig, KEEPER, halves[0]), sizeof kept);
+    end_connection(KEEPER);
+    announce_all(4);
+    expect_waiting();
+    name(0, false);
+    expect_commit(4);
+    follow(5, 5);
+    assert_memory_equal(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
+}
+
+/* Between the filling and the next round one half is nobody's; 6 and 0 are alike modulo 3. */
+static void the_updates_behind_a_state_are_those_of_its_own_half(void **state)
+{
+    start_with_keeper(6);
+    end_connection(KEEPER);
+    memset(rig_input(&rig, KEEPER, halves[0]), 0, 2 * HALF_BYTES);
+    connect_again(KEEPER);
+    keep(KEEPER);
+    expect_filled(KEEPER, 6);
+    lose_lane();
+    bring_copy();
+    keep(KEEPER);
+    announce_all(7);
+    expect_commit(7);
+    expect_kept(KEEPER, 7);
+}
+
+static void the_former_keepers_copy_is_read_before_the_next_one_counts(void **state)
+{
+    start_with_keeper(4);
+    lose_lane();
+    name(NUMBER(OTHER), true);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    announce_all(5);
+    expect_waiting();
+    bring_copy();
+    keep(KEEPER);
+    expect_filled(OTHER, 4);
+    expect_let_go(KEEPER);
+    expect_commit(5);
+    expect_kept(OTHER, 5);
+    assert_memory_equal(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
+}
+
+static void a_next_keeper_that_comes_late_holds_up_what_was_read_from_the_former(void **state)
+{
+    start_with_keeper(4);
+    lose_lane();
+    name(NUMBER(OTHER), true);
+    bring_copy();
+    keep(KEEPER);
+    announce_all(5);
+    expect_let_go(KEEPER);
+    expect_waiting();
+    connect_keeper(OTHER);
+    keep(OTHER);
+    expect_filled(OTHER, 4);
+    expect_commit(5);
+    expect_kept(OTHER, 5);
+}
+
+/* Some of its chunks are there, not all. */
+static void begin_copy_with_other(void)
+{
+    name(NUMBER(OTHER), false);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+}
+
+static void a_keeper_that_goes_while_it_is_given_the_state_gets_it_again(void **state)
+{
+    start_with_keeper(3);
+    begin_copy_with_other();
+    end_connection(OTHER);
+    announce_all(4);
+    expect_waiting();
+    connect_again(OTHER);
+    rig.workers[OTHER].backed_count = 0;
+    keep(OTHER);
+    expect_commit(4);
+    expect_kept(OTHER, 4);
+}
+
+/* Eight may be there for a job on a lane: the one that is named is not kept out for long. */
+static void a_ninth_keeper_waits_for_another_to_go(void **state)
+{
+    enum { FIRST = OTHER, NINTH = OTHER + 7 };
+    start_with_keeper(2);
+    for (uint32_t i = FIRST; i < NINTH; i++)
+        connect_keeper(i);
+    struct rig_worker *w = &rig.workers[NINTH];
+    struct record_connect ticket = rig_ticket(&rig, RIG_JOB, RECORD_KEEPER | NUMBER(NINTH));
+    assert_int_equal(fabric_open(kind, NULL, &w->fabric), 0);
+    assert_int_equal(region_create(RIG_REGION_BYTES, &w->region), 0);
+    assert_int_equal(fabric_connect(w->fabric, rig.address, &ticket, sizeof ticket, w, &w->conn),
+                     0);
+    rig_until(&rig, w->is_closed);
+    assert_int_equal(w->refused, EBUSY);
+    end_connection(FIRST);
+    connect_again(NINTH);
+    name(NUMBER(NINTH), false);
+    keep(NINTH);
+    follow(3, 3);
+    expect_kept(NINTH, 3);
+}
+
+/* It has seen the end of its connection, of which the lane may not hear for long. */
+static void a_keeper_that_comes_while_it_is_connected_begins_anew(void **state)
+{
+    start_with_keeper(2);
+    struct rig_worker *w = &rig.workers[OTHER];
+    struct record_connect ticket = rig_ticket(&rig, RIG_JOB, RECORD_KEEPER | NUMBER(KEEPER));
+    assert_int_equal(fabric_open(kind, NULL, &w->fabric), 0);
+    assert_int_equal(fabric_connect(w->fabric, rig.address, &ticket, sizeof ticket, w, &w->conn),
+                     0);
+    rig_until(&rig, w->is_closed);
+    assert_int_equal(w->refused, EBUSY);
+    rig_until(&rig, rig.workers[KEEPER].is_closed);
+    connect_again(KEEPER);
+    keep(KEEPER);
+    follow(3, 3);
+    expect_kept(KEEPER, 3);
+}
+
+/* ---- another lane, that is handed the state ---- */
+
+/* Lets go, and is gone; the new owner waits to be told. Returns the bytes of what it keeps. */
+static size_t let_go_of_lane(struct lane_standing *ret_standing)
+{
+    size_t bytes = let_go(ret_standing);
+    lose_lane();
+    return bytes;
+}
+
+static void a_lane_that_is_handed_the_state_writes_its_copy_on(void **state)
+{
+    struct lane_standing standing;
+    start_with_keeper(4);
+    hand_over(let_go_of_lane(&standing), 4);
+    announce_all(5);
+    expect_waiting();
+    bring_copy();
+    keep(KEEPER);
+    expect_commit(5);
+    expect_kept(KEEPER, 5);
+    assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* it had the state */
+}
+
+static void a_keeper_may_come_before_the_state_is_handed_over(void **state)
+{
+    struct lane_standing standing;
+    start_with_keeper(4);
+    size_t bytes = let_go_of_lane(&standing);
+    bring_copy();
+    keep(KEEPER);
+    rig_settle(&rig);
+    hand_over(bytes, 4);
+    follow(5, 6);
+    expect_kept(KEEPER, 6);
+}
+
+/* A state that is handed over is known as one that is read from a copy. */
+static void a_state_that_is_handed_over_makes_the_next_keeper_count(void **state)
+{
+    struct lane_standing standing;
+    start_with_keeper(4);
+    size_t bytes = let_go_of_lane(&standing);
+    name(NUMBER(OTHER), true);
+    hand_over(bytes, 4);
+    announce_all(5);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    expect_filled(OTHER, 4);
+    expect_commit(5);
+    expect_kept(OTHER, 5);
+}
+
+static void a_round_without_its_keeper_is_not_finished_for_who_moves_the_piece(void **state)
+{
+    struct lane_standing standing;
+    start_with_keeper(3);
+    begin_round(4);
+    end_connection(KEEPER);
+    hand_over(let_go_of_lane(&standing), 3);
+    assert_int_equal(standing.round, 3);
+    announce_all(4);
+    bring_copy();
+    keep(KEEPER);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
+/* Who keeps the copy has gone behind the word of the result. */
+static void
+who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner(void **state)
+{
+    struct lane_standing standing;
+    start_with_keeper(3);
+    begin_round(4);
+    end_connection(KEEPER);
+    hand_over(let_go_of_lane(&standing), 3);
+    lend(0, 4, RECORD_HOLDS);
+    update(1, 4);
+    bring_copy();
+    keep(KEEPER);
+    await_commit(4);
+    model_update(UPDATE_ADAM, 4, &usual);
+    expect_model(1); /* the first has it */
+    follow(5, 5);
+    expect_kept(KEEPER, 5);
+}
+
+/* ---- other ranks ---- */
+
+static void a_copy_stays_where_it_is_when_ranks_go(void **state)
+{
+    start_with_keeper(3);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    end_connection(1);
+    regroup(1);
+    say_anew(0, 3, RECORD_IDLE);
+    say_anew(0, 4, RECORD_ANNOUNCE);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+    assert_int_equal(rig.workers[KEEPER].is_closed, false);
+}
+
+static void a_rank_and_the_keeper_may_go_in_the_same_round(void **state)
+{
+    start_with_keeper(3);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    begin_round(4);
+    end_connection(KEEPER);
+    end_connection(1);
+    regroup(1);
+    say_anew(0, 4, RECORD_ANNOUNCE);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    assert_int_equal(rig.workers[0].commits_count, 3);
+    connect_again(KEEPER);
+    keep(KEEPER);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
+static void a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing(void **state)
+{
+    start_with_keeper(3);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    begin_round(4);
+    end_connection(KEEPER);
+    end_connection(1);
+    connect_again(KEEPER);
+    keep(KEEPER); /* all had announced: it begins again, without an input */
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    assert_int_equal(rig.workers[0].commits_count, 3);
+    regroup(1);
+    say_anew(0, 4, RECORD_ANNOUNCE);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
+/* Not summed: what its holder lends is the result, and no gradient. */
+static void a_result_that_is_copied_is_copied_again_when_the_keeper_goes(void **state)
+{
+    start_with_keeper(4);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    regroup(3);
+    int before = commits();
+    memset(rig_landing(&rig, 1, 0), 0, BYTES);
+    say_anew(0, 4, RECORD_HOLDS);
+    say_anew(1, 4, RECORD_ANNOUNCE);
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+    end_connection(KEEPER);
+    expect_waiting();
+    connect_again(KEEPER);
+    keep(KEEPER);
+    rig_until(&rig, commits() == before + 2);
+    expect_model(0);
+    expect_kept(KEEPER, 4);
+}
+
+/* Its tensor is undeclared, and its keeper hears of that in the same moment. */
+static void a_piece_may_be_dropped_while_its_next_copy_is_made(void **state)
+{
+    start_with_keeper(3);
+    begin_copy_with_other();
+    lane_drop(rig.lane, RIG_JOB, pieces, 1);
+    end_connection(OTHER);
+    rig_settle(&rig);
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
+}
+
+/* Where it goes another keeps its copy, and is there first. */
+static size_t meet_at_another_lane(void)
+{
+    struct lane_standing standing;
+    start_with_keeper(4);
+    size_t bytes = let_go_of_lane(&standing);
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    connect_keeper(KEEPER);
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    uint32_t news = rig.rests;
+    keep(KEEPER);
+    rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
+    assert_int_equal(rig.rests, news + 1);
+    return bytes;
+}
+
+/* As where a move is given up, and the piece comes back with the loss of its lane. The keeper's
+ * host may be gone: nothing that is on its way there ends by itself. */
+static void a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again(void **state)
+{
+    struct lane_piece piece = {.id = W,
+                               .dtype = REDUCE_F32,
+                               .elements = ELEMENTS,
+                               .task = 1,
+                               .tensor = "w",
+                               .terms = {.rule = UPDATE_ADAM},
+                               .keeper = NUMBER(KEEPER)};
+    hand_over(meet_at_another_lane(), 4);
+    rig.workers[KEEPER].is_stopped = true;
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+    lane_drop(rig.lane, RIG_JOB, pieces, 1);
+    rig_until(&rig, lane_place(rig.lane, RIG_JOB, "job", RANKS, 2, true, &piece, 1) == 0);
+}
+
+static void a_piece_does_not_move_before_its_copy_was_read(void **state)
+{
+    start_with_keeper(4);
+    lose_lane();
+    assert_int_equal(lane_may_move(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    bring_copy();
+    keep(KEEPER);
+    assert_int_equal(lane_may_move(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    say(0, 4, RECORD_UPDATE, RECORD_IDLE);
+    say(1, 4, RECORD_UPDATE, RECORD_IDLE);
+    rig_until(&rig, lane_may_move(rig.lane, RIG_JOB, pieces, 1) == 0);
+}
+
+static void what_was_sent_is_copied_before_any_worker_speaks(void **state)
+{
+    size_t bytes = meet_at_another_lane();
+    uint32_t news = rig.rests;
+    hand_over(bytes, 4);
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
+    assert_int_equal(rig.rests, news + 1);
+    expect_filled(KEEPER, 4);
+    announce_all(5);
+    expect_commit(5);
+    expect_kept(KEEPER, 5);
+}
+
+static void a_copy_of_what_was_sent_is_whole_only_with_its_keeper(void **state)
+{
+    size_t bytes = meet_at_another_lane();
+    end_connection(KEEPER);
+    hand_over(bytes, 4);
+    rig_settle(&rig);
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    connect_again(KEEPER);
+    keep(KEEPER);
+    rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
+    expect_filled(KEEPER, 4);
+    name(0, false); /* nobody is to have one any more */
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), 0);
+    lane_drop(rig.lane, RIG_JOB, pieces, 1);
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
+}
+
+/* A host has died, with the owner and a rank. */
+static void a_copy_is_read_for_ranks_that_have_changed_since(void **state)
+{
+    start_with_keeper(3);
+    lose_lane();
+    lane_set_elastic(rig.lane, RIG_JOB);
+    regroup(1);
+    bring_copy();
+    keep(KEEPER);
+    say_anew(0, 3, RECORD_IDLE);
+    say_anew(0, 4, RECORD_ANNOUNCE);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
+/* ---- who is lost, who leaves ---- */
+
+/* Its host may be gone without a word. */
+static void a_new_owner_does_not_wait_for_a_keeper_that_is_lost(void **state)
+{
+    start_with_keeper(4);
+    lose_lane();
+    bring_copy();
+    keep(KEEPER);
+    rig_settle(&rig);
+    rig.workers[KEEPER].is_stopped = true;
+    name(NUMBER(OTHER), false);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    announce_all(5);
+    rig_until(&rig, errors() == RANKS);
+    assert_int_equal(rig.workers[0].error.code, -EOWNERDEAD);
+    rig.workers[KEEPER].is_stopped = false;
+    rig_until(&rig, rig.workers[KEEPER].is_closed);
+}
+
+static void leave(uint32_t rank)
+{
+    const struct record_leave leave = {.kind = RECORD_LEAVE};
+    assert_int_equal(fabric_send(rig.workers[rank].conn, &leave, sizeof leave, NULL, 0), 0);
+    fabric_flush(rig.workers[rank].fabric);
+}
+
+static void expect_hopeless(void)
+{
+    rig_until(&rig, rig.workers[0].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.code, -EPIPE);
+    assert_int_equal(rig.workers[0].commits_count, 3);
+}
+
+static void a_rank_that_leaves_while_the_state_is_copied_ends_what_waits_for_it(void **state)
+{
+    start_with_keeper(3);
+    update(0, 4);
+    rig_settle(&rig);
+    begin_copy_with_other();
+    leave(1);
+    (void)lane_poll(rig.lane, rig_now());
+    assert_int_equal(rig.workers[0].errors_count, 0); /* as long as the copy is made */
+    expect_hopeless();
+}
+
+/* The result that there was had it in it: another without it would be another. */
+static void a_round_is_not_made_again_without_a_rank_that_has_left(void **state)
+{
+    start_with_keeper(3);
+    announce_all(4);
+    leave(1);
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+    name(NUMBER(OTHER), false);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    expect_hopeless();
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(rounds_wait_for_the_next_keeper_which_gets_the_state_first),
+        CASE(who_offers_before_it_is_named_is_remembered),
+        CASE(who_has_gone_before_it_is_named_is_forgotten),
+        CASE(a_round_that_was_under_way_goes_to_the_next_keeper),
+        CASE(without_a_keeper_rounds_go_on),
+        CASE(the_updates_behind_a_state_are_those_of_its_own_half),
+        CASE(the_former_keepers_copy_is_read_before_the_next_one_counts),
+        CASE(a_next_keeper_that_comes_late_holds_up_what_was_read_from_the_former),
+        CASE(a_keeper_that_goes_while_it_is_given_the_state_gets_it_again),
+        CASE(a_ninth_keeper_waits_for_another_to_go),
+        CASE(a_keeper_that_comes_while_it_is_connected_begins_anew),
+        CASE(a_lane_that_is_handed_the_state_writes_its_copy_on),
+        CASE(a_keeper_may_come_before_the_state_is_handed_over),
+        CASE(a_state_that_is_handed_over_makes_the_next_keeper_count),
+        CASE(a_round_without_its_keeper_is_not_finished_for_who_moves_the_piece),
+        CASE(who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner),
+        CASE(a_copy_stays_where_it_is_when_ranks_go),
+        CASE(a_rank_and_the_keeper_may_go_in_the_same_round),
+        CASE(a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing),
+        CASE(a_result_that_is_copied_is_copied_again_when_the_keeper_goes),
+        CASE(a_piece_may_be_dropped_while_its_next_copy_is_made),
+        CASE(a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again),
+        CASE(a_piece_does_not_move_before_its_copy_was_read),
+        CASE(what_was_sent_is_copied_before_any_worker_speaks),
+        CASE(a_copy_of_what_was_sent_is_whole_only_with_its_keeper),
+        CASE(a_copy_is_read_for_ranks_that_have_changed_since),
+        CASE(a_new_owner_does_not_wait_for_a_keeper_that_is_lost),
+        CASE(a_rank_that_leaves_while_the_state_is_copied_ends_what_waits_for_it),
+        CASE(a_round_is_not_made_again_without_a_rank_that_has_left),
+    };
+    kind = argc > 1 ? argv[1] : "shm";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,374 @@
+/* A lane that takes a piece over finds out where its round stood (W5): standings in every order.
+ * Transcripts over shared memory and over libfabric. */
+#include "test/unit/lane/lane_rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static const char *kind;
+static struct rig rig;
+
+static int stop(void **state)
+{
+    rig_stop(&rig);
+    return 0;
+}
+
+static void say_goodbye(uint32_t i)
+{
+    struct record_leave leave = {.kind = RECORD_LEAVE};
+    assert_int_equal(fabric_send(rig.workers[i].conn, &leave, sizeof leave, NULL, 0), 0);
+}
+
+static void start_recovering(uint32_t workers, uint64_t elements)
+{
+    rig_start(&rig, kind);
+    rig_place(&rig, RIG_JOB, workers, 1, 1, elements, true);
+    for (uint32_t i = 0; i < workers; i++)
+        rig_connect(&rig, i, RIG_JOB, i);
+}
+
+static void a_new_owner_sums_again_when_nobody_holds_the_result(void **state)
+{
+    start_recovering(2, 100);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        rig_input(&rig, rank, 0)[7] = (float)(rank + 1);
+        rig_settle(&rig);
+        assert_int_equal(rig.workers[0].words_count, 0);
+        rig_say(&rig, rank,
+                (struct say){.piece = 1, .word = 10 + rank, .round = 5, .elements = 100});
+    }
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+    assert_true(rig_landing(&rig, 1, 0)[7] == 3.0f);
+}
+
+static void a_new_owner_copies_a_result_that_somebody_holds(void **state)
+{
+    start_recovering(3, 100);
+    rig_landing(&rig, 1, 0)[7] = 42.0f; /* whatever was summed: it must not be summed again */
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 10, .round = 5, .elements = 100});
+    rig_say(&rig, 1,
+            (struct say){
+                .piece = 1, .word = 11, .round = 5, .elements = 100, .standing = RECORD_HOLDS});
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].words_count, 0);
+    rig_say(&rig, 2, (struct say){.piece = 1, .word = 12, .round = 5, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1 &&
+                        rig.workers[2].commits_count == 1);
+    assert_true(rig_landing(&rig, 0, 0)[7] == 42.0f);
+    assert_true(rig_landing(&rig, 2, 0)[7] == 42.0f);
+    assert_int_equal(rig.workers[1].words_count, 0);
+    assert_int_equal(rig.workers[0].words_count, 1);
+}
+
+static void a_new_owner_commits_what_another_knows_to_be_committed(void **state)
+{
+    start_recovering(2, 100);
+    rig_say(&rig, 0,
+            (struct say){
+                .piece = 1, .word = 10, .round = 5, .elements = 100, .standing = RECORD_HOLDS});
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 11, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    assert_int_equal(rig.workers[0].commits[0], 10);
+    rig_input(&rig, 0, 0)[0] = 1.0f;
+    rig_input(&rig, 1, 0)[0] = 2.0f;
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 12, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 2 && rig.workers[1].commits_count == 1);
+    assert_true(rig_landing(&rig, 1, 0)[0] == 3.0f);
+}
+
+static void idle_workers_go_on_with_the_next_round_at_the_new_owner(void **state)
+{
+    start_recovering(2, 100);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank,
+                (struct say){.piece = 1,
+                             .word = 0,
+                             .round = 5,
+                             .standing = RECORD_IDLE,
+                             .has_no_input = true,
+                             .has_no_output = true});
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+}
+
+static void all_holding_means_committed(void **state)
+{
+    start_recovering(2, 100);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank,
+                (struct say){
+                    .piece = 1, .word = 3, .round = 5, .elements = 100, .standing = RECORD_HOLDS});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+}
+
+/* By W4 its landing area holds the result; only the word was lost. */
+static void a_worker_that_missed_the_end_of_a_committed_round_is_told(void **state)
+{
+    start_recovering(2, 100);
+    rig_landing(&rig, 0, 0)[7] = 42.0f;
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 5, .elements = 100});
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    assert_int_equal(rig.workers[0].commits[0], 1);
+    assert_int_equal(rig.workers[0].words_count, 0);
+    assert_true(rig_landing(&rig, 0, 0)[7] == 42.0f);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 3, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 2 && rig.workers[1].commits_count == 1);
+}
+
+static void a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum(void **state)
+{
+    start_recovering(2, 100);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 4, .elements = 100});
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 6, .elements = 100});
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        rig_until(&rig, rig.workers[rank].errors_count == 1);
+        assert_int_equal(rig.workers[rank].error.code, -EPROTO);
+    }
+    assert_int_equal(rig.workers[0].words_count + rig.workers[1].words_count, 0);
+}
+
+/* Its standing is the earlier round; that it has announced the next as well proves nothing. */
+static void a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit(void **state)
+{
+    start_recovering(2, 100);
+    rig_input(&rig, 0, 0)[7] = 1.0f;
+    rig_input(&rig, 1, 0)[7] = 2.0f;
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 5, .elements = 100});
+    rig_say(&rig, 0,
+            (struct say){.piece = 1, .word = 2, .round = 6, .elements = 100, .offset = 4096});
+    rig_settle(&rig);
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 3, .round = 5, .elements = 100});
+    rig_until(&rig, rig.workers[0].words_count == 1 && rig.workers[1].commits_count == 1);
+    assert_true(rig_landing(&rig, 1, 0)[7] == 3.0f);
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 4, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 2);
+    assert_int_equal(rig.workers[0].commits[0], 2);
+}
+
+/* What a worker tells that has begun round 6 without the COMMIT of round 5 (W5). */
+static void say_kept_and_next(uint32_t rank)
+{
+    rig_say(
+        &rig, rank,
+        (struct say){.piece = 1, .word = 6, .round = 5, .elements = 100, .standing = RECORD_KEEPS});
+    rig_settle(&rig); /* what it keeps is not where it stands: nothing is decided yet */
+    rig_say(&rig, rank,
+            (struct say){.piece = 1, .word = 6, .round = 6, .elements = 100, .offset = 4096});
+}
+
+static void a_new_owner_copies_a_result_that_somebody_keeps(void **state)
+{
+    start_recovering(2, 100);
+    rig_landing(&rig, 0, 0)[7] = 42.0f;
+    rig_input(&rig, 0, 4096)[7] = 1.0f;
+    rig_input(&rig, 1, 4096)[7] = 2.0f;
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 5, .round = 5, .elements = 100});
+    say_kept_and_next(0);
+    rig_until(&rig, rig.workers[1].commits_count == 1);
+    assert_int_equal(rig.workers[1].commits[0], 5);
+    assert_true(rig_landing(&rig, 1, 0)[7] == 42.0f);
+    rig_say(&rig, 1,
+            (struct say){.piece = 1, .word = 7, .round = 6, .elements = 100, .offset = 4096});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 2);
+    assert_int_equal(rig.workers[0].commits[0], 6);
+    assert_true(rig_landing(&rig, 0, 4096)[7] == 3.0f);
+    assert_true(rig_landing(&rig, 1, 4096)[7] == 3.0f);
+}
+
+static void what_all_keep_is_committed_and_the_next_round_is_summed(void **state)
+{
+    start_recovering(2, 100);
+    rig_input(&rig, 0, 4096)[7] = 1.0f;
+    rig_input(&rig, 1, 4096)[7] = 2.0f;
+    for (uint32_t rank = 0; rank < 2; rank++)
+        say_kept_and_next(rank);
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+    assert_int_equal(rig.workers[0].commits[0], 6);
+    assert_true(rig_landing(&rig, 1, 4096)[7] == 3.0f);
+    assert_int_equal(rig.workers[0].words_count, 1);
+}
+
+/* The other one has the COMMIT of round 6, whose result lies here, too; only its word was lost. */
+static void who_keeps_a_result_is_not_two_rounds_behind(void **state)
+{
+    start_recovering(2, 100);
+    rig_landing(&rig, 1, 4096)[7] = 42.0f;
+    rig_say(&rig, 0,
+            (struct say){.piece = 1,
+                         .word = 1,
+                         .round = 6,
+                         .standing = RECORD_IDLE,
+                         .has_no_input = true,
+                         .has_no_output = true});
+    say_kept_and_next(1);
+    rig_until(&rig, rig.workers[1].commits_count == 1);
+    assert_int_equal(rig.workers[1].commits[0], 6);
+    assert_int_equal(rig.workers[1].words_count + rig.workers[1].errors_count, 0);
+    assert_true(rig_landing(&rig, 1, 4096)[7] == 42.0f);
+}
+
+static void a_result_is_kept_for_a_new_owner_only(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 100);
+    rig_say(
+        &rig, 0,
+        (struct say){.piece = 1, .word = 6, .round = 1, .elements = 100, .standing = RECORD_KEEPS});
+    rig_until(&rig, rig.workers[0].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.code, -EPROTO);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+}
+
+static void a_new_owner_does_not_wait_for_who_left_without_a_word(void **state)
+{
+    start_recovering(3, 100);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 7, .round = 5, .elements = 100});
+    rig_settle(&rig);
+    say_goodbye(1);
+    rig_until(&rig, rig.workers[0].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.code, -EPIPE);
+    assert_int_equal(rig.workers[0].error.word, 7);
+    rig_say(&rig, 2, (struct say){.piece = 1, .word = 8, .round = 5, .elements = 100});
+    rig_until(&rig, rig.workers[2].errors_count == 1);
+}
+
+/* One of the two is wrong; neither may be taken for what the round does. */
+static void ranks_that_hold_results_of_different_operations_do_no_harm(void **state)
+{
+    start_recovering(2, 100);
+    rig_say(
+        &rig, 0,
+        (struct say){.piece = 1, .word = 3, .round = 5, .elements = 100, .standing = RECORD_HOLDS});
+    rig_settle(&rig);
+    rig_say(&rig, 1,
+            (struct say){.piece = 1,
+                         .word = 4,
+                         .round = 5,
+                         .elements = 100,
+                         .operation = RECORD_GATHER,
+                         .output_blocks = 2,
+                         .standing = RECORD_HOLDS});
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        const struct rig_worker *w = &rig.workers[rank];
+        rig_until(&rig, w->commits_count + w->errors_count == 1);
+    }
+    rig_until(&rig, lane_is_quiet(rig.lane));
+}
+
+/* Nobody has announced anything: there is nothing to do, whoever is chosen to do it. */
+static void a_standing_alone_starts_no_round(void **state)
+{
+    struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};
+    struct lane_piece piece = {.id = 1,
+                               .dtype = REDUCE_F32,
+                               .elements = 100,
+                               .tensor = "t",
+                               .terms = {.quorum = QUORUM_CHOSEN, .bound = 1}};
+    rig_start(&rig, kind);
+    rig_place_piece(&rig, 2, piece, false);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_connect(&rig, rank, RIG_JOB, rank);
+    rig_say(
+        &rig, 0,
+        (struct say){.piece = 1, .word = 3, .round = 1, .elements = 100, .standing = RECORD_HOLDS});
+    assert_int_equal(fabric_send(rig.workers[0].conn, &chosen, sizeof chosen, NULL, 0), 0);
+    rig_settle(&rig);
+    assert_true(lane_is_quiet(rig.lane));
+    assert_int_equal(rig.workers[0].words_count, 0);
+}
+
+static void start_recovering_terms(uint32_t workers, struct lane_terms terms)
+{
+    rig_start(&rig, kind);
+    rig_place_piece(&rig, workers, (struct lane_piece){.id = 1, .elements = 100, .terms = terms},
+                    true);
+    for (uint32_t i = 0; i < workers; i++)
+        rig_connect(&rig, i, RIG_JOB, i);
+}
+
+/* It has a sum of its own gradient only: to copy that to the others would lose theirs. */
+static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void **state)
+{
+    start_recovering_terms(2, (struct lane_terms){.quorum = QUORUM_ANY});
+    rig_landing(&rig, 0, 0)[7] = 1.0f;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        rig_input(&rig, rank, 0)[7] = (float)(rank + 1);
+        rig_say(&rig, rank,
+                (struct say){.piece = 1,
+                             .word = 10 + rank,
+                             .round = 1,
+                             .elements = 100,
+                             .standing = rank == 0 ? RECORD_HOLDS : RECORD_ANNOUNCE});
+    }
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+    float sum = rig_landing(&rig, 1, 0)[7];
+    assert_true(sum == 2.0f || sum == 3.0f); /* its own, and perhaps the other's before it */
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 20, .round = 2, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 2);
+    assert_true(rig_landing(&rig, 0, 0)[7] == 4.0f);
+}
+
+/* Round 3 was of two ranks; one of the others was in it, nobody knows which. */
+static void too_few_that_know_the_last_round_are_an_error_not_a_standstill(void **state)
+{
+    start_recovering_terms(3, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
+    for (uint32_t rank = 0; rank < 3; rank++)
+        rig_say(&rig, rank,
+                (struct say){
+                    .piece = 1, .word = 10 + rank, .round = rank == 0 ? 4 : 3, .elements = 100});
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        rig_until(&rig, rig.workers[rank].errors_count == 1);
+        assert_int_equal(rig.workers[rank].error.code, -EOWNERDEAD);
+    }
+}
+
+static void the_first_n_of_n_were_all_in_the_last_round(void **state)
+{
+    start_recovering_terms(2, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 5, .elements = 100});
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 3, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 2 && rig.workers[1].commits_count == 1);
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+static const struct CMUnitTest cases[] = {
+    CASE(a_new_owner_sums_again_when_nobody_holds_the_result),
+    CASE(a_new_owner_copies_a_result_that_somebody_holds),
+    CASE(a_new_owner_commits_what_another_knows_to_be_committed),
+    CASE(what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others),
+    CASE(too_few_that_know_the_last_round_are_an_error_not_a_standstill),
+    CASE(the_first_n_of_n_were_all_in_the_last_round),
+    CASE(idle_workers_go_on_with_the_next_round_at_the_new_owner),
+    CASE(all_holding_means_committed),
+    CASE(a_worker_that_missed_the_end_of_a_committed_round_is_told),
+    CASE(a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum),
+    CASE(a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit),
+    CASE(a_new_owner_copies_a_result_that_somebody_keeps),
+    CASE(what_all_keep_is_committed_and_the_next_round_is_summed),
+    CASE(who_keeps_a_result_is_not_two_rounds_behind),
+    CASE(a_result_is_kept_for_a_new_owner_only),
+    CASE(a_new_owner_does_not_wait_for_who_left_without_a_word),
+    CASE(ranks_that_hold_results_of_different_operations_do_no_harm),
+    CASE(a_standing_alone_starts_no_round),
+};
+
+int main(int argc, char **argv)
+{
+    kind = argc > 1 ? argv[1] : "shm";
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+    return cmocka_run_group_tests_name(kind, cases, NULL, NULL);
+}

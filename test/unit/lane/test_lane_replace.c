@@ -1,0 +1,429 @@
+/* A worker's connection that died: the worker makes another and says where it stands. The lane
+ * takes the first one for alive (A69), or has seen its end (A70). Transcripts over libfabric. */
+#include "svc/base/text.h"
+#include "svc/lane/hear/leave.h"
+#include "svc/lane/hear/replace.h"
+#include "svc/lane/move/regroup.h"
+#include "test/unit/lane/lane_rig.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+#define SHORT 100
+#define LONG (1u << 18)
+/* Rank 0 again, in the place of a worker of its own, and once more. */
+#define AGAIN 2
+#define ONCE_MORE 3
+
+static struct rig rig;
+
+static int stop(void **state)
+{
+    rig_stop(&rig);
+    return 0;
+}
+
+static void say(uint32_t i, uint8_t standing, uint64_t round, uint64_t elements)
+{
+    struct say said = {.piece = 1, .round = round, .elements = elements, .standing = standing};
+    said.word = (uint32_t)round * 10 + i;
+    said.has_no_input = said.has_no_output = standing == RECORD_IDLE;
+    rig_input(&rig, i, 0)[7] = i == 1 ? 2.0f : 1.0f;
+    rig_say(&rig, i, said);
+}
+
+/* Nothing that rank 0 sends or receives on its first connection arrives any more. */
+static void come_back(void)
+{
+    rig_settle(&rig);
+    rig.workers[0].is_stopped = true;
+    rig_connect(&rig, AGAIN, RIG_JOB, 0);
+}
+
+static void commits(uint32_t i, int count)
+{
+    rig_until(&rig, rig.workers[i].commits_count == count);
+    assert_true(rig_landing(&rig, i, 0)[7] == 3.0f);
+}
+
+static void nobody_was_hurt(void)
+{
+    rig.workers[0].is_stopped = false;
+    rig_until(&rig, rig.workers[0].is_closed);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[1].errors_count + rig.workers[AGAIN].errors_count, 0);
+    assert_int_equal(rig.failures, 0);
+}
+
+static void what_was_announced_before_does_not_count(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    say(0, RECORD_ANNOUNCE, 1, SHORT);
+    come_back();
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[1].words_count, 0);
+    say(AGAIN, RECORD_ANNOUNCE, 1, SHORT);
+    commits(1, 1);
+    commits(AGAIN, 1);
+    nobody_was_hurt();
+}
+
+static void an_idle_rank_goes_on_with_the_next_round(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    say(0, RECORD_ANNOUNCE, 1, SHORT);
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    commits(0, 1);
+    commits(1, 1);
+    come_back();
+    say(AGAIN, RECORD_IDLE, 1, SHORT);
+    say(AGAIN, RECORD_ANNOUNCE, 2, SHORT);
+    say(1, RECORD_ANNOUNCE, 2, SHORT);
+    commits(1, 2);
+    commits(AGAIN, 1);
+    nobody_was_hurt();
+}
+
+static void a_commit_that_was_lost_is_told_again(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    say(0, RECORD_ANNOUNCE, 1, SHORT);
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    commits(1, 1);
+    come_back();
+    rig_landing(&rig, AGAIN, 0)[7] = 3.0f;
+    say(AGAIN, RECORD_HOLDS, 1, SHORT);
+    commits(AGAIN, 1);
+    nobody_was_hurt();
+}
+
+static void a_round_under_way_is_done_again(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, LONG);
+    say(0, RECORD_ANNOUNCE, 1, LONG);
+    rig_settle(&rig);
+    rig.workers[0].is_stopped = true; /* the lane reads, and gets no answer */
+    say(1, RECORD_ANNOUNCE, 1, LONG);
+    come_back();
+    say(AGAIN, RECORD_ANNOUNCE, 1, LONG);
+    commits(1, 1);
+    commits(AGAIN, 1);
+    nobody_was_hurt();
+}
+
+static void a_result_that_is_held_already_is_made_again_for_the_others(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    come_back();
+    say(AGAIN, RECORD_HOLDS, 1, SHORT);
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    commits(1, 1);
+    rig_until(&rig, rig.workers[AGAIN].commits_count == 1);
+    nobody_was_hurt();
+}
+
+static void a_rank_that_is_one_ahead_waits_for_the_others(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    come_back();
+    say(AGAIN, RECORD_KEEPS, 1, SHORT);
+    say(AGAIN, RECORD_ANNOUNCE, 2, SHORT);
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    commits(1, 1);
+    say(1, RECORD_ANNOUNCE, 2, SHORT);
+    commits(1, 2);
+    commits(AGAIN, 1);
+    nobody_was_hurt();
+}
+
+static void a_connection_that_dies_between_two_records_does_not_count(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    come_back();
+    say(AGAIN, RECORD_KEEPS, 1, SHORT);
+    rig_settle(&rig);
+    rig.workers[AGAIN].is_stopped = true;
+    rig_connect(&rig, ONCE_MORE, RIG_JOB, 0);
+    say(ONCE_MORE, RECORD_ANNOUNCE, 1, SHORT);
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    commits(1, 1);
+    commits(ONCE_MORE, 1);
+    rig.workers[AGAIN].is_stopped = false;
+    nobody_was_hurt();
+}
+
+/* Rank 1 or 2 may hold a result with rank 0's gradient: another one would differ from it. */
+static void where_the_first_make_a_round_its_tensor_fails(void **state)
+{
+    const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
+    rig_start(&rig, "ofi");
+    rig_place_piece(&rig, 3, (struct lane_piece){.id = 1, .elements = LONG, .terms = first_two},
+                    false);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        rig_connect(&rig, rank, RIG_JOB, rank);
+    say(0, RECORD_ANNOUNCE, 1, LONG);
+    rig_settle(&rig);
+    rig.workers[0].is_stopped = true; /* the lane reads, and gets no answer */
+    say(1, RECORD_ANNOUNCE, 1, LONG);
+    rig_settle(&rig);
+    rig_connect(&rig, ONCE_MORE, RIG_JOB, 0);
+    say(2, RECORD_ANNOUNCE, 1, LONG);
+    rig_until(&rig, rig.workers[1].errors_count == 1 && rig.workers[2].errors_count == 1);
+    assert_int_equal(rig.workers[1].error.code, -EOWNERDEAD);
+    assert_int_equal(rig.workers[1].words_count + rig.workers[2].words_count, 0);
+    say(ONCE_MORE, RECORD_ANNOUNCE, 1, LONG);
+    rig_until(&rig, rig.workers[ONCE_MORE].errors_count == 1);
+}
+
+static void a_job_that_is_dropped_waits_for_the_connections_that_were_replaced(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    say(0, RECORD_ANNOUNCE, 1, SHORT);
+    come_back();
+    lane_drop(rig.lane, RIG_JOB, NULL, 0);
+    rig_until(&rig, rig.workers[1].is_closed && rig.workers[AGAIN].is_closed);
+    nobody_was_hurt();
+}
+
+/* ---- its end was seen ---- */
+
+#define DESCRIPTORS_MAX 512
+#define HOUR_NS UINT64_C(3600000000000)
+
+static bool is_connected_to_lane(int fd)
+{
+    struct sockaddr_in peer;
+    socklen_t bytes = sizeof peer;
+    uint64_t port;
+    assert_int_equal(text_parse_u64(strrchr(rig.address, ':') + 1, 1, UINT16_MAX, &port), 0);
+    return getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0 && peer.sin_family == AF_INET &&
+           ntohs(peer.sin_port) == port;
+}
+
+/* As a firewall does: the lane gets a reset on its oldest connection. */
+static void reset_oldest(void)
+{
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    int fd = 3;
+    while (fd < DESCRIPTORS_MAX && !is_connected_to_lane(fd))
+        fd++;
+    assert_true(fd < DESCRIPTORS_MAX);
+    assert_int_equal(connect(fd, &none, sizeof none), 0);
+}
+
+static void count_lost(void *context, uint32_t job, uint32_t rank, const char *peer,
+                       bool may_return)
+{
+    assert_int_equal(job, RIG_JOB);
+    assert_int_equal(rank, 0);
+    assert_non_null(strstr(peer, "127.0.0.1:"));
+    ++*(int *)context;
+}
+
+static int lost_ranks(void)
+{
+    int count = 0;
+    lane_each_lost(rig.lane, count_lost, &count);
+    return count;
+}
+
+static void lose_connection(void)
+{
+    reset_oldest();
+    rig.workers[0].is_stopped = true; /* its end of the socket is no connection any more */
+    rig_until(&rig, lost_ranks() == 1);
+    assert_int_equal(rig.failures, 1); /* called out, to be looked at */
+}
+
+struct said {
+    int code;
+    char text[256];
+};
+
+static void note_failure(void *context, uint32_t job, int code, const char *text)
+{
+    struct said *said = context;
+    said->code = code;
+    snprintf(said->text, sizeof said->text, "%s", text);
+}
+
+static struct said failure(void)
+{
+    struct said said = {0};
+    lane_each_failure(rig.lane, note_failure, &said);
+    return said;
+}
+
+static void a_rank_whose_connection_was_reset_connects_again(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    say(0, RECORD_ANNOUNCE, 1, SHORT);
+    rig_settle(&rig);
+    lose_connection();
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[1].words_count, 0);
+    rig_connect(&rig, AGAIN, RIG_JOB, 0);
+    assert_int_equal(lost_ranks(), 0);
+    say(AGAIN, RECORD_ANNOUNCE, 1, SHORT);
+    commits(1, 1);
+    commits(AGAIN, 1);
+    assert_int_equal(failure().code, 0);
+    assert_int_equal(lane_expire_away(rig.lane, rig_now() + HOUR_NS), 0);
+}
+
+static void a_round_that_a_reset_has_cut_is_done_again(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, LONG);
+    say(0, RECORD_ANNOUNCE, 1, LONG);
+    rig_settle(&rig);
+    rig.workers[0].is_stopped = true; /* the lane reads, and gets no answer */
+    say(1, RECORD_ANNOUNCE, 1, LONG);
+    rig_settle(&rig);
+    rig.workers[0].is_stopped = false;
+    lose_connection();
+    rig_connect(&rig, AGAIN, RIG_JOB, 0);
+    say(AGAIN, RECORD_ANNOUNCE, 1, LONG);
+    commits(1, 1);
+    commits(AGAIN, 1);
+    assert_int_equal(failure().code, 0);
+}
+
+static void a_rank_that_does_not_come_back_in_its_time_ends_its_job(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    lose_connection();
+    uint64_t until_ns = lane_expire_away(rig.lane, rig_now());
+    assert_true(until_ns > rig_now());
+    assert_int_equal(failure().code, 0);
+    assert_int_equal(lane_expire_away(rig.lane, until_ns), 0);
+    struct said said = failure();
+    assert_int_equal(said.code, -ECONNRESET);
+    assert_non_null(strstr(said.text, "rank 0 of job 'job' (127.0.0.1:"));
+    assert_non_null(strstr(said.text, "has lost its connection to lane 3 for 20 s: "));
+    assert_non_null(strstr(said.text, "; look for a firewall or NAT between that host"));
+    rig_until(&rig, rig.workers[1].errors_count == 1);
+    assert_int_equal(lost_ranks(), 0);
+}
+
+static bool is_awaited;
+
+static void note_awaited(void *context, uint32_t job, uint32_t rank, const char *peer,
+                         bool may_return)
+{
+    is_awaited = may_return;
+}
+
+static void where_workers_come_and_go_the_coordinator_decides_after_that(void **state)
+{
+    rig_start_job(&rig, "ofi", 1, 1, SHORT);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    lose_connection();
+    lane_each_lost(rig.lane, note_awaited, NULL);
+    assert_true(is_awaited);
+    rig_connect(&rig, AGAIN, RIG_JOB, 0);
+    assert_int_equal(lost_ranks(), 0);
+    reset_oldest();
+    rig_until(&rig, lost_ranks() == 1);
+    assert_int_equal(lane_expire_away(rig.lane, rig_now() + HOUR_NS), 0);
+    assert_int_equal(lost_ranks(), 1);
+    lane_each_lost(rig.lane, note_awaited, NULL);
+    assert_false(is_awaited);
+    assert_int_equal(failure().code, 0);
+}
+
+/* Else a round that no connection outlives would begin again for ever. */
+static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
+{
+    rig_start_job(&rig, "ofi", 1, 1, SHORT);
+    for (uint32_t i = 1; i <= 10; i++) {
+        reset_oldest();
+        rig_until(&rig, lost_ranks() == 1);
+        rig_connect(&rig, i, RIG_JOB, 0);
+        assert_int_equal(failure().code, 0);
+    }
+    reset_oldest();
+    rig_until(&rig, failure().code == -ECONNRESET);
+    assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
+}
+
+/* The lane has seen none of the ends. */
+static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
+{
+    rig_start_job(&rig, "ofi", 1, 1, SHORT);
+    for (uint32_t i = 1; i <= 10; i++) {
+        rig.workers[i - 1].is_stopped = true;
+        rig_connect(&rig, i, RIG_JOB, 0);
+        assert_int_equal(failure().code, 0);
+    }
+    rig.workers[10].is_stopped = true;
+    struct record_connect ticket = rig_ticket(&rig, RIG_JOB, 0);
+    struct rig_worker *w = &rig.workers[11];
+    assert_int_equal(fabric_open("ofi", NULL, &w->fabric), 0);
+    assert_int_equal(fabric_connect(w->fabric, rig.address, &ticket, sizeof ticket, w, &w->conn),
+                     0);
+    rig_until(&rig, failure().code == -ECONNRESET);
+    assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
+}
+
+/* Its goodbye may have been lost with the connection: the coordinator tells of it (K55). */
+static void a_rank_that_has_left_is_waited_for_no_longer(void **state)
+{
+    const uint64_t left[RECORD_MISSING_WORDS] = {1};
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    lose_connection();
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    rig_settle(&rig);
+    lane_leave(rig.lane, RIG_JOB, left);
+    rig_until(&rig, rig.workers[1].errors_count == 1);
+    assert_int_equal(rig.workers[1].error.code, -EPIPE);
+    assert_int_equal(lost_ranks(), 0);
+}
+
+static void a_job_that_is_dropped_waits_for_no_rank(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    lose_connection();
+    lane_drop(rig.lane, RIG_JOB, NULL, 0);
+    rig_until(&rig, rig.workers[1].is_closed);
+    assert_int_equal(lane_expire_away(rig.lane, rig_now() + HOUR_NS), 0);
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+static const struct CMUnitTest cases[] = {
+    CASE(what_was_announced_before_does_not_count),
+    CASE(an_idle_rank_goes_on_with_the_next_round),
+    CASE(a_commit_that_was_lost_is_told_again),
+    CASE(a_round_under_way_is_done_again),
+    CASE(a_result_that_is_held_already_is_made_again_for_the_others),
+    CASE(a_rank_that_is_one_ahead_waits_for_the_others),
+    CASE(a_connection_that_dies_between_two_records_does_not_count),
+    CASE(where_the_first_make_a_round_its_tensor_fails),
+    CASE(a_job_that_is_dropped_waits_for_the_connections_that_were_replaced),
+    CASE(a_rank_whose_connection_was_reset_connects_again),
+    CASE(a_round_that_a_reset_has_cut_is_done_again),
+    CASE(a_rank_that_does_not_come_back_in_its_time_ends_its_job),
+    CASE(where_workers_come_and_go_the_coordinator_decides_after_that),
+    CASE(a_connection_that_is_reset_too_often_ends_the_job),
+    CASE(a_connection_that_is_replaced_too_often_ends_the_job),
+    CASE(a_rank_that_has_left_is_waited_for_no_longer),
+    CASE(a_job_that_is_dropped_waits_for_no_rank),
+};
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

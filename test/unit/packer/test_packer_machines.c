@@ -1,0 +1,136 @@
+/* Packing on machines that we do not have: synthetic topologies, read as the service reads them, as
+ * fleets. A lane is a core, its node the NUMA node's memory. */
+#include "svc/host/cores.h"
+#include "test/unit/packer/packer_fleet.h"
+
+#define TWO_SOCKETS "pack:2 numa:1 core:32 pu:2"
+
+/* Lane i is core i of those that are ours; its cores in order of node, then index. */
+static struct fleet *fleet_of_machine(const char *synthetic, const char *list, uint64_t node_bytes,
+                                      struct cores **ret_cores)
+{
+    struct err err = {0};
+    struct fleet *f;
+
+    setenv("HWLOC_SYNTHETIC", synthetic, 1);
+    if (cores_create(list, ret_cores, &err) < 0)
+        fail_msg("%s", err.text);
+    unsetenv("HWLOC_SYNTHETIC");
+    f = fleet_new(cores_count(*ret_cores));
+    for (size_t i = 0; i < f->lanes_count; i++) {
+        struct core core = cores_at(*ret_cores, i);
+
+        f->lanes[i].numa = core.numa;
+        f->lanes[i].node = (uint32_t)core.numa;
+        if (f->nodes_count <= f->lanes[i].node)
+            f->nodes_count = f->lanes[i].node + 1;
+        f->nodes[f->lanes[i].node] =
+            (struct packer_node){.memory_bytes = node_bytes, .nic_bytes_per_s = UINT64_MAX};
+    }
+    return f;
+}
+
+/* Jobs of one task each until one is refused; says how many there were. */
+static size_t fill(struct fleet *f, uint64_t lane_ns)
+{
+    for (size_t jobs = 0;; jobs++) {
+        struct packer_plan plan;
+
+        f->timing = (struct packer_timing){.period_ns = 100 * MS};
+        fleet_tensor(f, lane_ns);
+        if (fleet_try(f, "shared", &plan) < 0)
+            return jobs;
+        fleet_commit(f, &plan);
+    }
+}
+
+static void a_machine_with_smt_is_filled_core_by_core(void **state)
+{
+    struct cores *cores;
+    struct fleet *f = fleet_of_machine(TWO_SOCKETS, NULL, UINT64_MAX, &cores);
+
+    assert_int_equal(f->lanes_count, 64);
+    assert_int_equal(fill(f, 10 * MS),
+                     64 * 4); /* four shares of a tenth cost 3.1 % and the margin */
+    assert_int_equal(fleet_lanes_open(f), 64);
+    assert_non_null(strstr(f->reason, "64 over a loss limit"));
+    free(f);
+    cores_destroy(cores);
+}
+
+static void few_jobs_use_few_cores_of_many(void **state)
+{
+    struct cores *cores;
+    struct fleet *f = fleet_of_machine(TWO_SOCKETS, NULL, UINT64_MAX, &cores);
+
+    for (size_t j = 0; j < 16; j++) {
+        struct packer_plan plan;
+
+        f->timing = (struct packer_timing){.period_ns = 100 * MS};
+        for (size_t t = 0; t < 10; t++)
+            fleet_tensor(f, MS);
+        plan = fleet_plan(f, "shared");
+        assert_true(plan.shares_count <= 2); /* the rest of one lane, then the next */
+        fleet_commit(f, &plan);
+    }
+    assert_int_equal(fleet_lanes_open(f), 4);
+    free(f);
+    cores_destroy(cores);
+}
+
+static void a_node_without_memory_sends_jobs_to_the_other(void **state)
+{
+    struct cores *cores;
+    struct fleet *f = fleet_of_machine(TWO_SOCKETS, NULL, UINT64_MAX, &cores);
+
+    f->nodes[0].memory_bytes = 5 * 4000 + 3999;
+    fill(f, 10 * MS);
+    for (size_t i = 0; i < f->lanes_count; i++)
+        assert_int_equal(f->lanes[i].residents_count, i < 1 || i >= 32 ? 4 : i < 2);
+    assert_int_equal(f->nodes[0].memory_bytes, 3999);
+    assert_non_null(strstr(f->reason, "31 short of memory (best 3999)"));
+    free(f);
+    cores_destroy(cores);
+}
+
+static void holes_of_the_cpuset_are_no_lanes(void **state)
+{
+    struct cores *cores;
+    struct fleet *f = fleet_of_machine(TWO_SOCKETS, "40,3,0-1,62-63", 8000, &cores);
+
+    assert_int_equal(f->lanes_count, 6);
+    assert_int_equal(fill(f, 10 * MS), 4); /* two on each node */
+    assert_int_equal(f->lanes[0].residents_count, 2);
+    assert_int_equal(f->lanes[3].residents_count, 2);
+    assert_int_equal(cores_at(cores, 3).index, 40);
+    assert_int_equal(fleet_lanes_open(f), 2);
+    free(f);
+    cores_destroy(cores);
+}
+
+static void nodes_that_run_against_the_sockets_keep_their_memory(void **state)
+{
+    struct cores *cores;
+    struct fleet *f =
+        fleet_of_machine("pack:2 [numa(indexes=1,0)] core:2 pu:1", NULL, UINT64_MAX, &cores);
+
+    f->nodes[0].memory_bytes = 3999;
+    fill(f, 10 * MS);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(f->lanes[i].residents_count, f->lanes[i].numa == 1 ? 4 : 0);
+    free(f);
+    cores_destroy(cores);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_machine_with_smt_is_filled_core_by_core),
+        cmocka_unit_test(few_jobs_use_few_cores_of_many),
+        cmocka_unit_test(a_node_without_memory_sends_jobs_to_the_other),
+        cmocka_unit_test(holes_of_the_cpuset_are_no_lanes),
+        cmocka_unit_test(nodes_that_run_against_the_sockets_keep_their_memory),
+    };
+
+    return cmocka_run_group_tests_name("packer machines", tests, NULL, NULL);
+}

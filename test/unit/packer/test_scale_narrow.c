@@ -1,0 +1,255 @@
+/* A job that is alone on its lanes is tried on fewer: README of packer, G12. */
+#include "test/unit/packer/scale_pool.h"
+
+#include "packer/narrow.h"
+
+/* One job on so many lanes, eight tasks on each, and what its profile would say. */
+static struct pool *alone(uint32_t lanes)
+{
+    struct pool *p = pool_new(16, 4);
+    pool_open(p, lanes);
+    uint32_t job = pool_job(p);
+    for (uint32_t i = 0; i < 8 * lanes; i++)
+        pool_task(p, job, i % lanes, MS / 10);
+    p->jobs[job].workers = lanes;
+    p->jobs[job].lanes_enough = lanes;
+    p->jobs[job].lanes_next = lanes / 2;
+    return p;
+}
+
+static uint32_t lanes_of(const struct pool *p, uint32_t job)
+{
+    bool has[POOL_LANES_MAX] = {0};
+    uint32_t count = 0;
+    for (size_t i = 0; i < p->seen.tasks_count; i++) {
+        count += p->tasks[i].job == job && !has[p->tasks[i].lane];
+        has[p->tasks[i].lane] |= p->tasks[i].job == job;
+    }
+    return count;
+}
+
+static void half_of_its_lanes_take_all_evenly(void **state)
+{
+    struct pool *p = alone(4);
+    assert_in_range(pool_until(p, SCALE_NARROW), 6, 8); /* 30 s of low load */
+    pool_expect(p, SCALE_NARROW,
+                "job 100 is tried on fewer lanes: it is alone on 4 lanes, and "
+                "goes to 2");
+    assert_int_equal(p->last.moves_count, 16);
+    pool_obey(p);
+    assert_int_equal(lanes_of(p, 0), 2);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(pool_tasks_on(p, i) == 0 || pool_tasks_on(p, i) == 16);
+    pool_free(p);
+}
+
+/* Until it is known, nothing of it is touched: neither emptied nor filled. */
+static void nothing_happens_to_it_while_it_is_measured_there(void **state)
+{
+    struct pool *p = alone(4);
+    pool_open(p, 6);
+    pool_put(p, 4, 2 * MS);
+    pool_put(p, 5, 2 * MS);
+    pool_until(p, SCALE_NARROW);
+    pool_obey(p);
+    for (int i = 0; i < 40; i++)
+        pool_tick(p);
+    assert_int_equal(p->counts[SCALE_DRAIN], 1); /* the two others meet */
+    assert_int_equal(lanes_of(p, 0), 2);
+    assert_int_equal(
+        pool_residents(p, p->tasks[0].lane, (struct packer_resident[8]){0}, (uint32_t[8]){0}), 1);
+    for (int i = 0; i < 100; i++)
+        pool_tick(p); /* it never is: its lanes are as any others then */
+    assert_true(p->counts[SCALE_DRAIN] > 1);
+    pool_free(p);
+}
+
+static void too_few_lanes_are_left_for_more_at_once(void **state)
+{
+    struct pool *p = alone(4);
+    pool_until(p, SCALE_NARROW);
+    pool_obey(p);
+    while (pool_tick(p) != SCALE_PARK)
+        continue;
+    p->jobs[0].lanes_next = 3;
+    p->jobs[0].loss_ppm = 100000;
+    assert_int_equal(pool_until(p, SCALE_NARROW), 1);
+    pool_expect(p, SCALE_NARROW,
+                "needs more lanes than it has: it is alone on 2 lanes, "
+                "and goes to 3");
+    assert_int_equal(p->last.lanes_count, 1);
+    pool_obey(p);
+    assert_int_equal(lanes_of(p, 0), 3);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(pool_tasks_on(p, i) == 0 || pool_tasks_on(p, i) >= 10);
+    p->jobs[0].lanes_next = 0; /* three are too few as well */
+    pool_until(p, SCALE_NARROW);
+    pool_obey(p);
+    assert_int_equal(lanes_of(p, 0), 4);
+    p->jobs[0].loss_ppm = 0;
+    pool_tick(p);
+    assert_int_equal(p->memories[0].narrowed, 0);
+    pool_free(p);
+}
+
+static void who_has_company_or_is_on_his_way_is_let_be(void **state)
+{
+    struct pool *p = alone(4);
+    pool_put(p, 0, 15 * MS);
+    for (int i = 0; i < 20; i++)
+        assert_int_not_equal(pool_tick(p), SCALE_NARROW);
+    pool_free(p);
+    p = alone(4);
+    p->jobs[0].is_moving = true;
+    for (int i = 0; i < 20; i++)
+        assert_int_not_equal(pool_tick(p), SCALE_NARROW);
+    p->jobs[0].is_moving = false;
+    p->jobs[0].lanes_enough = 0;
+    for (int i = 0; i < 6; i++)
+        assert_int_not_equal(pool_tick(p), SCALE_NARROW);
+    pool_free(p);
+}
+
+static void who_finds_no_lane_keeps_what_he_has_and_holds_up_nobody(void **state)
+{
+    struct pool *p = alone(2);
+    p->options.lanes_max = 2;
+    pool_until(p, SCALE_NARROW);
+    pool_obey(p);
+    uint32_t left = p->tasks[0].lane == 0 ? 1 : 0, other = pool_put(p, left, 2 * MS);
+    p->jobs[0].lanes_next = 0;
+    for (int i = 0; i < 20; i++)
+        assert_int_not_equal(pool_tick(p), SCALE_NARROW);
+    p->tasks[p->seen.tasks_count - 1] = p->tasks[0]; /* the other goes */
+    p->seen.tasks_count--;
+    p->seen.jobs_count--;
+    assert_int_equal(other, 1);
+    assert_in_range(pool_until(p, SCALE_NARROW), 1, 24); /* tried ever more seldom */
+    pool_free(p);
+}
+
+/* On one lane, where two are enough: a drain has put it there, within everybody's limit. */
+static struct pool *gathered(void)
+{
+    struct pool *p = alone(2);
+    for (size_t i = 0; i < p->seen.tasks_count; i++)
+        p->tasks[i].lane = 0;
+    p->jobs[0].lanes_next = 0;
+    return p;
+}
+
+static void what_a_drain_has_gathered_stays_until_it_is_above_its_limit(void **state)
+{
+    struct pool *p = gathered();
+    for (int i = 0; i < 100; i++)
+        assert_int_not_equal(pool_tick(p), SCALE_NARROW);
+    p->jobs[0].loss_ppm = 60000;
+    assert_int_equal(pool_until(p, SCALE_NARROW), 1);
+    pool_obey(p);
+    assert_int_equal(lanes_of(p, 0), 2);
+    assert_int_equal(p->memories[0].reliefs, 1); /* no drain soon */
+    pool_free(p);
+}
+
+static void the_lane_of_who_waits_is_not_taken(void **state)
+{
+    struct pool *p = gathered();
+    p->options.lanes_max = 2;
+    p->jobs[0].loss_ppm = 60000;
+    p->wishes[0] = (struct scale_wish){.job = 7, .lanes = 1};
+    p->seen.wishes_count = 1;
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(pool_tick(p), SCALE_NOTHING);
+    pool_free(p);
+}
+
+static void an_aggregator_starts_where_no_lane_is_left(void **state)
+{
+    struct pool *p = gathered();
+    for (size_t i = 1; i < p->seen.lanes_count; i++)
+        p->lanes[i].lane.state = i < 4 ? PACKER_LANE_OPEN : PACKER_LANE_UNSTARTED;
+    for (uint32_t lane = 1; lane < 4; lane++)
+        pool_put(p, lane, 24 * MS);
+    p->jobs[0].loss_ppm = 60000;
+    assert_int_equal(pool_until(p, SCALE_START), 1);
+    pool_expect(p, SCALE_START, "job 100 needs more lanes than it has, 2 for 1");
+    pool_obey(p);
+    assert_in_range(pool_until(p, SCALE_NARROW), 1, 12);
+    pool_obey(p);
+    assert_int_equal(lanes_of(p, 0), 2);
+    pool_free(p);
+}
+
+/* More bytes than may move: they are asked ever more seldom, and others have their turn. */
+static void who_cannot_move_holds_up_nobody(void **state)
+{
+    struct pool *p = pool_new(16, 4);
+    pool_open(p, 12);
+    for (uint32_t job = 0; job < 6; job++) {
+        assert_int_equal(pool_job(p), job);
+        for (uint32_t i = 0; i < 8; i++)
+            pool_task(p, job, 2 * job + i % 2, MS / 10);
+        p->jobs[job].lanes_enough = 2;
+        p->jobs[job].lanes_next = 1;
+    }
+    for (size_t i = 0; i < 40; i++)
+        p->tasks[i].bytes = UINT64_C(2) << 30;
+    assert_in_range(pool_until(p, SCALE_NARROW), 6, 30);
+    pool_expect(p, SCALE_NARROW, "job 105 ");
+    pool_free(p);
+}
+
+/* Its rounds are so long that it is not judged: its lanes are others' again for a quarter of an
+ * hour. */
+static void who_is_never_judged_is_not_tried_all_the_time(void **state)
+{
+    struct pool *p = alone(4);
+    pool_open(p, 6);
+    pool_put(p, 4, 2 * MS);
+    for (int i = 0; i < 2000; i++)
+        pool_tick(p);
+    assert_in_range(p->counts[SCALE_NARROW], 1, 3);
+    pool_free(p);
+}
+
+/* Each number of lanes that a job could need is found, and then all is quiet. */
+static void the_fewest_are_found_whatever_they_are(void **state)
+{
+    for (uint32_t needs = 1; needs <= 8; needs++) {
+        struct pool *p = alone(8);
+        struct narrow narrow;
+        p->options.lanes_min = 1;
+        narrow_begin(&narrow, 8);
+        for (int i = 0; i < 200 && narrow_next(&narrow) > 0; i++) {
+            pool_tick(p);
+            uint32_t lanes = lanes_of(p, 0);
+            if (p->scale.settle == 0 && lanes == narrow_next(&narrow))
+                narrow_take(&narrow, 100 * MS, lanes < needs ? 150 * MS : 100 * MS, 50000);
+            p->jobs[0].lanes_next = narrow_next(&narrow);
+            p->jobs[0].lanes_enough = narrow.enough;
+        }
+        assert_int_equal(narrow.enough, needs);
+        for (int i = 0; i < 3; i++)
+            pool_tick(p);
+        assert_int_equal(lanes_of(p, 0), needs);
+        pool_free(p);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest cases[] = {
+        cmocka_unit_test(half_of_its_lanes_take_all_evenly),
+        cmocka_unit_test(nothing_happens_to_it_while_it_is_measured_there),
+        cmocka_unit_test(too_few_lanes_are_left_for_more_at_once),
+        cmocka_unit_test(who_has_company_or_is_on_his_way_is_let_be),
+        cmocka_unit_test(who_finds_no_lane_keeps_what_he_has_and_holds_up_nobody),
+        cmocka_unit_test(what_a_drain_has_gathered_stays_until_it_is_above_its_limit),
+        cmocka_unit_test(the_lane_of_who_waits_is_not_taken),
+        cmocka_unit_test(an_aggregator_starts_where_no_lane_is_left),
+        cmocka_unit_test(who_cannot_move_holds_up_nobody),
+        cmocka_unit_test(who_is_never_judged_is_not_tried_all_the_time),
+        cmocka_unit_test(the_fewest_are_found_whatever_they_are),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

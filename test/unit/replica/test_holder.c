@@ -1,0 +1,435 @@
+/* What an aggregator keeps for others' lanes, over real connections: tickets, what is told of a
+ * copy, when it is given up (svc/replica). Moves are test_holder_fence's. */
+#include "test/unit/replica/keeping_rig.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+/* ---- tickets ---- */
+
+static void a_lane_is_asked_for_once_and_told_when_it_is_there(void **state)
+{
+    const struct holder_copy both[] = {copy(1, 1), copy(2, 1)};
+    assert_int_equal(holder_timeout_ms(k), -1);
+    assert_int_equal(holder_keep(k, JOB, "job", 1, both, 2), 0);
+    assert_int_equal(atomic_load(&asks), 1);
+    assert_int_equal(holder_timeout_ms(k), 0);
+    expect_ask(1, 0);
+    expect_no_ask();
+    keep(1, copy(3, 1)); /* it has not been answered */
+    expect_no_ask();
+    grant(1);
+    expect_told(1, 3);
+    assert_int_equal(lanes[1].ticket.rank, RECORD_KEEPER | AGGREGATOR);
+    assert_int_equal(lanes[1].ticket.lane, 1);
+    assert_int_equal(lanes[1].regions, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(lanes[1].told[i].piece, i + 1);
+    keep(1, copy(4, 1));
+    expect_told(1, 4);
+    assert_int_equal(atomic_load(&asks), 1);
+    assert_int_equal(use().connections, 1);
+    assert_int_equal(use().copies, 4);
+    assert_int_equal(use().bytes, 8 * BYTES);
+}
+
+static void a_ticket_that_nobody_asked_for_is_not_used(void **state)
+{
+    grant(1);
+    keep(1, copy(1, 1));
+    grant(1);
+    settle();
+    assert_int_equal(lanes[1].opened, 0);
+    connect_lane(1);
+}
+
+static void a_lane_that_is_away_is_asked_for_again_after_a_pause(void **state)
+{
+    struct holder_ask ask;
+    keep(1, copy(1, 1));
+    for (int i = 0; i < 2; i++) {
+        expect_ask(1, 0);
+        refuse(1, -EAGAIN);
+        assert_false(holder_next_ask(k, &ask));
+        assert_true(holder_timeout_ms(k) > 0);
+    }
+    connect_lane(1);
+    assert_true(holds_nothing(expect_told(1, 1)));
+}
+
+static void what_the_coordinator_does_not_know_is_forgotten(void **state)
+{
+    keep(1, copy(1, 1));
+    expect_ask(1, 0);
+    refuse(1, -ENOENT);
+    assert_int_equal(use().copies, 0);
+    holder_ask_again(k);
+    expect_no_ask();
+    keep(1, copy(1, 1)); /* as anything that is new */
+    connect_lane(1);
+    expect_told(1, 1);
+}
+
+static void a_lane_that_is_gone_is_waited_for_without_asking(void **state)
+{
+    keep(1, copy(1, 1));
+    expect_ask(1, 0);
+    refuse(1, -ESTALE);
+    expect_no_ask();
+    assert_int_equal(use().copies, 1);
+    keep(2, copy(1, 2)); /* its successor */
+    connect_lane(2);
+    expect_told(2, 1);
+    assert_int_equal(lanes[1].opened, 0);
+}
+
+static void a_coordinator_that_is_back_is_asked_for_all_that_is_missing(void **state)
+{
+    keep(1, copy(1, 1));
+    keep(2, copy(2, 1));
+    expect_ask(1, 0);
+    expect_ask(2, 0);
+    refuse(2, -ESTALE);
+    holder_ask_again(k); /* lane 1's answer was lost, lane 2 may be known again */
+    expect_ask(1, 0);
+    expect_ask(2, 0);
+    grant(1);
+    grant(2);
+    expect_told(1, 1);
+    expect_told(2, 1);
+    holder_ask_again(k);
+    expect_no_ask();
+}
+
+static void a_connect_that_fails_is_tried_again_with_a_new_ticket(void **state)
+{
+    struct holder_ask ask;
+    const struct record_connect ticket = ticket_for(1);
+    keep(1, copy(1, 1));
+    expect_ask(1, 0);
+    holder_ticket(k, JOB, 1, 0, "@gradpool-nobody-listens", "", &ticket);
+    assert_false(holder_next_ask(k, &ask));
+    expect_ask(1, 1);
+    holder_ticket(k, JOB, 1, 0, "", "", &ticket);
+    expect_ask(1, 2);
+    grant(1);
+    expect_told(1, 1);
+    end_connection(1);
+    expect_ask(1, 3); /* it had been there for a moment, which is no use */
+}
+
+static void a_lane_that_refuses_is_reached_over_the_network_next(void **state)
+{
+    listen_ofi(&lanes[1]);
+    lanes[1].refuses = true;
+    keep(1, copy(1, 1));
+    expect_ask(1, 0);
+    grant(1);
+    expect_ask(1, 1);
+    lanes[1].refuses = false;
+    grant(1);
+    expect_told(1, 1);
+    assert_int_equal(lanes[1].by_ofi, 1);
+    assert_int_equal(use().connections, 1);
+}
+
+/* A listener whose queue is full: the kernel drops who comes, and says nothing. */
+struct hole {
+    int fds[3];
+    char address[FABRIC_ADDRESS_BYTES_MAX];
+};
+
+static struct hole open_hole(void)
+{
+    struct hole hole;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    for (int i = 0; i < 3; i++)
+        hole.fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(hole.fds[0], (struct sockaddr *)&at, bytes), 0);
+    assert_int_equal(listen(hole.fds[0], 0), 0);
+    assert_int_equal(getsockname(hole.fds[0], (struct sockaddr *)&at, &bytes), 0);
+    for (int i = 1; i < 3; i++)
+        (void)connect(hole.fds[i], (struct sockaddr *)&at, bytes);
+    snprintf(hole.address, sizeof hole.address, "127.0.0.1:%d", ntohs(at.sin_port));
+    return hole;
+}
+
+static void a_host_that_says_nothing_to_a_connect_is_given_up_soon(void **state)
+{
+    struct hole hole = open_hole();
+    const struct record_connect ticket = ticket_for(1);
+    uint64_t before_ns = clock_now_ns();
+    listen_ofi(&lanes[1]);
+    keep(1, copy(1, 1));
+    expect_ask(1, 0);
+    holder_ticket(k, JOB, 1, 0, "", hole.address, &ticket);
+    assert_int_equal(use().connections, 1);
+    assert_in_range(holder_timeout_ms(k), 1, 1000);
+    expect_ask(1, 1);
+    assert_true(clock_now_ns() - before_ns >= NS_PER_S);
+    assert_int_equal(use().connections, 0);
+    grant(1);
+    expect_told(1, 1);
+    assert_int_equal(holder_timeout_ms(k), -1);
+    for (int i = 0; i < 3; i++)
+        close(hole.fds[i]);
+}
+
+static void a_lane_that_does_not_answer_is_tried_over_the_network_next(void **state)
+{
+    listen_ofi(&lanes[1]);
+    lanes[1].is_stopped = true;
+    keep(1, copy(1, 1));
+    expect_ask(1, 0);
+    grant(1);
+    expect_ask(1, 1);
+    lanes[1].is_stopped = false;
+    grant(1);
+    expect_told(1, 1);
+    assert_int_equal(lanes[1].by_ofi, 1);
+}
+
+/* ---- what is told ---- */
+
+static void room_for_two_states_and_their_stamps_is_lent(void **state)
+{
+    const struct record_backup *told = keep_at(1, copy(9, 1));
+    assert_int_equal(told->piece, 9);
+    assert_int_equal(told->since, RECORD_ROUND_NONE);
+    assert_true(holds_nothing(told));
+    char *first = half_of(1, told, 0), *second = half_of(1, told, 1);
+    assert_true(second - first >= (ptrdiff_t)(BYTES + sizeof(struct record_stamp)) ||
+                first - second >= (ptrdiff_t)(BYTES + sizeof(struct record_stamp)));
+}
+
+static void what_a_lane_has_stamped_is_told_with_the_next_connection(void **state)
+{
+    const struct record_backup *told = keep_at(1, copy(1, 1));
+    write_state(1, told, 4);
+    end_connection(1);
+    connect_lane(1);
+    told = expect_told(1, 2);
+    assert_true(holds(told, 4));
+    assert_int_equal(told->rounds[1], 0);
+    assert_int_equal(half_of(1, told, 0)[BYTES - 1], 4);
+    write_state(1, told, 5);
+    write_state(1, told, 6);
+    end_connection(1);
+    connect_lane(1);
+    told = expect_told(1, 3);
+    assert_true(holds(told, 5));
+    assert_true(holds(told, 6));
+}
+
+static void a_stamp_that_no_lane_would_write_is_nobodys(void **state)
+{
+    const struct record_backup *told = keep_at(1, copy(1, 1));
+    stamp_half(1, told, 0, (struct record_stamp){.round = 3, .steps = 2});
+    stamp_half(1, told, 1, (struct record_stamp){.round = UINT64_MAX, .steps = 2});
+    end_connection(1);
+    connect_lane(1);
+    assert_true(holds_nothing(expect_told(1, 2)));
+}
+
+static void what_begins_is_nothing(void **state)
+{
+    struct holder_copy again = copy(1, 1);
+    const struct record_backup *told = keep_at(1, again);
+    uint32_t note = told->note;
+    write_state(1, told, 4);
+    keep(1, again);
+    told = expect_told(1, 2);
+    assert_true(holds(told, 4));
+    assert_true(told->note > note);
+    again.begins = true;
+    keep(1, again);
+    until(lanes[1].closed == 1); /* it may be writing */
+    connect_lane(1);
+    assert_true(holds_nothing(expect_told(1, 3)));
+}
+
+static void a_piece_of_another_length_is_refused_and_the_rest_stays(void **state)
+{
+    struct holder_copy longer = copy(1, 1);
+    longer.bytes++;
+    const struct record_backup *told = keep_at(1, copy(1, 1));
+    write_state(1, told, 4);
+    assert_int_equal(holder_keep(k, JOB, "job", 1, &longer, 1), -EINVAL);
+    assert_int_equal(holder_keep(k, JOB, "job", 2, &longer, 1), -EINVAL);
+    expect_no_ask();
+    end_connection(1);
+    connect_lane(1);
+    assert_true(holds(expect_told(1, 2), 4));
+}
+
+static void what_does_not_fit_is_refused_and_leaves_nothing_behind(void **state)
+{
+    const struct holder_copy copies[] = {copy(1, 1),
+                                         {.piece = 2, .epoch = 1, .bytes = UINT64_C(1) << 50}};
+    assert_int_equal(holder_keep(k, JOB, "job", 1, &copies[1], 1), -ENOSPC);
+    expect_no_ask();
+    assert_int_equal(holder_keep(k, JOB, "job", 1, copies, 2), -ENOSPC);
+    assert_int_equal(use().copies, 1); /* those before it are kept */
+    connect_lane(1);
+    assert_int_equal(expect_told(1, 1)->piece, 1);
+}
+
+static void many_copies_are_told_one_after_the_other(void **state)
+{
+    struct holder_copy copies[TOLD_MOST];
+    for (uint32_t i = 0; i < TOLD_MOST; i++) {
+        copies[i] = copy(1000 * i, 1);
+        copies[i].bytes = 8u << 20; /* each slab holds few of them */
+    }
+    assert_int_equal(holder_keep(k, JOB, "job", 1, copies, TOLD_MOST), 0);
+    connect_lane(1);
+    expect_told(1, TOLD_MOST);
+    assert_true(lanes[1].regions > 1);
+    for (uint32_t i = 0; i < TOLD_MOST; i++)
+        assert_int_equal(lanes[1].told[i].piece, 1000 * i);
+}
+
+/* ---- given up ---- */
+
+static void a_lane_that_has_another_keeper_is_left(void **state)
+{
+    uint32_t note = keep_at(1, copy(1, 1))->note;
+    let_go(1, 1, note);
+    until(lanes[1].closed == 1);
+    assert_int_equal(use().copies, 0);
+    expect_no_ask();
+}
+
+static void a_copy_that_was_kept_again_meanwhile_stays(void **state)
+{
+    uint32_t note = keep_at(1, copy(1, 1))->note;
+    keep(1, copy(1, 1));
+    uint32_t next = expect_told(1, 2)->note;
+    let_go(1, 1, note);
+    let_go(1, 99, next); /* there is none */
+    settle();
+    assert_int_equal(use().copies, 1);
+    assert_int_equal(lanes[1].closed, 0);
+    let_go(1, 1, next);
+    until(lanes[1].closed == 1);
+    assert_int_equal(use().copies, 0);
+}
+
+static void a_copy_that_is_whole_stays(void **state)
+{
+    const struct record_backup *told = keep_at(1, copy(1, 1));
+    const struct record_backed whole = {
+        .kind = RECORD_BACKED, .piece = 1, .note = told->note, .round = 3, .steps = 2};
+    assert_int_equal(fabric_send(lanes[1].conn, &whole, sizeof whole, NULL, 0), 0);
+    fabric_flush(lanes[1].shm);
+    settle();
+    assert_int_equal(use().copies, 1);
+}
+
+static void what_a_lane_let_go_of_is_nothing_when_it_is_kept_again(void **state)
+{
+    const struct holder_copy both[] = {copy(1, 1), copy(2, 1)};
+    assert_int_equal(holder_keep(k, JOB, "job", 1, both, 2), 0);
+    connect_lane(1);
+    expect_told(1, 2);
+    write_state(1, &lanes[1].told[0], 4);
+    write_state(1, &lanes[1].told[1], 4);
+    let_go(1, 1, lanes[1].told[0].note);
+    until(use().copies == 1);
+    assert_int_equal(lanes[1].closed, 0); /* the other is there still */
+    keep(1, copy(1, 1));
+    assert_true(holds_nothing(expect_told(1, 3)));
+    end_connection(1);
+    connect_lane(1);
+    expect_told(1, 5);
+    for (int i = 3; i < 5; i++)
+        assert_int_equal(holds(&lanes[1].told[i], 4), lanes[1].told[i].piece == 2);
+}
+
+static void a_job_that_ends_is_left_everywhere(void **state)
+{
+    struct holder_copy other = copy(1, 1);
+    struct holder_ask ask;
+    assert_int_equal(holder_keep(k, JOB + 1, "other", 3, &other, 1), 0);
+    assert_true(holder_next_ask(k, &ask));
+    assert_int_equal(ask.job, JOB + 1);
+    keep_at(1, copy(1, 1));
+    keep(2, copy(2, 1));
+    expect_ask(2, 0);
+    holder_end(k, JOB, NULL, 0, false);
+    until(lanes[1].closed == 1);
+    grant(2); /* too late */
+    settle();
+    assert_int_equal(lanes[2].opened, 0);
+    assert_int_equal(use().copies, 1); /* the other job's */
+    until(use().connections == 0);
+    holder_end(k, JOB, NULL, 0, false);
+    holder_end(k, 12345, NULL, 0, false);
+    assert_true(holds_nothing(keep_at(2, copy(1, 1))));
+}
+
+/* What it was told while it was away it has not heard. */
+static void what_it_is_not_told_to_have_still_is_left(void **state)
+{
+    const uint32_t still[] = {2, 77};
+    keep_at(1, copy(1, 1));
+    keep(1, copy(2, 1));
+    expect_told(1, 2);
+    keep_at(2, copy(3, 1));
+    assert_int_equal(use().copies, 3);
+    holder_end(k, JOB, still, 2, true);
+    assert_int_equal(use().copies, 1);
+    until(lanes[2].closed == 1);
+    settle();
+    assert_int_equal(lanes[1].closed, 0);
+    keep(2, copy(3, 1));
+    connect_lane(2);
+    assert_true(holds_nothing(expect_told(2, 2)));
+}
+
+static void a_keeper_that_ends_leaves_all_lanes(void **state)
+{
+    keep_at(1, copy(1, 1));
+    keep_at(2, copy(2, 1));
+    keep(3, copy(3, 1));
+    expect_ask(3, 0);
+    keep(3, copy(2, 2)); /* and waits for lane 2's end */
+    holder_destroy(k);
+    k = NULL;
+    until(lanes[1].closed == 1 && lanes[2].closed == 1);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_lane_is_asked_for_once_and_told_when_it_is_there),
+        CASE(a_ticket_that_nobody_asked_for_is_not_used),
+        CASE(a_lane_that_is_away_is_asked_for_again_after_a_pause),
+        CASE(what_the_coordinator_does_not_know_is_forgotten),
+        CASE(a_lane_that_is_gone_is_waited_for_without_asking),
+        CASE(a_coordinator_that_is_back_is_asked_for_all_that_is_missing),
+        CASE(a_connect_that_fails_is_tried_again_with_a_new_ticket),
+        CASE(a_lane_that_refuses_is_reached_over_the_network_next),
+        CASE(a_host_that_says_nothing_to_a_connect_is_given_up_soon),
+        CASE(a_lane_that_does_not_answer_is_tried_over_the_network_next),
+        CASE(room_for_two_states_and_their_stamps_is_lent),
+        CASE(what_a_lane_has_stamped_is_told_with_the_next_connection),
+        CASE(a_stamp_that_no_lane_would_write_is_nobodys),
+        CASE(what_begins_is_nothing),
+        CASE(a_piece_of_another_length_is_refused_and_the_rest_stays),
+        CASE(what_does_not_fit_is_refused_and_leaves_nothing_behind),
+        CASE(many_copies_are_told_one_after_the_other),
+        CASE(a_lane_that_has_another_keeper_is_left),
+        CASE(a_copy_that_was_kept_again_meanwhile_stays),
+        CASE(a_copy_that_is_whole_stays),
+        CASE(what_a_lane_let_go_of_is_nothing_when_it_is_kept_again),
+        CASE(a_job_that_ends_is_left_everywhere),
+        CASE(what_it_is_not_told_to_have_still_is_left),
+        CASE(a_keeper_that_ends_leaves_all_lanes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

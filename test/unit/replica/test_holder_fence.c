@@ -1,0 +1,324 @@
+/* A piece goes from one lane to another, and its copy stays where it is: no lane hears of it while
+ * another may still write it (svc/replica, J3 and J4; W5 of svc/wire). */
+#include "test/unit/replica/keeping_rig.h"
+
+static int fences; /* a lane that does not heed one would be killed, were it not this process */
+
+void __real_fabric_fence(struct fabric_conn *c);
+void __wrap_fabric_fence(struct fabric_conn *c);
+void __wrap_fabric_fence(struct fabric_conn *c)
+{
+    fences++;
+    __real_fabric_fence(c);
+}
+
+/* Of its route: `lost` where the lane before has not let go of it. */
+static struct holder_copy moved(uint32_t piece, uint32_t epoch, bool lost)
+{
+    struct holder_copy what = copy(piece, epoch);
+    what.lost_epoch = lost ? epoch : epoch - 1;
+    return what;
+}
+
+static void keep_both_at_lane_1(void)
+{
+    const struct holder_copy both[] = {copy(1, 1), copy(2, 1)};
+    assert_int_equal(holder_keep(k, JOB, "job", 1, both, 2), 0);
+    connect_lane(1);
+    expect_told(1, 2);
+    for (int i = 0; i < 2; i++)
+        write_state(1, &lanes[1].told[i], 4);
+}
+
+/* ---- let go ---- */
+
+static void what_a_lane_has_let_go_of_is_told_to_the_next_at_once(void **state)
+{
+    keep_both_at_lane_1();
+    lanes[1].is_stopped = true; /* nothing waits for it */
+    keep(2, moved(1, 2, false));
+    connect_lane(2);
+    const struct record_backup *told = expect_told(2, 1);
+    assert_int_equal(told->piece, 1);
+    assert_true(holds(told, 4));
+    assert_int_equal(half_of(2, told, 0)[BYTES - 1], 4);
+    lanes[1].is_stopped = false;
+    settle();
+    assert_int_equal(lanes[1].closed, 0); /* it has the other still */
+    assert_int_equal(use().connections, 2);
+}
+
+static void a_lane_without_any_copy_left_is_left_and_found_again(void **state)
+{
+    write_state(1, keep_at(1, copy(1, 1)), 4);
+    keep(2, moved(1, 2, false));
+    until(lanes[1].closed == 1);
+    connect_lane(2);
+    write_state(2, expect_told(2, 1), 5);
+    keep(1, moved(1, 3, false));
+    connect_lane(1);
+    until(lanes[2].closed == 1);
+    assert_true(holds(expect_told(1, 2), 4));
+    assert_true(holds(expect_told(1, 2), 5));
+}
+
+static void a_lane_that_gets_a_copy_while_it_is_being_left_is_connected_anew(void **state)
+{
+    keep_at(1, copy(1, 1));
+    lanes[1].is_stopped = true;
+    keep(2, moved(1, 2, false));
+    keep(1, moved(1, 3, false));
+    lanes[1].is_stopped = false;
+    connect_lane(1);
+    expect_told(1, 2);
+    assert_int_equal(lanes[1].opened, 2);
+}
+
+/* ---- lost ---- */
+
+static void nobody_hears_of_a_copy_that_a_lost_lane_may_still_write(void **state)
+{
+    keep_both_at_lane_1();
+    lanes[1].is_stopped = true;
+    keep(2, moved(1, 2, true));
+    connect_lane(2);
+    settle();
+    assert_int_equal(lanes[2].told_count, 0);
+    write_state(1, &lanes[1].told[0], 5); /* it does not know yet */
+    lanes[1].is_stopped = false;
+    until(lanes[1].closed == 1);
+    const struct record_backup *told = expect_told(2, 1);
+    assert_true(holds(told, 4));
+    assert_true(holds(told, 5));
+}
+
+static void what_else_a_lost_lane_had_waits_for_its_successor(void **state)
+{
+    keep_both_at_lane_1();
+    keep(2, moved(1, 2, true));
+    connect_lane(2);
+    until(lanes[1].closed == 1);
+    expect_told(2, 1);
+    expect_ask(1, 0); /* whether it is lost for these, too, others know */
+    refuse(1, -ESTALE);
+    expect_no_ask();
+    keep(3, moved(2, 2, true));
+    connect_lane(3);
+    assert_true(holds(expect_told(3, 1), 4));
+    assert_int_equal(lanes[1].opened, 1);
+}
+
+static void a_lane_whose_connection_has_ended_is_no_fence(void **state)
+{
+    write_state(1, keep_at(1, copy(1, 1)), 4);
+    end_connection(1);
+    expect_ask(1, 1);
+    refuse(1, -ESTALE);
+    keep(2, moved(1, 2, true));
+    connect_lane(2);
+    assert_true(holds(expect_told(2, 1), 4));
+}
+
+static void a_copy_goes_on_to_a_third_lane_behind_the_same_fence(void **state)
+{
+    write_state(1, keep_at(1, copy(1, 1)), 4);
+    lanes[1].is_stopped = true;
+    keep(2, moved(1, 2, true));
+    connect_lane(2);
+    keep(3, moved(1, 3, true)); /* the second is lost, too, and has heard of nothing */
+    connect_lane(3);
+    settle();
+    assert_int_equal(lanes[3].told_count, 0);
+    lanes[1].is_stopped = false;
+    assert_true(holds(expect_told(3, 1), 4));
+    assert_int_equal(lanes[2].told_count, 0);
+    until(lanes[2].closed == 1);
+}
+
+static void a_job_may_end_behind_a_fence(void **state)
+{
+    keep_at(1, copy(1, 1));
+    lanes[1].is_stopped = true;
+    keep(2, moved(1, 2, true));
+    connect_lane(2);
+    holder_end(k, JOB, NULL, 0, false);
+    until(lanes[2].closed == 1);
+    assert_int_equal(use().copies, 0);
+    until(use().connections == 1);
+    lanes[1].is_stopped = false;
+    until(lanes[1].closed == 1);
+    until(use().connections == 0);
+}
+
+static void a_keeper_may_end_behind_a_fence(void **state)
+{
+    keep_at(1, copy(1, 1));
+    lanes[1].is_stopped = true;
+    keep(2, moved(1, 2, true));
+    connect_lane(2);
+    holder_destroy(k);
+    k = NULL;
+    until(lanes[2].closed == 1);
+}
+
+/* What the coordinator knows nothing of; the lane that was lost may still write it. */
+static void a_copy_may_be_forgotten_behind_a_fence(void **state)
+{
+    keep_at(1, copy(1, 1));
+    lanes[1].is_stopped = true;
+    keep(2, moved(1, 2, true));
+    expect_ask(2, 0);
+    refuse(2, -ENOENT);
+    assert_int_equal(use().copies, 0);
+    assert_int_equal(use().connections, 1);
+    lanes[1].is_stopped = false;
+    until(lanes[1].closed == 1);
+    assert_true(holds_nothing(keep_at(2, copy(1, 3))));
+}
+
+/* ---- what begins, and may still be written ---- */
+
+static void forget(uint32_t piece) { holder_end(k, JOB, &piece, 1, false); }
+
+/* Posted before the lane knew, and on its way while the copy was given up and taken again. */
+static void a_stamp_that_comes_before_the_connection_has_ended_is_nobodys(void **state)
+{
+    keep_at(2, copy(2, 1)); /* so that the memory stays */
+    const struct record_backup told = *keep_at(1, copy(1, 1));
+    write_state(1, &told, 4);
+    lanes[1].is_stopped = true;
+    forget(1);
+    keep(1, copy(1, 1));
+    write_state(1, &told, 5);
+    lanes[1].is_stopped = false;
+    until(lanes[1].closed == 1);
+    connect_lane(1);
+    assert_true(holds_nothing(expect_told(1, 2)));
+}
+
+static void a_stamp_that_comes_behind_a_fence_is_nobodys_when_the_copy_begins(void **state)
+{
+    const struct record_backup told = *keep_at(1, copy(1, 1));
+    write_state(1, &told, 4);
+    lanes[1].is_stopped = true;
+    keep(2, moved(1, 2, true));
+    forget(1);
+    keep(3, moved(1, 3, true));
+    write_state(1, &told, 5);
+    connect_lane(3);
+    settle();
+    assert_int_equal(lanes[3].told_count, 0);
+    lanes[1].is_stopped = false;
+    assert_true(holds_nothing(expect_told(3, 1)));
+}
+
+static void what_a_lane_may_still_write_is_no_other_pieces(void **state)
+{
+    keep_at(2, copy(2, 1)); /* so that the memory stays */
+    const struct record_backup told = *keep_at(1, copy(1, 1));
+    lanes[1].is_stopped = true;
+    forget(1);
+    settle();
+    keep(2, copy(3, 1));
+    const struct record_backup *next = expect_told(2, 2);
+    assert_int_equal(next->piece, 3);
+    write_state(2, next, 7);
+    write_state(1, &told, 9);
+    assert_int_equal(half_of(2, next, 1)[0], 7);
+    assert_int_equal(half_of(2, next, 1)[BYTES - 1], 7);
+    lanes[1].is_stopped = false;
+    until(lanes[1].closed == 1);
+    until(use().connections == 1); /* and then its room is anybody's */
+    keep(2, copy(4, 1));
+    next = expect_told(2, 3);
+    assert_int_equal(next->offset[0], told.offset[0]);
+}
+
+/* It is left because a copy begins, and lost before it has seen that. */
+static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
+{
+    fences = 0;
+    keep_both_at_lane_1();
+    lanes[1].is_stopped = true;
+    forget(1);
+    keep(1, copy(1, 1));
+    assert_int_equal(fences, 0);
+    keep(2, moved(2, 2, true));
+    assert_int_equal(fences, 1);
+    connect_lane(2);
+    settle();
+    assert_int_equal(lanes[2].told_count, 0);
+    lanes[1].is_stopped = false;
+    assert_true(holds(expect_told(2, 1), 4));
+}
+
+/* It has others there, so nothing else would end the connection. */
+static void
+a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection(void **state)
+{
+    keep_both_at_lane_1();
+    const struct record_backup told = lanes[1].told[0];
+    lanes[1].is_stopped = true;
+    forget(told.piece);
+    keep(1, copy(told.piece, 1));
+    write_state(1, &told, 5);
+    lanes[1].is_stopped = false;
+    until(lanes[1].closed == 1);
+    connect_lane(1);
+    expect_told(1, 4);
+    for (int i = 2; i < 4; i++) {
+        bool begins = lanes[1].told[i].piece == told.piece;
+        assert_int_equal(holds_nothing(&lanes[1].told[i]), begins);
+        assert_int_equal(holds(&lanes[1].told[i], 4), !begins);
+    }
+    settle();
+    assert_int_equal(lanes[1].opened, 2);
+}
+
+/* ---- kept by another meanwhile ---- */
+
+/* That lane may have posted something before it said so; what else it has is told to it anew. */
+static void a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended(void **state)
+{
+    keep_both_at_lane_1();
+    let_go(1, 1, lanes[1].told[0].note);
+    until(use().copies == 1);
+    keep(2, moved(1, 2, false));
+    until(lanes[1].closed == 1);
+    struct holder_ask ask;
+    for (int asked = 0; asked < 2; asked++) {
+        until(holder_next_ask(k, &ask));
+        grant(ask.lane);
+    }
+    const struct record_backup *told = expect_told(2, 1);
+    assert_int_equal(told->piece, 1);
+    assert_true(holds_nothing(told));
+    told = expect_told(1, 3);
+    assert_int_equal(told->piece, 2);
+    assert_true(holds(told, 4));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(what_a_lane_has_let_go_of_is_told_to_the_next_at_once),
+        CASE(a_lane_without_any_copy_left_is_left_and_found_again),
+        CASE(a_lane_that_gets_a_copy_while_it_is_being_left_is_connected_anew),
+        CASE(nobody_hears_of_a_copy_that_a_lost_lane_may_still_write),
+        CASE(what_else_a_lost_lane_had_waits_for_its_successor),
+        CASE(a_lane_whose_connection_has_ended_is_no_fence),
+        CASE(a_copy_goes_on_to_a_third_lane_behind_the_same_fence),
+        CASE(a_job_may_end_behind_a_fence),
+        CASE(a_keeper_may_end_behind_a_fence),
+        CASE(a_copy_may_be_forgotten_behind_a_fence),
+        CASE(a_stamp_that_comes_before_the_connection_has_ended_is_nobodys),
+        CASE(a_stamp_that_comes_behind_a_fence_is_nobodys_when_the_copy_begins),
+        CASE(what_a_lane_may_still_write_is_no_other_pieces),
+        CASE(a_lane_that_is_being_left_is_fenced_when_it_is_lost),
+        CASE(a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection),
+        CASE(a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
