@@ -11,8 +11,7 @@
 
 #define HALVINGS 60
 
-static const struct loss_rule *const rules[] = {&loss_shared, &loss_phased, &loss_rate,
-                                                &loss_cycle};
+static const struct loss_rule *const rules[] = {&loss_shared, &loss_rate, &loss_cycle};
 
 const struct loss_rule *loss_rule_find(const char *name)
 {

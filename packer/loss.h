@@ -43,9 +43,6 @@ double loss_share_room_ns(const struct packer_timing *timing, double share);
 /* loss_limit_ppm as a fraction below 1. */
 double loss_limit(const struct packer_timing *timing);
 
-/* Whether two jobs' bursts never meet, as far as is known (L6). */
-bool loss_phases_apart(const struct packer_timing *a, const struct packer_timing *b);
-
-extern const struct loss_rule loss_shared, loss_phased, loss_rate, loss_cycle;
+extern const struct loss_rule loss_shared, loss_rate, loss_cycle;
 
 #endif

@@ -1,14 +1,11 @@
-/* Owns the rules of loss `shared` and `phased`: a closed queue, one processor-sharing server, one
- * customer a job (L1, L2, L6). Must never divide a polynomial by a factor, where terms cancel:
+/* Owns the rule of loss `shared`: a closed queue, one processor-sharing server, one
+ * customer a job (L1, L2). Must never divide a polynomial by a factor, where terms cancel:
  * every sum below is of positive terms, and so exact for hundreds of jobs. */
 #include "packer/loss.h"
 
 #include "packer/loss_nodes.h"
 
-#define APART_PARTS 20      /* bursts keep a twentieth of the shorter period between them */
-#define DRIFT_PARTS 1000    /* periods whose ratio is whole to a thousandth keep their phase */
-#define PHASE_ROUNDS_MAX 16 /* of the shorter period in the longer */
-#define FULL 1e290          /* beyond: a sum of that size has lost its meaning */
+#define FULL 1e290 /* beyond: a sum of that size has lost its meaning */
 
 /* G = sum of k! c_k of the product over some jobs of ((1-u) + u x) = sum of c_k x^k; then the same
  * of x times the product, and of x^2 times it: enough to add two more jobs at once (L2). */
@@ -124,11 +121,6 @@ static void shared_losses(const struct packer_resident *jobs, size_t count, doub
     }
 }
 
-static double stretch_by(const struct sums *others)
-{
-    return is_full(others) ? -1 : others->h / others->g;
-}
-
 static double shared_stretch(const struct packer_resident *jobs, size_t count, size_t self)
 {
     struct product product = product_of_nobody();
@@ -138,7 +130,7 @@ static double shared_stretch(const struct packer_resident *jobs, size_t count, s
         if (i != self)
             product_add(&product, loss_share(&jobs[i]));
     others = sums_without(&product, 0);
-    return stretch_by(&others);
+    return is_full(&others) ? -1 : others.h / others.g;
 }
 
 static double shared_room_ns(const struct packer_resident *residents, size_t count,
@@ -164,75 +156,3 @@ static double shared_room_ns(const struct packer_resident *residents, size_t cou
 
 const struct loss_rule loss_shared = {"shared", LOSS_MARGIN, shared_losses, shared_stretch,
                                       shared_room_ns};
-
-/* --- phased: as shared, but a job meets only those whose bursts are not known to stay apart --- */
-
-bool loss_phases_apart(const struct packer_timing *a, const struct packer_timing *b)
-{
-    const struct packer_timing *quick = a->period_ns <= b->period_ns ? a : b;
-    const struct packer_timing *slow = quick == a ? b : a;
-    uint64_t period_ns = quick->period_ns, guard_ns = period_ns / APART_PARTS;
-    uint64_t rounds = (slow->period_ns + period_ns / 2) / period_ns, drift_ns, lag_ns;
-
-    if (a->window_ns == 0 || b->window_ns == 0 || rounds > PHASE_ROUNDS_MAX ||
-        a->window_ns > period_ns || b->window_ns > period_ns)
-        return false;
-    drift_ns = slow->period_ns > rounds * period_ns ? slow->period_ns - rounds * period_ns
-                                                    : rounds * period_ns - slow->period_ns;
-    if (drift_ns > slow->period_ns / DRIFT_PARTS)
-        return false;
-    lag_ns = (slow->offset_ns % period_ns + period_ns - quick->offset_ns % period_ns) % period_ns;
-    return lag_ns >= quick->window_ns + guard_ns &&
-           period_ns - lag_ns >= slow->window_ns + guard_ns;
-}
-
-/* The sums over those whom a job meets; `self` is its own position, `count` when it has none. */
-static struct sums sums_met(const struct packer_resident *jobs, size_t count, size_t self,
-                            const struct packer_timing *timing)
-{
-    struct product product = product_of_nobody();
-
-    for (size_t i = 0; i < count; i++)
-        if (i != self && !loss_phases_apart(timing, &jobs[i].timing))
-            product_add(&product, loss_share(&jobs[i]));
-    return sums_without(&product, 0);
-}
-
-static void phased_losses(const struct packer_resident *jobs, size_t count, double *ret_losses)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct sums others = sums_met(jobs, count, i, &jobs[i].timing);
-
-        ret_losses[i] = loss_of(&jobs[i], &others);
-    }
-}
-
-static double phased_stretch(const struct packer_resident *jobs, size_t count, size_t self)
-{
-    struct sums others = sums_met(jobs, count, self, &jobs[self].timing);
-
-    return stretch_by(&others);
-}
-
-static double phased_room_ns(const struct packer_resident *residents, size_t count,
-                             const struct packer_timing *job)
-{
-    struct sums met = sums_met(residents, count, count, job);
-    double room_ns;
-
-    if (count == 0)
-        return loss_alone_room_ns(job, loss_limit(job));
-    room_ns = own_room_ns(job, &met);
-    for (size_t i = 0; i < count && room_ns >= 0; i++) {
-        struct sums others = sums_met(residents, count, i, &residents[i].timing);
-        double resident_ns = resident_room_ns(&residents[i], &others, job);
-
-        /* One whose bursts stay apart stands any lane time, if he stands company at all. */
-        if (resident_ns < 0 || !loss_phases_apart(job, &residents[i].timing))
-            room_ns = least(room_ns, resident_ns);
-    }
-    return room_ns;
-}
-
-const struct loss_rule loss_phased = {"phased", LOSS_MARGIN, phased_losses, phased_stretch,
-                                      phased_room_ns};

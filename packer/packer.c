@@ -18,7 +18,6 @@
     X("mxnet", policy_mxnet)               \
     X("paa", policy_paa)                   \
     X("shared", policy_shared)             \
-    X("phased", policy_phased)             \
     X("rate", policy_rate)                 \
     X("cycle", policy_cycle)
 

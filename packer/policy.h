@@ -17,7 +17,6 @@ int policy_unmeasured(struct placement *placement);
 int policy_mxnet(struct placement *placement);
 int policy_paa(struct placement *placement);
 int policy_shared(struct placement *placement);
-int policy_phased(struct placement *placement);
 int policy_rate(struct placement *placement);
 int policy_cycle(struct placement *placement);
 

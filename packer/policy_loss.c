@@ -502,8 +502,6 @@ static int place(struct placement *placement, const struct loss_rule *rule)
 
 int policy_shared(struct placement *placement) { return place(placement, &loss_shared); }
 
-int policy_phased(struct placement *placement) { return place(placement, &loss_phased); }
-
 int policy_rate(struct placement *placement) { return place(placement, &loss_rate); }
 
 int policy_cycle(struct placement *placement) { return place(placement, &loss_cycle); }

@@ -9,7 +9,6 @@
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/placement/ask_packer.h"
 #include "svc/coordinator/placement/neighbour.h"
-#include "svc/coordinator/placement/phase.h"
 #include "svc/coordinator/placement/reason.h"
 #include "svc/coordinator/service.h"
 
@@ -249,9 +248,6 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->durability = job->terms->durability;
     view->use = count_copies(job);
     view->feedback_ns = job->figures->feedback_ns;
-    struct phase_burst burst = job_phase(job);
-    to->burst_begun_ns = burst.begun_ns;
-    to->burst_window_ns = burst.window_ns;
     return view->job && view->tenant && view->use ? 0 : -ENOMEM;
 }
 
