@@ -5,6 +5,7 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
+#include "svc/ops/ops.h"
 
 #include <errno.h>
 #include <string.h>
@@ -207,7 +208,7 @@ static void fill_limits(const Gradpool__Wire__TenantView *tenant, struct view_li
                                         .is_own = tenant->limits[i]->is_own};
 }
 
-static int show(const Gradpool__Wire__TenantsReply *reply, bool json, const struct cli_show *how)
+static int show(const Gradpool__Wire__TenantsReply *reply, bool json)
 {
     _cleanup_free_ struct view_tenant *views = calloc(reply->n_tenants + 1, sizeof *views);
     _cleanup_free_ struct view_limit *all_limits =
@@ -230,11 +231,11 @@ static int show(const Gradpool__Wire__TenantsReply *reply, bool json, const stru
                                         .connections = tenant->connections};
     }
     struct view_tenants tenants = {views, reply->n_tenants};
-    int error = (json ? how->tenants_json : how->tenants_table)(&tenants, stdout);
+    int error = (json ? ops_tenants_json : ops_tenants_table)(&tenants, stdout);
     return error < 0 ? CLI_FAILED : CLI_OK;
 }
 
-static int list_tenants(const struct tenant_options *o, const struct cli_show *how)
+static int list_tenants(const struct tenant_options *o)
 {
     Gradpool__Wire__TenantsRequest list = GRADPOOL__WIRE__TENANTS_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
@@ -244,13 +245,13 @@ static int list_tenants(const struct tenant_options *o, const struct cli_show *h
     if (code != CLI_OK)
         return code;
     code = reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_TENANTS_REPLY
-               ? show(reply->tenants_reply, o->json, how)
+               ? show(reply->tenants_reply, o->json)
                : CLI_FAILED;
     gradpool__wire__envelope__free_unpacked(reply, NULL);
     return code;
 }
 
-int cli_tenant(int argc, char **argv, const struct cli_show *how)
+int cli_tenant(int argc, char **argv)
 {
     struct tenant_options o;
     parse(argc, argv, &o);
@@ -258,5 +259,5 @@ int cli_tenant(int argc, char **argv, const struct cli_show *how)
         return add_key(&o);
     if (strcmp(o.verb, "set") == 0)
         return set_quotas(&o);
-    return strcmp(o.verb, "revoke") == 0 ? revoke_key(&o) : list_tenants(&o, how);
+    return strcmp(o.verb, "revoke") == 0 ? revoke_key(&o) : list_tenants(&o);
 }
