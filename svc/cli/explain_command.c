@@ -38,10 +38,8 @@ int cli_explain(int argc, char **argv)
         return CLI_USAGE;
     }
     Gradpool__Wire__ExplainRequest ask = GRADPOOL__WIRE__EXPLAIN_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     ask.job = (char *)options.job;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_EXPLAIN_REQUEST;
-    request.explain_request = &ask;
+    envelope request = ENVELOPE(0, EXPLAIN_REQUEST, explain_request, &ask), *reply;
     int error = operator_ask(&options, &request, &reply);
     if (error < 0)
         return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;

@@ -43,11 +43,9 @@ int cli_jobs(int argc, char **argv)
                    "there, or no such job.",
                    argc, argv, &options);
     Gradpool__Wire__JobsRequest ask = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     if (options.job)
         ask.job = (char *)options.job;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REQUEST;
-    request.jobs_request = &ask;
+    envelope request = ENVELOPE(0, JOBS_REQUEST, jobs_request, &ask), *reply;
     int error = operator_ask(&options, &request, &reply);
     if (error < 0)
         return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;

@@ -42,9 +42,7 @@ int cli_status(int argc, char **argv)
         "3 no service there, no lanes, or an aggregator that is not up.",
         argc, argv, &options);
     Gradpool__Wire__StatusRequest ask = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REQUEST;
-    request.status_request = &ask;
+    envelope request = ENVELOPE(0, STATUS_REQUEST, status_request, &ask), *reply;
     int error = operator_ask(&options, &request, &reply);
     if (error < 0)
         return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;

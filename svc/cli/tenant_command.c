@@ -147,14 +147,12 @@ static int ask(const struct tenant_options *o, envelope *request, envelope **ret
 static int add_key(struct tenant_options *o)
 {
     Gradpool__Wire__TenantAddRequest add = GRADPOOL__WIRE__TENANT_ADD_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     add.tenant = (char *)o->name;
     add.is_operator = o->is_operator;
     add.loss_limit_ppm = o->loss_limit_ppm;
     add.limits = o->named;
     add.n_limits = o->named_count;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_ADD_REQUEST;
-    request.tenant_add_request = &add;
+    envelope request = ENVELOPE(0, TENANT_ADD_REQUEST, tenant_add_request, &add), *reply;
     int code = ask(o, &request, &reply);
     if (code != CLI_OK)
         return code;
@@ -172,14 +170,12 @@ static int add_key(struct tenant_options *o)
 static int set_quotas(struct tenant_options *o)
 {
     Gradpool__Wire__TenantSetRequest change = GRADPOOL__WIRE__TENANT_SET_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     change.tenant = (char *)o->name;
     change.limits = o->named;
     change.n_limits = o->named_count;
     change.sets_loss_limit = o->sets_loss_limit;
     change.loss_limit_ppm = o->loss_limit_ppm;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_SET_REQUEST;
-    request.tenant_set_request = &change;
+    envelope request = ENVELOPE(0, TENANT_SET_REQUEST, tenant_set_request, &change), *reply;
     int code = ask(o, &request, &reply);
     if (code == CLI_OK)
         gradpool__wire__envelope__free_unpacked(reply, NULL);
@@ -189,10 +185,8 @@ static int set_quotas(struct tenant_options *o)
 static int revoke_key(const struct tenant_options *o)
 {
     Gradpool__Wire__TenantRevokeRequest revoke = GRADPOOL__WIRE__TENANT_REVOKE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     revoke.tenant = (char *)o->name;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_REVOKE_REQUEST;
-    request.tenant_revoke_request = &revoke;
+    envelope request = ENVELOPE(0, TENANT_REVOKE_REQUEST, tenant_revoke_request, &revoke), *reply;
     int code = ask(o, &request, &reply);
     if (code == CLI_OK)
         gradpool__wire__envelope__free_unpacked(reply, NULL);
@@ -238,9 +232,7 @@ static int show(const Gradpool__Wire__TenantsReply *reply, bool json)
 static int list_tenants(const struct tenant_options *o)
 {
     Gradpool__Wire__TenantsRequest list = GRADPOOL__WIRE__TENANTS_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TENANTS_REQUEST;
-    request.tenants_request = &list;
+    envelope request = ENVELOPE(0, TENANTS_REQUEST, tenants_request, &list), *reply;
     int code = ask(o, &request, &reply);
     if (code != CLI_OK)
         return code;

@@ -51,15 +51,12 @@ static int ask_both(struct channel *channel, envelope *replies[2], struct err *e
 {
     Gradpool__Wire__StatusRequest status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
     Gradpool__Wire__JobsRequest jobs = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REQUEST;
-    request.status_request = &status;
-    int error = operator_call(channel, &request, &replies[0], err);
+    envelope status_request = ENVELOPE(0, STATUS_REQUEST, status_request, &status);
+    envelope jobs_request = ENVELOPE(0, JOBS_REQUEST, jobs_request, &jobs);
+    int error = operator_call(channel, &status_request, &replies[0], err);
     if (error < 0)
         return error;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REQUEST;
-    request.jobs_request = &jobs;
-    error = operator_call(channel, &request, &replies[1], err);
+    error = operator_call(channel, &jobs_request, &replies[1], err);
     if (error < 0)
         gradpool__wire__envelope__free_unpacked(replies[0], NULL);
     return error;

@@ -290,14 +290,11 @@ static int fill(const struct peer *p, const char *name, WIRE(ExplainReply) * rep
 
 void explain_handle(struct peer *p, const envelope *request)
 {
-    envelope e = ENVELOPE_INIT;
     WIRE(ExplainReply) *reply = malloc(sizeof *reply);
     if (!reply)
         return peer_fail_memory(p, request->id);
     gradpool__wire__explain_reply__init(reply);
-    e.id = request->id;
-    e.body_case = BODY(EXPLAIN_REPLY);
-    e.explain_reply = reply;
+    envelope e = ENVELOPE(request->id, EXPLAIN_REPLY, explain_reply, reply);
     if (fill(p, request->explain_request->job, reply) < 0)
         peer_fail_memory(p, request->id);
     else
