@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "packer/policy.h"
+#include "packer/baseline/baseline.h"
+#include "packer/policy/policy.h"
 
 /* The seam for new rules; the default first. */
 #define POLICIES(X)                        \
@@ -28,6 +29,13 @@ static const char *const policy_names[] = {POLICIES(POLICY_NAME) NULL};
 static const policy_place_fn policy_places[] = {POLICIES(POLICY_PLACE)};
 
 const char *const *packer_policies(void) { return policy_names; }
+
+const char *const *packer_offered_policies(void)
+{
+    static const char *const offered[] = {"shared", "least-loaded", "dedicated", NULL};
+
+    return offered;
+}
 
 static policy_place_fn find_policy(const char *name)
 {

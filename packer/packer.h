@@ -121,6 +121,8 @@ struct packer_plan {
 
 /* Names of the policies, the default first, then NULL. */
 const char *const *packer_policies(void);
+/* Those for a service; the others are baselines. */
+const char *const *packer_offered_policies(void);
 
 /* -EINVAL: unknown policy (the reason lists them) or a request that makes no sense (lanes not in
  * order, sizes beyond 2^64, elements larger than a piece), -ENOSPC: refused (no lane, memory),

@@ -60,7 +60,7 @@ static int serve(int argc, char **argv)
     struct cli_serve o;
     struct coordinator *coordinator;
     struct err err;
-    cli_serve_parse(argc, argv, packer_policies(), &o);
+    cli_serve_parse(argc, argv, packer_offered_policies(), &o);
     start_log("coordinator");
     struct coordinator_options options = {.state_dir = o.state_dir,
                                           .operators = o.operators,

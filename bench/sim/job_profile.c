@@ -4,7 +4,7 @@
 
 #include "bench/sim/chance.h"
 #include "bench/sim/csv.h"
-#include "packer/narrow.h"
+#include "packer/profile/narrow.h"
 
 #include <errno.h>
 #include <math.h>

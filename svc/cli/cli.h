@@ -61,7 +61,7 @@ struct cli_serve {
     struct limits limits;
     char state_dir_default[PATH_MAX];
 };
-/* `policies`: names for --policy, then NULL. */
+/* `policies`: names that the help offers for --policy, then NULL. */
 void cli_serve_parse(int argc, char **argv, const char *const *policies,
                      struct cli_serve *ret_options);
 

@@ -12,8 +12,9 @@
 
 #include <cmocka.h>
 
-#include "packer/loss.h"
-#include "packer/loss_nodes.h"
+#include "packer/baseline/baseline.h"
+#include "packer/loss/loss.h"
+#include "packer/loss/loss_nodes.h"
 
 #define JOBS_MAX 1000
 #define SECOND UINT64_C(1000000000)

@@ -2,8 +2,8 @@
 #ifndef GRADPOOL_COORDINATOR_JOB_JOB_H
 #define GRADPOOL_COORDINATOR_JOB_JOB_H
 
-#include "packer/profile.h"
-#include "packer/scale.h"
+#include "packer/growth/scale.h"
+#include "packer/profile/profile.h"
 #include "svc/coordinator/aggregator/aggregator.h"
 #include "svc/coordinator/peer/tenant.h"
 #include "svc/wire/durability.h"
