@@ -4,7 +4,6 @@
 #include "svc/ops/ops.h"
 
 #include <errno.h>
-#include <stdbool.h>
 
 static const char *verdict_name(enum view_verdict verdict)
 {

@@ -5,8 +5,6 @@
 #include "svc/ops/table.h"
 #include "svc/wire/durability.h"
 
-#include <inttypes.h>
-
 #define WIRE(type) Gradpool__Wire__##type
 #define CELL_BYTES 64
 

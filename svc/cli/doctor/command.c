@@ -6,9 +6,6 @@
 #include "svc/cli/operator.h"
 #include "svc/ops/ops.h"
 
-#include <assert.h>
-#include <stdarg.h>
-
 const struct knob doctor_knobs[] = {
     [OPERATOR_ENDPOINT] = {"endpoint", "URL",
                            "the service to look at, too, with the key that GRADPOOL_KEY "

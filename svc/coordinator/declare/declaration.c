@@ -3,7 +3,6 @@
  * comes before its piece is known. */
 #include "svc/coordinator/declare/declaration.h"
 
-#include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/job/members.h"

@@ -8,7 +8,6 @@
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- telling --- */

@@ -6,7 +6,6 @@
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/job/claim.h"
 #include "svc/coordinator/job/members.h"
-#include "svc/coordinator/membership/join.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/replica/replica.h"

@@ -8,7 +8,6 @@
 #include "svc/coordinator/placement/neighbour.h"
 #include "svc/coordinator/service.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

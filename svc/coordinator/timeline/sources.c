@@ -5,7 +5,6 @@
 #include "svc/coordinator/timeline/internal.h"
 #include "svc/wire/trace_ring.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
