@@ -10,16 +10,19 @@ sent are those that the service has counted, bytes received are what the operati
 is that of both workers and of the service.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
-import phased
-
+START_S, HOLD_S = 60, 5
 WORKERS, BATCH, RATE, WIDTH, HELD_OUT = 2, 32, 0.2, 512, 360
 PORT = '29544'
 TICKS_PER_S = os.sysconf('SC_CLK_TCK')
@@ -42,6 +45,56 @@ def service_cpu_s(pids):
         fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()
         total += int(fields[11]) + int(fields[12])
     return total / TICKS_PER_S
+
+
+class Service:
+    def __init__(self, build, policy):
+        self.build, self.folder = build, pathlib.Path(tempfile.mkdtemp(prefix='gradpool-compress-'))
+        self.children = []
+        self.log = open(self.folder / 'log', 'wb')
+        self.start('gradpool', 'serve', '--policy', policy, '--loss-limit', '5%', '--scale-hold',
+                   HOLD_S, '--aggregators', 1, '--listen', 'gradpool://127.0.0.1:0', '--state-dir',
+                   self.folder / 'state')
+        wait(lambda: self.status() is not None, START_S, 'the service starts')
+        self.endpoint = self.status()['endpoint']
+
+    def start(self, program, *arguments):
+        command = [str(a) for a in (self.build / program, *arguments)]
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log,
+                                 stderr=subprocess.STDOUT)
+        self.children.append(child)
+        return child
+
+    def ask(self, *command):
+        socket = f'unix:{self.folder}/state/control.sock'
+        answer = subprocess.run([str(self.build / 'gradpool'), *command, '--json', '--endpoint',
+                                 socket], capture_output=True, text=True, timeout=30, check=False)
+        return json.loads(answer.stdout) if answer.stdout.strip() else None
+
+    def status(self):
+        status = self.ask('status')
+        return status if status and any(a['state'] == 'up' for a in status['aggregators']) else None
+
+    def end(self):
+        service, *workers = self.children
+        for child in workers:
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(signal.SIGCONT)
+                child.terminate()
+            child.wait(60)
+        with contextlib.suppress(ProcessLookupError):
+            service.send_signal(signal.SIGINT)  # SIGTERM would leave jobs to a next start
+        service.wait(60)
+        self.log.close()
+        shutil.rmtree(self.folder)
+
+
+def wait(condition, seconds, what):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f'not within {seconds} s: {what}')
+        time.sleep(0.2)
 
 
 class Worker:
@@ -216,7 +269,7 @@ def main():
     if options.worker:
         Worker(options).run()
         return
-    service = phased.Service(options.build, 'shared')
+    service = Service(options.build, 'shared')
     try:
         lines = list(merged(run_workers(service, options), options.steps))
     finally:

@@ -43,7 +43,7 @@ static const struct argp_option options[] = {
     {"workers", KEY_WORKERS, "N", 0, "of each job, a process each (default 2)"},
     {"mix", KEY_MIX, "NAMES", 0, "models of the jobs, commas between (default: " MIX_DEFAULT ")"},
     {"models", KEY_MODELS, "DIR", 0, "tables of models (default: bench/models)"},
-    {"policy", KEY_POLICY, "NAME", 0, "of the shared service: shared (default), phased, ..."},
+    {"policy", KEY_POLICY, "NAME", 0, "of the shared service: shared (default), rate, ..."},
     {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: as any client chooses)"},
     {"load", KEY_LOAD, "PERCENT", 0,
      "of one core: lane time that all jobs together offer (default 70)"},

@@ -53,7 +53,7 @@ static const struct argp_option options[] = {
     {"json", KEY_JSON, 0, 0, "only a JSON line at the end (and the rows of --sensitivity)"},
     {"x", KEY_X, "GIB", 0,
      "GiB/s that a core sums (default: measured now on a lane of a real service, over tcp)"},
-    {"policy", KEY_POLICY, "NAME", 0, "shared (default), phased, rate or cycle"},
+    {"policy", KEY_POLICY, "NAME", 0, "shared (default), rate or cycle"},
     {"loss-limit", KEY_LIMIT, "PERCENT", 0, "of every job (default 5)"},
     {"wire", KEY_WIRE, "TYPE", 0, "f32 (default) or f16"},
     {"line", KEY_LINE, "GBIT", 0,
@@ -102,7 +102,7 @@ static const char *one_of(struct argp_state *state, const char *text, const char
     return NULL;
 }
 
-static const char *const policies[] = {"shared", "phased", "rate", "cycle", NULL};
+static const char *const policies[] = {"shared", "rate", "cycle", NULL};
 static const char *const wires[] = {"f16", "f32", NULL};
 
 static error_t parse_setting(int key, char *text, struct argp_state *state, struct setting *s)

@@ -113,7 +113,7 @@ static void print_row(const char *name, const struct simulated *r)
     fflush(stdout);
 }
 
-#define ROWS 15
+#define ROWS 13
 
 /* Returns its name. */
 static const char *change(int row, struct setting *s)
@@ -130,9 +130,7 @@ static const char *change(int row, struct setting *s)
     case 8: s->jitter = 0.2; return "jitter 0.2";
     case 9: s->overlaps = false; return "all sent at the end";
     case 10: s->moves = false; return "tasks stay";
-    case 11: s->policy = "phased"; return "phased";
-    case 12: s->jitter = 0, s->overlaps = false; return "no jitter, at the end";
-    case 13: s->policy = "phased", s->jitter = 0, s->overlaps = false; return "the same, phased";
+    case 11: s->jitter = 0, s->overlaps = false; return "no jitter, at the end";
     default: s->policy = "rate"; return "rate";
     }
 }

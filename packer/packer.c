@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "packer/policy.h"
+#include "packer/baseline/baseline.h"
+#include "packer/policy/policy.h"
 
 /* The seam for new rules; the default first. */
 #define POLICIES(X)                        \
@@ -18,7 +19,6 @@
     X("mxnet", policy_mxnet)               \
     X("paa", policy_paa)                   \
     X("shared", policy_shared)             \
-    X("phased", policy_phased)             \
     X("rate", policy_rate)                 \
     X("cycle", policy_cycle)
 
@@ -29,6 +29,13 @@ static const char *const policy_names[] = {POLICIES(POLICY_NAME) NULL};
 static const policy_place_fn policy_places[] = {POLICIES(POLICY_PLACE)};
 
 const char *const *packer_policies(void) { return policy_names; }
+
+const char *const *packer_offered_policies(void)
+{
+    static const char *const offered[] = {"shared", "least-loaded", "dedicated", NULL};
+
+    return offered;
+}
 
 static policy_place_fn find_policy(const char *name)
 {

@@ -16,8 +16,6 @@
 struct packer_timing {
     uint64_t period_ns; /* of a round; up to PACKER_PERIOD_NS_MAX */
     uint64_t spread_ns; /* lane time a round on its busiest lane while period_ns was measured */
-    uint64_t offset_ns; /* of its burst from any common zero; only with window_ns */
-    uint64_t window_ns; /* from the first to the last lane work of a round */
     uint32_t loss_limit_ppm; /* packer_loss_limit_ppm(); 0: PACKER_LOSS_LIMIT_PPM */
     uint32_t spent_ppm;      /* of the limit: what fewer lanes than it once had cost it alone */
     /* How its rounds ended on that busiest lane; for packer_predict() only. */
@@ -123,6 +121,8 @@ struct packer_plan {
 
 /* Names of the policies, the default first, then NULL. */
 const char *const *packer_policies(void);
+/* Those for a service; the others are baselines. */
+const char *const *packer_offered_policies(void);
 
 /* -EINVAL: unknown policy (the reason lists them) or a request that makes no sense (lanes not in
  * order, sizes beyond 2^64, elements larger than a piece), -ENOSPC: refused (no lane, memory),

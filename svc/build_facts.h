@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* Asks each library and opens each fabric; the answer is good until the next call. */
+/* Asks each library; the answer is good until the next call. */
 const struct view_build *build_facts(void);
 /* How many cores lanes may have. Errors as cores_create(). */
 int build_facts_cores(size_t *ret_count, struct err *err);

@@ -9,7 +9,6 @@
 #include "svc/build_facts.h"
 #include "svc/cli/cli.h"
 #include "svc/coordinator/coordinator.h"
-#include "svc/ops/ops.h"
 #include "svc/web_display.h"
 
 #include <errno.h>
@@ -59,7 +58,7 @@ static int serve(int argc, char **argv)
     struct cli_serve o;
     struct coordinator *coordinator;
     struct err err;
-    cli_serve_parse(argc, argv, packer_policies(), &o);
+    cli_serve_parse(argc, argv, packer_offered_policies(), &o);
     start_log("coordinator");
     struct coordinator_options options = {.state_dir = o.state_dir,
                                           .operators = o.operators,
@@ -139,44 +138,9 @@ static int aggregator(int argc, char **argv)
     return exit_code(ended);
 }
 
-static const struct cli_show show = {.status_table = ops_status_table,
-                                     .status_json = ops_status_json,
-                                     .jobs_table = ops_jobs_table,
-                                     .jobs_json = ops_jobs_json,
-                                     .tenants_table = ops_tenants_table,
-                                     .tenants_json = ops_tenants_json,
-                                     .job_table = ops_job_table,
-                                     .top_text = ops_top_text,
-                                     .top_json = ops_top_json,
-                                     .explain_text = ops_explain_text,
-                                     .explain_json = ops_explain_json,
-                                     .plan_text = ops_plan_text,
-                                     .plan_json = ops_plan_json,
-                                     .build_text = ops_build_text,
-                                     .build_json = ops_build_json,
-                                     .checks_text = ops_checks_text,
-                                     .checks_json = ops_checks_json};
 static const struct cli_machine machine = {.build = build_facts, .cores = build_facts_cores};
 
-static int status(int argc, char **argv) { return cli_status(argc, argv, &show); }
-static int jobs(int argc, char **argv) { return cli_jobs(argc, argv, &show); }
-
-static int explain(int argc, char **argv) { return cli_explain(argc, argv, &show); }
-
-static int top(int argc, char **argv) { return cli_top(argc, argv, &show); }
-
-static int plan(int argc, char **argv) { return cli_plan(argc, argv, &show); }
-
-static int report(int argc, char **argv) { return cli_report(argc, argv); }
-
-static int tenant(int argc, char **argv) { return cli_tenant(argc, argv, &show); }
-
-static int doctor(int argc, char **argv) { return cli_doctor(argc, argv, &machine, &show); }
-
-static int check_build(int argc, char **argv)
-{
-    return cli_check_build(argc, argv, &machine, &show);
-}
+static int doctor(int argc, char **argv) { return cli_doctor(argc, argv, &machine); }
 
 static int version(int argc, char **argv)
 {
@@ -187,14 +151,14 @@ static int version(int argc, char **argv)
 static const struct cli_command commands[] = {
     {"serve", "run a service: the coordinator and its local aggregators", serve, true, false},
     {"aggregator", "add this host's cores to a service", aggregator, true, false},
-    {"status", "show a service, its aggregators and lanes", status, true, true},
-    {"jobs", "show the jobs of a service", jobs, true, true},
-    {"explain", "say why each task of a job is where it is, and what sharing costs it", explain,
+    {"status", "show a service, its aggregators and lanes", cli_status, true, true},
+    {"jobs", "show the jobs of a service", cli_jobs, true, true},
+    {"explain", "say why each task of a job is where it is, and what sharing costs it", cli_explain,
      true, true},
-    {"top", "watch lanes and jobs, and the cores they save, second by second", top, true, true},
-    {"plan", "a dry run: where a job would be placed now, and what it would cost whom", plan, true,
-     true},
-    {"report", "write a page or JSON: cores, lanes and jobs, and what is saved", report, true,
+    {"top", "watch lanes and jobs, and the cores they save, second by second", cli_top, true, true},
+    {"plan", "a dry run: where a job would be placed now, and what it would cost whom", cli_plan,
+     true, true},
+    {"report", "write a page or JSON: cores, lanes and jobs, and what is saved", cli_report, true,
      true},
     {"move", "move a job's tasks to another lane while it trains", cli_move, true, true},
     {"snapshot", "write a job's parameters and moments to a file while it trains", cli_snapshot,
@@ -203,11 +167,9 @@ static const struct cli_command commands[] = {
      cli_timeline, true, true},
     {"drain", "empty lanes while jobs train, and keep them empty", cli_drain, true, true},
     {"stop", "end a service: its jobs, its aggregators, then itself", cli_stop, true, true},
-    {"tenant", "make, list and revoke the keys of tenants", tenant, true, true},
+    {"tenant", "make, list and revoke the keys of tenants", cli_tenant, true, true},
     {"run", "run the workers of a job on this host, each with its rank", cli_run, true, true},
     {"doctor", "look at this host, Python and a service, and say what to do", doctor, true, true},
-    {"check-build", "print what this program was built with, and what of it is here", check_build,
-     true, true},
     {"version", "print the version", version, false, false},
     {0},
 };

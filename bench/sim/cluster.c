@@ -234,8 +234,7 @@ static int take_plan(struct cluster *cluster, size_t job, struct packer_plan *pl
     return r;
 }
 
-int cluster_place(struct cluster *cluster, size_t job, const struct job_profile *profile,
-                  uint64_t start_ns)
+int cluster_place(struct cluster *cluster, size_t job, const struct job_profile *profile)
 {
     struct cluster_job *j = &cluster->jobs[job];
     struct packer_plan plan = {0};
@@ -246,8 +245,6 @@ int cluster_place(struct cluster *cluster, size_t job, const struct job_profile 
     if (r < 0)
         return r;
     *j = (struct cluster_job){.profile = profile, .timing = profile->timing};
-    j->timing.offset_ns = (start_ns + profile->timing.period_ns - profile->timing.window_ns) %
-                          profile->timing.period_ns;
     r = view_init(&view, cluster, job);
     if (r == 0) {
         view_fill(&view, cluster, job, NO_LANE, closed);

@@ -30,9 +30,8 @@ struct cluster {
 int cluster_init(struct cluster *cluster, const struct setting *setting, size_t jobs_count);
 void cluster_fini(struct cluster *cluster);
 
-/* -ENOSPC: refused. Its rounds begin at multiples of the period after `start_ns`. */
-int cluster_place(struct cluster *cluster, size_t job, const struct job_profile *profile,
-                  uint64_t start_ns);
+/* -ENOSPC: refused. */
+int cluster_place(struct cluster *cluster, size_t job, const struct job_profile *profile);
 void cluster_remove(struct cluster *cluster, size_t job);
 /* Empties the lanes that can be emptied with everybody inside his limit; -ENOMEM. */
 int cluster_consolidate(struct cluster *cluster);

@@ -4,7 +4,7 @@
 
 #include "bench/sim/chance.h"
 #include "bench/sim/csv.h"
-#include "packer/narrow.h"
+#include "packer/profile/narrow.h"
 
 #include <errno.h>
 #include <math.h>
@@ -209,11 +209,6 @@ static int measure(const struct job_profile *profile, uint32_t lanes, uint32_t r
 }
 
 /* When the lanes' work of a round may begin. */
-static double first_piece_ns(const struct job_profile *profile)
-{
-    return profile->model->step_ns * (profile->setting->overlaps ? FORWARD_PART : 1);
-}
-
 /* Where the packer's spread comes from, and how a round ends. */
 static void take_ending(struct packer_timing *timing, const struct measurement *m)
 {
@@ -267,7 +262,6 @@ static int make_timing(struct job_profile *profile, char *error)
     profile->deviation_ns = m.deviation_ns;
     profile->timing = (struct packer_timing){
         .period_ns = (uint64_t)m.period_ns,
-        .window_ns = (uint64_t)(m.period_ns - first_piece_ns(profile)),
         .loss_limit_ppm = profile->setting->loss_limit_ppm,
     };
     take_ending(&profile->timing, &m);

@@ -13,7 +13,7 @@ struct job_profile {
     const struct setting *setting;
     struct packer_tensor *tensors; /* as the packer is asked */
     size_t tensors_count;
-    struct packer_timing timing;   /* offset_ns is each job's own */
+    struct packer_timing timing;
     uint64_t lane_ns;              /* a round, all tensors */
     uint64_t piece_bytes;          /* of a piece, at most */
     double deviation_ns;           /* of a round's time */

@@ -198,7 +198,7 @@ static void arrive(struct simulation *s, size_t job)
 
 static int place(struct simulation *s, size_t job)
 {
-    int r = cluster_place(&s->cluster, job, profile_of(s, job), s->starts_ns[job]);
+    int r = cluster_place(&s->cluster, job, profile_of(s, job));
 
     if (r == -ENOSPC) {
         s->is_refused[job] = true; /* keeps the lanes on which it was measured */

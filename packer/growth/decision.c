@@ -18,10 +18,3 @@ void scale_take_moves(struct scale_plan *plan, struct scale_decision *d)
     d->moves_count = plan->moves_count;
     plan->moves = NULL;
 }
-
-void scale_decision_fini(struct scale_decision *decision)
-{
-    free(decision->lanes);
-    free(decision->moves);
-    *decision = (struct scale_decision){.verb = SCALE_NOTHING};
-}

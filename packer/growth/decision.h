@@ -2,7 +2,7 @@
 #ifndef GRADPOOL_PACKER_GROWTH_DECISION_H
 #define GRADPOOL_PACKER_GROWTH_DECISION_H
 
-#include "packer/scale.h"
+#include "packer/growth/scale.h"
 
 struct scale_plan;
 

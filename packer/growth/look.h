@@ -2,7 +2,7 @@
 #ifndef GRADPOOL_PACKER_GROWTH_LOOK_H
 #define GRADPOOL_PACKER_GROWTH_LOOK_H
 
-#include "packer/scale.h"
+#include "packer/growth/scale.h"
 
 struct scale_look_lane {
     bool has_tasks;

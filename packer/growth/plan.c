@@ -356,7 +356,6 @@ static int loss_on_lane(struct scale_plan *plan, uint32_t job, uint32_t lane, do
     plan->residents[0] = (struct packer_resident){.job = plan->seen->jobs[job].id,
                                                   .lane_ns = ignored.job_lane_ns,
                                                   .timing = timing_of(plan, job)};
-    plan->residents[0].timing.window_ns = 0; /* who loses does meet others, whatever was measured */
     if (ignored.jobs == 0)
         return -ENOENT;
     int error = packer_losses(plan->policy, plan->residents, others + 1, losses);

@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_PACKER_GROWTH_PLAN_H
 #define GRADPOOL_PACKER_GROWTH_PLAN_H
 
-#include "packer/scale.h"
+#include "packer/growth/scale.h"
 
 /* What one job has on one lane. */
 struct scale_part {

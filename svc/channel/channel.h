@@ -24,6 +24,13 @@
 
 typedef Gradpool__Wire__Envelope envelope;
 
+/* An envelope around a message, which it points to: ENVELOPE(id, DONE, done, &done). */
+#define ENVELOPE(number, KIND, member, message)                                         \
+    ((envelope){.base = PROTOBUF_C_MESSAGE_INIT(&gradpool__wire__envelope__descriptor), \
+                .id = (number),                                                         \
+                .body_case = GRADPOOL__WIRE__ENVELOPE__BODY_##KIND,                     \
+                .member = (message)})
+
 struct channel;
 
 /* Takes over `fd`, which becomes non-blocking; on failure it stays the caller's. Errors: -ENOTSOCK,

@@ -6,8 +6,6 @@
 #include "svc/base/err.h"
 #include "svc/channel/channel.h"
 #include "svc/view/build.h"
-#include "svc/view/checks.h"
-#include "svc/view/view.h"
 #include "svc/wire/durability.h"
 #include "svc/wire/limit.h"
 
@@ -63,7 +61,7 @@ struct cli_serve {
     struct limits limits;
     char state_dir_default[PATH_MAX];
 };
-/* `policies`: names for --policy, then NULL. */
+/* `policies`: names that the help offers for --policy, then NULL. */
 void cli_serve_parse(int argc, char **argv, const char *const *policies,
                      struct cli_serve *ret_options);
 
@@ -73,29 +71,6 @@ struct cli_aggregator {
 };
 void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options);
 
-struct snapshot;
-
-/* How answers are shown; each returns 0 or a negative errno. */
-struct cli_show {
-    int (*status_table)(const struct view_status *status, FILE *out);
-    int (*status_json)(const struct view_status *status, FILE *out);
-    int (*jobs_table)(const struct view_jobs *jobs, FILE *out);
-    int (*jobs_json)(const struct view_jobs *jobs, FILE *out);
-    int (*tenants_table)(const struct view_tenants *tenants, FILE *out);
-    int (*tenants_json)(const struct view_tenants *tenants, FILE *out);
-    int (*job_table)(const struct view_job *job, FILE *out);
-    int (*top_text)(const struct snapshot *s, FILE *out);
-    int (*top_json)(const struct snapshot *s, FILE *out);
-    int (*explain_text)(const Gradpool__Wire__ExplainReply *reply, FILE *out);
-    int (*explain_json)(const Gradpool__Wire__ExplainReply *reply, FILE *out);
-    int (*plan_text)(const Gradpool__Wire__PlanReply *plan, FILE *out);
-    int (*plan_json)(const Gradpool__Wire__PlanReply *plan, FILE *out);
-    int (*build_text)(const struct view_build *build, FILE *out);
-    int (*build_json)(const struct view_build *build, FILE *out);
-    int (*checks_text)(const struct view_checks *checks, FILE *out);
-    int (*checks_json)(const struct view_checks *checks, FILE *out);
-};
-
 /* What only the whole program knows of itself and of this machine. */
 struct cli_machine {
     const struct view_build *(*build)(void);
@@ -103,23 +78,20 @@ struct cli_machine {
 };
 
 /* Whole subcommands; they return the exit code. */
-int cli_status(int argc, char **argv, const struct cli_show *show);
-int cli_jobs(int argc, char **argv, const struct cli_show *show);
-int cli_explain(int argc, char **argv, const struct cli_show *show);
-int cli_tenant(int argc, char **argv, const struct cli_show *show);
+int cli_status(int argc, char **argv);
+int cli_jobs(int argc, char **argv);
+int cli_explain(int argc, char **argv);
+int cli_tenant(int argc, char **argv);
 int cli_move(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_drain(int argc, char **argv);
 int cli_stop(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);
 int cli_timeline(int argc, char **argv);
-int cli_top(int argc, char **argv, const struct cli_show *show);
+int cli_top(int argc, char **argv);
 int cli_report(int argc, char **argv);
-int cli_plan(int argc, char **argv, const struct cli_show *show);
-int cli_doctor(int argc, char **argv, const struct cli_machine *machine,
-               const struct cli_show *show);
-int cli_check_build(int argc, char **argv, const struct cli_machine *machine,
-                    const struct cli_show *show);
+int cli_plan(int argc, char **argv);
+int cli_doctor(int argc, char **argv, const struct cli_machine *machine);
 
 /* Where gradpool serve keeps its state unless told; fills `buffer` and returns it. */
 const char *cli_state_dir_default(char *buffer, size_t buffer_bytes);

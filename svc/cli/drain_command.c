@@ -78,10 +78,7 @@ int cli_drain(int argc, char **argv)
         return CLI_USAGE;
     }
     Gradpool__Wire__DrainLanesRequest ask = GRADPOOL__WIRE__DRAIN_LANES_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     *(strcmp(d.kind, "lane") == 0 ? &ask.lane : &ask.aggregator) = (uint32_t)number;
     ask.undo = d.undo;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_LANES_REQUEST;
-    request.drain_lanes_request = &ask;
-    return operator_order(&d.options, &request);
+    return operator_order(&d.options, &ENVELOPE(0, DRAIN_LANES_REQUEST, drain_lanes_request, &ask));
 }

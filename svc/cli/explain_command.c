@@ -1,12 +1,12 @@
 /* gradpool explain: why each task of a job is where it is. */
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
+#include "svc/ops/ops.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-static int show_reply(const envelope *reply, const struct operator_options *options,
-                      const struct cli_show *how)
+static int show_reply(const envelope *reply, const struct operator_options *options)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_EXPLAIN_REPLY)
         return CLI_FAILED;
@@ -17,12 +17,12 @@ static int show_reply(const envelope *reply, const struct operator_options *opti
     for (size_t i = 0; i < reply->explain_reply->n_jobs; i++)
         if (!reply->explain_reply->jobs[i]->job)
             return CLI_FAILED;
-    int error = options->json ? how->explain_json(reply->explain_reply, stdout)
-                              : how->explain_text(reply->explain_reply, stdout);
+    int error = options->json ? ops_explain_json(reply->explain_reply, stdout)
+                              : ops_explain_text(reply->explain_reply, stdout);
     return error < 0 ? CLI_FAILED : CLI_OK;
 }
 
-int cli_explain(int argc, char **argv, const struct cli_show *how)
+int cli_explain(int argc, char **argv)
 {
     struct operator_options options;
     operator_parse("gradpool explain", "JOB",
@@ -38,14 +38,12 @@ int cli_explain(int argc, char **argv, const struct cli_show *how)
         return CLI_USAGE;
     }
     Gradpool__Wire__ExplainRequest ask = GRADPOOL__WIRE__EXPLAIN_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     ask.job = (char *)options.job;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_EXPLAIN_REQUEST;
-    request.explain_request = &ask;
+    envelope request = ENVELOPE(0, EXPLAIN_REQUEST, explain_request, &ask), *reply;
     int error = operator_ask(&options, &request, &reply);
     if (error < 0)
         return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
-    int code = show_reply(reply, &options, how);
+    int code = show_reply(reply, &options);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
     return code;
 }

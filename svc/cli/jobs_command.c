@@ -1,12 +1,11 @@
 /* gradpool jobs: the jobs of the service, or one of them with its workers. */
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
-#include "svc/ops/snapshot.h"
+#include "svc/ops/ops.h"
 
 #include <errno.h>
 
-static int show(const struct view_jobs *jobs, const struct operator_options *options,
-                const struct cli_show *how)
+static int show(const struct view_jobs *jobs, const struct operator_options *options)
 {
     if (options->job && jobs->jobs_count == 0) {
         fprintf(stderr, "gradpool: there is no job %s\n", options->job);
@@ -14,28 +13,27 @@ static int show(const struct view_jobs *jobs, const struct operator_options *opt
     }
     int error;
     if (options->json)
-        error = how->jobs_json(jobs, stdout);
+        error = ops_jobs_json(jobs, stdout);
     else if (options->job && jobs->jobs_count == 1)
-        error = how->job_table(&jobs->jobs[0], stdout);
+        error = ops_job_table(&jobs->jobs[0], stdout);
     else
-        error = how->jobs_table(jobs, stdout);
+        error = ops_jobs_table(jobs, stdout);
     return error < 0 ? CLI_FAILED : CLI_OK;
 }
 
-static int show_reply(envelope *reply, const struct operator_options *options,
-                      const struct cli_show *how)
+static int show_reply(envelope *reply, const struct operator_options *options)
 {
     struct snapshot *snapshot;
     if (snapshot_create(NULL, reply, &snapshot) < 0) {
         gradpool__wire__envelope__free_unpacked(reply, NULL);
         return CLI_FAILED;
     }
-    int code = show(&snapshot->jobs, options, how);
+    int code = show(&snapshot->jobs, options);
     snapshot_destroy(snapshot);
     return code;
 }
 
-int cli_jobs(int argc, char **argv, const struct cli_show *how)
+int cli_jobs(int argc, char **argv)
 {
     struct operator_options options;
     operator_parse("gradpool jobs", "[JOB]",
@@ -45,13 +43,11 @@ int cli_jobs(int argc, char **argv, const struct cli_show *how)
                    "there, or no such job.",
                    argc, argv, &options);
     Gradpool__Wire__JobsRequest ask = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     if (options.job)
         ask.job = (char *)options.job;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REQUEST;
-    request.jobs_request = &ask;
+    envelope request = ENVELOPE(0, JOBS_REQUEST, jobs_request, &ask), *reply;
     int error = operator_ask(&options, &request, &reply);
     if (error < 0)
         return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
-    return show_reply(reply, &options, how);
+    return show_reply(reply, &options);
 }

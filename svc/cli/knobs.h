@@ -55,6 +55,6 @@ const char *knobs_variable(const char *name, char *buffer, size_t buffer_bytes);
 
 extern const struct knob serve_knobs[], aggregator_knobs[], operator_knobs[], tenant_knobs[],
     top_knobs[], report_knobs[], move_knobs[], drain_knobs[], plan_knobs[], snapshot_knobs[],
-    timeline_knobs[], stop_knobs[], doctor_knobs[], check_build_knobs[], run_knobs[];
+    timeline_knobs[], stop_knobs[], doctor_knobs[], run_knobs[];
 
 #endif

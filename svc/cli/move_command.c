@@ -101,7 +101,6 @@ int cli_move(int argc, char **argv)
     unsigned long long lane = 0;
     struct err err;
     Gradpool__Wire__MoveRequest ask = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     parse(argc, argv, &m);
     if (!m.lane)
         return complain("missing", m.what ? "LANE" : "what is to move");
@@ -111,7 +110,5 @@ int cli_move(int argc, char **argv)
         return complain("neither a job nor a task", m.what);
     ask.lane = (uint32_t)lane;
     ask.tenant = m.tenant ? (char *)m.tenant : (char *)"";
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REQUEST;
-    request.move_request = &ask;
-    return operator_order(&m.options, &request);
+    return operator_order(&m.options, &ENVELOPE(0, MOVE_REQUEST, move_request, &ask));
 }

@@ -5,6 +5,7 @@
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
 #include "svc/cli/plan_file.h"
+#include "svc/ops/ops.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -84,7 +85,7 @@ static int set_file(void *context, const char *value, struct err *err)
     return 0;
 }
 
-static int show_reply(const struct plan *p, const envelope *reply, const struct cli_show *how)
+static int show_reply(const struct plan *p, const envelope *reply)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_PLAN_REPLY)
         return CLI_FAILED;
@@ -93,7 +94,7 @@ static int show_reply(const struct plan *p, const envelope *reply, const struct 
         fprintf(stderr, "gradpool plan: %s\n", plan->why);
         return CLI_USAGE;
     }
-    int error = (p->options.json ? how->plan_json : how->plan_text)(plan, stdout);
+    int error = (p->options.json ? ops_plan_json : ops_plan_text)(plan, stdout);
     if (p->request.period_ns && plan->period_ns != p->request.period_ns)
         fprintf(stderr,
                 "gradpool plan: --period is not used: no measured job trains here that would "
@@ -101,7 +102,7 @@ static int show_reply(const struct plan *p, const envelope *reply, const struct 
     return error < 0 ? CLI_FAILED : plan->code < 0 ? CLI_NOTHING : CLI_OK;
 }
 
-static int ask(struct plan *p, const struct cli_show *how)
+static int ask(struct plan *p)
 {
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     struct err err;
@@ -115,7 +116,7 @@ static int ask(struct plan *p, const struct cli_show *how)
     plan_file_free(&p->request);
     if (error < 0)
         return error == -EHOSTDOWN ? CLI_NOTHING : error == -EINVAL ? CLI_USAGE : CLI_FAILED;
-    int code = show_reply(p, reply, how);
+    int code = show_reply(p, reply);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
     return code;
 }
@@ -133,7 +134,7 @@ static const char *fault_of(const struct plan *p)
     return NULL;
 }
 
-int cli_plan(int argc, char **argv, const struct cli_show *how)
+int cli_plan(int argc, char **argv)
 {
     static const struct knob_command command = {
         .name = "gradpool plan",
@@ -157,7 +158,7 @@ int cli_plan(int argc, char **argv, const struct cli_show *how)
     knobs_parse(&command, argc, argv, &p);
     const char *fault = fault_of(&p);
     if (!fault)
-        return ask(&p, how);
+        return ask(&p);
     fprintf(stderr, "gradpool plan: %s\nTry `gradpool plan --help' for more information.\n", fault);
     return CLI_USAGE;
 }

@@ -70,12 +70,10 @@ int cli_report(int argc, char **argv)
                  "Exit code: 0 written; 1 failed; 2 a mistake on the command line; 3 no service "
                  "there."};
     Gradpool__Wire__ReportRequest ask = GRADPOOL__WIRE__REPORT_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     struct report r = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}};
     knobs_parse(&command, argc, argv, &r);
     ask.json = r.options.json;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_REPORT_REQUEST;
-    request.report_request = &ask;
+    envelope request = ENVELOPE(0, REPORT_REQUEST, report_request, &ask), *reply;
     int error = operator_ask(&r.options, &request, &reply);
     if (error < 0)
         return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;

@@ -98,7 +98,7 @@ const struct knob serve_knobs[] = {
     [SCALE] = {"scale", "on|off",
                "lanes open and park, and aggregators of --aggregators start and stop, as the load "
                "asks for it; a parked lane leaves its core to others (default: on with a policy "
-               "that knows a loss limit: shared, rate, cycle, phased; with others always off)"},
+               "that knows a loss limit, as shared does; with others always off)"},
     [SCALE_HOLD] = {"scale-hold", "SECONDS",
                     "load is low for so long before a lane is emptied; an idle lane parks after a "
                     "third of it, an idle aggregator stops after ten times as long (default: 30)"},

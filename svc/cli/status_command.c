@@ -1,7 +1,7 @@
 /* gradpool status: the service, its aggregators and lanes. */
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
-#include "svc/ops/snapshot.h"
+#include "svc/ops/ops.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static int show_reply(envelope *reply, int (*print)(const struct view_status *st
     return code;
 }
 
-int cli_status(int argc, char **argv, const struct cli_show *how)
+int cli_status(int argc, char **argv)
 {
     struct operator_options options;
     operator_parse(
@@ -42,11 +42,9 @@ int cli_status(int argc, char **argv, const struct cli_show *how)
         "3 no service there, no lanes, or an aggregator that is not up.",
         argc, argv, &options);
     Gradpool__Wire__StatusRequest ask = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REQUEST;
-    request.status_request = &ask;
+    envelope request = ENVELOPE(0, STATUS_REQUEST, status_request, &ask), *reply;
     int error = operator_ask(&options, &request, &reply);
     if (error < 0)
         return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
-    return show_reply(reply, options.json ? how->status_json : how->status_table);
+    return show_reply(reply, options.json ? ops_status_json : ops_status_table);
 }

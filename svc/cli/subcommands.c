@@ -89,9 +89,7 @@ int cli_main(int argc, char **argv, const struct cli_command *commands)
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0)
         return help(commands, argc, argv);
-    const char *name = strcmp(argv[1], "--version") == 0       ? "version"
-                       : strcmp(argv[1], "--check-build") == 0 ? "check-build"
-                                                               : argv[1];
+    const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
     const struct cli_command *command = find(commands, name);
     return command ? run(command, argc - 1, argv + 1) : unknown(commands, name);
 }

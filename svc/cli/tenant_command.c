@@ -5,6 +5,7 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
+#include "svc/ops/ops.h"
 
 #include <errno.h>
 #include <string.h>
@@ -146,14 +147,12 @@ static int ask(const struct tenant_options *o, envelope *request, envelope **ret
 static int add_key(struct tenant_options *o)
 {
     Gradpool__Wire__TenantAddRequest add = GRADPOOL__WIRE__TENANT_ADD_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     add.tenant = (char *)o->name;
     add.is_operator = o->is_operator;
     add.loss_limit_ppm = o->loss_limit_ppm;
     add.limits = o->named;
     add.n_limits = o->named_count;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_ADD_REQUEST;
-    request.tenant_add_request = &add;
+    envelope request = ENVELOPE(0, TENANT_ADD_REQUEST, tenant_add_request, &add), *reply;
     int code = ask(o, &request, &reply);
     if (code != CLI_OK)
         return code;
@@ -171,14 +170,12 @@ static int add_key(struct tenant_options *o)
 static int set_quotas(struct tenant_options *o)
 {
     Gradpool__Wire__TenantSetRequest change = GRADPOOL__WIRE__TENANT_SET_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     change.tenant = (char *)o->name;
     change.limits = o->named;
     change.n_limits = o->named_count;
     change.sets_loss_limit = o->sets_loss_limit;
     change.loss_limit_ppm = o->loss_limit_ppm;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_SET_REQUEST;
-    request.tenant_set_request = &change;
+    envelope request = ENVELOPE(0, TENANT_SET_REQUEST, tenant_set_request, &change), *reply;
     int code = ask(o, &request, &reply);
     if (code == CLI_OK)
         gradpool__wire__envelope__free_unpacked(reply, NULL);
@@ -188,10 +185,8 @@ static int set_quotas(struct tenant_options *o)
 static int revoke_key(const struct tenant_options *o)
 {
     Gradpool__Wire__TenantRevokeRequest revoke = GRADPOOL__WIRE__TENANT_REVOKE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     revoke.tenant = (char *)o->name;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_REVOKE_REQUEST;
-    request.tenant_revoke_request = &revoke;
+    envelope request = ENVELOPE(0, TENANT_REVOKE_REQUEST, tenant_revoke_request, &revoke), *reply;
     int code = ask(o, &request, &reply);
     if (code == CLI_OK)
         gradpool__wire__envelope__free_unpacked(reply, NULL);
@@ -207,7 +202,7 @@ static void fill_limits(const Gradpool__Wire__TenantView *tenant, struct view_li
                                         .is_own = tenant->limits[i]->is_own};
 }
 
-static int show(const Gradpool__Wire__TenantsReply *reply, bool json, const struct cli_show *how)
+static int show(const Gradpool__Wire__TenantsReply *reply, bool json)
 {
     _cleanup_free_ struct view_tenant *views = calloc(reply->n_tenants + 1, sizeof *views);
     _cleanup_free_ struct view_limit *all_limits =
@@ -230,27 +225,25 @@ static int show(const Gradpool__Wire__TenantsReply *reply, bool json, const stru
                                         .connections = tenant->connections};
     }
     struct view_tenants tenants = {views, reply->n_tenants};
-    int error = (json ? how->tenants_json : how->tenants_table)(&tenants, stdout);
+    int error = (json ? ops_tenants_json : ops_tenants_table)(&tenants, stdout);
     return error < 0 ? CLI_FAILED : CLI_OK;
 }
 
-static int list_tenants(const struct tenant_options *o, const struct cli_show *how)
+static int list_tenants(const struct tenant_options *o)
 {
     Gradpool__Wire__TenantsRequest list = GRADPOOL__WIRE__TENANTS_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TENANTS_REQUEST;
-    request.tenants_request = &list;
+    envelope request = ENVELOPE(0, TENANTS_REQUEST, tenants_request, &list), *reply;
     int code = ask(o, &request, &reply);
     if (code != CLI_OK)
         return code;
     code = reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_TENANTS_REPLY
-               ? show(reply->tenants_reply, o->json, how)
+               ? show(reply->tenants_reply, o->json)
                : CLI_FAILED;
     gradpool__wire__envelope__free_unpacked(reply, NULL);
     return code;
 }
 
-int cli_tenant(int argc, char **argv, const struct cli_show *how)
+int cli_tenant(int argc, char **argv)
 {
     struct tenant_options o;
     parse(argc, argv, &o);
@@ -258,5 +251,5 @@ int cli_tenant(int argc, char **argv, const struct cli_show *how)
         return add_key(&o);
     if (strcmp(o.verb, "set") == 0)
         return set_quotas(&o);
-    return strcmp(o.verb, "revoke") == 0 ? revoke_key(&o) : list_tenants(&o, how);
+    return strcmp(o.verb, "revoke") == 0 ? revoke_key(&o) : list_tenants(&o);
 }

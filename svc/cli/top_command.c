@@ -6,7 +6,7 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
-#include "svc/ops/snapshot.h"
+#include "svc/ops/ops.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -32,7 +32,6 @@ const struct knob top_knobs[] = {
 struct top {
     struct operator_options options;
     bool once;
-    const struct cli_show *show;
     struct channel *channel; /* NULL: not connected */
     struct snapshot *last;
 };
@@ -52,15 +51,12 @@ static int ask_both(struct channel *channel, envelope *replies[2], struct err *e
 {
     Gradpool__Wire__StatusRequest status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
     Gradpool__Wire__JobsRequest jobs = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REQUEST;
-    request.status_request = &status;
-    int error = operator_call(channel, &request, &replies[0], err);
+    envelope status_request = ENVELOPE(0, STATUS_REQUEST, status_request, &status);
+    envelope jobs_request = ENVELOPE(0, JOBS_REQUEST, jobs_request, &jobs);
+    int error = operator_call(channel, &status_request, &replies[0], err);
     if (error < 0)
         return error;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REQUEST;
-    request.jobs_request = &jobs;
-    error = operator_call(channel, &request, &replies[1], err);
+    error = operator_call(channel, &jobs_request, &replies[1], err);
     if (error < 0)
         gradpool__wire__envelope__free_unpacked(replies[0], NULL);
     return error;
@@ -146,7 +142,7 @@ static void show(struct top *t, const char *failure)
     if (*failure)
         fprintf(out, "gradpool: %s\n\n", failure);
     if (t->last)
-        t->show->top_text(t->last, out);
+        ops_top_text(t->last, out);
     if (fclose(out) == 0 && text)
         print_cut(text, stdout);
 }
@@ -180,11 +176,11 @@ static int print_once(struct top *t)
         fprintf(stderr, "gradpool: %s\n", err.text);
         return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
     }
-    error = (t->options.json ? t->show->top_json : t->show->top_text)(t->last, stdout);
+    error = (t->options.json ? ops_top_json : ops_top_text)(t->last, stdout);
     return error < 0 ? CLI_FAILED : CLI_OK;
 }
 
-int cli_top(int argc, char **argv, const struct cli_show *how)
+int cli_top(int argc, char **argv)
 {
     static const struct knob_command command = {
         .name = "gradpool top",
@@ -196,7 +192,7 @@ int cli_top(int argc, char **argv, const struct cli_show *how)
         .after = "Examples:\n  gradpool top\n  gradpool top --once\n  gradpool top --json\n\n"
                  "Exit code: 0 shown; 1 failed; 2 a mistake on the command line; 3 no service "
                  "there."};
-    struct top t = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}, .show = how};
+    struct top t = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}};
     knobs_parse(&command, argc, argv, &t);
     bool is_live = !t.once && !t.options.json && isatty(STDOUT_FILENO);
     int code = is_live ? watch(&t) : print_once(&t);

@@ -69,7 +69,7 @@ static int check_options(const struct coordinator_options *o, struct endpoint *r
         if (!o->policy || strcmp(*name, o->policy) == 0)
             return 0;
     char names[POLICY_NAMES_BYTES] = "";
-    for (const char *const *name = packer_policies(); *name; name++)
+    for (const char *const *name = packer_offered_policies(); *name; name++)
         text_append(names, sizeof names, "%s%s", *names ? ", " : "", *name);
     return err_set(err, -EINVAL, "--policy %s: expected one of %s", o->policy, names);
 }

@@ -30,8 +30,6 @@
 #include "svc/coordinator/view/display.h"
 #include "svc/coordinator/view/status.h"
 
-#include <stdlib.h>
-
 /* --- connections --- */
 
 static void peer_is_read_out(struct peer *p) { session_process_ended(p->session); }

@@ -18,7 +18,6 @@
 #include "svc/coordinator/order/tenant_request.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/route/ticket.h"
-#include "svc/coordinator/service.h"
 #include "svc/coordinator/session/iteration_hold.h"
 #include "svc/coordinator/session/late_rank.h"
 #include "svc/coordinator/snapshot/snapshot.h"

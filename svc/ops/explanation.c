@@ -5,8 +5,6 @@
 #include "svc/ops/table.h"
 #include "svc/wire/durability.h"
 
-#include <inttypes.h>
-
 #define WIRE(type) Gradpool__Wire__##type
 #define CELL_BYTES 64
 
@@ -23,15 +21,6 @@ static void add_ms(struct table *table, uint64_t ns)
         table_add(table, "%.3f ms", (double)ns / 1e6);
     else
         table_add(table, "-");
-}
-
-static void print_phase(const WIRE(ExplainedJob) * explained, FILE *out)
-{
-    if (explained->burst_window_ns)
-        fprintf(out, "phase: offset %.1f ms on its host's clock, window %.1f ms\n\n",
-                (double)explained->burst_begun_ns / 1e6, (double)explained->burst_window_ns / 1e6);
-    else
-        fputs("phase: not steady (bursts at uneven distances, or lanes of another host)\n\n", out);
 }
 
 /* A state is that of a piece; which of them lanes have not told yet is not known. */
@@ -82,7 +71,7 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
     else
         fputs("no loss limit: the service aims at 5 %, and refuses no job for it\n", out);
     print_durability(job, out);
-    print_phase(explained, out);
+    fputc('\n', out);
 }
 
 static int print_lanes(const WIRE(ExplainedJob) * job, FILE *out)
@@ -179,18 +168,6 @@ static json_t *task_json(const WIRE(TaskChoice) * task, int *error)
     return o;
 }
 
-static json_t *phase_json(const WIRE(ExplainedJob) * explained, int *error)
-{
-    json_t *o = json_object();
-    bool is_steady = explained->burst_window_ns > 0;
-    json_put(o, "is_steady", json_boolean(is_steady), error);
-    if (is_steady) {
-        json_put_number(o, "offset_ns", explained->burst_begun_ns, error);
-        json_put_number(o, "window_ns", explained->burst_window_ns, error);
-    }
-    return o;
-}
-
 static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
 {
     const WIRE(JobView) *job = explained->job;
@@ -209,7 +186,6 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
     if (job->is_predicted)
         json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
     json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
-    json_put(o, "phase", phase_json(explained, error), error);
     json_put_number(o, "tasks_count", job->tasks, error);
     for (size_t i = 0; i < explained->n_lanes; i++)
         json_put_last(lanes, lane_json(explained->lanes[i], error), error);

@@ -2,7 +2,6 @@
 #include "svc/ops/json_put.h"
 #include "svc/ops/ops.h"
 
-#include <errno.h>
 #include <math.h>
 
 static json_t *use_json(const struct view_use *use, int *error)

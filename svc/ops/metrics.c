@@ -6,7 +6,6 @@
 #include "svc/ops/figures.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #define GRADPOOL_OPS_OPS_H
 
 #include "svc/ops/snapshot.h"
-#include "svc/view/build.h"
 #include "svc/view/checks.h"
 
 #include <stdio.h>
@@ -32,10 +31,6 @@ int ops_explain_json(const Gradpool__Wire__ExplainReply *reply, FILE *out);
 /* Where a job would be placed, and what that would cost whom. */
 int ops_plan_text(const Gradpool__Wire__PlanReply *plan, FILE *out);
 int ops_plan_json(const Gradpool__Wire__PlanReply *plan, FILE *out);
-
-/* What this program was built with, and what of that this machine has. */
-int ops_build_text(const struct view_build *build, FILE *out);
-int ops_build_json(const struct view_build *build, FILE *out);
 
 /* What was looked at, and what to do. */
 int ops_checks_text(const struct view_checks *checks, FILE *out);

@@ -3,7 +3,6 @@
 #include "svc/ops/page.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #define NAME_BYTES 40 /* of a name on one line */

@@ -25,8 +25,7 @@ def run(*command, environment=None):
                        timeout=WAIT_S, check=False, env={**clean, **(environment or {})})
 
 
-HELPED = ('serve', 'aggregator', 'status', 'jobs', 'stop', 'top', 'tenant', 'doctor',
-          'check-build')
+HELPED = ('serve', 'aggregator', 'status', 'jobs', 'stop', 'top', 'tenant', 'doctor')
 
 
 class CommandLine(unittest.TestCase):
@@ -36,8 +35,7 @@ class CommandLine(unittest.TestCase):
                 answer = run(*command)
                 self.assertEqual(answer.returncode, 0)
                 self.assertIn('Examples:', answer.stdout)
-                if name != 'check-build':   # which asks no service
-                    self.assertIn('[GRADPOOL_', answer.stdout)
+                self.assertIn('[GRADPOOL_', answer.stdout)
                 self.assertIn('default', answer.stdout)
                 self.assertEqual(answer.stderr, '')
 

@@ -1,5 +1,4 @@
-"""gradpool doctor and gradpool --check-build: what they find where all is well, and where one thing
-is made to fail at a time."""
+"""gradpool doctor: findings where all is well, and where one thing is made to fail."""
 import contextlib
 import json
 import os
@@ -18,8 +17,8 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 # Of the source tree, with the library of this build: as an installed package would be.
 PACKAGE = {'PYTHONPATH': str(SOURCE / 'client/python'),
            'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so'), 'PATH': '/usr/bin:/bin'}
-HOST = ['libraries', 'clock', 'nofile', 'memlock', 'dev-shm', 'memfd', 'pidfd', 'futex',
-        'cores', 'memory', 'lent-pages', 'shm', 'tcp', 'python']
+HOST = ['build', 'kernels', 'libraries', 'clock', 'nofile', 'memlock', 'dev-shm', 'memfd', 'pidfd',
+        'futex', 'cores', 'memory', 'lent-pages', 'shm', 'tcp', 'python']
 
 
 def run(*command, environment=None, before=None):
@@ -75,8 +74,7 @@ class Host(Case):
         self.finds(checks['shm'], 'ok')
 
     def test_a_mistake_on_the_command_line_is_exit_code_2(self):
-        for words in (('doctor', '--bogus'), ('doctor', 'x'), ('doctor', '--endpoint', 'a b:c'),
-                      ('check-build', '--bogus')):
+        for words in (('doctor', '--bogus'), ('doctor', 'x'), ('doctor', '--endpoint', 'a b:c')):
             self.assertEqual(run(*words).returncode, 2, words)
 
 
@@ -195,29 +193,17 @@ class OfService(Case):
         self.finds(checks['protocol'], 'fail', 'speaks 99', 'same gradpool at both ends')
 
 
-class CheckBuild(unittest.TestCase):
-    def test_libraries_kernels_and_fabrics_are_told_with_versions(self):
-        build = json.loads(run('check-build', '--json').stdout)
-        self.assertEqual('gradpool ' + build['version'], run('version').stdout.strip())
-        self.assertRegex(build['commit'], r'^(unknown|[0-9a-f]{7,}\+?|.*-g[0-9a-f]{7,}\+?)$')
-        self.assertRegex(build['compiler'], r'\d+\.\d+')
-        self.assertEqual([row['library'] for row in build['libraries']],
-                         ['libfabric', 'protobuf-c', 'openssl', 'jemalloc', 'hwloc', 'sqlite'])
-        for row in build['libraries']:
-            self.assertRegex(row['built'], r'^\d+\.\d+')
-            self.assertRegex(row['running'], r'^\d+\.\d+')
-        kernels = {row['kernels']: row['is_there'] for row in build['kernels']}
-        self.assertEqual(list(kernels), ['c', 'avx2', 'avx512'])
-        self.assertTrue(kernels['c'] and kernels[build['best_kernels']])
-        self.assertEqual([(row['fabric'], row['is_there']) for row in build['fabrics']],
-                         [('shm', True), ('tcp', True)])
-
-    def test_the_option_and_the_subcommand_print_the_same_tables(self):
-        answer = run('--check-build')
-        self.assertEqual((answer.returncode, answer.stderr), (0, ''))
-        self.assertEqual(answer.stdout, run('check-build').stdout)
-        for word in 'commit', 'LIBRARY', 'openssl', 'KERNELS', 'avx2', 'FABRIC', 'tcp':
-            self.assertIn(word, answer.stdout)
+class Build(Case):
+    def test_version_commit_kernels_and_libraries_are_shown(self):
+        checks = self.doctor()
+        build, kernels, libraries = (checks[name]['text']
+                                     for name in ('build', 'kernels', 'libraries'))
+        version = run('version').stdout.strip()
+        self.assertRegex(build, rf'^{version}, commit (unknown|[0-9a-f]{{7,}}\+?|'
+                                r'\S*-g[0-9a-f]{7,}\+?), protocol \d+, by \w+ .*\d+\.\d+')
+        self.assertRegex(kernels, '^(avx512, avx2, c|avx2, c|c)$')
+        for name in 'libfabric', 'protobuf-c', 'openssl', 'jemalloc', 'hwloc', 'sqlite':
+            self.assertRegex(libraries, rf'\b{name} \d+\.\d+\S* \(built with \d+\.\d+\S*\)')
 
 
 if __name__ == '__main__':

@@ -4,9 +4,7 @@
 #include "svc/cli/doctor/doctor.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
-
-#include <assert.h>
-#include <stdarg.h>
+#include "svc/ops/ops.h"
 
 const struct knob doctor_knobs[] = {
     [OPERATOR_ENDPOINT] = {"endpoint", "URL",
@@ -25,7 +23,7 @@ static int exit_code(const struct view_checks *checks)
     return CLI_OK;
 }
 
-int cli_doctor(int argc, char **argv, const struct cli_machine *machine, const struct cli_show *how)
+int cli_doctor(int argc, char **argv, const struct cli_machine *machine)
 {
     static const struct knob_command command = {
         .name = "gradpool doctor",
@@ -40,6 +38,7 @@ int cli_doctor(int argc, char **argv, const struct cli_machine *machine, const s
     struct operator_options o = {0};
     knobs_parse(&command, argc, argv, &o);
     const struct view_build *build = machine->build();
+    doctor_build(&checks, build);
     doctor_libraries(&checks, build);
     doctor_host(&checks);
     doctor_cores(&checks, machine);
@@ -47,6 +46,6 @@ int cli_doctor(int argc, char **argv, const struct cli_machine *machine, const s
     doctor_fabrics(&checks);
     doctor_python(&checks, build->version);
     doctor_service(&checks, o.endpoint);
-    int error = (o.json ? how->checks_json : how->checks_text)(&checks, stdout);
+    int error = (o.json ? ops_checks_json : ops_checks_text)(&checks, stdout);
     return error < 0 ? CLI_FAILED : exit_code(&checks);
 }

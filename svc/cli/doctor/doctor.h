@@ -22,6 +22,8 @@ void doctor_fabrics(struct view_checks *checks);
 /* Whether the python3 of PATH finds the package, of this version; and that of the system, if it is
  * another. */
 void doctor_python(struct view_checks *checks, const char *version);
+/* Version, commit, protocol and compiler; the kernels of this machine, those in use first. */
+void doctor_build(struct view_checks *checks, const struct view_build *build);
 /* Whether the libraries that the loader found will do. */
 void doctor_libraries(struct view_checks *checks, const struct view_build *build);
 /* Whether the first version can stand for the second: the same first number, and not older. */

@@ -11,7 +11,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LOOPBACK_NS (5 * NS_PER_S)
 #define EVENTS 4

@@ -1,4 +1,4 @@
-/* Libraries that the loader found, against those that this program was built with. */
+/* This build, and the libraries that the loader found against those that it was built with. */
 #include "svc/base/text.h"
 #include "svc/cli/doctor/doctor.h"
 
@@ -26,11 +26,20 @@ bool doctor_version_fits(const char *running, const char *built)
     return true;
 }
 
+void doctor_build(struct view_checks *checks, const struct view_build *build)
+{
+    doctor_say(checks, "build", VIEW_OK, NULL, "gradpool %s, commit %s, protocol %u, by %s",
+               build->version, build->commit, build->protocol, build->compiler);
+    doctor_say(checks, "kernels", VIEW_OK, NULL, "%s", build->kernels);
+}
+
 void doctor_libraries(struct view_checks *checks, const struct view_build *build)
 {
-    char wrong[VIEW_CHECK_BYTES] = "";
+    char wrong[VIEW_CHECK_BYTES] = "", all[VIEW_CHECK_BYTES] = "";
     for (size_t i = 0; i < build->libraries_count; i++) {
         const struct view_library *l = &build->libraries[i];
+        text_append(all, sizeof all, "%s%s %s (built with %s)", *all ? ", " : "", l->name,
+                    *l->running ? l->running : "none", l->built);
         if (*l->running && !doctor_version_fits(l->running, l->built))
             text_append(wrong, sizeof wrong, "%s%s %s instead of %s", *wrong ? ", " : "", l->name,
                         l->running, l->built);
@@ -41,6 +50,5 @@ void doctor_libraries(struct view_checks *checks, const struct view_build *build
                    "built with",
                    "runs with %s", wrong);
     else
-        doctor_say(checks, "libraries", VIEW_OK, NULL,
-                   "as it was built with, or newer (gradpool --check-build)");
+        doctor_say(checks, "libraries", VIEW_OK, NULL, "as it was built with, or newer: %s", all);
 }

@@ -105,11 +105,9 @@ static void look_at_lanes(struct view_checks *checks, const char *endpoint_url)
 {
     struct channel *channel = NULL;
     Gradpool__Wire__StatusRequest ask = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     struct snapshot *snapshot;
     struct err err;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REQUEST;
-    request.status_request = &ask;
+    envelope request = ENVELOPE(0, STATUS_REQUEST, status_request, &ask), *reply;
     if (operator_open(endpoint_url, &channel, &err) < 0 ||
         operator_call(channel, &request, &reply, &err) < 0) {
         doctor_say(checks, "lanes", VIEW_WARN, "see gradpool status", "%s", err.text);

@@ -118,10 +118,8 @@ void aggregator_drain(struct aggregator *a) { aggregator_drain_losing(a, ""); }
 void aggregator_drain_losing(struct aggregator *a, const char *loses)
 {
     WIRE(DrainRequest) request = GRADPOOL__WIRE__DRAIN_REQUEST__INIT;
-    envelope e = ENVELOPE_INIT;
     request.loses = (char *)loses;
-    e.body_case = BODY(DRAIN_REQUEST);
-    e.drain_request = &request;
+    envelope e = ENVELOPE(0, DRAIN_REQUEST, drain_request, &request);
     if (a->peer)
         peer_send(a->peer, &e);
     else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)

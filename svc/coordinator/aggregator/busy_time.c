@@ -168,7 +168,6 @@ int stats_request(struct aggregator *a, uint32_t job_id, uint64_t deadline_ns, c
                   void *data)
 {
     WIRE(StatsRequest) request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
-    envelope e = ENVELOPE_INIT;
     _cleanup_free_ uint64_t *known = calloc(a->lanes_count + 1, sizeof *known);
     if (!known)
         return -ENOMEM;
@@ -179,8 +178,7 @@ int stats_request(struct aggregator *a, uint32_t job_id, uint64_t deadline_ns, c
     request.job_id = job_id;
     request.known = known;
     request.n_known = a->lanes_count;
-    e.body_case = BODY(STATS_REQUEST);
-    e.stats_request = &request;
+    envelope e = ENVELOPE(0, STATS_REQUEST, stats_request, &request);
     return call_send(a, &e, deadline_ns, done, data);
 }
 

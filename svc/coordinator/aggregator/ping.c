@@ -43,10 +43,7 @@ static uint64_t period_ns(const struct service *s)
 static void ping(struct aggregator *a)
 {
     WIRE(PingRequest) request = GRADPOOL__WIRE__PING_REQUEST__INIT;
-    envelope e = ENVELOPE_INIT;
-    e.id = ++a->service->door->next_id;
-    e.body_case = BODY(PING_REQUEST);
-    e.ping_request = &request;
+    envelope e = ENVELOPE(++a->service->door->next_id, PING_REQUEST, ping_request, &request);
     a->pinged_ns = clock_now_ns();
     peer_send(a->peer, &e);
 }

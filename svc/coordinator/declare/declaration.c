@@ -3,7 +3,6 @@
  * comes before its piece is known. */
 #include "svc/coordinator/declare/declaration.h"
 
-#include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/job/members.h"
@@ -48,10 +47,7 @@ static void send_routes(struct wait *wait, struct job *job, const struct declare
             break;
         reply.n_tensors++;
     }
-    envelope e = ENVELOPE_INIT;
-    e.id = wait->request;
-    e.body_case = BODY(DECLARE_REPLY);
-    e.declare_reply = &reply;
+    envelope e = ENVELOPE(wait->request, DECLARE_REPLY, declare_reply, &reply);
     if (reply.tensors && reply.n_tensors == count)
         peer_send(wait->peer, &e);
     else

@@ -326,14 +326,11 @@ void plan_handle(struct peer *p, const envelope *request)
         error = quota_check_count(p->tenant, wanted->n_tensors, wanted->job, &err);
     if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
-    envelope e = ENVELOPE_INIT;
     struct job *job = create(p, wanted);
     WIRE(PlanReply) *reply = malloc(sizeof *reply);
     if (reply)
         gradpool__wire__plan_reply__init(reply);
-    e.id = request->id;
-    e.body_case = BODY(PLAN_REPLY);
-    e.plan_reply = reply;
+    envelope e = ENVELOPE(request->id, PLAN_REPLY, plan_reply, reply);
     if (!job || !reply || answer_with(job, wanted, reply) < 0)
         peer_fail_memory(p, request->id);
     else

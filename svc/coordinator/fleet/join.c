@@ -60,11 +60,7 @@ static void welcome(struct aggregator *a, uint64_t request)
     reply.aggregator = a->id;
     reply.lanes = lanes;
     reply.n_lanes = a->lanes_count;
-    envelope e = ENVELOPE_INIT;
-    e.id = request;
-    e.body_case = BODY(AGGREGATOR_WELCOME);
-    e.aggregator_welcome = &reply;
-    peer_send(a->peer, &e);
+    peer_send(a->peer, &ENVELOPE(request, AGGREGATOR_WELCOME, aggregator_welcome, &reply));
     free(lanes);
 }
 

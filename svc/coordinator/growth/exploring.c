@@ -3,7 +3,7 @@
  * of each job. Decides nothing by itself. */
 #include "svc/coordinator/growth/exploring.h"
 
-#include "packer/explore.h"
+#include "packer/explore/explore.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/lane.h"

@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_COORDINATOR_GROWTH_SCALING_H
 #define GRADPOOL_COORDINATOR_GROWTH_SCALING_H
 
-#include "packer/scale.h"
+#include "packer/growth/scale.h"
 #include "svc/coordinator/placement/budget.h"
 
 struct aggregator;

@@ -229,10 +229,7 @@ void jobs_send_failure(const struct job *job, int code, struct peer *to)
     WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
     failure.code = code;
     failure.text = job->failure ? job->failure : (char *)"";
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(JOB_FAILURE);
-    e.job_failure = &failure;
-    peer_send(to, &e);
+    peer_send(to, &ENVELOPE(0, JOB_FAILURE, job_failure, &failure));
 }
 
 const char *jobs_state(const struct job *job)

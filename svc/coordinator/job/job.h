@@ -2,9 +2,8 @@
 #ifndef GRADPOOL_COORDINATOR_JOB_JOB_H
 #define GRADPOOL_COORDINATOR_JOB_JOB_H
 
-#include "packer/phase.h"
-#include "packer/profile.h"
-#include "packer/scale.h"
+#include "packer/growth/scale.h"
+#include "packer/profile/profile.h"
 #include "svc/coordinator/aggregator/aggregator.h"
 #include "svc/coordinator/peer/tenant.h"
 #include "svc/wire/durability.h"
@@ -96,8 +95,7 @@ struct share {
     uint32_t open_task;
     uint64_t open_task_bytes;
     struct seen seen;
-    uint64_t looked_ns; /* of which figures that is */
-    struct phase phase;
+    uint64_t looked_ns;   /* of which figures that is */
     struct estimate time; /* lane time a round, from what was seen there ... */
     bool was_alone;       /* ... without other jobs */
     uint64_t lane_ns;     /* that; before it is known, what was predicted; 0: not known */

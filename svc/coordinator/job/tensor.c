@@ -154,9 +154,7 @@ void tensor_send_failure(const struct tensor *tensor, const struct session *to)
     failure.tensor = tensor->id;
     failure.code = tensor->failure_code;
     failure.text = tensor->failure;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(TENSOR_FAILURE);
-    e.tensor_failure = &failure;
+    envelope e = ENVELOPE(0, TENSOR_FAILURE, tensor_failure, &failure);
     if (tensor_has_rank(tensor, to->rank) && to->peer)
         peer_send(to->peer, &e);
 }
@@ -221,9 +219,7 @@ WIRE(TensorRoute) *
 
 static void send_change(struct job *job, const struct session *to, WIRE(RouteChange) * change)
 {
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(ROUTE_CHANGE);
-    e.route_change = change;
+    envelope e = ENVELOPE(0, ROUTE_CHANGE, route_change, change);
     if (!to)
         jobs_broadcast(job, NULL, &e);
     else if (to->peer)

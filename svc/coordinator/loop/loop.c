@@ -5,7 +5,6 @@
 #include "svc/base/clock.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 

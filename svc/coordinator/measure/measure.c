@@ -14,7 +14,6 @@
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/placement/history.h"
 #include "svc/coordinator/placement/neighbour.h"
-#include "svc/coordinator/placement/phase.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/kept.h"
@@ -64,6 +63,21 @@ static uint64_t core_wait(const struct seen *was, const struct seen *is)
     return (uint64_t)((double)(is->core_wait_ns - was->core_wait_ns) * part);
 }
 
+/* Early feedback: from the arrival of a job to the end of its first round. Only a process that the
+ * kernel has named runs on this host and has its clock; of other lanes the time of the message
+ * counts. */
+static void note_first_round(struct job *job, const struct share *share, const WIRE(JobUse) * use)
+{
+    bool is_ours = share->lane->aggregator->process.fd >= 0;
+    uint64_t done_ns = is_ours ? use->first_done_ns : clock_now_ns();
+    if (use->first_done_ns == 0 || job->figures->arrived_ns == 0 ||
+        done_ns <= job->figures->arrived_ns)
+        return;
+    uint64_t feedback_ns = done_ns - job->figures->arrived_ns;
+    if (job->figures->feedback_ns == 0 || (is_ours && feedback_ns < job->figures->feedback_ns))
+        job->figures->feedback_ns = feedback_ns;
+}
+
 /* Whether rounds have begun there since the last look that saw some. Figures from before tasks have
  * moved are of other lanes than are looked at now. */
 static bool look(struct job *job, struct share *share, struct window *ret_window)
@@ -73,7 +87,7 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
     const WIRE(LaneUse) *lane_use = stats_of_lane(share->lane);
     if (use)
-        phases_take_first(job, share, use);
+        note_first_round(job, share, use);
     if (!use || use->reference == 0 ||
         share->lane->aggregator->measured_ns < job->figures->moved_ns)
         return false;
@@ -104,12 +118,7 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
                         .core_wait_ns = core_wait(&was, &is),
                         .is_alone = share->lane->jobs == 1 && share->lane->shared_ns <= was.at_ns};
     look_at_ending(&was, &is, ret_window);
-    if (!is_next(&was, &is)) {
-        share->phase = (struct phase){0};
-        return false;
-    }
-    phases_take(share, use, ret_window->span_ns);
-    return true;
+    return is_next(&was, &is);
 }
 
 /* Lane time alone and beside others is of two settings, as the profile has it (R3 of packer). Until

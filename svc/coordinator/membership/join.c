@@ -39,11 +39,7 @@ static void reply_joined(const struct session *session, uint64_t request)
     members_describe(session->job, ranks, &membership);
     if (session->job->terms->is_elastic)
         reply.membership = &membership;
-    envelope e = ENVELOPE_INIT;
-    e.id = request;
-    e.body_case = BODY(JOIN_REPLY);
-    e.join_reply = &reply;
-    peer_send(session->peer, &e);
+    peer_send(session->peer, &ENVELOPE(request, JOIN_REPLY, join_reply, &reply));
     members_tell(session->job, session);
 }
 

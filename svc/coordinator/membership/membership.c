@@ -8,7 +8,6 @@
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- telling --- */
@@ -33,9 +32,7 @@ void members_tell(const struct job *job, const struct session *to)
     if (!job->terms->is_elastic)
         return;
     members_describe(job, ranks, &membership);
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(MEMBERSHIP);
-    e.membership = &membership;
+    envelope e = ENVELOPE(0, MEMBERSHIP, membership, &membership);
     if (!to)
         jobs_broadcast((struct job *)job, NULL, &e);
     else if (to->peer)

@@ -6,7 +6,6 @@
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/job/claim.h"
 #include "svc/coordinator/job/members.h"
-#include "svc/coordinator/membership/join.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/replica/replica.h"
@@ -419,7 +418,6 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
     if (lane->aggregator->state != AGGREGATOR_UP)
         return -EAGAIN;
     WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
-    envelope e = ENVELOPE_INIT;
     struct regroup_asked *asked = asked_create(job, lane);
     if (!asked)
         return -ENOMEM;
@@ -429,8 +427,7 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
     request.n_pieces = g->count;
     request.gone.data = (uint8_t *)gone;
     request.gone.len = TERMS_RANK_WORDS * sizeof *gone;
-    e.body_case = BODY(RELEASE_REQUEST);
-    e.release_request = &request;
+    envelope e = ENVELOPE(0, RELEASE_REQUEST, release_request, &request);
     int error = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
     if (error < 0)
         free(asked);

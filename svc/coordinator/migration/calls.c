@@ -73,9 +73,7 @@ static int ask_to_release(struct migration *m, struct lane *lane, struct migrati
     request.pieces = pieces;
     request.n_pieces = asked->count;
     request.behind = true;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(RELEASE_REQUEST);
-    e.release_request = &request;
+    envelope e = ENVELOPE(0, RELEASE_REQUEST, release_request, &request);
     return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
 }
 
@@ -103,9 +101,7 @@ static int ask_to_install(struct migration *m, struct lane *lane, struct migrati
     request.n_pieces = asked->count;
     request.rounds = rounds;
     request.n_rounds = asked->count;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(INSTALL_REQUEST);
-    e.install_request = &request;
+    envelope e = ENVELOPE(0, INSTALL_REQUEST, install_request, &request);
     return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, migration_answered, asked);
 }
 
@@ -152,9 +148,7 @@ static int ask_to_let_go(struct migration *m, struct lane *lane, struct migratio
     request.job_id = m->job;
     request.pieces = pieces;
     request.n_pieces = is_all ? 0 : asked->count;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(DROP_REQUEST);
-    e.drop_request = &request;
+    envelope e = ENVELOPE(0, DROP_REQUEST, drop_request, &request);
     error = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, let_go, asked);
     if (error == 0 && is_all)
         jobs_forget_share(job, lane);

@@ -83,9 +83,7 @@ static int ask_to_wait(struct migration *m, struct lane *lane, struct migration_
     request.job_id = m->job;
     request.pieces = pieces;
     request.n_pieces = asked->count;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(COPIES_WAIT);
-    e.copies_wait = &request;
+    envelope e = ENVELOPE(0, COPIES_WAIT, copies_wait, &request);
     return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, waited, asked);
 }
 

@@ -267,7 +267,6 @@ static void settle_all(struct migration *m)
     for (size_t i = 0; i < job->shares_count; i++) {
         job->shares[i].seen = (struct seen){0};
         estimate_restart(&job->shares[i].time);
-        job->shares[i].phase = (struct phase){0};
     }
     job->figures->moved_ns = clock_now_ns();
 }

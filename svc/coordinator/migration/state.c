@@ -91,9 +91,7 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
     request.piece = t->piece;
     request.offset = part->offset;
     request.data = reply->state_reply->data;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(STATE_PUT);
-    e.state_put = &request;
+    envelope e = ENVELOPE(0, STATE_PUT, state_put, &request);
     m->moved.state_bytes += part->bytes;
     if (ask(m, t->target, &e, part, put) < 0)
         migration_refused(m, -ENOMEM, "gradpool serve is out of memory");
@@ -118,9 +116,7 @@ static int pull(struct migration *m)
     request.job_id = m->job;
     request.piece = t->piece;
     request.offset = m->way->offset;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(STATE_REQUEST);
-    e.state_request = &request;
+    envelope e = ENVELOPE(0, STATE_REQUEST, state_request, &request);
     m->way->offset += part.bytes;
     m->way->parts++;
     return ask(m, t->source, &e, &part, got);

@@ -59,7 +59,6 @@ static uint64_t hold_told_ns(const struct service *s)
 static void answer(struct wait *wait, const struct order *order)
 {
     WIRE(MoveReply) reply = GRADPOOL__WIRE__MOVE_REPLY__INIT;
-    envelope e = ENVELOPE_INIT;
     reply.tasks = order->moved;
     reply.bytes = order->state_bytes;
     reply.longest_ns = order->longest_ns;
@@ -67,10 +66,7 @@ static void answer(struct wait *wait, const struct order *order)
     reply.lanes = order->lanes;
     reply.hold_ns = order->lane ? hold_told_ns(order->service) : 0;
     reply.undone = order->undone;
-    e.id = wait->request;
-    e.body_case = BODY(MOVE_REPLY);
-    e.move_reply = &reply;
-    peer_send(wait->peer, &e);
+    peer_send(wait->peer, &ENVELOPE(wait->request, MOVE_REPLY, move_reply, &reply));
     wait_destroy(wait);
 }
 
@@ -244,15 +240,12 @@ static void tell_progress(const struct order *order)
     const struct job *job = job_at_hand(order);
     struct wait *wait = wait_find(order->service, order->wait);
     WIRE(MoveProgress) progress = GRADPOOL__WIRE__MOVE_PROGRESS__INIT;
-    envelope e = ENVELOPE_INIT;
     if (!wait)
         return;
     progress.job = job ? (char *)job->name : (char *)"";
     progress.tasks = order->moved;
     progress.bytes = order->state_bytes;
-    e.body_case = BODY(MOVE_PROGRESS);
-    e.move_progress = &progress;
-    peer_send(wait->peer, &e);
+    peer_send(wait->peer, &ENVELOPE(0, MOVE_PROGRESS, move_progress, &progress));
 }
 
 /* Somebody is busy, away or gone, or one of the tensors is; what it is then is another question. */

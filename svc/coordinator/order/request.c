@@ -9,7 +9,6 @@
 #include "svc/coordinator/recovery/recovery.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* What changes everybody's lanes is for operators (K11). */

@@ -74,12 +74,8 @@ static void reply_added(struct peer *p, uint64_t request, const struct key *key)
 {
     char text[KEY_TEXT_BYTES];
     WIRE(TenantAddReply) reply = GRADPOOL__WIRE__TENANT_ADD_REPLY__INIT;
-    envelope e = ENVELOPE_INIT;
     reply.key = (char *)key_format(key, text);
-    e.id = request;
-    e.body_case = BODY(TENANT_ADD_REPLY);
-    e.tenant_add_reply = &reply;
-    peer_send(p, &e);
+    peer_send(p, &ENVELOPE(request, TENANT_ADD_REPLY, tenant_add_reply, &reply));
     explicit_bzero(text, sizeof text);
 }
 
@@ -285,7 +281,6 @@ void tenant_handle_list(struct peer *p, const envelope *request)
     WIRE(TenantView) **pointers = calloc(count + 1, sizeof *pointers);
     struct tenant_limits *limits = calloc(count + 1, sizeof *limits);
     WIRE(TenantsReply) reply = GRADPOOL__WIRE__TENANTS_REPLY__INIT;
-    envelope e = ENVELOPE_INIT;
     list_for_each (node, &s->door->tenants) {
         const struct tenant *tenant = list_entry(node, struct tenant, link);
         if (tenant == tenants_local(s) || !views || !pointers || !limits)
@@ -295,9 +290,7 @@ void tenant_handle_list(struct peer *p, const envelope *request)
         reply.n_tenants++;
     }
     reply.tenants = pointers;
-    e.id = request->id;
-    e.body_case = BODY(TENANTS_REPLY);
-    e.tenants_reply = &reply;
+    envelope e = ENVELOPE(request->id, TENANTS_REPLY, tenants_reply, &reply);
     if (views && pointers && limits)
         peer_send(p, &e);
     else

@@ -133,11 +133,7 @@ void peer_send(struct peer *p, const envelope *message)
 void peer_reply_done(struct peer *p, uint64_t id)
 {
     WIRE(Done) done = GRADPOOL__WIRE__DONE__INIT;
-    envelope e = ENVELOPE_INIT;
-    e.id = id;
-    e.body_case = BODY(DONE);
-    e.done = &done;
-    peer_send(p, &e);
+    peer_send(p, &ENVELOPE(id, DONE, done, &done));
 }
 
 void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
@@ -150,10 +146,7 @@ void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
     WIRE(Failure) failure = GRADPOOL__WIRE__FAILURE__INIT;
     failure.code = code;
     failure.text = text;
-    envelope e = ENVELOPE_INIT;
-    e.id = id;
-    e.body_case = BODY(FAILURE);
-    e.failure = &failure;
+    envelope e = ENVELOPE(id, FAILURE, failure, &failure);
     log_debug("%s: refused: %s", channel_peer(p->channel), text);
     peer_send(p, &e);
 }
@@ -275,10 +268,7 @@ static void greet(struct peer *p, const envelope *message)
     welcome.version = CHANNEL_VERSION;
     welcome.incarnation = p->service->numbers->incarnation;
     welcome.program = (char *)"gradpool serve " GRADPOOL_VERSION;
-    envelope e = ENVELOPE_INIT;
-    e.id = message->id;
-    e.body_case = BODY(WELCOME);
-    e.welcome = &welcome;
+    envelope e = ENVELOPE(message->id, WELCOME, welcome, &welcome);
     choose_party(p, hello->role);
     p->role = hello->role;
     p->state = PEER_OPEN;

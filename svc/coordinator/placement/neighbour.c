@@ -2,7 +2,6 @@
  * lane. In order of lanes and jobs, so that the same service gives the same sums (P1 of packer). */
 #include "svc/coordinator/placement/neighbour.h"
 
-#include "svc/coordinator/placement/phase.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -36,11 +35,8 @@ uint32_t job_limit_ppm(const struct job *job)
 struct packer_timing job_timing(const struct job *job)
 {
     struct profile_times known = profile_known(job->profile);
-    struct phase_burst burst = job_phase(job);
     return (struct packer_timing){.period_ns = known.period_ns,
                                   .spread_ns = known.busiest_ns,
-                                  .offset_ns = burst.begun_ns,
-                                  .window_ns = burst.window_ns,
                                   .span_ns = known.span_ns,
                                   .burst_ns = known.burst_ns,
                                   .slack_ns = known.slack_ns,

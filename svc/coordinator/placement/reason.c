@@ -8,7 +8,6 @@
 #include "svc/base/text.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define LANES_NAMED 8
 #define SENTENCE_BYTES 640

@@ -3,7 +3,7 @@
  * ends workers is not this service. README: K49; packer/README.md: E1 to E5. */
 #include "svc/coordinator/placement/shrinking.h"
 
-#include "packer/elastic.h"
+#include "packer/growth/elastic.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/job/members.h"

@@ -8,7 +8,6 @@
 #include "svc/coordinator/placement/neighbour.h"
 #include "svc/coordinator/service.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,11 +38,8 @@ static uint64_t measure_ns(const struct job *job)
 static void send_text(const struct session *session, const char *text)
 {
     WIRE(Notice) notice = GRADPOOL__WIRE__NOTICE__INIT;
-    envelope e = ENVELOPE_INIT;
     notice.text = (char *)text;
-    e.body_case = BODY(NOTICE);
-    e.notice = &notice;
-    peer_send(session->peer, &e);
+    peer_send(session->peer, &ENVELOPE(0, NOTICE, notice, &notice));
 }
 
 static void send_all(struct job *job, const char *text, bool is_over)

@@ -139,9 +139,7 @@ static int send_to_lane(struct job *job, struct copies_told *told)
     request.when_known = told->when_known;
     request.pieces = told->pieces;
     request.n_pieces = told->count;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(KEEPER_REQUEST);
-    e.keeper_request = &request;
+    envelope e = ENVELOPE(0, KEEPER_REQUEST, keeper_request, &request);
     struct aggregator *a = lane_find(job->service, told->lane)->aggregator;
     return call_send(a, &e, CALL_DEADLINE_NS, answered, told);
 }
@@ -172,9 +170,7 @@ int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane
     request.lane = lane;
     request.copies = list;
     request.n_copies = count;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(COPIES_REQUEST);
-    e.copies_request = &request;
+    envelope e = ENVELOPE(0, COPIES_REQUEST, copies_request, &request);
     return call_send(keeper, &e, CALL_DEADLINE_NS, done, data);
 }
 

@@ -414,13 +414,11 @@ static void send_end(struct aggregator *a, const struct job *job, uint32_t *piec
                      bool others)
 {
     WIRE(CopiesEnd) request = GRADPOOL__WIRE__COPIES_END__INIT;
-    envelope e = ENVELOPE_INIT;
     request.job_id = job->id;
     request.pieces = pieces;
     request.n_pieces = count;
     request.others = others;
-    e.body_case = BODY(COPIES_END);
-    e.copies_end = &request;
+    envelope e = ENVELOPE(0, COPIES_END, copies_end, &request);
     if (a && a->state == AGGREGATOR_UP)
         call_send(a, &e, CALL_DEADLINE_NS, ended, NULL);
 }

@@ -33,9 +33,7 @@ static void tell(struct aggregator *keeper, uint32_t job, uint32_t lane, int cod
         ticket.ticket.data = (uint8_t *)&granted->connect;
         ticket.ticket.len = sizeof granted->connect;
     }
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(COPY_TICKET);
-    e.copy_ticket = &ticket;
+    envelope e = ENVELOPE(0, COPY_TICKET, copy_ticket, &ticket);
     if (keeper->peer)
         peer_send(keeper->peer, &e);
 }
@@ -67,9 +65,7 @@ static int ask_lane(struct aggregator *keeper, struct lane *lane, uint32_t job)
     ask.rank = asked->connect.rank;
     ask.ticket.data = (uint8_t *)&asked->connect;
     ask.ticket.len = sizeof asked->connect;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(GRANT_REQUEST);
-    e.grant_request = &ask;
+    envelope e = ENVELOPE(0, GRANT_REQUEST, grant_request, &ask);
     bool is_random = getrandom(asked->connect.token, RECORD_TOKEN_BYTES, 0) == RECORD_TOKEN_BYTES;
     int error =
         is_random ? call_send(lane->aggregator, &e, CALL_DEADLINE_NS, granted, asked) : -EIO;

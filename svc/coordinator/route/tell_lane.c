@@ -153,9 +153,7 @@ int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_h
     request.tenant_lent_bytes_max = limits->most[LIMIT_TENANT_LENT];
     request.has_others = !tenants_has_one(job->service);
     request.tenant = job->tenant->key.tenant;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(PLACE_REQUEST);
-    e.place_request = &request;
+    envelope e = ENVELOPE(0, PLACE_REQUEST, place_request, &request);
     return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, done, data);
 }
 
@@ -228,9 +226,7 @@ void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t c
     request.job_id = job_id;
     request.pieces = pieces;
     request.n_pieces = count;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(DROP_REQUEST);
-    e.drop_request = &request;
+    envelope e = ENVELOPE(0, DROP_REQUEST, drop_request, &request);
     call_send(lane->aggregator, &e, CALL_DEADLINE_NS, dropped, NULL);
 }
 
@@ -260,9 +256,7 @@ void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t c
     request.job_id = job_id;
     request.pieces = pieces;
     request.n_pieces = count;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(THAW_REQUEST);
-    e.thaw_request = &request;
+    envelope e = ENVELOPE(0, THAW_REQUEST, thaw_request, &request);
     uint32_t *id = malloc(sizeof *id);
     if (id)
         *id = lane->id;

@@ -39,11 +39,7 @@ static void send_ticket(struct wait *wait, const struct grant *grant, const stru
     reply.address = &address;
     reply.ticket.data = (uint8_t *)&grant->connect;
     reply.ticket.len = sizeof grant->connect;
-    envelope e = ENVELOPE_INIT;
-    e.id = wait->request;
-    e.body_case = BODY(TICKET_REPLY);
-    e.ticket_reply = &reply;
-    peer_send(wait->peer, &e);
+    peer_send(wait->peer, &ENVELOPE(wait->request, TICKET_REPLY, ticket_reply, &reply));
 }
 
 /* Where the lane has not answered, but may, the worker is told to ask again (L38 of `client`). */
@@ -100,9 +96,7 @@ static int send_grant(struct lane *lane, struct grant *grant)
     ask.rank = grant->connect.rank;
     ask.ticket.data = (uint8_t *)&grant->connect;
     ask.ticket.len = sizeof grant->connect;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(GRANT_REQUEST);
-    e.grant_request = &ask;
+    envelope e = ENVELOPE(0, GRANT_REQUEST, grant_request, &ask);
     return call_send(lane->aggregator, &e, TICKET_DEADLINE_NS, granted, grant);
 }
 

@@ -64,7 +64,6 @@ static int tell_lane(struct job *job, struct lane *lane, uint64_t *ranks)
     if (lane->aggregator->state != AGGREGATOR_UP)
         return -EAGAIN;
     WIRE(LeftRequest) request = GRADPOOL__WIRE__LEFT_REQUEST__INIT;
-    envelope e = ENVELOPE_INIT;
     struct goodbye_asked *asked = malloc(sizeof *asked);
     if (!asked)
         return -ENOMEM;
@@ -73,8 +72,7 @@ static int tell_lane(struct job *job, struct lane *lane, uint64_t *ranks)
     request.job_id = job->id;
     request.left.data = (uint8_t *)ranks;
     request.left.len = TERMS_RANK_WORDS * sizeof *ranks;
-    e.body_case = BODY(LEFT_REQUEST);
-    e.left_request = &request;
+    envelope e = ENVELOPE(0, LEFT_REQUEST, left_request, &request);
     int r = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, told, asked);
     if (r < 0)
         free(asked);

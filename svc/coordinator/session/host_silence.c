@@ -32,10 +32,7 @@ static unsigned ask_s(const struct service *s)
 static void ask(struct peer *p)
 {
     WIRE(PingRequest) request = GRADPOOL__WIRE__PING_REQUEST__INIT;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(PING_REQUEST);
-    e.ping_request = &request;
-    peer_send(p, &e);
+    peer_send(p, &ENVELOPE(0, PING_REQUEST, ping_request, &request));
 }
 
 static void judge(struct peer *p, uint64_t silent_ns)

@@ -83,15 +83,12 @@ static void tell(const struct holding *h, bool is_over)
 {
     const struct session *session = h->job->sessions[h->rank];
     WIRE(Hold) hold = GRADPOOL__WIRE__HOLD__INIT;
-    envelope e = ENVELOPE_INIT;
     if (!session || !session->peer)
         return; /* who has lost us holds nothing */
     hold.hold = h->id;
     hold.is_over = is_over;
     hold.scope = (WIRE(HoldScope))h->scope;
-    e.body_case = BODY(HOLD);
-    e.hold = &hold;
-    peer_send(session->peer, &e);
+    peer_send(session->peer, &ENVELOPE(0, HOLD, hold, &hold));
 }
 
 void holding_end(struct job *job)

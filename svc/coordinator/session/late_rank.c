@@ -70,9 +70,5 @@ void late_handle(struct peer *p, const envelope *message)
     }
     WIRE(LateReply) reply = GRADPOOL__WIRE__LATE_REPLY__INIT;
     reply.text = text;
-    envelope e = ENVELOPE_INIT;
-    e.id = message->id;
-    e.body_case = BODY(LATE_REPLY);
-    e.late_reply = &reply;
-    peer_send(p, &e);
+    peer_send(p, &ENVELOPE(message->id, LATE_REPLY, late_reply, &reply));
 }

@@ -165,9 +165,7 @@ void session_cut_off(struct session *session, uint32_t lane)
     WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
     failure.code = -ECONNRESET;
     failure.text = text;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(JOB_FAILURE);
-    e.job_failure = &failure;
+    envelope e = ENVELOPE(0, JOB_FAILURE, job_failure, &failure);
     struct peer *peer = session->peer;
     if (peer)
         peer_send(peer, &e);

@@ -4,7 +4,6 @@
 
 #include "svc/coordinator/service.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 static void wait_expired(struct timer *timer)

@@ -261,9 +261,7 @@ static int ask_lane(struct saving *sv, struct job *job, struct lane *lane)
     request.job_id = job->id;
     request.pieces = pieces;
     request.n_pieces = asked->count;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(RELEASE_REQUEST);
-    e.release_request = &request;
+    envelope e = ENVELOPE(0, RELEASE_REQUEST, release_request, &request);
     int r = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
     if (r < 0)
         free(asked);

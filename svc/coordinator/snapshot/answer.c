@@ -36,10 +36,7 @@ int saving_answer(struct saving *sv, const struct job *job)
     reply.round = sv->pieces[0].round;
     reply.tensors = list;
     reply.n_tensors = sv->tensors_count;
-    envelope e = ENVELOPE_INIT;
-    e.id = sv->request;
-    e.body_case = BODY(SNAPSHOT_REPLY);
-    e.snapshot_reply = &reply;
+    envelope e = ENVELOPE(sv->request, SNAPSHOT_REPLY, snapshot_reply, &reply);
     if (gradpool__wire__envelope__get_packed_size(&e) > CHANNEL_FRAME_BYTES_MAX)
         return -EMSGSIZE;
     peer_send(sv->peer, &e);

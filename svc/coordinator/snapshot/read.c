@@ -55,11 +55,7 @@ static void send_batch(struct saving *sv)
     }
     reply.parts = list;
     reply.n_parts = b->count;
-    envelope e = ENVELOPE_INIT;
-    e.id = sv->request;
-    e.body_case = BODY(SNAPSHOT_PARTS);
-    e.snapshot_parts = &reply;
-    peer_send(sv->peer, &e);
+    peer_send(sv->peer, &ENVELOPE(sv->request, SNAPSHOT_PARTS, snapshot_parts, &reply));
     sv->request = 0;
     saving_forget_batch(sv);
     saving_await(sv);
@@ -122,9 +118,7 @@ static int ask(struct saving *sv, const struct saved_tensor *t, const struct sav
     request.piece = p->piece;
     request.offset =
         p->state_bytes - arrays_bytes + (c->array * p->elements + c->element) * sizeof(float);
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(STATE_REQUEST);
-    e.state_request = &request;
+    envelope e = ENVELOPE(0, STATE_REQUEST, state_request, &request);
     sv->batch->parts[sv->batch->count] = (struct snapshot_part){
         .tensor = (uint32_t)c->tensor,
         .offset = (c->array * t->elements + p->first + c->element) * sizeof(float),

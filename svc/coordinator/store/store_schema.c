@@ -83,38 +83,6 @@ const struct table_schema schema_tables[STORE_TABLES] = {
           COLUMN(profile, spent_ppm, U32)}},
 };
 
-/* STORE_RANKS_BYTES of zeros. */
-#define ZEROS_16 "00000000000000000000000000000000"
-#define NOBODY "x'" ZEROS_16 ZEROS_16 ZEROS_16 ZEROS_16 ZEROS_16 ZEROS_16 "'"
-
-/* A column that is new stands last in its table, where ALTER TABLE puts it. */
-const char *schema_step(uint32_t version)
-{
-    static const char *const steps[] = {
-        [3] = "ALTER TABLE jobs ADD COLUMN layout INTEGER NOT NULL DEFAULT 0",
-        [4] = "ALTER TABLE jobs ADD COLUMN loss_limit_ppm INTEGER NOT NULL DEFAULT 0;"
-              "ALTER TABLE tenants ADD COLUMN loss_limit_ppm INTEGER NOT NULL DEFAULT 0",
-        [5] = "ALTER TABLE pieces ADD COLUMN is_released INTEGER NOT NULL DEFAULT 0",
-        [6] = "DROP TABLE IF EXISTS profiles", /* a hint: what it lacks is measured again */
-        [7] = "ALTER TABLE pieces RENAME COLUMN is_released TO lost_epoch;"
-              "UPDATE pieces SET lost_epoch = CASE lost_epoch WHEN 0 THEN epoch ELSE 0 END;"
-              "ALTER TABLE jobs ADD COLUMN founding INTEGER NOT NULL DEFAULT 0;"
-              "ALTER TABLE jobs ADD COLUMN wanted INTEGER NOT NULL DEFAULT 0;"
-              "ALTER TABLE jobs ADD COLUMN version INTEGER NOT NULL DEFAULT 0;"
-              "ALTER TABLE jobs ADD COLUMN continues INTEGER NOT NULL DEFAULT 0;"
-              "ALTER TABLE jobs ADD COLUMN is_elastic INTEGER NOT NULL DEFAULT 0;"
-              "ALTER TABLE sessions ADD COLUMN entered INTEGER NOT NULL DEFAULT 0;"
-              "ALTER TABLE tensors ADD COLUMN members BLOB NOT NULL DEFAULT " NOBODY ";"
-              "ALTER TABLE tensors ADD COLUMN grouped INTEGER NOT NULL DEFAULT 0;"
-              "DROP TABLE IF EXISTS profiles", /* which of them was measured alone it did not say */
-        [8] = "DROP TABLE IF EXISTS profiles",
-        [9] = "ALTER TABLE pieces ADD COLUMN keeper INTEGER NOT NULL DEFAULT 0;"
-              "ALTER TABLE pieces ADD COLUMN former_keeper INTEGER NOT NULL DEFAULT 0",
-        [10] = "ALTER TABLE tenants ADD COLUMN limits TEXT NOT NULL DEFAULT ''",
-    };
-    return steps[version];
-}
-
 int schema_columns(const struct table_schema *table)
 {
     int count = 0;

@@ -35,11 +35,8 @@ struct table_schema {
 
 extern const struct table_schema schema_tables[STORE_TABLES];
 
-/* Files of this version and the older ones down to SCHEMA_OLDEST can be opened. */
+/* Files of this version alone can be opened. A change of a table raises the version. */
 #define SCHEMA_VERSION 11
-#define SCHEMA_OLDEST 3
-/* What makes a file of `version` one of the next, beside tables that are new. */
-const char *schema_step(uint32_t version);
 
 int schema_columns(const struct table_schema *table);
 /* Each fills SQL_BYTES at `sql`. */

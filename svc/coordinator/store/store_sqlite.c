@@ -357,13 +357,11 @@ static int configure(struct store_sqlite *s, uint32_t pages_max)
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL);
 }
 
-/* Makes a new file (version 0), or one of an older version, one of ours: whole or not at all. */
-static int create_tables(struct store_sqlite *s, uint32_t version)
+/* In a new file (version 0): all tables or none. */
+static int create_tables(struct store_sqlite *s)
 {
     char sql[SQL_BYTES];
     int code = sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-    for (; version > 0 && version < SCHEMA_VERSION && code == SQLITE_OK; version++)
-        code = sqlite3_exec(s->db, schema_step(version), NULL, NULL, NULL);
     for (int kind = 0; kind < STORE_TABLES && code == SQLITE_OK; kind++) {
         schema_create(&schema_tables[kind], sql);
         code = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
@@ -398,15 +396,15 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
         code = sqlite3_exec(s->db, "PRAGMA user_version", read_number, &version, NULL);
     if (code != SQLITE_OK)
         return failure(s, code, "open", err);
-    if (version != 0 && (version < SCHEMA_OLDEST || version > SCHEMA_VERSION))
+    if (version != 0 && version != SCHEMA_VERSION)
         return err_set(err, -EPROTO,
                        "%s was written by another gradpool (schema %u, this one "
-                       "knows %d to %d): use that one, or another --state-dir",
-                       s->path, (unsigned)version, SCHEMA_OLDEST, SCHEMA_VERSION);
+                       "knows %d): use that one, or another --state-dir",
+                       s->path, (unsigned)version, SCHEMA_VERSION);
     int error = check_whole(s, err);
     if (error < 0)
         return error;
-    code = version < SCHEMA_VERSION ? create_tables(s, (uint32_t)version) : SQLITE_OK;
+    code = version == 0 ? create_tables(s) : SQLITE_OK;
     if (code == SQLITE_OK)
         code = sqlite3_exec(s->db, CHANGES_TABLE, NULL, NULL, NULL);
     if (code == SQLITE_OK)

@@ -5,7 +5,6 @@
 #include "svc/coordinator/timeline/internal.h"
 #include "svc/wire/trace_ring.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,11 +205,9 @@ static bool is_due(const struct timeline *tl, const struct timeline_source *s)
 static void ask_worker(struct timeline *tl, const struct session *session, WIRE(TimelineTake) * ask)
 {
     struct timeline_source *s = know(tl, false, session->rank, session->pid, session->node);
-    envelope e = ENVELOPE_INIT;
     if (!s || !is_due(tl, s))
         return;
-    e.body_case = BODY(TIMELINE_TAKE);
-    e.timeline_take = ask;
+    envelope e = ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask);
     s->asked_ns = clock_now_ns();
     peer_send(session->peer, &e);
 }
@@ -220,12 +217,10 @@ static void ask_aggregator(struct timeline *tl, struct aggregator *a, WIRE(Timel
 {
     struct timeline_source *s = know(tl, true, a->id, a->pid, a->node);
     struct source_asked *asked = malloc(sizeof *asked);
-    envelope e = ENVELOPE_INIT;
     if (!s || !asked || (s->asked_ns && tl->end_ns > 0) || !is_due(tl, s))
         return free(asked);
     *asked = (struct source_asked){.timeline = tl->id, .aggregator = a->id};
-    e.body_case = BODY(TIMELINE_TAKE);
-    e.timeline_take = ask;
+    envelope e = ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask);
     s->asked_ns = clock_now_ns();
     if (call_send(a, &e, CALL_DEADLINE_NS, got, asked) < 0) {
         free(asked);

@@ -98,13 +98,9 @@ static bool is_fit(struct peer *p, const envelope *message, const struct job *jo
 static void answer_begun(const struct timeline *tl, uint64_t request)
 {
     WIRE(TimelineReply) reply = GRADPOOL__WIRE__TIMELINE_REPLY__INIT;
-    envelope e = ENVELOPE_INIT;
     reply.timeline = tl->id;
     reply.begun_ns = tl->begun_ns;
-    e.id = request;
-    e.body_case = BODY(TIMELINE_REPLY);
-    e.timeline_reply = &reply;
-    peer_send(tl->peer, &e);
+    peer_send(tl->peer, &ENVELOPE(request, TIMELINE_REPLY, timeline_reply, &reply));
 }
 
 void timelines_handle_request(struct peer *p, const envelope *message)
@@ -228,7 +224,6 @@ static void forget_told(struct timeline *tl)
 static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
 {
     struct next next = {0};
-    envelope e = ENVELOPE_INIT;
     if (next_init(&next, tl) < 0) {
         peer_fail_memory(tl->peer, request);
         next_free(&next);
@@ -239,9 +234,7 @@ static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
         list_for_each (node, &tl->sources)
             add_source(list_entry(node, struct timeline_source, link), &next);
     next.message.has_more |= !knows_names;
-    e.id = request;
-    e.body_case = BODY(TIMELINE_NEXT);
-    e.timeline_next = &next.message;
+    envelope e = ENVELOPE(request, TIMELINE_NEXT, timeline_next, &next.message);
     if (!job)
         next.message.note = (char *)"the job has ended";
     next.message.is_over = !job;
@@ -258,7 +251,6 @@ static bool is_lacking(const struct timeline_source *s) { return s->is_here && !
 static void answer_over(struct timeline *tl, uint64_t request)
 {
     struct next next = {0};
-    envelope e = ENVELOPE_INIT;
     if (next_init(&next, tl) < 0) {
         peer_fail_memory(tl->peer, request);
         return next_free(&next);
@@ -272,10 +264,7 @@ static void answer_over(struct timeline *tl, uint64_t request)
             add_source(s, &next);
     }
     next.message.is_over = true;
-    e.id = request;
-    e.body_case = BODY(TIMELINE_NEXT);
-    e.timeline_next = &next.message;
-    peer_send(tl->peer, &e);
+    peer_send(tl->peer, &ENVELOPE(request, TIMELINE_NEXT, timeline_next, &next.message));
     next_free(&next);
 }
 

@@ -9,7 +9,6 @@
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/placement/ask_packer.h"
 #include "svc/coordinator/placement/neighbour.h"
-#include "svc/coordinator/placement/phase.h"
 #include "svc/coordinator/placement/reason.h"
 #include "svc/coordinator/service.h"
 
@@ -249,9 +248,6 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->durability = job->terms->durability;
     view->use = count_copies(job);
     view->feedback_ns = job->figures->feedback_ns;
-    struct phase_burst burst = job_phase(job);
-    to->burst_begun_ns = burst.begun_ns;
-    to->burst_window_ns = burst.window_ns;
     return view->job && view->tenant && view->use ? 0 : -ENOMEM;
 }
 
@@ -294,14 +290,11 @@ static int fill(const struct peer *p, const char *name, WIRE(ExplainReply) * rep
 
 void explain_handle(struct peer *p, const envelope *request)
 {
-    envelope e = ENVELOPE_INIT;
     WIRE(ExplainReply) *reply = malloc(sizeof *reply);
     if (!reply)
         return peer_fail_memory(p, request->id);
     gradpool__wire__explain_reply__init(reply);
-    e.id = request->id;
-    e.body_case = BODY(EXPLAIN_REPLY);
-    e.explain_reply = reply;
+    envelope e = ENVELOPE(request->id, EXPLAIN_REPLY, explain_reply, reply);
     if (fill(p, request->explain_request->job, reply) < 0)
         peer_fail_memory(p, request->id);
     else

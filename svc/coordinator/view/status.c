@@ -502,13 +502,10 @@ int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs)
     struct pool pool = {0};
     WIRE(StatusReply) status = GRADPOOL__WIRE__STATUS_REPLY__INIT;
     WIRE(JobsReply) jobs = GRADPOOL__WIRE__JOBS_REPLY__INIT;
-    envelope e = ENVELOPE_INIT, f = ENVELOPE_INIT, *first = NULL, *second = NULL;
+    envelope e = ENVELOPE(0, STATUS_REPLY, status_reply, &status);
+    envelope f = ENVELOPE(0, JOBS_REPLY, jobs_reply, &jobs), *first = NULL, *second = NULL;
     fill_status(&pool, s, NULL, &status);
     fill_jobs(&pool, s, NULL, "", &jobs);
-    e.body_case = BODY(STATUS_REPLY);
-    e.status_reply = &status;
-    f.body_case = BODY(JOBS_REPLY);
-    f.jobs_reply = &jobs;
     int error = pool.failed ? -ENOMEM : received(&e, &first);
     if (error == 0)
         error = received(&f, &second);

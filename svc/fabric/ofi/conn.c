@@ -5,7 +5,6 @@
 #include "svc/fabric/ofi/conn.h"
 
 #include "svc/base/cleanup.h"
-#include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/endpoint/tcp_alive.h"
 #include "svc/fabric/ofi/door/guard.h"

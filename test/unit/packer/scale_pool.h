@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "packer/scale.h"
+#include "packer/growth/scale.h"
 
 #define POOL_LANES_MAX 64
 #define POOL_JOBS_MAX 256

@@ -1,6 +1,6 @@
 /* Who shrinks for a job that arrives, who grows when one ends (E1 to E5 of packer): cases whose
  * figures can be checked by hand. */
-#include "packer/elastic.h"
+#include "packer/growth/elastic.h"
 
 #include <errno.h>
 #include <setjmp.h>

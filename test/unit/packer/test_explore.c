@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "packer/explore.h"
+#include "packer/explore/explore.h"
 
 #include <math.h>
 #include <stdio.h>

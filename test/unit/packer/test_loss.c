@@ -12,14 +12,14 @@
 
 #include <cmocka.h>
 
-#include "packer/loss.h"
-#include "packer/loss_nodes.h"
+#include "packer/baseline/baseline.h"
+#include "packer/loss/loss.h"
+#include "packer/loss/loss_nodes.h"
 
 #define JOBS_MAX 1000
 #define SECOND UINT64_C(1000000000)
 
-static const struct loss_rule *const all_rules[] = {&loss_shared, &loss_phased, &loss_rate,
-                                                    &loss_cycle};
+static const struct loss_rule *const all_rules[] = {&loss_shared, &loss_rate, &loss_cycle};
 
 /* splitmix64 */
 static uint64_t draw(uint64_t *seed, uint64_t below)
@@ -180,7 +180,7 @@ static void an_overfull_lane_loses_all_and_takes_nobody(void **state)
         jobs[i] = share(1);
     loss_shared.losses(jobs, JOBS_MAX, losses);
     assert_near(losses[0], 1, 0);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < 3; i++)
         assert_true(all_rules[i]->room_ns(jobs, JOBS_MAX, &job) < 0);
 }
 
@@ -189,13 +189,13 @@ static void a_job_alone_loses_nothing_within_its_period(void **state)
     struct packer_resident job = run(300, 300);
     double loss = 1;
 
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 3; i++) {
         all_rules[i]->losses(&job, 1, &loss);
         assert_near(loss, 0, 1e-12);
         assert_near(all_rules[i]->room_ns(NULL, 0, &job.timing), 300 / 0.95, 1e-6);
     }
     job.lane_ns = 400;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 3; i++) {
         all_rules[i]->losses(&job, 1, &loss);
         assert_near(loss, 0.25, 1e-12);
     }
@@ -210,7 +210,7 @@ static void lane_time_beyond_the_measured_spread_lengthens_the_round(void **stat
     assert_near(loss_alone_ns(&job.timing, 50), 1000, 0);
     assert_near(loss_alone_ns(&job.timing, 150), 1100, 0);
     assert_near(loss_share(&job), 150.0 / 1100, 1e-15);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 3; i++) {
         all_rules[i]->losses(&job, 1, &loss);
         assert_near(loss, 1.0 / 11, 1e-12);
         assert_near(all_rules[i]->room_ns(NULL, 0, &job.timing), 50 + 1000 * 0.05 / 0.95, 1e-6);
@@ -254,81 +254,6 @@ static void cycle_punishes_periods_that_do_not_divide(void **state)
     assert_true(loss_cycle.room_ns(even, 2, &job) < 0); /* one round of 70 in 100 */
 }
 
-static struct packer_resident burst(uint64_t offset, uint64_t window, uint64_t period)
-{
-    struct packer_resident job = run(window, period);
-
-    job.timing.offset_ns = offset;
-    job.timing.window_ns = window;
-    return job;
-}
-
-static bool apart(struct packer_resident a, struct packer_resident b)
-{
-    bool is = loss_phases_apart(&a.timing, &b.timing);
-
-    assert_int_equal(is, loss_phases_apart(&b.timing, &a.timing));
-    return is;
-}
-
-static void bursts_are_apart_when_they_never_meet(void **state)
-{
-    assert_true(apart(burst(0, 300, 1000), burst(400, 300, 1000)));
-    assert_true(apart(burst(7000, 300, 1000), burst(90400, 300, 1000)));
-    assert_false(apart(burst(0, 300, 1000), burst(200, 300, 1000)));
-    assert_false(apart(burst(0, 300, 1000), burst(800, 300, 1000)));
-    assert_false(apart(burst(0, 300, 1000), burst(320, 300, 1000))); /* no guard between */
-    assert_true(apart(burst(0, 300, 1000), burst(350, 300, 1000)));
-    assert_false(apart(burst(0, 300, 1000), burst(0, 300, 1000)));
-    assert_false(apart(burst(0, 1000, 1000), burst(500, 100, 1000)));
-}
-
-static void bursts_of_whole_ratios_can_be_apart_and_others_cannot(void **state)
-{
-    assert_true(apart(burst(0, 300, 1000), burst(3500, 300, 4000)));
-    assert_false(apart(burst(0, 300, 1000), burst(3100, 300, 4000)));
-    assert_false(apart(burst(0, 100, 1000), burst(3500, 100, 3500)));
-    assert_true(apart(burst(0, 300, 100000), burst(50000, 300, 100090)));
-    assert_false(apart(burst(0, 300, 100000), burst(50000, 300, 100200))); /* slides */
-    assert_false(apart(burst(0, 10, 1000), burst(500, 10, 17000)));        /* too far apart */
-}
-
-static void a_burst_that_is_not_known_counts_as_anywhere(void **state)
-{
-    struct packer_resident known = burst(0, 100, 1000), unknown = burst(500, 0, 1000);
-
-    assert_false(apart(known, unknown));
-    assert_false(apart(unknown, unknown));
-}
-
-static void phased_counts_only_those_whose_bursts_meet(void **state)
-{
-    struct packer_resident jobs[] = {burst(0, 300, 1000), burst(400, 300, 1000), run(200, 700)};
-    struct packer_resident pair[] = {jobs[0], jobs[2]};
-    double losses[3], wanted[3];
-
-    loss_phased.losses(jobs, 2, losses);
-    assert_near(losses[0], 0, 1e-12);
-    assert_near(losses[1], 0, 1e-12);
-    loss_phased.losses(jobs, 3, losses);
-    loss_shared.losses(pair, 2, wanted);
-    assert_near(losses[0], wanted[0], 1e-12);
-    assert_near(losses[1], wanted[0], 1e-12);
-    loss_shared.losses(jobs, 3, wanted);
-    assert_near(losses[2], wanted[2], 1e-12);
-}
-
-static void phased_packs_what_shared_cannot(void **state)
-{
-    struct packer_resident beside = burst(0, 400, 1000);
-    struct packer_timing job = burst(450, 400, 1000).timing;
-
-    assert_in_range(loss_shared.room_ns(&beside, 1, &job), 90, 110);
-    assert_in_range(loss_phased.room_ns(&beside, 1, &job), 1000, 1100);
-    job.offset_ns = 300;
-    assert_near(loss_phased.room_ns(&beside, 1, &job), loss_shared.room_ns(&beside, 1, &job), 1e-9);
-}
-
 /* --- the room against the losses --- */
 
 static size_t draw_jobs(struct packer_resident *jobs, uint64_t *seed)
@@ -343,8 +268,6 @@ static size_t draw_jobs(struct packer_resident *jobs, uint64_t *seed)
         jobs[i] = run(period_ns / 1000 * (1 + draw(seed, 100)), period_ns);
         jobs[i].timing.loss_limit_ppm = (uint32_t)(20000 * (1 + draw(seed, 6)));
         jobs[i].timing.spread_ns = draw(seed, 3) ? 0 : jobs[i].lane_ns / (1 + draw(seed, 2));
-        jobs[i].timing.offset_ns = draw(seed, period_ns);
-        jobs[i].timing.window_ns = draw(seed, 2) ? 0 : jobs[i].lane_ns;
     }
     return count;
 }
@@ -499,16 +422,12 @@ static void who_sends_all_at_the_end_loses_what_the_rule_says(void **state)
     assert_near(predicted(jobs, 2, 0), counted[0], 5e-4);
 }
 
-static void bursts_that_never_meet_are_predicted_to_cost_nothing(void **state)
+static void a_rule_without_a_stretch_is_predicted_as_shared(void **state)
 {
     struct packer_resident jobs[] = {ending(5 * MS, 5 * MS, 5 * MS, 0),
                                      ending(5 * MS, 5 * MS, 5 * MS, 0)};
     double losses[2];
 
-    jobs[0].timing.window_ns = jobs[1].timing.window_ns = 20 * MS;
-    jobs[1].timing.offset_ns = 50 * MS;
-    assert_int_equal(packer_predict("phased", jobs, 2, losses), 0);
-    assert_near(losses[0], 0, 1e-12);
     assert_int_equal(packer_predict("rate", jobs, 2, losses), 0);
     assert_near(losses[0], 0.25 / 100.25, 1e-9);
 }
@@ -559,13 +478,7 @@ int main(void)
         cmocka_unit_test(lane_time_beyond_the_measured_spread_lengthens_the_round),
         cmocka_unit_test(rate_looks_at_the_sum_alone),
         cmocka_unit_test(cycle_punishes_periods_that_do_not_divide),
-        cmocka_unit_test(bursts_are_apart_when_they_never_meet),
-        cmocka_unit_test(bursts_of_whole_ratios_can_be_apart_and_others_cannot),
-        cmocka_unit_test(a_burst_that_is_not_known_counts_as_anywhere),
-        cmocka_unit_test(phased_counts_only_those_whose_bursts_meet),
-        cmocka_unit_test(phased_packs_what_shared_cannot),
         ROOM_OF(shared),
-        ROOM_OF(phased),
         ROOM_OF(rate),
         ROOM_OF(cycle),
         cmocka_unit_test(the_strictest_limit_that_is_named_wins),
@@ -575,7 +488,7 @@ int main(void)
         cmocka_unit_test(more_work_than_its_time_runs_into_one_burst),
         cmocka_unit_test(others_draw_the_last_burst_out),
         cmocka_unit_test(who_sends_all_at_the_end_loses_what_the_rule_says),
-        cmocka_unit_test(bursts_that_never_meet_are_predicted_to_cost_nothing),
+        cmocka_unit_test(a_rule_without_a_stretch_is_predicted_as_shared),
         cmocka_unit_test(a_prediction_makes_the_same_demands_as_a_rule),
         cmocka_unit_test(an_overfull_lane_is_predicted_to_take_all),
     };

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "packer/narrow.h"
-#include "packer/profile.h"
+#include "packer/profile/narrow.h"
+#include "packer/profile/profile.h"
 
 #define MS UINT64_C(1000000)
 #define LIMIT 50000

@@ -55,6 +55,27 @@ static void an_unknown_policy_is_refused_and_the_known_ones_are_listed(void **st
     fixture_free(f);
 }
 
+static bool is_known_policy(const char *name)
+{
+    for_each_policy(p) if (strcmp(*p, name) == 0) return true;
+    return false;
+}
+
+static void a_service_is_offered_known_policies_and_no_baseline(void **state)
+{
+    static const char *const baselines[] = {"round-robin", "hash", "mxnet", "paa", "rate", "cycle"};
+    const char *const *offered = packer_offered_policies();
+
+    assert_string_equal(offered[0], "shared");
+    for (; *offered; offered++) {
+        assert_true(is_known_policy(*offered));
+        for (size_t i = 0; i < 6; i++)
+            assert_string_not_equal(*offered, baselines[i]);
+    }
+    for (size_t i = 0; i < 6; i++)
+        assert_true(is_known_policy(baselines[i]));
+}
+
 static void no_policy_means_the_first_of_the_list(void **state)
 {
     struct fixture *f = fixture_new(4, 3);
@@ -350,6 +371,7 @@ int main(void)
         cmocka_unit_test(without_a_tensor_the_plan_is_empty),
         cmocka_unit_test(a_tensor_without_elements_gets_one_empty_piece),
         cmocka_unit_test(an_unknown_policy_is_refused_and_the_known_ones_are_listed),
+        cmocka_unit_test(a_service_is_offered_known_policies_and_no_baseline),
         cmocka_unit_test(no_policy_means_the_first_of_the_list),
         cmocka_unit_test(lanes_out_of_order_are_refused),
         cmocka_unit_test(too_many_lanes_are_refused),

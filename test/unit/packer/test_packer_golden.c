@@ -135,9 +135,7 @@ static void write_packed(FILE *out, const struct model *model, const char *polic
     static const struct packer_resident residents[] = {
         {.job = 1, .lane_ns = 30000000, .timing = {.period_ns = 200000000}},
         {.job = 2, .lane_ns = 6000000, .timing = {.period_ns = 80000000}},
-        {.job = 3,
-         .lane_ns = 25000000,
-         .timing = {.period_ns = 250000000, .offset_ns = 120000000, .window_ns = 60000000}},
+        {.job = 3, .lane_ns = 25000000, .timing = {.period_ns = 250000000}},
     };
     struct packer_lane lanes[LANES_MAX];
     struct packer_request request = {.policy = policy,
@@ -146,7 +144,7 @@ static void write_packed(FILE *out, const struct model *model, const char *polic
                                      .lanes_count = LANES_MAX,
                                      .tensors = model->tensors,
                                      .tensors_count = model->tensors_count,
-                                     .timing = {.period_ns = 250000000, .window_ns = 100000000}};
+                                     .timing = {.period_ns = 250000000}};
     struct packer_plan plan;
     char reason[256];
 

@@ -12,7 +12,7 @@
 static const struct {
     const char *name;
     double margin;
-} limited[] = {{"shared", 0.01}, {"phased", 0.01}, {"rate", 0}, {"cycle", 0}};
+} limited[] = {{"shared", 0.01}, {"rate", 0}, {"cycle", 0}};
 
 #define LIMITED (sizeof(limited) / sizeof(limited[0]))
 
@@ -182,8 +182,7 @@ static void a_lane_over_its_limit_or_not_measured_takes_nothing(void **state)
     f->lanes[1].state = PACKER_LANE_OPEN;
     f->lanes[1].jobs = 1;
     fleet_tensor(f, 0);
-    for (size_t p = 0; p < 2; p++)
-        fleet_refuse(f, limited[p].name, -ENOSPC, "1 over a loss limit (best 0 us)");
+    fleet_refuse(f, "shared", -ENOSPC, "1 over a loss limit (best 0 us)");
     assert_non_null(strstr(f->reason, "1 with a job not measured"));
     free(f);
 }
@@ -204,29 +203,6 @@ static void the_plan_tells_the_losses_that_it_predicts(void **state)
     assert_true(plan.shares[0].loss_ppm - (uint32_t)(losses[2] * 1e6) - 10000 <= 1);
     assert_true(plan.shares[0].worst_ppm - (uint32_t)(losses[1] * 1e6) - 10000 <= 1);
     assert_true(plan.shares[0].spare_ns > MS);
-    packer_plan_fini(&plan);
-    free(f);
-}
-
-static void phased_puts_complementary_bursts_on_one_lane(void **state)
-{
-    struct fleet *f = fleet_of_job(2, 100 * MS);
-    struct packer_resident *resident = fleet_add(f, 0, 40 * MS, 100 * MS);
-    struct packer_plan plan;
-
-    resident->timing.window_ns = f->timing.window_ns = 40 * MS;
-    f->timing.offset_ns = 50 * MS;
-    fleet_tensor(f, 40 * MS);
-    plan = fleet_plan(f, "shared");
-    assert_int_equal(fleet_lane_of(&plan, 0), 1);
-    packer_plan_fini(&plan);
-    plan = fleet_plan(f, "phased");
-    assert_int_equal(fleet_lane_of(&plan, 0), 0);
-    assert_int_equal(plan.shares[0].loss_ppm, 10000);
-    packer_plan_fini(&plan);
-    f->timing.offset_ns = 30 * MS;
-    plan = fleet_plan(f, "phased");
-    assert_int_equal(fleet_lane_of(&plan, 0), 1);
     packer_plan_fini(&plan);
     free(f);
 }
@@ -410,8 +386,6 @@ static void draw_job(struct fleet *f, uint64_t *seed)
     f->workers = 1 + (uint32_t)fleet_draw(seed, 10);
     f->timing = (struct packer_timing){.period_ns = period_ns,
                                        .spread_ns = fleet_draw(seed, 2) ? period_ns / 20 : 0,
-                                       .offset_ns = fleet_draw(seed, period_ns),
-                                       .window_ns = fleet_draw(seed, 2) ? period_ns / 5 : 0,
                                        .loss_limit_ppm = (uint32_t)fleet_draw(seed, 5) * 20000};
     for (size_t i = 0; i < tensors; i++) {
         struct packer_tensor *t = fleet_tensor(f, 0);
@@ -497,8 +471,8 @@ static void extreme_numbers_are_placed_or_refused(void **state)
         struct packer_resident *resident = fleet_add(f, 0, costs[i / 4 % 4], ends[i / 16 % 4]);
         struct packer_plan plan = {0};
 
-        resident->timing.window_ns = f->timing.window_ns = costs[i / 4 % 4];
-        resident->timing.offset_ns = f->timing.spread_ns = UINT64_MAX - i;
+        resident->timing.spread_ns = costs[i / 4 % 4];
+        f->timing.spread_ns = UINT64_MAX - i;
         f->timing.loss_limit_ppm = i % 2 ? UINT32_MAX : 1;
         f->lanes[1].job_lane_ns = costs[i / 16 % 4];
         for (size_t t = 0; t < 3; t++) {
@@ -582,7 +556,6 @@ int main(void)
         cmocka_unit_test(a_limit_within_the_margin_means_lanes_of_its_own),
         cmocka_unit_test(a_lane_over_its_limit_or_not_measured_takes_nothing),
         cmocka_unit_test(the_plan_tells_the_losses_that_it_predicts),
-        cmocka_unit_test(phased_puts_complementary_bursts_on_one_lane),
         cmocka_unit_test(memory_is_that_of_the_lane_and_of_its_node),
         cmocka_unit_test(network_is_that_of_the_lane_and_of_its_node),
         cmocka_unit_test(nodes_and_residents_that_make_no_sense_are_refused),

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "packer/profile.h"
+#include "packer/profile/profile.h"
 
 #include <stdlib.h>
 

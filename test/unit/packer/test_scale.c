@@ -118,36 +118,6 @@ static void who_is_over_his_limit_in_three_windows_running_is_relieved(void **st
     pool_free(p);
 }
 
-/* Two bursts of 30 ms each 100, half of that apart. */
-static struct pool *apart(void)
-{
-    struct pool *p = pool_new(8, 1);
-    pool_open(p, 1);
-    p->options.policy = "phased";
-    for (int i = 0; i < 2; i++)
-        pool_put(p, 0, 30 * MS);
-    for (uint64_t i = 0; i < 2; i++) {
-        p->jobs[i].timing.window_ns = 30 * MS;
-        p->jobs[i].timing.offset_ns = 7 * S + i * 50 * MS;
-    }
-    return p;
-}
-
-static void whose_phase_no_longer_holds_is_relieved_as_any_other(void **state)
-{
-    for (int is_known = 0; is_known < 2; is_known++) {
-        struct pool *p = apart();
-        assert_int_equal(pool_tick(p), SCALE_NOTHING);
-        p->jobs[1].loss_ppm = 80000;
-        p->jobs[1].timing.window_ns = is_known ? 30 * MS : 0; /* measured apart, and losing */
-        assert_int_equal(pool_until(p, SCALE_RELIEVE), 3);
-        assert_int_equal(p->last.job, 101);
-        pool_obey(p);
-        assert_int_equal(p->tasks[1].lane, 1);
-        pool_free(p);
-    }
-}
-
 static void one_window_within_the_limit_counts_from_the_beginning(void **state)
 {
     struct pool *p = crowded();
@@ -441,7 +411,6 @@ int main(void)
         cmocka_unit_test(no_more_lanes_open_than_are_granted),
         cmocka_unit_test(a_spare_lane_stays_without_a_job),
         cmocka_unit_test(who_is_over_his_limit_in_three_windows_running_is_relieved),
-        cmocka_unit_test(whose_phase_no_longer_holds_is_relieved_as_any_other),
         cmocka_unit_test(one_window_within_the_limit_counts_from_the_beginning),
         cmocka_unit_test(the_limit_of_the_job_itself_counts),
         cmocka_unit_test(who_is_alone_loses_by_his_own_fault),

@@ -1,7 +1,7 @@
 /* A job that is alone on its lanes is tried on fewer: README of packer, G12. */
 #include "test/unit/packer/scale_pool.h"
 
-#include "packer/narrow.h"
+#include "packer/profile/narrow.h"
 
 /* One job on so many lanes, eight tasks on each, and what its profile would say. */
 static struct pool *alone(uint32_t lanes)

@@ -291,31 +291,9 @@ static void change_file(struct fixture *f, const char *sql)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
-/* What version 8 added. */
-#define WITHOUT_MEMBERS                                                                  \
-    "ALTER TABLE jobs DROP COLUMN founding; ALTER TABLE jobs DROP COLUMN wanted;"        \
-    "ALTER TABLE jobs DROP COLUMN version; ALTER TABLE jobs DROP COLUMN continues;"      \
-    "ALTER TABLE jobs DROP COLUMN is_elastic; ALTER TABLE sessions DROP COLUMN entered;" \
-    "ALTER TABLE tensors DROP COLUMN members; ALTER TABLE tensors DROP COLUMN grouped;"
-
-#define WITHOUT_KEEPERS                                                                    \
-    "ALTER TABLE pieces DROP COLUMN former_keeper; ALTER TABLE pieces DROP COLUMN keeper;" \
-    "ALTER TABLE tenants DROP COLUMN limits;"
-
-static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
+static void how_a_job_ran_before_is_kept_beside_it(void **state)
 {
     struct fixture *f = *state;
-    put(f, job_row(7, "resnet"));
-    put(f, session_row(7, 1));
-    change_file(f, "DROP TABLE profiles; ALTER TABLE jobs DROP COLUMN layout;"
-                   "ALTER TABLE jobs DROP COLUMN loss_limit_ppm;"
-                   "ALTER TABLE tenants DROP COLUMN loss_limit_ppm;"
-                   "ALTER TABLE pieces DROP COLUMN lost_epoch;" WITHOUT_MEMBERS WITHOUT_KEEPERS
-                   "PRAGMA user_version=3");
-    reopen(f, 0);
-    assert_int_equal(load(f), 2);
-    assert_string_equal(f->rows[0].job.name, "resnet");
-    assert_int_equal(f->rows[0].job.layout, 0);
     struct store_row profile = {.table = STORE_PROFILE};
     profile.profile = (struct store_profile){.tenant = "",
                                              .job = "resnet",
@@ -328,39 +306,24 @@ static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
     job.job.layout = UINT32_MAX;
     put(f, job);
     reopen(f, 0);
-    assert_int_equal(load(f), 3);
+    assert_int_equal(load(f), 2);
     assert_true(f->rows[0].job.layout == UINT32_MAX);
-    assert_int_equal(f->rows[2].profile.period_ns, 5);
-    assert_int_equal(f->rows[2].profile.slack_ns, 6);
-    assert_int_equal(f->rows[2].profile.tensors.bytes, 8);
+    assert_int_equal(f->rows[1].profile.period_ns, 5);
+    assert_int_equal(f->rows[1].profile.slack_ns, 6);
+    assert_int_equal(f->rows[1].profile.tensors.bytes, 8);
 }
 
-/* Schema 7 knew of the last route alone; one that was not let go of is the last loss. */
-static void routes_of_schema_7_keep_whether_they_were_let_go_of(void **state)
-{
-    struct fixture *f = *state;
-    put(f, job_row(7, "resnet"));
-    put(f, tensor_row(7, 1));
-    put(f, piece_row(7, 1, 1));
-    put(f, piece_row(7, 1, 2));
-    change_file(f, "ALTER TABLE pieces RENAME COLUMN lost_epoch TO is_released;"
-                   "UPDATE pieces SET is_released = piece - 1;" WITHOUT_MEMBERS WITHOUT_KEEPERS
-                   "PRAGMA user_version=7");
-    reopen(f, 0);
-    assert_int_equal(load(f), 4);
-    assert_int_equal(f->rows[2].piece.lost_epoch, 5);
-    assert_int_equal(f->rows[3].piece.lost_epoch, 0);
-}
-
-static void a_file_of_a_version_to_come_is_left_alone(void **state)
+static void a_file_of_another_version_is_left_alone(void **state)
 {
     struct fixture *f = *state;
     struct err err;
     change_file(f, "PRAGMA user_version=99");
     assert_int_equal(store_sqlite_open(f->path, 0, &f->store, &err), -EPROTO);
     assert_non_null(strstr(err.text, "schema 99"));
-    change_file(f, "PRAGMA user_version=2");
+    assert_non_null(strstr(err.text, "another --state-dir"));
+    change_file(f, "PRAGMA user_version=10");
     assert_int_equal(store_sqlite_open(f->path, 0, &f->store, &err), -EPROTO);
+    assert_non_null(strstr(err.text, "schema 10"));
 }
 
 static void a_store_that_cannot_be_opened_is_named(void **state)
@@ -385,9 +348,8 @@ int main(void)
         CASE(a_change_that_was_not_committed_is_gone),
         CASE(only_its_user_can_read_the_file_also_one_that_was_open_to_others),
         CASE(a_load_ends_with_the_error_of_its_reader),
-        CASE(a_file_of_the_version_before_is_brought_up_to_date),
-        CASE(routes_of_schema_7_keep_whether_they_were_let_go_of),
-        CASE(a_file_of_a_version_to_come_is_left_alone),
+        CASE(how_a_job_ran_before_is_kept_beside_it),
+        CASE(a_file_of_another_version_is_left_alone),
         CASE(a_store_that_cannot_be_opened_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,18 @@
+/* Policies to compare with: rules of other systems, and two simpler rules of loss. A service can be
+ * started with one by name; no help offers them. Not seen outside packer/ and its tests. */
+#ifndef GRADPOOL_PACKER_BASELINE_BASELINE_H
+#define GRADPOOL_PACKER_BASELINE_BASELINE_H
+
+#include "packer/loss/loss.h"
+#include "packer/placement/placement.h"
+
+int policy_round_robin(struct placement *placement);
+int policy_hash(struct placement *placement);
+int policy_mxnet(struct placement *placement);
+int policy_paa(struct placement *placement);
+int policy_rate(struct placement *placement);
+int policy_cycle(struct placement *placement);
+
+extern const struct loss_rule loss_rate, loss_cycle;
+
+#endif

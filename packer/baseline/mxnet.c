@@ -1,0 +1,53 @@
+/* Owns the rule of MXNet's key-value store: a small tensor goes whole to one server, a large one
+ * is split evenly over all. A baseline: must never look at load. Source: README.md. */
+#include "packer/baseline/baseline.h"
+
+#define BIG_TENSOR_ELEMENTS 1000000 /* with pieces of PACKER_PIECE_BYTES_MAX; else in proportion */
+#define KEY_FACTOR 9973
+
+/* round(elements * part / parts), halves up, without a product that could overflow: lanes are at
+ * most 2^16 (PLACEMENT_LANES_MAX). */
+static uint64_t split_point(uint64_t elements, uint64_t part, uint64_t parts)
+{
+    uint64_t whole = elements / parts, rest = elements % parts;
+
+    return part * whole + (2 * part * rest + parts) / (2 * parts);
+}
+
+static int put_split(struct placement *placement, size_t tensor)
+{
+    uint64_t elements = placement->request->tensors[tensor].elements;
+    size_t lanes = placement->request->lanes_count;
+
+    for (size_t i = 0; i < lanes; i++) {
+        uint64_t first = split_point(elements, i, lanes);
+        int r =
+            placement_put(placement, tensor, i, first, split_point(elements, i + 1, lanes) - first);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int policy_mxnet(struct placement *placement)
+{
+    const struct packer_request *request = placement->request;
+    uint64_t piece_bytes = placement->piece_bytes_max < PACKER_PIECE_BYTES_MAX
+                               ? placement->piece_bytes_max
+                               : PACKER_PIECE_BYTES_MAX;
+    uint64_t big = BIG_TENSOR_ELEMENTS * piece_bytes / PACKER_PIECE_BYTES_MAX;
+
+    for (size_t i = 0; i < request->tensors_count; i++) {
+        uint64_t elements = request->tensors[i].elements;
+        int r;
+
+        if (elements < big || elements < request->lanes_count)
+            r = placement_put(placement, i, i * KEY_FACTOR % request->lanes_count, 0, elements);
+        else
+            r = put_split(placement, i);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}

@@ -1,0 +1,190 @@
+/* Owns the parameter assignment algorithm (PAA) of Optimus: tensors in order of size, towards equal
+ * bytes and equal numbers of keys on all servers. It knows one job alone, so it must never look at
+ * what the lanes carry from others; only memory limits are added. Source: README.md. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "packer/baseline/baseline.h"
+
+/* A tensor of at most a hundredth of the mean costs requests, not bytes. */
+#define TINY_PARTS 100
+
+struct sized {
+    uint64_t bytes;
+    uint32_t index;
+};
+
+struct paa {
+    struct placement *placement;
+    size_t lanes_count;
+    uint64_t mean_bytes;
+    uint64_t tiny_bytes;
+    uint64_t *lane_bytes; /* this job's, put by this call */
+    uint64_t *lane_keys;
+    struct sized *tensors; /* largest first */
+    struct sized *lanes;   /* scratch: emptiest first */
+};
+
+static int compare_falling(const void *a, const void *b)
+{
+    const struct sized *x = a, *y = b;
+
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static int compare_rising(const void *a, const void *b)
+{
+    const struct sized *x = a, *y = b;
+
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static int put(struct paa *paa, size_t tensor, size_t lane, uint64_t first, uint64_t elements)
+{
+    int r = placement_put(paa->placement, tensor, lane, first, elements);
+
+    if (r < 0)
+        return r;
+    paa->lane_bytes[lane] += elements * paa->placement->request->tensors[tensor].element_bytes;
+    paa->lane_keys[lane]++;
+    return 0;
+}
+
+/* The lane of the smallest value among those that have room, else lanes_count. */
+static size_t smallest(const struct paa *paa, const uint64_t *values,
+                       const struct placement_need *need)
+{
+    size_t best = paa->lanes_count;
+
+    for (size_t i = 0; i < paa->lanes_count; i++)
+        if (placement_lane_fits(paa->placement, i, need) &&
+            (best == paa->lanes_count || values[i] < values[best]))
+            best = i;
+    return best;
+}
+
+/* The fullest lane that stays within the mean; when none does, the emptiest. */
+static size_t best_fit(const struct paa *paa, const struct placement_need *need)
+{
+    size_t best = paa->lanes_count;
+
+    for (size_t i = 0; i < paa->lanes_count; i++) {
+        if (!placement_lane_fits(paa->placement, i, need) || need->bytes > paa->mean_bytes ||
+            paa->lane_bytes[i] > paa->mean_bytes - need->bytes)
+            continue;
+        if (best == paa->lanes_count || paa->lane_bytes[i] > paa->lane_bytes[best])
+            best = i;
+    }
+    return best < paa->lanes_count ? best : smallest(paa, paa->lane_bytes, need);
+}
+
+static int put_best_fit(struct paa *paa, size_t tensor, uint64_t first, uint64_t elements)
+{
+    struct placement_need need = placement_need(paa->placement, tensor, elements);
+    size_t lane = best_fit(paa, &need);
+
+    if (lane == paa->lanes_count)
+        return placement_refuse_lanes(paa->placement, tensor, &need);
+    return put(paa, tensor, lane, first, elements);
+}
+
+static int put_tiny(struct paa *paa, size_t tensor)
+{
+    uint64_t elements = paa->placement->request->tensors[tensor].elements;
+    struct placement_need need = placement_need(paa->placement, tensor, elements);
+    size_t lane = smallest(paa, paa->lane_keys, &need);
+
+    if (lane == paa->lanes_count)
+        return placement_refuse_lanes(paa->placement, tensor, &need);
+    return put(paa, tensor, lane, 0, elements);
+}
+
+/* What a lane lacks to the mean, as far as its memory goes. */
+static uint64_t gap_bytes(const struct paa *paa, size_t lane)
+{
+    uint64_t used = paa->lane_bytes[lane], memory = paa->placement->lanes[lane].memory_bytes;
+    uint64_t gap = used < paa->mean_bytes ? paa->mean_bytes - used : 0;
+
+    return gap < memory ? gap : memory;
+}
+
+/* Fills lane after lane to the mean, emptiest first; the part that fills none goes by best fit. */
+static int put_large(struct paa *paa, size_t tensor)
+{
+    const struct packer_tensor *t = &paa->placement->request->tensors[tensor];
+    uint64_t first = 0;
+
+    for (size_t i = 0; i < paa->lanes_count; i++)
+        paa->lanes[i] = (struct sized){paa->lane_bytes[i], (uint32_t)i};
+    qsort(paa->lanes, paa->lanes_count, sizeof(*paa->lanes), compare_rising);
+    for (size_t i = 0; i < paa->lanes_count; i++) {
+        uint64_t elements = gap_bytes(paa, paa->lanes[i].index) / t->element_bytes;
+        int r;
+
+        if (elements == 0)
+            continue;
+        if (elements > t->elements - first)
+            break;
+        r = put(paa, tensor, paa->lanes[i].index, first, elements);
+        if (r < 0)
+            return r;
+        first += elements;
+    }
+    return first == t->elements ? 0 : put_best_fit(paa, tensor, first, t->elements - first);
+}
+
+static int put_tensor(struct paa *paa, const struct sized *tensor)
+{
+    if (tensor->bytes <= paa->tiny_bytes)
+        return put_tiny(paa, tensor->index);
+    if (tensor->bytes <= paa->mean_bytes)
+        return put_best_fit(paa, tensor->index, 0,
+                            paa->placement->request->tensors[tensor->index].elements);
+    return put_large(paa, tensor->index);
+}
+
+static void paa_fini(struct paa *paa)
+{
+    free(paa->lane_bytes);
+    free(paa->lane_keys);
+    free(paa->tensors);
+    free(paa->lanes);
+}
+
+static int paa_init(struct paa *paa, struct placement *placement)
+{
+    size_t tensors = placement->request->tensors_count, lanes = placement->request->lanes_count;
+
+    *paa = (struct paa){
+        .placement = placement,
+        .lanes_count = lanes,
+        /* Rounded up, so that the gaps of all lanes together hold the job. */
+        .mean_bytes = placement->total_bytes / lanes + (placement->total_bytes % lanes != 0),
+        .tiny_bytes = placement->total_bytes / lanes / TINY_PARTS,
+        .lane_bytes = calloc(lanes, sizeof(*paa->lane_bytes)),
+        .lane_keys = calloc(lanes, sizeof(*paa->lane_keys)),
+        .tensors = calloc(tensors, sizeof(*paa->tensors)),
+        .lanes = calloc(lanes, sizeof(*paa->lanes)),
+    };
+    if (!paa->lane_bytes || !paa->lane_keys || !paa->tensors || !paa->lanes)
+        return placement_refuse(placement, -ENOMEM, "no memory to sort %zu tensors", tensors);
+    for (size_t i = 0; i < tensors; i++)
+        paa->tensors[i] = (struct sized){placement_tensor_bytes(placement, i), (uint32_t)i};
+    qsort(paa->tensors, tensors, sizeof(*paa->tensors), compare_falling);
+    return 0;
+}
+
+int policy_paa(struct placement *placement)
+{
+    struct paa paa;
+    int r = paa_init(&paa, placement);
+
+    for (size_t i = 0; i < placement->request->tensors_count && r == 0; i++)
+        r = put_tensor(&paa, &paa.tensors[i]);
+    paa_fini(&paa);
+    return r;
+}

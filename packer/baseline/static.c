@@ -1,0 +1,38 @@
+/* Owns the two rules that look at nothing but a tensor's place or name: round-robin and hash. They
+ * are baselines, so they must never look at load: a lane without memory is a refusal, not a reason
+ * to try the next one. Sources of the rules: README.md. */
+#include "packer/baseline/baseline.h"
+
+static int put_whole(struct placement *placement, size_t tensor, uint64_t lane)
+{
+    return placement_put(placement, tensor, (size_t)lane, 0,
+                         placement->request->tensors[tensor].elements);
+}
+
+int policy_round_robin(struct placement *placement)
+{
+    const struct packer_request *request = placement->request;
+
+    for (size_t i = 0; i < request->tensors_count; i++) {
+        /* Each term is reduced first: the sum must not wrap for large keys. */
+        uint64_t start = request->job_key % request->lanes_count;
+        int r = put_whole(placement, i, (start + i % request->lanes_count) % request->lanes_count);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int policy_hash(struct placement *placement)
+{
+    const struct packer_request *request = placement->request;
+
+    for (size_t i = 0; i < request->tensors_count; i++) {
+        int r = put_whole(placement, i, request->tensors[i].name_hash % request->lanes_count);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}

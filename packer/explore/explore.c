@@ -1,0 +1,275 @@
+/* Exploits and explores: when a window is over, which arm is tried, whether what was tried stays.
+ * Owns the states of one experiment. Must never keep what is not surely better (X5), nor try
+ * anything where no worker is held up (X3, X6). */
+#include "packer/explore/explore.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MS 1e6
+#define PPM 1e6
+
+const char *explore_arm_name(enum explore_arm arm)
+{
+    static const char *const names[] = {"even", "out", "in", "shift"};
+    return arm < EXPLORE_ARMS ? names[arm] : "none";
+}
+
+/* --- a window --- */
+
+static void begin_window(struct explore *e)
+{
+    e->round = (struct explore_meter){0};
+    e->rates_count = 0;
+}
+
+void explore_reset(struct explore *e)
+{
+    struct explore anew = {.membership = e->membership,
+                           .last_ns = e->last_ns,
+                           .windows = e->windows,
+                           .tries = e->tries,
+                           .passes_over = true};
+    *e = anew;
+}
+
+void explore_moved(struct explore *e, bool has_moved)
+{
+    if (e->phase != EXPLORE_MOVING && e->phase != EXPLORE_RETURNING)
+        return;
+    e->phase = e->phase == EXPLORE_MOVING && has_moved ? EXPLORE_TRYING : EXPLORE_WATCHING;
+    e->passes_over = true;
+    begin_window(e);
+}
+
+static bool is_sound(const struct explore_seen *seen)
+{
+    if (seen->workers == 0)
+        return false;
+    for (size_t i = 1; i < seen->lanes_count; i++)
+        if (seen->lanes[i - 1].id >= seen->lanes[i].id)
+            return false;
+    for (size_t i = 0; i < seen->pieces_count; i++)
+        if (seen->pieces[i].lane >= seen->lanes_count)
+            return false;
+    return true;
+}
+
+/* Lanes come and go in a window only with what resets it. */
+static struct explore_rate *rate_of(struct explore *e, uint32_t id)
+{
+    for (size_t i = 0; i < e->rates_count; i++)
+        if (e->rates[i].id == id)
+            return &e->rates[i];
+    if (e->rates_count == EXPLORE_LANES_MAX)
+        return NULL;
+    struct explore_rate *rate = &e->rates[e->rates_count++];
+    *rate = (struct explore_rate){.id = id};
+    return rate;
+}
+
+static void count(struct explore *e, const struct explore_seen *seen)
+{
+    double rounds = (double)seen->rounds;
+    explore_meter_add(&e->round, rounds, (double)seen->elapsed_ns / rounds);
+    for (size_t i = 0; i < seen->lanes_count; i++) {
+        const struct explore_lane *lane = &seen->lanes[i];
+        struct explore_rate *rate = rate_of(e, lane->id);
+        if (!rate)
+            continue;
+        explore_meter_add(&rate->handled, rounds, (double)lane->handled_ns / rounds);
+        explore_meter_add(&rate->stalled, rounds,
+                          (double)lane->stalled_ns / rounds / (double)seen->workers);
+    }
+}
+
+/* Whether the window is over with this look. */
+static bool take(struct explore *e, const struct explore_options *o,
+                 const struct explore_seen *seen, uint64_t now_ns)
+{
+    bool is_gap = now_ns - e->last_ns > EXPLORE_GAP_NS;
+    e->last_ns = now_ns;
+    if (is_gap || e->passes_over) {
+        e->passes_over = false;
+        begin_window(e);
+        return false;
+    }
+    count(e, seen);
+    return e->round.weight >= (o->rounds ? o->rounds : EXPLORE_ROUNDS) &&
+           e->round.samples >= (o->samples ? o->samples : EXPLORE_SAMPLES);
+}
+
+/* --- what is tried --- */
+
+static double stalled(const struct explore *e)
+{
+    double ns = 0;
+    for (size_t i = 0; i < e->rates_count; i++)
+        ns += e->rates[i].stalled.mean;
+    return ns;
+}
+
+static double half_of(const struct explore *e, uint32_t id)
+{
+    for (size_t i = 0; i < e->rates_count; i++)
+        if (e->rates[i].id == id)
+            return explore_meter_half(&e->rates[i].handled);
+    return 0;
+}
+
+static bool may_try(const struct explore *e, enum explore_arm arm)
+{
+    return e->windows >= e->arms[arm].until;
+}
+
+static void say(struct explore_decision *d, const char *text)
+{
+    snprintf(d->reason, sizeof d->reason, "%s", text);
+}
+
+static void try_arm(struct explore *e, enum explore_arm arm, size_t moves,
+                    struct explore_decision *d)
+{
+    e->phase = EXPLORE_MOVING;
+    e->arm = arm;
+    e->before = e->round;
+    e->tries++;
+    d->verb = EXPLORE_MOVE;
+    d->arm = arm;
+    d->moves_count = moves;
+}
+
+/* X3: surely longer than all would take if they were even. */
+static bool is_uneven(const struct explore *e, const struct explore_view *view)
+{
+    double slowest_ns = explore_view_time(view, view->slowest);
+    uint32_t id = view->seen->lanes[view->slowest].id;
+    return slowest_ns - half_of(e, id) > explore_view_even_time(view) * EXPLORE_UNEVEN_PPM / PPM;
+}
+
+/* X3: a lane is slow, workers wait, and what is done about it gains enough of a round: evening out,
+ * or, where that did not help lately, emptying. */
+static bool exploit(struct explore *e, const struct explore_options *o, struct explore_view *view,
+                    struct explore_move *ret_moves, struct explore_decision *d)
+{
+    double slowest_ns = explore_view_time(view, view->slowest);
+    double even_ns = explore_view_even_time(view), stalled_ns = stalled(e);
+    double least_ns = e->round.mean * EXPLORE_GAIN_PPM / PPM;
+    enum explore_arm arm = may_try(e, EXPLORE_EVEN) || o->is_blind ? EXPLORE_EVEN : EXPLORE_IN;
+    if (!is_uneven(e, view) || stalled_ns < least_ns || !may_try(e, arm))
+        return false;
+    size_t moves = explore_plan(arm, view, ret_moves);
+    double gain_ns = slowest_ns - explore_view_longest(view);
+    if (moves == 0 || (gain_ns < stalled_ns ? gain_ns : stalled_ns) < least_ns)
+        return false;
+    snprintf(d->reason, sizeof d->reason,
+             "lane %u takes %.2f ms a round, %.2f when all are even, and a worker waits %.2f of "
+             "%.2f ms: arm %s; pieces that move: %zu",
+             view->seen->lanes[view->slowest].id, slowest_ns / MS, even_ns / MS, stalled_ns / MS,
+             e->round.mean / MS, explore_arm_name(arm), moves);
+    try_arm(e, arm, moves, d);
+    return true;
+}
+
+/* splitmix64: the same seed and window, the same number. */
+static uint64_t chance(uint64_t seed, uint64_t window)
+{
+    uint64_t x = seed + window * UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+static uint64_t chance_ppm(const struct explore *e)
+{
+    uint64_t ppm = (uint64_t)(PPM / (double)(e->tries + 1));
+    return ppm < EXPLORE_CHANCE_MOST_PPM ? ppm : EXPLORE_CHANCE_MOST_PPM;
+}
+
+/* X6: one more lane where all are even, else what may help where evening out does not. */
+static bool explore_one(struct explore *e, const struct explore_view *view, uint64_t seed,
+                        struct explore_move *ret_moves, struct explore_decision *d)
+{
+    uint64_t drawn = chance(seed, e->windows);
+    double stalled_ns = stalled(e);
+    if (stalled_ns < e->round.mean * EXPLORE_STALL_PPM / PPM || drawn % 1000000 >= chance_ppm(e))
+        return false;
+    enum explore_arm other = drawn / 1000000 % 2 ? EXPLORE_IN : EXPLORE_SHIFT;
+    enum explore_arm arm = is_uneven(e, view) ? other : EXPLORE_OUT;
+    struct explore_view tried = *view;
+    size_t moves = may_try(e, arm) ? explore_plan(arm, &tried, ret_moves) : 0;
+    if (moves == 0)
+        return false;
+    snprintf(d->reason, sizeof d->reason,
+             "a worker waits %.2f of %.2f ms: arm %s is tried; pieces that move: %zu",
+             stalled_ns / MS, e->round.mean / MS, explore_arm_name(arm), moves);
+    try_arm(e, arm, moves, d);
+    return true;
+}
+
+static void choose(struct explore *e, const struct explore_options *o,
+                   const struct explore_seen *seen, uint64_t seed, struct explore_move *ret_moves,
+                   struct explore_decision *d)
+{
+    struct explore_view view;
+    say(d, "no lane holds the job up");
+    if (!explore_view_make(e, seen, &view))
+        return say(d, "nothing of the job was handled");
+    if (exploit(e, o, &view, ret_moves, d) || o->is_blind)
+        return;
+    explore_view_make(e, seen, &view);
+    explore_one(e, &view, seed, ret_moves, d);
+}
+
+/* --- whether it stays --- */
+
+static void judge(struct explore *e, const struct explore_options *o, struct explore_decision *d)
+{
+    double half = explore_meter_half(&e->round), half_before = explore_meter_half(&e->before);
+    bool is_better = e->round.mean + half < e->before.mean - half_before;
+    d->arm = e->arm;
+    d->before_ns = e->before.mean;
+    d->after_ns = e->round.mean;
+    d->verb = is_better || o->is_blind ? EXPLORE_KEEP : EXPLORE_BACK;
+    snprintf(d->reason, sizeof d->reason,
+             "arm %s: a round takes %.2f ms (+- %.2f), before %.2f (+- %.2f): %s",
+             explore_arm_name(e->arm), e->round.mean / MS, half / MS, e->before.mean / MS,
+             half_before / MS, d->verb == EXPLORE_KEEP ? "kept" : "rolled back");
+    e->phase = d->verb == EXPLORE_BACK ? EXPLORE_RETURNING : EXPLORE_WATCHING;
+    if (is_better) {
+        e->arms[e->arm].failed = 0;
+        return;
+    }
+    e->arms[e->arm].until =
+        e->windows + 1 + ((uint64_t)EXPLORE_HOLD_WINDOWS << e->arms[e->arm].failed);
+    e->arms[e->arm].failed += e->arms[e->arm].failed < EXPLORE_HOLDS_MAX;
+}
+
+int explore_tick(struct explore *e, const struct explore_options *options,
+                 const struct explore_seen *seen, uint64_t seed, uint64_t now_ns,
+                 struct explore_move *ret_moves, struct explore_decision *ret_decision)
+{
+    struct explore_decision d = {.verb = EXPLORE_NOTHING, .arm = EXPLORE_ARMS};
+    if (!is_sound(seen))
+        return -EINVAL;
+    if (seen->membership != e->membership)
+        explore_reset(e);
+    e->membership = seen->membership;
+    say(&d, "the window goes on");
+    if (seen->lanes_count > EXPLORE_LANES_MAX) {
+        say(&d, "the job has too many lanes");
+    } else if (e->phase == EXPLORE_MOVING || e->phase == EXPLORE_RETURNING) {
+        e->last_ns = now_ns;
+        say(&d, "tasks are on their way");
+    } else if (seen->rounds > 0 && take(e, options, seen, now_ns)) {
+        e->windows++;
+        if (e->phase == EXPLORE_TRYING)
+            judge(e, options, &d);
+        else
+            choose(e, options, seen, seed, ret_moves, &d);
+        begin_window(e);
+    }
+    *ret_decision = d;
+    return 0;
+}

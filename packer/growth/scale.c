@@ -1,0 +1,152 @@
+/* Owns what is remembered from window to window, and which rule is asked first. Must never read a
+ * clock or decide two things at once: what a decision has changed must be seen first. The rules are
+ * in growth/. README.md: G1 to G13. */
+#include "packer/growth/scale.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "packer/growth/internal.h"
+#include "packer/growth/plan.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+#define WINDOWS_MAX (UINT32_MAX / 2)
+
+/* --- what is remembered --- */
+
+/* G7: neither a clock that goes back nor one that leaps makes a hold time pass. */
+static uint64_t elapsed_ns(struct scale *scale, uint64_t now_ns)
+{
+    uint64_t elapsed = scale->has_begun && now_ns > scale->last_ns ? now_ns - scale->last_ns : 0;
+    scale->has_begun = true;
+    scale->last_ns = now_ns;
+    return elapsed < SCALE_STEP_NS_MAX ? elapsed : SCALE_STEP_NS_MAX;
+}
+
+static void remember_job(const struct scale_job *job)
+{
+    struct scale_memory *m = job->memory;
+    if (job->is_moving)
+        return;
+    bool is_tried = m->narrowed > 0 && m->narrowed < SCALE_ALONE_WINDOWS;
+    if (scale_is_over(job) && !is_tried) {
+        m->within = 0;
+        m->over += m->over < WINDOWS_MAX;
+        return;
+    }
+    m->over = 0;
+    m->stay = SCALE_STAY_NOT;
+    m->within += m->within < WINDOWS_MAX;
+    /* Later than its lanes may drain: else what does not work would be tried at a steady pace. */
+    if (m->within >= 8 * SCALE_CALM_WINDOWS << m->reliefs)
+        m->reliefs = 0;
+}
+
+/* G11. */
+static void remember_company(const struct scale_job *job, bool shares)
+{
+    struct scale_memory *m = job->memory;
+    bool counts = job->wants_alone && !job->is_moving;
+    m->shares = counts && shares ? m->shares + (m->shares < WINDOWS_MAX) : 0;
+    m->alone = counts && !shares ? m->alone + (m->alone < WINDOWS_MAX) : 0;
+}
+
+/* G12: until it is known how many lanes it needs, and it is on these. */
+static void remember_narrow(const struct scale_job *job, uint32_t lanes, bool shares)
+{
+    struct scale_memory *m = job->memory;
+    bool is_sought = job->lanes_next > 0 || lanes < job->lanes_enough || job->is_moving;
+    bool goes_on = !shares && job->lanes_enough > 0 && is_sought;
+    m->narrowed = m->narrowed > 0 && goes_on ? m->narrowed + (m->narrowed < WINDOWS_MAX) : 0;
+    m->narrow_wait -= m->narrow_wait > 0;
+    if (m->narrowed == SCALE_ALONE_WINDOWS)
+        m->narrow_wait = SCALE_TRIAL_REST_WINDOWS;
+    if (lanes == m->narrow_to && !job->is_moving)
+        m->narrow_fails = 0;
+}
+
+static bool is_low(const struct scale_look *look)
+{
+    return look->used > 1 &&
+           look->load < (double)(look->used - 1) * look->options.low_ppm / 1000000.0;
+}
+
+/* For how long there has been something, and the least of it that there was. */
+static void hold(size_t now, uint64_t elapsed, uint64_t *held_ns, size_t *least)
+{
+    *held_ns = now && *least ? *held_ns + elapsed : 0;
+    *least = now < *least || *least == 0 ? now : *least;
+}
+
+static void remember(struct scale *scale, const struct scale_look *look, uint64_t now_ns)
+{
+    uint64_t elapsed = elapsed_ns(scale, now_ns);
+    for (size_t i = 0; i < look->seen->jobs_count; i++) {
+        remember_job(&look->seen->jobs[i]);
+        remember_company(&look->seen->jobs[i], look->shares[i]);
+        remember_narrow(&look->seen->jobs[i], look->lanes_of[i], look->shares[i]);
+    }
+    scale->settle -= scale->settle > 0;
+    scale->low_ns = is_low(look) ? scale->low_ns + elapsed : 0;
+    hold(look->surplus, elapsed, &scale->idle_ns, &scale->idle_lanes);
+    hold(look->resting, elapsed, &scale->rest_ns, &scale->resting);
+}
+
+/* --- what is decided --- */
+
+/* --- one window --- */
+
+static void say_nothing(const struct scale *scale, const struct scale_look *look,
+                        struct scale_decision *d)
+{
+    if (look->short_of > look->room)
+        snprintf(d->reason, sizeof d->reason,
+                 "lanes wanted: %zu more, but with %zu open all are that may be", look->short_of,
+                 look->open);
+    else
+        snprintf(d->reason, sizeof d->reason,
+                 "lanes open: %zu, without a job: %zu; the load is %.2f, low for %" PRIu64 " s",
+                 look->open, look->empty, look->load, scale->low_ns / NS_PER_S);
+}
+
+static int decide(struct scale *scale, struct scale_look *look, struct scale_decision *d)
+{
+    static const scale_rule_fn rules[] = {
+        scale_open_wanted,    scale_measure_alone, scale_narrow,      scale_relieve_worst,
+        scale_drain_emptiest, scale_park_idle,     scale_stop_resting};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        int r = rules[i](scale, look, d);
+        if (r != 0)
+            return r;
+    }
+    say_nothing(scale, look, d);
+    return 0;
+}
+
+int scale_tick(struct scale *scale, const struct scale_options *options,
+               const struct scale_seen *seen, uint64_t now_ns, struct scale_decision *ret_decision)
+{
+    struct scale_decision d = {.verb = SCALE_NOTHING};
+    struct scale_look look;
+    int r = scale_look_init(&look, options, seen);
+    if (r == 0) {
+        remember(scale, &look, now_ns);
+        r = decide(scale, &look, &d);
+    }
+    scale_look_fini(&look);
+    if (r < 0) {
+        scale_decision_fini(&d);
+        return r;
+    }
+    *ret_decision = d;
+    return 0;
+}
+
+void scale_decision_fini(struct scale_decision *decision)
+{
+    free(decision->lanes);
+    free(decision->moves);
+    *decision = (struct scale_decision){.verb = SCALE_NOTHING};
+}

@@ -1,0 +1,158 @@
+/* Owns the rule of loss `shared`: a closed queue, one processor-sharing server, one
+ * customer a job (L1, L2). Must never divide a polynomial by a factor, where terms cancel:
+ * every sum below is of positive terms, and so exact for hundreds of jobs. */
+#include "packer/loss/loss.h"
+
+#include "packer/loss/loss_nodes.h"
+
+#define FULL 1e290 /* beyond: a sum of that size has lost its meaning */
+
+/* G = sum of k! c_k of the product over some jobs of ((1-u) + u x) = sum of c_k x^k; then the same
+ * of x times the product, and of x^2 times it: enough to add two more jobs at once (L2). */
+struct sums {
+    double g, h, i;
+};
+
+/* weight x product at each node. */
+struct product {
+    double at[LOSS_NODES];
+};
+
+static struct product product_of_nobody(void)
+{
+    struct product product;
+
+    for (size_t k = 0; k < LOSS_NODES; k++)
+        product.at[k] = loss_weights[k];
+    return product;
+}
+
+static void product_add(struct product *product, double share)
+{
+    for (size_t k = 0; k < LOSS_NODES; k++)
+        product->at[k] *= 1 - share + share * loss_nodes[k];
+}
+
+/* The sums over the product's jobs without one of them (share 0: with all). */
+static struct sums sums_without(const struct product *product, double share)
+{
+    struct sums sums = {0};
+
+    for (size_t k = 0; k < LOSS_NODES; k++) {
+        double t = loss_nodes[k], term = product->at[k] / (1 - share + share * t);
+
+        sums.g += term;
+        sums.h += term * t;
+        sums.i += term * t * t;
+    }
+    return sums;
+}
+
+static double g_with(const struct sums *sums, double share)
+{
+    return (1 - share) * sums->g + share * sums->h;
+}
+
+static double h_with(const struct sums *sums, double share)
+{
+    return (1 - share) * sums->h + share * sums->i;
+}
+
+static bool is_full(const struct sums *sums) { return !(sums->i < FULL); }
+
+static double loss_of(const struct packer_resident *job, const struct sums *others)
+{
+    double alone_ns = loss_alone_ns(&job->timing, (double)job->lane_ns);
+
+    if (is_full(others))
+        return 1;
+    return 1 -
+           (double)job->timing.period_ns / alone_ns * others->g / g_with(others, loss_share(job));
+}
+
+/* --- how much one more job may take --- */
+
+/* The most lane time that the job itself stands: it waits q times its lane time, and lengthens
+ * itself beyond what is free of that (L3); both are linear in it. */
+static double own_room_ns(const struct packer_timing *job, const struct sums *met)
+{
+    double limit = loss_limit(job) - LOSS_MARGIN, free_ns, slack_ns, waits;
+
+    if (limit < 0 || is_full(met))
+        return -1;
+    free_ns = loss_alone_room_ns(job, 0);
+    slack_ns = loss_alone_room_ns(job, limit) - free_ns;
+    waits = met->h / met->g - 1;
+    if (waits * free_ns > slack_ns)
+        return slack_ns / waits;
+    return (slack_ns + free_ns) / (1 + waits);
+}
+
+/* The most lane time of the job that this resident stands, who meets `others` so far. */
+static double resident_room_ns(const struct packer_resident *resident, const struct sums *others,
+                               const struct packer_timing *job)
+{
+    double share = loss_share(resident), limit = loss_limit(&resident->timing) - LOSS_MARGIN;
+    double alone_ns = loss_alone_ns(&resident->timing, (double)resident->lane_ns);
+    double speed = (1 - limit) * alone_ns / (double)resident->timing.period_ns;
+    double g = g_with(others, share), h = h_with(others, share);
+    /* Wanted: (1-v) G' + v H' >= speed x ((1-v) G + v H), with v the share of the job. */
+    double now = others->g - speed * g, slope = (others->h - others->g) - speed * (h - g);
+
+    if (limit < 0 || now < 0)
+        return -1;
+    return slope >= 0 ? 1e300 : loss_share_room_ns(job, now / -slope);
+}
+
+static double least(double a, double b) { return a < b ? a : b; }
+
+/* --- shared: everybody meets everybody --- */
+
+static void shared_losses(const struct packer_resident *jobs, size_t count, double *ret_losses)
+{
+    struct product all = product_of_nobody();
+
+    for (size_t i = 0; i < count; i++)
+        product_add(&all, loss_share(&jobs[i]));
+    for (size_t i = 0; i < count; i++) {
+        struct sums others = sums_without(&all, loss_share(&jobs[i]));
+
+        ret_losses[i] = loss_of(&jobs[i], &others);
+    }
+}
+
+static double shared_stretch(const struct packer_resident *jobs, size_t count, size_t self)
+{
+    struct product product = product_of_nobody();
+    struct sums others;
+
+    for (size_t i = 0; i < count; i++)
+        if (i != self)
+            product_add(&product, loss_share(&jobs[i]));
+    others = sums_without(&product, 0);
+    return is_full(&others) ? -1 : others.h / others.g;
+}
+
+static double shared_room_ns(const struct packer_resident *residents, size_t count,
+                             const struct packer_timing *job)
+{
+    struct product all = product_of_nobody();
+    struct sums met;
+    double room_ns;
+
+    if (count == 0)
+        return loss_alone_room_ns(job, loss_limit(job));
+    for (size_t i = 0; i < count; i++)
+        product_add(&all, loss_share(&residents[i]));
+    met = sums_without(&all, 0);
+    room_ns = own_room_ns(job, &met);
+    for (size_t i = 0; i < count && room_ns >= 0; i++) {
+        struct sums others = sums_without(&all, loss_share(&residents[i]));
+
+        room_ns = least(room_ns, resident_room_ns(&residents[i], &others, job));
+    }
+    return room_ns;
+}
+
+const struct loss_rule loss_shared = {"shared", LOSS_MARGIN, shared_losses, shared_stretch,
+                                      shared_room_ns};

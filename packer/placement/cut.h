@@ -1,0 +1,19 @@
+/* cut: the pieces of a request before they have a lane. Not seen outside packer/. */
+#ifndef GRADPOOL_PACKER_PLACEMENT_CUT_H
+#define GRADPOOL_PACKER_PLACEMENT_CUT_H
+
+#include "packer/placement/placement.h"
+
+struct cut {
+    uint64_t weight; /* what they are sorted by */
+    uint64_t first;
+    uint64_t elements;
+    uint32_t tensor; /* position */
+};
+
+/* Cuts all tensors (P5) and sorts the pieces: heaviest first, by bytes or by lane time, then
+ * position of the tensor, then `first`. To be freed. -ENOMEM. */
+int cut_by_bytes(struct placement *placement, struct cut **ret_cuts, size_t *ret_count);
+int cut_by_lane_time(struct placement *placement, struct cut **ret_cuts, size_t *ret_count);
+
+#endif
