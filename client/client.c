@@ -1,10 +1,9 @@
 /* Owns gp_client: options, environment, the first hello to the service. Keeps no connection: each
- * job has its own (control.h). Also owns each thread's last error and the log callback. */
+ * job has its own (control.h). */
 #include "client/client.h"
 
-#include "client/fork.h"
-#include "client/job.h"
 #include "client/patience.h"
+#include "client/process.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -14,8 +13,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -26,40 +24,7 @@
 #define PROGRESS_SECONDS 30
 #define EAGER_BYTES 65536 /* measured: beyond it a read by the lane is as fast */
 
-static _Thread_local struct err last_error;
-static gp_log_fn log_function;
-
-int client_error(int code, const char *format, ...)
-{
-    char text[ERR_TEXT_BYTES]; /* the arguments may lie in the last error */
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return err_set(&last_error, code, "%s", text);
-}
-
-int client_error_from(const struct err *err)
-{
-    return client_error(err->code, "%s", err->text[0] ? err->text : err_text(err->code));
-}
-
 const char *gp_version(void) { return GP_VERSION; }
-const char *gp_strerror(int error) { return err_text(error); }
-const char *gp_last_error(void) { return last_error.text; }
-
-static void forward_log(enum log_level level, const char *line)
-{
-    gp_log_fn function = __atomic_load_n(&log_function, __ATOMIC_ACQUIRE);
-    if (function)
-        function((int)level, line);
-}
-
-void gp_set_log(gp_log_fn log)
-{
-    __atomic_store_n(&log_function, log, __ATOMIC_RELEASE);
-    log_set_hook(log ? forward_log : NULL);
-}
 
 static void start_log(void)
 {
@@ -230,7 +195,7 @@ static int greet(gp_client *client)
     return r;
 }
 
-static void client_free(gp_client *client)
+void client_free(gp_client *client)
 {
     free(client->interface_name);
     key_forget(&client->key);
@@ -248,7 +213,7 @@ int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_
     gp_client *client = calloc(1, sizeof *client);
     if (!client)
         return client_error(-ENOMEM, "out of memory");
-    client->generation = fork_generation();
+    client->generation = generation_now();
     pthread_mutex_init(&client->lock, NULL);
     list_init(&client->jobs);
     list_init(&client->abandoned);
@@ -261,16 +226,4 @@ int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_
     }
     *ret_client = client;
     return 0;
-}
-
-void gp_disconnect(gp_client *client)
-{
-    if (!client || fork_is_foreign(client->generation))
-        return;
-    struct list *node;
-    while ((node = list_first(&client->jobs)))
-        gp_job_leave(list_entry(node, struct gp_job, node));
-    list_for_each_safe (request, &client->abandoned)
-        free(list_entry(request, struct gp_request, node));
-    client_free(client);
 }

@@ -1,10 +1,8 @@
-/* A client: where the service is and how this process talks to it. Also the text of a thread's last
- * error. For the files of this folder only. */
+/* A client: where the service is, and how this process talks to it. */
 #ifndef GRADPOOL_CLIENT_CLIENT_H
 #define GRADPOOL_CLIENT_CLIENT_H
 
 #include "client/gradpool.h"
-#include "svc/base/err.h"
 #include "svc/base/list.h"
 #include "svc/channel/key.h"
 #include "svc/endpoint/endpoint.h"
@@ -21,25 +19,22 @@
 enum client_transport { TRANSPORT_AUTO, TRANSPORT_SHM, TRANSPORT_TCP };
 
 struct gp_client {
-    unsigned generation; /* fork.h */
+    unsigned generation; /* generation.h */
     struct endpoint endpoint;
-    struct endpoint_addresses addresses; /* behind it when the client connected (L13) */
+    struct endpoint_addresses addresses; /* of the endpoint when the client connected (L13) */
     char endpoint_text[CLIENT_ENDPOINT_BYTES];
-    bool has_key; /* then connections to the coordinator speak TLS with it */
+    bool has_key; /* connections to the coordinator speak TLS with `key` */
     struct key key;
     enum client_transport transport;
     char *interface_name; /* NULL: any */
     uint64_t connect_timeout_ns, timeout_ns;
-    uint64_t stall_ns, progress_ns; /* until a wait is told, between lines of progress; 0: never */
-    uint64_t eager_bytes;           /* longest input that travels with its announcement (W6) */
-    pthread_mutex_t lock;           /* of the two lists; nothing else is locked under it */
+    uint64_t stall_ns, progress_ns; /* until a wait is logged, between progress lines; 0: never */
+    uint64_t eager_bytes;           /* longest input that travels with READY (W6) */
+    pthread_mutex_t lock;           /* of the two lists; a leaf: no lock is taken under it */
     struct list jobs;               /* of gp_job.node */
-    struct list abandoned;          /* of gp_request.node: open when their job was left */
+    struct list abandoned;          /* of gp_request.node: their job was left */
 };
 
-/* Makes the sentence the thread's last error and returns `code`. */
-int client_error(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for what a deeper layer has put into words. */
-int client_error_from(const struct err *err);
+void client_free(gp_client *client);
 
 #endif

@@ -257,6 +257,24 @@ int control_wait(struct control *c, struct control_call *call, uint64_t deadline
     return r;
 }
 
+struct control_question {
+    struct control_call call;
+    struct err *err;
+};
+
+static void answered(struct control_call *call, const envelope *reply, const struct err *err)
+{
+    if (err)
+        *container_of(call, struct control_question, call)->err = *err;
+}
+
+int control_ask(struct control *c, const envelope *request, uint64_t deadline_ns, struct err *err)
+{
+    struct control_question q = {.call = {.request = *request, .done = answered}, .err = err};
+    control_post(c, &q.call);
+    return control_wait(c, &q.call, deadline_ns);
+}
+
 bool control_is_up(struct control *c)
 {
     pthread_mutex_lock(&c->lock);

@@ -55,6 +55,9 @@ void control_post(struct control *c, struct control_call *call);
 /* Waits until a posted call is over. -ETIMEDOUT: it never will be, `done` does not run any more.
  * Not with the job's lock held. */
 int control_wait(struct control *c, struct control_call *call, uint64_t deadline_ns);
+/* Posts a request and waits for an answer of which only a refusal counts: `err->code` is set then.
+ * -ETIMEDOUT: no answer. Not with the job's lock held. */
+int control_ask(struct control *c, const envelope *request, uint64_t deadline_ns, struct err *err);
 /* Whether the coordinator can be reached right now. */
 bool control_is_up(struct control *c);
 

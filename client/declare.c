@@ -1,7 +1,11 @@
 /* Declaring and forgetting tensors: what a user may ask for, and what the coordinator answers.
  * Waits until the lanes are connected, so that a lane that cannot be reached is told here. */
-#include "client/job.h"
+#include "client/declare.h"
+
 #include "client/link.h"
+#include "client/piece.h"
+#include "client/process.h"
+#include "client/route.h"
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 
@@ -131,7 +135,7 @@ static void route_all(struct declaration *d, const envelope *reply)
         return;
     }
     for (size_t i = 0; i < d->fresh_count; i++) {
-        int r = tensor_route(d->fresh[i], reply->declare_reply->tensors[i]);
+        int r = route_take(d->fresh[i], reply->declare_reply->tensors[i]);
         if (r < 0) {
             err_set(&d->err, r, "tensor '%s': %s", d->fresh[i]->name,
                     r == -EPROTO ? "the coordinator's route does not cover it" : err_text(r));
@@ -324,18 +328,6 @@ int declare_internal(struct gp_job *job, const char *name, enum gp_dtype dtype, 
 
 /* ---- undeclare ---- */
 
-struct forgetting {
-    struct control_call call;
-    struct err err;
-};
-
-static void forgotten(struct control_call *call, const envelope *reply, const struct err *err)
-{
-    struct forgetting *f = container_of(call, struct forgetting, call);
-    if (err)
-        f->err = *err;
-}
-
 static bool is_committed(void *context)
 {
     const struct gp_tensor *t = context;
@@ -356,15 +348,16 @@ static int check_idle(struct gp_tensor *t)
 static int tell_coordinator(struct gp_job *job, struct gp_tensor *t)
 {
     Gradpool__Wire__UndeclareRequest undeclare = GRADPOOL__WIRE__UNDECLARE_REQUEST__INIT;
-    struct forgetting f = {.call = {.request = GRADPOOL__WIRE__ENVELOPE__INIT, .done = forgotten}};
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    struct err refusal = {0};
+    uint64_t timeout_ns = job->client->connect_timeout_ns;
     undeclare.tensors = &t->id;
     undeclare.n_tensors = 1;
-    f.call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_UNDECLARE_REQUEST;
-    f.call.request.undeclare_request = &undeclare;
-    control_post(job->control, &f.call);
-    if (control_wait(job->control, &f.call, clock_now_ns() + job->client->connect_timeout_ns) < 0)
-        return unanswered(job, t->name, job->client->connect_timeout_ns);
-    return f.err.code ? client_error_from(&f.err) : 0;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_UNDECLARE_REQUEST;
+    request.undeclare_request = &undeclare;
+    if (control_ask(job->control, &request, clock_now_ns() + timeout_ns, &refusal) < 0)
+        return unanswered(job, t->name, timeout_ns);
+    return refusal.code ? client_error_from(&refusal) : 0;
 }
 
 int gp_tensor_undeclare(gp_tensor *tensor)

@@ -1,10 +1,11 @@
 /* Owns the list of jobs that a fork concerns. The handlers hold every lock across the fork, so that
  * the child sees no half-made change; the child then closes descriptors and frees nothing: memory
  * is its own copy, and what is shared belongs to the parent (L8). */
-#include "client/fork.h"
+#include "client/internal.h"
 
-#include "client/as_operator.h"
-#include "client/job.h"
+#include "client/process.h"
+#include "client/state.h"
+#include "client/timeline.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -13,10 +14,6 @@ static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list watched = {&watched, &watched};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int once_result;
-/* Written by a child while it has one thread only. */
-static unsigned generation = 1;
-
-unsigned fork_generation(void) { return __atomic_load_n(&generation, __ATOMIC_RELAXED); }
 
 static void before_fork(void)
 {
@@ -40,14 +37,14 @@ static void release_all(void)
 
 static void in_child(void)
 {
-    __atomic_add_fetch(&generation, 1, __ATOMIC_RELAXED);
+    generation_begin_next();
     list_for_each (node, &watched) {
         struct gp_job *job = list_entry(node, struct gp_job, fork_node);
         control_abandon_in_child(job->control);
         engine_abandon_in_child(&job->engine);
         slabs_abandon_in_child(&job->slabs);
         job_timeline_abandon_in_child(job);
-        job_read_abandon_in_child(job);
+        state_abandon_read_in_child(job);
     }
     release_all();
     list_init(&watched);

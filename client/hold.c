@@ -3,7 +3,7 @@
  * without it. Must never hold on once the coordinator is away. README: L33. */
 #include "client/hold.h"
 
-#include "client/job.h"
+#include "client/tensor.h"
 
 #include <errno.h>
 #include <string.h>
@@ -332,16 +332,15 @@ static void let_sets_begin(struct gp_job *job)
     job->hold.keeps_sets = false;
 }
 
-void hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish)
+bool hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish)
 {
     struct hold *hold = &job->hold;
     if (wish->is_over) {
         if (wish->hold != 0 && wish->hold != hold->id)
-            return; /* of one that another has followed */
+            return false; /* another hold has followed that one */
         let_sets_begin(job);
         hold->id = 0;
-        push_begin_held(job);
-        return;
+        return true;
     }
     uint32_t scope = wish->scope < HOLD_SCOPES ? wish->scope : 0;
     if (scope != hold->scope || hold->scopes[scope].now != hold->last)
@@ -352,6 +351,5 @@ void hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish)
     hold->state = GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     hold->has_failed = hold->is_taken = false;
     hold->is_behind = hold->keeps_sets;
-    push_begin_held(job); /* what a former one held, if that was of an earlier iteration */
-    hold_check(job);
+    return true; /* pushes that a former hold of an earlier iteration has held */
 }

@@ -66,6 +66,7 @@ void hold_note_saving(struct gp_job *job, bool saves);
 bool hold_lets_save(const struct gp_job *job);
 /* After anything that may have ended an iteration. */
 void hold_check(struct gp_job *job);
-void hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish);
+/* A wish of the coordinator. True: pushes that were held may begin, and hold_check() is due. */
+bool hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish);
 
 #endif

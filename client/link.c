@@ -3,6 +3,8 @@
  * by itself. */
 #include "client/link.h"
 
+#include "client/piece.h"
+#include "client/request.h"
 #include "svc/base/log.h"
 #include "svc/base/shortage.h"
 
@@ -16,6 +18,7 @@
 #define ATTEMPTS_MAX 2
 
 static void ticket_arrived(struct control_call *call, const envelope *reply, const struct err *err);
+static void link_connect(struct link *l);
 
 const char *link_name(const struct link *l, char *buffer, size_t buffer_bytes)
 {
@@ -40,11 +43,6 @@ const char *link_way(const struct link *l, char *buffer, size_t buffer_bytes)
     else
         snprintf(buffer, buffer_bytes, "%s", "");
     return buffer;
-}
-
-bool link_is_opening(const struct link *l)
-{
-    return l->state == LINK_TICKET || l->state == LINK_CONNECTING;
 }
 
 uint32_t link_pieces(const struct link *l)
@@ -227,7 +225,7 @@ static void tell_fallback(struct link *l, int why)
                                          : "it offers none");
 }
 
-void link_connect(struct link *l)
+static void link_connect(struct link *l)
 {
     enum client_transport transport = l->job->client->transport;
     int r = -EADDRNOTAVAIL;

@@ -1,11 +1,13 @@
-/* A connection to one lane: ticket, transport, what is lent, what is to be announced. */
+/* Connections to lanes: each from its ticket to its end, and what is sent on it. */
 #ifndef GRADPOOL_CLIENT_LINK_H
 #define GRADPOOL_CLIENT_LINK_H
 
 #include "client/job.h"
 
+struct piece;
+
 enum link_state {
-    LINK_TICKET, /* the coordinator is asked where the lane is */
+    LINK_TICKET, /* waits for the coordinator's answer: where the lane is */
     LINK_CONNECTING,
     LINK_OPEN,
     LINK_CLOSING, /* by us */
@@ -21,9 +23,9 @@ struct link {
     bool is_ofi;     /* of the connection */
     bool wants_ofi;  /* shared memory was tried and will not do */
     bool wants_open; /* again, once closed */
-    bool is_left;    /* the lane has let go of all: it ends this connection sooner or later (L19) */
+    bool is_left;    /* the lane has released all pieces: it ends this connection some time (L19) */
     bool has_address, has_ticket;
-    bool was_told; /* that it is not on this host */
+    bool was_told; /* a line of the log says that the lane is not on this host */
     uint32_t attempts;
     uint32_t openings; /* counts connections that were open */
     uint32_t aggregator;
@@ -36,52 +38,55 @@ struct link {
     bool owes_goodbye;               /* it found no room */
     uint64_t chosen_round[2];        /* of the last choices passed on */
     uint32_t lent;                   /* slabs 0 .. lent-1 are */
-    struct record_settings settings; /* that it was told last */
-    uint64_t stalled_ns;             /* waited for it, not told yet (L24) */
+    struct record_settings settings; /* the last that were sent */
+    uint64_t stalled_ns;             /* a thread waited for the lane, not sent yet (L24) */
     bool was_queried;                /* stall.c */
     bool is_hopeless;                /* `failure` will not go away by waiting for a new route */
     struct err failure;              /* why it is closed; code 0: by us, or it is not */
 };
 
+/* ---- link.c ---- */
+
 /* The link to a lane, made and opened if need be. NULL: out of memory. */
 struct link *link_get(struct gp_job *job, uint32_t lane);
-/* Opens a closed one again. */
+/* Opens a closed link again. */
 void link_open(struct link *l);
-/* Closes it; what is routed there stays. */
+/* Closes the connection; pieces routed there stay. */
 void link_close(struct link *l);
-/* The same; it counts as closed once the lane can no longer write (W5). */
+/* The same; the link counts as closed once the lane can no longer write (W5). */
 void link_fence(struct link *l);
 void link_free(struct link *l);
-bool link_is_opening(const struct link *l);
 /* "lane 3 of aggregator 1 on node7" */
 const char *link_name(const struct link *l, char *buffer, size_t buffer_bytes);
-/* " at 10.0.0.3:4711", and what to do where that is not reached; empty where memory is shared.
+/* " at 10.0.0.3:4711", and advice for an address that is not reached; empty where memory is shared.
  * LINK_WAY_BYTES are enough. */
 #define LINK_WAY_BYTES 320
 const char *link_way(const struct link *l, char *buffer, size_t buffer_bytes);
-/* Ends it for a reason that waiting does not mend: requests that need the lane fail. */
+/* Ends the link for a reason that waiting does not mend: requests that need the lane fail. */
 void link_break(struct link *l, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The lane is gone: its pieces wait for a new route. */
 void link_lose(struct link *l, int code, const char *what);
-/* Uses the ticket. */
-void link_connect(struct link *l);
-/* An attempt has failed: once more with a fresh ticket, or that was it. `reason`: what the lane
- * said; 0: nothing. */
+/* An attempt to connect has failed: makes another one with a fresh ticket, or gives up. `reason`:
+ * the lane's refusal; 0: none. */
 void link_retry(struct link *l, int error, uint32_t reason);
 /* How many pieces are routed there. */
 uint32_t link_pieces(const struct link *l);
 
-/* link_events.c */
-void link_event(void *job, const struct fabric_event *event);
+/* ---- events.c: reports of a fabric ---- */
 
-/* announce: link_send.c */
+void link_opened(struct link *l);
+/* With the event of the connection's end: its error, and the lane's word where the lane refuses. */
+void link_closed(struct link *l, const struct fabric_event *event);
+
+/* ---- send.c ---- */
+
+/* Sends a READY for the piece, now or when the link has room. */
 void link_announce(struct link *l, struct piece *p);
-void link_retract(struct piece *p);
-/* Lends new slabs and sends what is to be said, as far as the connection takes it. */
+/* Lends new slabs and sends what waits, as far as the connection takes it. */
 void link_flush(struct link *l);
 void link_flush_all(struct gp_job *job);
-/* Whom does the piece wait for? false: could not be asked now. */
+/* Asks for the ranks that the piece's round lacks. False: cannot be sent now. */
 bool link_query(struct link *l, const struct piece *p);
 /* At once, or when there is room (`owes_goodbye`). */
 void link_say_goodbye(struct link *l);

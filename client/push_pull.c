@@ -1,20 +1,19 @@
-/* Starting push-pulls: which memory a lane may use, what has to be copied, when a round begins (L1,
- * L2, L17). Allocates only when a tensor's memory is seen for the first time. */
-#include "client/copy.h"
-#include "client/job.h"
-#include "client/state_copy.h"
-#include "svc/base/shortage.h"
+/* Push-pulls of all kinds: checks what the caller gives, then makes a push of each tensor. Decides
+ * nothing about memory and rounds (push.c). */
+#include "client/push_pull.h"
+
+#include "client/link.h"
+#include "client/piece.h"
+#include "client/process.h"
+#include "client/push.h"
+#include "client/request.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 /* After so many bytes copied the lanes are woken for what they have: a wake costs as much as a copy
  * of tens of KiB. */
 #define FLUSH_BYTES (1u << 20)
-/* Longer inputs and results wait for COMMIT rather than have staging twice (L17). */
-#define OVERLAP_BYTES_MAX (64u << 10)
-#define LINE_BYTES 64
 
 _Static_assert((int)GP_SUM == RECORD_SUM && (int)GP_MEAN == RECORD_MEAN &&
                    (int)GP_BROADCAST == RECORD_BROADCAST && (int)GP_MIN == RECORD_MIN &&
@@ -53,10 +52,7 @@ static bool has_root(uint8_t operation)
     return operation == RECORD_BROADCAST || operation == RECORD_SEND || operation == RECORD_RESTORE;
 }
 
-static uint64_t state_bytes(const struct gp_tensor *t)
-{
-    return t->bytes * (1 + (uint64_t)update_moments(t->terms.rule));
-}
+static uint64_t state_bytes(const struct gp_tensor *t) { return t->bytes * tensor_arrays(t); }
 
 static uint64_t gradient_bytes(const struct gp_tensor *t, uint8_t operation)
 {
@@ -72,81 +68,6 @@ static uint64_t result_bytes(const struct gp_tensor *t, uint8_t operation)
     if (operation == RECORD_SAVE)
         return state_bytes(t);
     return collects ? t->bytes * t->members : t->bytes;
-}
-
-/* ---- where the bytes lie ---- */
-
-/* A short area has two halves, which rounds use in turn (L17). */
-static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_half,
-                 struct slab_place *ret_place)
-{
-    struct slabs *slabs = &t->job->slabs;
-    void **area = &areas[bytes > t->bytes];
-    uint64_t half_bytes = (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    bool is_short = bytes <= OVERLAP_BYTES_MAX, is_new = !*area;
-    uint64_t area_bytes = is_short ? 2 * half_bytes : bytes;
-    char lack[SHORTAGE_BYTES];
-    int r = is_new ? slabs_alloc(slabs, area_bytes, area) : 0;
-    if (r < 0)
-        return client_error(r, "tensor '%s': no room for %" PRIu64 " bytes of staging memory: %s",
-                            t->name, bytes, shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack));
-    t->staged_bytes += is_new ? area_bytes : 0;
-    t->job->staged_bytes += is_new ? area_bytes : 0;
-    slabs_find(slabs, (char *)*area + (is_short && second_half ? half_bytes : 0), bytes, ret_place);
-    return 0;
-}
-
-static bool overlaps(const struct push *push)
-{
-    uintptr_t in = (uintptr_t)push->gradient, out = (uintptr_t)push->result;
-    return push->gradient && push->result && in < out + push->result_bytes &&
-           out < in + push->gradient_bytes;
-}
-
-static bool is_short(const struct push *push)
-{
-    return push->gradient_bytes <= OVERLAP_BYTES_MAX && push->result_bytes <= OVERLAP_BYTES_MAX;
-}
-
-/* Not where there is a copy: the round after next would be written over the state that a new owner
- * is told to go on from, by who has not heard of a commit (W17). */
-static bool may_overlap(const struct gp_tensor *t)
-{
-    bool has_copies = t->job->has_copies && t->terms.rule;
-    return t->pieces_count == 1 && t->terms.quorum == QUORUM_ALL && !has_copies;
-}
-
-/* What has to be converted is never read where it lies, and over a network a short copy costs less
- * than waiting for COMMIT. */
-static bool may_lend(const struct gp_tensor *t, const struct push *push)
-{
-    bool is_better_copied = t->pieces[0].link->is_ofi && may_overlap(t) && is_short(push);
-    return t->values == t->dtype && !is_better_copied;
-}
-
-/* Memory of a slab is used where it lies, but a result never lands on an input that is lent. */
-static int place_all(struct gp_tensor *t, struct push *push)
-{
-    const struct slabs *slabs = &t->job->slabs;
-    bool lends = may_lend(t, push);
-    bool lends_input = lends && push->gradient &&
-                       slabs_find(slabs, push->gradient, push->gradient_bytes, &push->input);
-    bool lends_result = lends && push->result &&
-                        slabs_find(slabs, push->result, push->result_bytes, &push->landing) &&
-                        !overlaps(push);
-    push->copies_in = push->gradient && !lends_input;
-    push->copies_out = push->result && !lends_result;
-    push->rounds_in =
-        push->copies_in && push->operation == RECORD_BROADCAST && t->values != t->dtype;
-    push->ends_committed = lends_input || lends_result;
-    push->uses_second_half = !t->open.uses_second_half;
-    int r = t->terms.rule ? copy_prepare(t) : 0;
-    if (r == 0 && push->copies_in)
-        r = stage(t, t->staging_input, push->gradient_bytes, push->uses_second_half, &push->input);
-    if (r == 0 && push->copies_out)
-        r = stage(t, t->staging_landing, push->result_bytes, push->uses_second_half,
-                  &push->landing);
-    return r;
 }
 
 /* ---- checks ---- */
@@ -278,86 +199,7 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
     return r < 0 ? r : check_parameters(s, t);
 }
 
-/* ---- begin ---- */
-
-/* Whether the next round may be announced now. What has landed in staging is nobody's but ours: the
- * round after it needs no COMMIT to use the other half (L17). */
-static bool may_begin(const struct gp_tensor *t)
-{
-    if (t->entering > 0)
-        return false;
-    bool is_ours = t->without_result == 0 && !t->open.ends_committed;
-    return t->without_commit == 0 || (may_overlap(t) && is_short(&t->open) && is_ours);
-}
-
-/* The open round is not committed as far as we know. */
-static void keep_open_round(struct gp_tensor *t)
-{
-    t->kept = t->open;
-    t->has_kept = true;
-    t->pieces[0].kept_word = t->pieces[0].word;
-}
-
-/* With the round that begins. */
-static void count_step(struct gp_tensor *t)
-{
-    uint64_t before = t->steps[(t->round + 2) % 3], *now = &t->steps[t->round % 3];
-    bool is_set = t->open.operation == RECORD_BROADCAST || t->open.operation == RECORD_RESTORE;
-    bool sets = is_set && !t->open.counts_on;
-    *now = sets ? t->open.steps : before + (t->open.operation == RECORD_UPDATE);
-    t->knows_steps |= sets;
-}
-
-void push_begin(struct gp_tensor *t)
-{
-    trace_step(t->job->trace, t->next.traced_ns, TRACE_ANNOUNCED);
-    if (t->without_commit > 0)
-        keep_open_round(t);
-    t->open = t->next;
-    t->open_request = t->request;
-    t->round++;
-    progress_note_round(&t->job->progress, t->open.gradient_bytes);
-    count_step(t);
-    t->without_result = t->without_commit = t->pieces_count;
-    for (uint32_t i = 0; i < t->pieces_count; i++) {
-        struct piece *p = &t->pieces[i];
-        piece_new_word(p);
-        p->standing = PIECE_ANNOUNCED;
-        link_announce(p->link, p);
-    }
-}
-
-static void copy_in(struct gp_tensor *t)
-{
-    const struct push *push = &t->next;
-    const struct copy_dtypes dtypes = {t->values, t->dtype};
-    size_t streams_from = copy_streams_from(t->job->staged_bytes), bytes = push->gradient_bytes;
-    void *input = slabs_at(&t->job->slabs, push->input);
-    if (push->copies_in)
-        copy_to_wire(input, push->gradient, bytes, dtypes, streams_from);
-    if (push->rounds_in) /* a broadcast's: gp_broadcast() was given memory that may be written */
-        copy_from_wire((void *)push->gradient, input, bytes, dtypes, streams_from);
-}
-
-void push_begin_queued(struct gp_tensor *t)
-{
-    if (hold_stops(t))
-        return;
-    t->is_queued = false;
-    t->job->queued--;
-    trace_step(t->job->trace, t->next.traced_ns, TRACE_BEGUN);
-    copy_in(t);
-    push_begin(t);
-}
-
-void push_begin_held(struct gp_job *job)
-{
-    list_for_each (node, &job->tensors) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        if (t->is_queued && may_begin(t))
-            push_begin_queued(t);
-    }
-}
+/* ---- the pushes of a call ---- */
 
 static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
                         struct gp_request *q)
@@ -382,7 +224,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
         push.settings = settings_of(s->settings);
         push.has_settings = true;
     }
-    r = place_all(t, &push);
+    r = push_place(t, &push);
     if (r < 0)
         return r;
     memcpy(push.iterations, s->iterations, sizeof push.iterations);
@@ -390,7 +232,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     t->next = push;
     t->request = q;
     list_append(&q->waiting, &t->in_request);
-    if (may_begin(t) && !hold_stops(t)) {
+    if (push_may_begin(t) && !hold_stops(t)) {
         t->is_starting = true;
     } else {
         t->is_queued = true;
@@ -403,26 +245,11 @@ static int prepare(const struct starting *s, struct gp_request *q)
 {
     int r = 0;
     for (size_t i = 0; i < s->count && r == 0; i++) {
-        if (s->items[i].tensor && !may_begin(s->items[i].tensor))
+        if (s->items[i].tensor && !push_may_begin(s->items[i].tensor))
             engine_poll(&s->job->engine); /* the COMMIT may be here */
         r = prepare_item(s, &s->items[i], i, q);
     }
     return r;
-}
-
-/* The lock is let go while bytes are copied: the tensor cannot change, it is starting. */
-static void start_tensor(struct gp_job *job, struct gp_tensor *t)
-{
-    bool is_long = t->next.copies_in && t->next.gradient_bytes > COPY_LOCKED_BYTES;
-    trace_step(job->trace, t->next.traced_ns, TRACE_BEGUN);
-    if (is_long)
-        pthread_mutex_unlock(&job->lock);
-    copy_in(t);
-    if (is_long)
-        pthread_mutex_lock(&job->lock);
-    t->is_starting = false;
-    if (!t->request->err.code)
-        push_begin(t);
 }
 
 static void start_all(const struct starting *s, const struct gp_request *q)
@@ -432,7 +259,7 @@ static void start_all(const struct starting *s, const struct gp_request *q)
         struct gp_tensor *t = s->items[i].tensor;
         if (!t->is_starting)
             continue; /* begins when its last round is committed, or has begun meanwhile */
-        start_tensor(s->job, t);
+        push_start(t);
         unflushed_bytes += t->next.gradient_bytes;
         if (unflushed_bytes >= FLUSH_BYTES) {
             engine_flush(&s->job->engine);
@@ -570,6 +397,17 @@ int gp_send(gp_tensor *tensor, const void *values, gp_request **ret_request)
 int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
 {
     return send_or_receive(tensor, &(gp_item){tensor, NULL, values}, false, ret_request);
+}
+
+int gp_job_tell_loss(gp_job *job, float loss)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&job->lock);
+    job->loss = loss;
+    pthread_mutex_unlock(&job->lock);
+    return 0;
 }
 
 int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request)

@@ -3,7 +3,7 @@
  * ends with its connection, or by itself when the time that it named is over. README: L34. */
 #include "client/recorder.h"
 
-#include "client/job.h"
+#include "client/tensor.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,10 @@
-/* What lanes say about rounds: results, commits, errors, who is missing. The only file that moves a
- * piece from announced to landed to idle (L1). A word that nobody knows is counted and dropped. */
-#include "client/job.h"
+/* Results, commits, errors and other messages of lanes. The only file that moves a piece from
+ * announced to landed to idle (L1). A word that names nothing open is counted and dropped. */
+#include "client/settle.h"
+
 #include "client/link.h"
+#include "client/push.h"
+#include "client/request.h"
 #include "client/state_copy.h"
 #include "svc/base/text.h"
 
@@ -62,7 +65,7 @@ static void commit(struct piece *p)
     struct gp_tensor *t = p->tensor;
     if (p->standing == PIECE_ANNOUNCED)
         land(p);
-    link_retract(p);
+    piece_retract(p);
     p->standing = PIECE_IDLE;
     p->committed = t->round;
     p->lost = NULL; /* its new lane has all that it needs */
@@ -73,14 +76,14 @@ static void commit(struct piece *p)
 /* The piece that a word of this lane names; one of another lane names nothing here. */
 static struct piece *piece_of(struct link *l, uint32_t word)
 {
-    struct piece *p = slot_piece(l->job, word);
+    struct piece *p = piece_find(l->job, word);
     if (p && p->link == l && p->standing != PIECE_IDLE)
         return p;
     l->job->stale++;
     return NULL;
 }
 
-void settle_word(struct link *l, uint32_t word)
+static void settle_word(struct link *l, uint32_t word)
 {
     struct piece *p = piece_of(l, word);
     l->job->spoke = l;
@@ -91,7 +94,7 @@ void settle_word(struct link *l, uint32_t word)
 static void take_commit(struct link *l, const struct record_commit *record)
 {
     for (uint32_t i = 0; i < record->count; i++) {
-        struct piece *p = slot_piece_kept(l->job, record->words[i]);
+        struct piece *p = piece_find_kept(l->job, record->words[i]);
         if (p && p->link == l)
             settle_kept(p);
         else if ((p = piece_of(l, record->words[i])))
@@ -99,12 +102,28 @@ static void take_commit(struct link *l, const struct record_commit *record)
     }
 }
 
+/* ---- a worker that is new ---- */
+
 /* One that waits to be told its round has nothing open. */
 static struct piece *entering_piece(struct link *l, uint32_t word)
 {
-    struct piece *p = slot_piece(l->job, word);
+    struct piece *p = piece_find(l->job, word);
     return p && p->link == l && p->is_entering ? p : NULL;
 }
+
+static void piece_enter(struct piece *p, uint64_t round)
+{
+    struct gp_tensor *t = p->tensor;
+    p->is_entering = false;
+    p->committed = round;
+    if (round > t->round)
+        t->round = round;
+    t->knows_steps = t->knows_steps && t->steps_round == t->round; /* another is told, too */
+    if (--t->entering == 0 && t->is_queued)
+        push_begin_queued(t);
+}
+
+/* ---- other messages ---- */
 
 /* The lane has not read the gradient, and has given us a later result for it (W12). */
 static void take_closed(struct link *l, const struct record_closed *record)
@@ -196,7 +215,7 @@ static void take_ticket(struct link *l, const struct record_ticket *record)
     l->ticket = *ticket;
 }
 
-void settle_message(struct link *l, const void *data, size_t bytes)
+static void settle_message(struct link *l, const void *data, size_t bytes)
 {
     union record record;
     size_t record_bytes_seen;
@@ -215,8 +234,25 @@ void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_MISSING: take_missing(l, &record.missing); break;
     case RECORD_TICKET: take_ticket(l, &record.ticket); break;
     case RECORD_CLOSED: take_closed(l, &record.closed); break;
-    case RECORD_BACKED: copy_backed(l, &record.backed); break;
+    case RECORD_BACKED: copy_backed(l->job, l, &record.backed); break;
     case RECORD_CHOSEN: take_chosen(l, &record.chosen); break;
     default: l->job->stale++; /* what only a worker says */
+    }
+}
+
+void settle_event(void *job, const struct fabric_event *event)
+{
+    struct link *l = event->owner;
+    (void)job; /* the link knows it */
+    switch (event->kind) {
+    case FABRIC_EVENT_OPEN: link_opened(l); break;
+    case FABRIC_EVENT_WORD: settle_word(l, event->word); break;
+    case FABRIC_EVENT_MESSAGE:
+        settle_message(l, event->data, event->bytes);
+        fabric_message_done(event->conn, event->data);
+        break;
+    case FABRIC_EVENT_ROOM: link_flush(l); break;
+    case FABRIC_EVENT_CLOSED: link_closed(l, event); break;
+    default: l->job->stale++; /* only lanes get such events */
     }
 }

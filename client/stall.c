@@ -1,8 +1,12 @@
 /* Why a request is not over at its deadline, or after a while, in words: the ranks that have not
  * pushed, or the lane that does not answer or is lost. Asks at most a few lanes and waits for them
  * only briefly. */
-#include "client/job.h"
+#include "client/stall.h"
+
 #include "client/link.h"
+#include "client/piece.h"
+#include "client/process.h"
+#include "client/request.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
@@ -61,15 +65,56 @@ static void ask(struct gp_request *q)
     engine_flush(&q->job->engine);
 }
 
-static bool goes_on(const struct gp_request *q)
-{
-    return request_is_over(q) || !list_is_empty(&q->landed);
-}
-
 static bool is_answered(void *context)
 {
     const struct gp_request *q = context;
-    return goes_on(q) || q->queries == 0;
+    return request_has_news(context) || q->queries == 0;
+}
+
+/* ---- knowledge of the coordinator (L59) ---- */
+
+/* In the control thread. */
+static void late_told(struct control_call *call, const envelope *reply, const struct err *err)
+{
+    struct late *late = container_of(call, struct late, call);
+    struct gp_job *job = container_of(late, struct gp_job, late);
+    pthread_mutex_lock(&job->lock);
+    late->is_asked = false;
+    if (reply && reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_LATE_REPLY)
+        snprintf(late->text, sizeof late->text, "%s", reply->late_reply->text);
+    engine_kick(&job->engine);
+    pthread_mutex_unlock(&job->lock);
+}
+
+static void late_post(struct gp_job *job, const uint64_t *ranks)
+{
+    struct late *late = &job->late;
+    memcpy(late->ranks, ranks, sizeof late->ranks);
+    gradpool__wire__late_request__init(&late->request);
+    late->request.ranks.data = (uint8_t *)late->ranks;
+    late->request.ranks.len = sizeof late->ranks;
+    late->call.request = (envelope)GRADPOOL__WIRE__ENVELOPE__INIT;
+    late->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_LATE_REQUEST;
+    late->call.request.late_request = &late->request;
+    late->call.done = late_told;
+    late->is_asked = true;
+    control_post(job->control, &late->call);
+}
+
+static bool late_is_over(void *context)
+{
+    const struct gp_request *q = context;
+    return request_has_news(context) || !q->job->late.is_asked;
+}
+
+static void late_ask(struct gp_request *q)
+{
+    struct gp_job *job = q->job;
+    job->late.text[0] = 0;
+    if (job->late.is_asked || !control_is_up(job->control))
+        return;
+    late_post(job, q->missing);
+    engine_run(&job->engine, clock_now_ns() + ANSWER_WAIT_NS, late_is_over, q);
 }
 
 /* ---- the sentence ---- */
@@ -78,7 +123,7 @@ static void append_ranks(const struct gp_request *q, char *text)
 {
     uint32_t named = 0, more = 0;
     for (uint32_t rank = 0; rank < q->job->workers; rank++) {
-        if (!(q->missing[rank / 64] >> (rank % 64) & 1))
+        if (!rank_is_in(q->missing, rank))
             continue;
         if (named == RANKS_NAMED_MAX)
             more++;
@@ -173,9 +218,9 @@ static const struct gp_tensor *find_out(struct gp_request *q, char *text)
     ask(q);
     engine_run(&q->job->engine, clock_now_ns() + ANSWER_WAIT_NS, is_answered, q);
     q->job->late.text[0] = 0;
-    if (q->missing_tensor && !goes_on(q))
+    if (q->missing_tensor && !request_has_news(q))
         late_ask(q);
-    return goes_on(q) ? NULL : describe(q, text);
+    return request_has_news(q) ? NULL : describe(q, text);
 }
 
 /* Knowledge about the ranks that are late, behind the sentence; else nothing. */

@@ -1,42 +1,43 @@
-/* Where a lane keeps a copy of what it has of a piece with an update rule: in the memory of one of
- * the piece's ranks, so that it outlives the lane, whichever others die with it. Owns that memory;
- * never looks at it. README: L28; svc/wire/README.md: W17. */
+/* Owns the memory of copies of lanes' states. A copy lies with one of the piece's ranks, so that it
+ * outlives the lane, whichever others die with it; this worker never reads it. README: L28;
+ * svc/wire/README.md: W17. */
 #include "client/state_copy.h"
+
+#include "client/process.h"
 #include "svc/base/shortage.h"
 
 #include <string.h>
 
-static bool is_member(const struct gp_tensor *t, uint32_t rank)
+static bool copy_is_of(const struct gp_tensor *t, uint32_t rank)
 {
-    if (t->job->is_elastic)
-        return t->ranks[rank / 64] >> (rank % 64) & 1;
-    return terms_have_rank(&t->terms, rank);
+    return t->job->is_elastic ? rank_is_in(t->ranks, rank) : terms_have_rank(&t->terms, rank);
 }
 
-/* Pieces take turns, so that each rank has about as much. Who has made one keeps it (L28). */
+/* Pieces take turns, so that each rank stores about as much. A copy that was made stays where it
+ * is. */
 void copy_choose(struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
     uint32_t left = t->members > 0 ? p->id % t->members : 0, rank = 0;
     for (; rank < t->job->workers; rank++) {
-        if (is_member(t, rank) && left-- == 0)
+        if (copy_is_of(t, rank) && left-- == 0)
             break;
     }
     p->keeps_copy =
         t->job->keeps_copies && t->terms.rule && p->elements > 0 && rank == t->job->rank;
 }
 
-static uint64_t state_bytes(const struct piece *p)
+static uint64_t copy_bytes(const struct piece *p)
 {
-    return p->elements * sizeof(float) * (1 + (uint64_t)update_moments(p->tensor->terms.rule));
+    return p->elements * sizeof(float) * tensor_arrays(p->tensor);
 }
 
-static int prepare_piece(struct piece *p)
+static int copy_prepare_piece(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
     if (!p->keeps_copy || p->copy)
         return 0;
-    int r = slabs_alloc(&t->job->slabs, 2 * state_bytes(p), &p->copy);
+    int r = slabs_alloc(&t->job->slabs, 2 * copy_bytes(p), &p->copy);
     p->copy_since = t->job->is_elastic ? RECORD_ROUND_NONE : t->round + 1;
     char lack[SHORTAGE_BYTES];
     return r < 0 ? client_error(r, "tensor '%s': no room for a copy of its parameters: %s", t->name,
@@ -48,33 +49,33 @@ int copy_prepare(struct gp_tensor *t)
 {
     int r = 0;
     for (uint32_t i = 0; i < t->pieces_count && r == 0; i++)
-        r = prepare_piece(&t->pieces[i]);
+        r = copy_prepare_piece(&t->pieces[i]);
     return r;
 }
 
-int copy_tell(struct link *l, struct piece *p)
+int copy_tell(struct piece *p, struct fabric_conn *conn, uint32_t opening)
 {
     const struct gp_tensor *t = p->tensor;
     bool is_claim = p->copy_since != RECORD_ROUND_NONE;
-    if (!p->copy || p->copy_told == l->openings || (is_claim && !t->knows_steps))
+    if (!p->copy || p->copy_told == opening || (is_claim && !t->knows_steps))
         return 0;
     struct slab_place place;
-    slabs_find(&t->job->slabs, p->copy, 2 * state_bytes(p), &place);
+    slabs_find(&t->job->slabs, p->copy, 2 * copy_bytes(p), &place);
     struct record_backup told = {.kind = RECORD_BACKUP,
                                  .piece = p->id,
                                  .region = place.region,
                                  .note = p->slot,
-                                 .offset = {place.offset, place.offset + state_bytes(p)},
+                                 .offset = {place.offset, place.offset + copy_bytes(p)},
                                  .since = p->copy_since};
     memcpy(told.steps, t->steps, sizeof told.steps);
-    int r = fabric_send(l->conn, &told, sizeof told, NULL, 0);
+    int r = fabric_send(conn, &told, sizeof told, NULL, 0);
     if (r == 0)
-        p->copy_told = l->openings;
+        p->copy_told = opening;
     return r;
 }
 
-/* Of who came late and has seen no broadcast: from that round on it counts as others do. */
-static void learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps)
+/* A late worker that has seen no broadcast: from that round on it counts steps as others do. */
+static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps)
 {
     bool is_known = t->knows_steps && t->entering == 0;
     if (is_known || (round > t->round && t->entering == 0))
@@ -88,18 +89,17 @@ static void learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps)
     t->knows_steps = true;
 }
 
-/* Also from a lane that is being left: what it has said before its end holds. */
-void copy_backed(struct link *l, const struct record_backed *told)
+/* A lane that is being left counts, too: its last words hold. */
+void copy_backed(struct gp_job *job, const struct link *link, const struct record_backed *told)
 {
-    struct gp_job *job = l->job;
     struct piece *p = told->note < job->slots_count ? job->slots[told->note].piece : NULL;
-    bool is_ours = p && p->id == told->piece && p->copy && (p->link == l || p->fence == l);
+    bool is_ours = p && p->id == told->piece && p->copy && (p->link == link || p->fence == link);
     if (!is_ours) {
         job->stale++;
         return;
     }
     p->copy_since = told->round;
-    learn_steps(p->tensor, told->round, told->steps);
+    copy_learn_steps(p->tensor, told->round, told->steps);
 }
 
 void copy_free(struct piece *p)

@@ -2,18 +2,21 @@
 #ifndef GRADPOOL_CLIENT_STATE_COPY_H
 #define GRADPOOL_CLIENT_STATE_COPY_H
 
-#include "client/link.h"
+#include "client/piece.h"
 
-/* Once the ranks of its tensor are known, and when they change: whether this rank is to keep a copy
- * of the piece. */
+struct fabric_conn;
+
+/* Decides whether this rank stores a copy of the piece: once the ranks of its tensor are known, and
+ * when they change. */
 void copy_choose(struct piece *p);
-/* Before the tensor's first push, or anything is said of it to a lane: room for the copies that
- * this rank is to keep. -ENOMEM, -ENOSPC, with text. */
+/* Allocates the copies that this rank is to store, before the tensor's first push and before any
+ * READY. -ENOMEM, -ENOSPC, with text. */
 int copy_prepare(struct gp_tensor *t);
-/* Before the first announcement on each connection. -EAGAIN: no room; -ECONNRESET. */
-int copy_tell(struct link *l, struct piece *p);
-/* The lane says that an offer was taken, and the copy is whole. */
-void copy_backed(struct link *l, const struct record_backed *told);
+/* Sends the copy's place before the first READY on each opening of the piece's link. -EAGAIN: no
+ * room; -ECONNRESET. */
+int copy_tell(struct piece *p, struct fabric_conn *conn, uint32_t opening);
+/* The lane at the other end of `link` has taken an offer: the copy is whole. */
+void copy_backed(struct gp_job *job, const struct link *link, const struct record_backed *told);
 void copy_free(struct piece *p);
 
 #endif

@@ -1,103 +1,16 @@
-/* Requests: from the push that takes one to the wait that gives it back to the pool. Copies results
- * out in the thread that waits for them, with the lock let go (L2). Every wait has a deadline. */
+/* Waits for requests, and copies results out in the thread that waits, with the lock released (L2).
+ * Every wait has a deadline (L11). */
+#include "client/wait.h"
+
 #include "client/copy.h"
-#include "client/fork.h"
-#include "client/job.h"
 #include "client/link.h"
+#include "client/process.h"
+#include "client/stall.h"
+#include "client/tensor.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-#define BARRIER_NAME "gradpool.barrier"
-
-/* ---- requests ---- */
-
-static struct gp_request *request_create(struct gp_job *job)
-{
-    struct gp_request *q = calloc(1, sizeof *q);
-    if (q)
-        list_init(&q->node);
-    return q;
-}
-
-struct gp_request *request_take(struct gp_job *job)
-{
-    struct list *pooled = list_first(&job->pool);
-    struct gp_request *q =
-        pooled ? list_entry(pooled, struct gp_request, node) : request_create(job);
-    if (!q)
-        return NULL;
-    list_remove(&q->node);
-    q->client = job->client;
-    q->job = job;
-    q->err.code = 0;
-    q->queries = 0;
-    q->polled_ns = 0;
-    q->stall = (struct stall){0};
-    q->missing_tensor = NULL;
-    list_init(&q->waiting);
-    list_init(&q->landed);
-    list_init(&q->done);
-    list_append(&job->requests, &q->node);
-    return q;
-}
-
-bool request_is_over(const struct gp_request *q)
-{
-    return q->err.code || list_is_empty(&q->waiting);
-}
-
-void request_fail(struct gp_request *q, int code, const char *text)
-{
-    if (request_is_over(q))
-        return;
-    err_set(&q->err, code, "%s", text);
-    engine_kick(&q->job->engine);
-}
-
-static void detach(struct gp_request *q, struct list *tensors)
-{
-    list_for_each_safe (node, tensors) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
-        list_remove(node);
-        t->request = NULL;
-        t->is_starting = false;
-        if (t->open_request == q)
-            t->open_request = NULL;
-        q->job->queued -= t->is_queued;
-        t->is_queued = false;
-    }
-}
-
-static void detach_all(struct gp_request *q)
-{
-    detach(q, &q->waiting);
-    detach(q, &q->landed);
-    detach(q, &q->done);
-    list_remove(&q->node);
-}
-
-void request_release(struct gp_request *q)
-{
-    detach_all(q);
-    list_append(&q->job->pool, &q->node);
-}
-
-void request_abandon(struct gp_request *q)
-{
-    detach_all(q);
-    q->job = NULL;
-    list_append(&q->client->abandoned, &q->node);
-}
-
-/* ---- waiting ---- */
-
-static bool has_news(void *context)
-{
-    const struct gp_request *q = context;
-    return request_is_over(q) || !list_is_empty(&q->landed);
-}
 
 static void copy_landed(struct gp_request *q)
 {
@@ -126,7 +39,7 @@ static bool drive_until(struct gp_request *q, uint64_t began_ns, uint64_t deadli
 {
     struct gp_job *job = q->job;
     progress_begin_wait(&job->progress, began_ns);
-    bool has_come = engine_run(&job->engine, deadline_ns, has_news, q);
+    bool has_come = engine_run(&job->engine, deadline_ns, request_has_news, q);
     uint64_t now_ns = clock_now_ns();
     progress_end_wait(&job->progress, now_ns);
     if (job->spoke)
@@ -149,7 +62,7 @@ static bool drive(struct gp_request *q, uint64_t deadline_ns)
 static bool see_through(struct gp_request *q, uint64_t deadline_ns)
 {
     for (;;) {
-        if (has_news(q))
+        if (request_has_news(q))
             stall_end(q);
         copy_landed(q);
         if (request_is_over(q))
@@ -161,7 +74,7 @@ static bool see_through(struct gp_request *q, uint64_t deadline_ns)
 
 /* `timeout_ns` is what the caller gave, for the text. -ETIMEDOUT leaves the request as it is;
  * anything else has released it. */
-static int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
+int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     while (!see_through(q, deadline_ns)) {
         if (stall_explain(q, q->polled_ns + timeout_ns) < 0) {
@@ -187,15 +100,7 @@ static struct gp_job *come(const struct gp_request *q)
     return job;
 }
 
-void job_end_use(struct gp_job *job)
-{
-    job->users--;
-    if (job->is_leaving)
-        engine_kick(&job->engine);
-    pthread_mutex_unlock(&job->lock);
-}
-
-static uint64_t timeout_of(const gp_client *client, int timeout_ms)
+uint64_t wait_timeout_ns(const gp_client *client, int timeout_ms)
 {
     return timeout_ms > 0 ? (uint64_t)timeout_ms * NS_PER_MS : client->timeout_ns;
 }
@@ -204,7 +109,7 @@ static int check_request(const struct gp_request *q)
 {
     if (!q)
         return client_error(-EINVAL, "no request given");
-    if (fork_is_foreign(q->client->generation))
+    if (generation_is_foreign(q->client->generation))
         return client_error(-ECHILD, "the request belongs to the parent process");
     return 0;
 }
@@ -225,7 +130,7 @@ int gp_wait(gp_request *request, int timeout_ms)
     int r = check_request(request);
     if (r < 0)
         return r;
-    uint64_t timeout_ns = timeout_of(request->client, timeout_ms);
+    uint64_t timeout_ns = wait_timeout_ns(request->client, timeout_ms);
     uint64_t deadline_ns = clock_now_ns() + timeout_ns;
     struct gp_job *job = come(request);
     if (!job)
@@ -255,45 +160,6 @@ int gp_poll(gp_request *request, int timeout_ms)
     else if (!request_is_over(request))
         engine_poll(&job->engine);
     r = request_is_over(request);
-    job_end_use(job);
-    return r;
-}
-
-/* ---- barrier ---- */
-
-/* A barrier whose time ran out has been announced: the next call goes on waiting for the same. */
-static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
-{
-    if (!job->barrier_request) {
-        int r = push_internal(job->barrier, RECORD_BARRIER, &job->barrier_request);
-        if (r < 0)
-            return r;
-    } else if (job->is_in_barrier) {
-        return client_error(-EBUSY, "another thread waits in gp_barrier() of job '%s'", job->name);
-    }
-    job->is_in_barrier = true;
-    int r = wait_locked(job->barrier_request, deadline_ns, timeout_ns);
-    job->is_in_barrier = false;
-    if (r != -ETIMEDOUT)
-        job->barrier_request = NULL;
-    return r;
-}
-
-int gp_barrier(gp_job *job, int timeout_ms)
-{
-    int r = job_check(job);
-    if (r < 0)
-        return r;
-    struct gp_tensor *barrier;
-    uint64_t timeout_ns = timeout_of(job->client, timeout_ms);
-    uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* of declaring and waiting together */
-    job->users++;
-    r = declare_internal(job, BARRIER_NAME, GP_F32, 0, timeout_ns, &barrier);
-    pthread_mutex_lock(&job->lock);
-    if (r == 0) {
-        job->barrier = barrier;
-        r = pass_barrier(job, deadline_ns, timeout_ns);
-    }
     job_end_use(job);
     return r;
 }

@@ -1,8 +1,10 @@
 /* A timeline of a job that one of its workers writes: asks the coordinator as an operator's command
  * would, on a connection and in a thread of its own. Owns both, and the file. Must never keep a job
  * from being left. README: L37. */
-#include "client/as_operator.h"
-#include "client/fork.h"
+#include "client/timeline.h"
+
+#include "client/operator.h"
+#include "client/process.h"
 #include "svc/base/log.h"
 #include "svc/base/shortage.h"
 #include "svc/timeline/timeline_fetch.h"
@@ -29,7 +31,7 @@ struct job_timeline {
 static int begin(struct gp_job *job, struct job_timeline *tl, struct err *err)
 {
     const struct timeline_wish wish = {
-        .job = job->name, .tenant = job_tenant(job), .for_ns = TIMELINE_NS_MAX};
+        .job = job->name, .tenant = operator_tenant(job->client), .for_ns = TIMELINE_NS_MAX};
     return timeline_begin(tl->channel, &wish, tl->file, &tl->timeline, err);
 }
 
@@ -79,7 +81,7 @@ static int start(struct gp_job *job, struct job_timeline *tl, const char *path, 
                        shortage_text(-errno, SHORTAGE_OTHER, lack, sizeof lack));
     int r = timeline_file_open(path, &tl->file, err);
     if (r == 0)
-        r = job_open_operator(job, &tl->fd, &tl->channel, err);
+        r = operator_connect(job->client, &job->lock, &tl->fd, &tl->channel, err);
     if (r == 0)
         r = begin(job, tl, err);
     return r < 0 ? r : start_thread(tl, err);

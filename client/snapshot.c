@@ -2,7 +2,9 @@
  * part, tensor by tensor in order of names; the first of them has the file. Before each step all
  * agree where they are and that all is well so far, so that an error of one is an error of all.
  * README: L26, L27, L31, L32. */
-#include "client/job.h"
+#include "client/declare.h"
+#include "client/process.h"
+#include "client/push_pull.h"
 #include "svc/base/clock.h"
 #include "svc/state/state_file.h"
 

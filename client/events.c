@@ -1,12 +1,14 @@
-/* What a fabric says about connections to lanes; what it says about rounds goes to settle.c. */
+/* Connections to lanes that open and end: announcements are repeated on the next connection, fences
+ * are lifted, a lane that is gone is lost. */
 #include "client/link.h"
+#include "client/piece.h"
 
 #include "svc/base/log.h"
 
 #include <errno.h>
 #include <string.h>
 
-static void opened(struct link *l)
+void link_opened(struct link *l)
 {
     if (l->state != LINK_CONNECTING)
         return;
@@ -43,7 +45,7 @@ static void revisit(struct link *l, bool uses_ticket)
             struct piece *p = &t->pieces[i];
             if (p->link != l)
                 continue;
-            link_retract(p);
+            piece_retract(p);
             p->owes_standing = true;
             link_announce(l, p);
         }
@@ -77,7 +79,7 @@ static void replace(struct link *l, int error)
     revisit(l, error != -ETIMEDOUT);
 }
 
-static void closed(struct link *l, const struct fabric_event *event)
+void link_closed(struct link *l, const struct fabric_event *event)
 {
     bool comes_back = l->is_left && !l->job->is_leaving && link_pieces(l) > 0;
     bool is_broken = is_replaceable(l, event->error) && !l->job->is_leaving && link_pieces(l) > 0;
@@ -105,21 +107,4 @@ static void closed(struct link *l, const struct fabric_event *event)
     else if (l->wants_open && !l->job->is_leaving)
         link_open(l);
     lift_fences(l);
-}
-
-void link_event(void *context, const struct fabric_event *event)
-{
-    struct link *l = event->owner;
-    (void)context; /* the job: the link knows it */
-    switch (event->kind) {
-    case FABRIC_EVENT_OPEN: opened(l); break;
-    case FABRIC_EVENT_WORD: settle_word(l, event->word); break;
-    case FABRIC_EVENT_MESSAGE:
-        settle_message(l, event->data, event->bytes);
-        fabric_message_done(event->conn, event->data);
-        break;
-    case FABRIC_EVENT_ROOM: link_flush(l); break;
-    case FABRIC_EVENT_CLOSED: closed(l, event); break;
-    default: l->job->stale++; /* what only a lane is told */
-    }
 }

@@ -1,13 +1,12 @@
-/* The connection on which a worker asks about its own job as an operator would. README: L37,
- * L90. */
-#include "client/as_operator.h"
+/* Owns nothing: the caller closes the connection that is made here. README: L37, L90. */
+#include "client/operator.h"
 
 #include "svc/base/clock.h"
 
-int job_open_operator(struct gp_job *job, int *fd, struct channel **ret_channel, struct err *err)
+int operator_connect(const gp_client *client, pthread_mutex_t *lock, int *fd,
+                     struct channel **ret_channel, struct err *err)
 {
-    const gp_client *client = job->client;
-    const struct endpoint_slot slot = {&job->lock, fd};
+    const struct endpoint_slot slot = {lock, fd};
     uint64_t now_ns = clock_now_ns(), deadline_ns = now_ns + client->connect_timeout_ns;
     uint64_t incarnation;
     struct endpoint_names names = {.known = client->addresses};
@@ -27,7 +26,7 @@ int job_open_operator(struct gp_job *job, int *fd, struct channel **ret_channel,
                          deadline_ns, &incarnation, err);
 }
 
-const char *job_tenant(const struct gp_job *job)
+const char *operator_tenant(const gp_client *client)
 {
-    return job->client->has_key ? job->client->key.tenant : "-";
+    return client->has_key ? client->key.tenant : "-";
 }

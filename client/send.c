@@ -1,9 +1,9 @@
-/* What is said to a lane: regions, READY records, questions. Sends nothing twice and nothing before
- * the memory it names is lent; what finds no room stays in the link's list until ROOM (W10). */
+/* Sends regions, READY records and questions to lanes. Sends nothing twice and nothing before the
+ * memory it names is lent; what finds no room stays in the link's list until ROOM (W10). */
+#include "client/link.h"
 #include "client/state_copy.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- READY ---- */
@@ -147,7 +147,7 @@ static int tell_kept(struct link *l, const struct piece *p)
 static int send_ready(struct link *l, struct piece *p)
 {
     struct record_ready ready;
-    int told = copy_tell(l, p);
+    int told = copy_tell(p, l->conn, l->openings);
     if (told == 0)
         told = tell_kept(l, p);
     if (told == 0)
@@ -204,14 +204,6 @@ static bool pass_choices_on(struct link *l)
     return pass_choice_on(l, older) && pass_choice_on(l, !older);
 }
 
-void link_retract(struct piece *p)
-{
-    if (list_is_empty(&p->unsent))
-        return;
-    list_remove(&p->unsent);
-    p->tensor->job->unsent--;
-}
-
 static void send_unsent(struct link *l)
 {
     list_for_each_safe (node, &l->unsent) {
@@ -221,7 +213,7 @@ static void send_unsent(struct link *l)
         if (send_ready(l, p) < 0)
             return; /* ROOM or CLOSED follows */
         p->owes_standing = false;
-        link_retract(p);
+        piece_retract(p);
     }
 }
 

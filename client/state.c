@@ -1,8 +1,12 @@
 /* States that lanes keep of tensors with update rules, to memory and back: read by one rank alone,
  * through the coordinator; saved and restored tensor by tensor, as rounds of all ranks. Owns the
  * connection of a read; must never keep a job from being left. README: L90, L91. */
-#include "client/as_operator.h"
+#include "client/state.h"
+
 #include "client/checksum.h"
+#include "client/operator.h"
+#include "client/process.h"
+#include "client/push_pull.h"
 #include "svc/base/clock.h"
 #include "svc/state/state_fetch.h"
 #include "svc/state/state_file.h"
@@ -115,7 +119,7 @@ static int check_whole(struct reading *r)
 static int converse(struct reading *r)
 {
     const struct state_wish wish = {.job = r->job->name,
-                                    .tenant = job_tenant(r->job),
+                                    .tenant = operator_tenant(r->job->client),
                                     .is_between = true,
                                     .tensors = r->names,
                                     .tensors_count = r->count};
@@ -156,7 +160,7 @@ static void end_turn(struct reading *r)
 {
     struct gp_job *job = r->job;
     pthread_mutex_lock(&job->lock);
-    job_read_cancel(job); /* a child that was forked meanwhile may hold the socket open */
+    state_cancel_read(job); /* a child that was forked meanwhile may hold the socket open */
     if (r->conversation.channel)
         channel_destroy(r->conversation.channel);
     else if (job->read_fd >= 0)
@@ -185,7 +189,8 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
     struct reading reading = {.job = job, .states = states, .count = count};
     r = sort_states(&reading);
     if (r == 0)
-        r = job_open_operator(job, &job->read_fd, &reading.conversation.channel, &reading.err);
+        r = operator_connect(job->client, &job->lock, &job->read_fd, &reading.conversation.channel,
+                             &reading.err);
     if (r == 0 && !is_being_left(job)) /* before there was a socket nothing could be shut down */
         r = converse(&reading);
     if (is_being_left(job))
@@ -197,13 +202,13 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
     return r;
 }
 
-void job_read_cancel(struct gp_job *job)
+void state_cancel_read(struct gp_job *job)
 {
     if (job->read_fd >= 0)
         shutdown(job->read_fd, SHUT_RDWR);
 }
 
-void job_read_abandon_in_child(struct gp_job *job)
+void state_abandon_read_in_child(struct gp_job *job)
 {
     if (job->read_fd >= 0)
         close(job->read_fd);

@@ -1,85 +1,16 @@
-/* Owns a job's tensors, their pieces and the words by which lanes name a piece's open round.
- * Decides nothing; checks what the coordinator says a route is. */
-#include "client/job.h"
+/* Owns a job's tensors: two hash tables, and the memory of each tensor. Decides nothing about
+ * rounds and routes. */
+#include "client/tensor.h"
+
+#include "client/piece.h"
+#include "client/request.h"
 #include "client/state_copy.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOTS_FIRST 64
-#define SLOTS_MAX (1u << 24) /* 24 bits of a word */
-#define GENERATION_BITS 8
 #define BUCKETS_FIRST 64
-
-/* ---- words ---- */
-
-static int grow_slots(struct gp_job *job)
-{
-    uint32_t count = job->slots_count ? job->slots_count * 2 : SLOTS_FIRST;
-    if (count > SLOTS_MAX)
-        return -ENOSPC;
-    struct slot *slots = realloc(job->slots, count * sizeof *slots);
-    if (!slots)
-        return -ENOMEM;
-    for (uint32_t i = job->slots_count; i < count; i++) {
-        slots[i] = (struct slot){.next_free = job->free_slot};
-        job->free_slot = i;
-    }
-    job->slots = slots;
-    job->slots_count = count;
-    return 0;
-}
-
-void piece_new_word(struct piece *p)
-{
-    struct slot *slot = &p->tensor->job->slots[p->slot];
-    do {
-        slot->generation++;
-        p->word = p->slot << GENERATION_BITS | slot->generation;
-    } while (p->word == RECORD_WORD_NONE); /* which means something else */
-}
-
-static int take_slot(struct gp_job *job, struct piece *p)
-{
-    int r = job->free_slot == UINT32_MAX ? grow_slots(job) : 0;
-    if (r < 0)
-        return r;
-    p->slot = job->free_slot;
-    job->free_slot = job->slots[p->slot].next_free;
-    job->slots[p->slot].piece = p;
-    piece_new_word(p); /* also an idle piece is named by its own: RECORD_WORD_NONE is the job */
-    return 0;
-}
-
-static void give_slot_back(struct gp_job *job, struct piece *p)
-{
-    struct slot *slot = &job->slots[p->slot];
-    slot->piece = NULL;
-    slot->generation++; /* a word that is still on its way finds nobody */
-    slot->next_free = job->free_slot;
-    job->free_slot = p->slot;
-}
-
-static struct piece *find_in_slot(const struct gp_job *job, uint32_t word)
-{
-    uint32_t number = word >> GENERATION_BITS;
-    return number < job->slots_count ? job->slots[number].piece : NULL;
-}
-
-struct piece *slot_piece(struct gp_job *job, uint32_t word)
-{
-    struct piece *p = find_in_slot(job, word);
-    return p && p->word == word ? p : NULL;
-}
-
-struct piece *slot_piece_kept(struct gp_job *job, uint32_t word)
-{
-    struct piece *p = find_in_slot(job, word);
-    return p && p->tensor->has_kept && p->kept_word == word ? p : NULL;
-}
-
-/* ---- tensors ---- */
 
 static uint32_t hash_name(const char *name)
 {
@@ -188,58 +119,11 @@ int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct term
     return 0;
 }
 
-/* Pieces lie end to end and cover the tensor. */
-static bool route_is_sound(const struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
+void tensor_take_id(struct gp_tensor *t, uint32_t id)
 {
-    uint64_t next = 0;
-    for (size_t i = 0; i < route->n_pieces; i++) {
-        const Gradpool__Wire__Piece *piece = route->pieces[i];
-        if (piece->first != next || piece->elements > t->elements - next)
-            return false;
-        next += piece->elements;
-    }
-    return route->n_pieces > 0 && route->n_pieces <= SLOTS_MAX && next == t->elements;
-}
-
-static int add_piece(struct gp_tensor *t, const Gradpool__Wire__Piece *said)
-{
-    struct piece *p = &t->pieces[t->pieces_count];
-    *p = (struct piece){.tensor = t,
-                        .first = said->first,
-                        .elements = said->elements,
-                        .id = said->id,
-                        .epoch = said->epoch};
-    list_init(&p->unsent);
-    p->link = link_get(t->job, said->lane);
-    int r = p->link ? take_slot(t->job, p) : -ENOMEM;
-    if (r == 0)
-        t->pieces_count++;
-    return r;
-}
-
-int tensor_route(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
-{
-    if (!route_is_sound(t, route))
-        return -EPROTO;
-    t->pieces = calloc(route->n_pieces, sizeof *t->pieces);
-    if (!t->pieces)
-        return -ENOMEM;
-    for (size_t i = 0; i < route->n_pieces; i++) {
-        int r = add_piece(t, route->pieces[i]);
-        if (r < 0)
-            return r;
-    }
-    t->id = route->tensor;
+    t->id = id;
     hash_by_id(t);
     t->is_routed = true;
-    tensor_take_ranks(t, route);
-    for (uint32_t i = 0; i < t->pieces_count; i++)
-        copy_choose(&t->pieces[i]);
-    hold_note_tensor(t);
-    int r = t->job->is_elastic ? copy_prepare(t) : 0;
-    for (uint32_t i = 0; r == 0 && t->job->join_is_late && i < t->pieces_count; i++)
-        piece_await_entry(&t->pieces[i]);
-    return r;
 }
 
 static void unhash(struct gp_tensor *t)
@@ -263,9 +147,9 @@ void tensor_remove(struct gp_tensor *t)
     hold_forget_tensor(t);
     job->tensors_count--;
     for (uint32_t i = 0; i < t->pieces_count; i++) {
-        link_retract(&t->pieces[i]);
+        piece_retract(&t->pieces[i]);
         copy_free(&t->pieces[i]);
-        give_slot_back(job, &t->pieces[i]);
+        piece_give_slot_back(&t->pieces[i]);
     }
     for (int i = 0; i < 2; i++) {
         if (t->staging_input[i])

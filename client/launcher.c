@@ -1,5 +1,6 @@
 /* Rank, size and job name from the variables that launchers set. Owns nothing; only reads. */
 #include "client/client.h"
+#include "client/process.h"
 #include "svc/base/text.h"
 
 #include <errno.h>
