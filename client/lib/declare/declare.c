@@ -362,12 +362,10 @@ static int tell_coordinator(struct gp_job *job, struct gp_tensor *t)
 
 int gp_tensor_undeclare(gp_tensor *tensor)
 {
-    if (!tensor)
-        return client_error(-EINVAL, "no tensor given");
-    struct gp_job *job = tensor->job;
-    int r = job_check(job);
+    int r = tensor_check(tensor);
     if (r < 0)
         return r;
+    struct gp_job *job = tensor->job;
     pthread_mutex_lock(&job->declaring);
     pthread_mutex_lock(&job->lock);
     r = check_idle(tensor);

@@ -1,6 +1,6 @@
-/* Owns what a worker knows of iterations, and holds its rounds at the end of one when the
- * coordinator asks for that. One rank that begins none is enough: no round of all ranks begins
- * without it. Must never hold on once the coordinator is away. README: L33. */
+/* Owns a worker's view of iterations, and holds its rounds at the end of one when the coordinator
+ * asks for it. One rank that begins no round is enough: no round of all ranks begins without it.
+ * A hold must end when the coordinator is away. README: L33. */
 #include "client/lib/job/hold.h"
 
 #include "client/lib/job/tensor.h"
@@ -9,9 +9,9 @@
 #include <string.h>
 
 #define ROUNDS GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS
-#define ROW 2 /* so many iterations in a row had each tensor: that was no accident */
+#define ROW 2 /* the end of an iteration is known after so many in a row with each tensor */
 
-static bool counts(const struct gp_tensor *t, uint32_t scope)
+static bool hold_counts(const struct gp_tensor *t, uint32_t scope)
 {
     return t->scopes >> scope & 1 && !t->failure.code;
 }
@@ -38,7 +38,7 @@ static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, s
     bool is_any = false;
     for (size_t i = 0; i < count; i++) {
         const struct gp_tensor *t = items[i].tensor;
-        if (!t || t->job != job || !counts(t, scope))
+        if (!t || t->job != job || !hold_counts(t, scope))
             continue;
         if (now == 0 || t->iterations[scope] == now)
             return now + 1;
@@ -47,40 +47,38 @@ static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, s
     return is_any ? now : 0;
 }
 
-/* One that never had a round (parameters that are frozen) is part of no iteration so far. Counts
- * save most steps the walk over thousands of tensors. */
+/* A tensor without any round so far (frozen parameters) is part of no iteration. The counts spare
+ * most steps a walk over thousands of tensors. */
 static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t scope)
 {
     if (job->hold.scopes[scope].pushed == job->hold.scopes[scope].parts)
         return NULL;
-    list_for_each (node, &job->tensors) {
-        const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+    for_each_tensor (t, job) {
         uint64_t last = t->iterations[scope];
-        if (counts(t, scope) && last > 0 && last != job->hold.scopes[scope].now)
+        if (hold_counts(t, scope) && last > 0 && last != job->hold.scopes[scope].now)
             return t;
     }
     return NULL;
 }
 
-/* In the first iteration since tensors were declared nobody can tell what else is part of it. A
- * snapshot must be right; who waits for others only would rather not wait long. */
+/* In the first iteration since tensors were declared, a tensor without a round may still be part of
+ * it. A snapshot of updates waits for such tensors; a rank that only waits for others does not. */
 static bool may_lack(const struct gp_job *job, uint32_t scope)
 {
     const struct iterations *its = &job->hold.scopes[scope];
     if (scope != GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES || its->now == 0 || its->in_a_row != 0)
         return false;
-    list_for_each (node, &job->tensors) {
-        const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        if (counts(t, scope) && t->iterations[scope] == 0)
+    for_each_tensor (t, job) {
+        if (hold_counts(t, scope) && t->iterations[scope] == 0)
             return true;
     }
     return false;
 }
 
-/* What is set is of no iteration; but who stands at the end of one sets nothing before the hold is
- * over, or only some lanes would have it. */
-static uint64_t find_end(const struct gp_job *job, const gp_item *items, size_t count,
-                         uint32_t scope)
+/* Parameters that are set are of no iteration. But a rank at the end of one sets none before the
+ * hold is over: only some lanes would have them. */
+static uint64_t hold_find_end(const struct gp_job *job, const gp_item *items, size_t count,
+                              uint32_t scope)
 {
     const struct hold *hold = &job->hold;
     const struct iterations *its = &hold->scopes[scope];
@@ -89,7 +87,7 @@ static uint64_t find_end(const struct gp_job *job, const gp_item *items, size_t 
     bool has_ended = its->now > hold->last || (its->in_a_row == ROW && !find_lacking(job, scope));
     for (size_t i = 0; i < count && (hold->keeps_sets || has_ended); i++) {
         const struct gp_tensor *t = items[i].tensor;
-        if (t && t->job == job && counts(t, scope))
+        if (t && t->job == job && hold_counts(t, scope))
             return hold->last + 1;
     }
     return 0;
@@ -101,13 +99,13 @@ void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t
     for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++) {
         ret_iterations[scope] = 0;
         if (sets_parameters(operation))
-            ret_iterations[scope] = find_end(job, items, count, scope);
+            ret_iterations[scope] = hold_find_end(job, items, count, scope);
         else if (is_counted(operation, scope))
             ret_iterations[scope] = find_iteration(job, items, count, scope);
     }
 }
 
-static void note_failure(struct hold *hold, const struct gp_tensor *lacking)
+static void hold_note_failure(struct hold *hold, const struct gp_tensor *lacking)
 {
     hold->has_failed = true;
     if (lacking)
@@ -125,10 +123,10 @@ static void end_iteration(struct gp_job *job, uint32_t scope)
     const struct gp_tensor *lacking = find_lacking(job, scope);
     its->in_a_row = lacking ? 0 : its->in_a_row + (its->in_a_row < ROW);
     if (hold->id && hold->scope == scope && its->now == hold->last && its->in_a_row < ROW)
-        note_failure(hold, lacking);
+        hold_note_failure(hold, lacking);
 }
 
-/* Parameters were set, or a tensor declared: the end of this iteration tells nothing. */
+/* Parameters were set, or a tensor declared: this iteration does not count. */
 static void note_change(struct gp_job *job, uint32_t scope)
 {
     struct iterations *its = &job->hold.scopes[scope];
@@ -182,7 +180,7 @@ void hold_note_tensor(gp_tensor *t)
 {
     t->scopes = scopes_of(t);
     for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++)
-        if (counts(t, scope))
+        if (hold_counts(t, scope))
             note_change(t->job, scope);
     hold_check(t->job);
 }
@@ -202,11 +200,11 @@ bool hold_stops(const gp_tensor *t)
     return hold->id && t->next.iterations[hold->scope] > hold->last;
 }
 
-/* ---- what is told ---- */
+/* ---- reports to the coordinator ---- */
 
-static void told(struct control_call *call, const envelope *reply, const struct err *err);
+static void hold_told(struct control_call *call, const envelope *reply, const struct err *err);
 
-static void tell(struct gp_job *job)
+static void hold_tell(struct gp_job *job)
 {
     struct hold *hold = &job->hold;
     hold->telling = !hold->telling;
@@ -219,15 +217,16 @@ static void tell(struct gp_job *job)
         report->body.code = report->why.code;
         report->body.text = report->why.text;
     }
-    report->call = (struct control_call){.request = GRADPOOL__WIRE__ENVELOPE__INIT, .done = told};
+    report->call =
+        (struct control_call){.request = GRADPOOL__WIRE__ENVELOPE__INIT, .done = hold_told};
     report->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HELD_REQUEST;
     report->call.request.held_request = &report->body;
     hold->is_telling = true;
     control_post(job->control, &report->call);
 }
 
-/* One report at a time: what has changed meanwhile is told next. */
-static void told(struct control_call *call, const envelope *reply, const struct err *err)
+/* One report at a time: a change meanwhile makes the next one. */
+static void hold_told(struct control_call *call, const envelope *reply, const struct err *err)
 {
     const struct hold_report *report = container_of(call, struct hold_report, call);
     struct gp_job *job = report->job;
@@ -237,7 +236,7 @@ static void told(struct control_call *call, const envelope *reply, const struct 
     hold->is_taken |= err && err->code == -EBUSY && report->body.hold == hold->id;
     engine_kick(&job->engine);
     if (!err && hold->id && (report->body.hold != hold->id || report->state != hold->state))
-        tell(job);
+        hold_tell(job);
     pthread_mutex_unlock(&job->lock);
 }
 
@@ -247,7 +246,7 @@ static bool is_under_way(const struct gp_tensor *t)
     return t->without_result > 0 || t->is_starting || is_queued;
 }
 
-/* Who stands in mid-iteration never comes to its end. */
+/* A rank that waits for others in mid-iteration never comes to its end. */
 static void look_at_standing(struct gp_job *job)
 {
     struct hold *hold = &job->hold;
@@ -259,15 +258,15 @@ static void look_at_standing(struct gp_job *job)
             job->rank, lacking->name);
 }
 
-/* Behind an iteration the program may have more to do with all ranks, like saving. Whoever enters
- * comes as late as can be: when the next one begins. */
-static bool has_ended(const struct hold *hold)
+/* Behind an iteration the program may have more to do with all ranks, like saving. So late workers
+ * enter when the next iteration begins. */
+static bool hold_has_ended(const struct hold *hold)
 {
     bool is_next = hold->is_behind || hold->stands;
     return hold->scopes[hold->scope].in_a_row == ROW && (hold->scope != ROUNDS || is_next);
 }
 
-static int find_state(const struct gp_job *job)
+static int hold_find_state(const struct gp_job *job)
 {
     const struct hold *hold = &job->hold;
     const struct iterations *its = &hold->scopes[hold->scope];
@@ -275,15 +274,14 @@ static int find_state(const struct gp_job *job)
         return GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES;
     if (hold->has_failed)
         return GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED;
-    list_for_each (node, &job->tensors) {
-        const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        if (counts(t, hold->scope) && is_under_way(t))
+    for_each_tensor (t, job) {
+        if (hold_counts(t, hold->scope) && is_under_way(t))
             return GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     }
     if (its->now == hold->last && (find_lacking(job, hold->scope) || may_lack(job, hold->scope)))
         return GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
-    return has_ended(hold) ? GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED
-                           : GRADPOOL__WIRE__HOLD_STATE__HOLD_RESTS;
+    return hold_has_ended(hold) ? GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED
+                                : GRADPOOL__WIRE__HOLD_STATE__HOLD_RESTS;
 }
 
 void hold_check(struct gp_job *job)
@@ -292,19 +290,19 @@ void hold_check(struct gp_job *job)
     if (!hold->id)
         return;
     look_at_standing(job);
-    int state = find_state(job);
+    int state = hold_find_state(job);
     if (state == hold->state)
         return;
     hold->state = state;
     if (!hold->is_telling)
-        tell(job);
+        hold_tell(job);
 }
 
 void hold_note_standing(struct gp_job *job, bool stands)
 {
     struct hold *hold = &job->hold;
     if (!pthread_equal(hold->pusher, pthread_self()))
-        return; /* who trains goes on meanwhile */
+        return; /* the thread that trains goes on */
     hold->stands = stands;
     hold_check(job);
 }
@@ -322,9 +320,9 @@ bool hold_lets_save(const struct gp_job *job)
     return !hold->id || hold->scope != ROUNDS || (is_told && !hold->is_taken);
 }
 
-/* ---- what is asked for ---- */
+/* ---- wishes of the coordinator ---- */
 
-/* What was kept is set now. */
+/* Parameters whose setting was held are set now. */
 static void let_sets_begin(struct gp_job *job)
 {
     if (job->hold.keeps_sets)

@@ -34,6 +34,13 @@ struct piece {
     uint32_t copy_told;  /* on which opening of its link the lane heard of it; 0: on none */
 };
 
+#define for_each_piece(p, t) \
+    for (struct piece *p = (t)->pieces; p != (t)->pieces + (t)->pieces_count; p++)
+/* Of all tensors of a job; `break` ends the pieces of one. */
+#define for_each_piece_in(p, job)     \
+    for_each_tensor (p##_tensor, job) \
+        for_each_piece (p, p##_tensor)
+
 struct slot {
     struct piece *piece; /* NULL: free */
     uint32_t next_free;

@@ -47,10 +47,12 @@ static int copy_prepare_piece(struct piece *p)
 
 int copy_prepare(struct gp_tensor *t)
 {
-    int r = 0;
-    for (uint32_t i = 0; i < t->pieces_count && r == 0; i++)
-        r = copy_prepare_piece(&t->pieces[i]);
-    return r;
+    for_each_piece (p, t) {
+        int r = copy_prepare_piece(p);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 int copy_tell(struct piece *p, struct fabric_conn *conn, uint32_t opening)

@@ -5,6 +5,7 @@
 #include "client/lib/job/piece.h"
 #include "client/lib/job/request.h"
 #include "client/lib/job/state_copy.h"
+#include "client/lib/session/process.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 #define BUCKETS_FIRST 64
 
-static uint32_t hash_name(const char *name)
+static uint32_t tensor_hash(const char *name)
 {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (; *name; name++)
@@ -22,7 +23,7 @@ static uint32_t hash_name(const char *name)
 
 struct gp_tensor *tensor_find(struct gp_job *job, const char *name)
 {
-    uint32_t hash = hash_name(name);
+    uint32_t hash = tensor_hash(name);
     struct gp_tensor *t = job->buckets ? job->by_name[hash % job->buckets] : NULL;
     while (t && (t->name_hash != hash || strcmp(t->name, name) != 0))
         t = t->next_by_name;
@@ -37,22 +38,22 @@ struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id)
     return t;
 }
 
-static void hash_by_name(struct gp_tensor *t)
+static void tensor_link_name(struct gp_tensor *t)
 {
     struct gp_tensor **bucket = &t->job->by_name[t->name_hash % t->job->buckets];
     t->next_by_name = *bucket;
     *bucket = t;
 }
 
-static void hash_by_id(struct gp_tensor *t)
+static void tensor_link_id(struct gp_tensor *t)
 {
     struct gp_tensor **bucket = &t->job->by_id[t->id % t->job->buckets];
     t->next_by_id = *bucket;
     *bucket = t;
 }
 
-/* Doubled when there are as many tensors as buckets. Without memory for more the old ones do. */
-static int make_buckets(struct gp_job *job)
+/* Doubles the buckets when there are as many tensors. Without memory for more the old ones do. */
+static int tensor_table_grow(struct gp_job *job)
 {
     uint32_t count = job->buckets ? 2 * job->buckets : BUCKETS_FIRST;
     if (job->tensors_count < job->buckets)
@@ -68,11 +69,10 @@ static int make_buckets(struct gp_job *job)
     job->by_name = by_name;
     job->by_id = by_id;
     job->buckets = count;
-    list_for_each (node, &job->tensors) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        hash_by_name(t);
+    for_each_tensor (t, job) {
+        tensor_link_name(t);
         if (t->is_routed)
-            hash_by_id(t);
+            tensor_link_id(t);
     }
     return 0;
 }
@@ -90,30 +90,40 @@ uint8_t tensor_wire(const gp_tensor_spec *spec)
     return (uint8_t)(spec->wire ? spec->wire : spec->dtype);
 }
 
+void tensor_count_ranks(struct gp_tensor *t, const uint64_t *ranks)
+{
+    t->members = 0;
+    t->peer = t->job->workers;
+    for (uint32_t rank = t->job->workers; rank-- > 0;) {
+        if (!rank_is_in(ranks, rank))
+            continue;
+        t->members++;
+        t->first_rank = rank;
+        t->peer = rank == t->job->rank ? t->peer : rank;
+    }
+}
+
 int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct terms *terms,
                struct gp_tensor **ret_tensor)
 {
+    static const uint64_t all[TERMS_RANK_WORDS] = {[0 ... TERMS_RANK_WORDS - 1] = UINT64_MAX};
     struct gp_tensor *t = calloc(1, sizeof *t);
-    if (!t || make_buckets(job) < 0 || !(t->name = strdup(spec->name))) {
+    if (!t || tensor_table_grow(job) < 0 || !(t->name = strdup(spec->name))) {
         free(t);
         return -ENOMEM;
     }
     t->job = job;
-    t->name_hash = hash_name(spec->name);
+    t->name_hash = tensor_hash(spec->name);
     t->dtype = tensor_wire(spec);
     t->values = spec->dtype;
     t->elements = spec->elements;
     t->bytes = spec->elements * reduce_element_bytes(t->dtype);
     t->terms = *terms;
-    t->members = terms_count(terms, job->workers);
-    while (t->first_rank < job->workers && !terms_have_rank(terms, t->first_rank))
-        t->first_rank++;
-    while (t->peer < job->workers && (t->peer == job->rank || !terms_have_rank(terms, t->peer)))
-        t->peer++;
+    tensor_count_ranks(t, terms_are_for_all(terms) ? all : terms->ranks);
     t->index = job->declared++;
     list_init(&t->in_request);
     list_append(&job->tensors, &t->node);
-    hash_by_name(t);
+    tensor_link_name(t);
     job->tensors_count++;
     *ret_tensor = t;
     return 0;
@@ -122,11 +132,11 @@ int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct term
 void tensor_take_id(struct gp_tensor *t, uint32_t id)
 {
     t->id = id;
-    hash_by_id(t);
+    tensor_link_id(t);
     t->is_routed = true;
 }
 
-static void unhash(struct gp_tensor *t)
+static void tensor_unlink(struct gp_tensor *t)
 {
     struct gp_tensor **at = &t->job->by_name[t->name_hash % t->job->buckets];
     while (*at != t)
@@ -143,13 +153,13 @@ static void unhash(struct gp_tensor *t)
 void tensor_remove(struct gp_tensor *t)
 {
     struct gp_job *job = t->job;
-    unhash(t);
+    tensor_unlink(t);
     hold_forget_tensor(t);
     job->tensors_count--;
-    for (uint32_t i = 0; i < t->pieces_count; i++) {
-        piece_retract(&t->pieces[i]);
-        copy_free(&t->pieces[i]);
-        piece_give_slot_back(&t->pieces[i]);
+    for_each_piece (p, t) {
+        piece_retract(p);
+        copy_free(p);
+        piece_give_slot_back(p);
     }
     for (int i = 0; i < 2; i++) {
         if (t->staging_input[i])
@@ -165,7 +175,7 @@ void tensor_remove(struct gp_tensor *t)
     free(t);
 }
 
-static void fail(struct gp_tensor *t, int code, const char *text)
+static void tensor_fail(struct gp_tensor *t, int code, const char *text)
 {
     if (!t->failure.code)
         err_set(&t->failure, code < 0 ? code : -EPROTO, "%s", *text ? text : err_text(code));
@@ -173,22 +183,26 @@ static void fail(struct gp_tensor *t, int code, const char *text)
         request_fail(t->request, t->failure.code, t->failure.text);
 }
 
-/* Nobody chooses for them any more (W13). */
-static void fail_followers(struct gp_tensor *leader)
+/* No rounds of a leader decide for the job's GP_CHOSEN tensors any more (W13). */
+static void tensor_fail_followers(struct gp_tensor *leader)
 {
-    list_for_each (node, &leader->job->tensors) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+    for_each_tensor (t, leader->job) {
         if (t->terms.quorum == QUORUM_CHOSEN)
-            fail(t, leader->failure.code, leader->failure.text);
+            tensor_fail(t, leader->failure.code, leader->failure.text);
     }
 }
 
 void tensor_break(struct gp_tensor *t, int code, const char *text)
 {
-    fail(t, code, text);
+    tensor_fail(t, code, text);
     if (t->terms.flags & TERMS_LEADS)
-        fail_followers(t);
+        tensor_fail_followers(t);
     hold_check(t->job);
+}
+
+int tensor_check(const struct gp_tensor *t)
+{
+    return t ? job_check(t->job) : client_error(-EINVAL, "no tensor given");
 }
 
 const char *gp_tensor_name(const gp_tensor *tensor) { return tensor ? tensor->name : ""; }

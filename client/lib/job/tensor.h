@@ -84,17 +84,29 @@ static inline uint64_t tensor_arrays(const struct gp_tensor *t)
 {
     return 1 + (uint64_t)update_moments(t->terms.rule);
 }
+static inline uint64_t tensor_state_bytes(const struct gp_tensor *t)
+{
+    return t->bytes * tensor_arrays(t);
+}
+
+#define for_each_tensor(t, job)                                                         \
+    for (struct gp_tensor *t = list_entry((job)->tensors.next, struct gp_tensor, node); \
+         &t->node != &(job)->tensors; t = list_entry(t->node.next, struct gp_tensor, node))
 
 struct gp_tensor *tensor_find(struct gp_job *job, const char *name);
 struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id);
 /* -ENOMEM. */
 int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct terms *terms,
                struct gp_tensor **ret_tensor);
+/* Counts the members of a set of ranks, and finds the first and the peer. */
+void tensor_count_ranks(struct gp_tensor *t, const uint64_t *ranks);
 /* The dtype of a spec's values as they travel. */
 uint8_t tensor_wire(const gp_tensor_spec *spec);
 /* The coordinator has given the tensor its id, by which it can be found from now on. */
 void tensor_take_id(struct gp_tensor *t, uint32_t id);
 void tensor_remove(struct gp_tensor *t);
+/* -EINVAL for NULL, else as job_check(). */
+int tensor_check(const struct gp_tensor *t);
 /* After the last tensor is removed. */
 void tensor_table_fini(struct gp_job *job);
 /* The tensor can never be pushed again; its open request ends. */

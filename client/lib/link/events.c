@@ -2,7 +2,6 @@
  * are lifted, a lane that is gone is lost. */
 #include "client/lib/job/piece.h"
 #include "client/lib/link/link.h"
-
 #include "svc/base/log.h"
 
 #include <errno.h>
@@ -20,40 +19,32 @@ void link_opened(struct link *l)
     link_flush(l);
 }
 
-/* Whoever waited for this connection to be gone may speak to the successor now (W5). */
+/* The connection is gone: pieces that waited for it are announced to their new owners (W5). */
 static void lift_fences(struct link *l)
 {
-    list_for_each (node, &l->job->tensors) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        for (uint32_t i = 0; i < t->pieces_count; i++) {
-            if (t->pieces[i].fence == l)
-                t->pieces[i].fence = NULL;
-        }
-    }
+    for_each_piece_in (p, l->job)
+        if (p->fence == l)
+            p->fence = NULL;
     link_flush_all(l->job);
 }
 
-/* Announcements of the former connection are repeated on the next one, for which the lane may have
- * given a ticket (W7). */
+/* Repeats the announcements of the former connection on the next one, with the ticket that the lane
+ * gave for it if `uses_ticket` (W7). */
 static void revisit(struct link *l, bool uses_ticket)
 {
     l->has_ticket &= uses_ticket;
     link_open(l);
-    list_for_each (node, &l->job->tensors) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        for (uint32_t i = 0; i < t->pieces_count; i++) {
-            struct piece *p = &t->pieces[i];
-            if (p->link != l)
-                continue;
-            piece_retract(p);
-            p->owes_standing = true;
-            link_announce(l, p);
-        }
+    for_each_piece_in (p, l->job) {
+        if (p->link != l)
+            continue;
+        piece_retract(p);
+        p->owes_standing = true;
+        link_announce(l, p);
     }
 }
 
-/* A network forgets a connection whose two ends live, so that nothing comes for long, or resets it.
- * Memory that is shared ends with its process. */
+/* A network may reset a connection whose two ends live, or drop its messages for long. Shared memory
+ * ends with its process. */
 static bool is_replaceable(const struct link *l, int error)
 {
     bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;
@@ -61,9 +52,9 @@ static bool is_replaceable(const struct link *l, int error)
     return l->is_ofi && (error == -ETIMEDOUT || is_reset || is_cut_off);
 }
 
-/* Another connection may work (L93). Where nothing has come for long, the lane may be gone: the
- * coordinator knows, which is asked for the ticket (L58). */
-static void replace(struct link *l, int error)
+/* Another connection may work (L93). After a long silence the lane may be gone, so the ticket comes
+ * from the coordinator, which knows (L58). */
+static void link_replace(struct link *l, int error)
 {
     char name[128];
     link_name(l, name, sizeof name);
@@ -101,7 +92,7 @@ void link_closed(struct link *l, const struct fabric_event *event)
     else if (was == LINK_OPEN && comes_back)
         revisit(l, false); /* pieces came back while the lane was ending the connection (L19) */
     else if (was == LINK_OPEN && is_broken)
-        replace(l, event->error);
+        link_replace(l, event->error);
     else if (was == LINK_OPEN)
         link_lose(l, event->error, "has closed the connection");
     else if (l->wants_open && !l->job->is_leaving)

@@ -1,6 +1,5 @@
-/* Owns the connections to lanes: asks for tickets, chooses shared memory or the network, tries
- * again once, gives up with a reason. Must not ask the coordinator for a new route: it will say so
- * by itself. */
+/* Owns the connections to lanes: gets tickets, chooses shared memory or the network, makes a second
+ * attempt, gives up with a reason. Requests no new routes: the coordinator sends them unasked. */
 #include "client/lib/link/link.h"
 
 #include "client/lib/job/piece.h"
@@ -14,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With a fresh ticket each; the second failure is final. */
+/* With a fresh ticket each; after the second failure the coordinator decides (L38). */
 #define ATTEMPTS_MAX 2
 
 static void ticket_arrived(struct control_call *call, const envelope *reply, const struct err *err);
@@ -48,25 +47,18 @@ const char *link_way(const struct link *l, char *buffer, size_t buffer_bytes)
 uint32_t link_pieces(const struct link *l)
 {
     uint32_t count = 0;
-    list_for_each (node, &l->job->tensors) {
-        const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        for (uint32_t i = 0; i < t->pieces_count; i++)
-            count += t->pieces[i].link == l;
-    }
+    for_each_piece_in (p, l->job)
+        count += p->link == l;
     return count;
 }
 
 /* ---- giving up ---- */
 
-static void fail_requests(struct link *l)
+static void link_fail_requests(struct link *l)
 {
-    list_for_each (node, &l->job->tensors) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        for (uint32_t i = 0; i < t->pieces_count; i++) {
-            if (t->pieces[i].link == l && t->request)
-                request_fail(t->request, l->failure.code, l->failure.text);
-        }
-    }
+    for_each_piece_in (p, l->job)
+        if (p->link == l && p->tensor->request)
+            request_fail(p->tensor->request, l->failure.code, l->failure.text);
 }
 
 void link_break(struct link *l, int code, const char *format, ...)
@@ -82,7 +74,7 @@ void link_break(struct link *l, int code, const char *format, ...)
         link_close(l);
     else
         l->state = LINK_CLOSED;
-    fail_requests(l);
+    link_fail_requests(l);
     engine_kick(&l->job->engine);
 }
 
@@ -92,18 +84,15 @@ void link_lose(struct link *l, int code, const char *what)
     err_set(&l->failure, code < 0 ? code : -ECONNRESET, "%s %s: %s",
             link_name(l, name, sizeof name), what, err_text(code < 0 ? code : -ECONNRESET));
     l->state = LINK_CLOSED;
-    list_for_each (node, &l->job->tensors) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        for (uint32_t i = 0; i < t->pieces_count; i++)
-            t->pieces[i].is_orphan |= t->pieces[i].link == l;
-    }
+    for_each_piece_in (p, l->job)
+        p->is_orphan |= p->link == l;
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
     engine_kick(&l->job->engine);
 }
 
 /* ---- the ticket ---- */
 
-static void ask_for_ticket(struct link *l)
+static void link_request_ticket(struct link *l)
 {
     l->state = LINK_TICKET;
     l->has_ticket = false;
@@ -120,7 +109,7 @@ static void ask_for_ticket(struct link *l)
     control_post(l->job->control, &l->call);
 }
 
-static int take_ticket(struct link *l, const envelope *reply)
+static int link_take_ticket(struct link *l, const envelope *reply)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_TICKET_REPLY)
         return -EPROTO;
@@ -136,8 +125,8 @@ static int take_ticket(struct link *l, const envelope *reply)
     return 0;
 }
 
-/* Why it could not be reached says more than that it is gone. */
-static void lose_without_ticket(struct link *l, int code)
+/* The reason why the lane could not be reached says more than "gone". */
+static void link_lose_without_ticket(struct link *l, int code)
 {
     bool was_tried = l->attempts >= ATTEMPTS_MAX;
     link_lose(l, was_tried ? l->failure.code : code,
@@ -152,11 +141,11 @@ static void ticket_arrived(struct control_call *call, const envelope *reply, con
     pthread_mutex_lock(&job->lock);
     l->is_asking = false;
     if (l->state == LINK_TICKET && !job->is_leaving) {
-        int r = err ? err->code : take_ticket(l, reply);
+        int r = err ? err->code : link_take_ticket(l, reply);
         if (r == -EAGAIN)
-            ask_for_ticket(l);
+            link_request_ticket(l);
         else if (r < 0)
-            lose_without_ticket(l, r);
+            link_lose_without_ticket(l, r);
         else
             link_connect(l);
         engine_flush(&job->engine);
@@ -167,7 +156,7 @@ static void ticket_arrived(struct control_call *call, const envelope *reply, con
 
 /* ---- connecting ---- */
 
-static int open_fabric(struct gp_job *job, const char *kind, struct fabric **fabric)
+static int link_open_fabric(struct gp_job *job, const char *kind, struct fabric **fabric)
 {
     struct fabric_options options = {.interface_name = job->client->interface_name};
     if (*fabric)
@@ -178,11 +167,11 @@ static int open_fabric(struct gp_job *job, const char *kind, struct fabric **fab
     return r;
 }
 
-static int try_connect(struct link *l, bool is_ofi)
+static int link_try(struct link *l, bool is_ofi)
 {
     struct engine *e = &l->job->engine;
     struct fabric **fabric = is_ofi ? &e->ofi : &e->shm;
-    int r = open_fabric(l->job, is_ofi ? "ofi" : "shm", fabric);
+    int r = link_open_fabric(l->job, is_ofi ? "ofi" : "shm", fabric);
     if (r == 0)
         r = fabric_connect(*fabric, is_ofi ? l->ofi : l->shm, &l->ticket, sizeof l->ticket, l,
                            &l->conn);
@@ -198,18 +187,16 @@ static int try_connect(struct link *l, bool is_ofi)
 
 static bool node_was_told(const struct link *l)
 {
-    list_for_each (node, &l->job->links) {
-        const struct link *other = list_entry(node, struct link, node);
+    for_each_link (other, l->job)
         if (other->was_told && strcmp(other->node_name, l->node_name) == 0)
             return true;
-    }
     return false;
 }
 
 static const char refused_call[] = "the system call memfd_create is refused here; allow it in the "
                                    "seccomp profile, or set GRADPOOL_TRANSPORT=tcp";
 
-/* One line a node. On its own host that is worth a warning: shared memory was to be expected. */
+/* Logs one line a node. On this host it is a warning: shared memory was to be expected. */
 static void tell_fallback(struct link *l, int why)
 {
     bool is_same_node = strcmp(l->node_name, l->job->host) == 0;
@@ -230,37 +217,36 @@ static void link_connect(struct link *l)
     enum client_transport transport = l->job->client->transport;
     int r = -EADDRNOTAVAIL;
     if (transport != TRANSPORT_TCP && l->shm[0] && !l->wants_ofi) {
-        r = try_connect(l, false);
+        r = link_try(l, false);
         if (r == 0)
             return;
     }
     if (transport != TRANSPORT_SHM && l->ofi[0]) {
         tell_fallback(l, l->wants_ofi ? l->failure.code : l->shm[0] ? r : 0);
-        r = try_connect(l, true);
+        r = link_try(l, true);
         if (r == 0)
             return;
     }
     link_retry(l, r, 0);
 }
 
-/* What no other lane would help against. */
+/* Resources that this process lacks: no other lane would help. */
 static bool is_our_own_lack(int code)
 {
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
 }
 
-/* Only the coordinator knows whether the lane is gone. Who asks after a failure waits (L38). */
+/* Only the coordinator knows whether the lane is gone. A ticket after a failure comes late (L38). */
 static void try_later(struct link *l, int code)
 {
     char name[128], way[LINK_WAY_BYTES];
     err_set(&l->failure, code, "%s cannot be reached: %s%s", link_name(l, name, sizeof name),
             err_text(code), link_way(l, way, sizeof way));
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
-    ask_for_ticket(l);
+    link_request_ticket(l);
 }
 
-/* A ticket may have been used up or be of an aggregator that is gone, so the next attempt has a
- * fresh one. */
+/* The next attempt has a fresh ticket: this one may be used up, or of an aggregator that is gone. */
 void link_retry(struct link *l, int error, uint32_t reason)
 {
     static const char *const names[] = {
@@ -276,7 +262,7 @@ void link_retry(struct link *l, int error, uint32_t reason)
         l->attempts--;
     }
     if (l->attempts < ATTEMPTS_MAX)
-        ask_for_ticket(l);
+        link_request_ticket(l);
     else if (code == -EDQUOT)
         link_break(l, code,
                    "%s refuses rank %u of job '%s': its tenant has its share of the aggregator's "
@@ -313,15 +299,14 @@ void link_open(struct link *l)
     l->is_hopeless = l->wants_ofi = l->wants_open = false;
     l->failure.code = 0;
     if (l->has_ticket && l->has_address)
-        link_connect(l); /* the lane handed it out when we were last there (W7) */
+        link_connect(l); /* the lane gave the ticket on the last connection (W7) */
     else
-        ask_for_ticket(l);
+        link_request_ticket(l);
 }
 
 struct link *link_get(struct gp_job *job, uint32_t lane)
 {
-    list_for_each (node, &job->links) {
-        struct link *l = list_entry(node, struct link, node);
+    for_each_link (l, job) {
         if (l->lane == lane) {
             l->is_left |= l->state == LINK_OPEN && link_pieces(l) == 0; /* its lane may close it */
             link_open(l);
@@ -341,22 +326,22 @@ struct link *link_get(struct gp_job *job, uint32_t lane)
     return l;
 }
 
-static void end(struct link *l, void (*end_conn)(struct fabric_conn *c))
+static void link_end(struct link *l, void (*end_conn)(struct fabric_conn *c))
 {
     if (l->state == LINK_TICKET)
         l->state = LINK_CLOSED;
     if (!l->conn || l->state == LINK_CLOSING)
         return;
     if (l->state == LINK_OPEN)
-        l->job->connecting++; /* somebody must see it through */
+        l->job->connecting++; /* a thread must drive until it is closed */
     l->state = LINK_CLOSING;
     l->wants_open = false;
     end_conn(l->conn);
 }
 
-void link_close(struct link *l) { end(l, fabric_disconnect); }
+void link_close(struct link *l) { link_end(l, fabric_disconnect); }
 
-void link_fence(struct link *l) { end(l, fabric_fence); }
+void link_fence(struct link *l) { link_end(l, fabric_fence); }
 
 void link_free(struct link *l)
 {

@@ -45,6 +45,10 @@ struct link {
     struct err failure;              /* why it is closed; code 0: by us, or it is not */
 };
 
+#define for_each_link(l, job)                                               \
+    for (struct link *l = list_entry((job)->links.next, struct link, node); \
+         &l->node != &(job)->links; l = list_entry(l->node.next, struct link, node))
+
 /* ---- link.c ---- */
 
 /* The link to a lane, made and opened if need be. NULL: out of memory. */

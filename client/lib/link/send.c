@@ -8,8 +8,8 @@
 
 /* ---- READY ---- */
 
-static void describe_input(const struct piece *p, const struct push *push,
-                           struct record_ready *ready)
+static void ready_describe_input(const struct piece *p, const struct push *push,
+                                 struct record_ready *ready)
 {
     const struct gp_tensor *t = p->tensor;
     size_t element_bytes = reduce_element_bytes(t->dtype);
@@ -22,14 +22,14 @@ static void describe_input(const struct piece *p, const struct push *push,
         ready->input_stride = t->bytes;
 }
 
-static uint32_t source_of(const struct push *push, bool collects)
+static uint32_t ready_source(const struct push *push, bool collects)
 {
     bool has_root = push->operation == RECORD_BROADCAST || push->operation == RECORD_SEND;
     return has_root ? push->root : collects ? 0 : RECORD_SOURCE_RESULT;
 }
 
-static void describe_output(const struct piece *p, const struct push *push,
-                            struct record_ready *ready)
+static void ready_describe_output(const struct piece *p, const struct push *push,
+                                  struct record_ready *ready)
 {
     const struct gp_tensor *t = p->tensor;
     size_t element_bytes = reduce_element_bytes(t->dtype);
@@ -38,7 +38,7 @@ static void describe_output(const struct piece *p, const struct push *push,
     bool collects = push->result_bytes > t->bytes;
     ready->outputs = 1;
     ready->output[0] =
-        (struct record_output){.source = source_of(push, collects),
+        (struct record_output){.source = ready_source(push, collects),
                                .count = collects ? (uint32_t)(push->result_bytes / t->bytes) : 1,
                                .stride = collects ? t->bytes : 0,
                                .region = push->landing.region,
@@ -50,42 +50,42 @@ static const uint8_t standings[] = {
     [PIECE_IDLE] = RECORD_IDLE, [PIECE_ANNOUNCED] = RECORD_ANNOUNCE, [PIECE_LANDED] = RECORD_HOLDS};
 
 /* Before the first push. */
-static uint8_t usual_operation(const struct gp_tensor *t)
+static uint8_t ready_usual_operation(const struct gp_tensor *t)
 {
     return t->terms.rule ? RECORD_UPDATE : RECORD_SUM;
 }
 
-/* Of a round that is open, or was. */
-static void describe(const struct piece *p, const struct push *push, uint8_t standing,
-                     uint64_t round, struct record_ready *ready)
+/* A READY of a round that is open, or was. */
+static void ready_describe(const struct piece *p, const struct push *push, uint8_t standing,
+                           uint64_t round, struct record_ready *ready)
 {
     const struct gp_tensor *t = p->tensor;
-    *ready =
-        (struct record_ready){.kind = RECORD_READY,
-                              .operation = push->operation ? push->operation : usual_operation(t),
-                              .dtype = t->dtype,
-                              .standing = standing,
-                              .piece = p->id,
-                              .word = p->word,
-                              .round = round,
-                              .epoch = p->epoch,
-                              .root = push->root,
-                              .loss = push->loss,
-                              .priority = UINT32_MAX - t->index}; /* declared first, needed first */
+    *ready = (struct record_ready){
+        .kind = RECORD_READY,
+        .operation = push->operation ? push->operation : ready_usual_operation(t),
+        .dtype = t->dtype,
+        .standing = standing,
+        .piece = p->id,
+        .word = p->word,
+        .round = round,
+        .epoch = p->epoch,
+        .root = push->root,
+        .loss = push->loss,
+        .priority = UINT32_MAX - t->index}; /* declared first, needed first */
     if (standing == RECORD_IDLE || standing == RECORD_ENTERS)
         return;
-    describe_input(p, push, ready);
-    describe_output(p, push, ready);
+    ready_describe_input(p, push, ready);
+    ready_describe_output(p, push, ready);
 }
 
-static void describe_standing(const struct piece *p, struct record_ready *ready)
+static void ready_describe_standing(const struct piece *p, struct record_ready *ready)
 {
     const struct gp_tensor *t = p->tensor;
     uint64_t round = p->standing == PIECE_IDLE ? p->committed : t->round;
     if (p->is_entering)
-        describe(p, &t->open, RECORD_ENTERS, RECORD_ROUND_NONE, ready);
+        ready_describe(p, &t->open, RECORD_ENTERS, RECORD_ROUND_NONE, ready);
     else
-        describe(p, &t->open, standings[p->standing], round, ready);
+        ready_describe(p, &t->open, standings[p->standing], round, ready);
 }
 
 /* Over a network a short input travels along; shared memory is read where it lies (W6). */
@@ -99,7 +99,7 @@ static const void *choose_payload(const struct link *l, struct record_ready *rea
                                                         .offset = ready->input_offset});
 }
 
-/* Only when they have changed: a lane keeps what it was told on this connection (W14). */
+/* Sends settings only when they have changed: a lane keeps the last ones of a connection (W14). */
 static int tell_settings(struct link *l, const struct push *push)
 {
     const struct update_settings *s = &push->settings;
@@ -120,7 +120,7 @@ static int tell_settings(struct link *l, const struct push *push)
     return r;
 }
 
-/* What does not fit is told the next time. */
+/* The rest is sent with the next READY. */
 static uint16_t stall_to_tell(const struct link *l, const struct record_ready *ready)
 {
     uint64_t units = l->stalled_ns / RECORD_STALL_NS;
@@ -129,14 +129,14 @@ static uint16_t stall_to_tell(const struct link *l, const struct record_ready *r
     return units < UINT16_MAX ? (uint16_t)units : UINT16_MAX;
 }
 
-/* To a new owner, before where the piece stands: somebody may need the result (W5). */
+/* Sends a new owner the kept round, before the piece's standing: a rank may need its result (W5). */
 static int tell_kept(struct link *l, const struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
     struct record_ready ready;
     if (!p->owes_standing || !t->has_kept)
         return 0;
-    describe(p, &t->kept, RECORD_KEEPS, t->round - 1, &ready);
+    ready_describe(p, &t->kept, RECORD_KEEPS, t->round - 1, &ready);
     ready.word = p->kept_word;
     int told = tell_settings(l, &t->kept);
     if (told < 0)
@@ -154,7 +154,7 @@ static int send_ready(struct link *l, struct piece *p)
         told = tell_settings(l, &p->tensor->open);
     if (told < 0)
         return told;
-    describe_standing(p, &ready);
+    ready_describe_standing(p, &ready);
     ready.stalled = stall_to_tell(l, &ready);
     const void *payload = choose_payload(l, &ready);
     int r = fabric_send(l->conn, &ready, sizeof ready, payload, ready.payload_bytes);
@@ -196,8 +196,8 @@ static bool pass_choice_on(struct link *l, int k)
     return true;
 }
 
-/* From the leader to all lanes, because lanes do not know each other (W13). A new owner of a tensor
- * may be a round behind the leader: that needs the set before the newest. */
+/* Lanes do not know each other, so the leader's choices go to all of them through workers (W13). A
+ * new owner of a tensor may be a round behind the leader: it needs the set before the newest. */
 static bool pass_choices_on(struct link *l)
 {
     int older = l->job->chosen[0].round > l->job->chosen[1].round;
@@ -227,8 +227,8 @@ void link_flush(struct link *l)
 
 void link_flush_all(struct gp_job *job)
 {
-    list_for_each (node, &job->links)
-        link_flush(list_entry(node, struct link, node));
+    for_each_link (l, job)
+        link_flush(l);
 }
 
 void link_announce(struct link *l, struct piece *p)
@@ -249,7 +249,7 @@ bool link_query(struct link *l, const struct piece *p)
     return l->state == LINK_OPEN && fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
 }
 
-/* Without it our end would look like a death, and end the job for the others. */
+/* Without a goodbye our end would look like a death, and end the job for the others. */
 void link_say_goodbye(struct link *l)
 {
     int failure = l->job->failure.code;

@@ -9,7 +9,7 @@
 
 #define BARRIER_NAME "gradpool.barrier"
 
-/* A barrier whose time ran out has been announced: the next call goes on waiting for the same. */
+/* A barrier whose time ran out has been announced: the next call waits for the same one. */
 static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     if (!job->barrier_request) {

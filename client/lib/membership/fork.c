@@ -1,13 +1,11 @@
 /* Owns the list of jobs that a fork concerns. The handlers hold every lock across the fork, so that
- * the child sees no half-made change; the child then closes descriptors and frees nothing: memory
- * is its own copy, and what is shared belongs to the parent (L8). */
+ * the child sees no half-made change. The child then closes descriptors and frees nothing: its memory
+ * is a copy, and shared memory belongs to the parent (L8). */
 #include "client/lib/membership/internal.h"
-
 #include "client/lib/report/timeline.h"
 #include "client/lib/session/process.h"
 #include "client/lib/state/state.h"
 
-#include <errno.h>
 #include <pthread.h>
 
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -15,7 +13,7 @@ static struct list watched = {&watched, &watched};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int once_result;
 
-static void before_fork(void)
+static void fork_begins(void)
 {
     pthread_mutex_lock(&watch_lock);
     list_for_each (node, &watched) {
@@ -25,7 +23,7 @@ static void before_fork(void)
     }
 }
 
-static void release_all(void)
+static void fork_is_over(void)
 {
     list_for_each (node, &watched) {
         struct gp_job *job = list_entry(node, struct gp_job, fork_node);
@@ -35,7 +33,7 @@ static void release_all(void)
     pthread_mutex_unlock(&watch_lock);
 }
 
-static void in_child(void)
+static void fork_in_child(void)
 {
     generation_begin_next();
     list_for_each (node, &watched) {
@@ -46,15 +44,18 @@ static void in_child(void)
         job_timeline_abandon_in_child(job);
         state_abandon_read_in_child(job);
     }
-    release_all();
+    fork_is_over();
     list_init(&watched);
 }
 
-static void install(void) { once_result = -pthread_atfork(before_fork, release_all, in_child); }
+static void fork_install(void)
+{
+    once_result = -pthread_atfork(fork_begins, fork_is_over, fork_in_child);
+}
 
 int fork_watch(struct gp_job *job)
 {
-    pthread_once(&once, install);
+    pthread_once(&once, fork_install);
     if (once_result < 0)
         return once_result;
     pthread_mutex_lock(&watch_lock);

@@ -35,7 +35,7 @@ static int check_spec(const gp_job_spec *spec)
         (spec->workers_max && spec->workers_max < spec->workers))
         return client_error(-EINVAL, "job '%s': workers_max %u, expected %u to %d", spec->name,
                             spec->workers_max, spec->workers, CLIENT_WORKERS_MAX);
-    /* Which of them may come now is the coordinator's to say (K45 of svc/coordinator). */
+    /* The coordinator decides which ranks may join now (K45 of svc/coordinator). */
     uint32_t most = spec->workers_max ? spec->workers_max : spec->workers;
     if (spec->rank >= most)
         return client_error(-EINVAL, "job '%s': rank %u of %s%u workers; ranks count from 0",
@@ -78,8 +78,6 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
     return job;
 }
 
-static void tell_progress(void *context) { progress_tell(context); }
-
 static int create_control(struct gp_job *job, const gp_job_spec *spec, struct err *err)
 {
     gp_client *client = job->client;
@@ -107,7 +105,7 @@ static int create_control(struct gp_job *job, const gp_job_spec *spec, struct er
                                       .unasked = unasked_handle,
                                       .tick_ns =
                                           log_is_written(LOG_LEVEL_INFO) ? client->progress_ns : 0,
-                                      .tick = tell_progress,
+                                      .tick = progress_tell,
                                       .context = job};
     return control_create(&options, &job->control, err);
 }
@@ -118,7 +116,7 @@ static bool needs_progress(void *context)
     return job->engine.ofi_conns > 0 || job->queued || job->unsent || job->connecting;
 }
 
-/* Forks are watched for from before the first socket is there (L8). */
+/* Forks are watched from before the first socket is made (L8). */
 static int start(struct gp_job *job, const gp_job_spec *spec, struct err *err)
 {
     char lack[SHORTAGE_BYTES];

@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A goodbye is polite, not a duty: none of its steps may take longer. */
+/* The longest step of a goodbye: after it the job is left without one. */
 #define LEAVE_STEP_NS (1 * NS_PER_S)
 
 void leave_free(struct gp_job *job)
@@ -37,14 +37,14 @@ void leave_close(struct gp_job *job)
     fork_forget(job);
 }
 
-/* Others may still lack a result that this worker has read: leaving then would look like a loss. */
+/* Whether no other rank lacks a result that this worker has read: leaving then would look like a
+ * loss. */
 static bool is_settled(void *context)
 {
     struct gp_job *job = context;
     if (job->failure.code)
         return true;
-    list_for_each (node, &job->tensors) {
-        const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+    for_each_tensor (t, job) {
         if (t->without_commit > 0 && t->without_result == 0)
             return false;
     }
@@ -68,7 +68,7 @@ static void cancel_requests(struct gp_job *job)
     job_break(job, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
     list_for_each (node, &job->requests) {
         struct gp_request *q = list_entry(node, struct gp_request, node);
-        if (!q->err.code) /* also one whose result nobody has fetched */
+        if (!q->err.code) /* its result is here, but no thread has waited for it */
             err_set(&q->err, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
     }
     engine_kick(&job->engine);
@@ -78,21 +78,20 @@ static void cancel_requests(struct gp_job *job)
 static bool goodbyes_are_said(void *context)
 {
     struct gp_job *job = context;
-    list_for_each (node, &job->links) {
-        if (link_owes_goodbye(list_entry(node, struct link, node)))
+    for_each_link (l, job)
+        if (link_owes_goodbye(l))
             return false;
-    }
     return true;
 }
 
 static void disconnect(struct gp_job *job)
 {
-    list_for_each (node, &job->links)
-        link_say_goodbye(list_entry(node, struct link, node));
+    for_each_link (l, job)
+        link_say_goodbye(l);
     engine_flush(&job->engine);
     engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, goodbyes_are_said, job);
-    list_for_each (node, &job->links)
-        link_close(list_entry(node, struct link, node));
+    for_each_link (l, job)
+        link_close(l);
     engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_disconnected, job);
 }
 
@@ -107,8 +106,8 @@ static void say_leave(struct gp_job *job)
         (void)control_ask(job->control, &request, clock_now_ns() + LEAVE_STEP_NS, &ignored);
 }
 
-/* A request that nobody waited for is still in its owner's hands. Not while somebody uses the job:
- * nobody comes any more once its requests do not name it (L14). */
+/* Takes the job out of requests that still belong to callers, unless a call uses the job. Calls that
+ * come later find no job in their request (L14). */
 static bool try_abandon(void *context)
 {
     struct gp_job *job = context;
@@ -122,7 +121,7 @@ static bool try_abandon(void *context)
     return can;
 }
 
-/* Who is in there still has only its copying to do: requests and job have failed. */
+/* Requests and job have failed: a call that uses the job has only a copy to finish. */
 static void abandon_requests(struct gp_job *job)
 {
     pthread_mutex_lock(&job->lock);

@@ -1,5 +1,5 @@
-/* Owns what a worker knows of the ranks of its job. Changes nothing about tensors: that comes with
- * their routes (L20). */
+/* Owns a worker's list of the ranks in its job. Changes no tensor: a tensor's ranks come with its
+ * route (L20). */
 #include "client/lib/membership/internal.h"
 
 #include "client/lib/session/process.h"
@@ -11,7 +11,7 @@ void membership_take(struct gp_job *job, const Gradpool__Wire__Membership *told)
 {
     gp_membership *m = &job->membership;
     if (told->ranks.len != sizeof m->ranks || told->version < m->version)
-        return; /* an older one, overtaken by a resume */
+        return; /* older than the one that a resume has brought */
     memcpy(m->ranks, told->ranks.data, sizeof m->ranks);
     m->version = told->version;
     m->wanted = told->workers;

@@ -6,7 +6,6 @@
 #include "svc/base/text.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #define RANKS_NAMED_MAX 16
@@ -32,14 +31,14 @@ static int ask(const struct resizing *z, uint64_t deadline_ns, int timeout_ms)
     return refusal.code ? client_error_from(&refusal) : 0;
 }
 
-/* The rank has still to come or to go. This one goes when its caller says so. */
+/* Whether the rank has still to join or to leave. This rank leaves when its caller does so. */
 static bool is_awaited(const struct resizing *z, uint32_t rank)
 {
     bool is_in = rank_is_in(z->job->membership.ranks, rank);
     return rank < z->workers ? !is_in : is_in && rank != z->job->rank;
 }
 
-/* Its rounds are still made by others than those who are in the job (L29). */
+/* Whether its rounds are still made by other ranks than those in the job (L29). */
 static bool lags_behind(const struct gp_tensor *t)
 {
     bool is_ours = strncmp(t->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
@@ -50,15 +49,14 @@ static bool lags_behind(const struct gp_tensor *t)
 
 static const struct gp_tensor *find_lagging(const struct gp_job *job)
 {
-    list_for_each (node, &job->tensors) {
-        const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+    for_each_tensor (t, job) {
         if (lags_behind(t))
             return t;
     }
     return NULL;
 }
 
-/* What it asked for was told to all before it was answered: another number is a later one's. */
+/* All ranks hear of a resize before it is answered: another number is of a later resize. */
 static bool is_superseded(const struct resizing *z)
 {
     const gp_membership *m = &z->job->membership;

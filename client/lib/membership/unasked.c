@@ -12,7 +12,7 @@ static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure 
         tensor_break(t, failure->code, failure->text);
 }
 
-/* The service's own words on what the job waits for. */
+/* The coordinator's reason why the job waits. */
 static void log_notice(const struct gp_job *job, const Gradpool__Wire__Notice *notice)
 {
     if (*notice->text)

@@ -1,4 +1,4 @@
-/* Puts into a line what a worker has done since the line before. */
+/* Logs a line of a worker's rounds, bytes and waits since the line before. */
 #include "client/lib/report/progress.h"
 
 #include "client/lib/job/job.h"
@@ -9,7 +9,7 @@
 
 #define MIB (1 << 20)
 
-/* Those who wait now have waited so far. */
+/* Waits that go on count up to now. */
 static struct progress_counts count(const struct progress *p)
 {
     struct progress_counts now = p->now;
@@ -31,8 +31,9 @@ static void say(const struct gp_job *job, uint64_t iterations, const struct prog
              100 * (double)(now->waited_ns - before->waited_ns) / NS_PER_S / seconds);
 }
 
-void progress_tell(struct gp_job *job)
+void progress_tell(void *context)
 {
+    struct gp_job *job = context;
     struct progress *p = &job->progress;
     pthread_mutex_lock(&job->lock);
     struct progress_counts now = count(p), before = p->told;

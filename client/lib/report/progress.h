@@ -1,21 +1,19 @@
-/* What a worker has done, for its line in the log from time to time. Counted under the job's lock,
- * where rounds begin and waits begin and end. README: L36. */
+/* Counts for a worker's line in the log from time to time. Counted under the job's lock, when rounds
+ * begin and when waits begin and end. README: L36. */
 #ifndef GRADPOOL_CLIENT_LIB_REPORT_PROGRESS_H
 #define GRADPOOL_CLIENT_LIB_REPORT_PROGRESS_H
 
 #include <stdint.h>
 
-struct gp_job;
-
 struct progress_counts {
     uint64_t at_ns, rounds, bytes;
-    uint64_t waited_ns; /* time in which some thread waited for a request */
+    uint64_t waited_ns; /* time in which a thread waited for a request */
 };
 
 struct progress {
-    struct progress_counts now, told; /* told: with the last line; now.at_ns is not kept */
-    uint32_t waiting;                 /* threads that wait, ... */
-    uint64_t waiting_since_ns;        /* ... since the first of them came */
+    struct progress_counts now, told; /* told: in the last line; now.at_ns is not kept */
+    uint32_t waiting;                 /* threads that wait */
+    uint64_t waiting_since_ns;        /* when the first of them began */
 };
 
 static inline void progress_note_round(struct progress *p, uint64_t bytes)
@@ -36,8 +34,8 @@ static inline void progress_end_wait(struct progress *p, uint64_t now_ns)
         p->now.waited_ns += now_ns - p->waiting_since_ns;
 }
 
-/* Logs a line, unless nothing was done and nobody has waited since the one before. Without the
- * job's lock; for one thread. */
-void progress_tell(struct gp_job *job);
+/* Logs a line, unless no round and no wait came since the one before. Without the job's lock; for
+ * one thread. */
+void progress_tell(void *job);
 
 #endif

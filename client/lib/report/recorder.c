@@ -1,11 +1,10 @@
-/* Owns a worker's part of a timeline: the ring while one is recorded, and what is being told. Off
- * the data path but for recorder_note(). Must never outlive the coordinator that asked: recording
- * ends with its connection, or by itself when the time that it named is over. README: L34. */
+/* Owns a worker's part of a timeline: the ring of a recording, and the answer under way. Off the data
+ * path but for recorder_note(). A recording ends with the connection of the coordinator that asked for
+ * it, or when its time is over. README: L34. */
 #include "client/lib/report/recorder.h"
 
 #include "client/lib/job/tensor.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,8 +26,8 @@ void recorder_note(const gp_tensor *t)
 
 /* ---- life ---- */
 
-/* 0 names whatever there is: its coordinator is away. */
-static bool is_known(const struct recorder *r, uint64_t timeline)
+/* 0 names any recording: its coordinator is away. */
+static bool recorder_is_known(const struct recorder *r, uint64_t timeline)
 {
     return r->ring && (timeline == r->timeline || timeline == 0);
 }
@@ -40,7 +39,7 @@ static void record_to(struct gp_job *job, struct trace_ring *ring)
     pthread_mutex_unlock(&job->lock);
 }
 
-static void forget(struct gp_job *job)
+static void recorder_forget(struct gp_job *job)
 {
     if (!job->recorder.ring)
         return;
@@ -49,10 +48,11 @@ static void forget(struct gp_job *job)
     job->recorder.ring = NULL;
 }
 
-static int begin(struct gp_job *job, const Gradpool__Wire__TimelineTake *take, uint64_t now_ns)
+static int recorder_begin(struct gp_job *job, const Gradpool__Wire__TimelineTake *take,
+                          uint64_t now_ns)
 {
     uint64_t left_ns = take->left_ns < RECORDING_NS_MAX ? take->left_ns : RECORDING_NS_MAX;
-    forget(job);
+    recorder_forget(job);
     int r = trace_ring_create(RING_ROUNDS, now_ns, now_ns + left_ns, &job->recorder.ring);
     if (r == 0)
         record_to(job, job->recorder.ring);
@@ -60,9 +60,9 @@ static int begin(struct gp_job *job, const Gradpool__Wire__TimelineTake *take, u
     return r;
 }
 
-/* ---- telling ---- */
+/* ---- answers ---- */
 
-static void told(struct control_call *call, const envelope *reply, const struct err *err)
+static void recorder_told(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct recorder *r = container_of(call, struct recorder, call);
     free(r->rounds);
@@ -70,8 +70,8 @@ static void told(struct control_call *call, const envelope *reply, const struct 
     r->is_telling = false;
 }
 
-/* As many as are asked for and there are. */
-static void fill(struct recorder *r, uint32_t rounds_max)
+/* Takes rounds from the ring, at most as many as are asked for. */
+static void recorder_fill(struct recorder *r, uint32_t rounds_max)
 {
     size_t waiting = trace_ring_waiting(r->ring);
     size_t max = waiting < rounds_max ? waiting : rounds_max;
@@ -87,17 +87,18 @@ static void fill(struct recorder *r, uint32_t rounds_max)
     r->taken.n_rounds = 1;
 }
 
-static void tell(struct gp_job *job, const Gradpool__Wire__TimelineTake *take, uint64_t now_ns,
-                 int error)
+static void recorder_tell(struct gp_job *job, const Gradpool__Wire__TimelineTake *take,
+                          uint64_t now_ns, int error)
 {
     struct recorder *r = &job->recorder;
     gradpool__wire__timeline_taken__init(&r->taken);
-    if (is_known(r, take->timeline))
-        fill(r, take->rounds_max);
+    if (recorder_is_known(r, take->timeline))
+        recorder_fill(r, take->rounds_max);
     r->taken.timeline = take->timeline;
     r->taken.now_ns = now_ns;
     r->taken.failure = error ? (char *)err_text(error) : (char *)"";
-    r->call = (struct control_call){.request = GRADPOOL__WIRE__ENVELOPE__INIT, .done = told};
+    r->call =
+        (struct control_call){.request = GRADPOOL__WIRE__ENVELOPE__INIT, .done = recorder_told};
     r->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TOLD;
     r->call.request.timeline_told = &r->taken;
     r->is_telling = true;
@@ -110,15 +111,15 @@ void recorder_take(struct gp_job *job, const Gradpool__Wire__TimelineTake *take)
     uint64_t now_ns = clock_now_ns();
     bool is_over = take->left_ns == 0, is_wanted = take->rounds_max > 0;
     int error = 0;
-    if (!is_over && !is_known(r, take->timeline))
-        error = begin(job, take, now_ns);
-    if (is_over && is_known(r, take->timeline))
+    if (!is_over && !recorder_is_known(r, take->timeline))
+        error = recorder_begin(job, take, now_ns);
+    if (is_over && recorder_is_known(r, take->timeline))
         record_to(job, NULL);
-    if (is_wanted && !r->is_telling) /* else it is asked again */
-        tell(job, take, now_ns, error);
+    if (is_wanted && !r->is_telling) /* the coordinator repeats a request without answer */
+        recorder_tell(job, take, now_ns, error);
     bool is_rest = is_wanted && r->ring && trace_ring_waiting(r->ring) > 0;
-    if (is_over && is_known(r, take->timeline) && !is_rest)
-        forget(job);
+    if (is_over && recorder_is_known(r, take->timeline) && !is_rest)
+        recorder_forget(job);
 }
 
 void recorder_fini(struct gp_job *job)

@@ -1,4 +1,4 @@
-/* A timeline's recording in this worker: rounds go to a ring as they end, the coordinator fetches
+/* A timeline's recording in this worker: rounds go to a ring as they end, and the coordinator fetches
  * them. README: L34. */
 #ifndef GRADPOOL_CLIENT_LIB_REPORT_RECORDER_H
 #define GRADPOOL_CLIENT_LIB_REPORT_RECORDER_H
@@ -9,17 +9,17 @@
 
 /* The control thread's. */
 struct recorder {
-    struct trace_ring *ring; /* NULL: nothing is recorded, or waits to be fetched */
+    struct trace_ring *ring; /* NULL: no recording, and no rounds to be fetched */
     uint64_t timeline;       /* whose */
-    bool is_telling;         /* what follows is on its way */
+    bool is_telling;         /* the call is on its way */
     struct control_call call;
     Gradpool__Wire__TimelineTaken taken;
     Gradpool__Wire__TimelineRounds part, *parts;
     struct trace_round *rounds;
 };
 
-/* Who asks for a timeline for the first time has it recorded from now on. In the control thread,
- * without the job's lock. */
+/* Answers a request for rounds; the first one of a timeline begins its recording. In the control
+ * thread, without the job's lock. */
 void recorder_take(struct gp_job *job, const Gradpool__Wire__TimelineTake *take);
 /* The tensor's open round is over for its caller. With the lock. */
 void recorder_note(const gp_tensor *t);

@@ -1,9 +1,8 @@
-/* A timeline of a job that one of its workers writes: asks the coordinator as an operator's command
- * would, on a connection and in a thread of its own. Owns both, and the file. Must never keep a job
- * from being left. README: L37. */
+/* Writes a timeline of a job: follows the coordinator as an operator's command would, on a connection
+ * and in a thread of its own. Owns both, and the file. Must never delay the end of a job. README:
+ * L37. */
 #include "client/lib/report/timeline.h"
 
-#include "client/lib/session/operator.h"
 #include "client/lib/session/process.h"
 #include "svc/base/log.h"
 #include "svc/base/shortage.h"
@@ -13,7 +12,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 struct job_timeline {
@@ -26,12 +24,12 @@ struct job_timeline {
     struct err err;  /* the thread's; code 0: none */
 };
 
-/* ---- its parts ---- */
+/* ---- the thread ---- */
 
-static int begin(struct gp_job *job, struct job_timeline *tl, struct err *err)
+static int timeline_request(struct gp_job *job, struct job_timeline *tl, struct err *err)
 {
     const struct timeline_wish wish = {
-        .job = job->name, .tenant = operator_tenant(job->client), .for_ns = TIMELINE_NS_MAX};
+        .job = job->name, .tenant = client_tenant(job->client), .for_ns = TIMELINE_NS_MAX};
     return timeline_begin(tl->channel, &wish, tl->file, &tl->timeline, err);
 }
 
@@ -43,7 +41,7 @@ static void *timeline_main(void *context)
 }
 
 /* The host process's signals are for its own threads. */
-static int start_thread(struct job_timeline *tl, struct err *err)
+static int timeline_start_thread(struct job_timeline *tl, struct err *err)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -56,23 +54,10 @@ static int start_thread(struct job_timeline *tl, struct err *err)
              : 0;
 }
 
-/* A child that was forked meanwhile may hold the socket open: so it is shut down. */
-static void disconnect(struct gp_job *job, struct job_timeline *tl)
-{
-    pthread_mutex_lock(&job->lock);
-    if (tl->fd >= 0)
-        shutdown(tl->fd, SHUT_RDWR);
-    if (tl->channel)
-        channel_destroy(tl->channel);
-    else if (tl->fd >= 0)
-        close(tl->fd);
-    tl->fd = -1;
-    pthread_mutex_unlock(&job->lock);
-}
-
 /* ---- from start to stop ---- */
 
-static int start(struct gp_job *job, struct job_timeline *tl, const char *path, struct err *err)
+static int timeline_open(struct gp_job *job, struct job_timeline *tl, const char *path,
+                         struct err *err)
 {
     char lack[SHORTAGE_BYTES];
     tl->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -81,26 +66,28 @@ static int start(struct gp_job *job, struct job_timeline *tl, const char *path, 
                        shortage_text(-errno, SHORTAGE_OTHER, lack, sizeof lack));
     int r = timeline_file_open(path, &tl->file, err);
     if (r == 0)
-        r = operator_connect(job->client, &job->lock, &tl->fd, &tl->channel, err);
+        r = client_connect_operator(job->client, &job->lock, &tl->fd, &tl->channel, err);
     if (r == 0)
-        r = begin(job, tl, err);
-    return r < 0 ? r : start_thread(tl, err);
+        r = timeline_request(job, tl, err);
+    return r < 0 ? r : timeline_start_thread(tl, err);
 }
 
-static void note_running(struct gp_job *job, struct job_timeline *tl)
+static void timeline_note_running(struct gp_job *job, struct job_timeline *tl)
 {
     pthread_mutex_lock(&job->lock);
     tl->is_running = true;
     pthread_mutex_unlock(&job->lock);
 }
 
-static int end(struct gp_job *job, struct job_timeline *tl, struct err *err)
+static int timeline_close(struct gp_job *job, struct job_timeline *tl, struct err *err)
 {
     if (tl->is_running) {
         eventfd_write(tl->stop_fd, 1);
         pthread_join(tl->thread, NULL);
     }
-    disconnect(job, tl);
+    pthread_mutex_lock(&job->lock);
+    client_disconnect_operator(&tl->fd, tl->channel);
+    pthread_mutex_unlock(&job->lock);
     int r = timeline_file_close(tl->file, NULL, err);
     if (tl->err.code < 0)
         *err = tl->err;
@@ -111,8 +98,8 @@ static int end(struct gp_job *job, struct job_timeline *tl, struct err *err)
     return r;
 }
 
-/* One that is being started is its starter's. */
-static struct job_timeline *take(struct gp_job *job, bool is_running)
+/* Takes the timeline out of the job. A timeline that is being started belongs to its starter. */
+static struct job_timeline *timeline_take(struct gp_job *job, bool is_running)
 {
     pthread_mutex_lock(&job->lock);
     struct job_timeline *tl = job->timeline;
@@ -124,8 +111,8 @@ static struct job_timeline *take(struct gp_job *job, bool is_running)
     return tl;
 }
 
-/* One at a time: whoever comes second finds it there. */
-static bool put(struct gp_job *job, struct job_timeline *tl)
+/* False: the job has a timeline already. */
+static bool timeline_put(struct gp_job *job, struct job_timeline *tl)
 {
     pthread_mutex_lock(&job->lock);
     bool is_first = !job->timeline;
@@ -147,17 +134,17 @@ int gp_job_timeline_start(gp_job *job, const char *path)
     if (!tl)
         return client_error(-ENOMEM, "out of memory");
     tl->fd = tl->stop_fd = -1;
-    if (!put(job, tl)) {
+    if (!timeline_put(job, tl)) {
         free(tl);
         return client_error(-EBUSY, "rank %u writes a timeline of job '%s' already", job->rank,
                             job->name);
     }
-    r = start(job, tl, path, &err);
+    r = timeline_open(job, tl, path, &err);
     if (r == 0) {
-        note_running(job, tl);
+        timeline_note_running(job, tl);
         return 0;
     }
-    (void)end(job, take(job, false), &ignored);
+    (void)timeline_close(job, timeline_take(job, false), &ignored);
     return client_error(r, "%s", err.text[0] ? err.text : err_text(r));
 }
 
@@ -167,17 +154,17 @@ int gp_job_timeline_stop(gp_job *job)
     int r = job_check(job);
     if (r < 0)
         return r;
-    struct job_timeline *tl = take(job, true);
-    if (!tl) { /* it may not have begun: nothing for which a job should end */
+    struct job_timeline *tl = timeline_take(job, true);
+    if (!tl) { /* no error: training should not end for want of a timeline */
         log_warn("rank %u writes no timeline of job '%s': nothing is stopped", job->rank,
                  job->name);
         return 0;
     }
-    r = end(job, tl, &err);
+    r = timeline_close(job, tl, &err);
     return r < 0 ? client_error(r, "%s", err.text[0] ? err.text : err_text(r)) : 0;
 }
 
-/* ---- without being called ---- */
+/* ---- without a call of the API ---- */
 
 void job_timeline_from_environment(struct gp_job *job)
 {
@@ -185,16 +172,16 @@ void job_timeline_from_environment(struct gp_job *job)
     const char *path = getenv("GRADPOOL_TIMELINE");
     if (!path || !*path || job->rank != 0 || is_done)
         return;
-    is_done = true; /* a process's later jobs would write over it */
+    is_done = true; /* later jobs of the process would overwrite the file */
     if (gp_job_timeline_start(job, path) < 0)
         log_warn("GRADPOOL_TIMELINE: job '%s' is not recorded: %s", job->name, gp_last_error());
 }
 
 void job_timeline_end(struct gp_job *job)
 {
-    struct job_timeline *tl = take(job, true);
+    struct job_timeline *tl = timeline_take(job, true);
     struct err err = {0};
-    if (tl && end(job, tl, &err) < 0)
+    if (tl && timeline_close(job, tl, &err) < 0)
         log_warn("the timeline of job '%s' ended early: %s", job->name, err.text);
 }
 

@@ -1,7 +1,6 @@
 /* Long copies. Owns nothing. */
 #include "client/lib/round/copy.h"
 
-#include <stdint.h>
 #include <string.h>
 
 #ifdef __SSE2__

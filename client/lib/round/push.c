@@ -49,16 +49,16 @@ static bool is_short(const struct push *push)
     return push->gradient_bytes <= OVERLAP_BYTES_MAX && push->result_bytes <= OVERLAP_BYTES_MAX;
 }
 
-/* Not where there is a copy: the round after next would be written over the state that a new owner
- * is told to go on from, by who has not heard of a commit (W17). */
+/* Not where states are copied: a rank that lacks a commit tells a new owner to go on from a state,
+ * and the round after next would be written over that (W17). */
 static bool may_overlap(const struct gp_tensor *t)
 {
     bool has_copies = t->job->has_copies && t->terms.rule;
     return t->pieces_count == 1 && t->terms.quorum == QUORUM_ALL && !has_copies;
 }
 
-/* What has to be converted is never read where it lies, and over a network a short copy costs less
- * than waiting for COMMIT. */
+/* Values of another dtype are never read where they lie; over a network a short copy costs less than
+ * a wait for COMMIT. */
 static bool may_lend(const struct gp_tensor *t, const struct push *push)
 {
     bool is_better_copied = t->pieces[0].link->is_ofi && may_overlap(t) && is_short(push);
@@ -92,8 +92,8 @@ int push_place(struct gp_tensor *t, struct push *push)
 
 /* ---- begin ---- */
 
-/* Whether the next round may be announced now. What has landed in staging is nobody's but ours: the
- * round after it needs no COMMIT to use the other half (L17). */
+/* A result in staging is this worker's alone: the next round may use the other half without COMMIT
+ * (L17). */
 bool push_may_begin(const struct gp_tensor *t)
 {
     if (t->entering > 0)
@@ -102,7 +102,7 @@ bool push_may_begin(const struct gp_tensor *t)
     return t->without_commit == 0 || (may_overlap(t) && is_short(&t->open) && is_ours);
 }
 
-/* The open round is not committed as far as we know. */
+/* The open round may not be committed yet. */
 static void keep_open_round(struct gp_tensor *t)
 {
     t->kept = t->open;
@@ -110,7 +110,7 @@ static void keep_open_round(struct gp_tensor *t)
     t->pieces[0].kept_word = t->pieces[0].word;
 }
 
-/* With the round that begins. */
+/* Counts the update of the round that begins. */
 static void count_step(struct gp_tensor *t)
 {
     uint64_t before = t->steps[(t->round + 2) % 3], *now = &t->steps[t->round % 3];
@@ -131,8 +131,7 @@ static void push_begin(struct gp_tensor *t)
     progress_note_round(&t->job->progress, t->open.gradient_bytes);
     count_step(t);
     t->without_result = t->without_commit = t->pieces_count;
-    for (uint32_t i = 0; i < t->pieces_count; i++) {
-        struct piece *p = &t->pieces[i];
+    for_each_piece (p, t) {
         piece_new_word(p);
         p->standing = PIECE_ANNOUNCED;
         link_announce(p->link, p);
@@ -147,7 +146,7 @@ static void copy_in(struct gp_tensor *t)
     void *input = slabs_at(&t->job->slabs, push->input);
     if (push->copies_in)
         copy_to_wire(input, push->gradient, bytes, dtypes, streams_from);
-    if (push->rounds_in) /* a broadcast's: gp_broadcast() was given memory that may be written */
+    if (push->rounds_in) /* of gp_broadcast(), whose memory may be written */
         copy_from_wire((void *)push->gradient, input, bytes, dtypes, streams_from);
 }
 
@@ -164,8 +163,7 @@ void push_begin_queued(struct gp_tensor *t)
 
 void push_begin_held(struct gp_job *job)
 {
-    list_for_each (node, &job->tensors) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+    for_each_tensor (t, job) {
         if (t->is_queued && push_may_begin(t))
             push_begin_queued(t);
     }

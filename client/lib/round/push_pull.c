@@ -11,8 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* After so many bytes copied the lanes are woken for what they have: a wake costs as much as a copy
- * of tens of KiB. */
+/* Lanes are woken after so many copied bytes: a wake costs as much as a copy of tens of KiB. */
 #define FLUSH_BYTES (1u << 20)
 
 _Static_assert((int)GP_SUM == RECORD_SUM && (int)GP_MEAN == RECORD_MEAN &&
@@ -52,13 +51,11 @@ static bool has_root(uint8_t operation)
     return operation == RECORD_BROADCAST || operation == RECORD_SEND || operation == RECORD_RESTORE;
 }
 
-static uint64_t state_bytes(const struct gp_tensor *t) { return t->bytes * tensor_arrays(t); }
-
 static uint64_t gradient_bytes(const struct gp_tensor *t, uint8_t operation)
 {
     bool splits = operation == RECORD_ALL_TO_ALL || operation == RECORD_REDUCE_SCATTER;
     if (operation == RECORD_RESTORE)
-        return state_bytes(t);
+        return tensor_state_bytes(t);
     return splits ? t->bytes * t->members : t->bytes;
 }
 
@@ -66,7 +63,7 @@ static uint64_t result_bytes(const struct gp_tensor *t, uint8_t operation)
 {
     bool collects = operation == RECORD_ALL_TO_ALL || operation == RECORD_GATHER;
     if (operation == RECORD_SAVE)
-        return state_bytes(t);
+        return tensor_state_bytes(t);
     return collects ? t->bytes * t->members : t->bytes;
 }
 
@@ -74,10 +71,9 @@ static uint64_t result_bytes(const struct gp_tensor *t, uint8_t operation)
 
 static const struct link *find_hopeless(const struct gp_tensor *t)
 {
-    for (uint32_t i = 0; i < t->pieces_count; i++) {
-        if (t->pieces[i].link->is_hopeless)
-            return t->pieces[i].link;
-    }
+    for_each_piece (p, t)
+        if (p->link->is_hopeless)
+            return p->link;
     return NULL;
 }
 
@@ -86,7 +82,7 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
     bool is_root = has_root(s->operation) && s->job->rank == s->root;
     bool gives = s->operation != RECORD_BARRIER && s->operation != RECORD_SAVE &&
                  (!has_root(s->operation) || is_root);
-    /* Of a gather, and of a state, who wants to. */
+    /* A gather and a state are taken by the ranks that want them. */
     bool takes = !is_root && s->operation != RECORD_GATHER && !is_of_state(s->operation);
     if (t->elements > 0 && gives && !item->gradient)
         return client_error(-EINVAL, "tensor '%s': no gradient given", t->name);
@@ -139,7 +135,7 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
     if (!gives_settings(s, t))
         return 0;
     if (!s->settings && s->job->is_elastic)
-        return 0; /* it may be first only because others have left: the last that were told hold */
+        return 0; /* it may be first because others have left: their last settings hold */
     if (!s->settings)
         return client_error(-EINVAL, "tensor '%s': rank %u gives the settings of an update",
                             t->name, t->first_rank);
@@ -150,7 +146,7 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
                  : 0;
 }
 
-/* A lane would refuse it, too, but its refusal of a round is the end of the tensor (L32). */
+/* A lane's refusal of the round would be the end of the tensor (L32). */
 static int check_parameters(const struct starting *s, const struct gp_tensor *t)
 {
     if (s->operation != RECORD_UPDATE || t->round > 0 || t->entering > 0)
@@ -164,7 +160,7 @@ static bool counts_on(const struct starting *s)
     return s->operation == RECORD_RESTORE && s->steps == GP_SAME_STEPS;
 }
 
-/* The root's number is the one that lanes take (W16). */
+/* Lanes take the root's number of steps (W16). */
 static int check_steps(const struct starting *s, const struct gp_tensor *t)
 {
     bool is_new = t->round == 0 && t->entering == 0;
@@ -258,7 +254,7 @@ static void start_all(const struct starting *s, const struct gp_request *q)
     for (size_t i = 0; i < s->count; i++) {
         struct gp_tensor *t = s->items[i].tensor;
         if (!t->is_starting)
-            continue; /* begins when its last round is committed, or has begun meanwhile */
+            continue; /* queued until its last round is committed, or begun meanwhile */
         push_start(t);
         unflushed_bytes += t->next.gradient_bytes;
         if (unflushed_bytes >= FLUSH_BYTES) {
@@ -353,12 +349,10 @@ int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
 
 int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request)
 {
-    if (!tensor)
-        return client_error(-EINVAL, "no tensor given");
-    struct gp_job *job = tensor->job;
-    int r = job_check(job);
+    int r = tensor_check(tensor);
     if (r < 0)
         return r;
+    struct gp_job *job = tensor->job;
     if (root >= job->workers)
         return client_error(-EINVAL, "tensor '%s': root %u of %u workers", tensor->name, root,
                             job->workers);
@@ -369,13 +363,11 @@ int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **re
     return start(&s, ret_request);
 }
 
-/* Both sides name the sender. */
+/* The root of both sides is the sender. */
 static int send_or_receive(gp_tensor *t, const gp_item *item, bool is_sender,
                            gp_request **ret_request)
 {
-    if (!t)
-        return client_error(-EINVAL, "no tensor given");
-    int r = job_check(t->job);
+    int r = tensor_check(t);
     if (r < 0)
         return r;
     if (t->members != 2)

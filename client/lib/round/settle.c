@@ -17,30 +17,30 @@ static void settle_tensor(struct gp_tensor *t)
 {
     struct gp_request *q = t->open_request;
     if (!q || q->err.code)
-        return; /* nobody waits any more, or with an error that is told already */
+        return; /* no thread waits any more, or its request has failed already */
     list_remove(&t->in_request);
     list_append(t->open.copies_out ? &q->landed : &q->done, &t->in_request);
     if (t->open.copies_out)
-        return; /* who waits copies, and notes it */
+        return; /* the thread that waits copies the result, and records the round */
     trace_step(t->job->trace, t->open.traced_ns, TRACE_COPYING);
     t->open.traced_ns[TRACE_DONE] = t->open.traced_ns[TRACE_COPYING];
     recorder_note(t);
 }
 
-/* It is committed after all. */
+/* The kept round is committed, too. */
 static void settle_kept(struct piece *p)
 {
     p->tensor->has_kept = false;
     p->committed = p->tensor->round - 1;
 }
 
-static void land(struct piece *p)
+static void settle_landed(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
     if (t->has_kept)
         settle_kept(p); /* a lane opens no round before the one before is committed */
     p->standing = PIECE_LANDED;
-    p->is_orphan = false; /* whoever wrote it owns it */
+    p->is_orphan = false; /* the lane that wrote the result owns the piece */
     if (--t->without_result == 0)
         trace_step(t->job->trace, t->open.traced_ns, TRACE_LANDED);
     if (t->without_result == 0 && !t->open.ends_committed)
@@ -49,32 +49,32 @@ static void land(struct piece *p)
         hold_check(t->job);
 }
 
-static void end_round(struct gp_tensor *t)
+static void settle_round(struct gp_tensor *t)
 {
     if (t->closed_round > t->round)
-        t->round = t->closed_round; /* the others are further: the next one is theirs */
+        t->round = t->closed_round; /* others are further: the next round is theirs */
     if (t->open.ends_committed)
         settle_tensor(t);
     if (t->is_queued)
         push_begin_queued(t);
 }
 
-/* Everybody holds the result, so we do: also when the word of it is still on its way (W4). */
-static void commit(struct piece *p)
+/* Every rank has the result, this one, too, even if the lane's word is still on its way (W4). */
+static void settle_committed(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
     if (p->standing == PIECE_ANNOUNCED)
-        land(p);
+        settle_landed(p);
     piece_retract(p);
     p->standing = PIECE_IDLE;
     p->committed = t->round;
     p->lost = NULL; /* its new lane has all that it needs */
     if (--t->without_commit == 0)
-        end_round(t);
+        settle_round(t);
 }
 
-/* The piece that a word of this lane names; one of another lane names nothing here. */
-static struct piece *piece_of(struct link *l, uint32_t word)
+/* The open piece that a word of this lane names. A word of another lane names nothing. */
+static struct piece *settle_find_open(struct link *l, uint32_t word)
 {
     struct piece *p = piece_find(l->job, word);
     if (p && p->link == l && p->standing != PIECE_IDLE)
@@ -85,77 +85,80 @@ static struct piece *piece_of(struct link *l, uint32_t word)
 
 static void settle_word(struct link *l, uint32_t word)
 {
-    struct piece *p = piece_of(l, word);
+    struct piece *p = settle_find_open(l, word);
     l->job->spoke = l;
     if (p && p->standing == PIECE_ANNOUNCED)
-        land(p);
+        settle_landed(p);
 }
 
-static void take_commit(struct link *l, const struct record_commit *record)
+static void settle_commits(struct link *l, const struct record_commit *record)
 {
     for (uint32_t i = 0; i < record->count; i++) {
         struct piece *p = piece_find_kept(l->job, record->words[i]);
         if (p && p->link == l)
             settle_kept(p);
-        else if ((p = piece_of(l, record->words[i])))
-            commit(p);
+        else if ((p = settle_find_open(l, record->words[i])))
+            settle_committed(p);
     }
 }
 
 /* ---- a worker that is new ---- */
 
-/* One that waits to be told its round has nothing open. */
-static struct piece *entering_piece(struct link *l, uint32_t word)
+/* The piece that waits for its first round, and so has no open one. */
+static struct piece *settle_find_entering(struct link *l, uint32_t word)
 {
     struct piece *p = piece_find(l->job, word);
     return p && p->link == l && p->is_entering ? p : NULL;
 }
 
-static void piece_enter(struct piece *p, uint64_t round)
+static struct piece *settle_find(struct link *l, uint32_t word)
+{
+    struct piece *p = settle_find_entering(l, word);
+    return p ? p : settle_find_open(l, word);
+}
+
+static void settle_entry(struct piece *p, uint64_t round)
 {
     struct gp_tensor *t = p->tensor;
     p->is_entering = false;
     p->committed = round;
     if (round > t->round)
         t->round = round;
-    t->knows_steps = t->knows_steps && t->steps_round == t->round; /* another is told, too */
+    t->knows_steps = t->knows_steps && t->steps_round == t->round; /* steps are of that round */
     if (--t->entering == 0 && t->is_queued)
         push_begin_queued(t);
 }
 
 /* ---- other messages ---- */
 
-/* The lane has not read the gradient, and has given us a later result for it (W12). */
-static void take_closed(struct link *l, const struct record_closed *record)
+/* The lane has not read the gradient, and has written a later result for it (W12). */
+static void settle_closed(struct link *l, const struct record_closed *record)
 {
-    struct piece *p = entering_piece(l, record->word);
-    if (p) {
-        piece_enter(p, record->round);
-        return;
-    }
-    p = piece_of(l, record->word);
+    struct piece *p = settle_find(l, record->word);
+    if (p && p->is_entering)
+        return settle_entry(p, record->round);
     if (!p)
         return;
     if (record->round > p->tensor->closed_round)
         p->tensor->closed_round = record->round;
-    commit(p);
+    settle_committed(p);
     if (record->round > p->committed)
         p->committed = record->round;
 }
 
-static void take_chosen(struct link *l, const struct record_chosen *record)
+static void settle_chosen(struct link *l, const struct record_chosen *record)
 {
     struct record_chosen *chosen = &l->job->chosen[record->round & 1];
     if (record->round <= chosen->round)
         return;
     *chosen = *record;
-    l->chosen_round[record->round & 1] = record->round; /* it comes from there */
+    l->chosen_round[record->round & 1] = record->round; /* that lane has it */
     link_flush_all(l->job);
 }
 
-/* A lane names the tensor when ranks disagree; of a mistake that is this worker's alone it says
- * what, not where. Who had a piece before it only we know. */
-static void break_tensor(struct piece *p, int code, const char *text)
+/* A lane's text names the tensor when ranks disagree, and not where only this worker is wrong. The
+ * former owner of the piece is known here alone. */
+static void settle_failure(struct piece *p, int code, const char *text)
 {
     struct gp_tensor *t = p->tensor;
     char sentence[ERR_TEXT_BYTES], name[128];
@@ -171,7 +174,7 @@ static void break_tensor(struct piece *p, int code, const char *text)
     tensor_break(t, code, sentence);
 }
 
-static void take_error(struct link *l, const struct record_error *record)
+static void settle_error(struct link *l, const struct record_error *record)
 {
     char text[RECORD_TEXT_BYTES + 1] = {0};
     memcpy(text, record->text, record->text_bytes);
@@ -179,22 +182,19 @@ static void take_error(struct link *l, const struct record_error *record)
         job_break(l->job, record->code, "%s", text);
         return;
     }
-    struct piece *p = entering_piece(l, record->word);
-    if (!p)
-        p = piece_of(l, record->word);
+    struct piece *p = settle_find(l, record->word);
     if (!p)
         return;
     if (record->code == -ESTALE)
-        p->is_orphan = true; /* the route change that says where to is on its way */
+        p->is_orphan = true; /* a route change with the new owner is on its way */
     else
-        break_tensor(p, record->code, text);
+        settle_failure(p, record->code, text);
 }
 
-static void take_missing(struct link *l, const struct record_missing *record)
+static void settle_missing(struct link *l, const struct record_missing *record)
 {
     static const uint64_t nobody[RECORD_MISSING_WORDS];
-    struct piece *p = entering_piece(l, record->word);
-    p = p ? p : piece_of(l, record->word);
+    struct piece *p = settle_find(l, record->word);
     struct gp_request *q = p ? p->tensor->request : NULL;
     if (!q || q->queries == 0)
         return;
@@ -207,7 +207,7 @@ static void take_missing(struct link *l, const struct record_missing *record)
     q->missing_have_pushed = record->have_pushed;
 }
 
-static void take_ticket(struct link *l, const struct record_ticket *record)
+static void settle_ticket(struct link *l, const struct record_ticket *record)
 {
     const struct record_connect *ticket = &record->connect;
     l->has_ticket =
@@ -228,15 +228,15 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
     switch (record.kind) {
     case RECORD_COMMIT:
         l->job->spoke = l;
-        take_commit(l, &record.commit);
+        settle_commits(l, &record.commit);
         break;
-    case RECORD_ERROR: take_error(l, &record.error); break;
-    case RECORD_MISSING: take_missing(l, &record.missing); break;
-    case RECORD_TICKET: take_ticket(l, &record.ticket); break;
-    case RECORD_CLOSED: take_closed(l, &record.closed); break;
+    case RECORD_ERROR: settle_error(l, &record.error); break;
+    case RECORD_MISSING: settle_missing(l, &record.missing); break;
+    case RECORD_TICKET: settle_ticket(l, &record.ticket); break;
+    case RECORD_CLOSED: settle_closed(l, &record.closed); break;
     case RECORD_BACKED: copy_backed(l->job, l, &record.backed); break;
-    case RECORD_CHOSEN: take_chosen(l, &record.chosen); break;
-    default: l->job->stale++; /* what only a worker says */
+    case RECORD_CHOSEN: settle_chosen(l, &record.chosen); break;
+    default: l->job->stale++; /* only workers send such records */
     }
 }
 

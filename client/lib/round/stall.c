@@ -1,6 +1,6 @@
-/* Why a request is not over at its deadline, or after a while, in words: the ranks that have not
- * pushed, or the lane that does not answer or is lost. Asks at most a few lanes and waits for them
- * only briefly. */
+/* Puts into words why a request is not over at its deadline, or after a while: the ranks that have
+ * not pushed, or the lane that does not answer or is lost. Asks few lanes, then the coordinator, and
+ * waits for their answers only briefly. README: L11, L35, L59. */
 #include "client/lib/round/stall.h"
 
 #include "client/lib/job/piece.h"
@@ -22,46 +22,39 @@
 #define RANKS_NAMED_MAX 16
 #define TENSORS_NAMED_MAX 3
 
-static struct piece *open_piece(struct gp_tensor *t)
-{
-    for (uint32_t i = 0; i < t->pieces_count; i++) {
-        if (t->pieces[i].standing != PIECE_IDLE || t->pieces[i].is_entering)
-            return &t->pieces[i];
-    }
-    return NULL;
-}
-
-/* Announced pieces are what a missing rank holds up; failing those, whatever is open. */
+/* A missing rank holds up announced pieces; without any, the first open piece. */
 static struct piece *stalled_piece(struct gp_tensor *t)
 {
-    for (uint32_t i = 0; i < t->pieces_count; i++) {
-        if (t->pieces[i].standing == PIECE_ANNOUNCED)
-            return &t->pieces[i];
+    struct piece *open = NULL;
+    for_each_piece (p, t) {
+        if (p->standing == PIECE_ANNOUNCED)
+            return p;
+        if (!open && (p->standing != PIECE_IDLE || p->is_entering))
+            open = p;
     }
-    return open_piece(t);
+    return open;
 }
 
-static void ask_about(struct gp_request *q, struct gp_tensor *t)
+static void stall_query_tensor(struct gp_request *q, struct gp_tensor *t)
 {
-    for (uint32_t i = 0; i < t->pieces_count && q->queries < QUERIES_MAX; i++) {
-        struct piece *p = &t->pieces[i];
-        struct link *l = p->link;
-        if ((p->standing == PIECE_IDLE && !p->is_entering) || p->is_orphan || l->was_queried)
+    for_each_piece (p, t) {
+        bool is_open = p->standing != PIECE_IDLE || p->is_entering;
+        if (q->queries == QUERIES_MAX || !is_open || p->is_orphan || p->link->was_queried)
             continue;
-        l->was_queried = link_query(l, p);
-        q->queries += l->was_queried;
+        p->link->was_queried = link_query(p->link, p);
+        q->queries += p->link->was_queried;
     }
 }
 
 /* One question a lane is enough to name ranks. */
-static void ask(struct gp_request *q)
+static void stall_query(struct gp_request *q)
 {
     q->queries = 0;
     q->missing_tensor = NULL;
-    list_for_each (node, &q->job->links)
-        list_entry(node, struct link, node)->was_queried = false;
+    for_each_link (l, q->job)
+        l->was_queried = false;
     list_for_each (node, &q->waiting)
-        ask_about(q, list_entry(node, struct gp_tensor, in_request));
+        stall_query_tensor(q, list_entry(node, struct gp_tensor, in_request));
     engine_flush(&q->job->engine);
 }
 
@@ -193,8 +186,8 @@ static struct gp_tensor *first_stalled(struct gp_request *q)
     return list_entry(list_first(&q->waiting), struct gp_tensor, in_request);
 }
 
-/* To `text` of ERR_TEXT_BYTES; returns the tensor that it speaks of. */
-static const struct gp_tensor *describe(struct gp_request *q, char *text)
+/* Writes the sentence to `text` of ERR_TEXT_BYTES; returns its tensor. */
+static const struct gp_tensor *stall_describe(struct gp_request *q, char *text)
 {
     struct gp_tensor *t = first_stalled(q);
     const struct piece *p = stalled_piece(t);
@@ -212,18 +205,18 @@ static const struct gp_tensor *describe(struct gp_request *q, char *text)
     return t;
 }
 
-/* NULL: it goes on after all. */
-static const struct gp_tensor *find_out(struct gp_request *q, char *text)
+/* NULL: the request goes on after all. */
+static const struct gp_tensor *stall_find_reason(struct gp_request *q, char *text)
 {
-    ask(q);
+    stall_query(q);
     engine_run(&q->job->engine, clock_now_ns() + ANSWER_WAIT_NS, is_answered, q);
     q->job->late.text[0] = 0;
     if (q->missing_tensor && !request_has_news(q))
         late_ask(q);
-    return request_has_news(q) ? NULL : describe(q, text);
+    return request_has_news(q) ? NULL : stall_describe(q, text);
 }
 
-/* Knowledge about the ranks that are late, behind the sentence; else nothing. */
+/* Appends the coordinator's knowledge of the late ranks, if there is any. */
 static void append_late(const struct gp_request *q, char *text)
 {
     if (q->missing_tensor && q->job->late.text[0])
@@ -233,7 +226,7 @@ static void append_late(const struct gp_request *q, char *text)
 int stall_explain(struct gp_request *q, uint64_t timeout_ns)
 {
     char text[ERR_TEXT_BYTES] = "";
-    if (!find_out(q, text))
+    if (!stall_find_reason(q, text))
         return 0;
     text_append(text, sizeof text, " after %" PRIu64 " ms", timeout_ns / NS_PER_MS);
     append_late(q, text);
@@ -270,10 +263,9 @@ static void append_others(const struct gp_request *q, const struct gp_tensor *to
         text_append(text, ERR_TEXT_BYTES, " and %u more", more);
 }
 
-/* The log may be somebody's function, or a pipe that nobody reads: not with the lock. */
-static void say(const struct gp_request *q, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void say(const struct gp_request *q, const char *format, ...)
+/* Without the lock: the log may be a function of the user, or a pipe that is not read. */
+__attribute__((format(printf, 2, 3))) static void stall_log(const struct gp_request *q,
+                                                            const char *format, ...)
 {
     struct gp_job *job = q->job;
     char text[ERR_TEXT_BYTES];
@@ -303,7 +295,7 @@ void stall_warn(struct gp_request *q)
     s->due_ns = now_ns + (now_ns - s->since_ns);
     if (job->stall_told_ns && now_ns - job->stall_told_ns < q->client->stall_ns)
         return;
-    const struct gp_tensor *told = find_out(q, text);
+    const struct gp_tensor *told = stall_find_reason(q, text);
     q->queries = 0; /* an answer that comes later is of no use */
     if (!told)
         return;
@@ -311,7 +303,8 @@ void stall_warn(struct gp_request *q)
     append_others(q, told, text);
     job->stall_told_ns = now_ns;
     s->is_told = true;
-    say(q, "has waited for %s: %s", put_seconds(time, sizeof time, now_ns - s->since_ns), text);
+    stall_log(q, "has waited for %s: %s", put_seconds(time, sizeof time, now_ns - s->since_ns),
+              text);
 }
 
 void stall_end(struct gp_request *q)
@@ -322,5 +315,5 @@ void stall_end(struct gp_request *q)
     if (!was.is_told || q->err.code)
         return;
     q->job->stall_told_ns = 0;
-    say(q, "goes on after %s", put_seconds(time, sizeof time, clock_now_ns() - was.since_ns));
+    stall_log(q, "goes on after %s", put_seconds(time, sizeof time, clock_now_ns() - was.since_ns));
 }

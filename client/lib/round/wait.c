@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static void copy_landed(struct gp_request *q)
+static void wait_copy_landed(struct gp_request *q)
 {
     size_t streams_from = copy_streams_from(q->job->staged_bytes);
     struct list *node;
@@ -34,8 +34,8 @@ static void copy_landed(struct gp_request *q)
     }
 }
 
-/* Whose word ends a wait is whom was waited for, all of that time (L24). */
-static bool drive_until(struct gp_request *q, uint64_t began_ns, uint64_t deadline_ns)
+/* All time of the wait is charged to the lane whose word ends it (L24). */
+static bool wait_drive_until(struct gp_request *q, uint64_t began_ns, uint64_t deadline_ns)
 {
     struct gp_job *job = q->job;
     progress_begin_wait(&job->progress, began_ns);
@@ -47,36 +47,34 @@ static bool drive_until(struct gp_request *q, uint64_t began_ns, uint64_t deadli
     return has_come;
 }
 
-/* Says what is late when that is due (L35). False: the deadline has passed. */
-static bool drive(struct gp_request *q, uint64_t deadline_ns)
+/* Logs a stall when that is due (L35). False: the deadline has passed. */
+static bool wait_drive(struct gp_request *q, uint64_t deadline_ns)
 {
     uint64_t began_ns = clock_now_ns(), due_ns = stall_due(q, began_ns);
     if (due_ns >= deadline_ns)
-        return drive_until(q, began_ns, deadline_ns);
-    if (!drive_until(q, began_ns, due_ns))
+        return wait_drive_until(q, began_ns, deadline_ns);
+    if (!wait_drive_until(q, began_ns, due_ns))
         stall_warn(q);
     return true;
 }
 
-/* Copies what lands. Returns whether the request is over. */
-static bool see_through(struct gp_request *q, uint64_t deadline_ns)
+/* Copies results as they land. Returns whether the request is over. */
+static bool wait_finish(struct gp_request *q, uint64_t deadline_ns)
 {
     for (;;) {
         if (request_has_news(q))
             stall_end(q);
-        copy_landed(q);
+        wait_copy_landed(q);
         if (request_is_over(q))
             return true;
-        if (!drive(q, deadline_ns))
+        if (!wait_drive(q, deadline_ns))
             return false;
     }
 }
 
-/* `timeout_ns` is what the caller gave, for the text. -ETIMEDOUT leaves the request as it is;
- * anything else has released it. */
 int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
 {
-    while (!see_through(q, deadline_ns)) {
+    while (!wait_finish(q, deadline_ns)) {
         if (stall_explain(q, q->polled_ns + timeout_ns) < 0) {
             q->polled_ns = 0;
             return -ETIMEDOUT;
@@ -87,8 +85,8 @@ int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
     return r;
 }
 
-/* With the job's lock held; to be ended by job_end_use(). NULL: the job has been left. */
-static struct gp_job *come(const struct gp_request *q)
+/* Takes the job's lock, until job_end_use(). NULL: the job has been left. */
+static struct gp_job *wait_enter(const struct gp_request *q)
 {
     pthread_mutex_lock(&q->client->lock);
     struct gp_job *job = q->job;
@@ -105,7 +103,7 @@ uint64_t wait_timeout_ns(const gp_client *client, int timeout_ms)
     return timeout_ms > 0 ? (uint64_t)timeout_ms * NS_PER_MS : client->timeout_ns;
 }
 
-static int check_request(const struct gp_request *q)
+static int wait_check(const struct gp_request *q)
 {
     if (!q)
         return client_error(-EINVAL, "no request given");
@@ -114,7 +112,7 @@ static int check_request(const struct gp_request *q)
     return 0;
 }
 
-static int end_abandoned(struct gp_request *q)
+static int wait_end_abandoned(struct gp_request *q)
 {
     int r = client_error_from(&q->err);
     gp_client *client = q->client;
@@ -127,36 +125,36 @@ static int end_abandoned(struct gp_request *q)
 
 int gp_wait(gp_request *request, int timeout_ms)
 {
-    int r = check_request(request);
+    int r = wait_check(request);
     if (r < 0)
         return r;
     uint64_t timeout_ns = wait_timeout_ns(request->client, timeout_ms);
     uint64_t deadline_ns = clock_now_ns() + timeout_ns;
-    struct gp_job *job = come(request);
+    struct gp_job *job = wait_enter(request);
     if (!job)
-        return end_abandoned(request);
+        return wait_end_abandoned(request);
     r = wait_locked(request, deadline_ns, timeout_ns);
     job_end_use(job);
     return r;
 }
 
-/* What was waited for in vain counts as waited when gp_wait() says how long it took. */
-static void poll_for(struct gp_request *q, uint64_t timeout_ns)
+/* Vain waits count in the time that gp_wait() names in its error. */
+static void wait_poll(struct gp_request *q, uint64_t timeout_ns)
 {
-    if (!see_through(q, clock_now_ns() + timeout_ns))
+    if (!wait_finish(q, clock_now_ns() + timeout_ns))
         q->polled_ns += timeout_ns;
 }
 
 int gp_poll(gp_request *request, int timeout_ms)
 {
-    int r = check_request(request);
+    int r = wait_check(request);
     if (r < 0)
         return r;
-    struct gp_job *job = come(request);
+    struct gp_job *job = wait_enter(request);
     if (!job)
         return 1;
     if (timeout_ms > 0)
-        poll_for(request, (uint64_t)timeout_ms * NS_PER_MS);
+        wait_poll(request, (uint64_t)timeout_ms * NS_PER_MS);
     else if (!request_is_over(request))
         engine_poll(&job->engine);
     r = request_is_over(request);

@@ -4,7 +4,6 @@
 
 #include "client/lib/session/patience.h"
 #include "client/lib/session/process.h"
-#include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
@@ -16,13 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-#define TIMEOUT_MS 60000
-#define CONNECT_TIMEOUT_MS 10000
 #define TIMEOUT_MS_MAX (24 * 3600 * 1000)
-#define STALL_MS 10000
-#define PROGRESS_SECONDS 30
 #define EAGER_BYTES 65536 /* measured: beyond it a read by the lane is as fast */
+
+/* Numbers that variables set; connect_timeout_ns is the first. */
+static const struct client_number {
+    const char *name;
+    uint64_t least, most, otherwise, unit;
+    size_t place; /* in gp_client */
+} numbers[] = {
+    {"GRADPOOL_CONNECT_TIMEOUT_MS", 1, TIMEOUT_MS_MAX, 10000, NS_PER_MS,
+     offsetof(gp_client, connect_timeout_ns)},
+    {"GRADPOOL_TIMEOUT_MS", 1, TIMEOUT_MS_MAX, 60000, NS_PER_MS, offsetof(gp_client, timeout_ns)},
+    {"GRADPOOL_STALL_MS", 0, TIMEOUT_MS_MAX, 10000, NS_PER_MS, offsetof(gp_client, stall_ns)},
+    {"GRADPOOL_PROGRESS_SECONDS", 0, TIMEOUT_MS_MAX / 1000, 30, NS_PER_S,
+     offsetof(gp_client, progress_ns)},
+    {"GRADPOOL_EAGER_BYTES", 0, EAGER_BYTES, EAGER_BYTES, 1, offsetof(gp_client, eager_bytes)},
+};
 
 const char *gp_version(void) { return GP_VERSION; }
 
@@ -31,20 +42,6 @@ static void start_log(void)
     if (log_init("client") < 0)
         log_warn("GRADPOOL_LOG_LEVEL is not one of error, warn, info, debug, trace");
     variables_check();
-}
-
-/* `given` wins over the variable, the variable over the default. */
-static int read_number(const char *name, uint64_t given, uint64_t least, uint64_t most,
-                       uint64_t otherwise, uint64_t *ret_value)
-{
-    const char *text = getenv(name);
-    *ret_value = given ? given : otherwise;
-    if (given || !text || !*text)
-        return 0;
-    if (text_parse_u64(text, least, most, ret_value) < 0)
-        return client_error(-EINVAL, "%s is '%s', expected a number from %" PRIu64 " to %" PRIu64,
-                            name, text, least, most);
-    return 0;
 }
 
 static int read_transport(const char *given, enum client_transport *ret_transport)
@@ -66,34 +63,20 @@ static int read_transport(const char *given, enum client_transport *ret_transpor
                         name);
 }
 
-static int read_times(const gp_options *options, gp_client *client)
+/* A number that was given wins over the variable, the variable over the default. */
+static int read_numbers(uint64_t connect_timeout_ms, gp_client *client)
 {
-    uint64_t connect_ms, timeout_ms;
-    if (options->connect_timeout_ms < 0)
-        return client_error(-EINVAL, "connect_timeout_ms is %d, expected 0 or more",
-                            options->connect_timeout_ms);
-    int r = read_number("GRADPOOL_CONNECT_TIMEOUT_MS", (uint64_t)options->connect_timeout_ms, 1,
-                        TIMEOUT_MS_MAX, CONNECT_TIMEOUT_MS, &connect_ms);
-    if (r == 0)
-        r = read_number("GRADPOOL_TIMEOUT_MS", 0, 1, TIMEOUT_MS_MAX, TIMEOUT_MS, &timeout_ms);
-    if (r < 0)
-        return r;
-    client->connect_timeout_ns = connect_ms * NS_PER_MS;
-    client->timeout_ns = timeout_ms * NS_PER_MS;
-    return 0;
-}
-
-static int read_reports(gp_client *client)
-{
-    uint64_t stall_ms, progress_s;
-    int r = read_number("GRADPOOL_STALL_MS", 0, 0, TIMEOUT_MS_MAX, STALL_MS, &stall_ms);
-    if (r == 0)
-        r = read_number("GRADPOOL_PROGRESS_SECONDS", 0, 0, TIMEOUT_MS_MAX / 1000, PROGRESS_SECONDS,
-                        &progress_s);
-    if (r < 0)
-        return r;
-    client->stall_ns = stall_ms * NS_PER_MS;
-    client->progress_ns = progress_s * NS_PER_S;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const struct client_number *n = &numbers[i];
+        bool is_given = i == 0 && connect_timeout_ms > 0;
+        uint64_t value = is_given ? connect_timeout_ms : n->otherwise;
+        const char *text = is_given ? NULL : getenv(n->name);
+        if (text && *text && text_parse_u64(text, n->least, n->most, &value) < 0)
+            return client_error(-EINVAL,
+                                "%s is '%s', expected a number from %" PRIu64 " to %" PRIu64,
+                                n->name, text, n->least, n->most);
+        *(uint64_t *)((char *)client + n->place) = value * n->unit;
+    }
     return 0;
 }
 
@@ -119,7 +102,7 @@ static int read_endpoint(const char *given, gp_client *client)
     return 0;
 }
 
-/* Over a Unix socket the kernel says who we are; a key is for TCP. */
+/* A key is for TCP: over a Unix socket the kernel proves the user. */
 static int read_key(gp_client *client)
 {
     struct err err = {0};
@@ -137,16 +120,55 @@ static int read_options(const char *endpoint, const gp_options *options, gp_clie
         r = read_key(client);
     if (r == 0)
         r = read_transport(options->transport, &client->transport);
+    if (r == 0 && options->connect_timeout_ms < 0)
+        r = client_error(-EINVAL, "connect_timeout_ms is %d, expected 0 or more",
+                         options->connect_timeout_ms);
     if (r == 0)
-        r = read_times(options, client);
-    if (r == 0)
-        r = read_reports(client);
-    if (r == 0)
-        r = read_number("GRADPOOL_EAGER_BYTES", 0, 0, EAGER_BYTES, EAGER_BYTES,
-                        &client->eager_bytes);
+        r = read_numbers((uint64_t)options->connect_timeout_ms, client);
     if (r == 0)
         r = read_interface(options->interface_name, client);
     return r;
+}
+
+/* After an error `*ret_channel` may be set, as owner of the socket: the caller closes. */
+static int open_channel(const gp_client *client, int fd, Gradpool__Wire__Role role,
+                        uint64_t deadline_ns, struct channel **ret_channel, struct err *err)
+{
+    uint64_t incarnation;
+    int r = channel_create(fd, ret_channel);
+    if (r < 0)
+        return err_set(err, r, "%s: %s", client->endpoint_text, err_text(r));
+    if (client->has_key)
+        (void)channel_use_key(*ret_channel, &client->key); /* the greeting tells what failed */
+    return channel_greet(*ret_channel, role, CLIENT_PROGRAM, deadline_ns, &incarnation, err);
+}
+
+int client_connect_operator(const gp_client *client, pthread_mutex_t *lock, int *fd,
+                            struct channel **ret_channel, struct err *err)
+{
+    const struct endpoint_slot slot = {lock, fd};
+    uint64_t now_ns = clock_now_ns(), deadline_ns = now_ns + client->connect_timeout_ns;
+    struct endpoint_names names = {.known = client->addresses};
+    int connected;
+    endpoint_names_refresh(&client->endpoint, &names, now_ns + client->connect_timeout_ns / 2);
+    endpoint_names_rest(&names);
+    int r =
+        endpoint_connect_to(&client->endpoint, &names.known, deadline_ns, &slot, &connected, err);
+    if (r < 0)
+        return r;
+    return open_channel(client, connected, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, deadline_ns,
+                        ret_channel, err);
+}
+
+void client_disconnect_operator(int *fd, struct channel *channel)
+{
+    if (*fd >= 0)
+        shutdown(*fd, SHUT_RDWR); /* a child forked meanwhile may hold the socket open */
+    if (channel)
+        channel_destroy(channel);
+    else if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
 }
 
 static int reach(gp_client *client, uint64_t deadline_ns, int *ret_fd)
@@ -169,24 +191,20 @@ static int reach(gp_client *client, uint64_t deadline_ns, int *ret_fd)
     return client_error_from(&err);
 }
 
-/* Says hello and goodbye: a wrong endpoint or version is told here, not at the first job. */
+/* Greets the service, then closes: a wrong endpoint or version is an error of gp_connect(), not of
+ * the first job. */
 static int greet(gp_client *client)
 {
     struct err err = {0};
-    struct channel *channel;
-    uint64_t incarnation;
+    struct channel *channel = NULL;
     uint64_t deadline_ns = clock_now_ns() + client->connect_timeout_ns;
     int fd;
     int r = reach(client, deadline_ns, &fd);
     if (r < 0)
         return r;
-    r = channel_create(fd, &channel);
-    if (r < 0)
-        return client_error(r, "%s: %s", client->endpoint_text, err_text(r));
-    if (client->has_key)
-        (void)channel_use_key(channel, &client->key); /* the greeting tells what failed */
-    r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, CLIENT_PROGRAM, deadline_ns,
-                      &incarnation, &err);
+    r = open_channel(client, fd, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, deadline_ns, &channel, &err);
+    if (!channel)
+        return client_error_from(&err);
     shutdown(channel_fd(channel), SHUT_RDWR); /* a child forked meanwhile holds it open */
     if (r < 0)
         client_error(r, "the coordinator at %s: %s", client->endpoint_text,

@@ -4,12 +4,12 @@
 
 #include "client/gradpool.h"
 #include "svc/base/list.h"
+#include "svc/channel/channel.h"
 #include "svc/channel/key.h"
 #include "svc/endpoint/endpoint.h"
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define CLIENT_WORKERS_MAX 768
@@ -35,6 +35,18 @@ struct gp_client {
     struct list abandoned;          /* of gp_request.node: their job was left */
 };
 
+/* A channel to the coordinator with an operator's rights, beside a job's session (L37, L90). Its
+ * socket is stored in `*fd` (-1 before) under `lock` as soon as there is one. After an error `*fd`
+ * may be open, and `*ret_channel` set. */
+int client_connect_operator(const gp_client *client, pthread_mutex_t *lock, int *fd,
+                            struct channel **ret_channel, struct err *err);
+/* With that lock. `channel` NULL: none. */
+void client_disconnect_operator(int *fd, struct channel *channel);
+/* The tenant that owns the client's jobs; "-" without a key. */
+static inline const char *client_tenant(const gp_client *client)
+{
+    return client->has_key ? client->key.tenant : "-";
+}
 void client_free(gp_client *client);
 
 #endif

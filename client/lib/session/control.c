@@ -1,6 +1,6 @@
-/* Owns a job's control connection and its thread. Jobs in training must not notice that the
- * coordinator is away: calls stay in the list, are sent again after the session was resumed, and
- * their callers' deadlines decide. Must never call back with its lock held. */
+/* Owns a job's control connection and its thread. While the coordinator is away, calls stay in the
+ * list and are sent again after the session was resumed; only their callers' deadlines end them.
+ * Must never call back with its lock held. */
 #include "client/lib/session/control.h"
 
 #include "client/lib/session/patience.h"
@@ -17,7 +17,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* How long to wait before the next attempt, doubling; and how long one attempt may take. */
+/* Pause before the next attempt, doubled each time, and the longest attempt. */
 #define BACKOFF_FIRST_NS (50 * NS_PER_MS)
 #define BACKOFF_MAX_NS (1000 * NS_PER_MS)
 #define ATTEMPT_NS (1000 * NS_PER_MS)
@@ -32,10 +32,10 @@ struct control {
     int wake_fd;
     uint64_t tick_at_ns;         /* the thread's, ... */
     struct endpoint_names names; /* the thread's; before it runs, the connecting caller's */
-    pthread_mutex_t lock;        /* everything below */
-    pthread_cond_t over;         /* some call is */
-    struct channel *channel;     /* NULL while away */
-    int fd;                      /* of the channel, or of one being made: what a child must close */
+    pthread_mutex_t lock;        /* of everything below */
+    pthread_cond_t over;         /* a call is over */
+    struct channel *channel;     /* NULL while the coordinator is away */
+    int fd;                      /* of the channel, or of one being made: a child closes it */
     bool is_running;             /* the thread is */
     struct list calls;
     uint64_t last_id;
@@ -59,7 +59,7 @@ static bool is_stopping(struct control *c)
     return stopping;
 }
 
-/* With the lock, so that no fork comes between the end of the socket and of the note of it. */
+/* With the lock, so that no fork comes between the end of the socket and the change of `fd`. */
 static void drop_channel(struct control *c, struct channel *channel)
 {
     c->fd = -1;
@@ -76,7 +76,7 @@ static void drop_socket(struct control *c)
 
 /* ---- connecting ---- */
 
-/* Told with the answer to a join, so that who has joined knows. */
+/* The answer to a join has the membership, too. */
 static void pass_on_membership(struct control *c, Gradpool__Wire__Membership *membership)
 {
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
@@ -119,11 +119,11 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
     return r;
 }
 
-/* Whether somebody answered and said no; anything else is what a network does while a coordinator
- * is away. */
+/* Whether a coordinator answered and refused; any other error is a network's, or of a coordinator
+ * that is away. */
 static bool is_refusal(int code) { return code != -ECONNRESET && code != -ETIMEDOUT; }
 
-/* What a connection says of its end does not say whose it was. */
+/* The text of a connection's end does not name the coordinator. */
 static void name_coordinator(const struct control *c, const struct channel *channel,
                              struct err *err)
 {
@@ -213,8 +213,7 @@ static void finish_all(struct control *c, const struct err *err)
         finish(c, call, NULL, err);
 }
 
-/* Sends under the lock; the thread notices by itself when the channel broke, but must be told that
- * something is left to be sent. */
+/* With the lock. The thread notices a broken channel by itself, but must be woken to send a rest. */
 static void send_call(struct control *c, struct control_call *call)
 {
     if (!c->channel)
@@ -231,7 +230,7 @@ void control_post(struct control *c, struct control_call *call)
     list_append(&c->calls, &call->node);
     send_call(c, call);
     if (c->refusal.code)
-        wake(c); /* the thread says no at once */
+        wake(c); /* the thread refuses the call at once */
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -310,7 +309,7 @@ static int receive(struct control *c, envelope **ret_message)
     return r;
 }
 
-/* Who is away cannot say that it is over. */
+/* A coordinator that is away cannot end its hold. */
 static void end_hold(struct control *c)
 {
     Gradpool__Wire__Hold over = GRADPOOL__WIRE__HOLD__INIT;
@@ -321,7 +320,7 @@ static void end_hold(struct control *c)
     c->options.unasked(c->options.context, &message);
 }
 
-/* Nobody fetches what is recorded any more. */
+/* Recorded rounds are fetched on this connection alone. */
 static void end_recording(struct control *c)
 {
     Gradpool__Wire__TimelineTake over = GRADPOOL__WIRE__TIMELINE_TAKE__INIT;
@@ -343,7 +342,7 @@ static void lose_channel(struct control *c)
     end_recording(c);
 }
 
-/* Returns the milliseconds until the next one; -1: there is none. */
+/* Returns the milliseconds until the next tick; -1: there is none. */
 static int tick(struct control *c)
 {
     uint64_t now_ns = clock_now_ns();
@@ -369,8 +368,8 @@ static void sleep_until_news(struct control *c)
         drain_wake(c);
 }
 
-/* Hands on what has come, then sleeps: in this order, because what came right behind the answer to
- * our join lies in the channel already and no socket will tell of it again. */
+/* Hands on messages, then sleeps: in this order, because a message right behind the answer to our
+ * join lies in the channel already, and the socket will not report it again. */
 static void serve(struct control *c)
 {
     envelope *message;
@@ -407,8 +406,8 @@ static void refuse_calls(struct control *c, const struct err *err)
     finish_all(c, err);
 }
 
-/* The coordinator is there and knows of no such session (any more): to wait for its deadlines would
- * only hide why. */
+/* The coordinator is up and does not know the session (any more): waiting for deadlines would only
+ * hide the reason. */
 static void tell_lost(struct control *c, const struct err *err)
 {
     Gradpool__Wire__JobFailure failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
@@ -420,7 +419,7 @@ static void tell_lost(struct control *c, const struct err *err)
     c->options.unasked(c->options.context, &message);
 }
 
-/* Comes back to the session, with a pause that grows. */
+/* Connects again and resumes the session, with a pause that grows. */
 static void resume(struct control *c)
 {
     uint64_t pause_ns = BACKOFF_FIRST_NS;

@@ -1,5 +1,5 @@
-/* Which errors of a try to connect may pass by themselves: nothing listens there yet, the name or
- * the way is not known yet. */
+/* Errors of an attempt to connect that may pass by themselves: nothing listens at the endpoint yet,
+ * its name or the way to it is not known yet. */
 #include "client/lib/session/patience.h"
 
 #include "svc/base/clock.h"

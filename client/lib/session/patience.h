@@ -1,4 +1,4 @@
-/* Tries again while the service is not there: boot order does not matter (L95). */
+/* Repeated attempts to connect while the service is not up: boot order does not matter (L95). */
 #ifndef GRADPOOL_CLIENT_LIB_SESSION_PATIENCE_H
 #define GRADPOOL_CLIENT_LIB_SESSION_PATIENCE_H
 
@@ -12,13 +12,14 @@ struct patience {
     uint64_t deadline_ns;
     uint64_t timeout_ns; /* the same as a length, for the log */
     bool has_told;
-    struct err last; /* of the tries so far */
+    struct err last; /* error of the last attempt but one */
 };
 
-/* `error` ended a try to connect. Logs for what the process waits, once, and pauses; false: another
- * try cannot help, or the deadline has come. Blocks for a quarter of a second at most. */
+/* `error` ended an attempt to connect. Logs the reason once, and pauses for at most a quarter of a
+ * second. False: another attempt cannot help, or the deadline has come. */
 bool patience_try_again(struct patience *p, int error, const struct err *err);
-/* `*error` ended the last try, which may have had no time left: then the one before says more. */
+/* `*error` ended the last attempt. If that had no time left, the error of the one before replaces
+ * it. */
 void patience_explain(const struct patience *p, int *error, struct err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the library keeps for the process and its threads, not for an object: each thread's last
- * error, the function that gets log lines, and the generation that tells a child from its parent. */
+/* State of the process and its threads, not of an object: each thread's last error, the function
+ * that gets log lines, and the generation by which a child differs from its parent. */
 #ifndef GRADPOOL_CLIENT_LIB_SESSION_PROCESS_H
 #define GRADPOOL_CLIENT_LIB_SESSION_PROCESS_H
 

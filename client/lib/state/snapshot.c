@@ -101,8 +101,7 @@ static uint64_t longest(const struct snapshot *s)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < s->count; i++) {
-        struct state_tensor described = describe(s->tensors[i]);
-        uint64_t bytes = state_tensor_bytes(&described);
+        uint64_t bytes = tensor_state_bytes(s->tensors[i]);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -124,8 +123,7 @@ static void find_tensors(struct snapshot *s)
 {
     int r = 0;
     pthread_mutex_lock(&s->job->lock);
-    list_for_each (node, &s->job->tensors) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+    for_each_tensor (t, s->job) {
         if (t->terms.rule && r == 0)
             r = add_tensor(s, t);
         if (t->terms.rule && s->err.code == 0)

@@ -4,15 +4,12 @@
 #include "client/lib/state/state.h"
 
 #include "client/lib/round/push_pull.h"
-#include "client/lib/session/operator.h"
 #include "client/lib/session/process.h"
 #include "client/lib/state/checksum.h"
-#include "svc/base/clock.h"
 #include "svc/state/state_fetch.h"
 #include "svc/state/state_file.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -30,12 +27,6 @@ struct reading {
     uint64_t *have;    /* bytes, likewise */
     struct err err;
 };
-
-static uint64_t bytes_of(const struct gp_tensor *t)
-{
-    const struct state_tensor described = {.rule = t->terms.rule, .elements = t->elements};
-    return state_tensor_bytes(&described);
-}
 
 static int check_states(const struct gp_job *job, const gp_state *states, size_t count)
 {
@@ -96,7 +87,7 @@ static int take_part(void *context, size_t tensor, uint64_t offset, const void *
                      struct err *err)
 {
     struct reading *r = context;
-    uint64_t most = tensor < r->count ? bytes_of(r->sorted[tensor]->tensor) : 0;
+    uint64_t most = tensor < r->count ? tensor_state_bytes(r->sorted[tensor]->tensor) : 0;
     if (tensor >= r->count || bytes == 0 || offset > most || bytes > most - offset ||
         bytes > most - r->have[tensor])
         return err_set(err, -EBADMSG, "the service sent a part that does not fit");
@@ -109,7 +100,7 @@ static int check_whole(struct reading *r)
 {
     for (size_t i = 0; i < r->count; i++) {
         const struct gp_tensor *t = r->sorted[i]->tensor;
-        if (r->have[i] != bytes_of(t))
+        if (r->have[i] != tensor_state_bytes(t))
             return err_set(&r->err, -EBADMSG, "the service did not send all of tensor '%s'",
                            t->name);
     }
@@ -119,7 +110,7 @@ static int check_whole(struct reading *r)
 static int converse(struct reading *r)
 {
     const struct state_wish wish = {.job = r->job->name,
-                                    .tenant = operator_tenant(r->job->client),
+                                    .tenant = client_tenant(r->job->client),
                                     .is_between = true,
                                     .tensors = r->names,
                                     .tensors_count = r->count};
@@ -160,12 +151,7 @@ static void end_turn(struct reading *r)
 {
     struct gp_job *job = r->job;
     pthread_mutex_lock(&job->lock);
-    state_cancel_read(job); /* a child that was forked meanwhile may hold the socket open */
-    if (r->conversation.channel)
-        channel_destroy(r->conversation.channel);
-    else if (job->read_fd >= 0)
-        close(job->read_fd);
-    job->read_fd = -1;
+    client_disconnect_operator(&job->read_fd, r->conversation.channel);
     job->is_reading = false;
     job_end_use(job);
     state_fetch_free(&r->conversation);
@@ -189,8 +175,8 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
     struct reading reading = {.job = job, .states = states, .count = count};
     r = sort_states(&reading);
     if (r == 0)
-        r = operator_connect(job->client, &job->lock, &job->read_fd, &reading.conversation.channel,
-                             &reading.err);
+        r = client_connect_operator(job->client, &job->lock, &job->read_fd,
+                                    &reading.conversation.channel, &reading.err);
     if (r == 0 && !is_being_left(job)) /* before there was a socket nothing could be shut down */
         r = converse(&reading);
     if (is_being_left(job))
@@ -218,9 +204,7 @@ void state_abandon_read_in_child(struct gp_job *job)
 
 static int check_kept(const gp_tensor *t)
 {
-    if (!t)
-        return client_error(-EINVAL, "no tensor given");
-    int r = job_check(t->job);
+    int r = tensor_check(t);
     if (r == 0 && !t->terms.rule)
         r = client_error(-EINVAL, "tensor '%s' was declared without an update rule", t->name);
     return r;
