@@ -25,7 +25,7 @@ struct declaration {
     struct gp_tensor **fresh; /* those not known before */
     size_t fresh_count;
     Gradpool__Wire__DeclareRequest request;
-    Gradpool__Wire__TensorSpec *specs, **spec_pointers;
+    Gradpool__Wire__TensorSpec *specs, **spec_pointers; /* specs: one block with the arrays above */
     struct err err;
 };
 
@@ -200,13 +200,10 @@ static int ask(struct declaration *d)
 
 static const struct link *find_link(const struct declaration *d, bool hopeless_only)
 {
-    for (size_t i = 0; i < d->count; i++) {
-        for (uint32_t k = 0; k < d->all[i]->pieces_count; k++) {
-            const struct link *l = d->all[i]->pieces[k].link;
-            if (hopeless_only ? l->is_hopeless : l->state != LINK_OPEN)
-                return l;
-        }
-    }
+    for (size_t i = 0; i < d->count; i++)
+        for_each_piece (p, d->all[i])
+            if (hopeless_only ? p->link->is_hopeless : p->link->state != LINK_OPEN)
+                return p->link;
     return NULL;
 }
 
@@ -220,12 +217,10 @@ static bool links_are_settled(void *context)
  * this declaration's failure. */
 static void retry_hopeless(struct declaration *d)
 {
-    for (size_t i = 0; i < d->count; i++) {
-        for (uint32_t k = 0; k < d->all[i]->pieces_count; k++) {
-            if (d->all[i]->pieces[k].link->is_hopeless)
-                link_open(d->all[i]->pieces[k].link);
-        }
-    }
+    for (size_t i = 0; i < d->count; i++)
+        for_each_piece (p, d->all[i])
+            if (p->link->is_hopeless)
+                link_open(p->link);
 }
 
 /* A lane that was lost meanwhile gets a successor: that, too, is waited for. */
@@ -278,24 +273,18 @@ static int declare(gp_job *job, const gp_tensor_spec *specs, size_t count, uint6
                    gp_tensor **ret_tensors)
 {
     struct declaration d = {.job = job, .count = count, .timeout_ns = timeout_ns};
-    d.all = calloc(count, sizeof *d.all);
-    d.fresh = calloc(count, sizeof *d.fresh);
-    d.specs = calloc(count, sizeof *d.specs);
-    d.spec_pointers = calloc(count, sizeof *d.spec_pointers);
-    int r = -ENOMEM;
-    if (d.all && d.fresh && d.specs && d.spec_pointers) {
-        pthread_mutex_lock(&job->declaring);
-        r = declare_locked(&d, specs);
-        pthread_mutex_unlock(&job->declaring);
-    } else {
-        client_error(r, "out of memory");
-    }
+    d.specs = calloc(count, sizeof *d.specs + sizeof *d.spec_pointers + 2 * sizeof *d.all);
+    if (!d.specs)
+        return client_error(-ENOMEM, "out of memory");
+    d.spec_pointers = (void *)(d.specs + count);
+    d.all = (void *)(d.spec_pointers + count);
+    d.fresh = d.all + count;
+    pthread_mutex_lock(&job->declaring);
+    int r = declare_locked(&d, specs);
+    pthread_mutex_unlock(&job->declaring);
     if (r == 0)
         memcpy(ret_tensors, d.all, count * sizeof *d.all);
-    free(d.all);
-    free(d.fresh);
     free(d.specs);
-    free(d.spec_pointers);
     return r;
 }
 

@@ -148,8 +148,8 @@ static bool is_known(const struct piece *p, const Gradpool__Wire__Piece *said)
            p->link->state != LINK_CLOSED;
 }
 
-/* While a fence stands, the lane behind it is the last that got a READY: later owners know no memory
- * to write. */
+/* While a fence stands, the lane behind it is the last that got a READY: later owners know no
+ * memory to write. */
 static struct link *route_fence(const struct piece *p, struct link *former, bool is_released)
 {
     if (p->fence || is_released || former == p->link || !former->conn)
@@ -157,8 +157,8 @@ static struct link *route_fence(const struct piece *p, struct link *former, bool
     return former;
 }
 
-/* This worker may have missed routes: if a lane of one of them was lost, that may be the lane that it
- * knows. */
+/* This worker may have missed routes: if a lane of one of them was lost, that may be the lane that
+ * it knows. */
 static bool route_is_released(const struct piece *p, const Gradpool__Wire__Piece *said)
 {
     return p->epoch >= said->lost_epoch && p->epoch < said->epoch;

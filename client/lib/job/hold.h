@@ -60,8 +60,8 @@ void hold_forget_tensor(const gp_tensor *t);
 bool hold_stops(const gp_tensor *t);
 /* The calling thread waits for other ranks (true), or no longer does. */
 void hold_note_standing(struct gp_job *job, bool stands);
-/* A snapshot or restore is of the job's present ranks: no worker enters meanwhile. It may begin when
- * hold_lets_save(), for which engine_run() can wait. */
+/* A snapshot or restore is of the job's present ranks: no worker enters meanwhile. It may begin
+ * when hold_lets_save(), for which engine_run() can wait. */
 void hold_note_saving(struct gp_job *job, bool saves);
 bool hold_lets_save(const struct gp_job *job);
 /* Reports a change, after anything that may have ended an iteration. */

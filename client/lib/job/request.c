@@ -5,21 +5,15 @@
 
 #include <stdlib.h>
 
-static struct gp_request *request_create(void)
-{
-    struct gp_request *q = calloc(1, sizeof *q);
-    if (q)
-        list_init(&q->node);
-    return q;
-}
-
 struct gp_request *request_take(struct gp_job *job)
 {
     struct list *pooled = list_first(&job->pool);
-    struct gp_request *q = pooled ? list_entry(pooled, struct gp_request, node) : request_create();
+    struct gp_request *q =
+        pooled ? list_entry(pooled, struct gp_request, node) : calloc(1, sizeof *q);
     if (!q)
         return NULL;
-    list_remove(&q->node);
+    if (pooled)
+        list_remove(pooled);
     q->client = job->client;
     q->job = job;
     q->err.code = 0;

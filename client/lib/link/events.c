@@ -43,8 +43,8 @@ static void revisit(struct link *l, bool uses_ticket)
     }
 }
 
-/* A network may reset a connection whose two ends live, or drop its messages for long. Shared memory
- * ends with its process. */
+/* A network may reset a connection whose two ends live, or drop its messages for long. Shared
+ * memory ends with its process. */
 static bool is_replaceable(const struct link *l, int error)
 {
     bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;

@@ -33,14 +33,13 @@ const char *link_name(const struct link *l, char *buffer, size_t buffer_bytes)
 const char *link_way(const struct link *l, char *buffer, size_t buffer_bytes)
 {
     bool is_far = l->has_address && l->ofi[0] && (l->is_ofi || l->wants_ofi || !l->shm[0]);
+    buffer[0] = 0;
     if (is_far)
         snprintf(
             buffer, buffer_bytes,
             " at %.100s; is that address on a network of this host, and does a firewall let the "
             "port through? The aggregator's --advertise or --interface choose another",
             l->ofi);
-    else
-        snprintf(buffer, buffer_bytes, "%s", "");
     return buffer;
 }
 
@@ -236,7 +235,8 @@ static bool is_our_own_lack(int code)
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
 }
 
-/* Only the coordinator knows whether the lane is gone. A ticket after a failure comes late (L38). */
+/* Only the coordinator knows whether the lane is gone. A ticket after a failure comes late
+ * (L38). */
 static void try_later(struct link *l, int code)
 {
     char name[128], way[LINK_WAY_BYTES];
@@ -246,11 +246,10 @@ static void try_later(struct link *l, int code)
     link_request_ticket(l);
 }
 
-/* The next attempt has a fresh ticket: this one may be used up, or of an aggregator that is gone. */
+/* The next attempt has a fresh ticket: this one may be used up, or of an aggregator that is
+ * gone. */
 void link_retry(struct link *l, int error, uint32_t reason)
 {
-    static const char *const names[] = {
-        [TRANSPORT_AUTO] = "auto", [TRANSPORT_SHM] = "shm", [TRANSPORT_TCP] = "tcp"};
     enum client_transport transport = l->job->client->transport;
     char name[128], lack[SHORTAGE_BYTES];
     bool can_change = !l->is_ofi && !l->wants_ofi && transport == TRANSPORT_AUTO && l->ofi[0];
@@ -274,7 +273,7 @@ void link_retry(struct link *l, int error, uint32_t reason)
                    l->job->rank, l->job->name, err_text(code));
     else if (error == -EADDRNOTAVAIL)
         link_break(l, error, "%s offers nothing that transport '%s' could use (shm '%s', ofi '%s')",
-                   link_name(l, name, sizeof name), names[transport], l->shm, l->ofi);
+                   link_name(l, name, sizeof name), client_transports[transport], l->shm, l->ofi);
     else if (!l->is_ofi && shortage_is_refusal(code))
         link_break(l, code, "%s cannot be reached by shm: %s", link_name(l, name, sizeof name),
                    refused_call);

@@ -129,7 +129,8 @@ static uint16_t stall_to_tell(const struct link *l, const struct record_ready *r
     return units < UINT16_MAX ? (uint16_t)units : UINT16_MAX;
 }
 
-/* Sends a new owner the kept round, before the piece's standing: a rank may need its result (W5). */
+/* Sends a new owner the kept round, before the piece's standing: a rank may need its result
+ * (W5). */
 static int tell_kept(struct link *l, const struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;

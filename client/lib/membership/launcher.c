@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first pair with a variable that is set counts. `local`: variables that number the processes of
- * one machine, where rank and size number machines. */
+/* The first pair with a variable that is set counts. `local`: variables that number the processes
+ * of one machine, where rank and size number machines. */
 static const struct launcher {
     const char *rank, *size, *local_rank, *local_size;
 } launchers[] = {
@@ -86,8 +86,8 @@ static int read_launcher(const struct launcher *launcher, gp_job_spec *ret_spec)
     return read_pair(launcher->rank, launcher->size, ret_spec);
 }
 
-/* Slurm sets the number of requested tasks also where it has started one: in a batch script, as task
- * 0, and in the shell of an allocation, which may be a step of one task. */
+/* Slurm sets the number of requested tasks also where it has started one: in a batch script, as
+ * task 0, and in the shell of an allocation, which may be a step of one task. */
 static bool is_alone_of_many(void)
 {
     const char *asked = getenv("SLURM_NTASKS"), *step = getenv("SLURM_STEP_NUM_TASKS");
@@ -127,8 +127,8 @@ static const char *size_of_many(void)
     return NULL;
 }
 
-/* Refuses a process that is one of several and would train alone without a warning. `size_name`: the
- * variable whose value is one; NULL: no launcher has given a rank. */
+/* Refuses a process that is one of several and would train alone without a warning. `size_name`:
+ * the variable whose value is one; NULL: no launcher has given a rank. */
 static int refuse_many(const char *size_name)
 {
     const char *many = size_of_many();

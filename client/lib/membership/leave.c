@@ -106,8 +106,8 @@ static void say_leave(struct gp_job *job)
         (void)control_ask(job->control, &request, clock_now_ns() + LEAVE_STEP_NS, &ignored);
 }
 
-/* Takes the job out of requests that still belong to callers, unless a call uses the job. Calls that
- * come later find no job in their request (L14). */
+/* Takes the job out of requests that still belong to callers, unless a call uses the job. Calls
+ * that come later find no job in their request (L14). */
 static bool try_abandon(void *context)
 {
     struct gp_job *job = context;

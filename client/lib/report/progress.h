@@ -1,5 +1,5 @@
-/* Counts for a worker's line in the log from time to time. Counted under the job's lock, when rounds
- * begin and when waits begin and end. README: L36. */
+/* Counts for a worker's line in the log from time to time. Counted under the job's lock, when
+ * rounds begin and when waits begin and end. README: L36. */
 #ifndef GRADPOOL_CLIENT_LIB_REPORT_PROGRESS_H
 #define GRADPOOL_CLIENT_LIB_REPORT_PROGRESS_H
 

@@ -1,6 +1,6 @@
-/* Owns a worker's part of a timeline: the ring of a recording, and the answer under way. Off the data
- * path but for recorder_note(). A recording ends with the connection of the coordinator that asked for
- * it, or when its time is over. README: L34. */
+/* Owns a worker's part of a timeline: the ring of a recording, and the answer under way. Off the
+ * data path but for recorder_note(). A recording ends with the connection of the coordinator that
+ * asked for it, or when its time is over. README: L34. */
 #include "client/lib/report/recorder.h"
 
 #include "client/lib/job/tensor.h"

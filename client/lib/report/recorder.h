@@ -1,5 +1,5 @@
-/* A timeline's recording in this worker: rounds go to a ring as they end, and the coordinator fetches
- * them. README: L34. */
+/* A timeline's recording in this worker: rounds go to a ring as they end, and the coordinator
+ * fetches them. README: L34. */
 #ifndef GRADPOOL_CLIENT_LIB_REPORT_RECORDER_H
 #define GRADPOOL_CLIENT_LIB_REPORT_RECORDER_H
 

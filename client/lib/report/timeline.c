@@ -1,6 +1,6 @@
-/* Writes a timeline of a job: follows the coordinator as an operator's command would, on a connection
- * and in a thread of its own. Owns both, and the file. Must never delay the end of a job. README:
- * L37. */
+/* Writes a timeline of a job: follows the coordinator as an operator's command would, on a
+ * connection and in a thread of its own. Owns both, and the file. Must never delay the end of a
+ * job. README: L37. */
 #include "client/lib/report/timeline.h"
 
 #include "client/lib/session/process.h"
@@ -25,13 +25,6 @@ struct job_timeline {
 };
 
 /* ---- the thread ---- */
-
-static int timeline_request(struct gp_job *job, struct job_timeline *tl, struct err *err)
-{
-    const struct timeline_wish wish = {
-        .job = job->name, .tenant = client_tenant(job->client), .for_ns = TIMELINE_NS_MAX};
-    return timeline_begin(tl->channel, &wish, tl->file, &tl->timeline, err);
-}
 
 static void *timeline_main(void *context)
 {
@@ -59,6 +52,8 @@ static int timeline_start_thread(struct job_timeline *tl, struct err *err)
 static int timeline_open(struct gp_job *job, struct job_timeline *tl, const char *path,
                          struct err *err)
 {
+    const struct timeline_wish wish = {
+        .job = job->name, .tenant = client_tenant(job->client), .for_ns = TIMELINE_NS_MAX};
     char lack[SHORTAGE_BYTES];
     tl->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (tl->stop_fd < 0)
@@ -68,15 +63,8 @@ static int timeline_open(struct gp_job *job, struct job_timeline *tl, const char
     if (r == 0)
         r = client_connect_operator(job->client, &job->lock, &tl->fd, &tl->channel, err);
     if (r == 0)
-        r = timeline_request(job, tl, err);
+        r = timeline_begin(tl->channel, &wish, tl->file, &tl->timeline, err);
     return r < 0 ? r : timeline_start_thread(tl, err);
-}
-
-static void timeline_note_running(struct gp_job *job, struct job_timeline *tl)
-{
-    pthread_mutex_lock(&job->lock);
-    tl->is_running = true;
-    pthread_mutex_unlock(&job->lock);
 }
 
 static int timeline_close(struct gp_job *job, struct job_timeline *tl, struct err *err)
@@ -141,7 +129,9 @@ int gp_job_timeline_start(gp_job *job, const char *path)
     }
     r = timeline_open(job, tl, path, &err);
     if (r == 0) {
-        timeline_note_running(job, tl);
+        pthread_mutex_lock(&job->lock);
+        tl->is_running = true;
+        pthread_mutex_unlock(&job->lock);
         return 0;
     }
     (void)timeline_close(job, timeline_take(job, false), &ignored);

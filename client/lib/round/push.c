@@ -57,8 +57,8 @@ static bool may_overlap(const struct gp_tensor *t)
     return t->pieces_count == 1 && t->terms.quorum == QUORUM_ALL && !has_copies;
 }
 
-/* Values of another dtype are never read where they lie; over a network a short copy costs less than
- * a wait for COMMIT. */
+/* Values of another dtype are never read where they lie; over a network a short copy costs less
+ * than a wait for COMMIT. */
 static bool may_lend(const struct gp_tensor *t, const struct push *push)
 {
     bool is_better_copied = t->pieces[0].link->is_ofi && may_overlap(t) && is_short(push);

@@ -18,20 +18,17 @@ _Static_assert((int)GP_SUM == RECORD_SUM && (int)GP_MEAN == RECORD_MEAN &&
                    (int)GP_BROADCAST == RECORD_BROADCAST && (int)GP_MIN == RECORD_MIN &&
                    (int)GP_MAX == RECORD_MAX && (int)GP_PRODUCT == RECORD_PRODUCT &&
                    (int)GP_GATHER == RECORD_GATHER && (int)GP_ALL_TO_ALL == RECORD_ALL_TO_ALL &&
-                   (int)GP_REDUCE_SCATTER == RECORD_REDUCE_SCATTER,
-               "the API's numbers are the wire's");
-_Static_assert((int)GP_FIRST == QUORUM_FIRST && (int)GP_CHOSEN == QUORUM_CHOSEN &&
+                   (int)GP_REDUCE_SCATTER == RECORD_REDUCE_SCATTER &&
+                   (int)GP_FIRST == QUORUM_FIRST && (int)GP_CHOSEN == QUORUM_CHOSEN &&
                    (int)GP_STALE == QUORUM_STALE && (int)GP_ANY == QUORUM_ANY &&
-                   GP_LEADS == TERMS_LEADS && GP_MEASURES == TERMS_MEASURES,
-               "quorums too");
-_Static_assert((int)GP_SGD == UPDATE_SGD && (int)GP_MOMENTUM == UPDATE_MOMENTUM &&
+                   GP_LEADS == TERMS_LEADS && GP_MEASURES == TERMS_MEASURES &&
+                   (int)GP_SGD == UPDATE_SGD && (int)GP_MOMENTUM == UPDATE_MOMENTUM &&
                    (int)GP_NESTEROV == UPDATE_NESTEROV && (int)GP_ADAM == UPDATE_ADAM &&
-                   (int)GP_ADAMW == UPDATE_ADAMW && TERMS_RULES_MAX == UPDATE_RULES - 1,
-               "rules too");
-_Static_assert((int)GP_F32 == REDUCE_F32 && (int)GP_F64 == REDUCE_F64 &&
+                   (int)GP_ADAMW == UPDATE_ADAMW && TERMS_RULES_MAX == UPDATE_RULES - 1 &&
+                   (int)GP_F32 == REDUCE_F32 && (int)GP_F64 == REDUCE_F64 &&
                    (int)GP_F16 == REDUCE_F16 && (int)GP_BF16 == REDUCE_BF16 &&
                    (int)GP_I32 == REDUCE_I32 && (int)GP_I64 == REDUCE_I64,
-               "dtypes too");
+               "operations, quorums, rules and dtypes have the same numbers on the wire");
 
 struct starting {
     struct gp_job *job;

@@ -1,6 +1,6 @@
 /* Puts into words why a request is not over at its deadline, or after a while: the ranks that have
- * not pushed, or the lane that does not answer or is lost. Asks few lanes, then the coordinator, and
- * waits for their answers only briefly. README: L11, L35, L59. */
+ * not pushed, or the lane that does not answer or is lost. Asks few lanes, then the coordinator,
+ * and waits for their answers only briefly. README: L11, L35, L59. */
 #include "client/lib/round/stall.h"
 
 #include "client/lib/job/piece.h"

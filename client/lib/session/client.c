@@ -35,6 +35,9 @@ static const struct client_number {
     {"GRADPOOL_EAGER_BYTES", 0, EAGER_BYTES, EAGER_BYTES, 1, offsetof(gp_client, eager_bytes)},
 };
 
+const char *const client_transports[] = {
+    [TRANSPORT_AUTO] = "auto", [TRANSPORT_SHM] = "shm", [TRANSPORT_TCP] = "tcp"};
+
 const char *gp_version(void) { return GP_VERSION; }
 
 static void start_log(void)
@@ -46,13 +49,11 @@ static void start_log(void)
 
 static int read_transport(const char *given, enum client_transport *ret_transport)
 {
-    static const char *const names[] = {
-        [TRANSPORT_AUTO] = "auto", [TRANSPORT_SHM] = "shm", [TRANSPORT_TCP] = "tcp"};
     const char *name = given ? given : getenv("GRADPOOL_TRANSPORT");
     if (!name || !*name)
         name = "auto";
     for (int i = TRANSPORT_AUTO; i <= TRANSPORT_TCP; i++) {
-        if (strcmp(name, names[i]) == 0) {
+        if (strcmp(name, client_transports[i]) == 0) {
             *ret_transport = i;
             return 0;
         }

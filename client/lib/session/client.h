@@ -17,6 +17,7 @@
 #define CLIENT_ENDPOINT_BYTES 320
 
 enum client_transport { TRANSPORT_AUTO, TRANSPORT_SHM, TRANSPORT_TCP };
+extern const char *const client_transports[]; /* their names */
 
 struct gp_client {
     unsigned generation; /* generation.h */

@@ -76,19 +76,19 @@ static void drop_socket(struct control *c)
 
 /* ---- connecting ---- */
 
+static void pass_on(void *context, envelope *message)
+{
+    struct control *c = context;
+    c->options.unasked(c->options.context, message);
+}
+
 /* The answer to a join has the membership, too. */
 static void pass_on_membership(struct control *c, Gradpool__Wire__Membership *membership)
 {
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP;
     message.membership = membership;
-    c->options.unasked(c->options.context, &message);
-}
-
-static void pass_on(void *context, envelope *message)
-{
-    struct control *c = context;
-    c->options.unasked(c->options.context, message);
+    pass_on(c, &message);
 }
 
 static int say_join(struct control *c, struct channel *channel, uint64_t deadline_ns,
@@ -213,7 +213,8 @@ static void finish_all(struct control *c, const struct err *err)
         finish(c, call, NULL, err);
 }
 
-/* With the lock. The thread notices a broken channel by itself, but must be woken to send a rest. */
+/* With the lock. The thread notices a broken channel by itself, but must be woken to send a
+ * rest. */
 static void send_call(struct control *c, struct control_call *call)
 {
     if (!c->channel)
@@ -309,25 +310,19 @@ static int receive(struct control *c, envelope **ret_message)
     return r;
 }
 
-/* A coordinator that is away cannot end its hold. */
-static void end_hold(struct control *c)
+/* A coordinator that is away cannot end its hold, nor fetch recorded rounds. */
+static void end_wishes(struct control *c)
 {
-    Gradpool__Wire__Hold over = GRADPOOL__WIRE__HOLD__INIT;
+    Gradpool__Wire__Hold hold = GRADPOOL__WIRE__HOLD__INIT;
+    Gradpool__Wire__TimelineTake take = GRADPOOL__WIRE__TIMELINE_TAKE__INIT;
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    over.is_over = true;
+    hold.is_over = true;
     message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HOLD;
-    message.hold = &over;
-    c->options.unasked(c->options.context, &message);
-}
-
-/* Recorded rounds are fetched on this connection alone. */
-static void end_recording(struct control *c)
-{
-    Gradpool__Wire__TimelineTake over = GRADPOOL__WIRE__TIMELINE_TAKE__INIT;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    message.hold = &hold;
+    pass_on(c, &message);
     message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKE;
-    message.timeline_take = &over;
-    c->options.unasked(c->options.context, &message);
+    message.timeline_take = &take;
+    pass_on(c, &message);
 }
 
 static void lose_channel(struct control *c)
@@ -338,8 +333,7 @@ static void lose_channel(struct control *c)
              c->options.endpoint_text, channel_failure(channel));
     drop_channel(c, channel);
     pthread_mutex_unlock(&c->lock);
-    end_hold(c);
-    end_recording(c);
+    end_wishes(c);
 }
 
 /* Returns the milliseconds until the next tick; -1: there is none. */
@@ -416,7 +410,7 @@ static void tell_lost(struct control *c, const struct err *err)
     failure.text = (char *)err->text;
     message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOB_FAILURE;
     message.job_failure = &failure;
-    c->options.unasked(c->options.context, &message);
+    pass_on(c, &message);
 }
 
 /* Connects again and resumes the session, with a pause that grows. */

@@ -9,7 +9,7 @@
 
 static _Thread_local struct err last_error;
 static gp_log_fn log_function;
-static unsigned generation = 1;
+static unsigned current_generation = 1;
 
 int client_error(int code, const char *format, ...)
 {
@@ -42,6 +42,8 @@ void gp_set_log(gp_log_fn log)
     log_set_hook(log ? forward_log : NULL);
 }
 
-unsigned generation_now(void) { return __atomic_load_n(&generation, __ATOMIC_RELAXED); }
+unsigned generation_now(void) { return __atomic_load_n(&current_generation, __ATOMIC_RELAXED); }
 
-void generation_begin_next(void) { __atomic_add_fetch(&generation, 1, __ATOMIC_RELAXED); }
+bool generation_is_foreign(unsigned generation) { return generation != generation_now(); }
+
+void generation_begin_next(void) { __atomic_add_fetch(&current_generation, 1, __ATOMIC_RELAXED); }

@@ -15,10 +15,7 @@ int client_error_from(const struct err *err);
 /* Changes in every forked child: objects store the value under which they were made. */
 unsigned generation_now(void);
 /* Whether an object of that generation belongs to the parent process (L8). */
-static inline bool generation_is_foreign(unsigned generation)
-{
-    return generation != generation_now();
-}
+bool generation_is_foreign(unsigned generation);
 /* In a forked child, while it has one thread. */
 void generation_begin_next(void);
 

@@ -81,16 +81,6 @@ static int check_tensor(const struct gp_tensor *t, struct err *err)
     return 0;
 }
 
-static int add_tensor(struct snapshot *s, struct gp_tensor *t)
-{
-    void *more = realloc(s->tensors, (s->count + 1) * sizeof(struct gp_tensor *));
-    if (!more)
-        return err_set(&s->err, -ENOMEM, "out of memory");
-    s->tensors = more;
-    s->tensors[s->count++] = t;
-    return 0;
-}
-
 static struct state_tensor describe(const struct gp_tensor *t)
 {
     return (struct state_tensor){
@@ -118,14 +108,16 @@ static void take_print(struct snapshot *s)
     }
 }
 
-/* All of them, whatever is wrong with one: others compare what was declared. */
+/* Finds all, even if one has failed: other ranks compare what was declared. */
 static void find_tensors(struct snapshot *s)
 {
-    int r = 0;
     pthread_mutex_lock(&s->job->lock);
+    s->tensors = calloc(s->job->tensors_count + 1, sizeof *s->tensors);
+    if (!s->tensors)
+        err_set(&s->err, -ENOMEM, "out of memory");
     for_each_tensor (t, s->job) {
-        if (t->terms.rule && r == 0)
-            r = add_tensor(s, t);
+        if (t->terms.rule && s->tensors)
+            s->tensors[s->count++] = t;
         if (t->terms.rule && s->err.code == 0)
             check_tensor(t, &s->err);
     }
@@ -169,11 +161,12 @@ static int await_all(struct snapshot *s)
                                   job->name);
 }
 
-static int wait_for(struct snapshot *s, int started, gp_request *q)
+/* `started`: the return value of the push. */
+static int wait_for(struct snapshot *s, int started, gp_request *const *q)
 {
-    int r = started < 0 ? started : gp_wait(q, GP_TIMEOUT_DEFAULT);
+    int r = started < 0 ? started : gp_wait(*q, GP_TIMEOUT_DEFAULT);
     if (started == 0 && r == -ETIMEDOUT)
-        s->unfinished = q;
+        s->unfinished = *q;
     return r;
 }
 
@@ -229,8 +222,7 @@ static int agree(struct snapshot *s, size_t step, uint64_t *steps)
                                   .step = (int64_t)step,
                                   .negative_step = -(int64_t)step,
                                   .rank = s->job->rank};
-    int started = gp_push_pull(s->agreement, s->ours, s->least, GP_MIN, &q);
-    int r = wait_for(s, started, q);
+    int r = wait_for(s, gp_push_pull(s->agreement, s->ours, s->least, GP_MIN, &q), &q);
     if (r == -ETIMEDOUT)
         return say_who_is_late(s);
     if (r == 0 && step == AT_BEGIN)
@@ -395,8 +387,7 @@ static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
     int r = agree(s, AT_TENSOR + i, &steps);
     if (r == 0) {
         s->next = NULL;
-        int started = push_save(t, s->state, &q);
-        r = wait_for(s, started, q);
+        r = wait_for(s, push_save(t, s->state, &q), &q);
     }
     if (r == 0 && has_file(s))
         state_write_put(w, i, steps, t->round, s->state, &s->err);
@@ -521,8 +512,7 @@ static int restore_tensor(struct snapshot *s, size_t i, const struct state_file 
     if (r == 0) {
         s->next = NULL;
         void *result = has_file(s) ? NULL : parameters;
-        int started = push_restore(t, s->root, s->state, result, steps, &q);
-        r = wait_for(s, started, q);
+        r = wait_for(s, push_restore(t, s->root, s->state, result, steps, &q), &q);
     }
     if (r == 0 && has_file(s) && parameters && t->bytes > 0)
         memcpy(parameters, s->state, t->bytes);
