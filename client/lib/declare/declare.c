@@ -1,5 +1,5 @@
-/* Declaring and forgetting tensors: what a user may ask for, and what the coordinator answers.
- * Waits until the lanes are connected, so that a lane that cannot be reached is told here. */
+/* Declares tensors and forgets them: checks the caller's specs, asks the coordinator, waits until
+ * the lanes are connected, so that a lane that cannot be reached is an error of the declare. */
 #include "client/lib/declare/declare.h"
 
 #include "client/lib/declare/route.h"
@@ -20,12 +20,12 @@ struct declaration {
     struct control_call call;
     struct gp_job *job;
     uint64_t timeout_ns, deadline_ns;
-    struct gp_tensor **all; /* of the specs; lent by the caller of the API */
+    struct gp_tensor **all; /* of the specs */
     size_t count;
-    struct gp_tensor **fresh; /* those not known before */
+    struct gp_tensor **fresh; /* of `all`, not known before */
     size_t fresh_count;
     Gradpool__Wire__DeclareRequest request;
-    Gradpool__Wire__TensorSpec *specs, **spec_pointers; /* specs: one block with the arrays above */
+    Gradpool__Wire__TensorSpec *specs, **spec_pointers; /* `specs` owns the memory of all arrays */
     struct err err;
 };
 
@@ -213,8 +213,8 @@ static bool links_are_settled(void *context)
     return d->job->failure.code || find_link(d, true) || !find_link(d, false);
 }
 
-/* Of tensors that are known already. Before anything is asked, so that what fails from now on is
- * this declaration's failure. */
+/* Opens hopeless links of known tensors again. Before the request, so that each later failure
+ * belongs to this declaration. */
 static void retry_hopeless(struct declaration *d)
 {
     for (size_t i = 0; i < d->count; i++)
@@ -223,7 +223,7 @@ static void retry_hopeless(struct declaration *d)
                 link_open(p->link);
 }
 
-/* A lane that was lost meanwhile gets a successor: that, too, is waited for. */
+/* Waits for the lanes, and for the successor of a lane that was lost meanwhile. */
 static int connect_lanes(struct declaration *d)
 {
     char name[128];

@@ -1,4 +1,4 @@
-/* A job's tensors: by name, by id, and what is pushed of each. */
+/* A job's tensors, by name and by id, with their pushes. */
 #ifndef GRADPOOL_CLIENT_LIB_JOB_TENSOR_H
 #define GRADPOOL_CLIENT_LIB_JOB_TENSOR_H
 
@@ -10,7 +10,7 @@
 
 struct piece;
 
-/* What one call pushes of one tensor, and where the lane finds it. */
+/* One call's push of one tensor, and the places where the lane finds it. */
 struct push {
     const void *gradient; /* of the caller; NULL: gives none */
     void *result;         /* of the caller; NULL: takes none */
@@ -28,7 +28,7 @@ struct push {
     float loss;
     bool copies_in;      /* the gradient into the staging input */
     bool copies_out;     /* the landing area into the result */
-    bool rounds_in;      /* what was copied in back into `gradient`: all ranks get the same bits */
+    bool rounds_in;      /* the rounded input back into `gradient`: all ranks get the same bits */
     bool ends_committed; /* the caller's own memory is lent: the wait is over at COMMIT (L2) */
 };
 

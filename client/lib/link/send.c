@@ -160,7 +160,7 @@ static int send_ready(struct link *l, struct piece *p)
     const void *payload = choose_payload(l, &ready);
     int r = fabric_send(l->conn, &ready, sizeof ready, payload, ready.payload_bytes);
     if (r == -EMSGSIZE && payload) {
-        ready.payload_bytes = 0; /* it was a hint only */
+        ready.payload_bytes = 0; /* a payload is only a hint */
         r = fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
     }
     if (r == 0)

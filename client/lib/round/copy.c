@@ -24,14 +24,14 @@ static void stream_line(char *target, const char *source)
     _mm_stream_si128((__m128i *)(target + 48), d);
 }
 
-/* A run of each part in turn. */
+/* Copies a run of each part in turn. */
 static void stream_parts(char *target, const char *source, size_t part_bytes)
 {
     for (size_t run = 0; run < part_bytes; run += RUN_BYTES)
         for (size_t at = run; at < PARTS * part_bytes; at += part_bytes)
             for (size_t line = 0; line < RUN_BYTES; line += LINE_BYTES)
                 stream_line(target + at + line, source + at + line);
-    _mm_sfence(); /* ordinary stores that announce these must not overtake them */
+    _mm_sfence(); /* later ordinary stores announce the copy */
 }
 
 void copy_values(void *target, const void *source, size_t bytes, size_t streams_from)

@@ -6,19 +6,19 @@
 
 #include <stddef.h>
 
-/* Shorter copies are not worth letting a job's lock go. */
+/* Shorter copies are made without releasing the job's lock. */
 #define COPY_LOCKED_BYTES 16384
 
-/* How long a copy must be to go past the cache, where so much of the job is staged: nobody reads
- * its target soon enough to find it there, and a store that fills a line it first reads moves half
- * as much again. Shorter ones are found there by the lane, which wins more. */
+/* The shortest copy that goes past the cache, in a job with so much staging: its target would leave
+ * the cache before it is read, and a store into a cached line moves half as much again. A lane
+ * reads shorter copies from the cache, which saves more. */
 static inline size_t copy_streams_from(uint64_t staged_bytes)
 {
     return staged_bytes > (UINT64_C(12) << 20) ? (size_t)16 << 10 : (size_t)2 << 20;
 }
 
-/* As memcpy(), past the cache from `streams_from` bytes. What was stored is seen by other processes
- * before any later store. */
+/* As memcpy(), past the cache from `streams_from` bytes. Other processes see the copy before any
+ * later store. */
 void copy_values(void *target, const void *source, size_t bytes, size_t streams_from);
 
 struct copy_dtypes {

@@ -132,7 +132,7 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
     if (!gives_settings(s, t))
         return 0;
     if (!s->settings && s->job->is_elastic)
-        return 0; /* it may be first because others have left: their last settings hold */
+        return 0; /* this rank may be first because others have left: their settings hold */
     if (!s->settings)
         return client_error(-EINVAL, "tensor '%s': rank %u gives the settings of an update",
                             t->name, t->first_rank);

@@ -1,4 +1,4 @@
-/* What lanes say about rounds. */
+/* Messages of lanes about rounds. */
 #ifndef GRADPOOL_CLIENT_LIB_ROUND_SETTLE_H
 #define GRADPOOL_CLIENT_LIB_ROUND_SETTLE_H
 

@@ -1,12 +1,11 @@
-/* Sums over memory that somebody else may have written to: one pass, as fast as memory is read. */
+/* Sums of memory in one pass, as fast as memory is read. */
 #include "client/lib/state/checksum.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* Words of 32 bits are added up in lanes of 64, modulo 2^64: a word that changes shows in the first
- * sum, by less than 2^32, and two that change places in the second, by less than 2^64 in memory of
- * up to 256 GiB. */
+/* 32-bit words are added up modulo 2^64. A changed word changes the first sum, by less than 2^32;
+ * two exchanged words change the second, by less than 2^64 in memory of up to 256 GiB. */
 typedef uint64_t lanes __attribute__((vector_size(32)));
 #define LANES (sizeof(lanes) / sizeof(uint64_t))
 #define VECTORS 2 /* at a time */

@@ -1,6 +1,6 @@
-/* Snapshots of a job: what its tensors with update rules are, to a file and back. Every rank takes
- * part, tensor by tensor in order of names; the first of them has the file. Before each step all
- * agree where they are and that all is well so far, so that an error of one is an error of all.
+/* Snapshots of a job: the states of its tensors with update rules, to a file and back. Every rank
+ * takes part, tensor by tensor in order of names; the first rank has the file. Before each step all
+ * ranks agree on the step and on the absence of errors, so that an error of one is an error of all.
  * README: L26, L27, L31, L32. */
 #include "client/lib/declare/declare.h"
 #include "client/lib/round/push_pull.h"
@@ -15,18 +15,19 @@
 #include <string.h>
 
 #define AGREEMENT_NAME "gradpool.agreement"
-#define BEGINNINGS_MAX 4 /* of one call, when others begin anew */
+#define BEGINNINGS_MAX 4 /* attempts of one call, when others begin anew */
 
-/* Steps that ranks agree on; from AT_TENSOR on one for each tensor, then the ends. */
+/* Steps on which ranks agree: from AT_TENSOR on one for each tensor, then the ends. */
 enum { AT_BEGIN, AT_FILE, AT_TENSOR, RESTORES = 1 << 30 };
 
-/* Of every rank the least counts. */
+/* One rank's part of an agreement. The result is the least value of all ranks, field by field. */
 struct agreement {
-    int64_t failure;               /* 0, or an error and whose it is */
-    int64_t print, negative_print; /* of what it has declared: equal if both leasts are those */
-    int64_t negative_steps;        /* the most: who came late has counted fewer */
-    int64_t step, negative_step;   /* where it is */
-    int64_t rank;                  /* the first has the file */
+    int64_t failure; /* 0, or an error and its rank */
+    int64_t print,
+        negative_print;          /* of the declared tensors: all agree if the leasts are opposite */
+    int64_t negative_steps;      /* the least is the most steps: late workers have counted fewer */
+    int64_t step, negative_step; /* of this rank; likewise */
+    int64_t rank;                /* the first rank has the file */
 };
 #define AGREEMENT_WORDS (sizeof(struct agreement) / sizeof(int64_t))
 
@@ -37,7 +38,7 @@ struct snapshot {
     gp_tensor *agreement;
     struct agreement *ours, *least; /* in memory of the job, like the state */
     void *state;                    /* of one tensor; NULL: another has the file */
-    uint32_t root;                  /* who has it; known once all have begun */
+    uint32_t root;                  /* the rank with the file; known once all have begun */
     uint64_t print;
     struct err err; /* of this rank */
     bool restores;
@@ -45,7 +46,7 @@ struct snapshot {
     struct gp_tensor *next;        /* to be saved or restored when all have agreed; NULL: none */
 };
 
-/* Negative for any error, and both can be read from it. */
+/* An error and its rank in one negative number. */
 #define FAILURE_RANKS 1024
 _Static_assert(FAILURE_RANKS >= RECORD_MISSING_WORDS * 64, "each rank has its own");
 
@@ -63,7 +64,7 @@ static int failure_code(int64_t failure)
 
 static bool has_file(const struct snapshot *s) { return s->job->rank == s->root; }
 
-/* ---- what there is ---- */
+/* ---- tensors ---- */
 
 static int compare_names(const void *a, const void *b)
 {
@@ -97,7 +98,7 @@ static uint64_t longest(const struct snapshot *s)
     return most;
 }
 
-/* Names and shapes in one number. */
+/* Sums names and shapes in one number. */
 static void take_print(struct snapshot *s)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -143,8 +144,9 @@ static bool is_same_set(void *context)
     return true;
 }
 
-/* Who came late makes rounds of the tensors before those of the agreement: it is waited for, and
- * where it comes late itself, lanes tell it the rounds. */
+/* A late worker makes rounds of the tensors before rounds of the agreement: this waits until its
+ * set of ranks is the same for both. A late worker itself waits until lanes have sent its
+ * rounds. */
 static int await_all(struct snapshot *s)
 {
     gp_job *job = s->job;
@@ -170,7 +172,7 @@ static int wait_for(struct snapshot *s, int started, gp_request *const *q)
     return r;
 }
 
-/* Whoever is late for what they agree on has not called us. */
+/* A rank that is late for an agreement has not called gp_job_snapshot() or gp_job_restore(). */
 static int say_who_is_late(const struct snapshot *s)
 {
     char text[ERR_TEXT_BYTES];
@@ -189,7 +191,7 @@ static bool is_agreed(const struct agreement *least)
     return least->failure == 0 && is_in_step(least) && least->print == -least->negative_print;
 }
 
-/* What has come out: our own error with its text, or that of another rank. */
+/* The result of an agreement: this rank's own error with its text, or another rank's. */
 static int judge(const struct snapshot *s)
 {
     if (!is_in_step(s->least))
@@ -211,7 +213,7 @@ static int judge(const struct snapshot *s)
     return 0;
 }
 
-/* `steps`: what this rank knows, then what the job does. */
+/* `steps`: this rank's count, then the job's. */
 static int agree(struct snapshot *s, size_t step, uint64_t *steps)
 {
     gp_request *q = NULL;
@@ -234,7 +236,7 @@ static int agree(struct snapshot *s, size_t step, uint64_t *steps)
     return r;
 }
 
-/* What the next call has to end first: the others count on it. */
+/* Keeps the round that the next call has to end first: other ranks wait in it. */
 static void leave_unfinished(const struct snapshot *s)
 {
     s->job->unfinished = (struct unfinished){.request = s->unfinished,
@@ -270,7 +272,7 @@ static int push_next(gp_job *job, struct unfinished *u)
     return push_restore(t, u->root, u->state, NULL, (uint64_t)-least->negative_steps, &u->request);
 }
 
-/* -ETIMEDOUT: a rank is still late. How it ends otherwise is nobody's business any more. */
+/* -ETIMEDOUT: a rank is still late. Other errors of the old call are dropped. */
 static int end_unfinished(gp_job *job)
 {
     struct unfinished *u = &job->unfinished;
@@ -288,7 +290,7 @@ static int end_unfinished(gp_job *job)
     return 0;
 }
 
-/* As far as the rank that has the file is known, which has memory for it then. */
+/* Until the rank with the file is known, and has memory for the longest state. */
 static int begin(gp_job *job, bool restores, struct snapshot *ret)
 {
     *ret = (struct snapshot){.job = job, .restores = restores};
@@ -323,7 +325,7 @@ static bool may_begin(void *context)
     return job->failure.code || hold_lets_save(job);
 }
 
-/* Those who come while the others save enter behind that. */
+/* Keeps the ranks: workers that come meanwhile enter behind the snapshot. */
 static int keep_ranks(gp_job *job)
 {
     pthread_mutex_lock(&job->lock);
@@ -338,7 +340,7 @@ static int keep_ranks(gp_job *job)
                               job->name);
 }
 
-/* Others may have begun anew since (their time had run out): then so does everybody. */
+/* -ERESTART of an attempt: others, whose time had run out, have begun anew, and so do all ranks. */
 typedef int (*attempt_fn)(struct snapshot *s, const char *path, const gp_item *items, size_t count);
 
 static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char *path,
@@ -377,7 +379,7 @@ static int begin_file(struct snapshot *s, const char *path, struct state_writer 
     return r;
 }
 
-/* What goes wrong with the file is told to the others when the next thing is agreed upon. */
+/* Errors of the file reach the other ranks with the next agreement. */
 static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
 {
     struct gp_tensor *t = s->tensors[i];
@@ -408,8 +410,8 @@ static int save_all(struct snapshot *s, struct state_writer *w)
     return r < 0 ? r : agree(s, AT_TENSOR + s->count + 1, NULL);
 }
 
-/* A round that lanes refuse would break its tensor, so none is asked for before the first, which
- * gives it parameters. */
+/* A round that lanes refuse would break its tensor, so a tensor without parameters is an error here
+ * (L32). */
 static void check_parameters(struct snapshot *s)
 {
     pthread_mutex_lock(&s->job->lock);
@@ -428,7 +430,7 @@ static int save(struct snapshot *s, const char *path, const gp_item *items, size
     if (has_file(s) && s->err.code == 0)
         begin_file(s, path, &w);
     int r = save_all(s, &w);
-    state_write_abandon(&w); /* nothing is left of one that was finished */
+    state_write_abandon(&w); /* no effect on a finished file */
     return r;
 }
 
@@ -438,7 +440,7 @@ int gp_job_snapshot(gp_job *job, const char *path)
     return r < 0 ? r : carry_out(job, false, save, path, NULL, 0);
 }
 
-/* ---- and back ---- */
+/* ---- from a file ---- */
 
 static int check_fits(const struct gp_tensor *t, const struct state_tensor *saved, struct err *err)
 {
@@ -462,7 +464,7 @@ static bool is_declared(const struct snapshot *s, const char *name)
     return false;
 }
 
-/* Everything that can be wrong is found before anything is restored. */
+/* Finds all errors of the file before anything is restored (L26). */
 static int check_file(struct snapshot *s, const struct state_file *f)
 {
     int r = 0;

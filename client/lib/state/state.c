@@ -1,6 +1,6 @@
 /* States that lanes keep of tensors with update rules, to memory and back: read by one rank alone,
  * through the coordinator; saved and restored tensor by tensor, as rounds of all ranks. Owns the
- * connection of a read; must never keep a job from being left. README: L90, L91. */
+ * connection of a read; must never delay the end of a job. README: L90, L91. */
 #include "client/lib/state/state.h"
 
 #include "client/lib/round/push_pull.h"
@@ -146,7 +146,7 @@ static bool is_being_left(struct gp_job *job)
     return is_leaving;
 }
 
-/* With its connection the standing still of the job ends, too, whatever has failed. */
+/* The job's rounds go on when the connection ends, whatever has failed. */
 static void end_turn(struct reading *r)
 {
     struct gp_job *job = r->job;
@@ -177,7 +177,7 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
     if (r == 0)
         r = client_connect_operator(job->client, &job->lock, &job->read_fd,
                                     &reading.conversation.channel, &reading.err);
-    if (r == 0 && !is_being_left(job)) /* before there was a socket nothing could be shut down */
+    if (r == 0 && !is_being_left(job)) /* gp_job_leave() may have come before the socket */
         r = converse(&reading);
     if (is_being_left(job))
         r = err_set(&reading.err, -ECANCELED, "the job was left");

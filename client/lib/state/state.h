@@ -4,7 +4,7 @@
 
 #include "client/lib/job/job.h"
 
-/* A read that goes on ends. With the job's lock. */
+/* Ends a gp_job_read() that is under way. With the job's lock. */
 void state_cancel_read(struct gp_job *job);
 void state_abandon_read_in_child(struct gp_job *job);
 
