@@ -1,6 +1,6 @@
 /* A rank that is held at the end of an iteration (L33): what of its rounds goes on and what waits,
  * what the coordinator is told, and when it is over. */
-#include "client/job.h"
+#include "client/lib/job/tensor.h"
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* The client when somebody takes his time: a goodbye that finds no room, a barrier whose first call
  * has to declare it. */
-#include "client/job.h"
+#include "client/lib/job/tensor.h"
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
 

@@ -1,6 +1,6 @@
 /* The client where workers come and go (L20, L21, L29): what it is told of its job's membership,
  * what a change means for rounds in each state, and what it passes over. */
-#include "client/job.h"
+#include "client/lib/job/tensor.h"
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
 

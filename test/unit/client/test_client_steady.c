@@ -2,7 +2,7 @@
  * with --wrap for the allocator; counted in this thread alone, the scripted service has its own. */
 #include "test/unit/client/client_fixture.h"
 
-#include "client/job.h"
+#include "client/lib/job/tensor.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Copies to and from staging: the same bytes whatever the place and length, and none beyond. */
-#include "client/copy.h"
+#include "client/lib/round/copy.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,371 @@
+/* Declares tensors and forgets them: checks the caller's specs, asks the coordinator, waits until
+ * the lanes are connected, so that a lane that cannot be reached is an error of the declare. */
+#include "client/lib/declare/declare.h"
+
+#include "client/lib/declare/route.h"
+#include "client/lib/job/piece.h"
+#include "client/lib/link/link.h"
+#include "client/lib/session/process.h"
+#include "svc/base/clock.h"
+#include "svc/base/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COMMIT_WAIT_NS (1 * NS_PER_S)
+
+struct declaration {
+    struct control_call call;
+    struct gp_job *job;
+    uint64_t timeout_ns, deadline_ns;
+    struct gp_tensor **all; /* of the specs */
+    size_t count;
+    struct gp_tensor **fresh; /* of `all`, not known before */
+    size_t fresh_count;
+    Gradpool__Wire__DeclareRequest request;
+    Gradpool__Wire__TensorSpec *specs, **spec_pointers; /* `specs` owns the memory of all arrays */
+    struct err err;
+};
+
+/* ---- checks ---- */
+
+static int check_spec(const gp_tensor_spec *spec, size_t i)
+{
+    size_t name_bytes = spec->name ? strnlen(spec->name, TENSOR_NAME_BYTES_MAX + 1) : 0;
+    if (name_bytes == 0 || name_bytes > TENSOR_NAME_BYTES_MAX)
+        return client_error(-EINVAL, "tensor %zu: the name has %s bytes, expected 1 to %d", i,
+                            name_bytes ? "too many" : "no", TENSOR_NAME_BYTES_MAX);
+    if (!text_is_utf8(spec->name))
+        return client_error(-EINVAL, "tensor %zu: the name is no UTF-8", i);
+    if (strncmp(spec->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0)
+        return client_error(-EINVAL, "tensor '%s': names that begin with '%s' are reserved",
+                            spec->name, NAME_RESERVED);
+    size_t element_bytes = reduce_element_bytes(spec->dtype);
+    if (element_bytes == 0)
+        return client_error(-EINVAL, "tensor '%s': dtype %d is unknown", spec->name, spec->dtype);
+    if (spec->elements > PTRDIFF_MAX / element_bytes)
+        return client_error(-EINVAL, "tensor '%s': %" PRIu64 " elements are more than memory holds",
+                            spec->name, spec->elements);
+    if (spec->wire && (!reduce_converts(spec->dtype, spec->wire) ||
+                       reduce_element_bytes(spec->wire) > element_bytes))
+        return client_error(-EINVAL, "tensor '%s': %s does not travel as %s", spec->name,
+                            reduce_dtype_name(spec->dtype), reduce_dtype_name(spec->wire));
+    if (spec->rule && tensor_wire(spec) != GP_F32)
+        return client_error(-EINVAL, "tensor '%s': parameters are updated in f32, not in %s",
+                            spec->name, reduce_dtype_name(tensor_wire(spec)));
+    return 0;
+}
+
+static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, struct terms *ret_terms)
+{
+    const char *fault = NULL;
+    *ret_terms = (struct terms){
+        .quorum = spec->quorum,
+        .bound = spec->bound,
+        .flags = spec->flags,
+        .rule = (unsigned)spec->rule > TERMS_RULES_MAX ? UINT8_MAX : (uint8_t)spec->rule};
+    for (uint32_t i = 0; spec->ranks && i < spec->ranks_count && !fault; i++) {
+        uint32_t rank = spec->ranks[i];
+        if (rank >= job->workers)
+            fault = "its set has a rank that the job does not have";
+        else
+            ret_terms->ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+    }
+    if (!fault && spec->ranks && spec->ranks_count == 0)
+        fault = "its set is empty";
+    if (!fault)
+        fault = terms_fault(ret_terms, job->workers);
+    if (!fault && !terms_have_rank(ret_terms, job->rank))
+        fault = "its set does not have this rank";
+    return fault ? client_error(-EINVAL, "tensor '%s': %s", spec->name, fault) : 0;
+}
+
+static int check_same(const struct gp_tensor *t, const gp_tensor_spec *spec,
+                      const struct terms *terms)
+{
+    if (!terms_are_same(&t->terms, terms))
+        return client_error(-EEXIST,
+                            "tensor '%s' was declared before with another quorum, rule or set of "
+                            "ranks",
+                            t->name);
+    if (t->values == spec->dtype && t->dtype != tensor_wire(spec))
+        return client_error(-EEXIST, "tensor '%s' was declared to travel as %s before, now as %s",
+                            t->name, reduce_dtype_name(t->dtype),
+                            reduce_dtype_name(tensor_wire(spec)));
+    if (t->values == spec->dtype && t->elements == spec->elements)
+        return 0;
+    return client_error(-EEXIST,
+                        "tensor '%s' was declared as %s with %" PRIu64 " elements, now as %s "
+                        "with %" PRIu64,
+                        t->name, reduce_dtype_name(t->values), t->elements,
+                        reduce_dtype_name(spec->dtype), spec->elements);
+}
+
+/* ---- the request ---- */
+
+static int take_specs(struct declaration *d, const gp_tensor_spec *specs)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        struct gp_tensor *t = tensor_find(d->job, specs[i].name);
+        struct terms terms;
+        int r = read_terms(d->job, &specs[i], &terms);
+        if (r == 0 && t) {
+            r = check_same(t, &specs[i], &terms);
+        } else if (r == 0) {
+            r = tensor_add(d->job, &specs[i], &terms, &t);
+            if (r == 0)
+                d->fresh[d->fresh_count++] = t;
+            else
+                client_error(r, "out of memory");
+        }
+        if (r < 0)
+            return r;
+        d->all[i] = t;
+    }
+    return 0;
+}
+
+static void route_all(struct declaration *d, const envelope *reply)
+{
+    if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_DECLARE_REPLY ||
+        reply->declare_reply->n_tensors != d->fresh_count) {
+        err_set(&d->err, -EPROTO, "the coordinator answered a declare with something else");
+        return;
+    }
+    for (size_t i = 0; i < d->fresh_count; i++) {
+        int r = route_take(d->fresh[i], reply->declare_reply->tensors[i]);
+        if (r < 0) {
+            err_set(&d->err, r, "tensor '%s': %s", d->fresh[i]->name,
+                    r == -EPROTO ? "the coordinator's route does not cover it" : err_text(r));
+            return;
+        }
+    }
+}
+
+/* In the control thread, so that a route change that follows finds the tensors. */
+static void declared(struct control_call *call, const envelope *reply, const struct err *err)
+{
+    struct declaration *d = container_of(call, struct declaration, call);
+    pthread_mutex_lock(&d->job->lock);
+    if (err)
+        d->err = *err;
+    else
+        route_all(d, reply);
+    pthread_mutex_unlock(&d->job->lock);
+}
+
+static void fill_request(struct declaration *d)
+{
+    gradpool__wire__declare_request__init(&d->request);
+    for (size_t i = 0; i < d->fresh_count; i++) {
+        Gradpool__Wire__TensorSpec *spec = &d->specs[i];
+        gradpool__wire__tensor_spec__init(spec);
+        spec->name = d->fresh[i]->name;
+        spec->dtype = d->fresh[i]->dtype;
+        spec->elements = d->fresh[i]->elements;
+        spec->terms.len = terms_bytes(&d->fresh[i]->terms);
+        spec->terms.data = (uint8_t *)&d->fresh[i]->terms;
+        d->spec_pointers[i] = spec;
+    }
+    d->request.tensors = d->spec_pointers;
+    d->request.n_tensors = d->fresh_count;
+    d->call.request = (envelope)GRADPOOL__WIRE__ENVELOPE__INIT;
+    d->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_DECLARE_REQUEST;
+    d->call.request.declare_request = &d->request;
+    d->call.done = declared;
+}
+
+static int unanswered(struct gp_job *job, const char *what, uint64_t timeout_ns)
+{
+    return client_error(-ETIMEDOUT, "%s: the coordinator at %s %s after %" PRIu64 " ms", what,
+                        job->client->endpoint_text,
+                        control_is_up(job->control) ? "has not answered" : "cannot be reached",
+                        timeout_ns / NS_PER_MS);
+}
+
+static int ask(struct declaration *d)
+{
+    if (d->fresh_count == 0)
+        return 0;
+    fill_request(d);
+    control_post(d->job->control, &d->call);
+    if (control_wait(d->job->control, &d->call, d->deadline_ns) < 0)
+        return unanswered(d->job, d->fresh[0]->name, d->timeout_ns);
+    return d->err.code ? client_error_from(&d->err) : 0;
+}
+
+/* ---- connections ---- */
+
+static const struct link *find_link(const struct declaration *d, bool hopeless_only)
+{
+    for (size_t i = 0; i < d->count; i++)
+        for_each_piece (p, d->all[i])
+            if (hopeless_only ? p->link->is_hopeless : p->link->state != LINK_OPEN)
+                return p->link;
+    return NULL;
+}
+
+static bool links_are_settled(void *context)
+{
+    const struct declaration *d = context;
+    return d->job->failure.code || find_link(d, true) || !find_link(d, false);
+}
+
+/* Opens hopeless links of known tensors again. Before the request, so that each later failure
+ * belongs to this declaration. */
+static void retry_hopeless(struct declaration *d)
+{
+    for (size_t i = 0; i < d->count; i++)
+        for_each_piece (p, d->all[i])
+            if (p->link->is_hopeless)
+                link_open(p->link);
+}
+
+/* Waits for the lanes, and for the successor of a lane that was lost meanwhile. */
+static int connect_lanes(struct declaration *d)
+{
+    char name[128];
+    bool settled = engine_run(&d->job->engine, d->deadline_ns, links_are_settled, d);
+    if (d->job->failure.code)
+        return client_error_from(&d->job->failure);
+    const struct link *l = find_link(d, settled);
+    if (!l)
+        return 0;
+    if (l->failure.code)
+        return client_error_from(&l->failure);
+    return client_error(-ETIMEDOUT, "%s: not connected after %" PRIu64 " ms",
+                        link_name(l, name, sizeof name), d->timeout_ns / NS_PER_MS);
+}
+
+/* ---- declare ---- */
+
+static void forget_fresh(struct declaration *d)
+{
+    for (size_t i = 0; i < d->fresh_count; i++)
+        tensor_remove(d->fresh[i]);
+    d->fresh_count = 0;
+}
+
+static int declare_locked(struct declaration *d, const gp_tensor_spec *specs)
+{
+    struct gp_job *job = d->job;
+    d->deadline_ns = clock_now_ns() + d->timeout_ns;
+    pthread_mutex_lock(&job->lock);
+    int r = job->failure.code ? client_error_from(&job->failure) : take_specs(d, specs);
+    if (r == 0)
+        retry_hopeless(d);
+    pthread_mutex_unlock(&job->lock);
+    if (r == 0)
+        r = ask(d);
+    pthread_mutex_lock(&job->lock);
+    if (r < 0)
+        forget_fresh(d);
+    else
+        r = connect_lanes(d);
+    engine_flush(&job->engine);
+    pthread_mutex_unlock(&job->lock);
+    return r;
+}
+
+static int declare(gp_job *job, const gp_tensor_spec *specs, size_t count, uint64_t timeout_ns,
+                   gp_tensor **ret_tensors)
+{
+    struct declaration d = {.job = job, .count = count, .timeout_ns = timeout_ns};
+    d.specs = calloc(count, sizeof *d.specs + sizeof *d.spec_pointers + 2 * sizeof *d.all);
+    if (!d.specs)
+        return client_error(-ENOMEM, "out of memory");
+    d.spec_pointers = (void *)(d.specs + count);
+    d.all = (void *)(d.spec_pointers + count);
+    d.fresh = d.all + count;
+    pthread_mutex_lock(&job->declaring);
+    int r = declare_locked(&d, specs);
+    pthread_mutex_unlock(&job->declaring);
+    if (r == 0)
+        memcpy(ret_tensors, d.all, count * sizeof *d.all);
+    free(d.specs);
+    return r;
+}
+
+int gp_tensors_declare(gp_job *job, const gp_tensor_spec *specs, size_t count,
+                       gp_tensor **ret_tensors)
+{
+    int r = job_check(job);
+    if (r < 0 || count == 0)
+        return r;
+    if (!specs || !ret_tensors)
+        return client_error(-EINVAL, "gp_tensors_declare: no specs, or no place for the result");
+    for (size_t i = 0; i < count && r == 0; i++)
+        r = check_spec(&specs[i], i);
+    return r < 0 ? r : declare(job, specs, count, job->client->timeout_ns, ret_tensors);
+}
+
+int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
+                      gp_tensor **ret_tensor)
+{
+    gp_tensor_spec spec = {.name = name, .dtype = dtype, .elements = elements};
+    return gp_tensors_declare(job, &spec, 1, ret_tensor);
+}
+
+int declare_internal(struct gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
+                     uint64_t timeout_ns, struct gp_tensor **ret_tensor)
+{
+    gp_tensor_spec spec = {.name = name, .dtype = dtype, .elements = elements};
+    return declare(job, &spec, 1, timeout_ns, ret_tensor);
+}
+
+/* ---- undeclare ---- */
+
+static bool is_committed(void *context)
+{
+    const struct gp_tensor *t = context;
+    return t->without_commit == 0 || t->failure.code || t->job->failure.code;
+}
+
+/* The last COMMIT may still be on its way. */
+static int check_idle(struct gp_tensor *t)
+{
+    if (t->request)
+        return client_error(-EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+    if (engine_run(&t->job->engine, clock_now_ns() + COMMIT_WAIT_NS, is_committed, t))
+        return 0;
+    return client_error(-EBUSY, "tensor '%s' round %" PRIu64 " is not committed yet", t->name,
+                        t->round);
+}
+
+static int tell_coordinator(struct gp_job *job, struct gp_tensor *t)
+{
+    Gradpool__Wire__UndeclareRequest undeclare = GRADPOOL__WIRE__UNDECLARE_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    struct err refusal = {0};
+    uint64_t timeout_ns = job->client->connect_timeout_ns;
+    undeclare.tensors = &t->id;
+    undeclare.n_tensors = 1;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_UNDECLARE_REQUEST;
+    request.undeclare_request = &undeclare;
+    if (control_ask(job->control, &request, clock_now_ns() + timeout_ns, &refusal) < 0)
+        return unanswered(job, t->name, timeout_ns);
+    return refusal.code ? client_error_from(&refusal) : 0;
+}
+
+int gp_tensor_undeclare(gp_tensor *tensor)
+{
+    int r = tensor_check(tensor);
+    if (r < 0)
+        return r;
+    struct gp_job *job = tensor->job;
+    pthread_mutex_lock(&job->declaring);
+    pthread_mutex_lock(&job->lock);
+    r = check_idle(tensor);
+    pthread_mutex_unlock(&job->lock);
+    if (r == 0)
+        r = tell_coordinator(job, tensor);
+    if (r == 0) {
+        pthread_mutex_lock(&job->lock);
+        tensor_remove(tensor);
+        pthread_mutex_unlock(&job->lock);
+    }
+    pthread_mutex_unlock(&job->declaring);
+    return r;
+}

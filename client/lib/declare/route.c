@@ -1,0 +1,224 @@
+/* Makes pieces and gives them new owners. A new owner hears where a piece stands before anything
+ * else (W5), and not before a former owner that was lost can no longer write (the fence). A former
+ * owner that has released the piece needs no fence (L19). */
+#include "client/lib/declare/route.h"
+
+#include "client/lib/job/state_copy.h"
+#include "client/lib/link/link.h"
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- ranks ---- */
+
+static bool route_has_blocks(const struct gp_tensor *t, const struct push *push)
+{
+    return !is_of_state(push->operation) &&
+           (push->gradient_bytes > t->bytes || push->result_bytes > t->bytes);
+}
+
+/* A round of blocks, one for each rank, cannot go on with other ranks. */
+static void route_break_blocks(struct gp_tensor *t)
+{
+    bool is_cut = (t->without_commit > 0 && route_has_blocks(t, &t->open)) ||
+                  (t->is_queued && route_has_blocks(t, &t->next));
+    if (!is_cut)
+        return;
+    char text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text,
+             "tensor '%.100s' round %" PRIu64 ": its ranks have changed while their blocks were on "
+             "their way",
+             t->name, t->round);
+    tensor_break(t, -ECONNRESET, text);
+}
+
+static void route_set_ranks(struct gp_tensor *t, const void *ranks)
+{
+    uint32_t members = t->members;
+    memcpy(t->ranks, ranks, sizeof t->ranks);
+    t->knows_ranks = true;
+    tensor_count_ranks(t, t->ranks);
+    if (t->members != members)
+        route_break_blocks(t);
+}
+
+/* Places of copies are sent before anything else, so there must be room for them now. */
+static int route_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
+{
+    if (route->ranks.len == sizeof t->ranks)
+        route_set_ranks(t, route->ranks.data);
+    for_each_piece (p, t)
+        copy_choose(p);
+    return t->job->is_elastic ? copy_prepare(t) : 0;
+}
+
+/* ---- the first route ---- */
+
+/* Pieces lie end to end and cover the tensor. */
+static bool route_is_sound(const struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
+{
+    uint64_t next = 0;
+    for (size_t i = 0; i < route->n_pieces; i++) {
+        const Gradpool__Wire__Piece *piece = route->pieces[i];
+        if (piece->first != next || piece->elements > t->elements - next)
+            return false;
+        next += piece->elements;
+    }
+    return route->n_pieces > 0 && route->n_pieces <= PIECES_MAX && next == t->elements;
+}
+
+static int route_add_piece(struct gp_tensor *t, const Gradpool__Wire__Piece *said)
+{
+    struct piece *p = &t->pieces[t->pieces_count];
+    *p = (struct piece){.tensor = t,
+                        .first = said->first,
+                        .elements = said->elements,
+                        .id = said->id,
+                        .epoch = said->epoch};
+    list_init(&p->unsent);
+    p->link = link_get(t->job, said->lane);
+    int r = p->link ? piece_take_slot(p) : -ENOMEM;
+    if (r == 0)
+        t->pieces_count++;
+    return r;
+}
+
+static void route_await_entry(struct piece *p)
+{
+    p->is_entering = p->owes_standing = true;
+    p->tensor->entering++;
+    link_announce(p->link, p);
+}
+
+int route_take(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
+{
+    if (!route_is_sound(t, route))
+        return -EPROTO;
+    t->pieces = calloc(route->n_pieces, sizeof *t->pieces);
+    if (!t->pieces)
+        return -ENOMEM;
+    for (size_t i = 0; i < route->n_pieces; i++) {
+        int r = route_add_piece(t, route->pieces[i]);
+        if (r < 0)
+            return r;
+    }
+    tensor_take_id(t, route->tensor);
+    int r = route_take_ranks(t, route);
+    hold_note_tensor(t);
+    if (r < 0 || !t->job->join_is_late)
+        return r;
+    for_each_piece (p, t)
+        route_await_entry(p);
+    return 0;
+}
+
+/* ---- new owners ---- */
+
+/* A piece that landed before its tensor was whole counts as announced (W15): its input and landing
+ * area are as they were, and all ranks get one answer for all pieces. */
+static void route_reopen(struct piece *p)
+{
+    struct gp_tensor *t = p->tensor;
+    bool is_committed = p->standing == PIECE_IDLE && p->committed == t->round;
+    if (t->without_result == 0 || p->standing == PIECE_ANNOUNCED || p->is_entering)
+        return;
+    if (is_committed) {
+        p->committed--;
+        t->without_commit++;
+    }
+    p->standing = PIECE_ANNOUNCED;
+    t->without_result++;
+}
+
+static struct piece *route_find_piece(struct gp_tensor *t, uint32_t id)
+{
+    for_each_piece (p, t)
+        if (p->id == id)
+            return p;
+    return NULL;
+}
+
+static bool is_known(const struct piece *p, const Gradpool__Wire__Piece *said)
+{
+    return p->epoch == said->epoch && p->link->lane == said->lane && !p->is_orphan &&
+           p->link->state != LINK_CLOSED;
+}
+
+/* While a fence stands, the lane behind it is the last that got a READY: later owners know no
+ * memory to write. */
+static struct link *route_fence(const struct piece *p, struct link *former, bool is_released)
+{
+    if (p->fence || is_released || former == p->link || !former->conn)
+        return p->fence;
+    return former;
+}
+
+/* This worker may have missed routes: if a lane of one of them was lost, that may be the lane that
+ * it knows. */
+static bool route_is_released(const struct piece *p, const Gradpool__Wire__Piece *said)
+{
+    return p->epoch >= said->lost_epoch && p->epoch < said->epoch;
+}
+
+/* The READY waits in the new link until route_settle() has decided about the old one. */
+static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
+{
+    struct link *former = p->link, *link = link_get(p->tensor->job, said->lane);
+    bool is_released = route_is_released(p, said);
+    if (!link || is_known(p, said))
+        return;
+    /* There and back again. In an elastic job: other ranks, on the same lane (L20). */
+    link->is_left |= link == former && is_released && !p->tensor->job->is_elastic;
+    piece_retract(p);
+    if (p->tensor->job->is_elastic)
+        route_reopen(p);
+    piece_new_word(p); /* late messages of the former owner name nothing (W5) */
+    if (!is_released && former != link && !p->lost)
+        p->lost = former;
+    p->link = link;
+    p->copy_told = 0;
+    p->epoch = said->epoch;
+    p->is_orphan = false;
+    p->owes_standing = true;
+    p->fence = route_fence(p, former, is_released);
+}
+
+/* A lost lane may only be cut off from the coordinator, and still write: its connection and our
+ * memory's registration end before the successor gets a READY. Other pieces of that lane get their
+ * owners by other route changes. */
+static void route_settle(struct piece *p)
+{
+    if (!p->owes_standing)
+        return;
+    if (p->fence)
+        link_fence(p->fence);
+    if (p->fence && !p->fence->conn)
+        p->fence = NULL;
+    link_announce(p->link, p);
+}
+
+void route_change(struct gp_job *job, const Gradpool__Wire__RouteChange *change)
+{
+    log_info("job '%s' rank %u: new routes for %zu tensors", job->name, job->rank,
+             change->n_tensors);
+    int r;
+    for (size_t i = 0; i < change->n_tensors; i++) {
+        const Gradpool__Wire__TensorRoute *route = change->tensors[i];
+        struct gp_tensor *t = tensor_find_id(job, route->tensor);
+        if (t && (r = route_take_ranks(t, route)) < 0)
+            tensor_break(t, r, gp_last_error());
+        for (size_t k = 0; t && k < route->n_pieces; k++) {
+            struct piece *p = route_find_piece(t, route->pieces[k]->id);
+            if (p)
+                route_adopt(p, route->pieces[k]);
+        }
+    }
+    for_each_piece_in (p, job)
+        route_settle(p);
+    for_each_link (l, job)
+        l->is_left |= l->state == LINK_OPEN && link_pieces(l) == 0;
+}

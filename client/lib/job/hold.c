@@ -1,0 +1,353 @@
+/* Owns a worker's view of iterations, and holds its rounds at the end of one when the coordinator
+ * asks for it. One rank that begins no round is enough: no round of all ranks begins without it.
+ * A hold must end when the coordinator is away. README: L33. */
+#include "client/lib/job/hold.h"
+
+#include "client/lib/job/tensor.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ROUNDS GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS
+#define ROW 2 /* the end of an iteration is known after so many in a row with each tensor */
+
+static bool hold_counts(const struct gp_tensor *t, uint32_t scope)
+{
+    return t->scopes >> scope & 1 && !t->failure.code;
+}
+
+/* ---- iterations ---- */
+
+static bool is_counted(uint8_t operation, uint32_t scope)
+{
+    bool sets = operation == RECORD_BROADCAST || operation == RECORD_SEND;
+    if (scope == GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES)
+        return operation == RECORD_UPDATE;
+    return !sets && !is_of_state(operation);
+}
+
+static bool sets_parameters(uint8_t operation)
+{
+    return operation == RECORD_BROADCAST || operation == RECORD_RESTORE;
+}
+
+static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, size_t count,
+                               uint32_t scope)
+{
+    uint64_t now = job->hold.scopes[scope].now;
+    bool is_any = false;
+    for (size_t i = 0; i < count; i++) {
+        const struct gp_tensor *t = items[i].tensor;
+        if (!t || t->job != job || !hold_counts(t, scope))
+            continue;
+        if (now == 0 || t->iterations[scope] == now)
+            return now + 1;
+        is_any = true;
+    }
+    return is_any ? now : 0;
+}
+
+/* A tensor without any round so far (frozen parameters) is part of no iteration. The counts spare
+ * most steps a walk over thousands of tensors. */
+static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t scope)
+{
+    if (job->hold.scopes[scope].pushed == job->hold.scopes[scope].parts)
+        return NULL;
+    for_each_tensor (t, job) {
+        uint64_t last = t->iterations[scope];
+        if (hold_counts(t, scope) && last > 0 && last != job->hold.scopes[scope].now)
+            return t;
+    }
+    return NULL;
+}
+
+/* In the first iteration since tensors were declared, a tensor without a round may still be part of
+ * it. A snapshot of updates waits for such tensors; a rank that only waits for others does not. */
+static bool may_lack(const struct gp_job *job, uint32_t scope)
+{
+    const struct iterations *its = &job->hold.scopes[scope];
+    if (scope != GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES || its->now == 0 || its->in_a_row != 0)
+        return false;
+    for_each_tensor (t, job) {
+        if (hold_counts(t, scope) && t->iterations[scope] == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Parameters that are set are of no iteration. But a rank at the end of one sets none before the
+ * hold is over: only some lanes would have them. */
+static uint64_t hold_find_end(const struct gp_job *job, const gp_item *items, size_t count,
+                              uint32_t scope)
+{
+    const struct hold *hold = &job->hold;
+    const struct iterations *its = &hold->scopes[scope];
+    if (!hold->id || hold->scope != scope)
+        return 0;
+    bool has_ended = its->now > hold->last || (its->in_a_row == ROW && !find_lacking(job, scope));
+    for (size_t i = 0; i < count && (hold->keeps_sets || has_ended); i++) {
+        const struct gp_tensor *t = items[i].tensor;
+        if (t && t->job == job && hold_counts(t, scope))
+            return hold->last + 1;
+    }
+    return 0;
+}
+
+void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t count,
+                          uint8_t operation, uint64_t *ret_iterations)
+{
+    for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++) {
+        ret_iterations[scope] = 0;
+        if (sets_parameters(operation))
+            ret_iterations[scope] = hold_find_end(job, items, count, scope);
+        else if (is_counted(operation, scope))
+            ret_iterations[scope] = find_iteration(job, items, count, scope);
+    }
+}
+
+static void hold_note_failure(struct hold *hold, const struct gp_tensor *lacking)
+{
+    hold->has_failed = true;
+    if (lacking)
+        err_set(&hold->why, -EOPNOTSUPP, "tensor '%.255s' had no round while others had one",
+                lacking->name);
+    else
+        err_set(&hold->why, -EAGAIN,
+                "less than %d iterations in a row had a round of each tensor so far", ROW);
+}
+
+static void end_iteration(struct gp_job *job, uint32_t scope)
+{
+    struct hold *hold = &job->hold;
+    struct iterations *its = &hold->scopes[scope];
+    const struct gp_tensor *lacking = find_lacking(job, scope);
+    its->in_a_row = lacking ? 0 : its->in_a_row + (its->in_a_row < ROW);
+    if (hold->id && hold->scope == scope && its->now == hold->last && its->in_a_row < ROW)
+        hold_note_failure(hold, lacking);
+}
+
+/* Parameters were set, or a tensor declared: this iteration does not count. */
+static void note_change(struct gp_job *job, uint32_t scope)
+{
+    struct iterations *its = &job->hold.scopes[scope];
+    its->in_a_row = its->now > 0 ? -1 : 0;
+}
+
+static void note_rounds(struct gp_job *job, const gp_item *items, size_t count, uint32_t scope,
+                        uint64_t iteration)
+{
+    struct iterations *its = &job->hold.scopes[scope];
+    if (its->now > 0 && iteration > its->now)
+        end_iteration(job, scope);
+    its->pushed = iteration > its->now ? 0 : its->pushed;
+    its->now = iteration;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t *last = &items[i].tensor->iterations[scope];
+        its->parts += *last == 0;
+        its->pushed += *last != iteration;
+        *last = iteration;
+    }
+}
+
+void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint8_t operation,
+                    const uint64_t *iterations)
+{
+    bool sets = sets_parameters(operation);
+    job->hold.pusher = pthread_self();
+    job->hold.stands = false;
+    job->hold.is_behind |= iterations[job->hold.scope] > job->hold.last;
+    for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++) {
+        if (sets && iterations[scope] > 0)
+            job->hold.keeps_sets = true;
+        else if (sets)
+            note_change(job, scope);
+        else if (iterations[scope] > 0)
+            note_rounds(job, items, count, scope, iterations[scope]);
+    }
+    hold_check(job);
+}
+
+static uint8_t scopes_of(const struct gp_tensor *t)
+{
+    bool is_ours = strncmp(t->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
+    if (is_ours || !terms_are_for_all(&t->terms) || t->terms.quorum != QUORUM_ALL)
+        return 0;
+    return (uint8_t)(1 << GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS |
+                     (t->terms.rule ? 1 << GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES : 0));
+}
+
+void hold_note_tensor(gp_tensor *t)
+{
+    t->scopes = scopes_of(t);
+    for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++)
+        if (hold_counts(t, scope))
+            note_change(t->job, scope);
+    hold_check(t->job);
+}
+
+void hold_forget_tensor(const gp_tensor *t)
+{
+    for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++) {
+        struct iterations *its = &t->job->hold.scopes[scope];
+        its->parts -= t->iterations[scope] > 0;
+        its->pushed -= t->iterations[scope] > 0 && t->iterations[scope] == its->now;
+    }
+}
+
+bool hold_stops(const gp_tensor *t)
+{
+    const struct hold *hold = &t->job->hold;
+    return hold->id && t->next.iterations[hold->scope] > hold->last;
+}
+
+/* ---- reports to the coordinator ---- */
+
+static void hold_told(struct control_call *call, const envelope *reply, const struct err *err);
+
+static void hold_tell(struct gp_job *job)
+{
+    struct hold *hold = &job->hold;
+    hold->telling = !hold->telling;
+    struct hold_report *report = &hold->reports[hold->telling];
+    *report = (struct hold_report){.job = job, .state = hold->state, .why = hold->why};
+    gradpool__wire__held_request__init(&report->body);
+    report->body.hold = hold->id;
+    report->body.state = (Gradpool__Wire__HoldState)hold->state;
+    if (hold->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED) {
+        report->body.code = report->why.code;
+        report->body.text = report->why.text;
+    }
+    report->call =
+        (struct control_call){.request = GRADPOOL__WIRE__ENVELOPE__INIT, .done = hold_told};
+    report->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HELD_REQUEST;
+    report->call.request.held_request = &report->body;
+    hold->is_telling = true;
+    control_post(job->control, &report->call);
+}
+
+/* One report at a time: a change meanwhile makes the next one. */
+static void hold_told(struct control_call *call, const envelope *reply, const struct err *err)
+{
+    const struct hold_report *report = container_of(call, struct hold_report, call);
+    struct gp_job *job = report->job;
+    struct hold *hold = &job->hold;
+    pthread_mutex_lock(&job->lock);
+    hold->is_telling = false;
+    hold->is_taken |= err && err->code == -EBUSY && report->body.hold == hold->id;
+    engine_kick(&job->engine);
+    if (!err && hold->id && (report->body.hold != hold->id || report->state != hold->state))
+        hold_tell(job);
+    pthread_mutex_unlock(&job->lock);
+}
+
+static bool is_under_way(const struct gp_tensor *t)
+{
+    bool is_queued = t->is_queued && !hold_stops(t);
+    return t->without_result > 0 || t->is_starting || is_queued;
+}
+
+/* A rank that waits for others in mid-iteration never comes to its end. */
+static void look_at_standing(struct gp_job *job)
+{
+    struct hold *hold = &job->hold;
+    const struct gp_tensor *lacking = find_lacking(job, hold->scope);
+    if (!hold->stands || !lacking || hold->scopes[hold->scope].now != hold->last)
+        return;
+    hold->has_failed = true;
+    err_set(&hold->why, -EAGAIN, "rank %u waits for others before tensor '%.255s' had its round",
+            job->rank, lacking->name);
+}
+
+/* Behind an iteration the program may have more to do with all ranks, like saving. So late workers
+ * enter when the next iteration begins. */
+static bool hold_has_ended(const struct hold *hold)
+{
+    bool is_next = hold->is_behind || hold->stands;
+    return hold->scopes[hold->scope].in_a_row == ROW && (hold->scope != ROUNDS || is_next);
+}
+
+static int hold_find_state(const struct gp_job *job)
+{
+    const struct hold *hold = &job->hold;
+    const struct iterations *its = &hold->scopes[hold->scope];
+    if (hold->saves && hold->scope == ROUNDS)
+        return GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES;
+    if (hold->has_failed)
+        return GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED;
+    for_each_tensor (t, job) {
+        if (hold_counts(t, hold->scope) && is_under_way(t))
+            return GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
+    }
+    if (its->now == hold->last && (find_lacking(job, hold->scope) || may_lack(job, hold->scope)))
+        return GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
+    return hold_has_ended(hold) ? GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED
+                                : GRADPOOL__WIRE__HOLD_STATE__HOLD_RESTS;
+}
+
+void hold_check(struct gp_job *job)
+{
+    struct hold *hold = &job->hold;
+    if (!hold->id)
+        return;
+    look_at_standing(job);
+    int state = hold_find_state(job);
+    if (state == hold->state)
+        return;
+    hold->state = state;
+    if (!hold->is_telling)
+        hold_tell(job);
+}
+
+void hold_note_standing(struct gp_job *job, bool stands)
+{
+    struct hold *hold = &job->hold;
+    if (!pthread_equal(hold->pusher, pthread_self()))
+        return; /* the thread that trains goes on */
+    hold->stands = stands;
+    hold_check(job);
+}
+
+void hold_note_saving(struct gp_job *job, bool saves)
+{
+    job->hold.saves = saves;
+    hold_check(job);
+}
+
+bool hold_lets_save(const struct gp_job *job)
+{
+    const struct hold *hold = &job->hold;
+    bool is_told = hold->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES && !hold->is_telling;
+    return !hold->id || hold->scope != ROUNDS || (is_told && !hold->is_taken);
+}
+
+/* ---- wishes of the coordinator ---- */
+
+/* Parameters whose setting was held are set now. */
+static void let_sets_begin(struct gp_job *job)
+{
+    if (job->hold.keeps_sets)
+        note_change(job, job->hold.scope);
+    job->hold.keeps_sets = false;
+}
+
+bool hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish)
+{
+    struct hold *hold = &job->hold;
+    if (wish->is_over) {
+        if (wish->hold != 0 && wish->hold != hold->id)
+            return false; /* another hold has followed that one */
+        let_sets_begin(job);
+        hold->id = 0;
+        return true;
+    }
+    uint32_t scope = wish->scope < HOLD_SCOPES ? wish->scope : 0;
+    if (scope != hold->scope || hold->scopes[scope].now != hold->last)
+        let_sets_begin(job);
+    hold->id = wish->hold;
+    hold->scope = scope;
+    hold->last = hold->scopes[scope].now;
+    hold->state = GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
+    hold->has_failed = hold->is_taken = false;
+    hold->is_behind = hold->keeps_sets;
+    return true; /* pushes that a former hold of an earlier iteration has held */
+}

@@ -1,0 +1,83 @@
+/* Owns the pool of a job's requests, and the lists in which a request has its tensors. */
+#include "client/lib/job/request.h"
+
+#include "client/lib/job/tensor.h"
+
+#include <stdlib.h>
+
+struct gp_request *request_take(struct gp_job *job)
+{
+    struct list *pooled = list_first(&job->pool);
+    struct gp_request *q =
+        pooled ? list_entry(pooled, struct gp_request, node) : calloc(1, sizeof *q);
+    if (!q)
+        return NULL;
+    if (pooled)
+        list_remove(pooled);
+    q->client = job->client;
+    q->job = job;
+    q->err.code = 0;
+    q->queries = 0;
+    q->polled_ns = 0;
+    q->stall = (struct stall){0};
+    q->missing_tensor = NULL;
+    list_init(&q->waiting);
+    list_init(&q->landed);
+    list_init(&q->done);
+    list_append(&job->requests, &q->node);
+    return q;
+}
+
+bool request_is_over(const struct gp_request *q)
+{
+    return q->err.code || list_is_empty(&q->waiting);
+}
+
+bool request_has_news(void *request)
+{
+    const struct gp_request *q = request;
+    return request_is_over(q) || !list_is_empty(&q->landed);
+}
+
+void request_fail(struct gp_request *q, int code, const char *text)
+{
+    if (request_is_over(q))
+        return;
+    err_set(&q->err, code, "%s", text);
+    engine_kick(&q->job->engine);
+}
+
+static void request_detach(struct gp_request *q, struct list *tensors)
+{
+    list_for_each_safe (node, tensors) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
+        list_remove(node);
+        t->request = NULL;
+        t->is_starting = false;
+        if (t->open_request == q)
+            t->open_request = NULL;
+        q->job->queued -= t->is_queued;
+        t->is_queued = false;
+    }
+}
+
+static void request_detach_all(struct gp_request *q)
+{
+    request_detach(q, &q->waiting);
+    request_detach(q, &q->landed);
+    request_detach(q, &q->done);
+    list_remove(&q->node);
+}
+
+void request_release(struct gp_request *q)
+{
+    request_detach_all(q);
+    list_append(&q->job->pool, &q->node);
+}
+
+void request_abandon(struct gp_request *q)
+{
+    request_detach_all(q);
+    q->job = NULL;
+    list_append(&q->client->abandoned, &q->node);
+}

@@ -1,0 +1,111 @@
+/* Owns the memory of copies of lanes' states. A copy lies with one of the piece's ranks, so that it
+ * outlives the lane, whichever others die with it; this worker never reads it. README: L28;
+ * svc/wire/README.md: W17. */
+#include "client/lib/job/state_copy.h"
+
+#include "client/lib/session/process.h"
+#include "svc/base/shortage.h"
+
+#include <string.h>
+
+static bool copy_is_of(const struct gp_tensor *t, uint32_t rank)
+{
+    return t->job->is_elastic ? rank_is_in(t->ranks, rank) : terms_have_rank(&t->terms, rank);
+}
+
+/* Pieces take turns, so that each rank stores about as much. A copy that was made stays where it
+ * is. */
+void copy_choose(struct piece *p)
+{
+    const struct gp_tensor *t = p->tensor;
+    uint32_t left = t->members > 0 ? p->id % t->members : 0, rank = 0;
+    for (; rank < t->job->workers; rank++) {
+        if (copy_is_of(t, rank) && left-- == 0)
+            break;
+    }
+    p->keeps_copy =
+        t->job->keeps_copies && t->terms.rule && p->elements > 0 && rank == t->job->rank;
+}
+
+static uint64_t copy_bytes(const struct piece *p)
+{
+    return p->elements * sizeof(float) * tensor_arrays(p->tensor);
+}
+
+static int copy_prepare_piece(struct piece *p)
+{
+    struct gp_tensor *t = p->tensor;
+    if (!p->keeps_copy || p->copy)
+        return 0;
+    int r = slabs_alloc(&t->job->slabs, 2 * copy_bytes(p), &p->copy);
+    p->copy_since = t->job->is_elastic ? RECORD_ROUND_NONE : t->round + 1;
+    char lack[SHORTAGE_BYTES];
+    return r < 0 ? client_error(r, "tensor '%s': no room for a copy of its parameters: %s", t->name,
+                                shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack))
+                 : 0;
+}
+
+int copy_prepare(struct gp_tensor *t)
+{
+    for_each_piece (p, t) {
+        int r = copy_prepare_piece(p);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int copy_tell(struct piece *p, struct fabric_conn *conn, uint32_t opening)
+{
+    const struct gp_tensor *t = p->tensor;
+    bool is_claim = p->copy_since != RECORD_ROUND_NONE;
+    if (!p->copy || p->copy_told == opening || (is_claim && !t->knows_steps))
+        return 0;
+    struct slab_place place;
+    slabs_find(&t->job->slabs, p->copy, 2 * copy_bytes(p), &place);
+    struct record_backup told = {.kind = RECORD_BACKUP,
+                                 .piece = p->id,
+                                 .region = place.region,
+                                 .note = p->slot,
+                                 .offset = {place.offset, place.offset + copy_bytes(p)},
+                                 .since = p->copy_since};
+    memcpy(told.steps, t->steps, sizeof told.steps);
+    int r = fabric_send(conn, &told, sizeof told, NULL, 0);
+    if (r == 0)
+        p->copy_told = opening;
+    return r;
+}
+
+/* A late worker that has seen no broadcast: from that round on it counts steps as others do. */
+static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps)
+{
+    bool is_known = t->knows_steps && t->entering == 0;
+    if (is_known || (round > t->round && t->entering == 0))
+        return;
+    t->steps_round = round;
+    t->steps[round % 3] = steps;
+    for (uint64_t next = round + 1; next <= t->round; next++) {
+        const struct push *push = next == t->round ? &t->open : &t->kept;
+        t->steps[next % 3] = t->steps[(next + 2) % 3] + (push->operation == RECORD_UPDATE);
+    }
+    t->knows_steps = true;
+}
+
+/* A lane that is being left counts, too: its last words hold. */
+void copy_backed(struct gp_job *job, const struct link *link, const struct record_backed *told)
+{
+    struct piece *p = told->note < job->slots_count ? job->slots[told->note].piece : NULL;
+    bool is_ours = p && p->id == told->piece && p->copy && (p->link == link || p->fence == link);
+    if (!is_ours) {
+        job->stale++;
+        return;
+    }
+    p->copy_since = told->round;
+    copy_learn_steps(p->tensor, told->round, told->steps);
+}
+
+void copy_free(struct piece *p)
+{
+    if (p->copy)
+        slabs_free(&p->tensor->job->slabs, p->copy);
+}

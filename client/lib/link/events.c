@@ -1,0 +1,101 @@
+/* Connections to lanes that open and end: announcements are repeated on the next connection, fences
+ * are lifted, a lane that is gone is lost. */
+#include "client/lib/job/piece.h"
+#include "client/lib/link/link.h"
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+void link_opened(struct link *l)
+{
+    if (l->state != LINK_CONNECTING)
+        return;
+    l->job->connecting--;
+    l->state = LINK_OPEN;
+    l->attempts = 0;
+    l->openings++;
+    l->failure.code = 0;
+    link_flush(l);
+}
+
+/* The connection is gone: pieces that waited for it are announced to their new owners (W5). */
+static void lift_fences(struct link *l)
+{
+    for_each_piece_in (p, l->job)
+        if (p->fence == l)
+            p->fence = NULL;
+    link_flush_all(l->job);
+}
+
+/* Repeats the announcements of the former connection on the next one, with the ticket that the lane
+ * gave for it if `uses_ticket` (W7). */
+static void revisit(struct link *l, bool uses_ticket)
+{
+    l->has_ticket &= uses_ticket;
+    link_open(l);
+    for_each_piece_in (p, l->job) {
+        if (p->link != l)
+            continue;
+        piece_retract(p);
+        p->owes_standing = true;
+        link_announce(l, p);
+    }
+}
+
+/* A network may reset a connection whose two ends live, or drop its messages for long. Shared
+ * memory ends with its process. */
+static bool is_replaceable(const struct link *l, int error)
+{
+    bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;
+    bool is_cut_off = error == -EHOSTUNREACH || error == -ENETUNREACH || error == -ENETDOWN;
+    return l->is_ofi && (error == -ETIMEDOUT || is_reset || is_cut_off);
+}
+
+/* Another connection may work (L93). After a long silence the lane may be gone, so the ticket comes
+ * from the coordinator, which knows (L58). */
+static void link_replace(struct link *l, int error)
+{
+    char name[128];
+    link_name(l, name, sizeof name);
+    if (error == -ETIMEDOUT)
+        err_set(&l->failure, error,
+                "%s no longer answered on a connection that had been open; another one is made",
+                name);
+    else
+        err_set(&l->failure, error,
+                "the connection to %s at %.100s has ended (%s); another one is made", name, l->ofi,
+                err_text(error));
+    log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
+    revisit(l, error != -ETIMEDOUT);
+}
+
+void link_closed(struct link *l, const struct fabric_event *event)
+{
+    bool comes_back = l->is_left && !l->job->is_leaving && link_pieces(l) > 0;
+    bool is_broken = is_replaceable(l, event->error) && !l->job->is_leaving && link_pieces(l) > 0;
+    struct engine *e = &l->job->engine;
+    enum link_state was = l->state;
+    *(l->is_ofi ? &e->ofi_conns : &e->shm_conns) -= 1;
+    if (was != LINK_OPEN)
+        l->job->connecting--;
+    l->conn = NULL;
+    l->lent = 0;
+    memset(l->chosen_round, 0, sizeof l->chosen_round);
+    l->settings.kind = 0; /* the next connection knows none */
+    l->state = LINK_CLOSED;
+    l->is_left = false;
+    if (was == LINK_OPEN && link_pieces(l) == 0)
+        l->has_ticket = false; /* the lane has forgotten the job, and what it gave us (L19) */
+    if (was == LINK_CONNECTING && !l->job->is_leaving)
+        link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
+    else if (was == LINK_OPEN && comes_back)
+        revisit(l, false); /* pieces came back while the lane was ending the connection (L19) */
+    else if (was == LINK_OPEN && is_broken)
+        link_replace(l, event->error);
+    else if (was == LINK_OPEN)
+        link_lose(l, event->error, "has closed the connection");
+    else if (l->wants_open && !l->job->is_leaving)
+        link_open(l);
+    lift_fences(l);
+}

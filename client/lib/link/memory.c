@@ -1,0 +1,69 @@
+/* Memory that a job lends to its lanes: gp_alloc() and its kin. A slab is lent on every link before
+ * the first READY that names it (L6). */
+#include "client/lib/link/link.h"
+#include "client/lib/session/process.h"
+#include "svc/base/populate.h"
+#include "svc/base/shortage.h"
+
+#include <errno.h>
+
+static void memory_free(struct gp_job *job, void *memory)
+{
+    pthread_mutex_lock(&job->lock);
+    slabs_free(&job->slabs, memory);
+    pthread_mutex_unlock(&job->lock);
+}
+
+/* Pages are added without the lock, so that other threads of the job train on meanwhile (L94). */
+static int memory_alloc(struct gp_job *job, size_t bytes, void **ret_memory)
+{
+    void *memory;
+    pthread_mutex_lock(&job->lock);
+    int r = slabs_reserve(&job->slabs, bytes, &memory);
+    if (r == 0)
+        link_flush_all(job); /* a new slab is lent before it is needed */
+    pthread_mutex_unlock(&job->lock);
+    if (r == 0 && populate(memory, bytes) < 0) {
+        memory_free(job, memory);
+        r = -ENOMEM;
+    }
+    if (r == 0)
+        *ret_memory = memory;
+    return r;
+}
+
+int gp_alloc(gp_job *job, size_t bytes, void **ret_memory)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    if (!ret_memory)
+        return client_error(-EINVAL, "gp_alloc: no place for the result");
+    r = memory_alloc(job, bytes, ret_memory);
+    if (r == -ENOSPC)
+        return client_error(
+            r, "gp_alloc of %zu bytes: a worker can lend 512 GiB in a job, in %d parts", bytes,
+            FABRIC_REGIONS_MAX);
+    char lack[SHORTAGE_BYTES];
+    return r < 0 ? client_error(r, "gp_alloc of %zu bytes: %s", bytes,
+                                shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack))
+                 : 0;
+}
+
+int gp_keep(gp_job *job, void *memory)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&job->lock);
+    r = slabs_keep(&job->slabs, memory);
+    pthread_mutex_unlock(&job->lock);
+    return r < 0 ? client_error(r, "gp_keep of memory that is not from gp_alloc()") : 0;
+}
+
+void gp_free(gp_job *job, void *memory)
+{
+    if (!memory || !job || generation_is_foreign(job->generation))
+        return;
+    memory_free(job, memory);
+}

@@ -1,0 +1,263 @@
+/* Sends regions, READY records and questions to lanes. Sends nothing twice and nothing before the
+ * memory it names is lent; what finds no room stays in the link's list until ROOM (W10). */
+#include "client/lib/job/state_copy.h"
+#include "client/lib/link/link.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- READY ---- */
+
+static void ready_describe_input(const struct piece *p, const struct push *push,
+                                 struct record_ready *ready)
+{
+    const struct gp_tensor *t = p->tensor;
+    size_t element_bytes = reduce_element_bytes(t->dtype);
+    if (!push->gradient)
+        return;
+    ready->input_region = push->input.region;
+    ready->input_offset = push->input.offset + p->first * element_bytes;
+    ready->input_bytes = p->elements * element_bytes;
+    if (push->gradient_bytes > t->bytes)
+        ready->input_stride = t->bytes;
+}
+
+static uint32_t ready_source(const struct push *push, bool collects)
+{
+    bool has_root = push->operation == RECORD_BROADCAST || push->operation == RECORD_SEND;
+    return has_root ? push->root : collects ? 0 : RECORD_SOURCE_RESULT;
+}
+
+static void ready_describe_output(const struct piece *p, const struct push *push,
+                                  struct record_ready *ready)
+{
+    const struct gp_tensor *t = p->tensor;
+    size_t element_bytes = reduce_element_bytes(t->dtype);
+    if (!push->result)
+        return;
+    bool collects = push->result_bytes > t->bytes;
+    ready->outputs = 1;
+    ready->output[0] =
+        (struct record_output){.source = ready_source(push, collects),
+                               .count = collects ? (uint32_t)(push->result_bytes / t->bytes) : 1,
+                               .stride = collects ? t->bytes : 0,
+                               .region = push->landing.region,
+                               .offset = push->landing.offset + p->first * element_bytes,
+                               .bytes = p->elements * element_bytes};
+}
+
+static const uint8_t standings[] = {
+    [PIECE_IDLE] = RECORD_IDLE, [PIECE_ANNOUNCED] = RECORD_ANNOUNCE, [PIECE_LANDED] = RECORD_HOLDS};
+
+/* Before the first push. */
+static uint8_t ready_usual_operation(const struct gp_tensor *t)
+{
+    return t->terms.rule ? RECORD_UPDATE : RECORD_SUM;
+}
+
+/* A READY of a round that is open, or was. */
+static void ready_describe(const struct piece *p, const struct push *push, uint8_t standing,
+                           uint64_t round, struct record_ready *ready)
+{
+    const struct gp_tensor *t = p->tensor;
+    *ready = (struct record_ready){
+        .kind = RECORD_READY,
+        .operation = push->operation ? push->operation : ready_usual_operation(t),
+        .dtype = t->dtype,
+        .standing = standing,
+        .piece = p->id,
+        .word = p->word,
+        .round = round,
+        .epoch = p->epoch,
+        .root = push->root,
+        .loss = push->loss,
+        .priority = UINT32_MAX - t->index}; /* declared first, needed first */
+    if (standing == RECORD_IDLE || standing == RECORD_ENTERS)
+        return;
+    ready_describe_input(p, push, ready);
+    ready_describe_output(p, push, ready);
+}
+
+static void ready_describe_standing(const struct piece *p, struct record_ready *ready)
+{
+    const struct gp_tensor *t = p->tensor;
+    uint64_t round = p->standing == PIECE_IDLE ? p->committed : t->round;
+    if (p->is_entering)
+        ready_describe(p, &t->open, RECORD_ENTERS, RECORD_ROUND_NONE, ready);
+    else
+        ready_describe(p, &t->open, standings[p->standing], round, ready);
+}
+
+/* Over a network a short input travels along; shared memory is read where it lies (W6). */
+static const void *choose_payload(const struct link *l, struct record_ready *ready)
+{
+    if (!l->is_ofi || ready->standing != RECORD_ANNOUNCE || ready->input_bytes == 0 ||
+        ready->input_bytes > l->job->client->eager_bytes || ready->input_stride > 0)
+        return NULL;
+    ready->payload_bytes = (uint32_t)ready->input_bytes;
+    return slabs_at(&l->job->slabs, (struct slab_place){.region = ready->input_region,
+                                                        .offset = ready->input_offset});
+}
+
+/* Sends settings only when they have changed: a lane keeps the last ones of a connection (W14). */
+static int tell_settings(struct link *l, const struct push *push)
+{
+    const struct update_settings *s = &push->settings;
+    struct record_settings settings = {.kind = RECORD_SETTINGS,
+                                       .rate = s->rate,
+                                       .weight_decay = s->weight_decay,
+                                       .momentum = s->momentum,
+                                       .dampening = s->dampening,
+                                       .beta1 = s->beta1,
+                                       .beta2 = s->beta2,
+                                       .epsilon = s->epsilon,
+                                       .steps = push->steps};
+    if (!push->has_settings || memcmp(&l->settings, &settings, sizeof settings) == 0)
+        return 0;
+    int r = fabric_send(l->conn, &settings, sizeof settings, NULL, 0);
+    if (r == 0)
+        l->settings = settings;
+    return r;
+}
+
+/* The rest is sent with the next READY. */
+static uint16_t stall_to_tell(const struct link *l, const struct record_ready *ready)
+{
+    uint64_t units = l->stalled_ns / RECORD_STALL_NS;
+    if (ready->standing != RECORD_ANNOUNCE)
+        return 0;
+    return units < UINT16_MAX ? (uint16_t)units : UINT16_MAX;
+}
+
+/* Sends a new owner the kept round, before the piece's standing: a rank may need its result
+ * (W5). */
+static int tell_kept(struct link *l, const struct piece *p)
+{
+    const struct gp_tensor *t = p->tensor;
+    struct record_ready ready;
+    if (!p->owes_standing || !t->has_kept)
+        return 0;
+    ready_describe(p, &t->kept, RECORD_KEEPS, t->round - 1, &ready);
+    ready.word = p->kept_word;
+    int told = tell_settings(l, &t->kept);
+    if (told < 0)
+        return told;
+    return fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
+}
+
+static int send_ready(struct link *l, struct piece *p)
+{
+    struct record_ready ready;
+    int told = copy_tell(p, l->conn, l->openings);
+    if (told == 0)
+        told = tell_kept(l, p);
+    if (told == 0)
+        told = tell_settings(l, &p->tensor->open);
+    if (told < 0)
+        return told;
+    ready_describe_standing(p, &ready);
+    ready.stalled = stall_to_tell(l, &ready);
+    const void *payload = choose_payload(l, &ready);
+    int r = fabric_send(l->conn, &ready, sizeof ready, payload, ready.payload_bytes);
+    if (r == -EMSGSIZE && payload) {
+        ready.payload_bytes = 0; /* a payload is only a hint */
+        r = fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
+    }
+    if (r == 0)
+        l->stalled_ns -= (uint64_t)ready.stalled * RECORD_STALL_NS;
+    return r;
+}
+
+/* ---- the list ---- */
+
+static bool lend_all(struct link *l)
+{
+    const struct slabs *slabs = &l->job->slabs;
+    char name[128];
+    while (l->lent < slabs->count) {
+        int r = fabric_lend(l->conn, &slabs->slab[l->lent].region, l->lent);
+        if (r < 0 && r != -EAGAIN && r != -ECONNRESET)
+            link_break(l, r, "memory cannot be lent to %s: %s", link_name(l, name, sizeof name),
+                       err_text(r));
+        if (r < 0)
+            return false;
+        l->lent++;
+    }
+    return true;
+}
+
+static bool pass_choice_on(struct link *l, int k)
+{
+    const struct record_chosen *chosen = &l->job->chosen[k];
+    if (l->chosen_round[k] >= chosen->round)
+        return true;
+    if (fabric_send(l->conn, chosen, sizeof *chosen, NULL, 0) < 0)
+        return false;
+    l->chosen_round[k] = chosen->round;
+    return true;
+}
+
+/* Lanes do not know each other, so the leader's choices go to all of them through workers (W13). A
+ * new owner of a tensor may be a round behind the leader: it needs the set before the newest. */
+static bool pass_choices_on(struct link *l)
+{
+    int older = l->job->chosen[0].round > l->job->chosen[1].round;
+    return pass_choice_on(l, older) && pass_choice_on(l, !older);
+}
+
+static void send_unsent(struct link *l)
+{
+    list_for_each_safe (node, &l->unsent) {
+        struct piece *p = list_entry(node, struct piece, unsent);
+        if (p->fence)
+            continue;
+        if (send_ready(l, p) < 0)
+            return; /* ROOM or CLOSED follows */
+        p->owes_standing = false;
+        piece_retract(p);
+    }
+}
+
+void link_flush(struct link *l)
+{
+    if (l->owes_goodbye)
+        link_say_goodbye(l); /* and nothing after it */
+    else if (l->state == LINK_OPEN && lend_all(l) && pass_choices_on(l))
+        send_unsent(l);
+}
+
+void link_flush_all(struct gp_job *job)
+{
+    for_each_link (l, job)
+        link_flush(l);
+}
+
+void link_announce(struct link *l, struct piece *p)
+{
+    if (list_is_empty(&p->unsent)) {
+        list_append(&l->unsent, &p->unsent);
+        l->job->unsent++;
+    }
+    link_flush(l);
+}
+
+bool link_query(struct link *l, const struct piece *p)
+{
+    struct record_query query = {.kind = RECORD_QUERY,
+                                 .word = p->word,
+                                 .piece = p->id,
+                                 .round = p->is_entering ? 0 : p->tensor->round};
+    return l->state == LINK_OPEN && fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
+}
+
+/* Without a goodbye our end would look like a death, and end the job for the others. */
+void link_say_goodbye(struct link *l)
+{
+    int failure = l->job->failure.code;
+    struct record_leave leave = {.kind = RECORD_LEAVE,
+                                 .after_failure = failure != 0 && failure != -ECANCELED};
+    l->owes_goodbye =
+        l->state == LINK_OPEN && fabric_send(l->conn, &leave, sizeof leave, NULL, 0) == -EAGAIN;
+}
+
+bool link_owes_goodbye(const struct link *l) { return l->owes_goodbye && l->state == LINK_OPEN; }

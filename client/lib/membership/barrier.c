@@ -1,0 +1,47 @@
+/* Barriers: rounds without bytes of a tensor that the library declares. */
+#include "client/lib/declare/declare.h"
+#include "client/lib/round/push_pull.h"
+#include "client/lib/round/wait.h"
+#include "client/lib/session/process.h"
+#include "svc/base/clock.h"
+
+#include <errno.h>
+
+#define BARRIER_NAME "gradpool.barrier"
+
+/* A barrier whose time ran out has been announced: the next call waits for the same one. */
+static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
+{
+    if (!job->barrier_request) {
+        int r = push_internal(job->barrier, RECORD_BARRIER, &job->barrier_request);
+        if (r < 0)
+            return r;
+    } else if (job->is_in_barrier) {
+        return client_error(-EBUSY, "another thread waits in gp_barrier() of job '%s'", job->name);
+    }
+    job->is_in_barrier = true;
+    int r = wait_locked(job->barrier_request, deadline_ns, timeout_ns);
+    job->is_in_barrier = false;
+    if (r != -ETIMEDOUT)
+        job->barrier_request = NULL;
+    return r;
+}
+
+int gp_barrier(gp_job *job, int timeout_ms)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    struct gp_tensor *barrier;
+    uint64_t timeout_ns = wait_timeout_ns(job->client, timeout_ms);
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* of declaring and waiting together */
+    job->users++;
+    r = declare_internal(job, BARRIER_NAME, GP_F32, 0, timeout_ns, &barrier);
+    pthread_mutex_lock(&job->lock);
+    if (r == 0) {
+        job->barrier = barrier;
+        r = pass_barrier(job, deadline_ns, timeout_ns);
+    }
+    job_end_use(job);
+    return r;
+}

@@ -1,0 +1,168 @@
+/* A worker joins a job: its spec is checked, its engine and its control connection are made. */
+#include "client/lib/membership/internal.h"
+#include "client/lib/report/timeline.h"
+#include "client/lib/round/settle.h"
+#include "client/lib/session/process.h"
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
+#include "svc/base/process.h"
+#include "svc/base/shortage.h"
+#include "svc/base/text.h"
+#include "svc/wire/durability.h"
+#include "svc/wire/limit.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int check_spec(const gp_job_spec *spec)
+{
+    if (!spec || !spec->name || !*spec->name)
+        return client_error(-EINVAL, "the job has no name: give one, or set GRADPOOL_JOB");
+    if (strlen(spec->name) > JOB_NAME_BYTES_MAX)
+        return client_error(-EINVAL, "the job's name has %zu bytes, at most %d", strlen(spec->name),
+                            JOB_NAME_BYTES_MAX);
+    if (!text_is_utf8(spec->name))
+        return client_error(-EINVAL,
+                            "the job's name is no UTF-8: everybody has to be able to show it");
+    if (spec->workers < 1 || spec->workers > CLIENT_WORKERS_MAX)
+        return client_error(-EINVAL, "job '%s' with %u workers, expected 1 to %d", spec->name,
+                            spec->workers, CLIENT_WORKERS_MAX);
+    if (spec->workers_max > CLIENT_WORKERS_MAX ||
+        (spec->workers_max && spec->workers_max < spec->workers))
+        return client_error(-EINVAL, "job '%s': workers_max %u, expected %u to %d", spec->name,
+                            spec->workers_max, spec->workers, CLIENT_WORKERS_MAX);
+    /* The coordinator decides which ranks may join now (K45 of svc/coordinator). */
+    uint32_t most = spec->workers_max ? spec->workers_max : spec->workers;
+    if (spec->rank >= most)
+        return client_error(-EINVAL, "job '%s': rank %u of %s%u workers; ranks count from 0",
+                            spec->name, spec->rank, spec->workers_max ? "at most " : "", most);
+    if (spec->on_worker_loss != GP_FAIL && spec->on_worker_loss != GP_CONTINUE)
+        return client_error(-EINVAL, "job '%s': on_worker_loss %d is unknown", spec->name,
+                            (int)spec->on_worker_loss);
+    if ((unsigned)spec->durability > DURABILITY_MOST)
+        return client_error(-EINVAL, "job '%s': durability %d is unknown", spec->name,
+                            spec->durability);
+    if (spec->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
+        return client_error(-EINVAL, "job '%s': a loss limit of %u ppm, expected at most %u",
+                            spec->name, spec->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
+    return 0;
+}
+
+static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
+{
+    struct gp_job *job = calloc(1, sizeof *job);
+    if (!job)
+        return NULL;
+    job->client = client;
+    job->generation = client->generation;
+    job->rank = spec->rank;
+    job->workers = spec->workers_max ? spec->workers_max : spec->workers;
+    job->is_elastic = spec->on_worker_loss == GP_CONTINUE || job->workers > spec->workers;
+    membership_init(job, spec->workers);
+    job->free_slot = UINT32_MAX;
+    job->loss = NAN;
+    job->read_fd = -1;
+    job->progress.told.at_ns = clock_now_ns();
+    snprintf(job->name, sizeof job->name, "%s", spec->name);
+    gethostname(job->host, sizeof job->host - 1);
+    pthread_mutex_init(&job->lock, NULL);
+    pthread_mutex_init(&job->declaring, NULL);
+    struct list *lists[] = {&job->node,    &job->fork_node, &job->links,
+                            &job->tensors, &job->requests,  &job->pool};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        list_init(lists[i]);
+    return job;
+}
+
+static int create_control(struct gp_job *job, const gp_job_spec *spec, struct err *err)
+{
+    gp_client *client = job->client;
+    gradpool__wire__join_request__init(&job->join);
+    job->join.job = job->name;
+    job->join.rank = job->rank;
+    job->join.workers = spec->workers;
+    job->join.workers_max = spec->workers_max;
+    job->join.continues = spec->on_worker_loss == GP_CONTINUE;
+    job->join.node = job->host;
+    job->join.loss_limit_ppm = spec->loss_limit_ppm;
+    job->join.durability = spec->durability;
+    job->join.pid = (uint32_t)getpid();
+    job->join.pid_namespace = process_namespace();
+    job->join.identity = process_identity(job->join.pid);
+    job->join.lane_wait_ms = (uint32_t)(client->connect_timeout_ns / NS_PER_MS);
+    job->join.answer_ms = (uint32_t)(client->timeout_ns / NS_PER_MS);
+    struct control_options options = {.endpoint = &client->endpoint,
+                                      .addresses = &client->addresses,
+                                      .key = client->has_key ? &client->key : NULL,
+                                      .endpoint_text = client->endpoint_text,
+                                      .program = CLIENT_PROGRAM,
+                                      .join = &job->join,
+                                      .join_is_late = &job->join_is_late,
+                                      .unasked = unasked_handle,
+                                      .tick_ns =
+                                          log_is_written(LOG_LEVEL_INFO) ? client->progress_ns : 0,
+                                      .tick = progress_tell,
+                                      .context = job};
+    return control_create(&options, &job->control, err);
+}
+
+static bool needs_progress(void *context)
+{
+    const struct gp_job *job = context;
+    return job->engine.ofi_conns > 0 || job->queued || job->unsent || job->connecting;
+}
+
+/* Forks are watched from before the first socket is made (L8). */
+static int start(struct gp_job *job, const gp_job_spec *spec, struct err *err)
+{
+    char lack[SHORTAGE_BYTES];
+    int r = engine_init(&job->engine, &job->lock, settle_event, needs_progress, job);
+    if (r < 0)
+        return err_set(err, r, "job '%s': no thread or descriptors: %s", job->name,
+                       shortage_text(r, SHORTAGE_THREADS, lack, sizeof lack));
+    r = create_control(job, spec, err);
+    if (r == 0 && (r = fork_watch(job)) < 0)
+        err_set(err, r, "job '%s': %s", job->name, err_text(r));
+    if (r == 0) {
+        uint64_t deadline_ns = clock_now_ns() + job->client->connect_timeout_ns;
+        r = control_connect(job->control, deadline_ns, err);
+    }
+    if (r < 0) {
+        leave_close(job);
+        engine_fini(&job->engine);
+    }
+    return r;
+}
+
+int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
+{
+    struct err err = {0};
+    if (!client || !ret_job)
+        return client_error(-EINVAL, "gp_job_join: no client, or no place for the result");
+    if (generation_is_foreign(client->generation))
+        return client_error(-ECHILD, "the client belongs to the parent process; connect anew");
+    int r = check_spec(spec);
+    if (r < 0)
+        return r;
+    struct gp_job *job = job_create(client, spec);
+    if (!job)
+        return client_error(-ENOMEM, "out of memory");
+    r = start(job, spec, &err);
+    if (r < 0) {
+        leave_free(job);
+        return client_error(r, "%s", err.text[0] ? err.text : err_text(r));
+    }
+    job->id = job->join.job_id;
+    job->keeps_copies = job->join.durability == DURABILITY_WORKER;
+    job->has_copies = job->keeps_copies || job->join.durability == DURABILITY_REPLICA;
+    pthread_mutex_lock(&client->lock);
+    list_append(&client->jobs, &job->node);
+    pthread_mutex_unlock(&client->lock);
+    job_timeline_from_environment(job);
+    *ret_job = job;
+    return 0;
+}

@@ -1,0 +1,178 @@
+/* A worker leaves its job, or all jobs of its client: others learn of it, then memory goes. Frees
+ * nothing that lanes can reach before every connection is closed. */
+#include "client/lib/membership/internal.h"
+
+#include "client/lib/job/request.h"
+#include "client/lib/job/tensor.h"
+#include "client/lib/link/link.h"
+#include "client/lib/report/timeline.h"
+#include "client/lib/session/process.h"
+#include "client/lib/state/state.h"
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* The longest step of a goodbye: after it the job is left without one. */
+#define LEAVE_STEP_NS (1 * NS_PER_S)
+
+void leave_free(struct gp_job *job)
+{
+    control_destroy(job->control);
+    recorder_fini(job);
+    pthread_mutex_destroy(&job->declaring);
+    pthread_mutex_destroy(&job->lock);
+    tensor_table_fini(job);
+    free(job->slots);
+    free(job);
+}
+
+/* Forks are watched until the last socket and the last thread have ended (L8). */
+void leave_close(struct gp_job *job)
+{
+    if (job->control)
+        control_stop(job->control);
+    engine_stop(&job->engine);
+    fork_forget(job);
+}
+
+/* Whether no other rank lacks a result that this worker has read: leaving then would look like a
+ * loss. */
+static bool is_settled(void *context)
+{
+    struct gp_job *job = context;
+    if (job->failure.code)
+        return true;
+    for_each_tensor (t, job) {
+        if (t->without_commit > 0 && t->without_result == 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_unused(void *context)
+{
+    const struct gp_job *job = context;
+    return job->users == 0;
+}
+
+static bool is_disconnected(void *context)
+{
+    const struct gp_job *job = context;
+    return job->engine.shm_conns == 0 && job->engine.ofi_conns == 0;
+}
+
+static void cancel_requests(struct gp_job *job)
+{
+    job_break(job, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
+    list_for_each (node, &job->requests) {
+        struct gp_request *q = list_entry(node, struct gp_request, node);
+        if (!q->err.code) /* its result is here, but no thread has waited for it */
+            err_set(&q->err, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
+    }
+    engine_kick(&job->engine);
+    engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_unused, job);
+}
+
+static bool goodbyes_are_said(void *context)
+{
+    struct gp_job *job = context;
+    for_each_link (l, job)
+        if (link_owes_goodbye(l))
+            return false;
+    return true;
+}
+
+static void disconnect(struct gp_job *job)
+{
+    for_each_link (l, job)
+        link_say_goodbye(l);
+    engine_flush(&job->engine);
+    engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, goodbyes_are_said, job);
+    for_each_link (l, job)
+        link_close(l);
+    engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_disconnected, job);
+}
+
+static void say_leave(struct gp_job *job)
+{
+    Gradpool__Wire__LeaveRequest leave = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    struct err ignored;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_LEAVE_REQUEST;
+    request.leave_request = &leave;
+    if (control_is_up(job->control))
+        (void)control_ask(job->control, &request, clock_now_ns() + LEAVE_STEP_NS, &ignored);
+}
+
+/* Takes the job out of requests that still belong to callers, unless a call uses the job. Calls
+ * that come later find no job in their request (L14). */
+static bool try_abandon(void *context)
+{
+    struct gp_job *job = context;
+    pthread_mutex_lock(&job->client->lock);
+    bool can = job->users == 0;
+    list_for_each_safe (node, &job->requests) {
+        if (can)
+            request_abandon(list_entry(node, struct gp_request, node));
+    }
+    pthread_mutex_unlock(&job->client->lock);
+    return can;
+}
+
+/* Requests and job have failed: a call that uses the job has only a copy to finish. */
+static void abandon_requests(struct gp_job *job)
+{
+    pthread_mutex_lock(&job->lock);
+    while (!engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, try_abandon, job))
+        log_warn("job '%s' rank %u: left while another thread copies a result", job->name,
+                 job->rank);
+    pthread_mutex_unlock(&job->lock);
+    list_for_each_safe (node, &job->pool)
+        free(list_entry(node, struct gp_request, node));
+}
+
+static void release_all(struct gp_job *job)
+{
+    abandon_requests(job);
+    list_for_each_safe (node, &job->tensors)
+        tensor_remove(list_entry(node, struct gp_tensor, node));
+    engine_fini(&job->engine);
+    list_for_each_safe (node, &job->links)
+        link_free(list_entry(node, struct link, node));
+    slabs_fini(&job->slabs);
+    leave_free(job);
+}
+
+void gp_job_leave(gp_job *job)
+{
+    if (!job || generation_is_foreign(job->generation))
+        return;
+    pthread_mutex_lock(&job->client->lock);
+    list_remove(&job->node);
+    pthread_mutex_unlock(&job->client->lock);
+    job_timeline_end(job);
+    pthread_mutex_lock(&job->lock);
+    engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_settled, job);
+    job->is_leaving = true;
+    state_cancel_read(job);
+    cancel_requests(job);
+    disconnect(job);
+    pthread_mutex_unlock(&job->lock);
+    say_leave(job);
+    leave_close(job);
+    release_all(job);
+}
+
+void gp_disconnect(gp_client *client)
+{
+    if (!client || generation_is_foreign(client->generation))
+        return;
+    struct list *node;
+    while ((node = list_first(&client->jobs)))
+        gp_job_leave(list_entry(node, struct gp_job, node));
+    list_for_each_safe (request, &client->abandoned)
+        free(list_entry(request, struct gp_request, node));
+    client_free(client);
+}

@@ -1,0 +1,50 @@
+/* Owns a worker's list of the ranks in its job. Changes no tensor: a tensor's ranks come with its
+ * route (L20). */
+#include "client/lib/membership/internal.h"
+
+#include "client/lib/session/process.h"
+
+#include <errno.h>
+#include <string.h>
+
+void membership_take(struct gp_job *job, const Gradpool__Wire__Membership *told)
+{
+    gp_membership *m = &job->membership;
+    if (told->ranks.len != sizeof m->ranks || told->version < m->version)
+        return; /* older than the one that a resume has brought */
+    memcpy(m->ranks, told->ranks.data, sizeof m->ranks);
+    m->version = told->version;
+    m->wanted = told->workers;
+    m->workers = 0;
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        m->workers += rank_is_in(m->ranks, rank);
+}
+
+void membership_init(struct gp_job *job, uint32_t workers)
+{
+    gp_membership *m = &job->membership;
+    m->workers = m->wanted = workers;
+    for (uint32_t rank = 0; rank < workers; rank++)
+        m->ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+}
+
+int gp_job_membership(gp_job *job, gp_membership *ret_membership)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    if (!ret_membership)
+        return client_error(-EINVAL, "gp_job_membership: no place for the result");
+    pthread_mutex_lock(&job->lock);
+    *ret_membership = job->membership;
+    pthread_mutex_unlock(&job->lock);
+    return 0;
+}
+
+uint32_t gp_job_workers(const gp_job *job)
+{
+    gp_membership membership;
+    return gp_job_membership((gp_job *)job, &membership) < 0 ? 0 : membership.workers;
+}
+
+uint32_t gp_job_rank(const gp_job *job) { return job ? job->rank : 0; }

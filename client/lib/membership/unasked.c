@@ -1,0 +1,59 @@
+/* Hands each message that the coordinator sends unasked to the file that keeps its subject. */
+#include "client/lib/membership/internal.h"
+
+#include "client/lib/declare/route.h"
+#include "client/lib/round/push.h"
+#include "svc/base/log.h"
+
+static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure *failure)
+{
+    struct gp_tensor *t = tensor_find_id(job, failure->tensor);
+    if (t)
+        tensor_break(t, failure->code, failure->text);
+}
+
+/* The coordinator's reason why the job waits. */
+static void log_notice(const struct gp_job *job, const Gradpool__Wire__Notice *notice)
+{
+    if (*notice->text)
+        log_warn("job %s waits: %s", job->name, notice->text);
+    else
+        log_warn("job %s goes on", job->name);
+}
+
+static void take_hold(struct gp_job *job, const Gradpool__Wire__Hold *wish)
+{
+    if (!hold_take(job, wish))
+        return;
+    push_begin_held(job);
+    hold_check(job);
+}
+
+void unasked_handle(void *context, const envelope *message)
+{
+    struct gp_job *job = context;
+    if (message->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKE)
+        return recorder_take(job, message->timeline_take);
+    pthread_mutex_lock(&job->lock);
+    switch (message->body_case) {
+    case GRADPOOL__WIRE__ENVELOPE__BODY_TENSOR_FAILURE:
+        fail_tensor(job, message->tensor_failure);
+        break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_JOB_FAILURE:
+        job_break(job, message->job_failure->code, "%s", message->job_failure->text);
+        break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_ROUTE_CHANGE:
+        if (!job->is_leaving)
+            route_change(job, message->route_change);
+        break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP:
+        membership_take(job, message->membership);
+        break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_NOTICE: log_notice(job, message->notice); break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_HOLD: take_hold(job, message->hold); break;
+    default: job->stale++;
+    }
+    engine_flush(&job->engine);
+    engine_kick(&job->engine);
+    pthread_mutex_unlock(&job->lock);
+}

@@ -1,0 +1,185 @@
+/* Owns staging areas and the beginning of rounds. Allocates only when a tensor's memory is seen for
+ * the first time (L5). */
+#include "client/lib/round/push.h"
+
+#include "client/lib/job/request.h"
+#include "client/lib/job/state_copy.h"
+#include "client/lib/link/link.h"
+#include "client/lib/round/copy.h"
+#include "client/lib/session/process.h"
+#include "svc/base/shortage.h"
+
+#include <inttypes.h>
+
+/* Longer inputs and results wait for COMMIT rather than have staging twice (L17). */
+#define OVERLAP_BYTES_MAX (64u << 10)
+#define LINE_BYTES 64
+
+/* ---- where the bytes lie ---- */
+
+/* A short area has two halves, which rounds use in turn (L17). */
+static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_half,
+                 struct slab_place *ret_place)
+{
+    struct slabs *slabs = &t->job->slabs;
+    void **area = &areas[bytes > t->bytes];
+    uint64_t half_bytes = (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    bool is_short = bytes <= OVERLAP_BYTES_MAX, is_new = !*area;
+    uint64_t area_bytes = is_short ? 2 * half_bytes : bytes;
+    char lack[SHORTAGE_BYTES];
+    int r = is_new ? slabs_alloc(slabs, area_bytes, area) : 0;
+    if (r < 0)
+        return client_error(r, "tensor '%s': no room for %" PRIu64 " bytes of staging memory: %s",
+                            t->name, bytes, shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack));
+    t->staged_bytes += is_new ? area_bytes : 0;
+    t->job->staged_bytes += is_new ? area_bytes : 0;
+    slabs_find(slabs, (char *)*area + (is_short && second_half ? half_bytes : 0), bytes, ret_place);
+    return 0;
+}
+
+static bool overlaps(const struct push *push)
+{
+    uintptr_t in = (uintptr_t)push->gradient, out = (uintptr_t)push->result;
+    return push->gradient && push->result && in < out + push->result_bytes &&
+           out < in + push->gradient_bytes;
+}
+
+static bool is_short(const struct push *push)
+{
+    return push->gradient_bytes <= OVERLAP_BYTES_MAX && push->result_bytes <= OVERLAP_BYTES_MAX;
+}
+
+/* Not where states are copied: a rank that lacks a commit tells a new owner to go on from a state,
+ * and the round after next would be written over that (W17). */
+static bool may_overlap(const struct gp_tensor *t)
+{
+    bool has_copies = t->job->has_copies && t->terms.rule;
+    return t->pieces_count == 1 && t->terms.quorum == QUORUM_ALL && !has_copies;
+}
+
+/* Values of another dtype are never read where they lie; over a network a short copy costs less
+ * than a wait for COMMIT. */
+static bool may_lend(const struct gp_tensor *t, const struct push *push)
+{
+    bool is_better_copied = t->pieces[0].link->is_ofi && may_overlap(t) && is_short(push);
+    return t->values == t->dtype && !is_better_copied;
+}
+
+/* Memory of a slab is used where it lies, but a result never lands on an input that is lent. */
+int push_place(struct gp_tensor *t, struct push *push)
+{
+    const struct slabs *slabs = &t->job->slabs;
+    bool lends = may_lend(t, push);
+    bool lends_input = lends && push->gradient &&
+                       slabs_find(slabs, push->gradient, push->gradient_bytes, &push->input);
+    bool lends_result = lends && push->result &&
+                        slabs_find(slabs, push->result, push->result_bytes, &push->landing) &&
+                        !overlaps(push);
+    push->copies_in = push->gradient && !lends_input;
+    push->copies_out = push->result && !lends_result;
+    push->rounds_in =
+        push->copies_in && push->operation == RECORD_BROADCAST && t->values != t->dtype;
+    push->ends_committed = lends_input || lends_result;
+    push->uses_second_half = !t->open.uses_second_half;
+    int r = t->terms.rule ? copy_prepare(t) : 0;
+    if (r == 0 && push->copies_in)
+        r = stage(t, t->staging_input, push->gradient_bytes, push->uses_second_half, &push->input);
+    if (r == 0 && push->copies_out)
+        r = stage(t, t->staging_landing, push->result_bytes, push->uses_second_half,
+                  &push->landing);
+    return r;
+}
+
+/* ---- begin ---- */
+
+/* A result in staging is this worker's alone: the next round may use the other half without COMMIT
+ * (L17). */
+bool push_may_begin(const struct gp_tensor *t)
+{
+    if (t->entering > 0)
+        return false;
+    bool is_ours = t->without_result == 0 && !t->open.ends_committed;
+    return t->without_commit == 0 || (may_overlap(t) && is_short(&t->open) && is_ours);
+}
+
+/* The open round may not be committed yet. */
+static void keep_open_round(struct gp_tensor *t)
+{
+    t->kept = t->open;
+    t->has_kept = true;
+    t->pieces[0].kept_word = t->pieces[0].word;
+}
+
+/* Counts the update of the round that begins. */
+static void count_step(struct gp_tensor *t)
+{
+    uint64_t before = t->steps[(t->round + 2) % 3], *now = &t->steps[t->round % 3];
+    bool is_set = t->open.operation == RECORD_BROADCAST || t->open.operation == RECORD_RESTORE;
+    bool sets = is_set && !t->open.counts_on;
+    *now = sets ? t->open.steps : before + (t->open.operation == RECORD_UPDATE);
+    t->knows_steps |= sets;
+}
+
+static void push_begin(struct gp_tensor *t)
+{
+    trace_step(t->job->trace, t->next.traced_ns, TRACE_ANNOUNCED);
+    if (t->without_commit > 0)
+        keep_open_round(t);
+    t->open = t->next;
+    t->open_request = t->request;
+    t->round++;
+    progress_note_round(&t->job->progress, t->open.gradient_bytes);
+    count_step(t);
+    t->without_result = t->without_commit = t->pieces_count;
+    for_each_piece (p, t) {
+        piece_new_word(p);
+        p->standing = PIECE_ANNOUNCED;
+        link_announce(p->link, p);
+    }
+}
+
+static void copy_in(struct gp_tensor *t)
+{
+    const struct push *push = &t->next;
+    const struct copy_dtypes dtypes = {t->values, t->dtype};
+    size_t streams_from = copy_streams_from(t->job->staged_bytes), bytes = push->gradient_bytes;
+    void *input = slabs_at(&t->job->slabs, push->input);
+    if (push->copies_in)
+        copy_to_wire(input, push->gradient, bytes, dtypes, streams_from);
+    if (push->rounds_in) /* of gp_broadcast(), whose memory may be written */
+        copy_from_wire((void *)push->gradient, input, bytes, dtypes, streams_from);
+}
+
+void push_begin_queued(struct gp_tensor *t)
+{
+    if (hold_stops(t))
+        return;
+    t->is_queued = false;
+    t->job->queued--;
+    trace_step(t->job->trace, t->next.traced_ns, TRACE_BEGUN);
+    copy_in(t);
+    push_begin(t);
+}
+
+void push_begin_held(struct gp_job *job)
+{
+    for_each_tensor (t, job) {
+        if (t->is_queued && push_may_begin(t))
+            push_begin_queued(t);
+    }
+}
+
+void push_start(struct gp_tensor *t)
+{
+    struct gp_job *job = t->job;
+    bool is_long = t->next.copies_in && t->next.gradient_bytes > COPY_LOCKED_BYTES;
+    trace_step(job->trace, t->next.traced_ns, TRACE_BEGUN);
+    if (is_long)
+        pthread_mutex_unlock(&job->lock);
+    copy_in(t);
+    if (is_long)
+        pthread_mutex_lock(&job->lock);
+    t->is_starting = false;
+    if (!t->request->err.code)
+        push_begin(t);
+}

@@ -1,0 +1,427 @@
+/* Push-pulls of all kinds: checks what the caller gives, then makes a push of each tensor. Decides
+ * nothing about memory and rounds (push.c). */
+#include "client/lib/round/push_pull.h"
+
+#include "client/lib/job/piece.h"
+#include "client/lib/job/request.h"
+#include "client/lib/link/link.h"
+#include "client/lib/round/push.h"
+#include "client/lib/session/process.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Lanes are woken after so many copied bytes: a wake costs as much as a copy of tens of KiB. */
+#define FLUSH_BYTES (1u << 20)
+
+_Static_assert((int)GP_SUM == RECORD_SUM && (int)GP_MEAN == RECORD_MEAN &&
+                   (int)GP_BROADCAST == RECORD_BROADCAST && (int)GP_MIN == RECORD_MIN &&
+                   (int)GP_MAX == RECORD_MAX && (int)GP_PRODUCT == RECORD_PRODUCT &&
+                   (int)GP_GATHER == RECORD_GATHER && (int)GP_ALL_TO_ALL == RECORD_ALL_TO_ALL &&
+                   (int)GP_REDUCE_SCATTER == RECORD_REDUCE_SCATTER &&
+                   (int)GP_FIRST == QUORUM_FIRST && (int)GP_CHOSEN == QUORUM_CHOSEN &&
+                   (int)GP_STALE == QUORUM_STALE && (int)GP_ANY == QUORUM_ANY &&
+                   GP_LEADS == TERMS_LEADS && GP_MEASURES == TERMS_MEASURES &&
+                   (int)GP_SGD == UPDATE_SGD && (int)GP_MOMENTUM == UPDATE_MOMENTUM &&
+                   (int)GP_NESTEROV == UPDATE_NESTEROV && (int)GP_ADAM == UPDATE_ADAM &&
+                   (int)GP_ADAMW == UPDATE_ADAMW && TERMS_RULES_MAX == UPDATE_RULES - 1 &&
+                   (int)GP_F32 == REDUCE_F32 && (int)GP_F64 == REDUCE_F64 &&
+                   (int)GP_F16 == REDUCE_F16 && (int)GP_BF16 == REDUCE_BF16 &&
+                   (int)GP_I32 == REDUCE_I32 && (int)GP_I64 == REDUCE_I64,
+               "operations, quorums, rules and dtypes have the same numbers on the wire");
+
+struct starting {
+    struct gp_job *job;
+    const gp_item *items;
+    size_t count;
+    uint8_t operation;
+    uint32_t root;
+    const gp_settings *settings;      /* of an update */
+    uint64_t steps;                   /* of a restore */
+    uint64_t iterations[HOLD_SCOPES]; /* once they are known */
+};
+
+/* ---- what an operation takes and gives (the table in gradpool.h) ---- */
+
+static bool has_root(uint8_t operation)
+{
+    return operation == RECORD_BROADCAST || operation == RECORD_SEND || operation == RECORD_RESTORE;
+}
+
+static uint64_t gradient_bytes(const struct gp_tensor *t, uint8_t operation)
+{
+    bool splits = operation == RECORD_ALL_TO_ALL || operation == RECORD_REDUCE_SCATTER;
+    if (operation == RECORD_RESTORE)
+        return tensor_state_bytes(t);
+    return splits ? t->bytes * t->members : t->bytes;
+}
+
+static uint64_t result_bytes(const struct gp_tensor *t, uint8_t operation)
+{
+    bool collects = operation == RECORD_ALL_TO_ALL || operation == RECORD_GATHER;
+    if (operation == RECORD_SAVE)
+        return tensor_state_bytes(t);
+    return collects ? t->bytes * t->members : t->bytes;
+}
+
+/* ---- checks ---- */
+
+static const struct link *find_hopeless(const struct gp_tensor *t)
+{
+    for_each_piece (p, t)
+        if (p->link->is_hopeless)
+            return p->link;
+    return NULL;
+}
+
+static int check_places(const struct starting *s, const struct gp_tensor *t, const gp_item *item)
+{
+    bool is_root = has_root(s->operation) && s->job->rank == s->root;
+    bool gives = s->operation != RECORD_BARRIER && s->operation != RECORD_SAVE &&
+                 (!has_root(s->operation) || is_root);
+    /* A gather and a state are taken by the ranks that want them. */
+    bool takes = !is_root && s->operation != RECORD_GATHER && !is_of_state(s->operation);
+    if (t->elements > 0 && gives && !item->gradient)
+        return client_error(-EINVAL, "tensor '%s': no gradient given", t->name);
+    if (t->elements > 0 && takes && !item->result)
+        return client_error(-EINVAL, "tensor '%s': no place for the result", t->name);
+    if (has_root(s->operation) && !terms_have_rank(&t->terms, s->root))
+        return client_error(-EINVAL, "tensor '%s': root %u is not in its set of ranks", t->name,
+                            s->root);
+    bool is_counted = !is_of_state(s->operation) && (gradient_bytes(t, s->operation) > t->bytes ||
+                                                     result_bytes(t, s->operation) > t->bytes);
+    if (s->job->is_elastic && is_counted && terms_are_for_all(&t->terms))
+        return client_error(-EOPNOTSUPP,
+                            "tensor '%s': of a job whose workers come and go nobody can know how "
+                            "many blocks there will be; declare it for a set of ranks",
+                            t->name);
+    uint64_t most;
+    if (__builtin_mul_overflow(t->bytes, t->members, &most))
+        return client_error(-EINVAL, "tensor '%s': %u blocks are more than memory holds", t->name,
+                            t->members);
+    return 0;
+}
+
+static bool gives_settings(const struct starting *s, const struct gp_tensor *t)
+{
+    return s->operation == RECORD_UPDATE && t->first_rank == s->job->rank;
+}
+
+static struct update_settings settings_of(const gp_settings *s)
+{
+    return (struct update_settings){.rate = s->rate,
+                                    .weight_decay = s->weight_decay,
+                                    .momentum = s->momentum,
+                                    .dampening = s->dampening,
+                                    .beta1 = s->beta1,
+                                    .beta2 = s->beta2,
+                                    .epsilon = s->epsilon};
+}
+
+static int check_rule(const struct starting *s, const struct gp_tensor *t)
+{
+    bool is_update = s->operation == RECORD_UPDATE;
+    if (is_update && !t->terms.rule)
+        return client_error(-EINVAL, "tensor '%s' was declared without an update rule", t->name);
+    if (t->terms.rule && !is_update && !is_of_state(s->operation) &&
+        s->operation != RECORD_BROADCAST)
+        return client_error(-EINVAL,
+                            "tensor '%s' has an update rule: broadcast its parameters, then "
+                            "update them",
+                            t->name);
+    if (!gives_settings(s, t))
+        return 0;
+    if (!s->settings && s->job->is_elastic)
+        return 0; /* this rank may be first because others have left: their settings hold */
+    if (!s->settings)
+        return client_error(-EINVAL, "tensor '%s': rank %u gives the settings of an update",
+                            t->name, t->first_rank);
+    const struct update_settings settings = settings_of(s->settings);
+    const char *wrong = update_wrong(t->terms.rule, &settings);
+    return wrong ? client_error(-EINVAL, "tensor '%s': this %s has no sense with %s", t->name,
+                                wrong, update_name(t->terms.rule))
+                 : 0;
+}
+
+/* A lane's refusal of the round would be the end of the tensor (L32). */
+static int check_parameters(const struct starting *s, const struct gp_tensor *t)
+{
+    if (s->operation != RECORD_UPDATE || t->round > 0 || t->entering > 0)
+        return 0;
+    return client_error(-ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
+                        t->name);
+}
+
+static bool counts_on(const struct starting *s)
+{
+    return s->operation == RECORD_RESTORE && s->steps == GP_SAME_STEPS;
+}
+
+/* Lanes take the root's number of steps (W16). */
+static int check_steps(const struct starting *s, const struct gp_tensor *t)
+{
+    bool is_new = t->round == 0 && t->entering == 0;
+    if (!counts_on(s) || s->root != s->job->rank || t->knows_steps || is_new)
+        return 0;
+    return client_error(-EINVAL,
+                        "tensor '%s': rank %u came late and has not counted all updates; give the "
+                        "number of steps",
+                        t->name, s->job->rank);
+}
+
+static int check_item(const struct starting *s, const gp_item *item, size_t i)
+{
+    const struct gp_tensor *t = item->tensor;
+    if (!t || t->job != s->job)
+        return client_error(-EINVAL, "item %zu: no tensor of job '%s'", i, s->job->name);
+    if (t->failure.code)
+        return client_error_from(&t->failure);
+    if (t->request)
+        return client_error(-EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+    if (s->operation == RECORD_MEAN && !reduce_divides(t->dtype))
+        return client_error(-EINVAL, "tensor '%s': %s have no mean; sum them", t->name,
+                            reduce_dtype_name(t->dtype));
+    int r = check_rule(s, t);
+    if (r < 0)
+        return r;
+    const struct link *hopeless = find_hopeless(t);
+    if (hopeless)
+        return client_error_from(&hopeless->failure);
+    r = check_places(s, t, item);
+    r = r < 0 ? r : check_steps(s, t);
+    return r < 0 ? r : check_parameters(s, t);
+}
+
+/* ---- the pushes of a call ---- */
+
+static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
+                        struct gp_request *q)
+{
+    int r = check_item(s, item, i);
+    if (r < 0)
+        return r;
+    struct gp_tensor *t = item->tensor;
+    struct push push = {.operation = s->operation,
+                        .root = s->root,
+                        .steps = counts_on(s) ? t->steps[t->round % 3] : s->steps,
+                        .counts_on = counts_on(s),
+                        .has_settings = s->operation == RECORD_RESTORE && s->job->rank == s->root,
+                        .loss = s->job->loss,
+                        .gradient_bytes = gradient_bytes(t, s->operation),
+                        .result_bytes = result_bytes(t, s->operation)};
+    if (t->elements > 0) {
+        push.gradient = item->gradient;
+        push.result = item->result;
+    }
+    if (gives_settings(s, t) && s->settings) {
+        push.settings = settings_of(s->settings);
+        push.has_settings = true;
+    }
+    r = push_place(t, &push);
+    if (r < 0)
+        return r;
+    memcpy(push.iterations, s->iterations, sizeof push.iterations);
+    trace_step(s->job->trace, push.traced_ns, TRACE_PUSHED);
+    t->next = push;
+    t->request = q;
+    list_append(&q->waiting, &t->in_request);
+    if (push_may_begin(t) && !hold_stops(t)) {
+        t->is_starting = true;
+    } else {
+        t->is_queued = true;
+        s->job->queued++;
+    }
+    return 0;
+}
+
+static int prepare(const struct starting *s, struct gp_request *q)
+{
+    int r = 0;
+    for (size_t i = 0; i < s->count && r == 0; i++) {
+        if (s->items[i].tensor && !push_may_begin(s->items[i].tensor))
+            engine_poll(&s->job->engine); /* the COMMIT may be here */
+        r = prepare_item(s, &s->items[i], i, q);
+    }
+    return r;
+}
+
+static void start_all(const struct starting *s, const struct gp_request *q)
+{
+    uint64_t unflushed_bytes = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        struct gp_tensor *t = s->items[i].tensor;
+        if (!t->is_starting)
+            continue; /* queued until its last round is committed, or begun meanwhile */
+        push_start(t);
+        unflushed_bytes += t->next.gradient_bytes;
+        if (unflushed_bytes >= FLUSH_BYTES) {
+            engine_flush(&s->job->engine);
+            unflushed_bytes = 0;
+        }
+    }
+    engine_flush(&s->job->engine);
+}
+
+static int start_locked(struct starting *s, struct gp_request **ret_request)
+{
+    if (s->job->failure.code)
+        return client_error_from(&s->job->failure);
+    struct gp_request *q = request_take(s->job);
+    if (!q)
+        return client_error(-ENOMEM, "out of memory");
+    hold_find_iterations(s->job, s->items, s->count, s->operation, s->iterations);
+    int r = prepare(s, q);
+    if (r < 0) {
+        request_release(q);
+        return r;
+    }
+    hold_note_push(s->job, s->items, s->count, s->operation, s->iterations);
+    start_all(s, q);
+    *ret_request = q;
+    return 0;
+}
+
+static int start(struct starting *s, struct gp_request **ret_request)
+{
+    if (!ret_request)
+        return client_error(-EINVAL, "no place for the request");
+    pthread_mutex_lock(&s->job->lock);
+    int r = start_locked(s, ret_request);
+    pthread_mutex_unlock(&s->job->lock);
+    return r;
+}
+
+/* ---- the API ---- */
+
+int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count, enum gp_operation operation,
+                       gp_request **ret_request)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    if (!items || count == 0)
+        return client_error(-EINVAL, "an empty group");
+    if (operation == GP_BROADCAST)
+        return client_error(-EINVAL, "a broadcast needs a root: use gp_broadcast()");
+    if (operation < GP_SUM || operation > GP_REDUCE_SCATTER || operation == (int)RECORD_BARRIER)
+        return client_error(-EINVAL, "operation %d is unknown", operation);
+    struct starting s = {
+        .job = job, .items = items, .count = count, .operation = (uint8_t)operation};
+    return start(&s, ret_request);
+}
+
+int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result, enum gp_operation operation,
+                 gp_request **ret_request)
+{
+    gp_item item = {tensor, gradient, result};
+    if (!tensor)
+        return client_error(-EINVAL, "no tensor given");
+    return gp_push_pull_group(tensor->job, &item, 1, operation, ret_request);
+}
+
+int gp_update_group(gp_job *job, const gp_item *items, size_t count, const gp_settings *settings,
+                    gp_request **ret_request)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    if (!items || count == 0)
+        return client_error(-EINVAL, "an empty group");
+    struct starting s = {.job = job,
+                         .items = items,
+                         .count = count,
+                         .operation = RECORD_UPDATE,
+                         .settings = settings};
+    return start(&s, ret_request);
+}
+
+int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
+              const gp_settings *settings, gp_request **ret_request)
+{
+    gp_item item = {tensor, gradient, parameters};
+    if (!tensor)
+        return client_error(-EINVAL, "no tensor given");
+    return gp_update_group(tensor->job, &item, 1, settings, ret_request);
+}
+
+int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request)
+{
+    int r = tensor_check(tensor);
+    if (r < 0)
+        return r;
+    struct gp_job *job = tensor->job;
+    if (root >= job->workers)
+        return client_error(-EINVAL, "tensor '%s': root %u of %u workers", tensor->name, root,
+                            job->workers);
+    bool is_root = job->rank == root;
+    gp_item item = {tensor, is_root ? values : NULL, is_root ? NULL : values};
+    struct starting s = {
+        .job = job, .items = &item, .count = 1, .operation = RECORD_BROADCAST, .root = root};
+    return start(&s, ret_request);
+}
+
+/* The root of both sides is the sender. */
+static int send_or_receive(gp_tensor *t, const gp_item *item, bool is_sender,
+                           gp_request **ret_request)
+{
+    int r = tensor_check(t);
+    if (r < 0)
+        return r;
+    if (t->members != 2)
+        return client_error(-EINVAL, "tensor '%s' is of %u ranks; one sends to one", t->name,
+                            t->members);
+    struct starting s = {.job = t->job,
+                         .items = item,
+                         .count = 1,
+                         .operation = RECORD_SEND,
+                         .root = is_sender ? t->job->rank : t->peer};
+    return start(&s, ret_request);
+}
+
+int gp_send(gp_tensor *tensor, const void *values, gp_request **ret_request)
+{
+    return send_or_receive(tensor, &(gp_item){tensor, values, NULL}, true, ret_request);
+}
+
+int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
+{
+    return send_or_receive(tensor, &(gp_item){tensor, NULL, values}, false, ret_request);
+}
+
+int gp_job_tell_loss(gp_job *job, float loss)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&job->lock);
+    job->loss = loss;
+    pthread_mutex_unlock(&job->lock);
+    return 0;
+}
+
+int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request)
+{
+    gp_item item = {t, NULL, NULL};
+    struct starting s = {.job = t->job, .items = &item, .count = 1, .operation = operation};
+    return start_locked(&s, ret_request);
+}
+
+int push_save(struct gp_tensor *t, void *state, struct gp_request **ret_request)
+{
+    gp_item item = {t, NULL, state};
+    struct starting s = {.job = t->job, .items = &item, .count = 1, .operation = RECORD_SAVE};
+    return start(&s, ret_request);
+}
+
+int push_restore(struct gp_tensor *t, uint32_t root, const void *state, void *parameters,
+                 uint64_t steps, struct gp_request **ret_request)
+{
+    gp_item item = {t, state, parameters};
+    struct starting s = {.job = t->job,
+                         .items = &item,
+                         .count = 1,
+                         .operation = RECORD_RESTORE,
+                         .root = root,
+                         .steps = steps};
+    return start(&s, ret_request);
+}

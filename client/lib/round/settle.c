@@ -1,0 +1,258 @@
+/* Results, commits, errors and other messages of lanes. The only file that moves a piece from
+ * announced to landed to idle (L1). A word that names nothing open is counted and dropped. */
+#include "client/lib/round/settle.h"
+
+#include "client/lib/job/request.h"
+#include "client/lib/job/state_copy.h"
+#include "client/lib/link/link.h"
+#include "client/lib/round/push.h"
+#include "svc/base/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The round of one tensor of a request is over for its caller. */
+static void settle_tensor(struct gp_tensor *t)
+{
+    struct gp_request *q = t->open_request;
+    if (!q || q->err.code)
+        return; /* no thread waits any more, or its request has failed already */
+    list_remove(&t->in_request);
+    list_append(t->open.copies_out ? &q->landed : &q->done, &t->in_request);
+    if (t->open.copies_out)
+        return; /* the thread that waits copies the result, and records the round */
+    trace_step(t->job->trace, t->open.traced_ns, TRACE_COPYING);
+    t->open.traced_ns[TRACE_DONE] = t->open.traced_ns[TRACE_COPYING];
+    recorder_note(t);
+}
+
+/* The kept round is committed, too. */
+static void settle_kept(struct piece *p)
+{
+    p->tensor->has_kept = false;
+    p->committed = p->tensor->round - 1;
+}
+
+static void settle_landed(struct piece *p)
+{
+    struct gp_tensor *t = p->tensor;
+    if (t->has_kept)
+        settle_kept(p); /* a lane opens no round before the one before is committed */
+    p->standing = PIECE_LANDED;
+    p->is_orphan = false; /* the lane that wrote the result owns the piece */
+    if (--t->without_result == 0)
+        trace_step(t->job->trace, t->open.traced_ns, TRACE_LANDED);
+    if (t->without_result == 0 && !t->open.ends_committed)
+        settle_tensor(t);
+    if (t->without_result == 0)
+        hold_check(t->job);
+}
+
+static void settle_round(struct gp_tensor *t)
+{
+    if (t->closed_round > t->round)
+        t->round = t->closed_round; /* others are further: the next round is theirs */
+    if (t->open.ends_committed)
+        settle_tensor(t);
+    if (t->is_queued)
+        push_begin_queued(t);
+}
+
+/* Every rank has the result, this one, too, even if the lane's word is still on its way (W4). */
+static void settle_committed(struct piece *p)
+{
+    struct gp_tensor *t = p->tensor;
+    if (p->standing == PIECE_ANNOUNCED)
+        settle_landed(p);
+    piece_retract(p);
+    p->standing = PIECE_IDLE;
+    p->committed = t->round;
+    p->lost = NULL; /* its new lane has all that it needs */
+    if (--t->without_commit == 0)
+        settle_round(t);
+}
+
+/* The open piece that a word of this lane names. A word of another lane names nothing. */
+static struct piece *settle_find_open(struct link *l, uint32_t word)
+{
+    struct piece *p = piece_find(l->job, word);
+    if (p && p->link == l && p->standing != PIECE_IDLE)
+        return p;
+    l->job->stale++;
+    return NULL;
+}
+
+static void settle_word(struct link *l, uint32_t word)
+{
+    struct piece *p = settle_find_open(l, word);
+    l->job->spoke = l;
+    if (p && p->standing == PIECE_ANNOUNCED)
+        settle_landed(p);
+}
+
+static void settle_commits(struct link *l, const struct record_commit *record)
+{
+    for (uint32_t i = 0; i < record->count; i++) {
+        struct piece *p = piece_find_kept(l->job, record->words[i]);
+        if (p && p->link == l)
+            settle_kept(p);
+        else if ((p = settle_find_open(l, record->words[i])))
+            settle_committed(p);
+    }
+}
+
+/* ---- a worker that is new ---- */
+
+/* The piece that waits for its first round, and so has no open one. */
+static struct piece *settle_find_entering(struct link *l, uint32_t word)
+{
+    struct piece *p = piece_find(l->job, word);
+    return p && p->link == l && p->is_entering ? p : NULL;
+}
+
+static struct piece *settle_find(struct link *l, uint32_t word)
+{
+    struct piece *p = settle_find_entering(l, word);
+    return p ? p : settle_find_open(l, word);
+}
+
+static void settle_entry(struct piece *p, uint64_t round)
+{
+    struct gp_tensor *t = p->tensor;
+    p->is_entering = false;
+    p->committed = round;
+    if (round > t->round)
+        t->round = round;
+    t->knows_steps = t->knows_steps && t->steps_round == t->round; /* steps are of that round */
+    if (--t->entering == 0 && t->is_queued)
+        push_begin_queued(t);
+}
+
+/* ---- other messages ---- */
+
+/* The lane has not read the gradient, and has written a later result for it (W12). */
+static void settle_closed(struct link *l, const struct record_closed *record)
+{
+    struct piece *p = settle_find(l, record->word);
+    if (p && p->is_entering)
+        return settle_entry(p, record->round);
+    if (!p)
+        return;
+    if (record->round > p->tensor->closed_round)
+        p->tensor->closed_round = record->round;
+    settle_committed(p);
+    if (record->round > p->committed)
+        p->committed = record->round;
+}
+
+static void settle_chosen(struct link *l, const struct record_chosen *record)
+{
+    struct record_chosen *chosen = &l->job->chosen[record->round & 1];
+    if (record->round <= chosen->round)
+        return;
+    *chosen = *record;
+    l->chosen_round[record->round & 1] = record->round; /* that lane has it */
+    link_flush_all(l->job);
+}
+
+/* A lane's text names the tensor when ranks disagree, and not where only this worker is wrong. The
+ * former owner of the piece is known here alone. */
+static void settle_failure(struct piece *p, int code, const char *text)
+{
+    struct gp_tensor *t = p->tensor;
+    char sentence[ERR_TEXT_BYTES], name[128];
+    bool is_named = strncmp(text, "tensor '", strlen("tensor '")) == 0;
+    if (is_named)
+        snprintf(sentence, sizeof sentence, "%s", text);
+    else
+        snprintf(sentence, sizeof sentence, "tensor '%.100s': %s", t->name,
+                 *text ? text : err_text(code));
+    if (code == -EOWNERDEAD && p->lost)
+        text_append(sentence, sizeof sentence, " (it was %s)",
+                    link_name(p->lost, name, sizeof name));
+    tensor_break(t, code, sentence);
+}
+
+static void settle_error(struct link *l, const struct record_error *record)
+{
+    char text[RECORD_TEXT_BYTES + 1] = {0};
+    memcpy(text, record->text, record->text_bytes);
+    if (record->word == RECORD_WORD_NONE) {
+        job_break(l->job, record->code, "%s", text);
+        return;
+    }
+    struct piece *p = settle_find(l, record->word);
+    if (!p)
+        return;
+    if (record->code == -ESTALE)
+        p->is_orphan = true; /* a route change with the new owner is on its way */
+    else
+        settle_failure(p, record->code, text);
+}
+
+static void settle_missing(struct link *l, const struct record_missing *record)
+{
+    static const uint64_t nobody[RECORD_MISSING_WORDS];
+    struct piece *p = settle_find(l, record->word);
+    struct gp_request *q = p ? p->tensor->request : NULL;
+    if (!q || q->queries == 0)
+        return;
+    q->queries--;
+    if (q->missing_tensor || memcmp(record->ranks, nobody, sizeof nobody) == 0)
+        return;
+    q->missing_tensor = p->tensor;
+    q->missing_round = p->is_entering ? record->round : p->tensor->round;
+    memcpy(q->missing, record->ranks, sizeof q->missing);
+    q->missing_have_pushed = record->have_pushed;
+}
+
+static void settle_ticket(struct link *l, const struct record_ticket *record)
+{
+    const struct record_connect *ticket = &record->connect;
+    l->has_ticket =
+        ticket->job == l->job->id && ticket->rank == l->job->rank && ticket->lane == l->lane;
+    l->ticket = *ticket;
+}
+
+static void settle_message(struct link *l, const void *data, size_t bytes)
+{
+    union record record;
+    size_t record_bytes_seen;
+    char name[128];
+    if (record_check(data, bytes, &record, &record_bytes_seen) < 0) {
+        link_break(l, -EBADMSG, "%s sent something that is no message of version %s",
+                   link_name(l, name, sizeof name), GP_VERSION);
+        return;
+    }
+    switch (record.kind) {
+    case RECORD_COMMIT:
+        l->job->spoke = l;
+        settle_commits(l, &record.commit);
+        break;
+    case RECORD_ERROR: settle_error(l, &record.error); break;
+    case RECORD_MISSING: settle_missing(l, &record.missing); break;
+    case RECORD_TICKET: settle_ticket(l, &record.ticket); break;
+    case RECORD_CLOSED: settle_closed(l, &record.closed); break;
+    case RECORD_BACKED: copy_backed(l->job, l, &record.backed); break;
+    case RECORD_CHOSEN: settle_chosen(l, &record.chosen); break;
+    default: l->job->stale++; /* only workers send such records */
+    }
+}
+
+void settle_event(void *job, const struct fabric_event *event)
+{
+    struct link *l = event->owner;
+    (void)job; /* the link knows it */
+    switch (event->kind) {
+    case FABRIC_EVENT_OPEN: link_opened(l); break;
+    case FABRIC_EVENT_WORD: settle_word(l, event->word); break;
+    case FABRIC_EVENT_MESSAGE:
+        settle_message(l, event->data, event->bytes);
+        fabric_message_done(event->conn, event->data);
+        break;
+    case FABRIC_EVENT_ROOM: link_flush(l); break;
+    case FABRIC_EVENT_CLOSED: link_closed(l, event); break;
+    default: l->job->stale++; /* only lanes get such events */
+    }
+}

@@ -1,0 +1,163 @@
+/* Waits for requests, and copies results out in the thread that waits, with the lock released (L2).
+ * Every wait has a deadline (L11). */
+#include "client/lib/round/wait.h"
+
+#include "client/lib/job/tensor.h"
+#include "client/lib/link/link.h"
+#include "client/lib/round/copy.h"
+#include "client/lib/round/stall.h"
+#include "client/lib/session/process.h"
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static void wait_copy_landed(struct gp_request *q)
+{
+    size_t streams_from = copy_streams_from(q->job->staged_bytes);
+    struct list *node;
+    while (!q->err.code && (node = list_first(&q->landed))) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
+        const void *landing = slabs_at(&q->job->slabs, t->open.landing);
+        bool is_long = t->open.result_bytes > COPY_LOCKED_BYTES;
+        trace_step(q->job->trace, t->open.traced_ns, TRACE_COPYING);
+        if (is_long)
+            pthread_mutex_unlock(&q->job->lock);
+        copy_from_wire(t->open.result, landing, t->open.result_bytes,
+                       (struct copy_dtypes){t->values, t->dtype}, streams_from);
+        if (is_long)
+            pthread_mutex_lock(&q->job->lock);
+        trace_step(q->job->trace, t->open.traced_ns, TRACE_DONE);
+        recorder_note(t);
+        list_remove(node);
+        list_append(&q->done, node);
+    }
+}
+
+/* All time of the wait is charged to the lane whose word ends it (L24). */
+static bool wait_drive_until(struct gp_request *q, uint64_t began_ns, uint64_t deadline_ns)
+{
+    struct gp_job *job = q->job;
+    progress_begin_wait(&job->progress, began_ns);
+    bool has_come = engine_run(&job->engine, deadline_ns, request_has_news, q);
+    uint64_t now_ns = clock_now_ns();
+    progress_end_wait(&job->progress, now_ns);
+    if (job->spoke)
+        job->spoke->stalled_ns += now_ns - began_ns;
+    return has_come;
+}
+
+/* Logs a stall when that is due (L35). False: the deadline has passed. */
+static bool wait_drive(struct gp_request *q, uint64_t deadline_ns)
+{
+    uint64_t began_ns = clock_now_ns(), due_ns = stall_due(q, began_ns);
+    if (due_ns >= deadline_ns)
+        return wait_drive_until(q, began_ns, deadline_ns);
+    if (!wait_drive_until(q, began_ns, due_ns))
+        stall_warn(q);
+    return true;
+}
+
+/* Copies results as they land. Returns whether the request is over. */
+static bool wait_finish(struct gp_request *q, uint64_t deadline_ns)
+{
+    for (;;) {
+        if (request_has_news(q))
+            stall_end(q);
+        wait_copy_landed(q);
+        if (request_is_over(q))
+            return true;
+        if (!wait_drive(q, deadline_ns))
+            return false;
+    }
+}
+
+int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
+{
+    while (!wait_finish(q, deadline_ns)) {
+        if (stall_explain(q, q->polled_ns + timeout_ns) < 0) {
+            q->polled_ns = 0;
+            return -ETIMEDOUT;
+        }
+    }
+    int r = q->err.code ? client_error_from(&q->err) : 0;
+    request_release(q);
+    return r;
+}
+
+/* Takes the job's lock, until job_end_use(). NULL: the job has been left. */
+static struct gp_job *wait_enter(const struct gp_request *q)
+{
+    pthread_mutex_lock(&q->client->lock);
+    struct gp_job *job = q->job;
+    if (job)
+        job->users++; /* from here on gp_job_leave() waits for us (L14) */
+    pthread_mutex_unlock(&q->client->lock);
+    if (job)
+        pthread_mutex_lock(&job->lock);
+    return job;
+}
+
+uint64_t wait_timeout_ns(const gp_client *client, int timeout_ms)
+{
+    return timeout_ms > 0 ? (uint64_t)timeout_ms * NS_PER_MS : client->timeout_ns;
+}
+
+static int wait_check(const struct gp_request *q)
+{
+    if (!q)
+        return client_error(-EINVAL, "no request given");
+    if (generation_is_foreign(q->client->generation))
+        return client_error(-ECHILD, "the request belongs to the parent process");
+    return 0;
+}
+
+static int wait_end_abandoned(struct gp_request *q)
+{
+    int r = client_error_from(&q->err);
+    gp_client *client = q->client;
+    pthread_mutex_lock(&client->lock);
+    list_remove(&q->node);
+    pthread_mutex_unlock(&client->lock);
+    free(q);
+    return r;
+}
+
+int gp_wait(gp_request *request, int timeout_ms)
+{
+    int r = wait_check(request);
+    if (r < 0)
+        return r;
+    uint64_t timeout_ns = wait_timeout_ns(request->client, timeout_ms);
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns;
+    struct gp_job *job = wait_enter(request);
+    if (!job)
+        return wait_end_abandoned(request);
+    r = wait_locked(request, deadline_ns, timeout_ns);
+    job_end_use(job);
+    return r;
+}
+
+/* Vain waits count in the time that gp_wait() names in its error. */
+static void wait_poll(struct gp_request *q, uint64_t timeout_ns)
+{
+    if (!wait_finish(q, clock_now_ns() + timeout_ns))
+        q->polled_ns += timeout_ns;
+}
+
+int gp_poll(gp_request *request, int timeout_ms)
+{
+    int r = wait_check(request);
+    if (r < 0)
+        return r;
+    struct gp_job *job = wait_enter(request);
+    if (!job)
+        return 1;
+    if (timeout_ms > 0)
+        wait_poll(request, (uint64_t)timeout_ms * NS_PER_MS);
+    else if (!request_is_over(request))
+        engine_poll(&job->engine);
+    r = request_is_over(request);
+    job_end_use(job);
+    return r;
+}

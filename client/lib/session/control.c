@@ -1,0 +1,563 @@
+/* Owns a job's control connection and its thread. While the coordinator is away, calls stay in the
+ * list and are sent again after the session was resumed; only their callers' deadlines end them.
+ * Must never call back with its lock held. */
+#include "client/lib/session/control.h"
+
+#include "client/lib/session/patience.h"
+#include "svc/base/cleanup.h"
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
+#include "svc/base/shortage.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Pause before the next attempt, doubled each time, and the longest attempt. */
+#define BACKOFF_FIRST_NS (50 * NS_PER_MS)
+#define BACKOFF_MAX_NS (1000 * NS_PER_MS)
+#define ATTEMPT_NS (1000 * NS_PER_MS)
+/* The part of an attempt in which a name server may answer. */
+#define LOOKUP_NS (ATTEMPT_NS / 2)
+/* The channel numbers its own calls (greeting, join) from 1. */
+#define CALL_ID_FIRST (UINT64_C(1) << 32)
+
+struct control {
+    struct control_options options;
+    pthread_t thread;
+    int wake_fd;
+    uint64_t tick_at_ns;         /* the thread's, ... */
+    struct endpoint_names names; /* the thread's; before it runs, the connecting caller's */
+    pthread_mutex_t lock;        /* of everything below */
+    pthread_cond_t over;         /* a call is over */
+    struct channel *channel;     /* NULL while the coordinator is away */
+    int fd;                      /* of the channel, or of one being made: a child closes it */
+    bool is_running;             /* the thread is */
+    struct list calls;
+    uint64_t last_id;
+    struct err refusal; /* of the last attempt to resume; code 0: none */
+    bool is_stopping;
+};
+
+static void wake(struct control *c) { eventfd_write(c->wake_fd, 1); }
+
+static void drain_wake(struct control *c)
+{
+    eventfd_t value;
+    eventfd_read(c->wake_fd, &value);
+}
+
+static bool is_stopping(struct control *c)
+{
+    pthread_mutex_lock(&c->lock);
+    bool stopping = c->is_stopping;
+    pthread_mutex_unlock(&c->lock);
+    return stopping;
+}
+
+/* With the lock, so that no fork comes between the end of the socket and the change of `fd`. */
+static void drop_channel(struct control *c, struct channel *channel)
+{
+    c->fd = -1;
+    channel_destroy(channel);
+}
+
+static void drop_socket(struct control *c)
+{
+    pthread_mutex_lock(&c->lock);
+    close(c->fd);
+    c->fd = -1;
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- connecting ---- */
+
+static void pass_on(void *context, envelope *message)
+{
+    struct control *c = context;
+    c->options.unasked(c->options.context, message);
+}
+
+/* The answer to a join has the membership, too. */
+static void pass_on_membership(struct control *c, Gradpool__Wire__Membership *membership)
+{
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP;
+    message.membership = membership;
+    pass_on(c, &message);
+}
+
+static int say_join(struct control *c, struct channel *channel, uint64_t deadline_ns,
+                    struct err *err)
+{
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
+    Gradpool__Wire__JoinRequest *join = c->options.join;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REQUEST;
+    request.join_request = join;
+    int r = channel_call(channel, &request, deadline_ns, pass_on, c, &reply, err);
+    if (r < 0)
+        return r;
+    if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REPLY) {
+        if (join->session == 0)
+            *c->options.join_is_late = reply->join_reply->is_late;
+        join->session = reply->join_reply->session;
+        if (join->job_id != reply->join_reply->job_id)
+            join->job_id = reply->join_reply->job_id; /* the first time: who joined reads it */
+        if (join->durability != reply->join_reply->durability)
+            join->durability = reply->join_reply->durability; /* likewise */
+        if (reply->join_reply->membership)
+            pass_on_membership(c, reply->join_reply->membership);
+    } else {
+        r = err_set(err, -EPROTO, "%s answered a join with something else",
+                    c->options.endpoint_text);
+    }
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    return r;
+}
+
+/* Whether a coordinator answered and refused; any other error is a network's, or of a coordinator
+ * that is away. */
+static bool is_refusal(int code) { return code != -ECONNRESET && code != -ETIMEDOUT; }
+
+/* The text of a connection's end does not name the coordinator. */
+static void name_coordinator(const struct control *c, const struct channel *channel,
+                             struct err *err)
+{
+    struct err bare = *err;
+    err_set(err, bare.code, "the coordinator at %s: %s", c->options.endpoint_text,
+            channel_bare_text(channel, bare.text[0] ? bare.text : err_text(bare.code)));
+}
+
+static int shake_hands(struct control *c, struct channel *channel, uint64_t deadline_ns,
+                       bool *ret_refused, struct err *err)
+{
+    uint64_t incarnation;
+    if (c->options.key)
+        (void)channel_use_key(channel, c->options.key); /* the greeting tells what failed */
+    int r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, c->options.program,
+                          deadline_ns, &incarnation, err);
+    if (r == 0)
+        r = say_join(c, channel, deadline_ns, err);
+    *ret_refused = r < 0 && is_refusal(r);
+    if (r < 0 && !*ret_refused)
+        name_coordinator(c, channel, err);
+    return r;
+}
+
+/* The host may have changed its address since: a coordinator that was started elsewhere (L13). */
+static int make_channel(struct control *c, uint64_t deadline_ns, struct channel **ret_channel,
+                        bool *ret_refused, struct err *err)
+{
+    *ret_refused = false;
+    struct channel *channel;
+    const struct endpoint_slot slot = {&c->lock, &c->fd};
+    int fd;
+    endpoint_names_refresh(c->options.endpoint, &c->names, clock_now_ns() + LOOKUP_NS);
+    int r = endpoint_connect_to(c->options.endpoint, &c->names.known, deadline_ns, &slot, &fd, err);
+    if (r < 0)
+        return r;
+    endpoint_names_rest(&c->names);
+    r = channel_create(fd, &channel);
+    if (r < 0) {
+        drop_socket(c);
+        return err_set(err, r, "%s: %s", c->options.endpoint_text, err_text(r));
+    }
+    r = shake_hands(c, channel, deadline_ns, ret_refused, err);
+    if (r < 0) {
+        pthread_mutex_lock(&c->lock);
+        drop_channel(c, channel);
+        pthread_mutex_unlock(&c->lock);
+        return r;
+    }
+    *ret_channel = channel;
+    return 0;
+}
+
+/* ---- calls ---- */
+
+static void finish(struct control *c, struct control_call *call, const envelope *reply,
+                   const struct err *err)
+{
+    call->done(call, reply, err);
+    pthread_mutex_lock(&c->lock);
+    call->is_over = true;
+    pthread_cond_broadcast(&c->over);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static struct control_call *take_call(struct control *c, uint64_t id)
+{
+    struct control_call *found = NULL;
+    pthread_mutex_lock(&c->lock);
+    list_for_each (node, &c->calls) {
+        struct control_call *call = list_entry(node, struct control_call, node);
+        if (id == 0 || call->request.id == id) {
+            found = call;
+            break;
+        }
+    }
+    if (found)
+        list_remove(&found->node);
+    pthread_mutex_unlock(&c->lock);
+    return found;
+}
+
+static void finish_all(struct control *c, const struct err *err)
+{
+    struct control_call *call;
+    while ((call = take_call(c, 0)))
+        finish(c, call, NULL, err);
+}
+
+/* With the lock. The thread notices a broken channel by itself, but must be woken to send a
+ * rest. */
+static void send_call(struct control *c, struct control_call *call)
+{
+    if (!c->channel)
+        return;
+    if (channel_send(c->channel, &call->request) < 0 || channel_events(c->channel) & POLLOUT)
+        wake(c);
+}
+
+void control_post(struct control *c, struct control_call *call)
+{
+    pthread_mutex_lock(&c->lock);
+    call->is_over = false;
+    call->request.id = ++c->last_id;
+    list_append(&c->calls, &call->node);
+    send_call(c, call);
+    if (c->refusal.code)
+        wake(c); /* the thread refuses the call at once */
+    pthread_mutex_unlock(&c->lock);
+}
+
+int control_wait(struct control *c, struct control_call *call, uint64_t deadline_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
+                             .tv_nsec = (long)(deadline_ns % NS_PER_S)};
+    int r = 0;
+    pthread_mutex_lock(&c->lock);
+    while (!call->is_over) {
+        bool is_waiting = !list_is_empty(&call->node);
+        if (is_waiting && clock_now_ns() >= deadline_ns) {
+            list_remove(&call->node);
+            r = -ETIMEDOUT;
+            break;
+        }
+        if (is_waiting)
+            pthread_cond_timedwait(&c->over, &c->lock, &until);
+        else
+            pthread_cond_wait(&c->over, &c->lock); /* `done` is running */
+    }
+    pthread_mutex_unlock(&c->lock);
+    return r;
+}
+
+struct control_question {
+    struct control_call call;
+    struct err *err;
+};
+
+static void answered(struct control_call *call, const envelope *reply, const struct err *err)
+{
+    if (err)
+        *container_of(call, struct control_question, call)->err = *err;
+}
+
+int control_ask(struct control *c, const envelope *request, uint64_t deadline_ns, struct err *err)
+{
+    struct control_question q = {.call = {.request = *request, .done = answered}, .err = err};
+    control_post(c, &q.call);
+    return control_wait(c, &q.call, deadline_ns);
+}
+
+bool control_is_up(struct control *c)
+{
+    pthread_mutex_lock(&c->lock);
+    bool up = c->channel != NULL;
+    pthread_mutex_unlock(&c->lock);
+    return up;
+}
+
+/* ---- the thread ---- */
+
+static void dispatch(struct control *c, const envelope *message)
+{
+    struct control_call *call = message->id ? take_call(c, message->id) : NULL;
+    if (!message->id) {
+        c->options.unasked(c->options.context, message);
+    } else if (call && message->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE) {
+        struct err err;
+        int code = message->failure->code < 0 ? message->failure->code : -EPROTO;
+        err_set(&err, code, "%s", message->failure->text);
+        finish(c, call, NULL, &err);
+    } else if (call) {
+        finish(c, call, message, NULL);
+    }
+}
+
+static int receive(struct control *c, envelope **ret_message)
+{
+    pthread_mutex_lock(&c->lock);
+    int r = channel_flush(c->channel);
+    if (r == 0)
+        r = channel_receive(c->channel, ret_message);
+    pthread_mutex_unlock(&c->lock);
+    return r;
+}
+
+/* A coordinator that is away cannot end its hold, nor fetch recorded rounds. */
+static void end_wishes(struct control *c)
+{
+    Gradpool__Wire__Hold hold = GRADPOOL__WIRE__HOLD__INIT;
+    Gradpool__Wire__TimelineTake take = GRADPOOL__WIRE__TIMELINE_TAKE__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    hold.is_over = true;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HOLD;
+    message.hold = &hold;
+    pass_on(c, &message);
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKE;
+    message.timeline_take = &take;
+    pass_on(c, &message);
+}
+
+static void lose_channel(struct control *c)
+{
+    pthread_mutex_lock(&c->lock);
+    struct channel *channel = take_ptr(c->channel);
+    log_info("the coordinator at %s is away (%s); training goes on without it",
+             c->options.endpoint_text, channel_failure(channel));
+    drop_channel(c, channel);
+    pthread_mutex_unlock(&c->lock);
+    end_wishes(c);
+}
+
+/* Returns the milliseconds until the next tick; -1: there is none. */
+static int tick(struct control *c)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (c->options.tick_ns == 0)
+        return -1;
+    if (now_ns >= c->tick_at_ns) {
+        c->tick_at_ns = now_ns + c->options.tick_ns;
+        c->options.tick(c->options.context);
+    }
+    return (int)((c->tick_at_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+static void sleep_until_news(struct control *c)
+{
+    int left_ms = tick(c);
+    pthread_mutex_lock(&c->lock);
+    struct pollfd fds[] = {
+        {.fd = channel_fd(c->channel), .events = (short)channel_events(c->channel)},
+        {.fd = c->wake_fd, .events = POLLIN}};
+    pthread_mutex_unlock(&c->lock);
+    poll(fds, 2, left_ms);
+    if (fds[1].revents)
+        drain_wake(c);
+}
+
+/* Hands on messages, then sleeps: in this order, because a message right behind the answer to our
+ * join lies in the channel already, and the socket will not report it again. */
+static void serve(struct control *c)
+{
+    envelope *message;
+    int r;
+    while ((r = receive(c, &message)) == 0) {
+        dispatch(c, message);
+        gradpool__wire__envelope__free_unpacked(message, NULL);
+    }
+    if (r == -EAGAIN)
+        sleep_until_news(c);
+    else
+        lose_channel(c);
+}
+
+static void publish(struct control *c, struct channel *channel)
+{
+    pthread_mutex_lock(&c->lock);
+    c->channel = channel;
+    c->refusal.code = 0;
+    list_for_each (node, &c->calls)
+        send_call(c, list_entry(node, struct control_call, node));
+    pthread_mutex_unlock(&c->lock);
+    log_info("the coordinator at %s is back", c->options.endpoint_text);
+}
+
+static void refuse_calls(struct control *c, const struct err *err)
+{
+    pthread_mutex_lock(&c->lock);
+    if (!c->refusal.code)
+        log_warn("the coordinator at %s does not take job '%s' rank %u back: %s",
+                 c->options.endpoint_text, c->options.join->job, c->options.join->rank, err->text);
+    c->refusal = *err;
+    pthread_mutex_unlock(&c->lock);
+    finish_all(c, err);
+}
+
+/* The coordinator is up and does not know the session (any more): waiting for deadlines would only
+ * hide the reason. */
+static void tell_lost(struct control *c, const struct err *err)
+{
+    Gradpool__Wire__JobFailure failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    failure.code = err->code;
+    failure.text = (char *)err->text;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOB_FAILURE;
+    message.job_failure = &failure;
+    pass_on(c, &message);
+}
+
+/* Connects again and resumes the session, with a pause that grows. */
+static void resume(struct control *c)
+{
+    uint64_t pause_ns = BACKOFF_FIRST_NS;
+    while (!is_stopping(c)) {
+        struct channel *channel = NULL;
+        struct err err = {0};
+        bool refused;
+        int r = make_channel(c, clock_now_ns() + ATTEMPT_NS, &channel, &refused, &err);
+        if (r == 0) {
+            publish(c, channel);
+            return;
+        }
+        err.code = r;
+        if (refused)
+            refuse_calls(c, &err);
+        if (r == -ESTALE)
+            tell_lost(c, &err);
+        tick(c);
+        struct pollfd wait = {.fd = c->wake_fd, .events = POLLIN};
+        poll(&wait, 1, (int)(pause_ns / NS_PER_MS));
+        if (wait.revents)
+            drain_wake(c);
+        pause_ns = pause_ns * 2 < BACKOFF_MAX_NS ? pause_ns * 2 : BACKOFF_MAX_NS;
+    }
+}
+
+static void *control_main(void *context)
+{
+    struct control *c = context;
+    c->tick_at_ns = clock_now_ns() + c->options.tick_ns;
+    while (!is_stopping(c)) {
+        if (c->channel) /* only this thread changes it */
+            serve(c);
+        else
+            resume(c);
+    }
+    return NULL;
+}
+
+/* The host process's signals are for its own threads. */
+static int start_thread(struct control *c)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = pthread_create(&c->thread, NULL, control_main, c);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return -r;
+}
+
+/* ---- life ---- */
+
+static void init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+int control_create(const struct control_options *options, struct control **ret_control,
+                   struct err *err)
+{
+    char lack[SHORTAGE_BYTES];
+    struct control *c = calloc(1, sizeof *c);
+    if (!c)
+        return err_set(err, -ENOMEM, "out of memory");
+    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (c->wake_fd < 0) {
+        int r = -errno;
+        free(c);
+        return err_set(err, r, "job '%s': no eventfd: %s", options->join->job,
+                       shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack));
+    }
+    c->options = *options;
+    c->names.known = *options->addresses;
+    c->last_id = CALL_ID_FIRST;
+    c->fd = -1;
+    list_init(&c->calls);
+    pthread_mutex_init(&c->lock, NULL);
+    init_condition(&c->over);
+    *ret_control = c;
+    return 0;
+}
+
+int control_connect(struct control *c, uint64_t deadline_ns, struct err *err)
+{
+    bool refused;
+    char lack[SHORTAGE_BYTES];
+    struct patience patience = {.endpoint = c->options.endpoint_text,
+                                .deadline_ns = deadline_ns,
+                                .timeout_ns = deadline_ns - clock_now_ns()};
+    int r;
+    do
+        r = make_channel(c, deadline_ns, &c->channel, &refused, err);
+    while (r < 0 && !refused && patience_try_again(&patience, r, err));
+    if (r < 0) {
+        patience_explain(&patience, &r, err);
+        return r;
+    }
+    r = start_thread(c);
+    if (r < 0)
+        return err_set(err, r, "job '%s': no thread: %s", c->options.join->job,
+                       shortage_text(r, SHORTAGE_THREADS, lack, sizeof lack));
+    c->is_running = true;
+    return 0;
+}
+
+void control_stop(struct control *c)
+{
+    static const struct err canceled = {-ECANCELED, "the job was left"};
+    pthread_mutex_lock(&c->lock);
+    c->is_stopping = true;
+    pthread_mutex_unlock(&c->lock);
+    wake(c);
+    if (c->is_running)
+        pthread_join(c->thread, NULL);
+    c->is_running = false;
+    endpoint_names_rest(&c->names);
+    finish_all(c, &canceled);
+    pthread_mutex_lock(&c->lock);
+    drop_channel(c, take_ptr(c->channel));
+    pthread_mutex_unlock(&c->lock);
+}
+
+void control_destroy(struct control *c)
+{
+    if (!c)
+        return;
+    close(c->wake_fd);
+    pthread_cond_destroy(&c->over);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+/* ---- fork ---- */
+
+void control_hold(struct control *c) { pthread_mutex_lock(&c->lock); }
+void control_let_go(struct control *c) { pthread_mutex_unlock(&c->lock); }
+
+void control_abandon_in_child(struct control *c)
+{
+    if (c->fd >= 0)
+        close(c->fd);
+    close(c->wake_fd);
+}

@@ -1,0 +1,12 @@
+/* Sums that show whether memory was overwritten. Pure. */
+#ifndef GRADPOOL_CLIENT_LIB_STATE_CHECKSUM_H
+#define GRADPOOL_CLIENT_LIB_STATE_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Continues `sum`. A change of one 32-bit word, or an exchange of two, gives another sum but for a
+ * chance of 2^-64; for other changes that scripts make the chance is as small. */
+uint64_t checksum(uint64_t sum, const void *data, size_t bytes);
+
+#endif

@@ -1,0 +1,542 @@
+/* Snapshots of a job: the states of its tensors with update rules, to a file and back. Every rank
+ * takes part, tensor by tensor in order of names; the first rank has the file. Before each step all
+ * ranks agree on the step and on the absence of errors, so that an error of one is an error of all.
+ * README: L26, L27, L31, L32. */
+#include "client/lib/declare/declare.h"
+#include "client/lib/round/push_pull.h"
+#include "client/lib/session/process.h"
+#include "svc/base/clock.h"
+#include "svc/state/state_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AGREEMENT_NAME "gradpool.agreement"
+#define BEGINNINGS_MAX 4 /* attempts of one call, when others begin anew */
+
+/* Steps on which ranks agree: from AT_TENSOR on one for each tensor, then the ends. */
+enum { AT_BEGIN, AT_FILE, AT_TENSOR, RESTORES = 1 << 30 };
+
+/* One rank's part of an agreement. The result is the least value of all ranks, field by field. */
+struct agreement {
+    int64_t failure; /* 0, or an error and its rank */
+    int64_t print,
+        negative_print;          /* of the declared tensors: all agree if the leasts are opposite */
+    int64_t negative_steps;      /* the least is the most steps: late workers have counted fewer */
+    int64_t step, negative_step; /* of this rank; likewise */
+    int64_t rank;                /* the first rank has the file */
+};
+#define AGREEMENT_WORDS (sizeof(struct agreement) / sizeof(int64_t))
+
+struct snapshot {
+    gp_job *job;
+    struct gp_tensor **tensors; /* with update rules, in order of names */
+    size_t count;
+    gp_tensor *agreement;
+    struct agreement *ours, *least; /* in memory of the job, like the state */
+    void *state;                    /* of one tensor; NULL: another has the file */
+    uint32_t root;                  /* the rank with the file; known once all have begun */
+    uint64_t print;
+    struct err err; /* of this rank */
+    bool restores;
+    struct gp_request *unfinished; /* its time ran out */
+    struct gp_tensor *next;        /* to be saved or restored when all have agreed; NULL: none */
+};
+
+/* An error and its rank in one negative number. */
+#define FAILURE_RANKS 1024
+_Static_assert(FAILURE_RANKS >= RECORD_MISSING_WORDS * 64, "each rank has its own");
+
+static int64_t failure_of(int code, uint32_t rank)
+{
+    return code < 0 ? (int64_t)code * FAILURE_RANKS + rank : 0;
+}
+
+static uint32_t failure_rank(int64_t failure) { return (uint32_t)(failure & (FAILURE_RANKS - 1)); }
+
+static int failure_code(int64_t failure)
+{
+    return (int)((failure - failure_rank(failure)) / FAILURE_RANKS);
+}
+
+static bool has_file(const struct snapshot *s) { return s->job->rank == s->root; }
+
+/* ---- tensors ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp((*(struct gp_tensor *const *)a)->name, (*(struct gp_tensor *const *)b)->name);
+}
+
+static int check_tensor(const struct gp_tensor *t, struct err *err)
+{
+    if (t->failure.code)
+        return err_set(err, t->failure.code, "%s", t->failure.text);
+    if (!terms_are_for_all(&t->terms))
+        return err_set(err, -EOPNOTSUPP, "tensor '%s' has a set of ranks of its own", t->name);
+    if (t->request)
+        return err_set(err, -EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+    return 0;
+}
+
+static struct state_tensor describe(const struct gp_tensor *t)
+{
+    return (struct state_tensor){
+        .name = t->name, .dtype = t->dtype, .rule = t->terms.rule, .elements = t->elements};
+}
+
+static uint64_t longest(const struct snapshot *s)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        uint64_t bytes = tensor_state_bytes(s->tensors[i]);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Sums names and shapes in one number. */
+static void take_print(struct snapshot *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const struct gp_tensor *t = s->tensors[i];
+        uint64_t words[] = {s->print, state_sum(t->name, strlen(t->name)), t->elements,
+                            t->terms.rule};
+        s->print = state_sum(words, sizeof words) >> 1;
+    }
+}
+
+/* Finds all, even if one has failed: other ranks compare what was declared. */
+static void find_tensors(struct snapshot *s)
+{
+    pthread_mutex_lock(&s->job->lock);
+    s->tensors = calloc(s->job->tensors_count + 1, sizeof *s->tensors);
+    if (!s->tensors)
+        err_set(&s->err, -ENOMEM, "out of memory");
+    for_each_tensor (t, s->job) {
+        if (t->terms.rule && s->tensors)
+            s->tensors[s->count++] = t;
+        if (t->terms.rule && s->err.code == 0)
+            check_tensor(t, &s->err);
+    }
+    pthread_mutex_unlock(&s->job->lock);
+    if (s->count > 0)
+        qsort(s->tensors, s->count, sizeof(struct gp_tensor *), compare_names);
+    take_print(s);
+}
+
+/* ---- together ---- */
+
+static bool is_same_set(void *context)
+{
+    const struct snapshot *s = context;
+    for (size_t i = 0; i < s->count && !s->job->failure.code; i++) {
+        const struct gp_tensor *t = s->tensors[i];
+        if (t->failure.code)
+            continue;
+        if (t->entering > 0 ||
+            (t->knows_ranks && memcmp(t->ranks, s->agreement->ranks, sizeof t->ranks) != 0))
+            return false;
+    }
+    return true;
+}
+
+/* A late worker makes rounds of the tensors before rounds of the agreement: this waits until its
+ * set of ranks is the same for both. A late worker itself waits until lanes have sent its
+ * rounds. */
+static int await_all(struct snapshot *s)
+{
+    gp_job *job = s->job;
+    if (!job->is_elastic)
+        return 0;
+    pthread_mutex_lock(&job->lock);
+    uint64_t deadline_ns = clock_now_ns() + job->client->timeout_ns;
+    bool is_done = engine_run(&job->engine, deadline_ns, is_same_set, s);
+    pthread_mutex_unlock(&job->lock);
+    return is_done ? 0
+                   : client_error(-ETIMEDOUT,
+                                  "job '%s': a rank that came late has not called "
+                                  "gp_job_snapshot() or gp_job_restore()",
+                                  job->name);
+}
+
+/* `started`: the return value of the push. */
+static int wait_for(struct snapshot *s, int started, gp_request *const *q)
+{
+    int r = started < 0 ? started : gp_wait(*q, GP_TIMEOUT_DEFAULT);
+    if (started == 0 && r == -ETIMEDOUT)
+        s->unfinished = *q;
+    return r;
+}
+
+/* A rank that is late for an agreement has not called gp_job_snapshot() or gp_job_restore(). */
+static int say_who_is_late(const struct snapshot *s)
+{
+    char text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s", gp_last_error());
+    return client_error(-ETIMEDOUT, "job '%s': gp_job_%s() waits for all ranks: %s", s->job->name,
+                        s->restores ? "restore" : "snapshot", text);
+}
+
+static bool is_in_step(const struct agreement *least)
+{
+    return least->step == -least->negative_step;
+}
+
+static bool is_agreed(const struct agreement *least)
+{
+    return least->failure == 0 && is_in_step(least) && least->print == -least->negative_print;
+}
+
+/* The result of an agreement: this rank's own error with its text, or another rank's. */
+static int judge(const struct snapshot *s)
+{
+    if (!is_in_step(s->least))
+        return -ERESTART;
+    if (s->err.code)
+        return client_error_from(&s->err);
+    int64_t failure = s->least->failure;
+    if (failure)
+        return client_error(failure_code(failure),
+                            "job '%s': rank %u failed (%s), and its own error says why",
+                            s->job->name, failure_rank(failure), err_text(failure_code(failure)));
+    if (s->least->print != -s->least->negative_print)
+        return client_error(-EINVAL,
+                            "job '%s': ranks have declared different tensors with update rules",
+                            s->job->name);
+    if (s->least->step > AT_BEGIN && s->least->rank != s->root)
+        return client_error(-ECONNRESET, "job '%s': rank %u, which had the file, is gone",
+                            s->job->name, s->root);
+    return 0;
+}
+
+/* `steps`: this rank's count, then the job's. */
+static int agree(struct snapshot *s, size_t step, uint64_t *steps)
+{
+    gp_request *q = NULL;
+    *s->ours = (struct agreement){.failure = failure_of(s->err.code, s->job->rank),
+                                  .print = (int64_t)s->print,
+                                  .negative_print = -(int64_t)s->print,
+                                  .negative_steps = steps ? -(int64_t)*steps : 0,
+                                  .step = (int64_t)step,
+                                  .negative_step = -(int64_t)step,
+                                  .rank = s->job->rank};
+    int r = wait_for(s, gp_push_pull(s->agreement, s->ours, s->least, GP_MIN, &q), &q);
+    if (r == -ETIMEDOUT)
+        return say_who_is_late(s);
+    if (r == 0 && step == AT_BEGIN)
+        s->root = (uint32_t)s->least->rank;
+    if (r == 0)
+        r = judge(s);
+    if (r == 0 && steps)
+        *steps = (uint64_t)-s->least->negative_steps;
+    return r;
+}
+
+/* Keeps the round that the next call has to end first: other ranks wait in it. */
+static void leave_unfinished(const struct snapshot *s)
+{
+    s->job->unfinished = (struct unfinished){.request = s->unfinished,
+                                             .agreement = s->ours,
+                                             .state = s->state,
+                                             .root = s->root,
+                                             .restores = s->restores,
+                                             .has_next = s->next,
+                                             .next = s->next ? s->next->id : 0};
+}
+
+static void finish(struct snapshot *s)
+{
+    free(s->tensors);
+    if (s->unfinished)
+        return leave_unfinished(s);
+    gp_free(s->job, s->ours);
+    gp_free(s->job, s->state);
+}
+
+/* All had agreed before this rank's time ran out, and others wait in the round that follows. */
+static int push_next(gp_job *job, struct unfinished *u)
+{
+    const struct agreement *least = (const struct agreement *)u->agreement + 1;
+    pthread_mutex_lock(&job->lock);
+    struct gp_tensor *t = u->has_next ? tensor_find_id(job, u->next) : NULL;
+    pthread_mutex_unlock(&job->lock);
+    u->has_next = false;
+    if (!t || !is_agreed(least))
+        return -ENOENT;
+    if (!u->restores)
+        return push_save(t, u->state, &u->request);
+    return push_restore(t, u->root, u->state, NULL, (uint64_t)-least->negative_steps, &u->request);
+}
+
+/* -ETIMEDOUT: a rank is still late. Other errors of the old call are dropped. */
+static int end_unfinished(gp_job *job)
+{
+    struct unfinished *u = &job->unfinished;
+    while (u->request) {
+        int r = gp_wait(u->request, GP_TIMEOUT_DEFAULT);
+        if (r == -ETIMEDOUT)
+            return r;
+        u->request = NULL;
+        if (r == 0)
+            push_next(job, u);
+    }
+    gp_free(job, u->agreement);
+    gp_free(job, u->state);
+    *u = (struct unfinished){0};
+    return 0;
+}
+
+/* Until the rank with the file is known, and has memory for the longest state. */
+static int begin(gp_job *job, bool restores, struct snapshot *ret)
+{
+    *ret = (struct snapshot){.job = job, .restores = restores};
+    int r = end_unfinished(job);
+    if (r == -ETIMEDOUT)
+        return say_who_is_late(ret);
+    if (r == 0)
+        r = declare_internal(job, AGREEMENT_NAME, GP_I64, AGREEMENT_WORDS, job->client->timeout_ns,
+                             &ret->agreement);
+    if (r == 0)
+        r = gp_alloc(job, 2 * sizeof *ret->ours, (void **)&ret->ours);
+    if (r < 0)
+        return r;
+    ret->least = ret->ours + 1;
+    find_tensors(ret);
+    r = await_all(ret);
+    if (r == 0)
+        r = agree(ret, AT_BEGIN, NULL);
+    if (r == 0 && ret->count == 0) /* on every rank: they have declared the same */
+        r = client_error(-EINVAL, "no tensor of job '%s' has an update rule", job->name);
+    if (r == 0 && has_file(ret)) {
+        int error = gp_alloc(job, longest(ret), &ret->state);
+        if (error < 0)
+            err_set(&ret->err, error, "%s", gp_last_error());
+    }
+    return r;
+}
+
+static bool may_begin(void *context)
+{
+    const gp_job *job = context;
+    return job->failure.code || hold_lets_save(job);
+}
+
+/* Keeps the ranks: workers that come meanwhile enter behind the snapshot. */
+static int keep_ranks(gp_job *job)
+{
+    pthread_mutex_lock(&job->lock);
+    uint64_t deadline_ns = clock_now_ns() + job->client->timeout_ns;
+    hold_note_saving(job, true);
+    bool may = engine_run(&job->engine, deadline_ns, may_begin, job);
+    pthread_mutex_unlock(&job->lock);
+    return may ? 0
+               : client_error(-ETIMEDOUT,
+                              "job '%s': the coordinator has not let go of the job for "
+                              "gp_job_snapshot() or gp_job_restore()",
+                              job->name);
+}
+
+/* -ERESTART of an attempt: others, whose time had run out, have begun anew, and so do all ranks. */
+typedef int (*attempt_fn)(struct snapshot *s, const char *path, const gp_item *items, size_t count);
+
+static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char *path,
+                     const gp_item *items, size_t count)
+{
+    job->users++;
+    int r = keep_ranks(job);
+    r = r == 0 ? -ERESTART : r;
+    for (int i = 0; i < BEGINNINGS_MAX && r == -ERESTART; i++) {
+        struct snapshot s;
+        r = begin(job, restores, &s);
+        if (r == 0)
+            r = attempt(&s, path, items, count);
+        finish(&s);
+    }
+    if (r == -ERESTART)
+        r = client_error(-EINVAL, "job '%s': ranks save and restore at the same time", job->name);
+    pthread_mutex_lock(&job->lock);
+    hold_note_saving(job, false);
+    job_end_use(job);
+    return r;
+}
+
+/* ---- to a file ---- */
+
+static int begin_file(struct snapshot *s, const char *path, struct state_writer *ret_writer)
+{
+    struct state_tensor *described = calloc(s->count + 1, sizeof *described);
+    if (!described)
+        return err_set(&s->err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < s->count; i++)
+        described[i] = describe(s->tensors[i]);
+    int r = path ? state_write_begin(path, described, s->count, ret_writer, &s->err)
+                 : err_set(&s->err, -EINVAL, "gp_job_snapshot: rank %u gave no path", s->root);
+    free(described);
+    return r;
+}
+
+/* Errors of the file reach the other ranks with the next agreement. */
+static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
+{
+    struct gp_tensor *t = s->tensors[i];
+    gp_request *q = NULL;
+    uint64_t steps = t->steps[t->round % 3];
+    s->next = t;
+    int r = agree(s, AT_TENSOR + i, &steps);
+    if (r == 0) {
+        s->next = NULL;
+        r = wait_for(s, push_save(t, s->state, &q), &q);
+    }
+    if (r == 0 && has_file(s))
+        state_write_put(w, i, steps, t->round, s->state, &s->err);
+    return r;
+}
+
+static int save_all(struct snapshot *s, struct state_writer *w)
+{
+    int r = agree(s, AT_FILE, NULL);
+    for (size_t i = 0; i < s->count && r == 0; i++)
+        r = save_tensor(s, i, w);
+    if (r < 0)
+        return r;
+    s->next = NULL;
+    r = agree(s, AT_TENSOR + s->count, NULL); /* all of it is written */
+    if (r == 0 && has_file(s))
+        state_write_finish(w, &s->err);
+    return r < 0 ? r : agree(s, AT_TENSOR + s->count + 1, NULL);
+}
+
+/* A round that lanes refuse would break its tensor, so a tensor without parameters is an error here
+ * (L32). */
+static void check_parameters(struct snapshot *s)
+{
+    pthread_mutex_lock(&s->job->lock);
+    for (size_t i = 0; i < s->count && s->err.code == 0; i++) {
+        if (s->tensors[i]->round == 0)
+            err_set(&s->err, -ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
+                    s->tensors[i]->name);
+    }
+    pthread_mutex_unlock(&s->job->lock);
+}
+
+static int save(struct snapshot *s, const char *path, const gp_item *items, size_t count)
+{
+    struct state_writer w = {.fd = -1};
+    check_parameters(s);
+    if (has_file(s) && s->err.code == 0)
+        begin_file(s, path, &w);
+    int r = save_all(s, &w);
+    state_write_abandon(&w); /* no effect on a finished file */
+    return r;
+}
+
+int gp_job_snapshot(gp_job *job, const char *path)
+{
+    int r = job_check(job);
+    return r < 0 ? r : carry_out(job, false, save, path, NULL, 0);
+}
+
+/* ---- from a file ---- */
+
+static int check_fits(const struct gp_tensor *t, const struct state_tensor *saved, struct err *err)
+{
+    if (!saved)
+        return err_set(err, -EINVAL, "the snapshot has no tensor '%s'", t->name);
+    if (saved->elements != t->elements || saved->rule != t->terms.rule)
+        return err_set(err, -EINVAL,
+                       "tensor '%s' has %" PRIu64 " elements and rule %s, in the snapshot %" PRIu64
+                       " and %s",
+                       t->name, t->elements, update_name(t->terms.rule), saved->elements,
+                       update_name(saved->rule));
+    return 0;
+}
+
+static bool is_declared(const struct snapshot *s, const char *name)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        if (strcmp(s->tensors[i]->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Finds all errors of the file before anything is restored (L26). */
+static int check_file(struct snapshot *s, const struct state_file *f)
+{
+    int r = 0;
+    for (size_t i = 0; i < s->count && r == 0; i++)
+        r = check_fits(s->tensors[i], state_file_find(f, s->tensors[i]->name), &s->err);
+    for (size_t i = 0; i < f->count && r == 0 && f->count != s->count; i++) {
+        if (!is_declared(s, f->tensors[i].name))
+            r = err_set(&s->err, -EINVAL,
+                        "tensor '%s' of the snapshot was not declared with an update rule",
+                        f->tensors[i].name);
+    }
+    for (size_t i = 0; i < f->count && r == 0; i++)
+        r = state_file_read(f, &f->tensors[i], s->state, &s->err);
+    return r;
+}
+
+static int open_file(struct snapshot *s, const char *path, struct state_file *ret_file)
+{
+    if (!path)
+        return err_set(&s->err, -EINVAL, "gp_job_restore: rank %u gave no path", s->root);
+    int r = state_file_open(path, ret_file, &s->err);
+    return r < 0 ? r : check_file(s, ret_file);
+}
+
+static void *place_of(const struct gp_tensor *t, const gp_item *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].tensor == t)
+            return items[i].result;
+    }
+    return NULL;
+}
+
+static int restore_tensor(struct snapshot *s, size_t i, const struct state_file *f,
+                          void *parameters)
+{
+    struct gp_tensor *t = s->tensors[i];
+    gp_request *q = NULL;
+    uint64_t steps = 0;
+    if (has_file(s)) {
+        const struct state_tensor *saved = state_file_find(f, t->name);
+        steps = saved->steps;
+        state_file_read(f, saved, s->state, &s->err);
+    }
+    s->next = t;
+    int r = agree(s, RESTORES + AT_TENSOR + i, &steps);
+    if (r == 0) {
+        s->next = NULL;
+        void *result = has_file(s) ? NULL : parameters;
+        r = wait_for(s, push_restore(t, s->root, s->state, result, steps, &q), &q);
+    }
+    if (r == 0 && has_file(s) && parameters && t->bytes > 0)
+        memcpy(parameters, s->state, t->bytes);
+    return r;
+}
+
+static int restore(struct snapshot *s, const char *path, const gp_item *items, size_t count)
+{
+    struct state_file f = {.fd = -1};
+    if (has_file(s) && s->err.code == 0)
+        open_file(s, path, &f);
+    int r = agree(s, RESTORES + AT_FILE, NULL);
+    for (size_t i = 0; i < s->count && r == 0; i++)
+        r = restore_tensor(s, i, &f, place_of(s->tensors[i], items, count));
+    state_file_close(&f);
+    return r;
+}
+
+int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count)
+{
+    int r = job_check(job);
+    if (r == 0 && count > 0 && !items)
+        r = client_error(-EINVAL, "gp_job_restore: %zu items, and none given", count);
+    return r < 0 ? r : carry_out(job, true, restore, path, items, count);
+}

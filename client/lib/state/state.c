@@ -1,0 +1,238 @@
+/* States that lanes keep of tensors with update rules, to memory and back: read by one rank alone,
+ * through the coordinator; saved and restored tensor by tensor, as rounds of all ranks. Owns the
+ * connection of a read; must never delay the end of a job. README: L90, L91. */
+#include "client/lib/state/state.h"
+
+#include "client/lib/round/push_pull.h"
+#include "client/lib/session/process.h"
+#include "client/lib/state/checksum.h"
+#include "svc/state/state_fetch.h"
+#include "svc/state/state_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- read by one rank ---- */
+
+struct reading {
+    struct gp_job *job;
+    gp_state *states;
+    size_t count;
+    struct state_fetch conversation;
+    gp_state **sorted; /* by name */
+    char **names;      /* likewise */
+    uint64_t *have;    /* bytes, likewise */
+    struct err err;
+};
+
+static int check_states(const struct gp_job *job, const gp_state *states, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct gp_tensor *t = states[i].tensor;
+        if (!t || t->job != job)
+            return client_error(-EINVAL, "state %zu: no tensor of job '%s'", i, job->name);
+        if (!t->terms.rule)
+            return client_error(-EINVAL, "tensor '%s' was declared without an update rule",
+                                t->name);
+        if (t->elements > 0 && !states[i].arrays)
+            return client_error(-EINVAL, "tensor '%s': no place for its state", t->name);
+    }
+    return 0;
+}
+
+static int compare_states(const void *a, const void *b)
+{
+    const gp_state *const *left = a, *const *right = b;
+    return strcmp((*left)->tensor->name, (*right)->tensor->name);
+}
+
+/* In the order of the reply. */
+static int sort_states(struct reading *r)
+{
+    r->sorted = calloc(r->count, sizeof *r->sorted);
+    r->names = calloc(r->count, sizeof *r->names);
+    r->have = calloc(r->count, sizeof *r->have);
+    if (!r->sorted || !r->names || !r->have)
+        return err_set(&r->err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < r->count; i++)
+        r->sorted[i] = &r->states[i];
+    qsort(r->sorted, r->count, sizeof *r->sorted, compare_states);
+    for (size_t i = 0; i < r->count; i++)
+        r->names[i] = r->sorted[i]->tensor->name;
+    return 0;
+}
+
+static int check_reply(struct reading *r)
+{
+    const Gradpool__Wire__SnapshotReply *what = r->conversation.what;
+    if (what->n_tensors != r->count)
+        return err_set(&r->err, -EINVAL, "%zu tensors asked for, %zu there: one is named twice",
+                       r->count, what->n_tensors);
+    for (size_t i = 0; i < r->count; i++) {
+        const Gradpool__Wire__SnapshotTensor *found = what->tensors[i];
+        const struct gp_tensor *t = r->sorted[i]->tensor;
+        if (strcmp(found->name, t->name) != 0 || found->elements != t->elements ||
+            found->rule != t->terms.rule)
+            return err_set(&r->err, -EPROTO, "the service has no tensor '%s' as it is here",
+                           t->name);
+        r->sorted[i]->steps = found->steps;
+    }
+    return 0;
+}
+
+static int take_part(void *context, size_t tensor, uint64_t offset, const void *data, size_t bytes,
+                     struct err *err)
+{
+    struct reading *r = context;
+    uint64_t most = tensor < r->count ? tensor_state_bytes(r->sorted[tensor]->tensor) : 0;
+    if (tensor >= r->count || bytes == 0 || offset > most || bytes > most - offset ||
+        bytes > most - r->have[tensor])
+        return err_set(err, -EBADMSG, "the service sent a part that does not fit");
+    memcpy((char *)r->sorted[tensor]->arrays + offset, data, bytes);
+    r->have[tensor] += bytes;
+    return 0;
+}
+
+static int check_whole(struct reading *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const struct gp_tensor *t = r->sorted[i]->tensor;
+        if (r->have[i] != tensor_state_bytes(t))
+            return err_set(&r->err, -EBADMSG, "the service did not send all of tensor '%s'",
+                           t->name);
+    }
+    return 0;
+}
+
+static int converse(struct reading *r)
+{
+    const struct state_wish wish = {.job = r->job->name,
+                                    .tenant = client_tenant(r->job->client),
+                                    .is_between = true,
+                                    .tensors = r->names,
+                                    .tensors_count = r->count};
+    int64_t count;
+    int result = state_fetch_begin(&r->conversation, &wish, &r->err);
+    if (result == 0)
+        result = check_reply(r);
+    if (result < 0)
+        return result;
+    while ((count = state_fetch_next(&r->conversation, take_part, r, &r->err)) > 0)
+        continue;
+    result = count < 0 ? (int)count : check_whole(r);
+    return result < 0 ? result : state_fetch_end(&r->conversation, &r->err);
+}
+
+static bool take_turn(struct gp_job *job)
+{
+    pthread_mutex_lock(&job->lock);
+    bool may = !job->is_leaving && !job->is_reading;
+    if (may) {
+        job->is_reading = true;
+        job->users++;
+    }
+    pthread_mutex_unlock(&job->lock);
+    return may;
+}
+
+static bool is_being_left(struct gp_job *job)
+{
+    pthread_mutex_lock(&job->lock);
+    bool is_leaving = job->is_leaving;
+    pthread_mutex_unlock(&job->lock);
+    return is_leaving;
+}
+
+/* The job's rounds go on when the connection ends, whatever has failed. */
+static void end_turn(struct reading *r)
+{
+    struct gp_job *job = r->job;
+    pthread_mutex_lock(&job->lock);
+    client_disconnect_operator(&job->read_fd, r->conversation.channel);
+    job->is_reading = false;
+    job_end_use(job);
+    state_fetch_free(&r->conversation);
+    free(r->sorted);
+    free(r->names);
+    free(r->have);
+}
+
+int gp_job_read(gp_job *job, gp_state *states, size_t count)
+{
+    int r = job_check(job);
+    if (r == 0 && count > 0 && !states)
+        r = client_error(-EINVAL, "gp_job_read: %zu states, and none given", count);
+    if (r == 0)
+        r = check_states(job, states, count);
+    if (r < 0 || count == 0)
+        return r;
+    if (!take_turn(job))
+        return client_error(-EBUSY, "job '%s' is being left, or another thread reads its state",
+                            job->name);
+    struct reading reading = {.job = job, .states = states, .count = count};
+    r = sort_states(&reading);
+    if (r == 0)
+        r = client_connect_operator(job->client, &job->lock, &job->read_fd,
+                                    &reading.conversation.channel, &reading.err);
+    if (r == 0 && !is_being_left(job)) /* gp_job_leave() may have come before the socket */
+        r = converse(&reading);
+    if (is_being_left(job))
+        r = err_set(&reading.err, -ECANCELED, "the job was left");
+    if (r < 0)
+        client_error(r, "job '%s': what lanes keep was not read: %s", job->name,
+                     reading.err.text[0] ? reading.err.text : err_text(r));
+    end_turn(&reading);
+    return r;
+}
+
+void state_cancel_read(struct gp_job *job)
+{
+    if (job->read_fd >= 0)
+        shutdown(job->read_fd, SHUT_RDWR);
+}
+
+void state_abandon_read_in_child(struct gp_job *job)
+{
+    if (job->read_fd >= 0)
+        close(job->read_fd);
+}
+
+/* ---- by all ranks ---- */
+
+static int check_kept(const gp_tensor *t)
+{
+    int r = tensor_check(t);
+    if (r == 0 && !t->terms.rule)
+        r = client_error(-EINVAL, "tensor '%s' was declared without an update rule", t->name);
+    return r;
+}
+
+int gp_save(gp_tensor *tensor, float *arrays, gp_request **ret_request)
+{
+    int r = check_kept(tensor);
+    if (r == 0 && tensor->round == 0)
+        r = client_error(-ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
+                         tensor->name);
+    return r < 0 ? r : push_save(tensor, arrays, ret_request);
+}
+
+int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32_t root,
+               uint64_t steps, gp_request **ret_request)
+{
+    int r = check_kept(tensor);
+    if (r == 0 && root >= tensor->job->workers)
+        r = client_error(-EINVAL, "tensor '%s': root %u of %u workers", tensor->name, root,
+                         tensor->job->workers);
+    return r < 0 ? r : push_restore(tensor, root, arrays, parameters, steps, ret_request);
+}
+
+uint64_t gp_checksum(const void *const *arrays, const size_t *bytes, size_t count)
+{
+    uint64_t sum = count;
+    for (size_t i = 0; i < count; i++)
+        sum = checksum(sum, arrays[i], bytes[i]);
+    return sum;
+}
