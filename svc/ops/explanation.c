@@ -1,26 +1,15 @@
 /* Why the tasks of a job are where they are, for people and for programs: a reply as it is. */
-#include "svc/base/text.h"
 #include "svc/ops/json_put.h"
 #include "svc/ops/ops.h"
 #include "svc/ops/table.h"
 #include "svc/wire/durability.h"
 
 #define WIRE(type) Gradpool__Wire__##type
-#define CELL_BYTES 64
-
-static void add_bytes(struct table *table, uint64_t bytes)
-{
-    char cell[CELL_BYTES];
-    table_add(table, "%s", text_bytes(bytes, cell, sizeof cell));
-}
 
 /* What is not known is a dash. */
 static void add_ms(struct table *table, uint64_t ns)
 {
-    if (ns)
-        table_add(table, "%.3f ms", (double)ns / 1e6);
-    else
-        table_add(table, "-");
+    table_add_known(table, ns, "%.3f ms", (double)ns / 1e6);
 }
 
 /* A state is that of a piece; which of them lanes have not told yet is not known. */
@@ -85,16 +74,13 @@ static int print_lanes(const WIRE(ExplainedJob) * job, FILE *out)
         const WIRE(LaneChoice) *lane = job->lanes[i];
         table_add(&table, "%u", lane->lane);
         table_add(&table, "%u", lane->tasks);
-        add_bytes(&table, lane->bytes);
+        table_add_bytes(&table, lane->bytes);
         add_ms(&table, lane->lane_ns);
         add_ms(&table, lane->handled_ns);
         add_ms(&table, lane->queue_ns);
         add_ms(&table, lane->stalled_ns);
         table_add(&table, "%u", lane->other_jobs);
-        if (job->job->is_predicted)
-            table_add(&table, "%.1f %%", lane->predicted_loss_ppm / 1e4);
-        else
-            table_add(&table, "-");
+        table_add_known(&table, job->job->is_predicted, "%.1f %%", lane->predicted_loss_ppm / 1e4);
         table_add(&table, "%s", lane->why);
     }
     return table_print(&table, out);
@@ -109,7 +95,7 @@ static int print_tasks(const WIRE(ExplainedJob) * job, FILE *out)
         const WIRE(TaskChoice) *task = job->tasks[i];
         table_add(&table, "%u", task->task);
         table_add(&table, "%u", task->lane);
-        add_bytes(&table, task->bytes);
+        table_add_bytes(&table, task->bytes);
         add_ms(&table, task->lane_ns);
         if (task->tensors > 1)
             table_add(&table, "%s and %u more", task->tensor, task->tensors - 1);

@@ -1,5 +1,4 @@
 /* Where a job would be placed, for people and for programs: a reply as it is. */
-#include "svc/base/text.h"
 #include "svc/ops/json_put.h"
 #include "svc/ops/ops.h"
 #include "svc/ops/table.h"
@@ -8,33 +7,22 @@
 #include <stdbool.h>
 
 #define WIRE(type) Gradpool__Wire__##type
-#define CELL_BYTES 64
 
 static int print_lanes(const WIRE(PlanReply) * plan, FILE *out)
 {
     static const char *const titles[] = {">LANE",      "STATE",       ">PIECES",    ">SIZE",
                                          ">LANE TIME", ">OTHER JOBS", ">PREDICTED", NULL};
     struct table table;
-    char cell[CELL_BYTES];
     table_init(&table, titles);
     for (size_t i = 0; i < plan->n_lanes; i++) {
         const WIRE(PlanLane) *lane = plan->lanes[i];
-        if (lane->lane)
-            table_add(&table, "%u", lane->lane);
-        else
-            table_add(&table, "-");
+        table_add_known(&table, lane->lane, "%u", lane->lane);
         table_add(&table, "%s", lane->state);
         table_add(&table, "%u", lane->pieces);
-        table_add(&table, "%s", text_bytes(lane->bytes, cell, sizeof cell));
-        if (plan->period_ns)
-            table_add(&table, "%.3f ms", (double)lane->lane_ns / 1e6);
-        else
-            table_add(&table, "-");
+        table_add_bytes(&table, lane->bytes);
+        table_add_known(&table, plan->period_ns, "%.3f ms", (double)lane->lane_ns / 1e6);
         table_add(&table, "%u", lane->other_jobs);
-        if (plan->period_ns)
-            table_add(&table, "%.1f %%", lane->predicted_loss_ppm / 1e4);
-        else
-            table_add(&table, "-");
+        table_add_known(&table, plan->period_ns, "%.1f %%", lane->predicted_loss_ppm / 1e4);
     }
     return table_print(&table, out);
 }
@@ -51,15 +39,9 @@ static int print_costs(const WIRE(PlanReply) * plan, FILE *out)
         const WIRE(PlanCost) *cost = plan->jobs[i];
         const char *name = cost->is_new ? "this one" : cost->job;
         table_add(&table, "%s%s%s", cost->tenant, *cost->tenant ? "/" : "", name);
-        if (cost->is_new)
-            table_add(&table, "-");
-        else
-            table_add(&table, "%.1f %%", cost->before_ppm / 1e4);
+        table_add_known(&table, !cost->is_new, "%.1f %%", cost->before_ppm / 1e4);
         table_add(&table, "%.1f %%", cost->after_ppm / 1e4);
-        if (cost->loss_limit_ppm)
-            table_add(&table, "%.1f %%", cost->loss_limit_ppm / 1e4);
-        else
-            table_add(&table, "-");
+        table_add_known(&table, cost->loss_limit_ppm, "%.1f %%", cost->loss_limit_ppm / 1e4);
     }
     return table_print(&table, out);
 }

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,18 +17,37 @@ void table_init(struct table *table, const char *const *titles)
         table_add(table, "%s", titles[i]);
 }
 
-void table_add(struct table *table, const char *format, ...)
+static void table_add_arguments(struct table *table, const char *format, va_list arguments)
 {
-    va_list arguments;
     char *cell = NULL, **grown = realloc(table->cells, (table->count + 1) * sizeof *grown);
     if (grown)
         table->cells = grown;
-    va_start(arguments, format);
     if (!grown || vasprintf(&cell, format, arguments) < 0)
         table->error = -ENOMEM;
     else
         text_disarm(grown[table->count++] = cell);
+}
+
+void table_add(struct table *table, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    table_add_arguments(table, format, arguments);
     va_end(arguments);
+}
+
+void table_add_known(struct table *table, bool is_known, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    table_add_arguments(table, is_known ? format : "-", arguments);
+    va_end(arguments);
+}
+
+void table_add_bytes(struct table *table, uint64_t bytes)
+{
+    char cell[64];
+    table_add(table, "%s", text_bytes(bytes, cell, sizeof cell));
 }
 
 static bool is_number(const struct table *table, size_t column)

@@ -2,7 +2,9 @@
 #ifndef GRADPOOL_OPS_TABLE_H
 #define GRADPOOL_OPS_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #define TABLE_COLUMNS_MAX 16
@@ -17,6 +19,11 @@ struct table {
 void table_init(struct table *table, const char *const *titles);
 /* Bytes that a terminal would obey become '?' (text_disarm()): names are a tenant's choice. */
 void table_add(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same, but "-" where `is_known` is false. */
+void table_add_known(struct table *table, bool is_known, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* "6 KiB" */
+void table_add_bytes(struct table *table, uint64_t bytes);
 /* Prints whole rows and frees. -ENOMEM, -EIO. */
 int table_print(struct table *table, FILE *out);
 

@@ -27,12 +27,6 @@ static const char *duration(uint64_t ns, char *buffer)
     return buffer;
 }
 
-static void add_bytes(struct table *table, uint64_t bytes)
-{
-    char cell[CELL_BYTES];
-    table_add(table, "%s", text_bytes(bytes, cell, sizeof cell));
-}
-
 static void add_duration(struct table *table, uint64_t ns)
 {
     char cell[CELL_BYTES];
@@ -44,10 +38,7 @@ static void add_aggregator(struct table *table, const struct view_aggregator *a,
 {
     table_add(table, "%u", a->aggregator);
     table_add(table, "%s", a->node);
-    if (a->pid)
-        table_add(table, "%u", a->pid);
-    else
-        table_add(table, "-");
+    table_add_known(table, a->pid, "%u", a->pid);
     char cell[CELL_BYTES];
     if (a->silent_ns)
         table_add(table, "%s %s", lane_state_text(a, lane), duration(a->silent_ns, cell));
@@ -62,9 +53,9 @@ static void add_lane(struct table *table, const struct view_lane *lane)
     table_add(table, "%u", lane->jobs);
     table_add(table, "%u", lane->tasks);
     table_add(table, "%" PRIu64, lane->use.rounds);
-    add_bytes(table, lane->use.pushed_bytes);
+    table_add_bytes(table, lane->use.pushed_bytes);
     add_duration(table, lane->cpu_ns);
-    add_bytes(table, lane->arena_bytes);
+    table_add_bytes(table, lane->arena_bytes);
 }
 
 static void print_service(const struct view_status *status, FILE *out)
@@ -114,14 +105,14 @@ static void add_job(struct table *table, const struct view_job *job)
     table_add(table, "%s", job->state);
     table_add(table, "%u", job->workers);
     table_add(table, "%u", job->tensors);
-    add_bytes(table, job->tensor_bytes);
+    table_add_bytes(table, job->tensor_bytes);
     table_add(table, "%u", job->tasks);
     table_add(table, "%u", job->epoch);
     table_add(table, "%" PRIu64, job->use.rounds);
-    add_bytes(table, job->use.pushed_bytes);
+    table_add_bytes(table, job->use.pushed_bytes);
     add_duration(table, job->use.busy_ns);
-    add_bytes(table, job->use.heap_bytes);
-    add_bytes(table, job->use.registered_bytes);
+    table_add_bytes(table, job->use.heap_bytes);
+    table_add_bytes(table, job->use.registered_bytes);
     add_lanes(table, job);
 }
 
@@ -218,10 +209,7 @@ int ops_tenants_table(const struct view_tenants *tenants, FILE *out)
         table_add(&table, "%s", tenant->role);
         table_add(&table, "%s", tenant->state);
         add_date(&table, tenant->added_s);
-        if (tenant->loss_limit_ppm)
-            table_add(&table, "%.4g %%", tenant->loss_limit_ppm / 1e4);
-        else
-            table_add(&table, "-");
+        table_add_known(&table, tenant->loss_limit_ppm, "%.4g %%", tenant->loss_limit_ppm / 1e4);
         table_add(&table, "%u", tenant->jobs);
         table_add(&table, "%u", tenant->connections);
         table_add(&table, "%.1f s", (double)tenant->cpu_ns / 1e9);

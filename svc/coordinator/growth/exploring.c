@@ -10,6 +10,7 @@
 #include "svc/coordinator/growth/scaling_moves.h"
 #include "svc/coordinator/job/hold.h"
 #include "svc/coordinator/job/members.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/job/task.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/migration.h"
@@ -60,14 +61,6 @@ void exploring_free(struct exploring *x)
     free(x);
 }
 
-static const struct share *share_on(const struct job *job, const struct lane *lane)
-{
-    for (size_t i = 0; i < job->shares_count; i++)
-        if (job->shares[i].lane == lane && job->shares[i].pieces > 0)
-            return &job->shares[i];
-    return NULL;
-}
-
 /* --- room: what neighbours can stand --- */
 
 static bool are_within(const char *policy, const struct packer_resident *jobs, size_t count)
@@ -110,7 +103,7 @@ static uint64_t room_beside(const struct job *job, const struct residents *all, 
 static uint64_t room_bytes(const struct job *job, const struct residents *all,
                            const struct lane *lane)
 {
-    const struct share *share = share_on(job, lane);
+    const struct share *share = share_in_use(job, lane);
     const char *policy = job->service->options->policy;
     uint64_t lanes_ns = profile_known(job->profile).lanes_ns;
     size_t first, others = lane->jobs - (share != NULL);
@@ -145,7 +138,7 @@ static int see_lanes(struct job *job, struct sight *sight)
     list_for_each (node, &job->service->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
-            if (!share_on(job, &a->lanes[i]) && !is_open(&a->lanes[i]))
+            if (!share_in_use(job, &a->lanes[i]) && !is_open(&a->lanes[i]))
                 continue;
             if (count == EXPLORE_LANES_MAX)
                 return -E2BIG;
@@ -165,7 +158,7 @@ static int see_times(const struct job *job, struct sight *sight, uint64_t rounds
         return error;
     for (size_t i = 0; i < sight->seen.lanes_count; i++) {
         const struct lane *lane = sight->places[i];
-        const struct share *share = share_on(job, lane);
+        const struct share *share = share_in_use(job, lane);
         sight->lanes[i] = (struct explore_lane){.id = lane->id};
         if (is_open(lane))
             sight->lanes[i].room_bytes = room_bytes(job, &all, lane);

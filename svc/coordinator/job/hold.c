@@ -1,18 +1,11 @@
 /* Owns the end of each job's hold. Placing after a lane is lost, and later orders, ignore holds. */
 #include "svc/coordinator/job/hold.h"
 
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/service.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-
-static bool has_tasks_on(const struct job *job, const struct lane *lane)
-{
-    for (size_t i = 0; i < job->shares_count; i++)
-        if (job->shares[i].lane == lane && job->shares[i].pieces > 0)
-            return true;
-    return false;
-}
 
 void order_hold_begin(struct job *job, const struct lane *lane)
 {
@@ -21,7 +14,7 @@ void order_hold_begin(struct job *job, const struct lane *lane)
     job->growth->ordered_until_ns = until_ns;
     list_for_each (node, &s->jobs) {
         struct job *other = list_entry(node, struct job, link);
-        if (has_tasks_on(other, lane))
+        if (share_in_use(other, lane))
             other->growth->ordered_until_ns = until_ns;
     }
 }

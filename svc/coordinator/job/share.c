@@ -40,6 +40,14 @@ static void leave(struct job *job, const struct share *share)
     job->left->stalled_ns += use->stalled_ns;
 }
 
+const struct share *share_in_use(const struct job *job, const struct lane *lane)
+{
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].lane == lane && job->shares[i].pieces > 0)
+            return &job->shares[i];
+    return NULL;
+}
+
 void jobs_forget_share(struct job *job, const struct lane *lane)
 {
     size_t kept = 0;

@@ -6,6 +6,7 @@
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/quota.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/kept.h"
 #include "svc/coordinator/session/wait.h"
@@ -116,14 +117,6 @@ static void ask_lane(struct peer *p, uint64_t request, struct lane *lane)
     peer_fail_memory(p, request);
 }
 
-static bool job_is_on(const struct job *job, const struct lane *lane)
-{
-    for (size_t i = 0; i < job->shares_count; i++)
-        if (job->shares[i].lane == lane && job->shares[i].pieces > 0)
-            return true;
-    return false;
-}
-
 void ticket_answer(struct peer *p, const envelope *request)
 {
     uint32_t id = request->ticket_request->lane;
@@ -131,7 +124,7 @@ void ticket_answer(struct peer *p, const envelope *request)
         return peer_fail(p, request->id, -ENOTCONN, "join a job first");
     const struct job *job = p->session->job;
     struct lane *lane = lane_find(p->service, id);
-    if (!lane || !job_is_on(job, lane))
+    if (!lane || !share_in_use(job, lane))
         return peer_fail(p, request->id, -ENOENT, "job %s has nothing on lane %u", job->name, id);
     if (lane->aggregator->state == AGGREGATOR_LOST)
         return peer_fail(p, request->id, -ESTALE,

@@ -4,6 +4,7 @@
 
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/measure/measure.h"
 
 static void add_use(WIRE(LaneUse) * shown, const WIRE(JobUse) * use)
@@ -71,9 +72,8 @@ bool view_lane_is_shown(const struct lane *lane, const struct tenant *only)
         return true;
     list_for_each (node, &lane->aggregator->service->jobs) {
         const struct job *job = list_entry(node, struct job, link);
-        for (size_t i = 0; i < job->shares_count && job->tenant == only; i++)
-            if (job->shares[i].lane == lane && job->shares[i].pieces > 0)
-                return true;
+        if (job->tenant == only && share_in_use(job, lane))
+            return true;
     }
     return false;
 }
