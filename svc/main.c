@@ -110,10 +110,16 @@ static int serve(int argc, char **argv)
     return ended < 0 ? CLI_FAILED : ended == 0 ? CLI_OK : 128 + ended;
 }
 
+/* libfabric 2 has 16 KiB for each of the 1,024 messages of a lane's first connection, for messages
+ * that come before their receive is posted. None is as long: 0 leaves the length of an inline one,
+ * as in libfabric 1, and saves 16 MiB a lane. */
+static void limit_message_memory(void) { (void)setenv("FI_TCP_MAX_RX_SIZE", "0", 0); }
+
 static int aggregator(int argc, char **argv)
 {
     struct cli_aggregator o;
     cli_aggregator_parse(argc, argv, &o);
+    limit_message_memory();
     start_log("aggregator");
     struct aggregator_options options = {.join = o.join,
                                          .service = o.service,

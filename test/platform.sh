@@ -84,7 +84,8 @@ copy_tree() {
 }
 
 # Runs a command in the root, which is a mount of its own, so that tests may mount things in it.
-# Mounts and processes live in namespaces of their own and end with it.
+# Mounts and processes live in namespaces of their own and end with it. Their first process is a
+# shell that stays, so that orphans are reaped and no command is the first process of a container.
 inside() {
     unshare --mount --pid --fork --kill-child --propagation private bash -euc '
         root=$1
@@ -98,7 +99,7 @@ inside() {
         pivot_root . .
         umount -l .
         exec /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
-            LANG=C.UTF-8 TERM="${TERM:-dumb}" bash -euc "cd /gradpool; \"\$@\"" inside "$@"
+            LANG=C.UTF-8 TERM="${TERM:-dumb}" bash -euc "cd /gradpool; \"\$@\"; exit" inside "$@"
     ' platform "$root" "$@"
 }
 

@@ -19,8 +19,9 @@ packages=(
     iproute2
 )
 # Readers of the metrics and the report: 800 MiB. A cluster for srun: 20 MiB. Another release.
+# Headers that torch.compile builds with: 5 MiB.
 [ "${1:-}" = --tests ] && packages+=(prometheus chromium-headless-shell
-    munge slurmctld slurmd slurm-client debootstrap)
+    munge slurmctld slurmd slurm-client debootstrap python3-dev)
 # Of these, what a host with systemd starts at once, or with every boot.
 services=(prometheus munge slurmctld slurmd)
 

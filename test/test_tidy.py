@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, 'lib')]
@@ -146,6 +147,13 @@ PASSED = {
 }
 
 
+def need_clang_format():
+    try:
+        tidy.find_clang_format()
+    except tidy.Skip as reason:
+        raise unittest.SkipTest(reason) from None
+
+
 class Rules(unittest.TestCase):
     """Two cases a rule, made below."""
 
@@ -153,6 +161,8 @@ class Rules(unittest.TestCase):
 def add_cases(kind, table, judge):
     for rule, trees in table.items():
         def case(self, rule=rule, trees=trees):
+            if rule == tidy.sources_are_formatted:
+                need_clang_format()
             for files in trees:
                 with self.subTest(files=str(files)[:80]):
                     judge(self, complaints(rule, files))
@@ -175,6 +185,16 @@ class Program(unittest.TestCase):
     def test_variables_are_not_judged_without_a_table(self):
         with self.assertRaises(tidy.Skip):
             complaints(tidy.variables_stand_in_the_readme, {'a.c': 'getenv("GRADPOOL_B");\n'})
+
+    def test_another_clang_format_than_that_of_the_tree_is_not_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, 'clang-format')
+            with open(program, 'w', encoding='utf-8') as file:
+                file.write('#!/bin/sh\necho Debian clang-format version 19.1.7\n')
+            os.chmod(program, 0o755)
+            with unittest.mock.patch.dict(os.environ, PATH=folder):
+                with self.assertRaisesRegex(tidy.Skip, 'here is: 19$'):
+                    complaints(tidy.sources_are_formatted, {'.clang-format': FORMAT, 'a.c': ''})
 
     def test_a_bad_tree_on_disk_fails_the_program_and_a_good_one_does_not(self):
         with tempfile.TemporaryDirectory() as folder:

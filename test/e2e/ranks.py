@@ -80,16 +80,18 @@ def start_ranks(function, workers, prefixes=None, **environment):
 
 
 def finish_ranks(processes):
-    """What each returned, in rank order. A rank that raised fails the test with its traceback."""
+    """What each returned, in rank order. Ranks that raised fail the test with their tracebacks."""
     try:
         ended = [harness.finish(process, RANK_TIMEOUT_S) for process in processes]
     finally:
         for process in processes:
             process.kill()
             process.wait()
-    for rank, (process, (_, errors)) in enumerate(zip(processes, ended)):
-        if process.returncode != 0:
-            raise AssertionError(f'rank {rank} ended with {process.returncode}:\n{errors}')
+    wrong = [f'rank {rank} ended with {process.returncode}:\n{errors}'
+             for rank, (process, (_, errors)) in enumerate(zip(processes, ended))
+             if process.returncode != 0]
+    if wrong:
+        raise AssertionError('\n'.join(wrong))
     return [json.loads(out.splitlines()[-1]) for out, _ in ended]
 
 

@@ -193,6 +193,26 @@ def rank_steps_alone(rank, workers):
     return trainer.digest()
 
 
+def rank_runs_hooks_of_steps(rank, workers):
+    """[whether PyTorch has such hooks, those that ran, digest]"""
+    trainer, ran = Rank(rank, workers), []
+    from torch.optim import optimizer as optimizers
+    if not hasattr(optimizers, 'register_optimizer_step_post_hook'):
+        return [False, ran, None]
+
+    def hook(name):
+        return lambda optimizer, arguments, options: ran.append(
+            [name, optimizer is trainer.optimizer, len(arguments), len(options)])
+    trainer.optimizer.register_step_pre_hook(hook('before'))
+    with attach(trainer, optimizer=trainer.optimizer):
+        trainer.optimizer.register_step_post_hook(hook('after'))
+        with contextlib.ExitStack() as of_all:
+            of_all.callback(optimizers.register_optimizer_step_post_hook(hook('of all')).remove)
+            for _ in range(STEPS):
+                trainer.step(trainer.batch())
+    return [True, ran, trainer.digest()]
+
+
 def rank_has_another_hook(rank, workers):
     import gradpool
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -241,6 +261,16 @@ class Steps(test_ddp.Case):
         for another, attached in self.run_ranks('rank_steps_with_another'):
             self.assertIn('attach() the optimizer whose step() the script calls', another)
             self.assertEqual(attached, '')
+
+    def test_hooks_of_a_step_run_as_without_the_service(self):
+        found = self.run_ranks('rank_runs_hooks_of_steps')
+        if not found[0][0]:
+            self.skipTest('PyTorch 1 has no hooks of a step')
+        for _, ran, _ in found:
+            self.assertEqual(ran, STEPS * [[name, True, 1, 0]
+                                           for name in ('before', 'after', 'of all')])
+        self.assertEqual(self.all_equal([digest for _, _, digest in found]),
+                         self.all_equal(self.run_ranks('rank_steps_alone')))
 
     def test_a_model_with_another_hook_is_refused_in_words(self):
         self.assertIn('a communication hook', self.run_ranks('rank_has_another_hook', 1)[0])

@@ -5,6 +5,7 @@ import datetime
 import os
 import tempfile
 import time
+import types
 
 import progress
 import python_case
@@ -560,6 +561,21 @@ class Distributed(python_case.Case):
                 self.assertEqual(kind, 'Mismatch', text)
                 self.assertIn('expand()', text)
             self.assertEqual([came, whole], [[True, True], [2.0] * 4])
+
+    def test_results_that_are_dropped_twice_are_found_while_somebody_holds_them(self):
+        import gradpool
+        import torch
+        from gradpool._operations import Operation
+        group = types.SimpleNamespace(timeout_s=TIMEOUT_S, open=set(), failure=None)
+        held = [torch.ones(3), torch.zeros(2)]
+        operation = Operation(group, 'all_gather', [], held)
+        self.assertEqual(len(operation.drop_results()), len(held))
+        self.assertEqual(len(operation.drop_results()), 0)
+        for found, mine in zip(operation.result(), held, strict=True):
+            self.assertIs(found, mine)
+        del found, mine, held[0]
+        with self.assertRaisesRegex(gradpool.Mismatch, 'all_gather: a result is gone'):
+            operation.result()
 
 
 if __name__ == '__main__':

@@ -27,6 +27,8 @@ _EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
 _REQUIRES_GRAD = operator.attrgetter('requires_grad')
 # A step() that has them tells schedulers of its calls: as torch 1 has them count, and as torch 2.
 _MARKS = '_with_counter', '_wrapped_by_lr_sched'
+# Runs hooks that register_step_pre_hook() and its like have added; PyTorch 1 has none.
+_HOOKED = getattr(torch.optim.Optimizer, 'profile_hook_step', lambda step: step)
 _NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
 
 
@@ -151,8 +153,8 @@ class Stepping:
 
     def replace_step(self, check):
         """From here on optimizer.step() does no more than check() and see that there was a
-        step. It counts its calls itself, as schedulers want to."""
-        def step(closure=None):
+        step. It counts its calls itself, as schedulers want to, and runs the hooks of a step."""
+        def end(optimizer, closure=None):
             loss = None
             if closure is not None:
                 with torch.enable_grad():
@@ -160,6 +162,10 @@ class Stepping:
             check()
             self._end_step()
             return loss
+        hooked = _HOOKED(end)
+
+        def step(*arguments, **options):
+            return hooked(self._optimizer, *arguments, **options)
         for mark in _MARKS:
             setattr(step, mark, True)
         self._optimizer.step = step

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct worker {
@@ -261,7 +262,7 @@ static void a_join_while_it_ends_is_refused(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, tear_down)
 
-int main(void)
+static int run_cases(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(sigterm_leaves_a_live_job_to_the_next_start),
@@ -279,4 +280,15 @@ int main(void)
         CASE(a_join_while_it_ends_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+/* In a process of its own: the child of a container's first process ends jobs on SIGTERM (K107),
+ * and whatever runs the tests may be that first one. */
+int main(void)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        return run_cases();
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
