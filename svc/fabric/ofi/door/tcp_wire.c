@@ -9,6 +9,7 @@
 #define VERSION 3
 #define OP_DATA_ACK 2
 #define FLAG_WORD 0x1
+#define FLAG_COMMIT 0x8 /* commit complete: the provider flushes memory at an unchecked address */
 #define FLAGS_ANSWERED 0xc /* delivery complete, commit complete */
 
 enum op { OP_MESSAGE = 0, OP_READ = 2, OP_RESPONSE = 3, OP_WRITE = 4 };
@@ -99,7 +100,7 @@ static bool tcp_may_write(struct tcp_wire *w, const struct tcp_header *h)
 
 static bool tcp_may_come(struct tcp_wire *w, const struct tcp_header *h)
 {
-    if (h->version != VERSION || h->bytes < h->header_bytes)
+    if (h->version != VERSION || h->bytes < h->header_bytes || h->flags & FLAG_COMMIT)
         return false;
     switch (h->op) {
     case OP_MESSAGE: return tcp_may_message(w, h);

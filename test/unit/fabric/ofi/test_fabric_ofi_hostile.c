@@ -258,6 +258,28 @@ static void acknowledgements_that_are_not_taken_are_bounded(void **state)
     bench_close(&b);
 }
 
+/* For it the provider flushes the processor's cache at an address that nobody has checked. */
+static void a_message_that_asks_for_a_commit_ends_its_own_connection_only(void **state)
+{
+    struct {
+        struct wire_header header;
+        struct ofi_frame frame;
+    } said = {.header = {.version = 3, .header_bytes = 16, .bytes = sizeof(said)},
+              .frame = {.kind = OFI_MESSAGE_WITHDRAW}};
+    struct bench b;
+    struct fabric_conn *c;
+    (void)state;
+    bench_open(&b);
+    for (uint16_t flags = 8; flags <= 12; flags += 4) {
+        said.header.flags = flags;
+        int fd = let_in(&b, &c);
+        say(fd, &said, sizeof(said));
+        expect_end(&b, c, fd);
+    }
+    assert_honest_worker_goes_on(&b);
+    bench_close(&b);
+}
+
 static uint64_t chance(uint64_t *state)
 {
     *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407;
@@ -330,6 +352,7 @@ int main(void)
         cmocka_unit_test(an_answer_that_is_too_short_is_no_answer),
         cmocka_unit_test(an_acknowledgement_ahead_of_what_it_is_for_ends_the_connection),
         cmocka_unit_test(acknowledgements_that_are_not_taken_are_bounded),
+        cmocka_unit_test(a_message_that_asks_for_a_commit_ends_its_own_connection_only),
         cmocka_unit_test(bytes_by_chance_touch_no_other_connection),
     };
     return cmocka_run_group_tests_name(real_time.name, tests, NULL, NULL);
