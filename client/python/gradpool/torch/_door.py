@@ -33,6 +33,7 @@ class Door:
         self.joins = 0      # joins that all ranks have made
         self.sets = []
         self.hosts = []     # of each rank: (host, its number there or None)
+        self._forgotten = []    # Slots that are of no use, whose last round is not over yet
 
     def add(self, process_set):
         process_set.bind(self, len(self.sets))
@@ -43,6 +44,13 @@ class Door:
         """Operations under way."""
         return [operation for of in self.sets if of is not None and of.included()
                 for sequence in of.sequences().all() for operation in list(sequence.open)]
+
+    def forget(self, slots=()):
+        """Undeclares the tensors of these Slots; one with a round that is not over on all ranks
+        goes with a later call. Returns whether all are gone."""
+        before, self._forgotten = self._forgotten, []
+        self._forgotten.extend(slot for slot in [*before, *slots] if not slot.end())
+        return not self._forgotten
 
     def close(self):
         self.is_closed = True

@@ -244,6 +244,7 @@ class Sequence:
         self._declared += 1
 
     def _declare(self, sizes, suffix):
+        self.ranks.door.forget()
         self._forgotten = [slot for slot in self._forgotten if not slot.end()]
         names = [f'{self._path}{suffix}.{i}' for i in range(len(sizes))]
         return declare_all(self.ranks, dict(zip(names, sizes)))
@@ -257,9 +258,9 @@ class Sequence:
 
     def forget_all(self):
         """Nobody uses this name any more."""
-        for slot in itertools.chain(self._words or (), self._forgotten, self._pool.drain(),
-                                    *[plan.slots for plan in self.plans.values()]):
-            slot.end()
+        self.ranks.door.forget(itertools.chain(
+            self._words or (), self._forgotten, self._pool.drain(),
+            *[plan.slots for plan in self.plans.values()]))
 
 
 def declare_all(ranks, size_by_name):
