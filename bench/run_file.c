@@ -2,7 +2,7 @@
  * that may be a device. */
 #include "bench/run_file.h"
 
-#include "svc/ops/run_report.h"
+#include "svc/ops/report/run_report.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "svc/web_display.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
-#include "svc/ops/web.h"
+#include "svc/ops/web/web.h"
 
 #define UNSEEN_NS (5 * NS_PER_S) /* between two snapshots for `gradpool report` alone */
 

@@ -1,6 +1,6 @@
 /* gradpool drain: empties lanes while jobs train, and keeps them so until they are given back. */
 #include "svc/cli/cli.h"
-#include "svc/cli/knobs.h"
+#include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* gradpool explain: why each task of a job is where it is. */
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
-#include "svc/ops/ops.h"
+#include "svc/ops/answer/answer.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* gradpool jobs: the jobs of the service, or one of them with its workers. */
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
-#include "svc/ops/ops.h"
+#include "svc/ops/answer/answer.h"
 
 #include <errno.h>
 

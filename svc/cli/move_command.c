@@ -1,6 +1,6 @@
 /* gradpool move: tasks of a job to another lane, while it trains. */
 #include "svc/cli/cli.h"
-#include "svc/cli/knobs.h"
+#include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
 
 #include <errno.h>

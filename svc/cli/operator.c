@@ -4,8 +4,8 @@
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
-#include "svc/cli/knobs.h"
 #include "svc/cli/local_door.h"
+#include "svc/cli/options/knobs.h"
 #include "svc/endpoint/endpoint.h"
 
 #include <errno.h>

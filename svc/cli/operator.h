@@ -3,6 +3,7 @@
 #define GRADPOOL_CLI_OPERATOR_H
 
 #include "svc/channel/channel.h"
+#include "svc/cli/options/knobs.h"
 #include "svc/endpoint/endpoint.h"
 
 #include <limits.h>
@@ -60,5 +61,7 @@ int operator_call(struct channel *channel, envelope *request, envelope **ret_rep
  * of the service, not of a process, and what to do. */
 int operator_explain(const char *endpoint, const struct channel *channel, int error,
                      struct err *err);
+
+extern const struct knob operator_knobs[];
 
 #endif

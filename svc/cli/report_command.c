@@ -1,7 +1,7 @@
 /* gradpool report: what the service holds, uses and saves, as a page or JSON that the service has
  * made. Must never remove what --output names: that may be a device. */
 #include "svc/cli/cli.h"
-#include "svc/cli/knobs.h"
+#include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
 
 #include <errno.h>

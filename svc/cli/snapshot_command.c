@@ -4,7 +4,7 @@
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
-#include "svc/cli/knobs.h"
+#include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
 #include "svc/state/state_fetch.h"
 #include "svc/state/state_file.h"

@@ -1,7 +1,7 @@
 /* gradpool status: the service, its aggregators and lanes. */
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
-#include "svc/ops/ops.h"
+#include "svc/ops/answer/answer.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/process.h"
 #include "svc/cli/cli.h"
-#include "svc/cli/knobs.h"
+#include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
 
 #include <errno.h>

@@ -3,9 +3,9 @@
  * network. Must never print a key but the new one, on standard output. */
 #include "svc/base/cleanup.h"
 #include "svc/cli/cli.h"
-#include "svc/cli/knobs.h"
+#include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
-#include "svc/ops/ops.h"
+#include "svc/ops/answer/answer.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/cli/cli.h"
-#include "svc/cli/knobs.h"
+#include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
 #include "svc/timeline/timeline_fetch.h"
 

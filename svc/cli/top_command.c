@@ -4,9 +4,10 @@
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
-#include "svc/cli/knobs.h"
+#include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
-#include "svc/ops/ops.h"
+#include "svc/ops/answer/answer.h"
+#include "svc/ops/report/report.h"
 
 #include <errno.h>
 #include <poll.h>

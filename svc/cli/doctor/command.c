@@ -2,9 +2,9 @@
  * and goes on when something has failed: one run shows all of it. */
 #include "svc/cli/cli.h"
 #include "svc/cli/doctor/doctor.h"
-#include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
-#include "svc/ops/ops.h"
+#include "svc/cli/options/knobs.h"
+#include "svc/ops/answer/answer.h"
 
 const struct knob doctor_knobs[] = {
     [OPERATOR_ENDPOINT] = {"endpoint", "URL",

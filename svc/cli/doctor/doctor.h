@@ -4,6 +4,7 @@
 #define GRADPOOL_CLI_DOCTOR_DOCTOR_H
 
 #include "svc/cli/cli.h"
+#include "svc/cli/options/knobs.h"
 #include "svc/view/checks.h"
 
 /* `advice` NULL: nothing is to be done. */
@@ -30,5 +31,7 @@ void doctor_libraries(struct view_checks *checks, const struct view_build *build
 bool doctor_version_fits(const char *running, const char *built);
 /* The service at that endpoint; NULL: none was named. */
 void doctor_service(struct view_checks *checks, const char *endpoint);
+
+extern const struct knob doctor_knobs[];
 
 #endif

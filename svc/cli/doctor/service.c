@@ -4,7 +4,7 @@
 #include "svc/cli/doctor/doctor.h"
 #include "svc/cli/operator.h"
 #include "svc/endpoint/endpoint.h"
-#include "svc/ops/snapshot.h"
+#include "svc/ops/snapshot/snapshot.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,13 @@
 /* Which GRADPOOL_ variables are warned of. */
 #include "svc/base/log.h"
 #include "svc/base/variables.h"
-#include "svc/cli/knobs.h"
+#include "svc/cli/doctor/doctor.h"
+#include "svc/cli/internal.h"
+#include "svc/cli/operator.h"
+#include "svc/cli/options/knobs.h"
+#include "svc/cli/options/options.h"
+#include "svc/cli/plan/plan.h"
+#include "svc/cli/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

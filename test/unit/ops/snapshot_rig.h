@@ -2,7 +2,7 @@
 #ifndef GRADPOOL_TEST_SNAPSHOT_RIG_H
 #define GRADPOOL_TEST_SNAPSHOT_RIG_H
 
-#include "svc/ops/snapshot.h"
+#include "svc/ops/snapshot/snapshot.h"
 
 #define RIG_SECOND UINT64_C(1000000000)
 

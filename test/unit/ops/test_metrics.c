@@ -6,11 +6,12 @@
 
 #include <cmocka.h>
 
-#include "svc/ops/ended.h"
-#include "svc/ops/figures.h"
-#include "svc/ops/metrics.h"
-#include "svc/ops/page.h"
-#include "svc/ops/report.h"
+#include "svc/ops/report/chart.h"
+#include "svc/ops/report/page.h"
+#include "svc/ops/report/report.h"
+#include "svc/ops/snapshot/ended.h"
+#include "svc/ops/snapshot/figures.h"
+#include "svc/ops/web/metrics.h"
 #include "test/unit/ops/snapshot_rig.h"
 
 #include <math.h>

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "svc/ops/ops.h"
-#include "svc/ops/table.h"
+#include "svc/ops/answer/answer.h"
+#include "svc/ops/answer/table.h"
 
 #include <stdlib.h>
 #include <string.h>

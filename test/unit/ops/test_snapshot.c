@@ -7,9 +7,10 @@
 
 #include <cmocka.h>
 
-#include "svc/ops/figures.h"
-#include "svc/ops/history.h"
-#include "svc/ops/ops.h"
+#include "svc/ops/answer/answer.h"
+#include "svc/ops/report/report.h"
+#include "svc/ops/snapshot/figures.h"
+#include "svc/ops/snapshot/history.h"
 #include "test/unit/ops/snapshot_rig.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
-#include "svc/ops/web.h"
+#include "svc/ops/web/web.h"
 #include "test/unit/ops/snapshot_rig.h"
 
 #include <arpa/inet.h>

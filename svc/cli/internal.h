@@ -1,0 +1,10 @@
+/* The tables of options of the commands of this room. */
+#ifndef GRADPOOL_CLI_INTERNAL_H
+#define GRADPOOL_CLI_INTERNAL_H
+
+#include "svc/cli/options/knobs.h"
+
+extern const struct knob tenant_knobs[], top_knobs[], report_knobs[], move_knobs[], drain_knobs[],
+    snapshot_knobs[], timeline_knobs[], stop_knobs[];
+
+#endif

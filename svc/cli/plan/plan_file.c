@@ -1,0 +1,170 @@
+/* Reads tables of tensors. Owns what it reads until plan_file_free(). Must never take a line half:
+ * what it does not understand is a mistake, with file and line. */
+#include "svc/cli/plan/plan_file.h"
+
+#include "svc/base/text.h"
+
+#include <errno.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS_MAX 32
+#define TENSORS_MAX 300000
+#define NAME_BYTES_MAX 255 /* these two as a declare has them */
+#define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
+
+enum column { NAME, ELEMENTS, DTYPE, COLUMNS };
+
+struct table {
+    const char *path;
+    size_t line;
+    int at[COLUMNS]; /* -1: there is no such column */
+    size_t capacity;
+    void *names; /* tree of those that have come; they are the request's */
+};
+
+/* In place; returns how many. */
+static int split(char *line, char *ret_cells[COLUMNS_MAX])
+{
+    int count = 0;
+    line[strcspn(line, "\r\n")] = '\0';
+    for (char *cell; count < COLUMNS_MAX && (cell = strsep(&line, ","));)
+        ret_cells[count++] = cell;
+    return count;
+}
+
+static int read_heading(struct table *t, char *line, struct err *err)
+{
+    static const char *const names[] = {"name", "elements", "dtype"};
+    static const char mark[] = "\xef\xbb\xbf"; /* with which some programs begin a file */
+    char *cells[COLUMNS_MAX];
+    int count = split(strncmp(line, mark, 3) == 0 ? line + 3 : line, cells);
+    for (int column = 0; column < COLUMNS; column++) {
+        t->at[column] = -1;
+        for (int i = 0; i < count; i++)
+            if (strcmp(cells[i], names[column]) == 0)
+                t->at[column] = i;
+    }
+    if (t->at[NAME] < 0 || t->at[ELEMENTS] < 0)
+        return err_set(err, -EINVAL,
+                       "%s: the first line names the columns; `name` and `elements` are expected",
+                       t->path);
+    return 0;
+}
+
+/* The numbers of enum reduce_dtype, which travel. */
+static int dtype_of(const char *name)
+{
+    static const char *const names[] = {"f32", "f64", "f16", "bf16", "i32", "i64"};
+    for (int i = 0; i < 6; i++)
+        if (strcmp(names[i], name) == 0)
+            return i + 1;
+    return -EINVAL;
+}
+
+static int compare_names(const void *a, const void *b) { return strcmp(a, b); }
+
+/* Names are never printed: they may hold what a terminal would obey. */
+static const char *fault_of(const struct table *t, const char *name, uint64_t elements, int dtype)
+{
+    static const uint64_t element_bytes[] = {0, 4, 8, 2, 2, 4, 8};
+    if (!*name || strlen(name) > NAME_BYTES_MAX)
+        return "a tensor's name has 1 to 255 bytes";
+    if (!text_is_utf8(name))
+        return "the name is no UTF-8";
+    if (elements > TENSOR_BYTES_MAX / element_bytes[dtype])
+        return "the tensor is larger than 1 TiB";
+    if (tfind(name, &t->names, compare_names))
+        return "a tensor of this name came before";
+    return NULL;
+}
+
+static int grow(struct table *t, Gradpool__Wire__PlanRequest *request)
+{
+    if (request->n_tensors < t->capacity)
+        return 0;
+    size_t capacity = t->capacity ? 2 * t->capacity : 64;
+    void *grown = realloc(request->tensors, capacity * sizeof(Gradpool__Wire__TensorSpec *));
+    if (!grown)
+        return -ENOMEM;
+    request->tensors = grown;
+    t->capacity = capacity;
+    return 0;
+}
+
+static int add(struct table *t, Gradpool__Wire__PlanRequest *request, const char *name,
+               uint64_t elements, int dtype)
+{
+    Gradpool__Wire__TensorSpec *spec = grow(t, request) < 0 ? NULL : malloc(sizeof *spec);
+    if (!spec)
+        return -ENOMEM;
+    gradpool__wire__tensor_spec__init(spec);
+    spec->elements = elements;
+    spec->dtype = (uint32_t)dtype;
+    spec->name = strdup(name);
+    request->tensors[request->n_tensors++] = spec;
+    return spec->name && tsearch(spec->name, &t->names, compare_names) ? 0 : -ENOMEM;
+}
+
+static int read_row(struct table *t, char *line, Gradpool__Wire__PlanRequest *request,
+                    struct err *err)
+{
+    char *cells[COLUMNS_MAX];
+    uint64_t elements = 0;
+    int count = split(line, cells), dtype = 1;
+    if (count == 1 && !*cells[0])
+        return 0;
+    bool is_whole = t->at[NAME] < count && t->at[ELEMENTS] < count && t->at[DTYPE] < count &&
+                    request->n_tensors < TENSORS_MAX &&
+                    text_parse_u64(cells[t->at[ELEMENTS]], 0, INT64_MAX, &elements) == 0;
+    if (is_whole && t->at[DTYPE] >= 0)
+        dtype = dtype_of(cells[t->at[DTYPE]]);
+    if (!is_whole || dtype < 0)
+        return err_set(
+            err, -EINVAL,
+            "%s:%zu: expected a name, a whole number of elements, and if there is such a "
+            "column a dtype (f32, f64, f16, bf16, i32, i64); at most %d tensors",
+            t->path, t->line, TENSORS_MAX);
+    const char *fault = fault_of(t, cells[t->at[NAME]], elements, dtype);
+    if (fault)
+        return err_set(err, -EINVAL, "%s:%zu: %s", t->path, t->line, fault);
+    if (add(t, request, cells[t->at[NAME]], elements, dtype) < 0)
+        return err_set(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+static void leave_name(void *name) {}
+
+int plan_file_read(const char *path, Gradpool__Wire__PlanRequest *request, struct err *err)
+{
+    struct table t = {.path = path};
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t bytes = 0;
+    int error = 0;
+    if (!file)
+        return err_set(err, -EINVAL, "%s: %s", path, strerror(errno));
+    while (error == 0 && getline(&line, &bytes, file) >= 0)
+        error = t.line++ == 0 ? read_heading(&t, line, err) : read_row(&t, line, request, err);
+    if (error == 0 && ferror(file))
+        error = err_set(err, -EINVAL, "%s: %s", path, strerror(errno));
+    if (error == 0 && request->n_tensors == 0)
+        error = err_set(err, -EINVAL, "%s: no tensors", path);
+    tdestroy(t.names, leave_name);
+    free(line);
+    fclose(file);
+    if (error < 0)
+        plan_file_free(request);
+    return error;
+}
+
+void plan_file_free(Gradpool__Wire__PlanRequest *request)
+{
+    for (size_t i = 0; i < request->n_tensors; i++)
+        gradpool__wire__tensor_spec__free_unpacked(request->tensors[i], NULL);
+    free(request->tensors);
+    request->tensors = NULL;
+    request->n_tensors = 0;
+}

@@ -1,0 +1,208 @@
+/* gradpool run: the workers of a job on this host, each told its rank and where the service is, in
+ * the variables that PyTorch, MPI programs and our own client read. */
+#include "svc/base/unique.h"
+#include "svc/cli/cli.h"
+#include "svc/cli/run/run.h"
+#include "svc/cli/run/run_children.h"
+#include "svc/endpoint/endpoint.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define WORKERS_MAX 768
+#define HERE "127.0.0.1"
+
+enum { WORKERS, ENDPOINT, JOB, NODES, NODE, MASTER, PLAIN };
+
+const struct knob run_knobs[] = {
+    [WORKERS] = {"workers", "N", "workers on this host (default: 1)"},
+    [ENDPOINT] = {"endpoint", "URL", "the service, for the workers' GRADPOOL_ENDPOINT",
+                  KNOB_VARIABLE},
+    [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)",
+             KNOB_VARIABLE},
+    [NODES] = {"nodes", "N", "hosts that run as many workers each (default: 1)", KNOB_VARIABLE},
+    [NODE] = {"node", "I", "which of them this is, from 0 (default: 0)", KNOB_VARIABLE},
+    [MASTER] = {"master", "HOST:PORT",
+                "where PyTorch's ranks meet: a port of node 0 that is free "
+                "(default: one of this host; needed with --nodes)",
+                KNOB_VARIABLE},
+    [PLAIN] = {"plain", NULL,
+               "workers print to where this would, their bytes as they are, without their rank"},
+    {0},
+};
+
+struct run {
+    uint32_t workers, nodes, node;
+    const char *endpoint, *job, *master, *port;
+    char name[UNIQUE_BYTES], host[256], free_port[8];
+    bool is_plain;
+    char **program;
+};
+
+/* --- the command line --- */
+
+static int set_number(const char *value, unsigned long long least, uint32_t *ret, struct err *err)
+{
+    unsigned long long number = 0;
+    int r = knobs_number(value, least, WORKERS_MAX, &number, err);
+    *ret = (uint32_t)number;
+    return r;
+}
+
+static int set_master(struct run *run, const char *value, struct err *err)
+{
+    const char *colon = strrchr(value, ':');
+    unsigned long long port;
+    size_t bytes = colon ? (size_t)(colon - value) : 0;
+    if (bytes < 1 || bytes >= sizeof run->host ||
+        knobs_number(colon + 1, 1, UINT16_MAX, &port, err) < 0)
+        return err_set(err, -EINVAL, "'%.64s': expected HOST:PORT, such as node0:29500", value);
+    memcpy(run->host, value, bytes);
+    run->host[bytes] = '\0';
+    run->master = run->host;
+    run->port = colon + 1;
+    return 0;
+}
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    struct run *run = context;
+    struct endpoint endpoint;
+    switch (index) {
+    case WORKERS: return set_number(value, 1, &run->workers, err);
+    case NODES: return set_number(value, 1, &run->nodes, err);
+    case NODE: return set_number(value, 0, &run->node, err);
+    case MASTER: return set_master(run, value, err);
+    case JOB: run->job = value; return 0;
+    case PLAIN: run->is_plain = true; return 0;
+    default: run->endpoint = value; return endpoint_parse(value, &endpoint, err);
+    }
+}
+
+static void set_program(void *context, char **program)
+{
+    ((struct run *)context)->program = program;
+}
+
+static void parse(int argc, char **argv, struct run *ret_run)
+{
+    static const struct knob_command command = {
+        .name = "gradpool run",
+        .operands = "PROGRAM [ARGUMENT...]",
+        .knobs = run_knobs,
+        .set = set,
+        .program = set_program,
+        .before = "Runs a program once for each worker and tells each its place: RANK, LOCAL_RANK, "
+                  "WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun does, "
+                  "GRADPOOL_JOB and GRADPOOL_ENDPOINT. Each line that they print has its rank "
+                  "before it. When one fails the others are ended, and when this is, all are.",
+        .after = "Examples:\n  gradpool run --workers 4 python3 train.py --epochs 3\n"
+                 "  gradpool run --nodes 2 --node 1 --master node0:29500 --job big --workers 8 "
+                 "python3 train.py\n\n"
+                 "Beside torchrun, which does not start on Debian 12 (PyTorch 1.13) unless it "
+                 "is given `-r 1 -t 1'. OMP_NUM_THREADS is 1 for more than one worker, if it is "
+                 "not set.\n\n"
+                 "A line is shown when it has ended, with LF or CR (a bar of progress), has waited "
+                 "half a second for its end, or is longer than 1 MiB. If another worker's comes "
+                 "before such a line goes on, the rest is a line of its own.\n\n"
+                 "Ctrl-C, and SIGTERM or SIGHUP to this process, reach each worker. 10 s later "
+                 "those that are left get SIGTERM, and 5 s after that SIGKILL; each further "
+                 "signal brings the next of these at once. When one has failed, the others get "
+                 "SIGTERM at once.\n\n"
+                 "Exit code: that of the first worker that failed, 128 and the number where a "
+                 "signal has ended it, or this; 0 if none has; 2 a mistake on the command line."};
+    *ret_run = (struct run){.workers = 1, .nodes = 1};
+    knobs_parse(&command, argc, argv, ret_run);
+}
+
+static const char *find_mistake(const struct run *run)
+{
+    if (!run->program)
+        return "missing: PROGRAM";
+    if (run->node >= run->nodes)
+        return "--node counts from 0 and is below --nodes";
+    if (run->nodes * run->workers > WORKERS_MAX)
+        return "a job has at most 768 workers in all";
+    if (run->nodes > 1 && (!run->master || !run->job))
+        return "with --nodes the hosts have to agree: --master and --job are needed";
+    return NULL;
+}
+
+/* --- what each is told --- */
+
+/* Free now; who takes it before rank 0 does makes that one fail, and say so. */
+static int find_port(struct run *run)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof here;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&here, bytes) < 0 ||
+        getsockname(fd, (struct sockaddr *)&here, &bytes) < 0) {
+        int r = -errno;
+        if (fd >= 0)
+            close(fd);
+        return r;
+    }
+    close(fd);
+    snprintf(run->free_port, sizeof run->free_port, "%u", ntohs(here.sin_port));
+    run->master = HERE;
+    run->port = run->free_port;
+    return 0;
+}
+
+static void set_variable(const char *name, uint32_t value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%u", value);
+    setenv(name, text, 1);
+}
+
+static void prepare(const struct run_plan *plan, uint32_t index)
+{
+    const struct run *run = plan->context;
+    set_variable("RANK", plan->first + index);
+    set_variable("LOCAL_RANK", index);
+    set_variable("WORLD_SIZE", run->nodes * run->workers);
+    set_variable("LOCAL_WORLD_SIZE", run->workers);
+    set_variable("GROUP_RANK", run->node);
+    setenv("MASTER_ADDR", run->master, 1);
+    setenv("MASTER_PORT", run->port, 1);
+    setenv("GRADPOOL_JOB", run->job, 1);
+    unsetenv("GRADPOOL_RANK"); /* they would win over ours */
+    unsetenv("GRADPOOL_SIZE");
+    if (run->endpoint)
+        setenv("GRADPOOL_ENDPOINT", run->endpoint, 1);
+    if (run->workers > 1)
+        setenv("OMP_NUM_THREADS", "1", 0);
+}
+
+int cli_run(int argc, char **argv)
+{
+    struct run run;
+    parse(argc, argv, &run);
+    const char *mistake = find_mistake(&run);
+    if (mistake) {
+        fprintf(stderr, "gradpool run: %s\nTry `gradpool run --help' for more information.\n",
+                mistake);
+        return CLI_USAGE;
+    }
+    run.job = run.job ? run.job : unique_name("run", run.name, sizeof run.name);
+    int r = run.master ? 0 : find_port(&run);
+    if (r < 0) {
+        fprintf(stderr, "gradpool run: no free port on " HERE ": %s\n", strerror(-r));
+        return CLI_FAILED;
+    }
+    const struct run_plan plan = {.program = run.program,
+                                  .first = run.node * run.workers,
+                                  .count = run.workers,
+                                  .is_plain = run.is_plain,
+                                  .prepare = prepare,
+                                  .context = &run};
+    return run_children(&plan);
+}

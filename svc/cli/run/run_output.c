@@ -1,0 +1,149 @@
+/* Passes on what a worker prints, line by line, so that those of several do not mix. Owns the pipe
+ * and the text whose line has not ended; must never lose a byte of it, nor cut a character. */
+#include "svc/cli/run/run_output.h"
+
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROOM_FIRST 4096
+#define ROOM_MAX (1u << 20)
+/* So long the end of a line is waited for: what shows progress may write none for minutes. */
+#define WAIT_NS (500 * NS_PER_MS)
+
+void run_output_init(struct run_output *o, int fd, FILE *to, struct run_screen *screen,
+                     uint32_t rank)
+{
+    *o = (struct run_output){
+        .fd = fd, .to = to, .screen = screen, .rank = rank, .due_ns = UINT64_MAX, .before = '\n'};
+}
+
+/* --- writing --- */
+
+void run_screen_break(struct run_screen *screen, FILE *to)
+{
+    struct run_output *last = screen->last;
+    if (last && last->before != '\n') {
+        fputc('\n', to);
+        fflush(to);
+        last->before = '\n';
+    }
+    screen->last = NULL;
+}
+
+/* One line, or a part. A bar of progress may be drawn over another's; other things may not. */
+static void write_piece(struct run_output *o, const char *text, size_t bytes)
+{
+    const struct run_output *last = o->screen->last;
+    bool is_over_bar = last && last->before == '\r' && text[bytes - 1] == '\r';
+    if (last != o && !is_over_bar)
+        run_screen_break(o->screen, o->to);
+    if (o->before == '\n' || (o->before == '\r' && text[0] != '\n'))
+        fprintf(o->to, "[%u] ", o->rank);
+    fwrite(text, 1, bytes, o->to);
+    o->before = text[bytes - 1];
+    o->screen->last = o;
+}
+
+/* A CR ends a line, too, unless an LF follows. */
+static size_t line_bytes(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] == '\n' || (text[i] == '\r' && (i + 1 == bytes || text[i + 1] != '\n')))
+            return i + 1;
+    return bytes;
+}
+
+/* The first so many bytes of what has come. */
+static void show(struct run_output *o, size_t bytes)
+{
+    size_t piece;
+    if (bytes == 0)
+        return;
+    for (size_t at = 0; at < bytes; at += piece) {
+        piece = line_bytes(o->text + at, bytes - at);
+        write_piece(o, o->text + at, piece);
+    }
+    fflush(o->to);
+    o->have -= bytes;
+    memmove(o->text, o->text + bytes, o->have);
+    o->due_ns = UINT64_MAX;
+}
+
+/* --- how much of it --- */
+
+/* Up to the last end of a line. What comes after a CR decides whether it is one. */
+static size_t whole_lines(const struct run_output *o)
+{
+    size_t end = o->have;
+    while (end > 0 && o->text[end - 1] != '\n' && (o->text[end - 1] != '\r' || end == o->have))
+        end--;
+    return end;
+}
+
+/* Without the first bytes of a character of UTF-8 whose others have not come. */
+static size_t whole_characters(const struct run_output *o)
+{
+    size_t behind = 0; /* bytes that go on with a character */
+    while (behind < 3 && behind < o->have && (o->text[o->have - 1 - behind] & 0xc0) == 0x80)
+        behind++;
+    if (behind == o->have)
+        return o->have;
+    unsigned char first = (unsigned char)o->text[o->have - 1 - behind];
+    size_t belong = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : first >= 0xc0 ? 1 : 0;
+    return behind < belong ? o->have - 1 - behind : o->have;
+}
+
+/* --- reading --- */
+
+static bool grow(struct run_output *o)
+{
+    size_t room = o->room ? 2 * o->room : ROOM_FIRST;
+    char *text = room <= ROOM_MAX ? realloc(o->text, room) : NULL;
+    if (!text)
+        return false;
+    o->text = text;
+    o->room = room;
+    return true;
+}
+
+void run_output_read(struct run_output *o)
+{
+    if (o->have == o->room && !grow(o))
+        show(o, whole_characters(o)); /* a line longer than we keep is written in parts */
+    ssize_t got = read(o->fd, o->text + o->have, o->room - o->have);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (got <= 0) /* ended, or there is no memory at all */
+        return run_output_end(o);
+    o->have += (size_t)got;
+    show(o, whole_lines(o));
+    if (o->have > 0 && o->due_ns == UINT64_MAX)
+        o->due_ns = clock_now_ns() + WAIT_NS;
+}
+
+void run_output_hurry(struct run_output *o, uint64_t now_ns)
+{
+    if (now_ns < o->due_ns)
+        return;
+    o->due_ns = UINT64_MAX;
+    show(o, whole_characters(o));
+}
+
+void run_output_end(struct run_output *o)
+{
+    if (o->fd < 0)
+        return;
+    show(o, o->have);
+    if (o->screen->last == o)
+        run_screen_break(o->screen, o->to);
+    close(o->fd);
+    o->fd = -1;
+    free(o->text);
+    o->text = NULL;
+    o->have = o->room = 0;
+}

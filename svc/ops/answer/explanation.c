@@ -1,0 +1,193 @@
+/* Why the tasks of a job are where they are, for people and for programs: a reply as it is. */
+#include "svc/ops/answer/answer.h"
+#include "svc/ops/answer/table.h"
+#include "svc/ops/json/json_put.h"
+#include "svc/wire/durability.h"
+
+#define WIRE(type) Gradpool__Wire__##type
+
+/* What is not known is a dash. */
+static void add_ms(struct table *table, uint64_t ns)
+{
+    table_add_known(table, ns, "%.3f ms", (double)ns / 1e6);
+}
+
+/* A state is that of a piece; which of them lanes have not told yet is not known. */
+static void print_durability(const WIRE(JobView) * job, FILE *out)
+{
+    bool is_replica = job->durability == DURABILITY_REPLICA;
+    if (!is_replica && job->durability != DURABILITY_WORKER)
+        return;
+    fprintf(out, "durability: %s, parameters and moments have a copy %s",
+            durability_name(job->durability),
+            is_replica ? "on another aggregator" : "in a worker's memory");
+    if (job->use && job->use->states)
+        fprintf(out, ": %u of %u", job->use->copied, job->use->states);
+    if (job->use && job->use->empty)
+        fprintf(out, ", %u have nothing to lose (never set, or failed)", job->use->empty);
+    fputc('\n', out);
+}
+
+static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
+{
+    const WIRE(JobView) *job = explained->job;
+    fprintf(out, "job %s%s%s: ", job->tenant, *job->tenant ? "/" : "", job->job);
+    if (job->period_ns)
+        fprintf(out, "a round takes %.1f ms", (double)job->period_ns / 1e6);
+    else
+        fputs("not measured yet (a job is measured some seconds after its first rounds)", out);
+    if (job->alone_period_ns)
+        fprintf(out, ", %.1f ms without other jobs", (double)job->alone_period_ns / 1e6);
+    if (job->lane_ns)
+        fprintf(out, ", lane time %.3f ms", (double)job->lane_ns / 1e6);
+    fputc('\n', out);
+    if (job->feedback_ns)
+        fprintf(out, "first results %.3f s after it arrived\n", (double)job->feedback_ns / 1e9);
+    if (job->period_ns && job->alone_period_ns)
+        fprintf(
+            out,
+            "slower than alone: %.1f %% (by sharing lanes %.1f %%, for other reasons %.1f %%), ",
+            job->loss_ppm / 1e4, job->shared_loss_ppm / 1e4,
+            (job->loss_ppm - job->shared_loss_ppm) / 1e4);
+    else
+        fputs("slower than alone: not measured yet, ", out);
+    if (job->is_predicted)
+        fprintf(out, "predicted by sharing %.1f %%, ", job->predicted_loss_ppm / 1e4);
+    else
+        fputs("predicted by sharing: nothing yet, ", out);
+    if (job->loss_limit_ppm)
+        fprintf(out, "loss limit %.1f %%\n", job->loss_limit_ppm / 1e4);
+    else
+        fputs("no loss limit: the service aims at 5 %, and refuses no job for it\n", out);
+    print_durability(job, out);
+    fputc('\n', out);
+}
+
+static int print_lanes(const WIRE(ExplainedJob) * job, FILE *out)
+{
+    static const char *const titles[] = {">LANE",      ">TASKS", ">SIZE",    ">LANE TIME",
+                                         ">HANDLING",  ">QUEUE", ">STALLED", ">OTHER JOBS",
+                                         ">PREDICTED", "WHY",    NULL};
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < job->n_lanes; i++) {
+        const WIRE(LaneChoice) *lane = job->lanes[i];
+        table_add(&table, "%u", lane->lane);
+        table_add(&table, "%u", lane->tasks);
+        table_add_bytes(&table, lane->bytes);
+        add_ms(&table, lane->lane_ns);
+        add_ms(&table, lane->handled_ns);
+        add_ms(&table, lane->queue_ns);
+        add_ms(&table, lane->stalled_ns);
+        table_add(&table, "%u", lane->other_jobs);
+        table_add_known(&table, job->job->is_predicted, "%.1f %%", lane->predicted_loss_ppm / 1e4);
+        table_add(&table, "%s", lane->why);
+    }
+    return table_print(&table, out);
+}
+
+static int print_tasks(const WIRE(ExplainedJob) * job, FILE *out)
+{
+    static const char *const titles[] = {">TASK", ">LANE", ">SIZE", ">LANE TIME", "TENSORS", NULL};
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < job->n_tasks; i++) {
+        const WIRE(TaskChoice) *task = job->tasks[i];
+        table_add(&table, "%u", task->task);
+        table_add(&table, "%u", task->lane);
+        table_add_bytes(&table, task->bytes);
+        add_ms(&table, task->lane_ns);
+        if (task->tensors > 1)
+            table_add(&table, "%s and %u more", task->tensor, task->tensors - 1);
+        else
+            table_add(&table, "%s", task->tensor);
+    }
+    int error = table_print(&table, out);
+    if (error == 0 && job->job->tasks > job->n_tasks)
+        fprintf(out, "and %zu more tasks\n", job->job->tasks - job->n_tasks);
+    return error;
+}
+
+int ops_explain_text(const WIRE(ExplainReply) * reply, FILE *out)
+{
+    int error = 0;
+    for (size_t i = 0; i < reply->n_jobs && error == 0; i++) {
+        if (i > 0)
+            fputc('\n', out);
+        print_figures(reply->jobs[i], out);
+        error = print_lanes(reply->jobs[i], out);
+        if (error < 0)
+            return error;
+        fputc('\n', out);
+        error = print_tasks(reply->jobs[i], out);
+    }
+    return error;
+}
+
+/* --- JSON --- */
+
+static json_t *lane_json(const WIRE(LaneChoice) * lane, int *error)
+{
+    json_t *o = json_object();
+    json_put_number(o, "lane", lane->lane, error);
+    json_put_number(o, "tasks", lane->tasks, error);
+    json_put_number(o, "bytes", lane->bytes, error);
+    json_put_known_number(o, "lane_ns", lane->lane_ns, error);
+    json_put_known_number(o, "queue_ns", lane->queue_ns, error);
+    json_put_known_number(o, "handled_ns", lane->handled_ns, error);
+    json_put_known_number(o, "stalled_ns", lane->stalled_ns, error);
+    json_put_number(o, "other_jobs", lane->other_jobs, error);
+    json_put_known_number(o, "predicted_loss_ppm", lane->predicted_loss_ppm, error);
+    json_put_text(o, "why", lane->why, error);
+    return o;
+}
+
+static json_t *task_json(const WIRE(TaskChoice) * task, int *error)
+{
+    json_t *o = json_object();
+    json_put_number(o, "task", task->task, error);
+    json_put_number(o, "lane", task->lane, error);
+    json_put_number(o, "bytes", task->bytes, error);
+    json_put_known_number(o, "lane_ns", task->lane_ns, error);
+    json_put_text(o, "tensor", task->tensor, error);
+    json_put_number(o, "tensors", task->tensors, error);
+    return o;
+}
+
+static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
+{
+    const WIRE(JobView) *job = explained->job;
+    json_t *o = json_object(), *lanes = json_array(), *tasks = json_array();
+    json_put_text(o, "tenant", job->tenant, error);
+    json_put_text(o, "job", job->job, error);
+    json_put_number(o, "job_id", job->job_id, error);
+    json_put_known_number(o, "period_ns", job->period_ns, error);
+    json_put_known_number(o, "alone_period_ns", job->alone_period_ns, error);
+    json_put_known_number(o, "lane_ns", job->lane_ns, error);
+    json_put_known_number(o, "feedback_ns", job->feedback_ns, error);
+    if (job->period_ns && job->alone_period_ns) {
+        json_put_number(o, "loss_ppm", job->loss_ppm, error);
+        json_put_number(o, "shared_loss_ppm", job->shared_loss_ppm, error);
+    }
+    if (job->is_predicted)
+        json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
+    json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
+    json_put_number(o, "tasks_count", job->tasks, error);
+    for (size_t i = 0; i < explained->n_lanes; i++)
+        json_put_last(lanes, lane_json(explained->lanes[i], error), error);
+    for (size_t i = 0; i < explained->n_tasks; i++)
+        json_put_last(tasks, task_json(explained->tasks[i], error), error);
+    json_put(o, "lanes", lanes, error);
+    json_put(o, "tasks", tasks, error);
+    return o;
+}
+
+int ops_explain_json(const WIRE(ExplainReply) * reply, FILE *out)
+{
+    int error = 0;
+    json_t *o = json_object(), *jobs = json_array();
+    for (size_t i = 0; i < reply->n_jobs; i++)
+        json_put_last(jobs, job_json(reply->jobs[i], &error), &error);
+    json_put(o, "jobs", jobs, &error);
+    return json_put_out(o, error, out);
+}

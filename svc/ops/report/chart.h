@@ -1,0 +1,12 @@
+/* The one chart of the pages. */
+#ifndef GRADPOOL_OPS_REPORT_CHART_H
+#define GRADPOOL_OPS_REPORT_CHART_H
+
+#include "svc/view/run.h"
+
+#include <stdio.h>
+
+/* The lines of cores over time, as inline SVG. */
+void page_chart(const struct view_moment *moments, size_t count, FILE *out);
+
+#endif

@@ -1,0 +1,37 @@
+/* Parts of the pages that reports are: text, tables, one chart, data for programs. No script;
+ * nothing is loaded from anywhere. */
+#ifndef GRADPOOL_OPS_REPORT_PAGE_H
+#define GRADPOOL_OPS_REPORT_PAGE_H
+
+#include "svc/ops/snapshot/figures.h"
+#include "svc/view/run.h"
+
+#include <stdio.h>
+
+void page_begin(const char *title, FILE *out);
+void page_end(FILE *out);
+/* Whatever it holds, it is text. */
+void page_text(const char *text, FILE *out);
+
+/* A figure with its name above it, which is also its id. */
+void page_tile(const char *name, enum figure_unit unit, double value, FILE *out);
+void page_cell(const char *text, bool is_name, FILE *out);
+/* The name of a job: a long one is broken, so that the other columns stay in sight. */
+void page_name(const char *name, FILE *out);
+void page_number(uint64_t number, FILE *out);
+void page_figure(enum figure_unit unit, double value, FILE *out);
+
+/* A section each. */
+void page_cores_over_time(const struct view_moment *moments, size_t count, FILE *out);
+void page_losses(const double *losses, size_t count, FILE *out);
+void page_events(const struct view_event *events, size_t count, FILE *out);
+void page_facts(const char *title, const struct view_fact *facts, size_t count, FILE *out);
+/* JSON that the page carries along, in an element with the id "data". */
+void page_data(const char *json, FILE *out);
+
+#define PAGE_LOSS_BINS 9
+/* Upper ends of all but the last, 0 to 1; a loss that is one belongs to the next. */
+extern const double page_loss_ends[PAGE_LOSS_BINS - 1];
+void page_count_losses(const double *losses, size_t count, size_t ret_jobs[PAGE_LOSS_BINS]);
+
+#endif

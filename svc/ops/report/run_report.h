@@ -1,0 +1,13 @@
+/* A run of a bench as JSON, and as one page that carries the JSON along. */
+#ifndef GRADPOOL_OPS_REPORT_RUN_REPORT_H
+#define GRADPOOL_OPS_REPORT_RUN_REPORT_H
+
+#include "svc/view/run.h"
+
+#include <stdio.h>
+
+/* -ENOMEM, -EIO. */
+int run_report_json(const struct view_run *run, FILE *out);
+int run_report_page(const struct view_run *run, FILE *out);
+
+#endif
