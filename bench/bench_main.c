@@ -2,7 +2,6 @@
 #include "bench/commands.h"
 
 #include "client/gradpool.h"
-#include "svc/base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,15 +29,6 @@ static const struct command {
     {"tasks", "what a service with very many tasks holds", tasks_command},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
-
-uint64_t command_number(struct argp_state *state, const char *text, uint64_t least, uint64_t most)
-{
-    uint64_t value = 0;
-    if (text_parse_u64(text, least, most, &value) < 0)
-        argp_error(state, "'%s' is not a whole number from %llu to %llu", text,
-                   (unsigned long long)least, (unsigned long long)most);
-    return value;
-}
 
 static void print_help(FILE *out)
 {

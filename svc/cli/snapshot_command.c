@@ -7,7 +7,7 @@
 #include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
 #include "svc/state/state_fetch.h"
-#include "svc/state/state_file.h"
+#include "svc/state/state_write.h"
 
 #include <errno.h>
 #include <inttypes.h>

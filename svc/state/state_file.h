@@ -27,8 +27,6 @@ struct state_tensor {
 uint64_t state_tensor_bytes(const struct state_tensor *t);
 uint64_t state_sum(const void *data, size_t bytes);
 
-/* ---- reading (state_file.c) ---- */
-
 struct state_file {
     int fd;
     char *index;                  /* names lie in it */
@@ -49,29 +47,5 @@ const struct state_tensor *state_file_find(const struct state_file *f, const cha
 /* Its arrays; -EBADMSG: they are not what was written. */
 int state_file_read(const struct state_file *f, const struct state_tensor *t, void *ret_data,
                     struct err *err);
-
-/* ---- writing (state_write.c) ---- */
-
-struct state_writer {
-    int fd;
-    char *path, *temporary;
-    struct state_tensor *tensors;
-    size_t count;
-    uint64_t file_bytes;
-    bool is_nameless; /* the file; its temporary name comes at the end */
-};
-
-/* Into a file beside `path`, or what that leads to, which has no name until it is whole, or a
- * temporary one. Tensors: names ascend and stay the caller's; steps, round,
- * offset and sum are not looked at. -EINVAL: out of order, no arrays of that kind, or no path. On
- * failure there is nothing to abandon. */
-int state_write_begin(const char *path, const struct state_tensor *tensors, size_t count,
-                      struct state_writer *ret_writer, struct err *err);
-int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t round,
-                    const void *data, struct err *err);
-/* Whole and on disk under its name, or not there at all: what was there before stays until then.
- * Ends the writer, whatever comes of it. */
-int state_write_finish(struct state_writer *w, struct err *err);
-void state_write_abandon(struct state_writer *w);
 
 #endif

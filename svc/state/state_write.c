@@ -1,6 +1,6 @@
 /* Writes the file of a snapshot: without a name, or under a temporary one, until it is whole and on
  * disk. Must never leave half a file under the name that was asked for. README: D1. */
-#include "svc/state/state_file.h"
+#include "svc/state/state_write.h"
 
 #include "svc/base/cleanup.h"
 #include "svc/reduce/update.h"

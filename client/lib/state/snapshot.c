@@ -6,7 +6,7 @@
 #include "client/lib/round/push_pull.h"
 #include "client/lib/session/process.h"
 #include "svc/base/clock.h"
-#include "svc/state/state_file.h"
+#include "svc/state/state_write.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* The file of a snapshot: what was written is read again, and nothing else is taken for it. */
 #include "svc/reduce/update.h"
-#include "svc/state/state_file.h"
 #include "svc/state/state_layout.h"
+#include "svc/state/state_write.h"
 #include "test/unit/skip.h"
 
 #include <errno.h>
