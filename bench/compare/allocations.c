@@ -1,7 +1,7 @@
 /* Owns the rows in which preloaded processes count (allocations_preload.c). */
 #include "bench/compare/allocations.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * but for the one whose turn it is, so that a cell's systems see the same machine. */
 #include "bench/compare/compare.h"
 
-#include "bench/compare/host.h"
 #include "bench/compare/seat.h"
+#include "bench/lib/host.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

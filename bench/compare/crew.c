@@ -2,8 +2,8 @@
 #include "bench/compare/crew.h"
 
 #include "bench/compare/folder.h"
-#include "bench/compare/host.h"
 #include "bench/compare/seat.h"
+#include "bench/lib/host.h"
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
 #include "svc/base/unique.h"

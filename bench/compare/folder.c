@@ -3,7 +3,7 @@
  * keepers. Must never take a folder from under a service that still drains. */
 #include "bench/compare/folder.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* gradpool in a comparison: each worker an ordinary client, tensors of its own for each load. Owns
  * a worker's client and memory. */
-#include "bench/compare/host.h"
 #include "bench/compare/seat.h"
 #include "bench/compare/systems.h"
+#include "bench/lib/host.h"
 #include "client/gradpool.h"
 
 #include <errno.h>

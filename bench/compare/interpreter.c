@@ -1,7 +1,7 @@
 /* Starts workers in Python. Changes the environment of this process, which only they look at. */
 #include "bench/compare/interpreter.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* The floor: what a server costs that somebody writes by hand over plain TCP sockets. One thread
  * that reads a piece from every worker, sums, writes it back; no framing, no failure handling, one
  * tensor at a time. Server and workers sit on the cores where gradpool's lane and workers sit. */
-#include "bench/compare/host.h"
 #include "bench/compare/seat.h"
 #include "bench/compare/systems.h"
+#include "bench/lib/host.h"
 
 #include <errno.h>
 #include <netinet/in.h>

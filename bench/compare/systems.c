@@ -2,7 +2,7 @@
 #include "bench/compare/systems.h"
 
 #include "bench/compare/folder.h"
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * those it follows. */
 #include "bench/compare/trace.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "svc/base/clock.h"
 
 #include <dirent.h>

@@ -3,9 +3,9 @@
  * end: that is a hang. */
 #include "bench/faults/company.h"
 
-#include "bench/compare/host.h"
 #include "bench/faults/ends.h"
 #include "bench/faults/timed.h"
+#include "bench/lib/host.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

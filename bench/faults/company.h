@@ -3,10 +3,10 @@
 #ifndef GRADPOOL_BENCH_FAULTS_COMPANY_H
 #define GRADPOOL_BENCH_FAULTS_COMPANY_H
 
-#include "bench/compare/own_service.h"
 #include "bench/faults/blame.h"
 #include "bench/faults/faults.h"
 #include "bench/faults/member.h"
+#include "bench/lib/own_service.h"
 
 #include <stdbool.h>
 #include <stddef.h>

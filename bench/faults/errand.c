@@ -2,8 +2,8 @@
  * never wait for it while the conductor has somebody to strike. */
 #include "bench/faults/errand.h"
 
-#include "bench/compare/host.h"
 #include "bench/faults/ends.h"
+#include "bench/lib/host.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_BENCH_FAULTS_ERRAND_H
 #define GRADPOOL_BENCH_FAULTS_ERRAND_H
 
-#include "bench/compare/own_service.h"
+#include "bench/lib/own_service.h"
 
 #include <errno.h>
 #include <stdbool.h>

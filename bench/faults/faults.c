@@ -3,8 +3,6 @@
  * what it strikes is known to be still that process's. */
 #include "bench/faults/faults.h"
 
-#include "bench/compare/host.h"
-#include "bench/compare/own_service.h"
 #include "bench/faults/company.h"
 #include "bench/faults/drains.h"
 #include "bench/faults/hostility.h"
@@ -12,6 +10,8 @@
 #include "bench/faults/snapshots.h"
 #include "bench/faults/strike.h"
 #include "bench/faults/watch.h"
+#include "bench/lib/host.h"
+#include "bench/lib/own_service.h"
 #include "bench/savings/look.h"
 #include "svc/base/clock.h"
 

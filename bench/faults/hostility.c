@@ -2,7 +2,7 @@
  * excuse an error of a job: what a tenant does is no cause of another one's failure. */
 #include "bench/faults/hostility.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 

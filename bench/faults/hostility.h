@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_BENCH_FAULTS_HOSTILITY_H
 #define GRADPOOL_BENCH_FAULTS_HOSTILITY_H
 
-#include "bench/compare/own_service.h"
+#include "bench/lib/own_service.h"
 
 #include <stdint.h>
 

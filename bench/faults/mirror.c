@@ -4,7 +4,7 @@
  * next reference. */
 #include "bench/faults/mirror.h"
 
-#include "bench/gradient.h"
+#include "bench/lib/gradient.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* What names a gradient. Owns nothing. */
 #include "bench/faults/pushes.h"
 
-#include "bench/gradient.h"
+#include "bench/lib/gradient.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * service said: a wrong result would become the next reference. */
 #include "bench/faults/replay.h"
 
-#include "bench/gradient.h"
+#include "bench/lib/gradient.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -26,7 +26,7 @@ void replay_fini(struct replay *replay);
 void replay_set(struct replay *replay, uint64_t round, float *values);
 /* The hyper-parameters of that round: other ones in each, so that those of another one show. */
 struct update_settings replay_settings(uint64_t round);
-/* One step, with the gradients of that round (bench/gradient.h). */
+/* One step, with the gradients of that round (bench/lib/gradient.h). */
 void replay_step(struct replay *replay, uint64_t round);
 /* Elements that differ in any bit. */
 uint64_t replay_count_wrong(const struct replay *replay, const float *values);

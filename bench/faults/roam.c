@@ -2,8 +2,8 @@
  * an order that fails for a fault: who carries it out may just have been killed. */
 #include "bench/faults/roam.h"
 
-#include "bench/compare/host.h"
 #include "bench/faults/ends.h"
+#include "bench/lib/host.h"
 #include "bench/savings/look.h"
 #include "svc/base/clock.h"
 

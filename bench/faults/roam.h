@@ -2,7 +2,7 @@
 #ifndef GRADPOOL_BENCH_FAULTS_ROAM_H
 #define GRADPOOL_BENCH_FAULTS_ROAM_H
 
-#include "bench/compare/own_service.h"
+#include "bench/lib/own_service.h"
 
 #include <stdint.h>
 #include <sys/types.h>

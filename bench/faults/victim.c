@@ -4,7 +4,7 @@
 
 #include "bench/faults/replay.h"
 #include "bench/faults/timed.h"
-#include "bench/gradient.h"
+#include "bench/lib/gradient.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * never miss an end: the service covers for whom it has lost, so nothing else shows a crash. */
 #include "bench/faults/watch.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * simulation anything of the two plays that it is compared with. */
 #include "bench/live/live.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "bench/sim/csv.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Runs `gradpool` for the conductors of `migrate`. Owns that process while it runs. */
 #include "bench/migrate/ask.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "bench/savings/look.h"
 #include "svc/base/clock.h"
 

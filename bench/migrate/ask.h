@@ -2,7 +2,7 @@
 #ifndef GRADPOOL_BENCH_MIGRATE_ASK_H
 #define GRADPOOL_BENCH_MIGRATE_ASK_H
 
-#include "bench/compare/own_service.h"
+#include "bench/lib/own_service.h"
 
 #include <stdbool.h>
 

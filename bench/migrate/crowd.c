@@ -1,7 +1,7 @@
 /* Starts, tells and ends the workers of a job. Owns these processes, their sockets and boards. */
 #include "bench/migrate/crowd.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

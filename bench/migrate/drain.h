@@ -2,7 +2,7 @@
 #ifndef GRADPOOL_BENCH_MIGRATE_DRAIN_H
 #define GRADPOOL_BENCH_MIGRATE_DRAIN_H
 
-#include "bench/compare/own_service.h"
+#include "bench/lib/own_service.h"
 
 /* Of the service: tasks of so many bytes at most. */
 #define DRAIN_PIECE_MAX "262144"

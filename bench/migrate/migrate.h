@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_BENCH_MIGRATE_H
 #define GRADPOOL_BENCH_MIGRATE_H
 
-#include "bench/compare/own_service.h"
+#include "bench/lib/own_service.h"
 #include "client/gradpool.h"
 
 #include <stdbool.h>

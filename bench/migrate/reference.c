@@ -3,7 +3,7 @@
  * service said. */
 #include "bench/migrate/reference.h"
 
-#include "bench/gradient.h"
+#include "bench/lib/gradient.h"
 
 #include <errno.h>
 #include <stdlib.h>

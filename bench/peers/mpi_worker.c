@@ -1,7 +1,7 @@
 /* gradpool-bench-mpi: a rank of Open MPI in a comparison. A program of its own, because it needs
  * libmpi; built where that is installed. Started by mpirun with the conductor's address. */
-#include "bench/compare/host.h"
 #include "bench/compare/seat.h"
+#include "bench/lib/host.h"
 
 #include <errno.h>
 #include <mpi.h>

@@ -2,7 +2,7 @@
  * timed: a worker that burns a core would be taken for a slow service. */
 #include "bench/savings/emulated.h"
 
-#include "bench/model_worker.h"
+#include "bench/lib/model_worker.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

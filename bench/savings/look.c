@@ -2,7 +2,7 @@
  * service holds: allocated and used are what it says. */
 #include "bench/savings/look.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_BENCH_SAVINGS_LOOK_H
 #define GRADPOOL_BENCH_SAVINGS_LOOK_H
 
-#include "bench/compare/own_service.h"
+#include "bench/lib/own_service.h"
 
 #include <stdbool.h>
 

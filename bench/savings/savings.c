@@ -2,7 +2,7 @@
  * never let two of them work at once: what one does would be in the other's periods (B6). */
 #include "bench/savings/savings.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "bench/savings/savings_report.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* A run of `savings` as one page. Owns nothing; must never show a figure that the lines of the run
  * do not have. */
-#include "bench/run_file.h"
+#include "bench/lib/run_file.h"
 #include "bench/savings/savings_report.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * share with it. One thread: workers are forked from here. */
 #include "bench/savings/turn.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "bench/savings/emulated.h"
 #include "svc/base/clock.h"
 

@@ -2,7 +2,7 @@
  * rounds that count: what a look costs would be taken for slowness. */
 #include "bench/stragglers/cell.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "bench/savings/look.h"
 #include "bench/savings/statistics.h"
 #include "svc/base/clock.h"

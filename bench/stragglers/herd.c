@@ -2,8 +2,8 @@
  * Owns the processes and the memory shared with them. Must never compute while it is timed. */
 #include "bench/stragglers/herd.h"
 
-#include "bench/compare/host.h"
-#include "bench/model_worker.h"
+#include "bench/lib/host.h"
+#include "bench/lib/model_worker.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Slowness on purpose. Owns what it starts: hogs, a queueing discipline, numbers in a file. */
 #include "bench/stragglers/injector.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

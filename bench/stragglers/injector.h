@@ -2,7 +2,7 @@
 #ifndef GRADPOOL_BENCH_INJECTOR_H
 #define GRADPOOL_BENCH_INJECTOR_H
 
-#include "bench/compare/own_service.h"
+#include "bench/lib/own_service.h"
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -2,7 +2,7 @@
  * processes as they are there; what they push and get is made up here. */
 #include "bench/stragglers/herd.h"
 
-#include "bench/model_worker.h"
+#include "bench/lib/model_worker.h"
 
 #include <errno.h>
 #include <setjmp.h>

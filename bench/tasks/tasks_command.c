@@ -1,8 +1,8 @@
 /* `tasks`: what a coordinator holds for very many tasks, and how long a new job waits for its place
  * beside them. Owns a service and the jobs, which are all of this process and push nothing. */
 #include "bench/commands.h"
-#include "bench/compare/host.h"
-#include "bench/compare/own_service.h"
+#include "bench/lib/host.h"
+#include "bench/lib/own_service.h"
 #include "bench/savings/statistics.h"
 
 #include "client/gradpool.h"

@@ -1,8 +1,8 @@
 /* Starts and ends `gradpool serve`. Owns its processes and its folder. */
-#include "bench/compare/own_service.h"
+#include "bench/lib/own_service.h"
 
 #include "bench/compare/folder.h"
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Owns nothing. Must never leave out an assumption on which the figures hang. */
-#include "bench/simulate_report.h"
+#include "bench/simulate/simulate_report.h"
 
 #include <stdio.h>
 #include <sys/utsname.h>

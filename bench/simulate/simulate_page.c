@@ -1,6 +1,6 @@
 /* A simulation as one page. Owns nothing; of thousands of jobs it shows those that lose most. */
-#include "bench/run_file.h"
-#include "bench/simulate_report.h"
+#include "bench/lib/run_file.h"
+#include "bench/simulate/simulate_report.h"
 
 #include <errno.h>
 #include <math.h>

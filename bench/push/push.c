@@ -1,7 +1,7 @@
 /* The emulated worker. Owns its tensors' memory for the length of a run. */
-#include "bench/push.h"
+#include "bench/push/push.h"
 
-#include "bench/gradient.h"
+#include "bench/lib/gradient.h"
 #include "client/gradpool.h"
 #include "svc/base/clock.h"
 

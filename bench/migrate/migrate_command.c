@@ -1,6 +1,6 @@
 /* `migrate`: its options, its rows. Owns the service that it measures. */
 #include "bench/commands.h"
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 #include "bench/migrate/drain.h"
 #include "bench/migrate/migrate.h"
 

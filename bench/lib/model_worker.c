@@ -1,6 +1,6 @@
 /* A client with a model's tensors. Owns the connection and the memory of one stay. Must never
  * compute more than stamps while somebody takes times. */
-#include "bench/model_worker.h"
+#include "bench/lib/model_worker.h"
 
 #include "bench/compare/pattern.h"
 

@@ -1,7 +1,7 @@
 /* What emulated workers of `savings` and `stragglers` have in common: an ordinary client (B2) with
  * the tensors of a real model, scaled, and gradients whose sums anybody can check. */
-#ifndef GRADPOOL_BENCH_MODEL_WORKER_H
-#define GRADPOOL_BENCH_MODEL_WORKER_H
+#ifndef GRADPOOL_BENCH_LIB_MODEL_WORKER_H
+#define GRADPOOL_BENCH_LIB_MODEL_WORKER_H
 
 #include "bench/sim/models.h"
 #include "client/gradpool.h"

@@ -1,7 +1,7 @@
 /* All workers of a job on this host, a process each. */
-#include "bench/push.h"
+#include "bench/push/push.h"
 
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 
 #include <errno.h>
 #include <signal.h>

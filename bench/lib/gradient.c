@@ -1,5 +1,5 @@
 /* Gradients from a hash. Owns nothing. */
-#include "bench/gradient.h"
+#include "bench/lib/gradient.h"
 
 #include <string.h>
 

@@ -2,9 +2,9 @@
  * Owns a service and one crew at a time. */
 #include "bench/commands.h"
 #include "bench/compare/allocations.h"
-#include "bench/compare/host.h"
 #include "bench/compare/systems.h"
 #include "bench/compare/trace.h"
+#include "bench/lib/host.h"
 
 #include "svc/base/err.h"
 

@@ -1,7 +1,7 @@
 /* Gradients that anybody can compute again: a value from (seed, tensor, round, rank, element), so
  * that each worker can check each element of a result against the sum in rank order. */
-#ifndef GRADPOOL_BENCH_GRADIENT_H
-#define GRADPOOL_BENCH_GRADIENT_H
+#ifndef GRADPOOL_BENCH_LIB_GRADIENT_H
+#define GRADPOOL_BENCH_LIB_GRADIENT_H
 
 #include <stdbool.h>
 #include <stdint.h>

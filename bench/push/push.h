@@ -1,6 +1,6 @@
 /* One emulated worker: joins, pushes seeded gradients, checks every element of every result. */
-#ifndef GRADPOOL_BENCH_PUSH_H
-#define GRADPOOL_BENCH_PUSH_H
+#ifndef GRADPOOL_BENCH_PUSH_PUSH_H
+#define GRADPOOL_BENCH_PUSH_PUSH_H
 
 #include <stdbool.h>
 #include <stdint.h>

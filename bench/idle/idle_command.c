@@ -1,9 +1,9 @@
 /* `idle`: what jobs cost that are connected and have nothing to do. Owns a service and the crews of
  * its jobs for the length of a run. */
-#include "bench/active.h"
 #include "bench/commands.h"
-#include "bench/compare/host.h"
 #include "bench/compare/systems.h"
+#include "bench/lib/active.h"
+#include "bench/lib/host.h"
 
 #include "svc/base/clock.h"
 

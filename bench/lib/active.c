@@ -1,6 +1,6 @@
 /* See active.h. Two workers, 4 KiB: the round that other connections would slow down most. Owns the
  * crew of the active job. */
-#include "bench/active.h"
+#include "bench/lib/active.h"
 #include "bench/compare/systems.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * a worker, beside none, in turns. Owns the service that it measures, and the workers of each turn.
  */
 #include "bench/commands.h"
-#include "bench/compare/own_service.h"
+#include "bench/lib/own_service.h"
 #include "bench/migrate/crowd.h"
 #include "bench/savings/statistics.h"
 #include "svc/base/clock.h"

@@ -1,5 +1,5 @@
 /* What the kernel says about processes. Owns nothing. */
-#include "bench/compare/host.h"
+#include "bench/lib/host.h"
 
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"

@@ -1,6 +1,6 @@
 /* A simulation as people and programs read it. */
-#ifndef GRADPOOL_BENCH_SIMULATE_REPORT_H
-#define GRADPOOL_BENCH_SIMULATE_REPORT_H
+#ifndef GRADPOOL_BENCH_SIMULATE_SIMULATE_REPORT_H
+#define GRADPOOL_BENCH_SIMULATE_SIMULATE_REPORT_H
 
 #include "bench/sim/simulate.h"
 

@@ -1,6 +1,6 @@
 /* A run of the bench as a file: what it ran on, and the page that svc/ops makes of it. */
-#ifndef GRADPOOL_BENCH_RUN_FILE_H
-#define GRADPOOL_BENCH_RUN_FILE_H
+#ifndef GRADPOOL_BENCH_LIB_RUN_FILE_H
+#define GRADPOOL_BENCH_LIB_RUN_FILE_H
 
 #include "svc/view/run.h"
 

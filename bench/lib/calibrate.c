@@ -1,9 +1,9 @@
 /* Owns a service and a crew of workers while it measures. Must never take a figure from anywhere
  * but the CPU clocks of the service's processes (B4). */
-#include "bench/calibrate.h"
+#include "bench/lib/calibrate.h"
 
-#include "bench/compare/host.h"
 #include "bench/compare/systems.h"
+#include "bench/lib/host.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Writes the page of a run. Owns the file while it is written; must never remove what was named:
  * that may be a device. */
-#include "bench/run_file.h"
+#include "bench/lib/run_file.h"
 
 #include "svc/ops/report/run_report.h"
 

@@ -1,6 +1,6 @@
 /* Options of `savings`. */
 #include "bench/commands.h"
-#include "bench/run_file.h"
+#include "bench/lib/run_file.h"
 #include "bench/savings/savings.h"
 #include "bench/sim/csv.h"
 #include "packer/packer.h"

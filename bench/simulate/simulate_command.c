@@ -1,11 +1,11 @@
 /* Options of `simulate`. */
-#include "bench/calibrate.h"
 #include "bench/commands.h"
+#include "bench/lib/calibrate.h"
+#include "bench/lib/run_file.h"
 #include "bench/live/live.h"
-#include "bench/run_file.h"
 #include "bench/sim/csv.h"
 #include "bench/sim/simulate.h"
-#include "bench/simulate_report.h"
+#include "bench/simulate/simulate_report.h"
 #include "packer/packer.h"
 
 #include <stdlib.h>

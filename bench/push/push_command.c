@@ -1,6 +1,6 @@
 /* Options of `push` and `local`. */
 #include "bench/commands.h"
-#include "bench/push.h"
+#include "bench/push/push.h"
 #include "svc/base/unique.h"
 
 #include "client/gradpool.h"

@@ -1,6 +1,6 @@
 /* One job that is active: how long its rounds take alone, and among others that are idle. */
-#ifndef GRADPOOL_BENCH_ACTIVE_H
-#define GRADPOOL_BENCH_ACTIVE_H
+#ifndef GRADPOOL_BENCH_LIB_ACTIVE_H
+#define GRADPOOL_BENCH_LIB_ACTIVE_H
 
 #include "bench/compare/crew.h"
 
