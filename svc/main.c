@@ -4,7 +4,7 @@
 #include "svc/aggregator/aggregator.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
-#include "svc/base/signals.h"
+#include "svc/base/system/signals.h"
 #include "svc/base/variables.h"
 #include "svc/build_facts.h"
 #include "svc/cli/cli.h"

@@ -6,7 +6,7 @@
 #include "bench/lib/host.h"
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
-#include "svc/base/unique.h"
+#include "svc/base/system/unique.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,7 +4,7 @@
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
-#include "svc/base/descriptors.h"
+#include "svc/base/system/descriptors.h"
 #include "svc/base/text.h"
 
 #include <errno.h>

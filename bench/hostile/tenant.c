@@ -3,7 +3,7 @@
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
-#include "svc/base/process.h"
+#include "svc/base/system/process.h"
 
 #include <stdio.h>
 #include <time.h>

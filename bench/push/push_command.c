@@ -1,7 +1,7 @@
 /* Options of `push` and `local`. */
 #include "bench/commands.h"
 #include "bench/push/push.h"
-#include "svc/base/unique.h"
+#include "svc/base/system/unique.h"
 
 #include "client/gradpool.h"
 

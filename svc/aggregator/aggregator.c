@@ -5,10 +5,10 @@
 
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
-#include "svc/base/descriptors.h"
 #include "svc/base/log.h"
-#include "svc/base/shortage.h"
-#include "svc/base/signals.h"
+#include "svc/base/system/descriptors.h"
+#include "svc/base/system/shortage.h"
+#include "svc/base/system/signals.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/lane/turn/slowing.h"
 #include "svc/lane/worker/lending.h"

@@ -1,9 +1,9 @@
 /* The control connection: joining the coordinator, also again after it was away, and taking its
  * requests one by one. Never touches a lane's data (serve.c asks the lanes). */
 #include "svc/aggregator/internal.h"
-#include "svc/base/cgroup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/base/system/cgroup.h"
 #include "svc/host/network.h"
 
 #include <errno.h>

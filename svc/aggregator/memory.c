@@ -2,7 +2,7 @@
  * Must never hold up a request for want of it: what is not ready the lane gets by itself, or not.
  * README: A73. */
 #include "svc/aggregator/internal.h"
-#include "svc/base/cgroup.h"
+#include "svc/base/system/cgroup.h"
 #include "svc/base/text.h"
 #include "svc/lane/memory/arena.h"
 #include "svc/lane/wanted.h"

@@ -3,7 +3,7 @@
  * is not waited for longer. Decides nothing about a move. README: A9, A26, A27, A38. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
-#include "svc/base/populate.h"
+#include "svc/base/system/populate.h"
 #include "svc/lane/chunk/stuck.h"
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/regroup.h"

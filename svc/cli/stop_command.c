@@ -1,7 +1,7 @@
 /* gradpool stop: an operator ends the service: jobs, then aggregators, then the coordinator. Speaks
  * over the Unix socket in the state dir, and nowhere else. */
 #include "svc/base/clock.h"
-#include "svc/base/process.h"
+#include "svc/base/system/process.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/internal.h"
 #include "svc/cli/operator.h"

@@ -3,9 +3,9 @@
 #include "svc/coordinator/coordinator.h"
 
 #include "packer/packer.h"
-#include "svc/base/descriptors.h"
 #include "svc/base/log.h"
-#include "svc/base/signals.h"
+#include "svc/base/system/descriptors.h"
+#include "svc/base/system/signals.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/aggregator/ping.h"
 #include "svc/coordinator/growth/scaling_moves.h"

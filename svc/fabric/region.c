@@ -4,8 +4,8 @@
 #include "svc/fabric/region.h"
 
 #include "svc/base/cleanup.h"
-#include "svc/base/populate.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/populate.h"
+#include "svc/base/system/shortage.h"
 
 #include <errno.h>
 #include <fcntl.h>

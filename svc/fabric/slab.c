@@ -4,7 +4,7 @@
  */
 #include "svc/fabric/slab.h"
 
-#include "svc/base/populate.h"
+#include "svc/base/system/populate.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/shortage.h"
 
 #include <errno.h>
 #include <poll.h>

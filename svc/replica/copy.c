@@ -3,7 +3,7 @@
  * never the states. README: J1, J2. */
 #include "svc/replica/internal.h"
 
-#include "svc/base/cgroup.h"
+#include "svc/base/system/cgroup.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "client/lib/job/state_copy.h"
 
 #include "client/lib/session/process.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/shortage.h"
 
 #include <string.h>
 

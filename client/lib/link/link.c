@@ -5,7 +5,7 @@
 #include "client/lib/job/piece.h"
 #include "client/lib/job/request.h"
 #include "svc/base/log.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/shortage.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -2,8 +2,8 @@
  * the first READY that names it (L6). */
 #include "client/lib/link/link.h"
 #include "client/lib/session/process.h"
-#include "svc/base/populate.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/populate.h"
+#include "svc/base/system/shortage.h"
 
 #include <errno.h>
 

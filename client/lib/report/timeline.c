@@ -5,7 +5,7 @@
 
 #include "client/lib/session/process.h"
 #include "svc/base/log.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/shortage.h"
 #include "svc/timeline/timeline_fetch.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "client/lib/link/link.h"
 #include "client/lib/round/copy.h"
 #include "client/lib/session/process.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/shortage.h"
 
 #include <inttypes.h>
 

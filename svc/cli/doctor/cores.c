@@ -1,6 +1,6 @@
 /* Cores as hwloc counts them, and the CPU time that cgroups grant, which hwloc does not see: a lane
  * a core, more of them than may run at once, would be stopped in the middle of a round. */
-#include "svc/base/cgroup.h"
+#include "svc/base/system/cgroup.h"
 #include "svc/cli/doctor/doctor.h"
 
 void doctor_cores(struct view_checks *checks, const struct cli_machine *machine)

@@ -2,8 +2,8 @@
  * host would do, without a service. */
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
-#include "svc/base/shortage.h"
-#include "svc/base/unique.h"
+#include "svc/base/system/shortage.h"
+#include "svc/base/system/unique.h"
 #include "svc/cli/doctor/doctor.h"
 #include "svc/fabric/fabric.h"
 

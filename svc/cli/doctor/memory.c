@@ -1,6 +1,6 @@
 /* Limits of memory against what a service needs: a lane's own memory counts for the service, what
  * workers lend counts for the workers. */
-#include "svc/base/cgroup.h"
+#include "svc/base/system/cgroup.h"
 #include "svc/base/text.h"
 #include "svc/cli/doctor/doctor.h"
 #include "svc/fabric/shm/map/absent.h"

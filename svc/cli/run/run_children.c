@@ -3,7 +3,7 @@
 #include "svc/cli/run/run_children.h"
 
 #include "svc/base/clock.h"
-#include "svc/base/signals.h"
+#include "svc/base/system/signals.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/run/run_output.h"
 

@@ -1,6 +1,6 @@
 /* gradpool run: the workers of a job on this host, each told its rank and where the service is, in
  * the variables that PyTorch, MPI programs and our own client read. */
-#include "svc/base/unique.h"
+#include "svc/base/system/unique.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/run/run.h"
 #include "svc/cli/run/run_children.h"

@@ -2,8 +2,8 @@
  * another process may have it by now (K7). */
 #include "svc/coordinator/aggregator/process.h"
 
-#include "svc/base/process.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/process.h"
+#include "svc/base/system/shortage.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "svc/coordinator/fleet/join.h"
 
 #include "svc/base/log.h"
-#include "svc/base/process.h"
+#include "svc/base/system/process.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/order/leaving.h"
 #include "svc/coordinator/replica/replica.h"

@@ -3,7 +3,7 @@
 #include "svc/coordinator/fleet/provisioner.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/shortage.h"
 
 #include <errno.h>
 #include <fcntl.h>

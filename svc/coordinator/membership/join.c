@@ -3,7 +3,7 @@
 #include "svc/coordinator/membership/join.h"
 
 #include "svc/base/log.h"
-#include "svc/base/process.h"
+#include "svc/base/system/process.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/quota.h"

@@ -3,7 +3,7 @@
  * README: K93, K107. */
 #include "svc/coordinator/order/outliving.h"
 
-#include "svc/base/process.h"
+#include "svc/base/system/process.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/service.h"
 

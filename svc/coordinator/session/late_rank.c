@@ -2,7 +2,7 @@
  * else. Decides nothing about anybody. README: K77. */
 #include "svc/coordinator/session/late_rank.h"
 
-#include "svc/base/process.h"
+#include "svc/base/system/process.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/fleet/fleet.h"
 #include "svc/coordinator/membership/membership.h"

@@ -2,7 +2,7 @@
  * data (store_schema.c); every kind of row goes through the same few lines. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/shortage.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/store/store_marker.h"
 #include "svc/coordinator/store/store_schema.h"

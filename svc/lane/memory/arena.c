@@ -5,7 +5,7 @@
 
 #include "svc/base/cleanup.h"
 #include "svc/base/list.h"
-#include "svc/base/populate.h"
+#include "svc/base/system/populate.h"
 
 #include <assert.h>
 #include <errno.h>

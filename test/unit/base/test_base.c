@@ -4,9 +4,9 @@
 #include "svc/base/err.h"
 #include "svc/base/list.h"
 #include "svc/base/log.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/shortage.h"
+#include "svc/base/system/unique.h"
 #include "svc/base/text.h"
-#include "svc/base/unique.h"
 
 #include <errno.h>
 #include <fcntl.h>

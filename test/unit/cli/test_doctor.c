@@ -1,5 +1,5 @@
 /* What gradpool doctor reckons itself: CPU time that cgroups grant, versions that fit. */
-#include "svc/base/cgroup.h"
+#include "svc/base/system/cgroup.h"
 #include "svc/cli/doctor/doctor.h"
 
 #include <ftw.h>

@@ -3,7 +3,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
-#include "svc/base/process.h"
+#include "svc/base/system/process.h"
 #include "svc/endpoint/endpoint.h"
 
 #include <errno.h>

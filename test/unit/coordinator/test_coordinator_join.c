@@ -2,7 +2,7 @@
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
-#include "svc/base/process.h"
+#include "svc/base/system/process.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>

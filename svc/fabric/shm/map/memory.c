@@ -4,8 +4,8 @@
 #include "svc/fabric/shm/map/memory.h"
 
 #include "svc/base/cleanup.h"
-#include "svc/base/populate.h"
-#include "svc/base/shortage.h"
+#include "svc/base/system/populate.h"
+#include "svc/base/system/shortage.h"
 #include "svc/fabric/shm/map/sigbus.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Limits of processes in words. Owns nothing; reads the limits of this process. */
-#include "svc/base/shortage.h"
+#include "svc/base/system/shortage.h"
 
 #include "svc/base/err.h"
 

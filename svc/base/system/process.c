@@ -1,5 +1,5 @@
 /* Which process a number means, as /proc tells. Owns nothing. */
-#include "svc/base/process.h"
+#include "svc/base/system/process.h"
 
 #include <stdio.h>
 #include <stdlib.h>

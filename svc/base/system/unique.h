@@ -1,6 +1,6 @@
 /* Names that no other process uses, on any host and in any container. */
-#ifndef GRADPOOL_BASE_UNIQUE_H
-#define GRADPOOL_BASE_UNIQUE_H
+#ifndef GRADPOOL_BASE_SYSTEM_UNIQUE_H
+#define GRADPOOL_BASE_SYSTEM_UNIQUE_H
 
 #include <stddef.h>
 

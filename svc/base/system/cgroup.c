@@ -1,6 +1,6 @@
 /* Reads limits of control groups, along the path from this process's group to the top. Owns
  * nothing; a file that is not there sets no limit. */
-#include "svc/base/cgroup.h"
+#include "svc/base/system/cgroup.h"
 
 #include <limits.h>
 #include <stdbool.h>

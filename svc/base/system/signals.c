@@ -1,6 +1,6 @@
 /* Owns the set of signals that end a process. Must never touch a disposition: a blocked signal is
  * read from its signalfd even where it is ignored, so what is ignored must not be in the set. */
-#include "svc/base/signals.h"
+#include "svc/base/system/signals.h"
 
 #include <stddef.h>
 

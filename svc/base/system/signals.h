@@ -1,6 +1,6 @@
 /* Which signals end a process of the service. */
-#ifndef GRADPOOL_BASE_SIGNALS_H
-#define GRADPOOL_BASE_SIGNALS_H
+#ifndef GRADPOOL_BASE_SYSTEM_SIGNALS_H
+#define GRADPOOL_BASE_SYSTEM_SIGNALS_H
 
 #include <signal.h>
 

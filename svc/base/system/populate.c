@@ -1,6 +1,6 @@
 /* Populates memory: by one call where the kernel has it (5.14), else page by page. On a virtual
  * machine with nested paging the call takes a tenth of the time of the touches. Owns nothing. */
-#include "svc/base/populate.h"
+#include "svc/base/system/populate.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Memory whose pages are all there before anybody depends on that: no first touch costs a fault
  * later, and the process that populates is the one that pays. */
-#ifndef GRADPOOL_BASE_POPULATE_H
-#define GRADPOOL_BASE_POPULATE_H
+#ifndef GRADPOOL_BASE_SYSTEM_POPULATE_H
+#define GRADPOOL_BASE_SYSTEM_POPULATE_H
 
 #include <stddef.h>
 

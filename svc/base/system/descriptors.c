@@ -1,5 +1,5 @@
 /* RLIMIT_NOFILE. The soft limit is for programs that use select(2); none here does. */
-#include "svc/base/descriptors.h"
+#include "svc/base/system/descriptors.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Memory that control groups grant this process, of version 1 and 2: the least of its group and of
  * all above it. `root`: "" but for tests, which make their own /proc and /sys below it. */
-#ifndef GRADPOOL_BASE_CGROUP_H
-#define GRADPOOL_BASE_CGROUP_H
+#ifndef GRADPOOL_BASE_SYSTEM_CGROUP_H
+#define GRADPOOL_BASE_SYSTEM_CGROUP_H
 
 #include <stdint.h>
 

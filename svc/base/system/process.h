@@ -1,7 +1,7 @@
 /* Which process a number means. A number alone may mean another process later, or in another PID
  * namespace: containers that share a host's network each count from 1. */
-#ifndef GRADPOOL_BASE_PROCESS_H
-#define GRADPOOL_BASE_PROCESS_H
+#ifndef GRADPOOL_BASE_SYSTEM_PROCESS_H
+#define GRADPOOL_BASE_SYSTEM_PROCESS_H
 
 #include <stdint.h>
 

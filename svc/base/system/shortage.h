@@ -1,6 +1,6 @@
 /* Refusals of the kernel in words that name the limit and say how to raise it. */
-#ifndef GRADPOOL_BASE_SHORTAGE_H
-#define GRADPOOL_BASE_SHORTAGE_H
+#ifndef GRADPOOL_BASE_SYSTEM_SHORTAGE_H
+#define GRADPOOL_BASE_SYSTEM_SHORTAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

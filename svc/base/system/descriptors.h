@@ -1,6 +1,6 @@
 /* The limit on open files, which workers use up. */
-#ifndef GRADPOOL_BASE_DESCRIPTORS_H
-#define GRADPOOL_BASE_DESCRIPTORS_H
+#ifndef GRADPOOL_BASE_SYSTEM_DESCRIPTORS_H
+#define GRADPOOL_BASE_SYSTEM_DESCRIPTORS_H
 
 #include "svc/base/err.h"
 

@@ -1,5 +1,5 @@
 /* Names that no other process uses. Owns nothing; random bits come from the kernel. */
-#include "svc/base/unique.h"
+#include "svc/base/system/unique.h"
 
 #include "svc/base/clock.h"
 
