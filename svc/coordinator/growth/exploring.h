@@ -1,4 +1,4 @@
-/* Slow lanes: what packer/explore.h decides of a job, carried out. README: K46. */
+/* Slow lanes: what packer/growth/explore.h decides of a job, carried out. README: K46. */
 #ifndef GRADPOOL_COORDINATOR_GROWTH_EXPLORING_H
 #define GRADPOOL_COORDINATOR_GROWTH_EXPLORING_H
 

@@ -1,5 +1,5 @@
 /* An owner, or who keeps a copy for it, dies at every step of a round and of a recovery (README of
- * svc/aggregator, A49; svc/wire, W20): the same bits come out, wherever it was. Over the network at
+ * svc/lane, A49; svc/wire, W20): the same bits come out, wherever it was. Over the network at
  * some of them, and so under a sanitizer; all with GRADPOOL_TEST_LONG. */
 #include "test/lib/extent.h"
 #include "test/unit/lane/keeper_rig.h"
