@@ -1,6 +1,6 @@
-/* Exploits and explores for one job at a time (K46): puts down what the rules of packer/growth/explore.h
- * see, splits the tasks of which only some pieces go, has tasks moved, and back. Owns what is tried
- * of each job. Decides nothing by itself. */
+/* Exploits and explores for one job at a time (K46): puts down what the rules of
+ * packer/growth/explore.h see, splits the tasks of which only some pieces go, has tasks moved, and
+ * back. Owns what is tried of each job. Decides nothing by itself. */
 #include "svc/coordinator/growth/exploring.h"
 
 #include "packer/explore/explore.h"

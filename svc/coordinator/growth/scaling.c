@@ -1,6 +1,7 @@
-/* Growing and shrinking, carried out: asks the rules (packer/growth/scale.h) once a measured window, opens
- * and parks lanes, has tasks moved, starts and stops local aggregators. Owns the rules' memory and
- * the last decisions. Decides nothing by itself but for a job that comes between windows (K31). */
+/* Growing and shrinking, carried out: asks the rules (packer/growth/scale.h) once a measured
+ * window, opens and parks lanes, has tasks moved, starts and stops local aggregators. Owns the
+ * rules' memory and the last decisions. Decides nothing by itself but for a job that comes between
+ * windows (K31). */
 #include "svc/coordinator/growth/scaling.h"
 
 #include "svc/base/cleanup.h"

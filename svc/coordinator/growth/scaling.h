@@ -1,5 +1,6 @@
 /* Growing and shrinking: which lanes are open, which local aggregators run. The rules are pure
- * (packer/growth/scale.h: G1 to G13); here is what they see, and what is done about it. README: K30. */
+ * (packer/growth/scale.h: G1 to G13); here is what they see, and what is done about it. README:
+ * K30. */
 #ifndef GRADPOOL_COORDINATOR_GROWTH_SCALING_H
 #define GRADPOOL_COORDINATOR_GROWTH_SCALING_H
 

@@ -1,6 +1,6 @@
 /* Which running job would give a worker to one that arrives and finds no lane within everybody's
- * limit: asks packer/growth/elastic.h, and says what it answers. Must never change a job: who starts and
- * ends workers is not this service. README: K49; packer/README.md: E1 to E5. */
+ * limit: asks packer/growth/elastic.h, and says what it answers. Must never change a job: who
+ * starts and ends workers is not this service. README: K49; packer/README.md: E1 to E5. */
 #include "svc/coordinator/placement/shrinking.h"
 
 #include "packer/growth/elastic.h"

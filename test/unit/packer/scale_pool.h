@@ -1,5 +1,5 @@
-/* A pool of lanes that grows and shrinks as packer/growth/scale.h decides, for its tests: what is seen can
- * be set by hand, and each decision is checked before it is carried out. */
+/* A pool of lanes that grows and shrinks as packer/growth/scale.h decides, for its tests: what is
+ * seen can be set by hand, and each decision is checked before it is carried out. */
 #ifndef GRADPOOL_TEST_SCALE_POOL_H
 #define GRADPOOL_TEST_SCALE_POOL_H
 
