@@ -248,7 +248,7 @@ static bool take_clocks(struct piece *p, const char *clocks)
 static bool take_choices(struct lane_job *job, const struct head *head)
 {
     for (size_t i = 0; i < CHOICES_PER_JOB; i++) {
-        if (head->choices[i].round > 0 && quorum_choose(job, &head->choices[i]) < 0)
+        if (head->choices[i].round > 0 && round_choose(job, &head->choices[i]) < 0)
             return false;
     }
     return true;

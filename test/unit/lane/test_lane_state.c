@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #define ELEMENTS 20000
+#define OTHER 2 /* a piece beside the one that moves */
 #define BYTES (ELEMENTS * sizeof(float))
 
 static struct rig *const from = &moving.from, *const to = &moving.to, *const alone = &moving.alone;
@@ -344,6 +345,29 @@ static void a_set_that_is_known_moves_with_the_piece_that_waits_for_it(void **st
     expect(to, 0, 4);
 }
 
+/* Another piece of the job waits for that set on the new lane. */
+static void a_set_that_comes_with_a_piece_begins_the_rounds_that_wait_for_it(void **state)
+{
+    struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};
+    moving_start(2, ELEMENTS, (struct lane_terms){.quorum = QUORUM_CHOSEN, .bound = 1});
+    struct lane_piece other = moving.spec;
+    other.id = OTHER;
+    moving_open(to, 2, true);
+    rig_place_piece(to, 2, other, false);
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        rig_input(to, 0, 0)[e] = 6;
+    rig_say(to, 0, (struct say){.piece = OTHER, .word = OTHER, .round = 1, .elements = ELEMENTS});
+    rig_settle(to);
+    assert_int_equal(to->workers[0].commits_count, 0);
+    assert_int_equal(fabric_send(from->workers[1].conn, &chosen, sizeof chosen, NULL, 0), 0);
+    rig_settle(from);
+    moving_release();
+    moving_hand_over();
+    rig_until(to, to->workers[0].commits_count == 1);
+    assert_int_equal(to->workers[0].commits[0], OTHER);
+    expect(to, 0, 6);
+}
+
 /* ---- what has ended ---- */
 
 static void a_failure_moves_along(void **state)
@@ -555,6 +579,7 @@ static const struct CMUnitTest cases[] = {
     CASE(the_late_of_a_released_piece_are_answered_by_the_next),
     CASE(the_set_that_a_leader_decided_is_told_by_the_next),
     CASE(a_set_that_is_known_moves_with_the_piece_that_waits_for_it),
+    CASE(a_set_that_comes_with_a_piece_begins_the_rounds_that_wait_for_it),
     CASE(a_failure_moves_along),
     CASE(a_failure_is_told_wherever_a_worker_stands),
     CASE(who_has_left_is_known_to_the_next),
