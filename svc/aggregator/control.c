@@ -7,7 +7,6 @@
 #include "svc/host/network.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #define LEAVE_DEADLINE_NS NS_PER_S

@@ -4,7 +4,6 @@
  * here are whole, until they are. README: A9, A49. */
 #include "svc/aggregator/internal.h"
 #include "svc/lane/move/moved_state.h"
-#include "svc/lane/move/release.h"
 
 #include <errno.h>
 #include <stdio.h>

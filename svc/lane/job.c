@@ -1,17 +1,14 @@
-/* A job as one lane sees it: its workers' connections, tickets, failure, memory account.
+/* A job as one lane sees it: made, freed; tickets, and places for workers.
  * Never frees anything that a posted operation may still touch (job_release). README: A3, A5. */
 #include "svc/lane/job.h"
 
 #include "svc/lane/chunk/transfer.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/piece.h"
-#include "svc/lane/state/replica.h"
-#include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/lane/worker/window.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

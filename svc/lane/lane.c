@@ -19,7 +19,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define EVENTS_PER_POLL 64
 /* Between two looks at the network: four chunks, or as many small ones as take as long. */

@@ -2,7 +2,6 @@
  * README: A73. */
 #include "svc/lane/wanted.h"
 
-#include "svc/lane/chunk/transfer.h"
 #include "svc/lane/job.h"
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"

@@ -1,6 +1,6 @@
 /* A task moves while two workers train on it (migrator/README.md, M1 to M10): coordinator, two
  * lanes and two workers, step by step as svc/coordinator (K19, K20, recovery.c), svc/aggregator
- * (A26 to A28, release.c, new_owner.c) and the client (reroute.c, settle.c) do it. The task is a
+ * (A26 to A28, release.c, standing.c) and the client (reroute.c, settle.c) do it. The task is a
  * sum of all ranks; workers have one buffer. It moves MOVES times, each time to the other lane, and
  * FAULTS things go wrong, each of any kind at any moment: a lane is lost (dead, or cut off and
  * writing on), a control connection breaks with all that is on it, an answer comes too late, the
@@ -137,10 +137,10 @@ inline recover(l)
     fi
 }
 
-/* new_owner_welcome(): the round is known, nobody waits for the others' standing (A28). */
+/* standing_welcome(): the round is known, nobody waits for the others' standing (A28). */
 inline welcome(l, rank)
 {
-    assert(said_round + 1 >= p[l].round); /* new_owner_accepts() */
+    assert(said_round + 1 >= p[l].round); /* standing_accepts() */
     assert(said_round <= p[l].round);
     if
     :: said != IDLE && said_round < p[l].round -> heard[AT(l, rank)]!COMMIT, word

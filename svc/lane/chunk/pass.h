@@ -7,7 +7,6 @@
 /* Posts the reads of a pass, of the first so many places only. Where all inputs are at hand it is
  * over at once. */
 int pass_read(struct transfer *t, uint32_t places);
-/* pass.c */
 bool pass_is_last(const struct transfer *t);
 /* More inputs than one pass takes: keeps the partial result. */
 int pass_sum_partial(struct transfer *t);

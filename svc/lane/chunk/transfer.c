@@ -7,7 +7,6 @@
 #include "svc/base/clock.h"
 #include "svc/lane/chunk/pass.h"
 #include "svc/lane/chunk/stuck.h"
-#include "svc/lane/hear/replace.h"
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/piece.h"

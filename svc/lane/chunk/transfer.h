@@ -9,7 +9,7 @@
 #define TRANSFER_SHARE 16
 /* Does one chunk's worth of work for the job, and returns its share; 0: nothing can be done now. */
 uint32_t transfer_turn(struct lane_job *job);
-/* A read or a write of it, by this worker, is over. The job may be released then. */
+/* A read or a write of it, by this worker, is over. The caller releases the job. */
 void transfer_progress(struct transfer *t, struct worker *w, int error);
 bool transfer_is_active(const struct lane_job *job);
 /* A chunk not yet summed needs this rank's memory, or one cannot be finished any more. */

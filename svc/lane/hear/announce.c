@@ -5,7 +5,6 @@
 #include "svc/base/clock.h"
 #include "svc/lane/chunk/stuck.h"
 #include "svc/lane/job/table.h"
-#include "svc/lane/move/regroup.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/round/piece_failure.h"

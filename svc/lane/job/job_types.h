@@ -1,4 +1,4 @@
-/* A job on a lane, its tickets and connections (job.c). */
+/* Types that a job is made of: its tenant, states of a worker, ends of connections. */
 #ifndef GRADPOOL_LANE_JOB_JOB_TYPES_H
 #define GRADPOOL_LANE_JOB_JOB_TYPES_H
 

@@ -8,7 +8,6 @@
 
 /* NULL: not here, or dropped. */
 struct lane_job *job_find(struct lane *lane, uint32_t id);
-/* piece.c */
 struct piece *piece_find(struct lane_job *job, uint32_t id);
 /* NULL: not of the piece's set. */
 struct rank *piece_rank(struct piece *p, uint32_t number);

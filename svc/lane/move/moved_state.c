@@ -5,7 +5,6 @@
 
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/job/table.h"
-#include "svc/lane/move/release.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/rest.h"
 #include "svc/lane/round/holder.h"

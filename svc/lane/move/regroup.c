@@ -10,7 +10,6 @@
 #include "svc/lane/state/replica.h"
 
 #include <errno.h>
-#include <string.h>
 
 void lane_set_elastic(struct lane *lane, uint32_t job_id)
 {

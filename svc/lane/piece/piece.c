@@ -9,7 +9,6 @@
 #include "svc/lane/turn/account.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
 void piece_fail(struct piece *p, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* It has failed in mid-round, and nothing is posted. The latter frees it if it was dropped. */
+/* The piece is at rest: its round has failed, and nothing of it is posted. */
 void round_rest(struct piece *p);
 
 #endif

@@ -3,7 +3,6 @@
  * for what it says first; sums nothing. README: A27, A28; svc/wire/README.md: W5, W12. */
 #include "svc/lane/round/standing.h"
 
-#include "svc/lane/move/regroup.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/round/holder.h"
 #include "svc/lane/round/piece_failure.h"

@@ -2,7 +2,6 @@
 #include "svc/lane/round/sums.h"
 
 #include "svc/base/clock.h"
-#include "svc/lane/state/parameters.h"
 
 #include <math.h>
 

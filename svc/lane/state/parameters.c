@@ -3,8 +3,6 @@
  * again or given up until it is. README: A19; svc/wire/README.md: W14. */
 #include "svc/lane/state/parameters.h"
 
-#include "svc/lane/chunk/transfer.h"
-
 /* Means that are measured on their way stay in the first-level cache. */
 #define MEASURED_ELEMENTS 1024
 

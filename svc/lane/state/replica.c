@@ -6,7 +6,6 @@
 #include "svc/lane/state/replica.h"
 
 #include "svc/lane/job/table.h"
-#include "svc/lane/piece/rest.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -4,7 +4,6 @@
  * no room is read later. README: A23. */
 #include "svc/lane/worker/inbox.h"
 
-#include "svc/lane/chunk/transfer.h"
 #include "svc/lane/worker/window.h"
 
 #include <string.h>

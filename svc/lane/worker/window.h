@@ -4,7 +4,6 @@
 
 #include "svc/lane/types.h"
 
-/* window.c */
 void window_init(struct lane_job *job);
 /* Counts the window before it is needed, as soon as somebody connects who will need it: what was
  * let in has room. The error is arena_lack()'s; the job has failed with it. */
