@@ -16,7 +16,6 @@
 #include <cmocka.h>
 
 #define ELEMENTS 20000
-#define OTHER 2 /* a piece beside the one that moves */
 #define BYTES (ELEMENTS * sizeof(float))
 
 static struct rig *const from = &moving.from, *const to = &moving.to, *const alone = &moving.alone;
@@ -351,12 +350,13 @@ static void a_set_that_comes_with_a_piece_begins_the_rounds_that_wait_for_it(voi
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};
     moving_start(2, ELEMENTS, (struct lane_terms){.quorum = QUORUM_CHOSEN, .bound = 1});
     struct lane_piece other = moving.spec;
-    other.id = OTHER;
+    other.id = MOVED + 1;
     moving_open(to, 2, true);
     rig_place_piece(to, 2, other, false);
     for (uint64_t e = 0; e < ELEMENTS; e++)
         rig_input(to, 0, 0)[e] = 6;
-    rig_say(to, 0, (struct say){.piece = OTHER, .word = OTHER, .round = 1, .elements = ELEMENTS});
+    rig_say(to, 0,
+            (struct say){.piece = MOVED + 1, .word = MOVED + 1, .round = 1, .elements = ELEMENTS});
     rig_settle(to);
     assert_int_equal(to->workers[0].commits_count, 0);
     assert_int_equal(fabric_send(from->workers[1].conn, &chosen, sizeof chosen, NULL, 0), 0);
@@ -364,7 +364,7 @@ static void a_set_that_comes_with_a_piece_begins_the_rounds_that_wait_for_it(voi
     moving_release();
     moving_hand_over();
     rig_until(to, to->workers[0].commits_count == 1);
-    assert_int_equal(to->workers[0].commits[0], OTHER);
+    assert_int_equal(to->workers[0].commits[0], MOVED + 1);
     expect(to, 0, 6);
 }
 
