@@ -349,10 +349,9 @@ static void a_set_that_comes_with_a_piece_begins_the_rounds_that_wait_for_it(voi
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};
     moving_start(2, ELEMENTS, (struct lane_terms){.quorum = QUORUM_CHOSEN, .bound = 1});
-    struct lane_piece other = moving.spec;
-    other.id = MOVED + 1;
     moving_open(to, 2, true);
-    rig_place_piece(to, 2, other, false);
+    moving.spec.id = MOVED + 1;
+    rig_place_piece(to, 2, moving.spec, false);
     for (uint64_t e = 0; e < ELEMENTS; e++)
         rig_input(to, 0, 0)[e] = 6;
     rig_say(to, 0,
