@@ -9,7 +9,7 @@
 size_t lanes_room(const struct service *s);
 /* The same for who cannot wait: what is about to come opens the fewer. */
 size_t lanes_room_now(const struct service *s);
-/* A plan takes it: it opens. */
+/* The lane opens: a placement, an order or growth gives it a task. */
 void lane_open(struct lane *lane);
 /* A lane of an aggregator that does not run has no number yet: this one, in what rules see. */
 uint32_t slot_lane(const struct slot *slot, uint32_t index);
