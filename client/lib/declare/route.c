@@ -157,8 +157,8 @@ static struct link *route_fence(const struct piece *p, struct link *former, bool
     return former;
 }
 
-/* This worker may have missed routes: if a lane of one of them was lost, that may be the lane that
- * it knows. */
+/* This worker may have missed routes: a lane that was lost under one of them may be the lane of its
+ * known route. */
 static bool route_is_released(const struct piece *p, const Gradpool__Wire__Piece *said)
 {
     return p->epoch >= said->lost_epoch && p->epoch < said->epoch;

@@ -35,10 +35,10 @@ struct hold {
     bool has_failed; /* `last` has ended unlike the iterations before: */
     struct err why;
     pthread_t pusher; /* the thread that pushed last */
-    bool stands;      /* that thread waits for others, and pushes nothing before */
+    bool stands;      /* `pusher` waits for others, and pushes nothing before */
     bool is_behind;   /* a push of a later iteration waits */
-    bool saves;       /* gp_job_snapshot() or gp_job_restore() is called ... */
-    bool is_taken;    /* ... and waits for the end of the hold: the coordinator counts on that */
+    bool saves;       /* gp_job_snapshot() or gp_job_restore() is called */
+    bool is_taken;    /* the save waits for the end of the hold, as the coordinator expects */
     int state;        /* enum of the wire */
     bool is_telling;  /* a report is on its way: */
     uint32_t telling; /* its index. Reports take turns: a call is read when it is over */

@@ -25,7 +25,7 @@ struct gp_request {
     const struct gp_tensor *missing_tensor;
     uint64_t missing_round;
     uint64_t missing[RECORD_MISSING_WORDS];
-    bool missing_have_pushed; /* ... but their memory does not answer */
+    bool missing_have_pushed; /* ranks of `missing` have pushed; their memory does not answer */
 };
 
 /* NULL: out of memory. */

@@ -19,7 +19,7 @@ struct push {
     struct update_settings settings;  /* of an update, where this rank gives them (W14) */
     uint64_t steps;                   /* of a restore: updates behind the state */
     bool counts_on;                   /* `steps` are as many as this rank has counted */
-    uint64_t iterations[HOLD_SCOPES]; /* that the push is part of; 0: of none */
+    uint64_t iterations[HOLD_SCOPES]; /* of the push, by scope; 0: none */
     uint64_t traced_ns[TRACE_STEPS];  /* while a timeline is recorded */
     uint32_t root;
     uint8_t operation; /* enum record_operation */
@@ -61,8 +61,8 @@ struct gp_tensor {
     uint32_t without_result, without_commit; /* pieces of the open round */
     struct push open;                        /* of the open round */
     struct push next;                        /* to be begun */
-    struct push kept;                        /* of the round before: landed, ... */
-    bool has_kept;                           /* ... and perhaps not committed yet (L17) */
+    struct push kept;                        /* push of the round before, landed */
+    bool has_kept;                           /* `kept` holds one; its COMMIT may be to come (L17) */
     bool is_starting;                        /* the caller of the push is copying `next` in */
     bool is_queued;                  /* `next` begins when the open round is committed (L1) */
     struct gp_request *request;      /* NULL once a thread has waited for it */
