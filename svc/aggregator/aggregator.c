@@ -19,6 +19,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -273,6 +274,7 @@ void aggregator_end_lanes(struct aggregator *a)
 {
     moving_abandon(a);
     keeping_abandon(a);
+    ahead_abandon(a);
     for (size_t i = 0; i < a->lanes_count; i++)
         lane_thread_stop(a->lanes[i]);
     a->lanes_count = 0;
@@ -283,6 +285,7 @@ static void stop(struct aggregator *a)
     aggregator_end_lanes(a);
     holder_destroy(a->keeper);
     timeline_free(a);
+    free(a->state_buffer);
     if (a->cores) /* else nothing has been opened */
         slowing_close(&a->slow);
     if (a->number)
@@ -330,6 +333,8 @@ static void look_at_moves(struct aggregator *a)
         (void)moving_rested(a);
     if (a->channel && is_told)
         (void)keeping_copied(a);
+    if (a->channel)
+        (void)ahead_look(a);
 }
 
 /* -1: for ever, as for poll(). */
@@ -351,6 +356,7 @@ static void wait_for_news(struct aggregator *a, int timeout_ms)
                                  .events = (short)channel_events(a->channel)};
     timeout_ms = sooner(timeout_ms, leaving_timeout_ms(a));
     timeout_ms = sooner(timeout_ms, away_timeout_ms(a));
+    timeout_ms = sooner(timeout_ms, ahead_timeout_ms(a));
     (void)poll(fds, 5, sooner(timeout_ms, keeping_timeout_ms(a)));
     look_at_signals(a);
     look_at_failures(a);
@@ -367,6 +373,7 @@ static void lose_coordinator(struct aggregator *a, int reason)
     a->channel = NULL;
     moving_abandon(a);
     keeping_abandon(a);
+    ahead_abandon(a);
     timeline_abandon(a);
 }
 

@@ -38,8 +38,11 @@ struct aggregator {
     struct holder *keeper;     /* of others' states; NULL: nothing was ever kept here */
     struct release *releases;  /* asked for and not answered, the newest first */
     size_t releases_count;
+    char *state_buffer; /* moving.c: a part of a state on its way; NULL: none has gone yet */
     struct copies_wait *copies_waits; /* likewise, whether copies are whole */
     size_t copies_waits_count;
+    struct ahead_wait *ahead_waits; /* likewise, whether workers are connected */
+    size_t ahead_waits_count;
     struct recording *recordings; /* for timelines, the newest first */
     uint64_t away_due_ns; /* when a rank has had its time to connect again; 0: none is out */
     size_t stats_jobs;    /* the most jobs of a lane when figures were last sent */
@@ -91,6 +94,17 @@ int moving_timeout_ms(const struct aggregator *a);
 int moving_recheck(struct aggregator *a);
 /* Nobody is there to be answered; what is released stays so (M3). */
 void moving_abandon(struct aggregator *a);
+
+/* ahead.c: workers of pieces that are to come. */
+
+/* Answers Done when they are connected and their memory is at hand, or after 3 s. */
+int ahead_await(struct aggregator *a, uint64_t id, uint32_t lane, uint32_t job);
+/* Answers those whose time has come. Any error: the coordinator is away. */
+int ahead_look(struct aggregator *a);
+/* How long until they are to be looked at, as for poll(). */
+int ahead_timeout_ms(const struct aggregator *a);
+/* Nobody is there to be answered. */
+void ahead_abandon(struct aggregator *a);
 
 /* keeping.c: copies of states, here and of what is here. */
 bool keeping_knows(const envelope *request);

@@ -117,6 +117,8 @@ static int serve_place(struct aggregator *a, uint64_t id,
     bool is_job = r == -EDQUOT;
     free(placing.pieces);
     free(placing.terms);
+    if (r == 0 && request->awaits_workers)
+        return ahead_await(a, id, request->lane, request->job_id);
     if (!is_job && r != -ENOSPC)
         return serve_reply(a, id, r);
     if (placing.why_not[0]) {

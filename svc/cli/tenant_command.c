@@ -167,6 +167,19 @@ static int add_key(struct tenant_options *o)
     return code;
 }
 
+/* DONE: what is said of the tenant when the service has carried the request out. */
+static int ask_and_say(const struct tenant_options *o, envelope *request, const char *done)
+{
+    envelope *reply;
+    int code = ask(o, request, &reply);
+
+    if (code == CLI_OK) {
+        gradpool__wire__envelope__free_unpacked(reply, NULL);
+        printf("tenant %s: %s\n", o->name, done);
+    }
+    return code;
+}
+
 static int set_quotas(struct tenant_options *o)
 {
     Gradpool__Wire__TenantSetRequest change = GRADPOOL__WIRE__TENANT_SET_REQUEST__INIT;
@@ -175,22 +188,16 @@ static int set_quotas(struct tenant_options *o)
     change.n_limits = o->named_count;
     change.sets_loss_limit = o->sets_loss_limit;
     change.loss_limit_ppm = o->loss_limit_ppm;
-    envelope request = ENVELOPE(0, TENANT_SET_REQUEST, tenant_set_request, &change), *reply;
-    int code = ask(o, &request, &reply);
-    if (code == CLI_OK)
-        gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return code;
+    envelope request = ENVELOPE(0, TENANT_SET_REQUEST, tenant_set_request, &change);
+    return ask_and_say(o, &request, "its quotas are set; 'gradpool tenant list' shows them");
 }
 
 static int revoke_key(const struct tenant_options *o)
 {
     Gradpool__Wire__TenantRevokeRequest revoke = GRADPOOL__WIRE__TENANT_REVOKE_REQUEST__INIT;
     revoke.tenant = (char *)o->name;
-    envelope request = ENVELOPE(0, TENANT_REVOKE_REQUEST, tenant_revoke_request, &revoke), *reply;
-    int code = ask(o, &request, &reply);
-    if (code == CLI_OK)
-        gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return code;
+    envelope request = ENVELOPE(0, TENANT_REVOKE_REQUEST, tenant_revoke_request, &revoke);
+    return ask_and_say(o, &request, "its key is refused from now on, and its jobs have failed");
 }
 
 static void fill_limits(const Gradpool__Wire__TenantView *tenant, struct view_limit *limits)

@@ -149,6 +149,9 @@ bool fabric_maps(const struct fabric *f);
  * could not be had, and was read as zeros (S8); CLOSED follows. To be called before any result of
  * these bytes is sent. */
 bool fabric_is_sound(const struct fabric_conn *c);
+/* Lane side: whether memory that was lent until now costs a lane no page fault any more. Pages
+ * become warm on another thread, behind those that a record waits for. */
+bool fabric_is_warm(const struct fabric_conn *c);
 /* Bytes of a lent region, 0 when there is none with that id. */
 uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id);
 

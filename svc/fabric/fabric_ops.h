@@ -4,7 +4,7 @@
  * An implementation puts `struct fabric` first in its own fabric and `struct fabric_conn` first in
  * its own connection, fills them in, and casts back in its verbs. fabric.c checks arguments as far
  * as it can without knowing the implementation (lengths of tickets and headers); the verb owes the
- * rest, and all of the contract in fabric.h. Every entry must be set but join_group. */
+ * rest, and all of the contract in fabric.h. Every entry must be set but join_group and is_warm. */
 #ifndef GRADPOOL_FABRIC_FABRIC_OPS_H
 #define GRADPOOL_FABRIC_FABRIC_OPS_H
 
@@ -46,6 +46,8 @@ struct fabric_conn_ops {
     void (*withdraw)(struct fabric_conn *c, uint32_t id);
     void *(*map)(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
     bool (*is_sound)(const struct fabric_conn *c);
+    /* NULL: memory that is lent needs no warming. */
+    bool (*is_warm)(const struct fabric_conn *c);
     uint64_t (*region_bytes)(const struct fabric_conn *c, uint32_t id);
     int (*read)(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                 void *context);

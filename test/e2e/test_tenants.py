@@ -91,7 +91,10 @@ class Keys(unittest.TestCase):
     def test_a_revoked_key_is_refused_at_both_ends(self):
         late = self.service.tenant_key('late')
         self.assertIn(status(self.service.endpoint, late).returncode, (0, 3))
-        self.assertEqual(self.service.tenant('revoke', 'late').returncode, 0)
+        revoked = self.service.tenant('revoke', 'late')
+        self.assertEqual((revoked.returncode, revoked.stdout),
+                         (0, 'tenant late: its key is refused from now on, and its jobs have '
+                             'failed\n'))
         self.expect_refused(status(self.service.endpoint, late), 'the key of tenant late was',
                             'refused: tenant late was revoked')
 

@@ -2,6 +2,7 @@
 #include "client/lib/membership/internal.h"
 
 #include "client/lib/declare/route.h"
+#include "client/lib/link/link.h"
 #include "client/lib/round/push.h"
 #include "svc/base/log.h"
 
@@ -45,6 +46,10 @@ void unasked_handle(void *context, const envelope *message)
     case GRADPOOL__WIRE__ENVELOPE__BODY_ROUTE_CHANGE:
         if (!job->is_leaving)
             route_change(job, message->route_change);
+        break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_LANE_AHEAD:
+        if (!job->is_leaving)
+            (void)link_get(job, message->lane_ahead->lane); /* without memory: after the switch */
         break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP:
         membership_take(job, message->membership);

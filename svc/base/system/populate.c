@@ -36,3 +36,12 @@ int populate(void *memory, size_t bytes)
     touch(start, before + bytes, page);
     return 0;
 }
+
+int populate_warm(void *memory, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int r = populate(memory, bytes);
+    for (size_t at = 0; r == 0 && at < bytes; at += page)
+        (void)*(const volatile char *)((const char *)memory + at);
+    return r;
+}

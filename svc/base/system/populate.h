@@ -9,4 +9,8 @@
  * -ENOMEM the host, or this process's memory cgroup, has none to give. */
 int populate(void *memory, size_t bytes);
 
+/* The same for memory that a thread will use which must not wait, and reads each page: where a
+ * hypervisor keeps page tables of its own, the first access to a page that is there costs 17 us. */
+int populate_warm(void *memory, size_t bytes);
+
 #endif

@@ -48,6 +48,14 @@ const struct share *share_in_use(const struct job *job, const struct lane *lane)
     return NULL;
 }
 
+bool share_takes_workers(const struct job *job, const struct lane *lane)
+{
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].lane == lane)
+            return job->shares[i].pieces > 0 || job->shares[i].is_ahead;
+    return false;
+}
+
 void jobs_forget_share(struct job *job, const struct lane *lane)
 {
     size_t kept = 0;

@@ -10,6 +10,8 @@ struct share *jobs_share(struct job *job, struct lane *lane);
 const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share);
 /* NULL: no piece of the job is on the lane. */
 const struct share *share_in_use(const struct job *job, const struct lane *lane);
+/* Whether workers of the job may connect to the lane: pieces are there, or on their way. */
+bool share_takes_workers(const struct job *job, const struct lane *lane);
 /* Nothing of the job is on the lane any more; what it has counted is added to what was left. */
 void jobs_forget_share(struct job *job, const struct lane *lane);
 /* The same of all lanes of an aggregator that is lost. */

@@ -14,6 +14,18 @@
 
 /* --- the target makes room --- */
 
+/* Workers that ask for a ticket come after the pieces, on the same connection of the aggregator. */
+static void tell_workers_ahead(struct job *job, struct lane *lane)
+{
+    WIRE(LaneAhead) ahead = GRADPOOL__WIRE__LANE_AHEAD__INIT;
+    struct share *share = jobs_share(job, lane);
+    if (!share)
+        return; /* without memory for it workers connect after the switch */
+    share->is_ahead = true;
+    ahead.lane = lane->id;
+    jobs_broadcast(job, NULL, &ENVELOPE(0, LANE_AHEAD, lane_ahead, &ahead));
+}
+
 static int ask_to_place(struct migration *m, struct lane *lane, struct migration_asked *asked)
 {
     struct job *job = migration_job(m);
@@ -27,8 +39,11 @@ static int ask_to_place(struct migration *m, struct lane *lane, struct migration
         telling_spec(tensor, piece, &terms[i], &specs[i]);
         specs[i].keeper = m->travellers[asked->at[i]].keeper;
     }
-    return telling_ask(job, lane, m->epoch, PLACE_RECOVERING, specs, asked->count,
-                       migration_answered, asked);
+    int error = telling_ask(job, lane, m->epoch, PLACE_AHEAD, specs, asked->count,
+                            migration_answered, asked);
+    if (error == 0)
+        tell_workers_ahead(job, lane);
+    return error;
 }
 
 void migration_prepare(struct migration *m, migration_fn then)

@@ -364,6 +364,9 @@ static int refuse(const struct job *job, const struct packer_request *request, c
         name_limit(job, err);
     if (error == -ENOSPC && request->lanes_count > 0)
         budgets_name(job->service, request, err);
+    if (error == -ENOSPC)
+        text_append(err->text, sizeof err->text,
+                    "; to make room, add an aggregator, end a job or raise the limit");
     if (!job->terms->is_trial)
         log_info("job %s%s: %s: %s", tenant_prefix(job->tenant, prefix), job->name,
                  job->index->pieces_count ? "no other place was found" : "refused", err->text);

@@ -142,6 +142,7 @@ int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_h
     request.epoch = epoch;
     request.recovering = how != PLACE_NEW;
     request.regroups = how == PLACE_REGROUPED;
+    request.awaits_workers = how == PLACE_AHEAD;
     request.is_elastic = job->terms->is_elastic;
     request.pieces = list;
     request.n_pieces = count;

@@ -14,7 +14,8 @@ void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t c
 /* Tells the lane to serve again pieces that it was asked to release. */
 void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
 /* One PlaceRequest for pieces of the job. As call_send(). */
-enum place_how { PLACE_NEW, PLACE_RECOVERING, PLACE_REGROUPED };
+/* AHEAD: they come from another lane, and the answer waits for workers. */
+enum place_how { PLACE_NEW, PLACE_RECOVERING, PLACE_REGROUPED, PLACE_AHEAD };
 int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,
                 WIRE(PieceSpec) * specs, size_t count, call_done_fn done, void *data);
 /* What it says of a piece; good while the tensor and `terms`, which it may need, are. */

@@ -124,7 +124,7 @@ void ticket_answer(struct peer *p, const envelope *request)
         return peer_fail(p, request->id, -ENOTCONN, "join a job first");
     const struct job *job = p->session->job;
     struct lane *lane = lane_find(p->service, id);
-    if (!lane || !share_in_use(job, lane))
+    if (!lane || !share_takes_workers(job, lane))
         return peer_fail(p, request->id, -ENOENT, "job %s has nothing on lane %u", job->name, id);
     if (lane->aggregator->state == AGGREGATOR_LOST)
         return peer_fail(p, request->id, -ESTALE,

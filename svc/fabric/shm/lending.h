@@ -16,6 +16,8 @@ void shm_lending_end(struct shm_conn *c);
 bool shm_lending_waits(struct shm_conn *c, struct shm_record *record);
 /* Whether records wait and the mapper is still at work. */
 bool shm_lending_is_stuck(const struct shm_conn *c);
+/* Nothing waits to be mapped, and all that is mapped is warm. */
+bool shm_lending_is_warm(const struct shm_conn *c);
 /* Takes what the mapper has finished. 1: `event` is REGION; 0: `ret_record`, which has waited, may
  * be handed out (NULL: none). -EFAULT: the record names pages that are absent; errors of mmap. */
 int shm_lending_resume(struct shm_conn *c, struct fabric_event *event,

@@ -183,6 +183,7 @@ static const struct fabric_conn_ops shm_conn_ops = {
     .withdraw = shm_verb_withdraw,
     .map = shm_verb_map,
     .is_sound = shm_verb_is_sound,
+    .is_warm = shm_verb_is_warm,
     .region_bytes = shm_verb_region_bytes,
     .read = shm_verb_read,
     .write = shm_verb_write,

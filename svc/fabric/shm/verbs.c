@@ -133,6 +133,11 @@ bool shm_verb_is_sound(const struct fabric_conn *base)
     return !((const struct shm_conn *)base)->is_poisoned;
 }
 
+bool shm_verb_is_warm(const struct fabric_conn *base)
+{
+    return shm_lending_is_warm((const struct shm_conn *)base);
+}
+
 uint64_t shm_verb_region_bytes(const struct fabric_conn *base, uint32_t id)
 {
     const struct shm_conn *c = (const struct shm_conn *)base;

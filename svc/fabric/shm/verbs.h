@@ -11,6 +11,7 @@ int shm_verb_lend(struct fabric_conn *c, const struct region *region, uint32_t i
 void shm_verb_withdraw(struct fabric_conn *c, uint32_t id);
 void *shm_verb_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
 bool shm_verb_is_sound(const struct fabric_conn *c);
+bool shm_verb_is_warm(const struct fabric_conn *c);
 uint64_t shm_verb_region_bytes(const struct fabric_conn *c, uint32_t id);
 int shm_verb_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                   void *context);

@@ -201,7 +201,7 @@ static void heap_free(struct arena *arena, void *memory) { dallocx(memory, MALLO
 static void *heap_alloc_whole(struct arena *arena, size_t bytes)
 {
     void *memory = heap_alloc(arena, bytes, (size_t)sysconf(_SC_PAGESIZE));
-    if (!memory || populate(memory, heap_bytes(memory)) == 0)
+    if (!memory || populate_warm(memory, heap_bytes(memory)) == 0)
         return memory;
     heap_free(arena, memory);
     return NULL;

@@ -109,8 +109,9 @@ static void a_refusal_is_told_with_its_reason(void **state)
     envelope *reply = plan(rig, "new", 1, 1000, 100 * NS_PER_MS, 40 * NS_PER_MS);
     assert_int_equal(reply->plan_reply->code, -ENOSPC);
     assert_int_equal(reply->plan_reply->n_lanes, 0);
-    assert_non_null(strstr(reply->plan_reply->why, "job new cannot be placed: tensor w ("));
+    assert_non_null(strstr(reply->plan_reply->why, "job new cannot be placed: tensor w needs "));
     assert_non_null(strstr(reply->plan_reply->why, "; its own limit is 5 %, by --loss-limit"));
+    assert_non_null(strstr(reply->plan_reply->why, "add an aggregator, end a job or raise"));
     message_free(reply);
 }
 

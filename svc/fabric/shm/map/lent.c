@@ -6,12 +6,14 @@
 #include "svc/base/clock.h"
 #include "svc/fabric/shm/map/absent.h"
 #include "svc/fabric/shm/map/memory.h"
+#include "svc/fabric/shm/map/sigbus.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define SLICE_BYTES (UINT64_C(16) << 20)
+#define WARM_PAGES 256
 #define WORD_PAGES 64
 
 static uint64_t lent_page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
@@ -30,6 +32,7 @@ int shm_lent_create(uint32_t id, int fd, uint64_t bytes, _Atomic bool *poisoned,
     *lent =
         (struct shm_lent){.id = id, .fd = fd, .bytes = bytes, .known = known, .poisoned = poisoned};
     list_init(&lent->link);
+    list_init(&lent->warm_link);
     *ret_lent = lent;
     return 0;
 }
@@ -66,6 +69,8 @@ static void lent_note(struct shm_lent *lent, uint64_t offset, uint64_t end)
     uint64_t last = end >= lent->bytes ? (lent->bytes + page - 1) / page : end / page;
     for (uint64_t i = offset / page; i < last; i++)
         lent->known[i / WORD_PAGES] |= UINT64_C(1) << (i % WORD_PAGES);
+    lent->warmed = offset / page < lent->warmed ? offset / page : lent->warmed;
+    lent->cold_end = last > lent->cold_end ? last : lent->cold_end;
     if (offset <= lent->known_end && last * page > lent->known_end)
         lent->known_end = last * page < lent->bytes ? last * page : lent->bytes;
 }
@@ -128,6 +133,37 @@ int shm_lent_work(struct shm_lent *lent)
     int r = lent_work(lent);
     lent->spent_ns += clock_thread_cpu_ns() - began_ns;
     return r;
+}
+
+static bool lent_knows(const struct shm_lent *lent, uint64_t page)
+{
+    return lent->known[page / WORD_PAGES] >> (page % WORD_PAGES) & 1;
+}
+
+static void lent_touch(const struct shm_lent *lent, uint64_t page, uint64_t end)
+{
+    for (uint64_t first; page < end; page++) {
+        for (first = page; page < end && lent_knows(lent, page);)
+            page++;
+        if (page > first)
+            shm_sigbus_touch((char *)lent->base + first * lent_page_bytes(),
+                             (page - first) * lent_page_bytes());
+    }
+}
+
+/* Pages that are absent by now are left out: their owner has given them back. Where absent pages do
+ * not fail, a touch could add one, so none is touched. */
+bool shm_lent_warm(struct shm_lent *lent)
+{
+    bool may = lent->fails && atomic_load_explicit(&lent->may_warm, memory_order_relaxed);
+    uint64_t end = may ? lent->cold_end : 0, began_ns = clock_thread_cpu_ns();
+    uint64_t stop = end < lent->warmed + WARM_PAGES ? end : lent->warmed + WARM_PAGES;
+    lent_touch(lent, lent->warmed, stop);
+    if (stop > lent->warmed)
+        lent->warmed = stop;
+    atomic_fetch_add(&lent->warming_ns, clock_thread_cpu_ns() - began_ns);
+    atomic_store_explicit(&lent->is_warm, stop >= end, memory_order_relaxed);
+    return stop < end;
 }
 
 bool shm_lent_knows_pages(const struct shm_lent *lent, uint64_t offset, uint64_t bytes)

@@ -31,6 +31,11 @@ struct shm_lent {
     uint64_t due_ns;           /* not to be mapped before */
     uint64_t spent_ns;         /* by the mapper since the region was given */
     bool is_given, is_over;    /* under the mapper's lock: to be mapped; to be unmapped */
+    atomic_bool may_warm;      /* its job has time of the mapper left for that */
+    struct list warm_link;     /* of the mapper's thread alone, as the next two are */
+    uint64_t warmed, cold_end; /* pages: known ones before the first are warm, none is behind it */
+    _Atomic uint64_t warming_ns; /* CPU time of warming that nobody was charged for yet */
+    atomic_bool is_warm;         /* all that is mapped was touched, or need not be */
     atomic_bool is_done;
     struct {
         uint64_t offset, bytes;
@@ -47,6 +52,11 @@ void shm_lent_destroy(struct shm_lent *lent);
 
 /* A slice of the work, of a few milliseconds. 0: all is done; -EAGAIN: there is more. */
 int shm_lent_work(struct shm_lent *lent);
+
+/* Touches some pages that are mapped and were not touched yet. Where a hypervisor keeps page tables
+ * of its own, the first touch of a page by a process costs 17 us, mapped or not. False: none is
+ * left. */
+bool shm_lent_warm(struct shm_lent *lent);
 
 /* Whether all pages of that range are known to be mapped; it lies in the region. */
 bool shm_lent_knows_pages(const struct shm_lent *lent, uint64_t offset, uint64_t bytes);

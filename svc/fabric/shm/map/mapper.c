@@ -18,6 +18,7 @@ struct shm_mapper {
     pthread_mutex_t lock;
     pthread_cond_t has_work;
     struct list queue; /* of struct shm_lent, under the lock */
+    struct list warm;  /* of those that are mapped and have pages to be touched, of the thread */
     bool is_stopping;
     int news_fd;
     pthread_t thread;
@@ -55,6 +56,23 @@ static void mapper_sleep_until(struct shm_mapper *m, uint64_t due_ns)
         pthread_cond_timedwait(&m->has_work, &m->lock, &until);
 }
 
+static void mapper_note_cold(struct shm_mapper *m, struct shm_lent *lent)
+{
+    atomic_store_explicit(&lent->is_warm, false, memory_order_relaxed);
+    list_append(&m->warm, &lent->warm_link);
+}
+
+/* Some pages of one region, while no other is due; regions take turns. */
+static void mapper_warm(struct shm_mapper *m)
+{
+    struct shm_lent *lent = list_entry(m->warm.next, struct shm_lent, warm_link);
+    pthread_mutex_unlock(&m->lock);
+    list_remove(&lent->warm_link);
+    if (shm_lent_warm(lent))
+        list_append(&m->warm, &lent->warm_link);
+    pthread_mutex_lock(&m->lock);
+}
+
 static struct shm_lent *mapper_wait_for_work(struct shm_mapper *m)
 {
     for (;;) {
@@ -64,7 +82,10 @@ static struct shm_lent *mapper_wait_for_work(struct shm_mapper *m)
             list_remove(&lent->link);
         if (lent || (m->is_stopping && list_is_empty(&m->queue)))
             return lent;
-        mapper_sleep_until(m, due_ns);
+        if (!list_is_empty(&m->warm))
+            mapper_warm(m);
+        else
+            mapper_sleep_until(m, due_ns);
     }
 }
 
@@ -92,10 +113,11 @@ static void *mapper_main(void *context)
         bool is_over = lent->is_over || m->is_stopping;
         pthread_mutex_unlock(&m->lock);
         int r = 0;
+        list_remove(&lent->warm_link);
         if (is_over)
             shm_lent_destroy(lent);
-        else
-            r = shm_lent_work(lent);
+        else if ((r = shm_lent_work(lent)) == 0 && lent->result == 0)
+            mapper_note_cold(m, lent);
         pthread_mutex_lock(&m->lock);
         if (!is_over)
             mapper_settle(m, lent, r);
@@ -139,6 +161,7 @@ int shm_mapper_create(struct shm_mapper **ret_mapper)
     if (!m)
         return -ENOMEM;
     list_init(&m->queue);
+    list_init(&m->warm);
     pthread_mutex_init(&m->lock, NULL);
     mapper_init_condition(&m->has_work);
     m->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -31,6 +32,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigbus_slot *empty;
 static struct sigaction before;
 static uintptr_t page_bytes;
+/* Where shm_sigbus_touch() goes on; NULL: this thread is not in it. Of the initial TLS block, so that
+ * the handler makes no call to find it. */
+static _Thread_local sigjmp_buf *volatile resume __attribute__((tls_model("initial-exec")));
 
 static bool sigbus_slot_has(const struct sigbus_slot *slot, uintptr_t address)
 {
@@ -75,6 +79,8 @@ static void sigbus_pass_on(int signal_number, siginfo_t *info, void *context)
 static void sigbus_handle(int signal_number, siginfo_t *info, void *context)
 {
     int saved = errno;
+    if (resume)
+        siglongjmp(*resume, 1);
     struct sigbus_slot *slot = sigbus_find((uintptr_t)info->si_addr);
 
     if (slot && sigbus_replace_page((uintptr_t)info->si_addr))
@@ -158,4 +164,19 @@ void shm_sigbus_release(void *base)
         empty = slot;
     }
     pthread_mutex_unlock(&lock);
+}
+
+void shm_sigbus_touch(const void *start, uint64_t bytes)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const volatile char *volatile at = start;
+    const volatile char *end = at + bytes;
+    sigjmp_buf here;
+
+    if (sigsetjmp(here, 1) != 0)
+        at += page; /* this one failed */
+    resume = &here;
+    for (; at < end; at += page)
+        (void)*at;
+    resume = NULL;
 }

@@ -14,5 +14,7 @@
 int shm_sigbus_guard(void *base, uint64_t bytes, _Atomic bool *poisoned);
 /* To be called before the mapping goes. No effect on a mapping without guard. */
 void shm_sigbus_release(void *base);
+/* Reads a byte of each page. One that cannot be had is left out and poisons nothing. */
+void shm_sigbus_touch(const void *start, uint64_t bytes);
 
 #endif

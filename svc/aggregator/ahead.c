@@ -1,0 +1,88 @@
+/* Answers about pieces that are to come here, held back until their workers are connected and the
+ * memory that they lend is at hand: the first round here then waits for neither. Owns the answers
+ * that wait. Must never hold one back for good: a move goes on without workers that are late.
+ * README: A80. */
+#include "svc/aggregator/internal.h"
+#include "svc/base/clock.h"
+#include "svc/lane/move/ahead.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define WAITS_MAX 1024 /* at a time */
+#define WAIT_NS (3 * NS_PER_S)
+#define LOOK_MS 5
+
+struct ahead_wait {
+    struct ahead_wait *next;
+    uint64_t id; /* of the request */
+    uint32_t lane, job;
+    uint64_t until_ns, look_ns;
+    bool was_ready; /* a worker lends when its connection is open: two looks have to agree */
+};
+
+static int look(struct lane *lane, void *context)
+{
+    const struct ahead_wait *w = context;
+    return lane_has_workers(lane, w->job);
+}
+
+static bool is_over(struct aggregator *a, struct ahead_wait *w, uint64_t now_ns)
+{
+    int code = serve_call(a, w->lane, look, w);
+    bool was_ready = w->was_ready;
+    w->was_ready = code == 0;
+    w->look_ns = now_ns + LOOK_MS * NS_PER_MS;
+    return code == 0 ? was_ready : code != -EAGAIN || now_ns >= w->until_ns;
+}
+
+int ahead_look(struct aggregator *a)
+{
+    uint64_t now_ns = clock_now_ns();
+    int sent = 0;
+    for (struct ahead_wait **at = &a->ahead_waits, *w; (w = *at) && sent >= 0;) {
+        if (now_ns < w->look_ns || !is_over(a, w, now_ns)) {
+            at = &w->next;
+            continue;
+        }
+        sent = serve_done(a, w->id);
+        *at = w->next;
+        a->ahead_waits_count--;
+        free(w);
+    }
+    return sent;
+}
+
+int ahead_timeout_ms(const struct aggregator *a)
+{
+    uint64_t next_ns = UINT64_MAX;
+    for (const struct ahead_wait *w = a->ahead_waits; w; w = w->next)
+        next_ns = w->look_ns < next_ns ? w->look_ns : next_ns;
+    return clock_poll_ms(next_ns, clock_now_ns());
+}
+
+void ahead_abandon(struct aggregator *a)
+{
+    for (struct ahead_wait *w; (w = a->ahead_waits);) {
+        a->ahead_waits = w->next;
+        free(w);
+    }
+    a->ahead_waits_count = 0;
+}
+
+int ahead_await(struct aggregator *a, uint64_t id, uint32_t lane, uint32_t job)
+{
+    struct ahead_wait *w = a->ahead_waits_count < WAITS_MAX ? malloc(sizeof *w) : NULL;
+    if (!w)
+        return serve_done(a, id);
+    uint64_t now_ns = clock_now_ns();
+    *w = (struct ahead_wait){.next = a->ahead_waits,
+                             .id = id,
+                             .lane = lane,
+                             .job = job,
+                             .until_ns = now_ns + WAIT_NS,
+                             .look_ns = now_ns};
+    a->ahead_waits = w;
+    a->ahead_waits_count++;
+    return 0;
+}
