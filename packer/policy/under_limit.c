@@ -163,9 +163,10 @@ static int refuse(struct fit *fit, const struct cut *cut, const struct placement
     for (size_t i = 0; i < placement->request->lanes_count; i++)
         note_obstacle(fit, i, need, &o);
     say_tensor(placement, &used, &placement->request->tensors[cut->tensor]);
-    say(placement, &used, " needs %" PRIu64 " us of a lane a round and %" PRIu64
-        " bytes of its memory, which none of %zu lanes has", need->lane_ns / 1000,
-        need->memory_bytes, placement->request->lanes_count);
+    say(placement, &used,
+        " needs %" PRIu64 " us of a lane a round and %" PRIu64
+        " bytes of its memory, which none of %zu lanes has",
+        need->lane_ns / 1000, need->memory_bytes, placement->request->lanes_count);
     if (o.loss)
         say(placement, &used, "; %zu over a loss limit (best %.0f us)", o.loss, o.room_ns / 1000);
     if (o.memory)

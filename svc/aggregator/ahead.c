@@ -2,9 +2,9 @@
  * memory that they lend is at hand: the first round here then waits for neither. Owns the answers
  * that wait. Must never hold one back for good: a move goes on without workers that are late.
  * README: A80. */
+#include "svc/lane/move/ahead.h"
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
-#include "svc/lane/move/ahead.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,15 +21,15 @@ struct ahead_wait {
     bool was_ready; /* a worker lends when its connection is open: two looks have to agree */
 };
 
-static int look(struct lane *lane, void *context)
+static int ahead_ask(struct lane *lane, void *context)
 {
     const struct ahead_wait *w = context;
     return lane_has_workers(lane, w->job);
 }
 
-static bool is_over(struct aggregator *a, struct ahead_wait *w, uint64_t now_ns)
+static bool ahead_is_over(struct aggregator *a, struct ahead_wait *w, uint64_t now_ns)
 {
-    int code = serve_call(a, w->lane, look, w);
+    int code = serve_call(a, w->lane, ahead_ask, w);
     bool was_ready = w->was_ready;
     w->was_ready = code == 0;
     w->look_ns = now_ns + LOOK_MS * NS_PER_MS;
@@ -41,13 +41,12 @@ int ahead_look(struct aggregator *a)
     uint64_t now_ns = clock_now_ns();
     int sent = 0;
     for (struct ahead_wait **at = &a->ahead_waits, *w; (w = *at) && sent >= 0;) {
-        if (now_ns < w->look_ns || !is_over(a, w, now_ns)) {
+        if (now_ns < w->look_ns || !ahead_is_over(a, w, now_ns)) {
             at = &w->next;
             continue;
         }
         sent = serve_done(a, w->id);
         *at = w->next;
-        a->ahead_waits_count--;
         free(w);
     }
     return sent;
@@ -67,12 +66,14 @@ void ahead_abandon(struct aggregator *a)
         a->ahead_waits = w->next;
         free(w);
     }
-    a->ahead_waits_count = 0;
 }
 
 int ahead_await(struct aggregator *a, uint64_t id, uint32_t lane, uint32_t job)
 {
-    struct ahead_wait *w = a->ahead_waits_count < WAITS_MAX ? malloc(sizeof *w) : NULL;
+    size_t count = 0;
+    for (const struct ahead_wait *other = a->ahead_waits; other; other = other->next)
+        count++;
+    struct ahead_wait *w = count < WAITS_MAX ? malloc(sizeof *w) : NULL;
     if (!w)
         return serve_done(a, id);
     uint64_t now_ns = clock_now_ns();
@@ -83,6 +84,5 @@ int ahead_await(struct aggregator *a, uint64_t id, uint32_t lane, uint32_t job)
                              .until_ns = now_ns + WAIT_NS,
                              .look_ns = now_ns};
     a->ahead_waits = w;
-    a->ahead_waits_count++;
     return 0;
 }

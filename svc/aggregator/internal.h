@@ -37,12 +37,9 @@ struct aggregator {
     int keep_fd;               /* readable: the keeper has something to ask */
     struct holder *keeper;     /* of others' states; NULL: nothing was ever kept here */
     struct release *releases;  /* asked for and not answered, the newest first */
-    size_t releases_count;
     char *state_buffer; /* moving.c: a part of a state on its way; NULL: none has gone yet */
     struct copies_wait *copies_waits; /* likewise, whether copies are whole */
-    size_t copies_waits_count;
     struct ahead_wait *ahead_waits; /* likewise, whether workers are connected */
-    size_t ahead_waits_count;
     struct recording *recordings; /* for timelines, the newest first */
     uint64_t away_due_ns; /* when a rank has had its time to connect again; 0: none is out */
     size_t stats_jobs;    /* the most jobs of a lane when figures were last sent */
@@ -88,6 +85,8 @@ bool moving_knows(const envelope *request);
 int moving_serve(struct aggregator *a, const envelope *request);
 /* Pieces have come to rest: answers who waits for no other. Any error: the coordinator is away. */
 int moving_rested(struct aggregator *a);
+/* Releases that wait. */
+size_t moving_waits(const struct aggregator *a);
 /* How long until releases are to be looked at without news, as for poll(). */
 int moving_timeout_ms(const struct aggregator *a);
 /* Pieces were thawed or dropped, or a job has failed: answers who waits for them. */

@@ -91,7 +91,6 @@ int keeping_copied(struct aggregator *a)
         }
         sent = answer_wait(a, w, code);
         *at = w->next;
-        a->copies_waits_count--;
         free(w);
     }
     return sent;
@@ -103,15 +102,16 @@ void keeping_abandon(struct aggregator *a)
         a->copies_waits = w->next;
         free(w);
     }
-    a->copies_waits_count = 0;
 }
 
 static int wait_for_copies(struct aggregator *a, uint64_t id,
                            const Gradpool__Wire__CopiesWait *request)
 {
-    size_t count = request->n_pieces;
+    size_t count = request->n_pieces, waits = 0;
     struct copies_wait *w = NULL;
-    if (a->copies_waits_count < WAITS_MAX)
+    for (const struct copies_wait *other = a->copies_waits; other; other = other->next)
+        waits++;
+    if (waits < WAITS_MAX)
         w = malloc(sizeof *w + count * sizeof w->pieces[0]);
     if (!w)
         return serve_reply(a, id, -ENOBUFS);
@@ -123,7 +123,6 @@ static int wait_for_copies(struct aggregator *a, uint64_t id,
     if (count > 0)
         memcpy(w->pieces, request->pieces, count * sizeof w->pieces[0]);
     a->copies_waits = w;
-    a->copies_waits_count++;
     return keeping_copied(a);
 }
 

@@ -92,6 +92,14 @@ static void release_free(struct release *r)
     free(r);
 }
 
+size_t moving_waits(const struct aggregator *a)
+{
+    size_t count = 0;
+    for (const struct release *r = a->releases; r; r = r->next)
+        count++;
+    return count;
+}
+
 static int let_go(struct lane *lane, struct release *r)
 {
     r->is_begun = true;
@@ -196,7 +204,6 @@ static int settle(struct aggregator *a, int (*ask)(struct lane *lane, void *cont
         else
             sent = code < 0 ? answer(a, r->id, r->lane, r->job, code) : send_standings(a, r);
         *at = r->next;
-        a->releases_count--;
         release_free(r);
     }
     return sent;
@@ -233,7 +240,6 @@ void moving_abandon(struct aggregator *a)
             (void)serve_call(a, r->lane, take_back, r);
         release_free(r);
     }
-    a->releases_count = 0;
 }
 
 static int serve_release(struct aggregator *a, uint64_t id,
@@ -243,7 +249,7 @@ static int serve_release(struct aggregator *a, uint64_t id,
                                            : request->gone.len == sizeof((struct release *)0)->gone;
     int code = is_sound ? -ENOBUFS : -EINVAL;
     struct release *r = NULL;
-    if (is_sound && a->releases_count < RELEASES_MAX) {
+    if (is_sound && moving_waits(a) < RELEASES_MAX) {
         r = release_create(id, request);
         code = r && r->rounds && r->state_bytes && r->steps ? serve_call(a, r->lane, begin, r)
                                                             : -ENOMEM;
@@ -255,7 +261,6 @@ static int serve_release(struct aggregator *a, uint64_t id,
     }
     r->next = a->releases;
     a->releases = r;
-    a->releases_count++;
     return settle(a, look);
 }
 

@@ -99,7 +99,6 @@ bool fabric_is_sound(const struct fabric_conn *c) { return c->ops->is_sound(c); 
 
 bool fabric_is_warm(const struct fabric_conn *c) { return !c->ops->is_warm || c->ops->is_warm(c); }
 
-
 uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id)
 {
     return c->ops->region_bytes(c, id);

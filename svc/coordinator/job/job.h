@@ -91,7 +91,6 @@ enum share_how {
 struct share {
     struct lane *lane;
     uint32_t pieces;
-    bool is_ahead; /* pieces are on their way: workers connect already */
     uint64_t bytes;
     uint32_t open_task;
     uint64_t open_task_bytes;

@@ -52,7 +52,7 @@ bool share_takes_workers(const struct job *job, const struct lane *lane)
 {
     for (size_t i = 0; i < job->shares_count; i++)
         if (job->shares[i].lane == lane)
-            return job->shares[i].pieces > 0 || job->shares[i].is_ahead;
+            return true;
     return false;
 }
 

@@ -15,13 +15,9 @@
 /* --- the target makes room --- */
 
 /* Workers that ask for a ticket come after the pieces, on the same connection of the aggregator. */
-static void tell_workers_ahead(struct job *job, struct lane *lane)
+static void tell_workers_ahead(struct job *job, const struct lane *lane)
 {
     WIRE(LaneAhead) ahead = GRADPOOL__WIRE__LANE_AHEAD__INIT;
-    struct share *share = jobs_share(job, lane);
-    if (!share)
-        return; /* without memory for it workers connect after the switch */
-    share->is_ahead = true;
     ahead.lane = lane->id;
     jobs_broadcast(job, NULL, &ENVELOPE(0, LANE_AHEAD, lane_ahead, &ahead));
 }

@@ -6,6 +6,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/fabric/shm/map/mapper.h"
+#include "svc/fabric/shm/map/warmth.h"
 #include "svc/wire/record.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@ static uint64_t lending_due_ns(const struct fabric_group *group)
  * for that. */
 static void lending_charge_warmth(struct fabric_group *group, struct shm_lent *lent)
 {
-    uint64_t now_ns = clock_now_ns(), spent_ns = atomic_exchange(&lent->warming_ns, 0);
+    uint64_t now_ns = clock_now_ns(), spent_ns = atomic_exchange(&lent->warmth->spent_ns, 0);
     for (; group && spent_ns > 0; group = group->above)
         group->busy_until_ns = (group->busy_until_ns > now_ns ? group->busy_until_ns : now_ns) +
                                WARMTH_TIMES * spent_ns;
@@ -63,8 +64,7 @@ static void lending_give(struct shm_conn *c, struct shm_lent *lent)
     c->waits = lent;
     lent->spent_ns = 0;
     lent->due_ns = lending_due_ns(c->group);
-    atomic_store_explicit(&lent->may_warm, lent->due_ns <= clock_now_ns(),
-                          memory_order_relaxed);
+    atomic_store_explicit(&lent->warmth->may, lent->due_ns <= clock_now_ns(), memory_order_relaxed);
     shm_mapper_give(shm_owner(c)->mapper, lent);
 }
 
@@ -272,7 +272,8 @@ bool shm_lending_is_warm(const struct shm_conn *c)
     if (c->waits)
         return false;
     for (uint32_t id = 0; id < FABRIC_REGIONS_MAX; id++)
-        if (c->regions[id] && !atomic_load_explicit(&c->regions[id]->is_warm, memory_order_relaxed))
+        if (c->regions[id] &&
+            !atomic_load_explicit(&c->regions[id]->warmth->is_warm, memory_order_relaxed))
             return false;
     return true;
 }

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-static bool is_ready(const struct worker *w)
+static bool ahead_is_ready(const struct worker *w)
 {
     return w->state == WORKER_LEFT ||
            (w->state == WORKER_OPEN && w->conn && fabric_is_warm(w->conn));
@@ -21,7 +21,7 @@ int lane_has_workers(struct lane *lane, uint32_t id)
     list_for_each (node, &job->pieces) {
         const struct piece *p = list_entry(node, struct piece, link);
         for (uint32_t i = 0; i < p->members; i++)
-            if (!is_ready(p->ranks[i].worker))
+            if (!ahead_is_ready(p->ranks[i].worker))
                 return -EAGAIN;
     }
     return 0;

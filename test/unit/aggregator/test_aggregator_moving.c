@@ -358,7 +358,7 @@ static void a_job_that_fails_ends_its_releases(void **state)
     uint64_t waiting = release(SOURCE, both, 2);
     fabric_close(worker);
     worker = NULL;
-    UNTIL(a.releases_count == 0, assert_int_equal(moving_recheck(&a), 0));
+    UNTIL(moving_waits(&a) == 0, assert_int_equal(moving_recheck(&a), 0));
     expect_refused(waiting, -ECONNABORTED);
 }
 
@@ -390,9 +390,9 @@ static void a_release_that_waits_ends_with_the_lanes(void **state)
     begin_round_number(2);
     (void)release_behind(one, 1);
     (void)release_behind(both, 2);
-    assert_int_equal(a.releases_count, 2);
+    assert_int_equal(moving_waits(&a), 2);
     aggregator_end_lanes(&a);
-    assert_int_equal(a.releases_count, 0);
+    assert_int_equal(moving_waits(&a), 0);
     assert_int_equal(moving_rested(&a), 0);
     expect_silence();
     expect_refused(release(SOURCE, one, 1), -ENOENT);
@@ -473,6 +473,49 @@ static void nobody_is_told_of_copies_when_the_coordinator_has_gone(void **state)
     expect_silence();
 }
 
+/* ---- when workers are waited for ---- */
+
+static bool is_answered(void)
+{
+    struct pollfd fd = {.fd = channel_fd(coordinator), .events = POLLIN};
+    assert_int_equal(ahead_look(&a), 0);
+    return poll(&fd, 1, ahead_timeout_ms(&a)) == 1;
+}
+
+static void workers_that_are_connected_are_not_waited_for(void **state)
+{
+    start(QUORUM_ALL);
+    assert_int_equal(ahead_await(&a, 7, SOURCE, JOB), 0);
+    expect_silence();
+    UNTIL(is_answered(), (void)0);
+    expect_done(7);
+    assert_int_equal(ahead_timeout_ms(&a), -1);
+}
+
+/* None has a connection to the target. */
+static void workers_that_do_not_come_hold_nothing_up(void **state)
+{
+    start(QUORUM_ALL);
+    uint64_t began_ns = clock_now_ns();
+    assert_int_equal(ahead_await(&a, 7, TARGET, JOB), 0);
+    UNTIL(is_answered(), (void)0);
+    assert_true(clock_now_ns() - began_ns >= 3 * NS_PER_S);
+    expect_done(7);
+    assert_int_equal(ahead_await(&a, 8, TARGET, JOB + 1), 0); /* no such job: nothing to wait for */
+    UNTIL(is_answered(), (void)0);
+    expect_done(8);
+}
+
+static void nobody_is_told_of_workers_when_the_coordinator_has_gone(void **state)
+{
+    start(QUORUM_ALL);
+    assert_int_equal(ahead_await(&a, 7, TARGET, JOB), 0);
+    ahead_abandon(&a);
+    assert_int_equal(ahead_timeout_ms(&a), -1);
+    assert_int_equal(ahead_look(&a), 0);
+    expect_silence();
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 int main(void)
 {
@@ -488,6 +531,9 @@ int main(void)
         CASE(copies_of_pieces_without_a_keeper_are_not_waited_for),
         CASE(a_drop_ends_the_wait_for_copies),
         CASE(nobody_is_told_of_copies_when_the_coordinator_has_gone),
+        CASE(workers_that_are_connected_are_not_waited_for),
+        CASE(workers_that_do_not_come_hold_nothing_up),
+        CASE(nobody_is_told_of_workers_when_the_coordinator_has_gone),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

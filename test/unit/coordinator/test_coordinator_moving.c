@@ -4,6 +4,7 @@
 
 #include "svc/base/clock.h"
 
+#include <errno.h>
 #include <string.h>
 
 static const int steps[] = {BODY(PLACE_REQUEST), BODY(RELEASE_REQUEST), BODY(STATE_REQUEST),
@@ -114,6 +115,38 @@ static void a_task_moves_by_place_release_install_then_the_switch_then_a_drop(vo
     message_free(install);
     message_free(drop);
     message_free(reply);
+}
+
+static envelope *ask_for_ticket(struct end *worker, uint32_t lane)
+{
+    WIRE(TicketRequest) ticket = GRADPOOL__WIRE__TICKET_REQUEST__INIT;
+    ticket.lane = lane;
+    return end_ask(worker, &ENVELOPE(0, TICKET_REQUEST, ticket_request, &ticket));
+}
+
+static void workers_connect_to_the_target_before_its_source_lets_go(void **state)
+{
+    struct moving m = moving_begin(*state);
+    envelope *reply = ask_for_ticket(m.worker, m.target->lanes[0]);
+    assert_int_equal(reply->failure->code, -ENOENT);
+    message_free(reply);
+    m.source->answers = false;
+    moving_order(&m);
+    envelope *place = end_expect(m.target, BODY(PLACE_REQUEST));
+    assert_true(place->place_request->awaits_workers);
+    message_free(place);
+    envelope *ahead = end_expect(m.worker, BODY(LANE_AHEAD));
+    assert_int_equal(ahead->lane_ahead->lane, m.target->lanes[0]);
+    message_free(ahead);
+    envelope *release = end_expect(m.source, BODY(RELEASE_REQUEST));
+    reply = ask_for_ticket(m.worker, m.target->lanes[0]);
+    assert_int_equal(reply->body_case, BODY(TICKET_REPLY));
+    message_free(reply);
+    end_expect_none(m.worker, BODY(ROUTE_CHANGE));
+    m.source->answers = true;
+    end_answer(m.source, release);
+    message_free(release);
+    expect_moved(&m, 2);
 }
 
 static void state_travels_part_by_part_before_the_switch(void **state)
@@ -310,6 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_task_moves_by_place_release_install_then_the_switch_then_a_drop),
+        CASE(workers_connect_to_the_target_before_its_source_lets_go),
         CASE(state_travels_part_by_part_before_the_switch),
         CASE(a_task_that_is_there_already_is_left_alone),
         CASE(a_task_moves_to_and_fro),

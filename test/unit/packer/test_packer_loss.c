@@ -338,7 +338,8 @@ static void a_refusal_names_what_is_missing_and_how_far(void **state)
     fleet_tensor(f, 40 * MS)->wire_bytes = 1000;
     fleet_refuse(f, "shared", -ENOSPC,
                  "tensor 1000 needs 40000 us of a lane a round and 4000 bytes of its memory, which "
-                 "none of 4 lanes has; 1 over a loss limit (best 8333 us); 1 short of memory (best 100); 1 short of 10000 "
+                 "none of 4 lanes has; 1 over a loss limit (best 8333 us); 1 short of memory (best "
+                 "100); 1 short of 10000 "
                  "bytes/s (best 7); 1 with a job not measured");
     free(f);
 }

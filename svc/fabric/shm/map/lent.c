@@ -6,15 +6,23 @@
 #include "svc/base/clock.h"
 #include "svc/fabric/shm/map/absent.h"
 #include "svc/fabric/shm/map/memory.h"
-#include "svc/fabric/shm/map/sigbus.h"
+#include "svc/fabric/shm/map/warmth.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define SLICE_BYTES (UINT64_C(16) << 20)
-#define WARM_PAGES 256
-#define WORD_PAGES 64
+
+#define LOOKS 2
+
+/* Of the last poll. */
+struct shm_looks {
+    struct {
+        uint64_t offset, bytes;
+    } at[LOOKS];
+    uint32_t next, poll;
+};
 
 static uint64_t lent_page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
@@ -22,17 +30,22 @@ int shm_lent_create(uint32_t id, int fd, uint64_t bytes, _Atomic bool *poisoned,
                     struct shm_lent **ret_lent)
 {
     struct shm_lent *lent = calloc(1, sizeof *lent);
-    uint64_t words = bytes / lent_page_bytes() / WORD_PAGES + 1;
-    uint64_t *known = calloc(words, sizeof *known);
-    if (!lent || !known) {
-        free(lent);
-        free(known);
+    uint64_t words = bytes / lent_page_bytes() / SHM_LENT_WORD_PAGES + 1;
+    if (!lent)
+        return -ENOMEM;
+    *lent = (struct shm_lent){.id = id,
+                              .fd = -1,
+                              .bytes = bytes,
+                              .known = calloc(words, sizeof *lent->known),
+                              .looks = calloc(1, sizeof *lent->looks),
+                              .warmth = shm_warmth_create(lent),
+                              .poisoned = poisoned};
+    list_init(&lent->link);
+    if (!lent->known || !lent->looks || !lent->warmth) {
+        shm_lent_destroy(lent);
         return -ENOMEM;
     }
-    *lent =
-        (struct shm_lent){.id = id, .fd = fd, .bytes = bytes, .known = known, .poisoned = poisoned};
-    list_init(&lent->link);
-    list_init(&lent->warm_link);
+    lent->fd = fd;
     *ret_lent = lent;
     return 0;
 }
@@ -45,6 +58,8 @@ void shm_lent_destroy(struct shm_lent *lent)
     if (lent->fd >= 0)
         close(lent->fd);
     free(lent->known);
+    free(lent->looks);
+    shm_warmth_destroy(lent->warmth);
     free(lent);
 }
 
@@ -68,9 +83,8 @@ static void lent_note(struct shm_lent *lent, uint64_t offset, uint64_t end)
     uint64_t page = lent_page_bytes();
     uint64_t last = end >= lent->bytes ? (lent->bytes + page - 1) / page : end / page;
     for (uint64_t i = offset / page; i < last; i++)
-        lent->known[i / WORD_PAGES] |= UINT64_C(1) << (i % WORD_PAGES);
-    lent->warmed = offset / page < lent->warmed ? offset / page : lent->warmed;
-    lent->cold_end = last > lent->cold_end ? last : lent->cold_end;
+        lent->known[i / SHM_LENT_WORD_PAGES] |= UINT64_C(1) << (i % SHM_LENT_WORD_PAGES);
+    shm_warmth_note(lent->warmth, offset / page, last);
     if (offset <= lent->known_end && last * page > lent->known_end)
         lent->known_end = last * page < lent->bytes ? last * page : lent->bytes;
 }
@@ -135,44 +149,14 @@ int shm_lent_work(struct shm_lent *lent)
     return r;
 }
 
-static bool lent_knows(const struct shm_lent *lent, uint64_t page)
-{
-    return lent->known[page / WORD_PAGES] >> (page % WORD_PAGES) & 1;
-}
-
-static void lent_touch(const struct shm_lent *lent, uint64_t page, uint64_t end)
-{
-    for (uint64_t first; page < end; page++) {
-        for (first = page; page < end && lent_knows(lent, page);)
-            page++;
-        if (page > first)
-            shm_sigbus_touch((char *)lent->base + first * lent_page_bytes(),
-                             (page - first) * lent_page_bytes());
-    }
-}
-
-/* Pages that are absent by now are left out: their owner has given them back. Where absent pages do
- * not fail, a touch could add one, so none is touched. */
-bool shm_lent_warm(struct shm_lent *lent)
-{
-    bool may = lent->fails && atomic_load_explicit(&lent->may_warm, memory_order_relaxed);
-    uint64_t end = may ? lent->cold_end : 0, began_ns = clock_thread_cpu_ns();
-    uint64_t stop = end < lent->warmed + WARM_PAGES ? end : lent->warmed + WARM_PAGES;
-    lent_touch(lent, lent->warmed, stop);
-    if (stop > lent->warmed)
-        lent->warmed = stop;
-    atomic_fetch_add(&lent->warming_ns, clock_thread_cpu_ns() - began_ns);
-    atomic_store_explicit(&lent->is_warm, stop >= end, memory_order_relaxed);
-    return stop < end;
-}
-
 bool shm_lent_knows_pages(const struct shm_lent *lent, uint64_t offset, uint64_t bytes)
 {
     uint64_t page = lent_page_bytes(), i = offset / page, end = (offset + bytes + page - 1) / page;
     while (i < end) {
-        uint64_t word = lent->known[i / WORD_PAGES] >> (i % WORD_PAGES);
-        uint64_t rest = WORD_PAGES - i % WORD_PAGES, count = end - i < rest ? end - i : rest;
-        uint64_t all = count == WORD_PAGES ? UINT64_MAX : (UINT64_C(1) << count) - 1;
+        uint64_t word = lent->known[i / SHM_LENT_WORD_PAGES] >> (i % SHM_LENT_WORD_PAGES);
+        uint64_t rest = SHM_LENT_WORD_PAGES - i % SHM_LENT_WORD_PAGES,
+                 count = end - i < rest ? end - i : rest;
+        uint64_t all = count == SHM_LENT_WORD_PAGES ? UINT64_MAX : (UINT64_C(1) << count) - 1;
         if ((word & all) != all)
             return false;
         i += count;
@@ -180,31 +164,31 @@ bool shm_lent_knows_pages(const struct shm_lent *lent, uint64_t offset, uint64_t
     return true;
 }
 
-static bool lent_was_looked_at(struct shm_lent *lent, uint64_t offset, uint64_t bytes,
+static bool lent_was_looked_at(const struct shm_looks *looks, uint64_t offset, uint64_t bytes,
                                uint32_t poll)
 {
-    for (uint32_t i = 0; i < SHM_LENT_LOOKS && lent->looked_in == poll; i++)
-        if (lent->looks[i].offset == offset && lent->looks[i].bytes == bytes)
+    for (uint32_t i = 0; i < LOOKS && looks->poll == poll; i++)
+        if (looks->at[i].offset == offset && looks->at[i].bytes == bytes)
             return true;
     return false;
 }
 
-static void lent_note_look(struct shm_lent *lent, uint64_t offset, uint64_t bytes, uint32_t poll)
+static void lent_note_look(struct shm_looks *looks, uint64_t offset, uint64_t bytes, uint32_t poll)
 {
-    for (uint32_t i = 0; i < SHM_LENT_LOOKS && lent->looked_in != poll; i++)
-        lent->looks[i].bytes = 0;
-    lent->looked_in = poll;
-    lent->looks[lent->next_look].offset = offset;
-    lent->looks[lent->next_look].bytes = bytes;
-    lent->next_look = (lent->next_look + 1) % SHM_LENT_LOOKS;
+    for (uint32_t i = 0; i < LOOKS && looks->poll != poll; i++)
+        looks->at[i].bytes = 0;
+    looks->poll = poll;
+    looks->at[looks->next].offset = offset;
+    looks->at[looks->next].bytes = bytes;
+    looks->next = (looks->next + 1) % LOOKS;
 }
 
 bool shm_lent_is_there(struct shm_lent *lent, uint64_t offset, uint64_t bytes, uint32_t poll)
 {
-    if (lent->fails || bytes == 0 || lent_was_looked_at(lent, offset, bytes, poll))
+    if (lent->fails || bytes == 0 || lent_was_looked_at(lent->looks, offset, bytes, poll))
         return true;
     if (shm_absent_look((char *)lent->base + offset, bytes, lent->fd, offset) < bytes)
         return false;
-    lent_note_look(lent, offset, bytes, poll);
+    lent_note_look(lent->looks, offset, bytes, poll);
     return true;
 }

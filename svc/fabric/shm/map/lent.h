@@ -10,9 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SHM_LENT_LOOKS 2
+#define SHM_LENT_WORD_PAGES 64
 
 struct shm_record;
+struct shm_looks;
+struct shm_warmth;
 
 struct shm_lent {
     struct list link; /* in the mapper's queue */
@@ -31,17 +33,9 @@ struct shm_lent {
     uint64_t due_ns;           /* not to be mapped before */
     uint64_t spent_ns;         /* by the mapper since the region was given */
     bool is_given, is_over;    /* under the mapper's lock: to be mapped; to be unmapped */
-    atomic_bool may_warm;      /* its job has time of the mapper left for that */
-    struct list warm_link;     /* of the mapper's thread alone, as the next two are */
-    uint64_t warmed, cold_end; /* pages: known ones before the first are warm, none is behind it */
-    _Atomic uint64_t warming_ns; /* CPU time of warming that nobody was charged for yet */
-    atomic_bool is_warm;         /* all that is mapped was touched, or need not be */
+    struct shm_warmth *warmth; /* warmth.h */
     atomic_bool is_done;
-    struct {
-        uint64_t offset, bytes;
-    } looks[SHM_LENT_LOOKS]; /* since the last poll, where absent pages do not fail */
-    uint32_t next_look;
-    uint32_t looked_in; /* the poll before the looks */
+    struct shm_looks *looks; /* where absent pages do not fail */
 };
 
 /* On success takes `fd` over. -ENOMEM. */
@@ -53,12 +47,11 @@ void shm_lent_destroy(struct shm_lent *lent);
 /* A slice of the work, of a few milliseconds. 0: all is done; -EAGAIN: there is more. */
 int shm_lent_work(struct shm_lent *lent);
 
-/* Touches some pages that are mapped and were not touched yet. Where a hypervisor keeps page tables
- * of its own, the first touch of a page by a process costs 17 us, mapped or not. False: none is
- * left. */
-bool shm_lent_warm(struct shm_lent *lent);
-
 /* Whether all pages of that range are known to be mapped; it lies in the region. */
+static inline bool shm_lent_knows_page(const struct shm_lent *lent, uint64_t page)
+{
+    return lent->known[page / SHM_LENT_WORD_PAGES] >> (page % SHM_LENT_WORD_PAGES) & 1;
+}
 bool shm_lent_knows_pages(const struct shm_lent *lent, uint64_t offset, uint64_t bytes);
 static inline bool shm_lent_knows(const struct shm_lent *lent, uint64_t offset, uint64_t bytes)
 {

@@ -4,6 +4,7 @@
 #include "svc/fabric/shm/map/mapper.h"
 
 #include "svc/base/clock.h"
+#include "svc/fabric/shm/map/warmth.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,7 +19,7 @@ struct shm_mapper {
     pthread_mutex_t lock;
     pthread_cond_t has_work;
     struct list queue; /* of struct shm_lent, under the lock */
-    struct list warm;  /* of those that are mapped and have pages to be touched, of the thread */
+    struct list cold;  /* of struct shm_warmth; of the thread alone */
     bool is_stopping;
     int news_fd;
     pthread_t thread;
@@ -58,18 +59,18 @@ static void mapper_sleep_until(struct shm_mapper *m, uint64_t due_ns)
 
 static void mapper_note_cold(struct shm_mapper *m, struct shm_lent *lent)
 {
-    atomic_store_explicit(&lent->is_warm, false, memory_order_relaxed);
-    list_append(&m->warm, &lent->warm_link);
+    atomic_store_explicit(&lent->warmth->is_warm, false, memory_order_relaxed);
+    list_append(&m->cold, &lent->warmth->link);
 }
 
 /* Some pages of one region, while no other is due; regions take turns. */
 static void mapper_warm(struct shm_mapper *m)
 {
-    struct shm_lent *lent = list_entry(m->warm.next, struct shm_lent, warm_link);
+    struct shm_warmth *w = list_entry(m->cold.next, struct shm_warmth, link);
     pthread_mutex_unlock(&m->lock);
-    list_remove(&lent->warm_link);
-    if (shm_lent_warm(lent))
-        list_append(&m->warm, &lent->warm_link);
+    list_remove(&w->link);
+    if (shm_warmth_work(w))
+        list_append(&m->cold, &w->link);
     pthread_mutex_lock(&m->lock);
 }
 
@@ -82,7 +83,7 @@ static struct shm_lent *mapper_wait_for_work(struct shm_mapper *m)
             list_remove(&lent->link);
         if (lent || (m->is_stopping && list_is_empty(&m->queue)))
             return lent;
-        if (!list_is_empty(&m->warm))
+        if (!list_is_empty(&m->cold))
             mapper_warm(m);
         else
             mapper_sleep_until(m, due_ns);
@@ -113,7 +114,7 @@ static void *mapper_main(void *context)
         bool is_over = lent->is_over || m->is_stopping;
         pthread_mutex_unlock(&m->lock);
         int r = 0;
-        list_remove(&lent->warm_link);
+        list_remove(&lent->warmth->link);
         if (is_over)
             shm_lent_destroy(lent);
         else if ((r = shm_lent_work(lent)) == 0 && lent->result == 0)
@@ -126,10 +127,12 @@ static void *mapper_main(void *context)
     return NULL;
 }
 
+/* A touch of a page that has gone is a SIGBUS, which the thread passes over. */
 static int mapper_start_thread(struct shm_mapper *m)
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int r = -pthread_create(&m->thread, NULL, mapper_main, m);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -161,7 +164,7 @@ int shm_mapper_create(struct shm_mapper **ret_mapper)
     if (!m)
         return -ENOMEM;
     list_init(&m->queue);
-    list_init(&m->warm);
+    list_init(&m->cold);
     pthread_mutex_init(&m->lock, NULL);
     mapper_init_condition(&m->has_work);
     m->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

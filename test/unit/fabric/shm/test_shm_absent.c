@@ -1,5 +1,6 @@
 /* S14: absent pages, where a process forks. */
 #include "svc/fabric/shm/map/absent.h"
+#include "svc/fabric/shm/map/sigbus.h"
 
 #include "test/unit/skip.h"
 
@@ -63,10 +64,45 @@ static void a_child_makes_no_page_of_its_parent_fail(void **state)
     munmap(own, BYTES);
 }
 
+static size_t count_pages(void *base)
+{
+    unsigned char is_there[BYTES / 4096];
+    size_t there = 0;
+    assert_int_equal(mincore(base, BYTES, is_there), 0);
+    for (size_t i = 0; i < sizeof is_there; i++)
+        there += is_there[i] & 1;
+    return there;
+}
+
+/* Every other page is absent, the first and the last one, too, or not. */
+static void a_touch_leaves_absent_pages_out(void **state)
+{
+    (void)state;
+    _Atomic bool is_poisoned = false;
+    if (!shm_absent_can_fail())
+        skip_because("this host has no userfaultfd");
+    for (size_t first = 0; first < 2; first++) {
+        char *base = map_shared(NULL);
+        for (size_t at = first * 4096; at < BYTES; at += 2 * 4096)
+            base[at] = 1;
+        assert_int_equal(shm_sigbus_guard(base, BYTES, &is_poisoned), 0);
+        assert_true(shm_absent_fail(base, BYTES));
+        shm_sigbus_touch(base, BYTES);
+        assert_int_equal(count_pages(base), BYTES / 4096 / 2);
+        assert_false(is_poisoned);
+        assert_int_equal(base[(1 - first) * 4096], 0); /* a page of zeros takes its place */
+        assert_true(is_poisoned);
+        is_poisoned = false;
+        shm_sigbus_release(base);
+        munmap(base, BYTES);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(a_child_makes_no_page_of_its_parent_fail),
+        cmocka_unit_test(a_touch_leaves_absent_pages_out),
     };
     return cmocka_run_group_tests_name("shm_absent", cases, NULL, NULL);
 }

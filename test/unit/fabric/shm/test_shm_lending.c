@@ -2,6 +2,7 @@
  * a page; where a touch of an absent page fails, and where each touch needs a look. */
 #include "test/unit/fabric/fabric_suite.h"
 
+#include "svc/base/clock.h"
 #include "svc/fabric/shm/map/absent.h"
 #include "svc/wire/record.h"
 
@@ -185,6 +186,37 @@ static void pages_that_go_after_the_announcement_are_not_added_again_(void **sta
     region_destroy(&region);
 }
 
+static void wait_until_warm(struct rig *rig)
+{
+    struct fabric_event events[8];
+    uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+    while (!fabric_is_warm(rig->at_lane[0])) {
+        assert_int_equal(fabric_poll(rig->lane.fabric, events, 8), 0);
+        assert_true(clock_now_ns() < deadline_ns);
+    }
+}
+
+/* Pages that their owner gives back are passed over, and others behind them are touched. */
+static void known_pages_become_warm_and_no_page_is_added_for_it_(void **state)
+{
+    struct rig *rig = *state;
+    struct region region = lend_untouched(rig, 0);
+
+    wait_until_warm(rig);
+    memset(region.base, 1, PART);
+    announce(rig, 0, PART);
+    rig_expect(rig, &rig->lane, FABRIC_EVENT_MESSAGE);
+    wait_until_warm(rig);
+    assert_int_equal(madvise(region.base, 4096, MADV_REMOVE), 0);
+    memset((char *)region.base + PART, 1, BYTES - PART);
+    announce(rig, PART, BYTES - PART);
+    rig_expect(rig, &rig->lane, FABRIC_EVENT_MESSAGE);
+    wait_until_warm(rig);
+    assert_true(fabric_is_sound(rig->at_lane[0]));
+    assert_int_equal(pages_there(&region), pages_of(BYTES) - 1);
+    region_destroy(&region);
+}
+
 static void a_large_region_without_pages_costs_nothing_(void **state)
 {
     struct rig *rig = *state;
@@ -233,6 +265,7 @@ static void a_connection_that_ends_while_its_region_is_mapped_is_no_harm_(void *
         CASE(pages_that_come_later_are_mapped_before_the_record_that_names_them_, how), \
         CASE(memory_that_is_announced_without_its_pages_ends_the_connection_, how),     \
         CASE(pages_that_go_after_the_announcement_are_not_added_again_, how),           \
+        CASE(known_pages_become_warm_and_no_page_is_added_for_it_, how),                \
         CASE(a_large_region_without_pages_costs_nothing_, how),                         \
         CASE(a_region_that_goes_while_it_is_mapped_is_no_harm_, how),                   \
         CASE(a_connection_that_ends_while_its_region_is_mapped_is_no_harm_, how)

@@ -1,0 +1,55 @@
+/* Touches known pages in order, a run of them at a time. Where absent pages do not fail, a touch could
+ * add one, so none is touched there. Invariant S16 of svc/fabric/shm/README.md. */
+#include "svc/fabric/shm/map/warmth.h"
+
+#include "svc/base/clock.h"
+#include "svc/fabric/shm/map/lent.h"
+#include "svc/fabric/shm/map/sigbus.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PAGES_AT_ONCE 256
+
+struct shm_warmth *shm_warmth_create(const struct shm_lent *lent)
+{
+    struct shm_warmth *w = calloc(1, sizeof *w);
+    if (!w)
+        return NULL;
+    w->lent = lent;
+    list_init(&w->link);
+    return w;
+}
+
+void shm_warmth_destroy(struct shm_warmth *w) { free(w); }
+
+void shm_warmth_note(struct shm_warmth *w, uint64_t first, uint64_t end)
+{
+    bool has_cold = w->cold < w->cold_end;
+    w->cold = has_cold && w->cold < first ? w->cold : first;
+    w->cold_end = has_cold && w->cold_end > end ? w->cold_end : end;
+}
+
+static void warmth_touch(const struct shm_lent *lent, uint64_t page, uint64_t end)
+{
+    uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    for (uint64_t first; page < end; page++) {
+        for (first = page; page < end && shm_lent_knows_page(lent, page);)
+            page++;
+        if (page > first)
+            shm_sigbus_touch((char *)lent->base + first * page_bytes, (page - first) * page_bytes);
+    }
+}
+
+bool shm_warmth_work(struct shm_warmth *w)
+{
+    bool may = w->lent->fails && atomic_load_explicit(&w->may, memory_order_relaxed);
+    uint64_t end = may ? w->cold_end : 0, began_ns = clock_thread_cpu_ns();
+    uint64_t stop = end < w->cold + PAGES_AT_ONCE ? end : w->cold + PAGES_AT_ONCE;
+    warmth_touch(w->lent, w->cold, stop);
+    if (stop > w->cold)
+        w->cold = stop;
+    atomic_fetch_add(&w->spent_ns, clock_thread_cpu_ns() - began_ns);
+    atomic_store_explicit(&w->is_warm, stop >= end, memory_order_relaxed);
+    return stop < end;
+}

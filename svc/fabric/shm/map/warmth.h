@@ -1,0 +1,34 @@
+/* Pages of a lent region that are mapped, touched by the mapper's thread before a lane does: where a
+ * hypervisor keeps page tables of its own, the first access of a process to a page costs 17 us,
+ * mapped or not. No record waits for that, and what is mapped can be used cold (S16). */
+#ifndef GRADPOOL_FABRIC_SHM_MAP_WARMTH_H
+#define GRADPOOL_FABRIC_SHM_MAP_WARMTH_H
+
+#include "svc/base/list.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct shm_lent;
+
+/* All but the atomic fields belong to the mapper's thread. */
+struct shm_warmth {
+    struct list link; /* of those with cold pages */
+    const struct shm_lent *lent;
+    uint64_t cold, cold_end;   /* known pages from the one to the other are to be touched */
+    _Atomic uint64_t spent_ns; /* CPU time that nobody was charged for yet */
+    atomic_bool may;           /* the job has time of the mapper left for that */
+    atomic_bool is_warm;       /* all known pages were touched, or are not to be */
+};
+
+/* NULL: no memory. */
+struct shm_warmth *shm_warmth_create(const struct shm_lent *lent);
+void shm_warmth_destroy(struct shm_warmth *w);
+/* These pages have become known. */
+void shm_warmth_note(struct shm_warmth *w, uint64_t first, uint64_t end);
+/* Touches some pages, for some milliseconds. False: no known page is cold. Pages that are absent by
+ * now are left out. */
+bool shm_warmth_work(struct shm_warmth *w);
+
+#endif
