@@ -37,10 +37,10 @@ struct aggregator {
     int keep_fd;               /* readable: the keeper has something to ask */
     struct holder *keeper;     /* of others' states; NULL: nothing was ever kept here */
     struct release *releases;  /* asked for and not answered, the newest first */
-    char *state_buffer; /* moving.c: a part of a state on its way; NULL: none has gone yet */
+    char *state_buffer;        /* moving.c: a part of a state on its way; NULL: none has gone yet */
     struct copies_wait *copies_waits; /* likewise, whether copies are whole */
-    struct ahead_wait *ahead_waits; /* likewise, whether workers are connected */
-    struct recording *recordings; /* for timelines, the newest first */
+    struct ahead_wait *ahead_waits;   /* likewise, whether workers are connected */
+    struct recording *recordings;     /* for timelines, the newest first */
     uint64_t away_due_ns; /* when a rank has had its time to connect again; 0: none is out */
     size_t stats_jobs;    /* the most jobs of a lane when figures were last sent */
     uint64_t leave_by_ns; /* a signal came: until then what is here moves; 0: none */

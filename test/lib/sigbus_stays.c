@@ -6,7 +6,11 @@
 
 typedef void (*handler_fn)(int number);
 
-__attribute__((visibility("default"))) handler_fn signal(int number, handler_fn handler)
+/* Takes the place of the C library's function in the program. */
+__attribute__((visibility("default"))) handler_fn cases_catch(int number,
+                                                              handler_fn handler) __asm__("signal");
+
+handler_fn cases_catch(int number, handler_fn handler)
 {
     struct sigaction next, before;
 

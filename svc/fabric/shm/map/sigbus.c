@@ -32,8 +32,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigbus_slot *empty;
 static struct sigaction before;
 static uintptr_t page_bytes;
-/* Where shm_sigbus_touch() goes on; NULL: this thread is not in it. Of the initial TLS block, so that
- * the handler makes no call to find it. */
+/* Where shm_sigbus_touch() goes on; NULL: this thread is not in it. It lies in the initial TLS
+ * block, so that the handler makes no call to find it. */
 static _Thread_local sigjmp_buf *volatile resume __attribute__((tls_model("initial-exec")));
 
 static bool sigbus_slot_has(const struct sigbus_slot *slot, uintptr_t address)

@@ -1,5 +1,5 @@
-/* Touches known pages in order, a run of them at a time. Where absent pages do not fail, a touch could
- * add one, so none is touched there. Invariant S16 of svc/fabric/shm/README.md. */
+/* Touches known pages in order, a run of them at a time. Where absent pages do not fail, a touch
+ * could add one, so none is touched there. Invariant S16 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/warmth.h"
 
 #include "svc/base/clock.h"

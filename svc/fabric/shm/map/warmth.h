@@ -1,5 +1,5 @@
-/* Pages of a lent region that are mapped, touched by the mapper's thread before a lane does: where a
- * hypervisor keeps page tables of its own, the first access of a process to a page costs 17 us,
+/* Pages of a lent region that are mapped, touched by the mapper's thread before a lane does: where
+ * a hypervisor keeps page tables of its own, the first access of a process to a page costs 17 us,
  * mapped or not. No record waits for that, and what is mapped can be used cold (S16). */
 #ifndef GRADPOOL_FABRIC_SHM_MAP_WARMTH_H
 #define GRADPOOL_FABRIC_SHM_MAP_WARMTH_H
