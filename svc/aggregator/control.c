@@ -23,21 +23,17 @@ static uint64_t lane_memory_bytes(const struct aggregator *a, const struct core 
     return node > 0 && node < granted ? node : granted;
 }
 
-static void fill_offer(struct aggregator *a, size_t i, Gradpool__Wire__LaneOffer *offer)
+static Gradpool__Wire__LaneOffer offer_of(struct aggregator *a, size_t i)
 {
     struct core core = cores_at(a->cores, i % cores_count(a->cores));
-    gradpool__wire__lane_offer__init(offer);
-    offer->index = (uint32_t)i;
-    offer->core = core.index;
-    offer->pu = core.pu;
-    offer->numa = core.numa;
-    offer->memory_bytes = lane_memory_bytes(a, &core);
-    offer->piece_bytes = (uint32_t)lane_piece_bytes();
-    offer->rank_bytes = (uint32_t)lane_rank_bytes();
-    offer->shm = (char *)lane_thread_shm(a->lanes[i]);
-    offer->ofi = (char *)lane_thread_ofi(a->lanes[i]);
-    offer->network_bytes_per_s = a->options->network_bytes_per_s ? a->options->network_bytes_per_s
-                                                                 : network_bytes_per_s(offer->ofi);
+    char *ofi = (char *)lane_thread_ofi(a->lanes[i]);
+    uint64_t named = a->options->network_bytes_per_s;
+    return MESSAGE_PART(
+        LaneOffer, lane_offer, .index = (uint32_t)i, .core = core.index, .pu = core.pu,
+        .numa = core.numa, .memory_bytes = lane_memory_bytes(a, &core),
+        .piece_bytes = (uint32_t)lane_piece_bytes(), .rank_bytes = (uint32_t)lane_rank_bytes(),
+        .shm = (char *)lane_thread_shm(a->lanes[i]), .ofi = ofi,
+        .network_bytes_per_s = named ? named : network_bytes_per_s(ofi));
 }
 
 static int set_lane_id(struct lane *lane, void *context)
@@ -65,28 +61,25 @@ static int take_welcome(struct aggregator *a, const envelope *reply, struct err 
 
 static int ask_to_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
 {
-    Gradpool__Wire__AggregatorJoin join = GRADPOOL__WIRE__AGGREGATOR_JOIN__INIT;
     Gradpool__Wire__LaneOffer offers[AGGREGATOR_LANES_MAX], *pointers[AGGREGATOR_LANES_MAX];
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply = NULL;
+    Gradpool__Wire__PieceHeld **held = NULL;
+    size_t held_count = 0;
+    envelope *reply = NULL;
     for (size_t i = 0; i < a->lanes_count; i++) {
-        fill_offer(a, i, &offers[i]);
+        offers[i] = offer_of(a, i);
         pointers[i] = &offers[i];
     }
-    int r = serve_held(a, &join.held, &join.n_held);
+    int r = serve_held(a, &held, &held_count);
     if (r < 0)
         return err_set(err, r, "no memory");
-    join.incarnation = a->incarnation;
-    join.aggregator = a->number;
-    join.node = a->node;
-    join.pid = (uint32_t)getpid();
-    join.service = a->options->service ? (char *)a->options->service : "";
-    join.grant = a->options->grant ? (char *)a->options->grant : "";
-    join.n_lanes = a->lanes_count;
-    join.lanes = pointers;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_JOIN;
-    request.aggregator_join = &join;
-    r = channel_call(a->channel, &request, deadline_ns, NULL, NULL, &reply, err);
-    serve_held_free(join.held, join.n_held);
+    r = channel_call(a->channel,
+                     &MESSAGE(0, AGGREGATOR_JOIN, aggregator_join, .incarnation = a->incarnation,
+                              .aggregator = a->number, .node = a->node, .pid = (uint32_t)getpid(),
+                              .service = (char *)a->options->service,
+                              .grant = (char *)a->options->grant, .n_lanes = a->lanes_count,
+                              .lanes = pointers, .held = held, .n_held = held_count),
+                     deadline_ns, NULL, NULL, &reply, err);
+    serve_held_free(held, held_count);
     if (r < 0)
         return r;
     r = take_welcome(a, reply, err);
@@ -127,18 +120,14 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
 /* A call, not a message: closing a socket with unread bytes could take back what was said. */
 void control_leave(struct aggregator *a)
 {
-    Gradpool__Wire__AggregatorLeave leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply = NULL;
+    envelope *reply = NULL;
     struct err err;
     if (!a->channel)
         return;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_LEAVE;
-    request.aggregator_leave = &leave;
-    uint64_t deadline_ns = clock_now_ns() + LEAVE_DEADLINE_NS;
-    if (channel_call(a->channel, &request, deadline_ns, NULL, NULL, &reply, &err) < 0)
+    if (channel_call(a->channel, &MESSAGE(0, AGGREGATOR_LEAVE, aggregator_leave),
+                     clock_now_ns() + LEAVE_DEADLINE_NS, NULL, NULL, &reply, &err) < 0)
         log_info("left without an answer of the coordinator: %s", err.text);
-    else
-        gradpool__wire__envelope__free_unpacked(reply, NULL);
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
 }
 
 int control_receive(struct aggregator *a)

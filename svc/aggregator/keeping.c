@@ -179,16 +179,9 @@ int keeping_ask(struct aggregator *a)
     eventfd_t asks;
     int r = 0;
     (void)eventfd_read(a->keep_fd, &asks);
-    while (r == 0 && a->keeper && a->channel && holder_next_ask(a->keeper, &ask)) {
-        envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-        Gradpool__Wire__CopyTicketRequest request = GRADPOOL__WIRE__COPY_TICKET_REQUEST__INIT;
-        request.job_id = ask.job;
-        request.lane = ask.lane;
-        request.failures = ask.failures;
-        message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET_REQUEST;
-        message.copy_ticket_request = &request;
-        r = channel_send(a->channel, &message);
-    }
+    while (r == 0 && a->keeper && a->channel && holder_next_ask(a->keeper, &ask))
+        r = serve_answer(a, 0, COPY_TICKET_REQUEST, copy_ticket_request, .job_id = ask.job,
+                         .lane = ask.lane, .failures = ask.failures);
     return r;
 }
 

@@ -181,14 +181,10 @@ static int serve_left(struct aggregator *a, Gradpool__Wire__LeftRequest *request
 static int serve_stats(struct aggregator *a, uint64_t id,
                        const Gradpool__Wire__StatsRequest *request)
 {
-    envelope answer = GRADPOOL__WIRE__ENVELOPE__INIT;
     Gradpool__Wire__StatsReply *stats = stats_build(a, request);
     if (!stats)
         return serve_reply(a, id, -ENOMEM);
-    answer.id = id;
-    answer.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REPLY;
-    answer.stats_reply = stats;
-    int r = channel_send(a->channel, &answer);
+    int r = channel_send(a->channel, &ENVELOPE(id, STATS_REPLY, stats_reply, stats));
     gradpool__wire__stats_reply__free_unpacked(stats, NULL);
     return r;
 }

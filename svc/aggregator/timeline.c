@@ -125,12 +125,11 @@ static Gradpool__Wire__TimelineRounds *hand_out(const struct recording *r, uint3
         free(rounds);
         return NULL;
     }
-    gradpool__wire__timeline_rounds__init(part);
-    part->lane = r->lane;
-    part->rounds.data = (uint8_t *)rounds;
-    part->rounds.len = rounds ? trace_ring_take(ring, rounds, max) * sizeof *rounds : 0;
-    part->dropped = trace_ring_dropped(ring);
-    part->has_more = trace_ring_waiting(ring) > 0;
+    size_t count = rounds ? trace_ring_take(ring, rounds, max) : 0;
+    *part =
+        MESSAGE_PART(TimelineRounds, timeline_rounds, .lane = r->lane,
+                     .rounds = {count * sizeof *rounds, (uint8_t *)rounds},
+                     .dropped = trace_ring_dropped(ring), .has_more = trace_ring_waiting(ring) > 0);
     return part;
 }
 
@@ -149,19 +148,13 @@ static void add_parts(struct aggregator *a, const Gradpool__Wire__TimelineTake *
 static int answer(struct aggregator *a, uint64_t id, const Gradpool__Wire__TimelineTake *take,
                   uint64_t now_ns, const char *failure)
 {
-    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
     Gradpool__Wire__TimelineTaken *taken = malloc(sizeof *taken);
     if (!taken)
         return serve_reply(a, id, -ENOMEM);
-    gradpool__wire__timeline_taken__init(taken);
-    taken->timeline = take->timeline;
-    taken->now_ns = now_ns;
+    *taken = MESSAGE_PART(TimelineTaken, timeline_taken, .timeline = take->timeline,
+                          .now_ns = now_ns, .failure = (char *)failure);
     add_parts(a, take, taken);
-    reply.id = id;
-    reply.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKEN;
-    reply.timeline_taken = taken;
-    taken->failure = (char *)failure;
-    int r = channel_send(a->channel, &reply);
+    int r = channel_send(a->channel, &ENVELOPE(id, TIMELINE_TAKEN, timeline_taken, taken));
     taken->failure = NULL; /* not the message's to free */
     gradpool__wire__timeline_taken__free_unpacked(taken, NULL);
     return r;

@@ -199,6 +199,19 @@ int operator_ask(const struct operator_options *options, envelope *request, enve
     return ask(options, request, NULL, NULL, ret_reply);
 }
 
+int operator_show(const struct operator_options *options, envelope *request, int expected,
+                  operator_show_fn show, const void *context)
+{
+    envelope *reply;
+    int error = operator_ask(options, request, &reply);
+    if (error < 0)
+        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
+    bool is_fit = (int)reply->body_case == expected;
+    int code = !is_fit ? CLI_FAILED : show ? show(&reply, context) : CLI_OK;
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    return code;
+}
+
 /* What takes long shows that it goes on: a line a second. */
 static void show_progress(void *context, envelope *message)
 {

@@ -227,11 +227,8 @@ int cli_snapshot(int argc, char **argv)
     struct err err = {0};
     _cleanup_free_ char *path = NULL;
     parse(argc, argv, &wanted);
-    if (!wanted.options.job) {
-        fprintf(stderr, "gradpool snapshot: missing: JOB\n"
-                        "Try `gradpool snapshot --help' for more information.\n");
-        return CLI_USAGE;
-    }
+    if (!wanted.options.job)
+        return knobs_mistake("gradpool snapshot", "missing: JOB");
     path = wanted.output ? strdup(wanted.output) : NULL;
     if (!wanted.output && asprintf(&path, "%s.snapshot", wanted.options.job) < 0)
         path = NULL;

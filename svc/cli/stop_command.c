@@ -86,11 +86,10 @@ static bool wait_for_end(struct channel *channel, uint32_t pid, uint64_t identit
 
 static int stop(struct channel *channel, const char *endpoint, struct err *err)
 {
-    Gradpool__Wire__StopRequest stop = GRADPOOL__WIRE__STOP_REQUEST__INIT;
     uint32_t pid = process_of(channel);
     uint64_t identity = process_identity(pid);
-    envelope request = ENVELOPE(0, STOP_REQUEST, stop_request, &stop), *reply;
-    int error = operator_call(channel, &request, &reply, err);
+    envelope *reply;
+    int error = operator_call(channel, &MESSAGE(0, STOP_REQUEST, stop_request), &reply, err);
     if (error < 0)
         return operator_explain(endpoint, channel, error, err);
     gradpool__wire__envelope__free_unpacked(reply, NULL);

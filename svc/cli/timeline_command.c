@@ -165,9 +165,6 @@ int cli_timeline(int argc, char **argv)
     parse(argc, argv, &wanted);
     if (wanted.options.job && wanted.output)
         return write_it(&wanted);
-    fprintf(stderr,
-            "gradpool timeline: missing: %s\n"
-            "Try `gradpool timeline --help' for more information.\n",
-            wanted.options.job ? "--output FILE" : "JOB");
-    return CLI_USAGE;
+    return knobs_mistake("gradpool timeline", "missing: %s",
+                         wanted.options.job ? "--output FILE" : "JOB");
 }

@@ -10,28 +10,14 @@
 #define ASK_MS 100 /* between two questions */
 #define ANSWER_MS 5000
 
-static int call(struct channel *channel, envelope *request, int expected, envelope **ret_reply,
-                struct err *err)
-{
-    int r = channel_call(channel, request, clock_deadline_ns(clock_now_ns(), ANSWER_MS), NULL, NULL,
-                         ret_reply, err);
-    if (r < 0 || (int)(*ret_reply)->body_case == expected)
-        return r;
-    gradpool__wire__envelope__free_unpacked(*ret_reply, NULL);
-    return err_set(err, -EPROTO, "the service answered something else");
-}
-
 int timeline_begin(struct channel *channel, const struct timeline_wish *wish,
                    struct timeline_file *file, uint64_t *ret_timeline, struct err *err)
 {
-    Gradpool__Wire__TimelineRequest ask = GRADPOOL__WIRE__TIMELINE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
-    ask.job = (char *)wish->job;
-    ask.tenant = (char *)wish->tenant;
-    ask.for_ns = wish->for_ns;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_REQUEST;
-    request.timeline_request = &ask;
-    int r = call(channel, &request, GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_REPLY, &reply, err);
+    envelope *reply;
+    int r = channel_ask(channel,
+                        &MESSAGE(0, TIMELINE_REQUEST, timeline_request, .job = (char *)wish->job,
+                                 .tenant = (char *)wish->tenant, .for_ns = wish->for_ns),
+                        ANSWER_MS, GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_REPLY, &reply, err);
     if (r < 0)
         return r;
     *ret_timeline = reply->timeline_reply->timeline;
@@ -47,13 +33,11 @@ struct told {
 static int ask_next(struct channel *channel, uint64_t timeline, bool ends,
                     struct timeline_file *file, struct told *ret_told, struct err *err)
 {
-    Gradpool__Wire__TimelineNextRequest ask = GRADPOOL__WIRE__TIMELINE_NEXT_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
-    ask.timeline = timeline;
-    ask.ends = ends;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_NEXT_REQUEST;
-    request.timeline_next_request = &ask;
-    int r = call(channel, &request, GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_NEXT, &reply, err);
+    envelope *reply;
+    int r = channel_ask(channel,
+                        &MESSAGE(0, TIMELINE_NEXT_REQUEST, timeline_next_request,
+                                 .timeline = timeline, .ends = ends),
+                        ANSWER_MS, GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_NEXT, &reply, err);
     if (r < 0)
         return r;
     const Gradpool__Wire__TimelineNext *next = reply->timeline_next;

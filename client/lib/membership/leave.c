@@ -97,13 +97,10 @@ static void disconnect(struct gp_job *job)
 
 static void say_leave(struct gp_job *job)
 {
-    Gradpool__Wire__LeaveRequest leave = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     struct err ignored;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_LEAVE_REQUEST;
-    request.leave_request = &leave;
     if (control_is_up(job->control))
-        (void)control_ask(job->control, &request, clock_now_ns() + LEAVE_STEP_NS, &ignored);
+        (void)control_ask(job->control, &MESSAGE(0, LEAVE_REQUEST, leave_request),
+                          clock_now_ns() + LEAVE_STEP_NS, &ignored);
 }
 
 /* Takes the job out of requests that still belong to callers, unless a call uses the job. Calls

@@ -18,13 +18,10 @@ struct resizing {
 
 static int ask(const struct resizing *z, uint64_t deadline_ns, int timeout_ms)
 {
-    Gradpool__Wire__ResizeRequest resize = GRADPOOL__WIRE__RESIZE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     struct err refusal = {0};
-    resize.workers = z->workers;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_RESIZE_REQUEST;
-    request.resize_request = &resize;
-    if (control_ask(z->job->control, &request, deadline_ns, &refusal) < 0)
+    if (control_ask(z->job->control,
+                    &MESSAGE(0, RESIZE_REQUEST, resize_request, .workers = z->workers), deadline_ns,
+                    &refusal) < 0)
         return client_error(-ETIMEDOUT,
                             "gp_job_resize: the coordinator at %s has not answered after %d ms",
                             z->job->client->endpoint_text, timeout_ms);

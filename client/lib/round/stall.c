@@ -83,12 +83,9 @@ static void late_post(struct gp_job *job, const uint64_t *ranks)
 {
     struct late *late = &job->late;
     memcpy(late->ranks, ranks, sizeof late->ranks);
-    gradpool__wire__late_request__init(&late->request);
-    late->request.ranks.data = (uint8_t *)late->ranks;
-    late->request.ranks.len = sizeof late->ranks;
-    late->call.request = (envelope)GRADPOOL__WIRE__ENVELOPE__INIT;
-    late->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_LATE_REQUEST;
-    late->call.request.late_request = &late->request;
+    late->request = MESSAGE_PART(LateRequest, late_request,
+                                 .ranks = {sizeof late->ranks, (uint8_t *)late->ranks});
+    late->call.request = ENVELOPE(0, LATE_REQUEST, late_request, &late->request);
     late->call.done = late_told;
     late->is_asked = true;
     control_post(job->control, &late->call);

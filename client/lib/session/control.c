@@ -82,23 +82,13 @@ static void pass_on(void *context, envelope *message)
     c->options.unasked(c->options.context, message);
 }
 
-/* The answer to a join has the membership, too. */
-static void pass_on_membership(struct control *c, Gradpool__Wire__Membership *membership)
-{
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP;
-    message.membership = membership;
-    pass_on(c, &message);
-}
-
 static int say_join(struct control *c, struct channel *channel, uint64_t deadline_ns,
                     struct err *err)
 {
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     Gradpool__Wire__JoinRequest *join = c->options.join;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REQUEST;
-    request.join_request = join;
-    int r = channel_call(channel, &request, deadline_ns, pass_on, c, &reply, err);
+    envelope *reply;
+    int r = channel_call(channel, &ENVELOPE(0, JOIN_REQUEST, join_request, join), deadline_ns,
+                         pass_on, c, &reply, err);
     if (r < 0)
         return r;
     if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REPLY) {
@@ -110,7 +100,7 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
         if (join->durability != reply->join_reply->durability)
             join->durability = reply->join_reply->durability; /* likewise */
         if (reply->join_reply->membership)
-            pass_on_membership(c, reply->join_reply->membership);
+            pass_on(c, &ENVELOPE(0, MEMBERSHIP, membership, reply->join_reply->membership));
     } else {
         r = err_set(err, -EPROTO, "%s answered a join with something else",
                     c->options.endpoint_text);
@@ -313,16 +303,8 @@ static int receive(struct control *c, envelope **ret_message)
 /* A coordinator that is away cannot end its hold, nor fetch recorded rounds. */
 static void end_wishes(struct control *c)
 {
-    Gradpool__Wire__Hold hold = GRADPOOL__WIRE__HOLD__INIT;
-    Gradpool__Wire__TimelineTake take = GRADPOOL__WIRE__TIMELINE_TAKE__INIT;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    hold.is_over = true;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HOLD;
-    message.hold = &hold;
-    pass_on(c, &message);
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKE;
-    message.timeline_take = &take;
-    pass_on(c, &message);
+    pass_on(c, &MESSAGE(0, HOLD, hold, .is_over = true));
+    pass_on(c, &MESSAGE(0, TIMELINE_TAKE, timeline_take));
 }
 
 static void lose_channel(struct control *c)
@@ -400,19 +382,6 @@ static void refuse_calls(struct control *c, const struct err *err)
     finish_all(c, err);
 }
 
-/* The coordinator is up and does not know the session (any more): waiting for deadlines would only
- * hide the reason. */
-static void tell_lost(struct control *c, const struct err *err)
-{
-    Gradpool__Wire__JobFailure failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    failure.code = err->code;
-    failure.text = (char *)err->text;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOB_FAILURE;
-    message.job_failure = &failure;
-    pass_on(c, &message);
-}
-
 /* Connects again and resumes the session, with a pause that grows. */
 static void resume(struct control *c)
 {
@@ -429,8 +398,8 @@ static void resume(struct control *c)
         err.code = r;
         if (refused)
             refuse_calls(c, &err);
-        if (r == -ESTALE)
-            tell_lost(c, &err);
+        if (r == -ESTALE) /* waiting for deadlines would only hide the reason */
+            pass_on(c, &MESSAGE(0, JOB_FAILURE, job_failure, .code = r, .text = err.text));
         tick(c);
         struct pollfd wait = {.fd = c->wake_fd, .events = POLLIN};
         poll(&wait, 1, (int)(pause_ns / NS_PER_MS));

@@ -66,10 +66,8 @@ void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_opti
                  "line."};
     struct cli_aggregator o = {.lanes = {.lanes_per_core = 1, .leave_timeout_s = LEAVE_TIMEOUT_S}};
     knobs_parse(&command, argc, argv, &o);
-    if (!o.join) {
-        fprintf(stderr, "gradpool aggregator: --join is required: the coordinator's host:port\n"
-                        "Try `gradpool aggregator --help' for more information.\n");
-        exit(CLI_USAGE);
-    }
+    if (!o.join)
+        exit(knobs_mistake("gradpool aggregator",
+                           "--join is required: the coordinator's host:port"));
     *ret_options = o;
 }

@@ -187,11 +187,8 @@ int cli_run(int argc, char **argv)
     struct run run;
     parse(argc, argv, &run);
     const char *mistake = find_mistake(&run);
-    if (mistake) {
-        fprintf(stderr, "gradpool run: %s\nTry `gradpool run --help' for more information.\n",
-                mistake);
-        return CLI_USAGE;
-    }
+    if (mistake)
+        return knobs_mistake("gradpool run", "%s", mistake);
     run.job = run.job ? run.job : unique_name("run", run.name, sizeof run.name);
     int r = run.master ? 0 : find_port(&run);
     if (r < 0) {

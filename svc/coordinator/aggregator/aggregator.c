@@ -117,11 +117,8 @@ void aggregator_drain(struct aggregator *a) { aggregator_drain_losing(a, ""); }
 
 void aggregator_drain_losing(struct aggregator *a, const char *loses)
 {
-    WIRE(DrainRequest) request = GRADPOOL__WIRE__DRAIN_REQUEST__INIT;
-    request.loses = (char *)loses;
-    envelope e = ENVELOPE(0, DRAIN_REQUEST, drain_request, &request);
     if (a->peer)
-        peer_send(a->peer, &e);
+        peer_reply(a->peer, 0, DRAIN_REQUEST, drain_request, .loses = (char *)loses);
     else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
         process_kill(a->process.fd, SIGTERM);
     else if (a->state == AGGREGATOR_AWAY)
@@ -304,13 +301,9 @@ int lane_restore(struct service *s, const struct store_lane *row)
     struct aggregator *a = aggregator_find(s, row->aggregator);
     if (!a || a->lanes_count == LANES_MAX)
         return -EBADMSG;
-    WIRE(LaneOffer) offer = GRADPOOL__WIRE__LANE_OFFER__INIT;
-    offer.index = row->index;
-    offer.core = row->core;
-    offer.pu = row->pu;
-    offer.numa = row->numa;
-    offer.memory_bytes = row->memory_bytes;
-    offer.shm = (char *)row->shm;
-    offer.ofi = (char *)row->ofi;
-    return aggregator_add_lane(a, row->lane, &offer);
+    return aggregator_add_lane(a, row->lane,
+                               &MESSAGE_PART(LaneOffer, lane_offer, .index = row->index,
+                                             .core = row->core, .pu = row->pu, .numa = row->numa,
+                                             .memory_bytes = row->memory_bytes,
+                                             .shm = (char *)row->shm, .ofi = (char *)row->ofi));
 }

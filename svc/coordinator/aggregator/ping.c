@@ -42,10 +42,8 @@ static uint64_t period_ns(const struct service *s)
 
 static void ping(struct aggregator *a)
 {
-    WIRE(PingRequest) request = GRADPOOL__WIRE__PING_REQUEST__INIT;
-    envelope e = ENVELOPE(++a->service->door->next_id, PING_REQUEST, ping_request, &request);
     a->pinged_ns = clock_now_ns();
-    peer_send(a->peer, &e);
+    peer_reply(a->peer, ++a->service->door->next_id, PING_REQUEST, ping_request);
 }
 
 /* What has come, but waits for its turn in the loop, is no silence. */

@@ -175,11 +175,9 @@ static WIRE(PlanCost) * find_cost(WIRE(PlanReply) * reply, const struct job *job
     WIRE(PlanCost) *cost = malloc(sizeof *cost);
     if (!cost)
         return NULL;
-    gradpool__wire__plan_cost__init(cost);
-    cost->tenant = strdup(job->tenant->key.tenant);
-    cost->job = strdup(job->name);
-    cost->loss_limit_ppm = job_limit_ppm(job);
-    cost->is_new = job->terms->is_trial;
+    *cost = MESSAGE_PART(PlanCost, plan_cost, .tenant = strdup(job->tenant->key.tenant),
+                         .job = strdup(job->name), .loss_limit_ppm = job_limit_ppm(job),
+                         .is_new = job->terms->is_trial);
     reply->jobs[reply->n_jobs++] = cost;
     return cost->tenant && cost->job ? cost : NULL;
 }
@@ -255,10 +253,8 @@ static WIRE(PlanLane) *
     WIRE(PlanLane) *lane = malloc(sizeof *lane);
     if (!lane)
         return NULL;
-    gradpool__wire__plan_lane__init(lane);
-    lane->lane = at ? at->id : 0;
-    lane->other_jobs = at ? at->jobs : 0;
-    lane->lane_ns = share->lane_ns;
+    *lane = MESSAGE_PART(PlanLane, plan_lane, .lane = at ? at->id : 0,
+                         .other_jobs = at ? at->jobs : 0, .lane_ns = share->lane_ns);
     for (size_t i = 0; i < answer->plan.pieces_count; i++) {
         const struct packer_piece *piece = &answer->plan.pieces[i];
         if (piece->lane != share->lane)
@@ -329,14 +325,12 @@ void plan_handle(struct peer *p, const envelope *request)
     struct job *job = create(p, wanted);
     WIRE(PlanReply) *reply = malloc(sizeof *reply);
     if (reply)
-        gradpool__wire__plan_reply__init(reply);
-    envelope e = ENVELOPE(request->id, PLAN_REPLY, plan_reply, reply);
+        *reply = MESSAGE_PART(PlanReply, plan_reply);
     if (!job || !reply || answer_with(job, wanted, reply) < 0)
         peer_fail_memory(p, request->id);
     else
-        peer_send(p, &e);
-    if (reply)
-        gradpool__wire__plan_reply__free_unpacked(reply, NULL);
+        peer_send(p, &ENVELOPE(request->id, PLAN_REPLY, plan_reply, reply));
+    gradpool__wire__plan_reply__free_unpacked(reply, NULL);
     if (job)
         destroy(job);
 }

@@ -2,6 +2,7 @@
  * leave. */
 #include "svc/coordinator/fleet/join.h"
 
+#include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/base/system/process.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -51,17 +52,13 @@ static struct aggregator *create_from_join(struct peer *p, const WIRE(Aggregator
 
 static void welcome(struct aggregator *a, uint64_t request)
 {
-    WIRE(AggregatorWelcome) reply = GRADPOOL__WIRE__AGGREGATOR_WELCOME__INIT;
-    uint32_t *lanes = calloc(a->lanes_count, sizeof *lanes);
+    _cleanup_free_ uint32_t *lanes = calloc(a->lanes_count, sizeof *lanes);
     if (!lanes)
         return peer_break(a->peer);
     for (size_t i = 0; i < a->lanes_count; i++)
         lanes[i] = a->lanes[i].id;
-    reply.aggregator = a->id;
-    reply.lanes = lanes;
-    reply.n_lanes = a->lanes_count;
-    peer_send(a->peer, &ENVELOPE(request, AGGREGATOR_WELCOME, aggregator_welcome, &reply));
-    free(lanes);
+    peer_reply(a->peer, request, AGGREGATOR_WELCOME, aggregator_welcome, .aggregator = a->id,
+               .lanes = lanes, .n_lanes = a->lanes_count);
 }
 
 /* The local one that this replaces needs not be shown any longer. */

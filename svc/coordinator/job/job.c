@@ -226,10 +226,7 @@ static void keep_failure(struct job *job)
 
 void jobs_send_failure(const struct job *job, int code, struct peer *to)
 {
-    WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
-    failure.code = code;
-    failure.text = job->failure ? job->failure : (char *)"";
-    peer_send(to, &ENVELOPE(0, JOB_FAILURE, job_failure, &failure));
+    peer_reply(to, 0, JOB_FAILURE, job_failure, .code = code, .text = job->failure);
 }
 
 const char *jobs_state(const struct job *job)

@@ -71,6 +71,12 @@ void quota_count_lent(struct service *s)
     }
 }
 
+WIRE(LimitUse) quota_row(const struct limits *limits, enum limit limit, uint64_t used)
+{
+    return MESSAGE_PART(LimitUse, limit_use, .name = (char *)limit_about(limit)->name, .used = used,
+                        .most = limits->most[limit], .is_own = limits->own >> limit & 1);
+}
+
 int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,
                         uint32_t workers, struct err *err)
 {

@@ -319,12 +319,8 @@ static uint32_t job_with_wish(struct service *s)
 
 void stats_ask(struct aggregator *a, uint32_t job_id)
 {
-    struct measure_asked *asked = malloc(sizeof *asked);
-    if (!asked)
-        return;
-    *asked = (struct measure_asked){.aggregator = a->id, .at_ns = clock_now_ns()};
-    if (stats_request(a, job_id, CALL_DEADLINE_NS, got_stats, asked) < 0)
-        free(asked);
+    const struct measure_asked asked = {.aggregator = a->id, .at_ns = clock_now_ns()};
+    stats_request(a, job_id, CALL_DEADLINE_NS, got_stats, &asked, sizeof asked);
 }
 
 /* The rules of growth count windows: those of MEASURE_NS, however often slow lanes are sought. */

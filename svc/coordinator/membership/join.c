@@ -28,19 +28,14 @@
 
 static void reply_joined(const struct session *session, uint64_t request)
 {
-    WIRE(JoinReply) reply = GRADPOOL__WIRE__JOIN_REPLY__INIT;
-    reply.job_id = session->job->id;
-    reply.session = session->number;
-    reply.policy = (char *)session->job->service->options->policy;
-    reply.is_late = session->entered > 0;
-    reply.durability = session->job->terms->durability;
+    const struct job *job = session->job;
     uint64_t ranks[TERMS_RANK_WORDS];
-    WIRE(Membership) membership;
-    members_describe(session->job, ranks, &membership);
-    if (session->job->terms->is_elastic)
-        reply.membership = &membership;
-    peer_send(session->peer, &ENVELOPE(request, JOIN_REPLY, join_reply, &reply));
-    members_tell(session->job, session);
+    WIRE(Membership) membership = members_describe(job, ranks);
+    peer_reply(session->peer, request, JOIN_REPLY, join_reply, .job_id = job->id,
+               .session = session->number, .policy = (char *)job->service->options->policy,
+               .is_late = session->entered > 0, .durability = job->terms->durability,
+               .membership = job->terms->is_elastic ? &membership : NULL);
+    members_tell(job, session);
 }
 
 /* So many ranks it may have. */

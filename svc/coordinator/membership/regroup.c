@@ -152,12 +152,9 @@ static struct regrouping *find(struct service *s, const struct regroup_asked *as
     return job->ranks->regrouping;
 }
 
-static struct regroup_asked *asked_create(const struct job *job, const struct lane *lane)
+static struct regroup_asked asked_of(const struct job *job, const struct lane *lane)
 {
-    struct regroup_asked *asked = malloc(sizeof *asked);
-    if (asked)
-        *asked = (struct regroup_asked){job->ranks->regrouping->id, job->id, lane->id};
-    return asked;
+    return (struct regroup_asked){job->ranks->regrouping->id, job->id, lane->id};
 }
 
 typedef void (*visit_fn)(struct tensor *tensor, struct piece *piece, void *context);
@@ -189,7 +186,7 @@ static void gather(struct tensor *tensor, struct piece *piece, void *context)
     if (g->pieces)
         g->pieces[g->count] = piece->id;
     if (g->specs)
-        telling_spec(tensor, piece, &g->terms[g->count], &g->specs[g->count]);
+        g->specs[g->count] = telling_spec(tensor, piece, &g->terms[g->count]);
     g->count++;
 }
 
@@ -273,6 +270,7 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
 
 static void ask_regroup(struct job *job, struct lane *lane)
 {
+    const struct regroup_asked asked = asked_of(job, lane);
     struct gathering g = {.lane = lane};
     each_piece(job, gather, &g);
     size_t count = g.count;
@@ -280,17 +278,15 @@ static void ask_regroup(struct job *job, struct lane *lane)
         return;
     _cleanup_free_ WIRE(PieceSpec) *specs = calloc(count, sizeof *specs);
     _cleanup_free_ struct terms *terms = calloc(count, sizeof *terms);
-    struct regroup_asked *asked = asked_create(job, lane);
     g = (struct gathering){.lane = lane, .specs = specs, .terms = terms};
-    if (specs && terms && asked) {
+    if (specs && terms) {
         each_piece(job, gather, &g);
-        job->ranks->regrouping->pending++;
         if (telling_ask(job, lane, job->ranks->regrouping->epoch, PLACE_REGROUPED, specs, count,
-                        regrouped, asked) == 0)
+                        regrouped, &asked, sizeof asked) == 0) {
+            job->ranks->regrouping->pending++;
             return;
-        job->ranks->regrouping->pending--;
+        }
     }
-    free(asked);
     jobs_fail(job, NULL, -ENOMEM, "gradpool serve is out of memory");
 }
 
@@ -417,22 +413,11 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
         return -EAGAIN;
-    WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
-    struct regroup_asked *asked = asked_create(job, lane);
-    if (!asked)
-        return -ENOMEM;
-    request.lane = lane->id;
-    request.job_id = job->id;
-    request.pieces = g->pieces;
-    request.n_pieces = g->count;
-    request.gone.data = (uint8_t *)gone;
-    request.gone.len = TERMS_RANK_WORDS * sizeof *gone;
-    envelope e = ENVELOPE(0, RELEASE_REQUEST, release_request, &request);
-    int error = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
-    if (error < 0)
-        free(asked);
-    else
-        job->ranks->regrouping->pending++;
+    const struct regroup_asked asked = asked_of(job, lane);
+    int error = lane_call(lane, released, &asked, sizeof asked, RELEASE_REQUEST, release_request,
+                          .job_id = job->id, .pieces = g->pieces, .n_pieces = g->count,
+                          .gone = {TERMS_RANK_WORDS * sizeof *gone, (uint8_t *)gone});
+    job->ranks->regrouping->pending += error == 0;
     return error;
 }
 

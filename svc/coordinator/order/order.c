@@ -58,15 +58,10 @@ static uint64_t hold_told_ns(const struct service *s)
 
 static void answer(struct wait *wait, const struct order *order)
 {
-    WIRE(MoveReply) reply = GRADPOOL__WIRE__MOVE_REPLY__INIT;
-    reply.tasks = order->moved;
-    reply.bytes = order->state_bytes;
-    reply.longest_ns = order->longest_ns;
-    reply.stays = (char *)order->stays;
-    reply.lanes = order->lanes;
-    reply.hold_ns = order->lane ? hold_told_ns(order->service) : 0;
-    reply.undone = order->undone;
-    peer_send(wait->peer, &ENVELOPE(wait->request, MOVE_REPLY, move_reply, &reply));
+    peer_reply(wait->peer, wait->request, MOVE_REPLY, move_reply, .tasks = order->moved,
+               .bytes = order->state_bytes, .longest_ns = order->longest_ns,
+               .stays = (char *)order->stays, .lanes = order->lanes, .undone = order->undone,
+               .hold_ns = order->lane ? hold_told_ns(order->service) : 0);
     wait_destroy(wait);
 }
 
@@ -239,13 +234,9 @@ static void tell_progress(const struct order *order)
 {
     const struct job *job = job_at_hand(order);
     struct wait *wait = wait_find(order->service, order->wait);
-    WIRE(MoveProgress) progress = GRADPOOL__WIRE__MOVE_PROGRESS__INIT;
-    if (!wait)
-        return;
-    progress.job = job ? (char *)job->name : (char *)"";
-    progress.tasks = order->moved;
-    progress.bytes = order->state_bytes;
-    peer_send(wait->peer, &ENVELOPE(0, MOVE_PROGRESS, move_progress, &progress));
+    if (wait)
+        peer_reply(wait->peer, 0, MOVE_PROGRESS, move_progress, .job = job ? job->name : NULL,
+                   .tasks = order->moved, .bytes = order->state_bytes);
 }
 
 /* Somebody is busy, away or gone, or one of the tensors is; what it is then is another question. */

@@ -37,9 +37,7 @@ static uint64_t measure_ns(const struct job *job)
 
 static void send_text(const struct session *session, const char *text)
 {
-    WIRE(Notice) notice = GRADPOOL__WIRE__NOTICE__INIT;
-    notice.text = (char *)text;
-    peer_send(session->peer, &ENVELOPE(0, NOTICE, notice, &notice));
+    peer_reply(session->peer, 0, NOTICE, notice, .text = (char *)text);
 }
 
 static void send_all(struct job *job, const char *text, bool is_over)

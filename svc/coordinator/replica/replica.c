@@ -413,14 +413,11 @@ static void ended(struct service *s, void *data, const envelope *reply, int code
 static void send_end(struct aggregator *a, const struct job *job, uint32_t *pieces, size_t count,
                      bool others)
 {
-    WIRE(CopiesEnd) request = GRADPOOL__WIRE__COPIES_END__INIT;
-    request.job_id = job->id;
-    request.pieces = pieces;
-    request.n_pieces = count;
-    request.others = others;
-    envelope e = ENVELOPE(0, COPIES_END, copies_end, &request);
     if (a && a->state == AGGREGATOR_UP)
-        call_send(a, &e, CALL_DEADLINE_NS, ended, NULL);
+        call_send(a,
+                  &MESSAGE(0, COPIES_END, copies_end, .job_id = job->id, .pieces = pieces,
+                           .n_pieces = count, .others = others),
+                  CALL_DEADLINE_NS, ended, NULL, 0);
 }
 
 /* What ended while it was away it does not know. More than a message holds is left to the end of

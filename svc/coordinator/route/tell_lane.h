@@ -16,9 +16,10 @@ void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t c
 /* One PlaceRequest for pieces of the job. As call_send(). */
 enum place_how { PLACE_NEW, PLACE_RECOVERING, PLACE_REGROUPED };
 int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,
-                WIRE(PieceSpec) * specs, size_t count, call_done_fn done, void *data);
+                WIRE(PieceSpec) * specs, size_t count, call_done_fn done, const void *data,
+                size_t data_bytes);
 /* What it says of a piece; good while the tensor and `terms`, which it may need, are. */
-void telling_spec(const struct tensor *tensor, const struct piece *piece, struct terms *terms,
-                  WIRE(PieceSpec) * spec);
+WIRE(PieceSpec)
+telling_spec(const struct tensor *tensor, const struct piece *piece, struct terms *terms);
 
 #endif

@@ -82,13 +82,9 @@ static const struct session *find_rank(const struct job *job, enum hold_scope sc
 static void tell(const struct holding *h, bool is_over)
 {
     const struct session *session = h->job->sessions[h->rank];
-    WIRE(Hold) hold = GRADPOOL__WIRE__HOLD__INIT;
-    if (!session || !session->peer)
-        return; /* who has lost us holds nothing */
-    hold.hold = h->id;
-    hold.is_over = is_over;
-    hold.scope = (WIRE(HoldScope))h->scope;
-    peer_send(session->peer, &ENVELOPE(0, HOLD, hold, &hold));
+    if (session && session->peer) /* a rank that has lost its connection holds nothing */
+        peer_reply(session->peer, 0, HOLD, hold, .hold = h->id, .is_over = is_over,
+                   .scope = (WIRE(HoldScope))h->scope);
 }
 
 void holding_end(struct job *job)

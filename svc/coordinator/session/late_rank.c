@@ -68,7 +68,5 @@ void late_handle(struct peer *p, const envelope *message)
         append_rank(job, rank, text);
         told++;
     }
-    WIRE(LateReply) reply = GRADPOOL__WIRE__LATE_REPLY__INIT;
-    reply.text = text;
-    peer_send(p, &ENVELOPE(message->id, LATE_REPLY, late_reply, &reply));
+    peer_reply(p, message->id, LATE_REPLY, late_reply, .text = text);
 }

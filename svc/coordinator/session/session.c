@@ -162,15 +162,10 @@ void session_cut_off(struct session *session, uint32_t lane)
              session_name(session, name, sizeof name), lane);
     if (!job->terms->continues)
         return jobs_fail(job, NULL, -ECONNRESET, "%s", text);
-    WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
-    failure.code = -ECONNRESET;
-    failure.text = text;
-    envelope e = ENVELOPE(0, JOB_FAILURE, job_failure, &failure);
     struct peer *peer = session->peer;
-    if (peer)
-        peer_send(peer, &e);
-    session->peer = NULL; /* it may go on reading */
     if (peer) {
+        peer_reply(peer, 0, JOB_FAILURE, job_failure, .code = -ECONNRESET, .text = text);
+        session->peer = NULL; /* it may go on reading */
         peer->session = NULL;
         waits_cancel(peer);
         peer_finish(peer);

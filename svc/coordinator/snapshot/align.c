@@ -243,31 +243,21 @@ static void released(struct service *s, void *data, const envelope *reply, int c
 
 static int ask_lane(struct saving *sv, struct job *job, struct lane *lane)
 {
+    size_t asked_bytes = sizeof(struct align_asked) + sv->pieces_count * sizeof(uint32_t);
     _cleanup_free_ uint32_t *pieces = calloc(sv->pieces_count + 1, sizeof *pieces);
-    struct align_asked *asked = malloc(sizeof *asked + sv->pieces_count * sizeof asked->at[0]);
-    WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
-    if (asked)
-        *asked = (struct align_asked){.saving = sv->id, .turn = sv->turn};
-    if (asked && pieces)
-        asked->count = saving_gather(sv, job, lane->id, asked->at);
-    if (!asked || !pieces || asked->count == 0) {
-        int r = asked && pieces ? 0 : -ENOMEM;
-        free(asked);
-        return r;
-    }
+    _cleanup_free_ struct align_asked *asked = malloc(asked_bytes);
+    if (!asked || !pieces)
+        return -ENOMEM;
+    *asked = (struct align_asked){.saving = sv->id, .turn = sv->turn};
+    asked->count = saving_gather(sv, job, lane->id, asked->at);
+    if (asked->count == 0)
+        return 0;
     for (size_t i = 0; i < asked->count; i++)
         pieces[i] = sv->pieces[asked->at[i]].piece;
-    request.lane = lane->id;
-    request.job_id = job->id;
-    request.pieces = pieces;
-    request.n_pieces = asked->count;
-    envelope e = ENVELOPE(0, RELEASE_REQUEST, release_request, &request);
-    int r = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
-    if (r < 0)
-        free(asked);
-    else
-        sv->pending++;
-    return r;
+    int error = lane_call(lane, released, asked, asked_bytes, RELEASE_REQUEST, release_request,
+                          .job_id = job->id, .pieces = pieces, .n_pieces = asked->count);
+    sv->pending += error == 0;
+    return error;
 }
 
 static void ask_all(struct saving *sv, struct job *job)

@@ -45,8 +45,7 @@ static struct timeline_source *know(struct timeline *tl, bool is_aggregator, uin
 
 static void hold(struct timeline_source *s, WIRE(TimelineTaken) * taken)
 {
-    if (s->held)
-        gradpool__wire__timeline_taken__free_unpacked(s->held, NULL);
+    gradpool__wire__timeline_taken__free_unpacked(s->held, NULL);
     s->held = taken;
 }
 
@@ -180,17 +179,15 @@ static size_t count_recorders(const struct job *job)
     return count ? count : 1;
 }
 
-static void fill(const struct timeline *tl, const struct job *job, WIRE(TimelineTake) * ret)
+static WIRE(TimelineTake) what_to_take(const struct timeline *tl, const struct job *job)
 {
     uint64_t now_ns = clock_now_ns();
     uint64_t rounds = BATCH_BYTES / sizeof(struct trace_round) / count_recorders(job);
-    gradpool__wire__timeline_take__init(ret);
-    ret->timeline = tl->id;
-    ret->job_id = tl->job;
-    ret->left_ns = !tl->ended_ns && tl->end_ns > now_ns ? tl->end_ns - now_ns : 0;
-    ret->rounds_max = rounds > ROUNDS_LEAST ? (uint32_t)rounds : ROUNDS_LEAST;
-    if (tl->end_ns == 0)
-        ret->rounds_max = 0;
+    uint32_t most = rounds > ROUNDS_LEAST ? (uint32_t)rounds : ROUNDS_LEAST;
+    bool goes_on = !tl->ended_ns && tl->end_ns > now_ns;
+    return MESSAGE_PART(TimelineTake, timeline_take, .timeline = tl->id, .job_id = tl->job,
+                        .left_ns = goes_on ? tl->end_ns - now_ns : 0,
+                        .rounds_max = tl->end_ns ? most : 0);
 }
 
 /* What is to be told first, or was asked a moment ago, waits. */
@@ -207,25 +204,21 @@ static void ask_worker(struct timeline *tl, const struct session *session, WIRE(
     struct timeline_source *s = know(tl, false, session->rank, session->pid, session->node);
     if (!s || !is_due(tl, s))
         return;
-    envelope e = ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask);
     s->asked_ns = clock_now_ns();
-    peer_send(session->peer, &e);
+    peer_send(session->peer, &ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask));
 }
 
 /* Its calls have a deadline of their own. */
 static void ask_aggregator(struct timeline *tl, struct aggregator *a, WIRE(TimelineTake) * ask)
 {
     struct timeline_source *s = know(tl, true, a->id, a->pid, a->node);
-    struct source_asked *asked = malloc(sizeof *asked);
-    if (!s || !asked || (s->asked_ns && tl->end_ns > 0) || !is_due(tl, s))
-        return free(asked);
-    *asked = (struct source_asked){.timeline = tl->id, .aggregator = a->id};
-    envelope e = ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask);
+    const struct source_asked asked = {.timeline = tl->id, .aggregator = a->id};
+    if (!s || (s->asked_ns && tl->end_ns > 0) || !is_due(tl, s))
+        return;
     s->asked_ns = clock_now_ns();
-    if (call_send(a, &e, CALL_DEADLINE_NS, got, asked) < 0) {
-        free(asked);
+    if (call_send(a, &ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask), CALL_DEADLINE_NS, got, &asked,
+                  sizeof asked) < 0)
         s->asked_ns = 0;
-    }
 }
 
 static void ask_lanes(struct timeline *tl, const struct job *job, WIRE(TimelineTake) * ask)
@@ -245,12 +238,11 @@ static void ask_lanes(struct timeline *tl, const struct job *job, WIRE(TimelineT
 
 void timeline_ask(struct timeline *tl, struct job *job)
 {
-    WIRE(TimelineTake) ask;
     list_for_each (node, &tl->sources)
         list_entry(node, struct timeline_source, link)->is_here = false;
     if (!job)
         return;
-    fill(tl, job, &ask);
+    WIRE(TimelineTake) ask = what_to_take(tl, job);
     for (uint32_t rank = 0; rank < job->workers; rank++) {
         const struct session *session = job->sessions[rank];
         if (session && session->state == SESSION_JOINED && session->peer)

@@ -88,14 +88,12 @@ void display_wake(struct service *s)
 
 static void send_report(struct peer *p, const envelope *request, char *text, size_t bytes)
 {
-    WIRE(ReportReply) reply = GRADPOOL__WIRE__REPORT_REPLY__INIT;
     if (bytes > CHANNEL_FRAME_BYTES_MAX - REPORT_ROOM)
         return peer_fail(p, request->id, -EMSGSIZE,
                          "the report has %zu bytes, more than a message holds: see it with "
                          "`gradpool serve --http`",
                          bytes);
-    reply.text = (ProtobufCBinaryData){.data = (uint8_t *)text, .len = bytes};
-    peer_send(p, &ENVELOPE(request->id, REPORT_REPLY, report_reply, &reply));
+    peer_reply(p, request->id, REPORT_REPLY, report_reply, .text = {bytes, (uint8_t *)text});
 }
 
 /* Of now, if the display was not shown anything for a while; that costs no more than a look at

@@ -337,9 +337,7 @@ void snapshot_destroy(struct snapshot *s)
 {
     if (!s)
         return;
-    if (s->status_reply)
-        gradpool__wire__envelope__free_unpacked(s->status_reply, NULL);
-    if (s->jobs_reply)
-        gradpool__wire__envelope__free_unpacked(s->jobs_reply, NULL);
+    gradpool__wire__envelope__free_unpacked(s->status_reply, NULL);
+    gradpool__wire__envelope__free_unpacked(s->jobs_reply, NULL);
     free_views(s);
 }
