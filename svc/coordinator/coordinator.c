@@ -126,8 +126,7 @@ static int restore_row(void *context, const struct store_row *row)
 /* Every tensor has a piece at least; the rest of the code relies on it. */
 static bool is_whole(const struct service *s)
 {
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         for (size_t i = 0; i < job->tensors_count; i++)
             if (job->tensors[i]->pieces_count == 0)
                 return false;
@@ -152,8 +151,7 @@ static int restore(struct service *s, struct err *err)
                        "%s: pieces are missing. Put the file back from a copy; or start with "
                        "nothing: move %s* away",
                        path, path);
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link) {
         profiles_recall(job, job->tensors, job->tensors_count);
         predict_shares(job);
     }
@@ -197,8 +195,8 @@ static void destroy_objects(struct service *s)
     scaling_moves_destroy(s);
     orders_destroy(s);
     saving_destroy(s);
-    list_for_each_safe (node, &s->aggregators)
-        aggregator_destroy(list_entry(node, struct aggregator, link));
+    list_for_each_safe_entry (struct aggregator, a, &s->aggregators, link)
+        aggregator_destroy(a);
     tenants_destroy(s);
 }
 

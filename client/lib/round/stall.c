@@ -53,8 +53,8 @@ static void stall_query(struct gp_request *q)
     q->missing_tensor = NULL;
     for_each_link (l, q->job)
         l->was_queried = false;
-    list_for_each (node, &q->waiting)
-        stall_query_tensor(q, list_entry(node, struct gp_tensor, in_request));
+    list_for_each_entry (struct gp_tensor, t, &q->waiting, in_request)
+        stall_query_tensor(q, t);
     engine_flush(&q->job->engine);
 }
 
@@ -175,11 +175,9 @@ static void say_lane(const struct gp_request *q, const struct piece *p, char *te
 
 static struct gp_tensor *first_stalled(struct gp_request *q)
 {
-    list_for_each (node, &q->waiting) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
+    list_for_each_entry (struct gp_tensor, t, &q->waiting, in_request)
         if (stalled_piece(t))
             return t;
-    }
     return list_entry(list_first(&q->waiting), struct gp_tensor, in_request);
 }
 
@@ -246,8 +244,7 @@ uint64_t stall_due(struct gp_request *q, uint64_t now_ns)
 static void append_others(const struct gp_request *q, const struct gp_tensor *told, char *text)
 {
     uint32_t named = 0, more = 0;
-    list_for_each (node, &q->waiting) {
-        const struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
+    list_for_each_entry (const struct gp_tensor, t, &q->waiting, in_request) {
         if (t == told)
             continue;
         if (named == TENSORS_NAMED_MAX)

@@ -183,8 +183,7 @@ static struct control_call *take_call(struct control *c, uint64_t id)
 {
     struct control_call *found = NULL;
     pthread_mutex_lock(&c->lock);
-    list_for_each (node, &c->calls) {
-        struct control_call *call = list_entry(node, struct control_call, node);
+    list_for_each_entry (struct control_call, call, &c->calls, node) {
         if (id == 0 || call->request.id == id) {
             found = call;
             break;
@@ -365,8 +364,8 @@ static void publish(struct control *c, struct channel *channel)
     pthread_mutex_lock(&c->lock);
     c->channel = channel;
     c->refusal.code = 0;
-    list_for_each (node, &c->calls)
-        send_call(c, list_entry(node, struct control_call, node));
+    list_for_each_entry (struct control_call, call, &c->calls, node)
+        send_call(c, call);
     pthread_mutex_unlock(&c->lock);
     log_info("the coordinator at %s is back", c->options.endpoint_text);
 }

@@ -79,8 +79,7 @@ int lane_connect(const struct lane *lane, uint32_t job, uint32_t rank,
 
 void call_answer(struct aggregator *a, const envelope *reply)
 {
-    list_for_each (node, &a->calls) {
-        struct call *call = list_entry(node, struct call, link);
+    list_for_each_entry (struct call, call, &a->calls, link) {
         if (call->id != reply->id)
             continue;
         bool failed = reply->body_case == BODY(FAILURE);

@@ -61,10 +61,8 @@ static void begin(struct service *s)
     looks->number++;
     looks->began_ns = clock_now_ns();
     looks->is_wanted = false;
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         looks->pending += a->state == AGGREGATOR_UP && ask(a);
-    }
     if (looks->pending == 0)
         over(s);
 }

@@ -32,11 +32,9 @@ static uint64_t period_ns(const struct service *s)
 {
     uint64_t period_ns = s->options->aggregator_timeout_ns / PERIODS;
     uint64_t local_ns = s->options->local_timeout_ns / PERIODS_LOCAL;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         if (a->state == AGGREGATOR_UP && !has_own_limit(a))
             return period_ns;
-    }
     return local_ns > period_ns ? local_ns : period_ns;
 }
 
@@ -97,9 +95,9 @@ static void period_ended(struct timer *timer)
     uint64_t now_ns = clock_now_ns(), length_ns = s->pings->period_ns;
     bool is_late = now_ns > timer->deadline_ns + length_ns / 2;
     begin_period(s, now_ns);
-    list_for_each (node, &s->aggregators)
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         if (s->phase == SERVICE_UP && !is_late)
-            look_at(list_entry(node, struct aggregator, link), length_ns);
+            look_at(a, length_ns);
 }
 
 int liveness_create(struct service *s)

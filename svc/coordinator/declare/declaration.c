@@ -97,8 +97,7 @@ static void declare_expired(struct wait *wait)
 
 void declare_check_waits(struct job *job)
 {
-    list_for_each_safe (node, &job->service->door->waits) {
-        struct wait *wait = list_entry(node, struct wait, link);
+    list_for_each_safe_entry (struct wait, wait, &job->service->door->waits, link) {
         const struct declared *declaration = wait->data;
         if (wait->expired == declare_expired && declaration->job == job->id &&
             try_answer(wait, job, declaration))

@@ -104,8 +104,7 @@ static int add_tensors(struct job *job, const WIRE(PlanRequest) * request, struc
 static double lane_ns_a_byte(const struct service *s)
 {
     double lanes_ns = 0, bytes = 0;
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         struct profile_times known = profile_known(job->profile);
         if (known.period_ns == 0)
             continue;

@@ -64,11 +64,9 @@ static void welcome(struct aggregator *a, uint64_t request)
 /* The local one that this replaces needs not be shown any longer. */
 static void drop_lost_of_slot(struct service *s, uint32_t slot)
 {
-    list_for_each_safe (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_safe_entry (struct aggregator, a, &s->aggregators, link)
         if (slot && a->slot == slot && a->state == AGGREGATOR_LOST)
             timer_start(s->loop, &a->timer, 0);
-    }
 }
 
 static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin) * join,
@@ -141,12 +139,10 @@ static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
 
 static struct aggregator *find_joined(struct service *s, const WIRE(AggregatorJoin) * join)
 {
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         if (a->incarnation == join->incarnation && a->state != AGGREGATOR_LOST &&
             (join->aggregator == 0 || join->aggregator == a->id))
             return a;
-    }
     return NULL;
 }
 

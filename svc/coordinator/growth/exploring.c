@@ -135,8 +135,7 @@ static int compare_places(const void *a, const void *b)
 static int see_lanes(struct job *job, struct sight *sight)
 {
     size_t count = 0;
-    list_for_each (node, &job->service->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &job->service->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
             if (!share_in_use(job, &a->lanes[i]) && !is_open(&a->lanes[i]))
                 continue;

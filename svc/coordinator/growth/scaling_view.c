@@ -86,8 +86,7 @@ static int compare_lanes(const void *a, const void *b)
 static void see_lanes(struct service *s, struct scaling_look *look)
 {
     bool all_kept = fleet_wanted(s) <= fleet_least(s);
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++)
             see_lane(look, &a->lanes[i],
                      all_kept || a->slot == 0 || a->slot > s->fleet->slots_count);
@@ -268,12 +267,11 @@ struct sizes {
 static struct sizes count(const struct service *s)
 {
     struct sizes sizes = {1, 1, 1, 1};
-    list_for_each (node, &s->aggregators)
-        sizes.lanes += list_entry(node, struct aggregator, link)->lanes_count;
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
+        sizes.lanes += a->lanes_count;
     for (size_t i = 0; i < s->fleet->slots_count; i++)
         sizes.lanes += s->fleet->slots[i].lanes_count;
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         sizes.jobs++;
         sizes.pieces += job->index->pieces_count;
         if (job->index->pieces_count > sizes.pieces_most)

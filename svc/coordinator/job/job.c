@@ -107,11 +107,9 @@ void jobs_destroy(struct job *job)
 
 struct job *jobs_find(struct service *s, const struct tenant *tenant, const char *name)
 {
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link)
         if (job->tenant == tenant && strcmp(job->name, name) == 0)
             return job;
-    }
     return NULL;
 }
 
@@ -126,8 +124,7 @@ static bool is_meant(const struct job *job, const struct peer *p, const char *na
 struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, const char *tenant)
 {
     struct job *meant = NULL;
-    list_for_each (node, &p->service->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &p->service->jobs, link) {
         if (!is_meant(job, p, name, tenant))
             continue;
         if (meant) {
@@ -144,11 +141,9 @@ struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, 
 
 struct job *jobs_find_id(struct service *s, uint32_t id)
 {
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link)
         if (job->id == id)
             return job;
-    }
     return NULL;
 }
 

@@ -80,11 +80,9 @@ static struct timer *earliest(struct loop *loop)
 {
     if (loop->first)
         return loop->first;
-    list_for_each (node, &loop->timers) {
-        struct timer *timer = list_entry(node, struct timer, link);
+    list_for_each_entry (struct timer, timer, &loop->timers, link)
         if (!loop->first || timer->deadline_ns < loop->first->deadline_ns)
             loop->first = timer;
-    }
     return loop->first;
 }
 

@@ -307,8 +307,7 @@ static bool has_work(const struct aggregator *a)
 /* One job's pieces at a time: their number has no bound that would do for all. */
 static uint32_t job_with_wish(struct service *s)
 {
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link) {
         if (!job->figures->wants_pieces)
             continue;
         job->figures->wants_pieces = false;
@@ -353,11 +352,9 @@ static void look_around(struct timer *timer)
     if ((list_is_empty(&s->jobs) && !scaling_is_due(s)) || s->phase != SERVICE_UP)
         return;
     uint32_t job_id = job_with_wish(s);
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         if (has_work(a))
             stats_ask(a, job_id);
-    }
     timer_start(s->loop, timer, clock_now_ns() + s->measuring->wait_ns);
 }
 

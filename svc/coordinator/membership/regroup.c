@@ -369,8 +369,7 @@ static void regroup(struct job *job)
  * rested: the change begins anew. */
 void regrouping_aggregator_gone(const struct aggregator *a)
 {
-    list_for_each (node, &a->service->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &a->service->jobs, link) {
         for (size_t i = 0; job->ranks->regrouping && i < job->shares_count; i++)
             if (job->ranks->regrouping->epoch == 0 && job->shares[i].lane->aggregator == a)
                 job->ranks->regrouping->has_failed = true;

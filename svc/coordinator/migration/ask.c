@@ -10,11 +10,9 @@
 
 struct migration *migration_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->works->migrations) {
-        struct migration *m = list_entry(node, struct migration, link);
+    list_for_each_entry (struct migration, m, &s->works->migrations, link)
         if (m->id == id && !migration_is_over(m))
             return m;
-    }
     return NULL;
 }
 

@@ -75,10 +75,8 @@ static bool has_tasks(const struct aggregator *a)
 static size_t count_others_up(const struct service *s)
 {
     size_t count = 0;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         count += a->state == AGGREGATOR_UP && !a->is_stopping;
-    }
     return count;
 }
 
@@ -124,8 +122,7 @@ static void name_losses(const struct aggregator *a, char *text)
 {
     char prefix[TENANT_PREFIX_BYTES];
     *text = '\0';
-    list_for_each (node, &a->service->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &a->service->jobs, link) {
         size_t count = count_lost(a, job);
         if (count > 0)
             text_append(text, LOSES_BYTES, "%sjob %s%.64s loses the state of %zu tensor%s",
@@ -151,11 +148,9 @@ void leaving_check_done(struct service *s)
 {
     if (!s->fleet->leave_done)
         return;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             return;
-    }
     if (fleet_is_gone(s))
         timer_start(s->loop, &s->fleet->leave_timer, 0);
 }
@@ -166,8 +161,7 @@ void leaving_end_jobs(const struct aggregator *a)
     struct service *s = a->service;
     const char *stay = a->leaving ? a->leaving->why : "";
     char why[ERR_TEXT_BYTES];
-    list_for_each_safe (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_safe_entry (struct job, job, &s->jobs, link) {
         size_t bound = job->failure ? 0 : outliving_count_bound(job, a);
         if (bound == 0)
             continue;
@@ -331,11 +325,9 @@ void leaving_stop(struct aggregator *a)
 
 void leaving_check_all(struct service *s)
 {
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         if (a->leaving && !a->leaving->is_over && !a->leaving->is_moving)
             look_again(a, 0);
-    }
 }
 
 void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service *s))
@@ -345,8 +337,7 @@ void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service
     for (size_t i = 0; i < s->fleet->slots_count; i++)
         s->fleet->slots[i].is_wanted = false;
     fleet_end_starting(s);
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             begin(a, by_ns);
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST && !a->leaving)

@@ -81,8 +81,7 @@ static void undo_drain(struct order *order)
 {
     struct service *s = order->service;
     list_remove(&order->link); /* that they are given back is no news for it */
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
             struct lane *lane = &a->lanes[i];
             if (lane->use != LANE_WITHHELD || lane->withheld_by != order->id)
@@ -341,8 +340,7 @@ static void step(struct order *order)
 
 void orders_lane_back(const struct lane *lane)
 {
-    list_for_each (node, &lane->aggregator->service->works->orders) {
-        struct order *order = list_entry(node, struct order, link);
+    list_for_each_entry (struct order, order, &lane->aggregator->service->works->orders, link) {
         if (!is_drained_by(order, lane))
             continue;
         order->is_stale = true;

@@ -69,8 +69,7 @@ static const struct job *find_meant(struct peer *p, uint64_t request,
                                     const WIRE(MoveRequest) * wanted)
 {
     const struct job *meant = NULL;
-    list_for_each (node, &p->service->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &p->service->jobs, link) {
         if (!is_meant(job, wanted))
             continue;
         if (meant) {
@@ -190,8 +189,8 @@ static size_t mark_all(struct service *s, const WIRE(DrainLanesRequest) * wanted
                        struct order *order)
 {
     size_t count = 0;
-    list_for_each (node, &s->aggregators)
-        count += mark_lanes(list_entry(node, struct aggregator, link), wanted, order);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
+        count += mark_lanes(a, wanted, order);
     return count;
 }
 

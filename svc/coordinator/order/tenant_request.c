@@ -141,11 +141,9 @@ static struct tenant *find_active(struct peer *p, const envelope *request, const
 /* Shares that jobs have stay; lanes hear what holds from now on (K13). */
 static void tell_lanes(struct service *s, const struct tenant *tenant)
 {
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link)
         if (job->tenant == tenant)
             telling_limits(job);
-    }
 }
 
 void tenant_handle_set(struct peer *p, const envelope *request)
@@ -180,8 +178,7 @@ void tenant_handle_set(struct peer *p, const envelope *request)
 
 static void end_jobs(struct service *s, const struct tenant *tenant)
 {
-    list_for_each_safe (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_safe_entry (struct job, job, &s->jobs, link) {
         if (job->tenant != tenant)
             continue;
         jobs_fail(job, NULL, -EKEYREVOKED, "the key of tenant %s was revoked", tenant->key.tenant);
@@ -191,8 +188,7 @@ static void end_jobs(struct service *s, const struct tenant *tenant)
 
 static void end_connections(struct service *s, const struct tenant *tenant)
 {
-    list_for_each_safe (node, &s->door->peers) {
-        struct peer *p = list_entry(node, struct peer, link);
+    list_for_each_safe_entry (struct peer, p, &s->door->peers, link) {
         if (p->tenant != tenant)
             continue;
         waits_cancel(p);
@@ -223,11 +219,9 @@ void tenant_handle_revoke(struct peer *p, const envelope *request)
 
 void tenants_end_revoked(struct service *s)
 {
-    list_for_each (node, &s->door->tenants) {
-        const struct tenant *tenant = list_entry(node, struct tenant, link);
+    list_for_each_entry (const struct tenant, tenant, &s->door->tenants, link)
         if (tenant->is_revoked)
             end_jobs(s, tenant);
-    }
 }
 
 /* --- listing --- */
@@ -259,8 +253,8 @@ static void fill_view(struct service *s, const struct tenant *tenant, WIRE(Tenan
                          .n_limits = LIMITS_OF_TENANT);
     list_for_each (node, &s->jobs)
         view->jobs += list_entry(node, struct job, link)->tenant == tenant;
-    list_for_each (node, &s->door->peers)
-        view->connections += list_entry(node, struct peer, link)->tenant == tenant;
+    list_for_each_entry (struct peer, p, &s->door->peers, link)
+        view->connections += p->tenant == tenant;
 }
 
 void tenant_handle_list(struct peer *p, const envelope *request)
@@ -274,8 +268,7 @@ void tenant_handle_list(struct peer *p, const envelope *request)
     _cleanup_free_ struct tenant_limits *limits = calloc(room, sizeof *limits);
     if (!views || !pointers || !limits)
         return peer_fail_memory(p, request->id);
-    list_for_each (node, &s->door->tenants) {
-        const struct tenant *tenant = list_entry(node, struct tenant, link);
+    list_for_each_entry (const struct tenant, tenant, &s->door->tenants, link) {
         if (tenant == tenants_local(s))
             continue;
         fill_view(s, tenant, &views[count], &limits[count]);

@@ -501,6 +501,6 @@ void listener_close(struct listener *l)
 
 void peers_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->door->peers)
-        peer_destroy(list_entry(node, struct peer, link));
+    list_for_each_safe_entry (struct peer, p, &s->door->peers, link)
+        peer_destroy(p);
 }

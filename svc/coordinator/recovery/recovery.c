@@ -96,19 +96,17 @@ static int keep_moved(struct job *job, struct stranded *list)
 
 static bool more_may_come(const struct service *s)
 {
-    list_for_each (node, &s->aggregators)
-        if (list_entry(node, struct aggregator, link)->state == AGGREGATOR_AWAY)
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
+        if (a->state == AGGREGATOR_AWAY)
             return true;
     return fleet_expects_more(s);
 }
 
 static bool has_lanes(const struct service *s)
 {
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         if (a->state == AGGREGATOR_UP && a->lanes_count > 0 && !a->is_stopping)
             return true;
-    }
     return false;
 }
 
@@ -195,8 +193,7 @@ void recovery_aggregator_lost(struct aggregator *a)
     moving_aggregator_lost(a);
     saving_aggregator_gone(a);
     regrouping_aggregator_gone(a);
-    list_for_each (node, &a->service->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &a->service->jobs, link) {
         each_piece(job, strand, a);
         jobs_forget_shares(job, a);
     }
@@ -261,8 +258,7 @@ void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
         if (!take_held(s, lane, join->held[i]))
             telling_drop(lane, join->held[i]->job_id, &join->held[i]->piece, 1);
     }
-    list_for_each_safe (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_safe_entry (struct job, job, &s->jobs, link) {
         telling_place(job);
         tensors_send_routes(job, NULL, is_back, a);
         s->on->job->tensors_are_settled(job);

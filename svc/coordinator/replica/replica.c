@@ -65,8 +65,7 @@ static uint32_t choose(const struct job *job, const struct lane *lane)
 {
     const struct aggregator *best = NULL;
     uint64_t best_score = 0;
-    list_for_each (node, &job->service->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &job->service->aggregators, link) {
         if (!may_keep(a, lane) || (best && score(a, job, lane) <= best_score))
             continue;
         best = a;
@@ -360,8 +359,7 @@ typedef void (*visit_fn)(struct piece *piece, const struct aggregator *a);
 
 static void each_piece(struct aggregator *a, visit_fn visit)
 {
-    list_for_each (node, &a->service->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &a->service->jobs, link) {
         for (size_t t = 0; t < job->tensors_count; t++)
             for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
                 visit(&job->tensors[t]->pieces[i], a);
@@ -440,11 +438,9 @@ static void end_others(struct aggregator *a, const struct job *job)
 
 void keeping_aggregator_back(struct aggregator *a)
 {
-    list_for_each (node, &a->service->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &a->service->jobs, link)
         if (may_have_keepers(job))
             end_others(a, job);
-    }
     each_piece(a, tell_anew);
     keeping_check_all(a->service);
 }
@@ -469,6 +465,6 @@ void keeping_end(struct job *job)
 {
     if (!may_have_keepers(job))
         return;
-    list_for_each (node, &job->service->aggregators)
-        send_end(list_entry(node, struct aggregator, link), job, NULL, 0, false);
+    list_for_each_entry (struct aggregator, a, &job->service->aggregators, link)
+        send_end(a, job, NULL, 0, false);
 }

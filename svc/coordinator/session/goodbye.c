@@ -87,11 +87,9 @@ static void tell_all(struct timer *timer)
 {
     struct service *s = container_of(timer, struct goodbyes, timer)->service;
     s->goodbyes->are_due = false;
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link)
         if (job->ranks->tells_leavers)
             tell(job);
-    }
 }
 
 int leavers_create(struct service *s)

@@ -55,8 +55,7 @@ static void looks(struct timer *timer)
 {
     struct service *s = container_of(timer, struct silence, timer)->service;
     uint64_t now_ns = clock_now_ns(), soonest_ns = now_ns + period_ns(s), next_ns = UINT64_MAX;
-    list_for_each (node, &s->door->peers) {
-        struct peer *p = list_entry(node, struct peer, link);
+    list_for_each_entry (struct peer, p, &s->door->peers, link) {
         if (s->phase != SERVICE_UP || p->state != PEER_OPEN || p->look_ns == 0)
             continue;
         look_at(p, now_ns);

@@ -17,11 +17,9 @@
 
 static struct timeline_source *find(const struct timeline *tl, bool is_aggregator, uint32_t number)
 {
-    list_for_each (node, &tl->sources) {
-        struct timeline_source *s = list_entry(node, struct timeline_source, link);
+    list_for_each_entry (struct timeline_source, s, &tl->sources, link)
         if (s->is_aggregator == is_aggregator && s->number == number)
             return s;
-    }
     return NULL;
 }
 
@@ -56,8 +54,7 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
         tl->end_ns = 0; /* what nobody fetches is forgotten */
         timeline_ask(tl, jobs_find_id(tl->service, tl->job));
     }
-    list_for_each_safe (node, &tl->sources) {
-        struct timeline_source *s = list_entry(node, struct timeline_source, link);
+    list_for_each_safe_entry (struct timeline_source, s, &tl->sources, link) {
         hold(s, NULL);
         list_remove(&s->link);
         free(s);
@@ -224,8 +221,7 @@ static void ask_aggregator(struct timeline *tl, struct aggregator *a, WIRE(Timel
 static void ask_lanes(struct timeline *tl, const struct job *job, WIRE(TimelineTake) * ask)
 {
     uint32_t *lanes = calloc(job->shares_count + 1, sizeof *lanes);
-    list_for_each (node, &tl->service->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &tl->service->aggregators, link) {
         size_t count = lanes && a->state == AGGREGATOR_UP ? lanes_of(job, a, lanes) : 0;
         bool was_here = find(tl, true, a->id) != NULL; /* it may have rounds of tasks that left */
         ask->lanes = lanes;
@@ -238,8 +234,8 @@ static void ask_lanes(struct timeline *tl, const struct job *job, WIRE(TimelineT
 
 void timeline_ask(struct timeline *tl, struct job *job)
 {
-    list_for_each (node, &tl->sources)
-        list_entry(node, struct timeline_source, link)->is_here = false;
+    list_for_each_entry (struct timeline_source, source, &tl->sources, link)
+        source->is_here = false;
     if (!job)
         return;
     WIRE(TimelineTake) ask = what_to_take(tl, job);
@@ -254,10 +250,8 @@ void timeline_ask(struct timeline *tl, struct job *job)
 bool timeline_is_dry(const struct timeline *tl)
 {
     bool is_late = clock_now_ns() > tl->ended_ns + PATIENCE_NS;
-    list_for_each (node, &tl->sources) {
-        const struct timeline_source *s = list_entry(node, struct timeline_source, link);
+    list_for_each_entry (const struct timeline_source, s, &tl->sources, link)
         if (s->held || (s->is_here && !s->is_dry && !is_late))
             return false;
-    }
     return true;
 }

@@ -20,11 +20,9 @@
 
 struct timeline *timeline_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->works->timelines) {
-        struct timeline *tl = list_entry(node, struct timeline, link);
+    list_for_each_entry (struct timeline, tl, &s->works->timelines, link)
         if (tl->id == id)
             return tl;
-    }
     return NULL;
 }
 
@@ -48,17 +46,15 @@ static void await(struct timeline *tl)
 
 void timelines_peer_gone(const struct peer *p)
 {
-    list_for_each_safe (node, &p->service->works->timelines) {
-        struct timeline *tl = list_entry(node, struct timeline, link);
+    list_for_each_safe_entry (struct timeline, tl, &p->service->works->timelines, link)
         if (tl->peer == p)
             timeline_free(tl, true);
-    }
 }
 
 void timelines_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->works->timelines)
-        timeline_free(list_entry(node, struct timeline, link), false);
+    list_for_each_safe_entry (struct timeline, tl, &s->works->timelines, link)
+        timeline_free(tl, false);
 }
 
 /* --- the first request --- */
@@ -200,8 +196,7 @@ static void add_source(struct timeline_source *s, struct next *next)
 
 static void forget_told(struct timeline *tl)
 {
-    list_for_each (node, &tl->sources) {
-        struct timeline_source *s = list_entry(node, struct timeline_source, link);
+    list_for_each_entry (struct timeline_source, s, &tl->sources, link) {
         gradpool__wire__timeline_taken__free_unpacked(s->held, NULL);
         s->held = NULL;
     }
@@ -218,8 +213,8 @@ static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
     }
     bool knows_names = !job || add_tensors(tl, job, &next);
     if (knows_names)
-        list_for_each (node, &tl->sources)
-            add_source(list_entry(node, struct timeline_source, link), &next);
+        list_for_each_entry (struct timeline_source, source, &tl->sources, link)
+            add_source(source, &next);
     next.message.has_more |= !knows_names;
     envelope e = ENVELOPE(request, TIMELINE_NEXT, timeline_next, &next.message);
     if (!job)
@@ -242,8 +237,7 @@ static void answer_over(struct timeline *tl, uint64_t request)
         peer_fail_memory(tl->peer, request);
         return next_free(&next);
     }
-    list_for_each (node, &tl->sources) {
-        struct timeline_source *s = list_entry(node, struct timeline_source, link);
+    list_for_each_entry (struct timeline_source, s, &tl->sources, link) {
         if (is_lacking(s) && s->has_answered && !*s->failure)
             snprintf(s->failure, sizeof s->failure,
                      "no answer at the end, so its last rounds are missing");

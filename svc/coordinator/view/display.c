@@ -50,11 +50,9 @@ static void run_due(struct timer *timer)
 /* Those that nobody else asks for (K15); what comes is shown next time. */
 static void ask_for_figures(struct service *s, uint64_t now_ns)
 {
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         if (a->state == AGGREGATOR_UP && a->measured_ns + 2 * SHOW_NS <= now_ns)
             stats_ask(a, 0);
-    }
 }
 
 static void show(struct timer *timer)

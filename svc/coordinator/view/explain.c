@@ -262,8 +262,7 @@ static int fill(const struct peer *p, const char *name, WIRE(ExplainReply) * rep
     if (error < 0)
         return error;
     error = residents_predict(s, &residents);
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         bool is_visible = p->is_operator || job->tenant == p->tenant;
         if (error == 0 && is_visible && strcmp(name, job->name) == 0)
             error = add_job(job, &residents, reply);

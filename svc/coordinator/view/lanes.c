@@ -64,10 +64,8 @@ bool view_lane_is_shown(const struct lane *lane, const struct tenant *only)
 {
     if (!only)
         return true;
-    list_for_each (node, &lane->aggregator->service->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &lane->aggregator->service->jobs, link)
         if (job->tenant == only && share_in_use(job, lane))
             return true;
-    }
     return false;
 }

@@ -164,8 +164,7 @@ static WIRE(LaneView) * find_lane(const WIRE(StatusReply) * reply, uint32_t lane
 static void fill_tasks(const struct service *s, const struct tenant *only,
                        WIRE(StatusReply) * reply)
 {
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         struct place *places;
         WIRE(LaneView) *view = NULL;
         if (only && job->tenant != only)
@@ -203,8 +202,7 @@ static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusR
 static void fill_payers(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
 {
     reply->tenants = take(pool, list_length(&s->door->tenants) * sizeof *reply->tenants);
-    list_for_each (node, &s->door->tenants) {
-        const struct tenant *tenant = list_entry(node, struct tenant, link);
+    list_for_each_entry (const struct tenant, tenant, &s->door->tenants, link) {
         WIRE(TenantUse) *use = reply->tenants ? take(pool, sizeof *use) : NULL;
         if (!use)
             return;
@@ -238,8 +236,7 @@ static void fill_status(struct pool *pool, struct service *s, const struct tenan
     reply->aggregators = take(pool, list_length(&s->aggregators) * sizeof *reply->aggregators);
     if (!reply->aggregators)
         return;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link) {
         WIRE(AggregatorView) *view = aggregator_view(pool, s, a, only);
         if (view && (!only || view->n_lanes > 0))
             reply->aggregators[reply->n_aggregators++] = view;
@@ -367,8 +364,7 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct peer *r
     if (pool->failed)
         return residents_free(&residents);
     quota_count_lent(s);
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         bool is_visible = !only || job->tenant == only;
         if (!is_visible || (*name && strcmp(name, job->name) != 0))
             continue;
@@ -409,17 +405,14 @@ static void make_ready(struct wait *wait)
 
 void view_look_over(struct service *s, uint64_t look)
 {
-    list_for_each (node, &s->door->waits) {
-        struct wait *wait = list_entry(node, struct wait, link);
+    list_for_each_entry (struct wait, wait, &s->door->waits, link)
         if (wait->expired == make_ready && ((struct view *)wait->data)->look <= look)
             make_ready(wait);
-    }
 }
 
 bool view_answer(struct peer *p)
 {
-    list_for_each (node, &p->own_waits) {
-        struct wait *wait = list_entry(node, struct wait, own_link);
+    list_for_each_entry (struct wait, wait, &p->own_waits, own_link) {
         if (wait->expired != make_ready || !((struct view *)wait->data)->is_ready)
             continue;
         answer(wait);

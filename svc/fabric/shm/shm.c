@@ -84,8 +84,7 @@ static void shm_flush(struct fabric *base)
     if (list_is_empty(&f->news))
         return;
     shm_fence();
-    list_for_each_safe (node, &f->news) {
-        struct shm_conn *c = list_entry(node, struct shm_conn, news_link);
+    list_for_each_safe_entry (struct shm_conn, c, &f->news, news_link) {
 
         if (c->pushed || shm_consumer_starves_peer(&c->in))
             shm_wake_peer(c);

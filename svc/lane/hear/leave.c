@@ -34,8 +34,7 @@ void worker_leave(struct worker *w, bool after_failure)
     if (after_failure || job->is_elastic)
         return; /* the cause is another, and reaches the others on the way it reached this one */
     job->has_left = true;
-    list_for_each_safe (node, &job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
+    list_for_each_safe_entry (struct piece, p, &job->pieces, link) {
         struct rank *rank = piece_rank(p, w->number);
         if (rank)
             rank_leave(rank);

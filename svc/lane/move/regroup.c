@@ -72,11 +72,9 @@ void lane_let_go(struct lane *lane, uint32_t job_id, const uint64_t *gone)
     struct lane_job *job = job_find(lane, job_id);
     if (!job)
         return;
-    list_for_each_safe (node, &job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
+    list_for_each_safe_entry (struct piece, p, &job->pieces, link)
         if (p->state != PIECE_COLLECTING && needs(p, gone))
             round_give_up(p);
-    }
     for (uint32_t i = 0; i < job->workers_count; i++) {
         if (has(gone, i))
             let_go(&job->workers[i]);

@@ -194,11 +194,9 @@ int round_choose(struct lane_job *job, const struct record_chosen *chosen)
     int error = quorum_choose(job, chosen);
     if (error <= 0)
         return error;
-    list_for_each_safe (node, &job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
+    list_for_each_safe_entry (struct piece, p, &job->pieces, link)
         if (p->terms.quorum == QUORUM_CHOSEN && p->round == chosen->round)
             round_go_on(p);
-    }
     return 0;
 }
 

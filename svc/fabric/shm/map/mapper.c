@@ -34,8 +34,7 @@ static void mapper_leave_core(void)
 /* A region that is over is due at once. NULL: none is due before `ret_due_ns`, if ever. */
 static struct shm_lent *mapper_find_due(struct shm_mapper *m, uint64_t now_ns, uint64_t *ret_due_ns)
 {
-    list_for_each (node, &m->queue) {
-        struct shm_lent *lent = list_entry(node, struct shm_lent, link);
+    list_for_each_entry (struct shm_lent, lent, &m->queue, link) {
         if (lent->is_over || m->is_stopping || lent->due_ns <= now_ns)
             return lent;
         if (lent->due_ns < *ret_due_ns)
