@@ -181,8 +181,7 @@ static size_t place_of(const struct sight *sight, struct lane *lane)
 static int see_pieces(struct job *job, struct sight *sight)
 {
     size_t count = 0;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        struct tensor *tensor = job->tensors[t];
+    job_each_tensor (tensor, job) {
         for (size_t i = 0; i < tensor->pieces_count && !tensor->failure; i++) {
             struct piece *piece = &tensor->pieces[i];
             size_t place = piece->lane ? place_of(sight, piece->lane) : SIZE_MAX;

@@ -132,12 +132,10 @@ static size_t list_parts(const struct scaling_look *look, const struct job *job,
 {
     const struct lane *last = NULL;
     size_t count = 0, lane = SIZE_MAX;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        const struct tensor *tensor = job->tensors[t];
+    job_each_tensor (tensor, job) {
         double element_ns =
             tensor->elements ? (double)tensor->lane_ns / (double)tensor->elements : 0;
-        for (size_t i = 0; i < tensor->pieces_count; i++) {
-            const struct piece *piece = &tensor->pieces[i];
+        tensor_each_piece (piece, tensor) {
             if (piece->lane && piece->lane != last)
                 lane = position_of(look, last = piece->lane);
             if (piece->lane && lane != SIZE_MAX)

@@ -154,9 +154,8 @@ static void share_lane_time(struct job *job)
     if (job->figures->moved_ns > 0 && job->figures->knows_tensors)
         return profiles_keep(job);
     double all_ns = 0, lanes_ns = (double)profile_known(job->profile).lanes_ns;
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
-            all_ns += (double)job->tensors[t]->pieces[i].busy_ns;
+    job_each_piece (piece, tensor, job)
+        all_ns += (double)piece->busy_ns;
     for (size_t t = 0; t < job->tensors_count && all_ns > 0; t++) {
         double own_ns = 0;
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)

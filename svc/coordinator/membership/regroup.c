@@ -89,11 +89,9 @@ static bool is_nobody(const uint64_t *ranks)
 
 static bool is_there(const struct tensor *tensor)
 {
-    for (size_t i = 0; i < tensor->pieces_count; i++) {
-        const struct piece *piece = &tensor->pieces[i];
+    tensor_each_piece (piece, tensor)
         if (piece->state != PIECE_READY || piece->lane->aggregator->state != AGGREGATOR_UP)
             return false;
-    }
     return true;
 }
 

@@ -34,10 +34,9 @@ static struct order *create(struct peer *p, uint64_t request)
 
 static bool has_task(const struct job *job, uint32_t task)
 {
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
-            if (job->tensors[t]->pieces[i].task == task)
-                return true;
+    job_each_piece (piece, tensor, job)
+        if (piece->task == task)
+            return true;
     return false;
 }
 

@@ -30,8 +30,7 @@ struct rest {
 static struct rest rest_of(const struct job *job)
 {
     struct rest rest = {.lane_ns = profile_known(job->profile).lanes_ns};
-    for (size_t i = 0; i < job->tensors_count; i++) {
-        const struct tensor *tensor = job->tensors[i];
+    job_each_tensor (tensor, job) {
         if (tensor->lane_ns == 0)
             rest.bytes += tensor_bytes(tensor, tensor->elements);
         rest.lane_ns -= tensor->lane_ns < rest.lane_ns ? tensor->lane_ns : rest.lane_ns;
@@ -89,11 +88,9 @@ void predict_shares(struct job *job)
     struct rest rest = rest_of(job);
     for (size_t i = 0; i < job->shares_count; i++)
         job->shares[i].lane_ns = 0;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        const struct tensor *tensor = job->tensors[t];
+    job_each_tensor (tensor, job) {
         uint64_t lane_ns = tensor_lane_ns(tensor, &rest);
-        for (size_t i = 0; i < tensor->pieces_count; i++) {
-            const struct piece *piece = &tensor->pieces[i];
+        tensor_each_piece (piece, tensor) {
             struct share *share = piece->lane ? jobs_share(job, piece->lane) : NULL;
             if (share)
                 share->lane_ns += part_of(lane_ns, piece->elements, tensor->elements);

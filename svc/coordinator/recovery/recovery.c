@@ -25,9 +25,8 @@ typedef void (*piece_fn)(struct tensor *tensor, struct piece *piece, void *conte
 
 static void each_piece(struct job *job, piece_fn visit, void *context)
 {
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
-            visit(job->tensors[t], &job->tensors[t]->pieces[i], context);
+    job_each_piece (piece, tensor, job)
+        visit(tensor, piece, context);
 }
 
 /* --- placing anew --- */

@@ -73,21 +73,18 @@ static bool is_of_kind(const struct copies_told *told, const struct copies_told 
 static size_t gather(struct job *job, struct copies_told *told, enum keeping_whom whom)
 {
     told->count = 0;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        struct tensor *tensor = job->tensors[t];
-        for (size_t i = 0; i < tensor->pieces_count && tensor->terms.rule; i++) {
-            struct piece *piece = &tensor->pieces[i];
-            if (!can_be_told(job, piece, whom) || told->count == MESSAGE_PIECES_MAX)
-                continue;
-            struct copies_told kind;
-            fill_kind(job, piece, whom, &kind);
-            if (told->count == 0)
-                *told = kind;
-            if (!is_of_kind(told, &kind))
-                continue;
-            told->pieces[told->count++] = piece->id;
-            *knows(piece, whom) = true;
-        }
+    job_each_piece (piece, tensor, job) {
+        if (!tensor->terms.rule || told->count == MESSAGE_PIECES_MAX ||
+            !can_be_told(job, piece, whom))
+            continue;
+        struct copies_told kind;
+        fill_kind(job, piece, whom, &kind);
+        if (told->count == 0)
+            *told = kind;
+        if (!is_of_kind(told, &kind))
+            continue;
+        told->pieces[told->count++] = piece->id;
+        *knows(piece, whom) = true;
     }
     if (whom == TELL_LANE && told->count > 0)
         job->copies->keepers_ns = clock_now_ns();

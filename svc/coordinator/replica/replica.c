@@ -159,17 +159,13 @@ struct change {
 static size_t find_changes(struct job *job, struct change *changes, size_t room)
 {
     size_t count = 0;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        struct tensor *tensor = job->tensors[t];
-        for (size_t i = 0; i < tensor->pieces_count && count < room; i++) {
-            struct piece *piece = &tensor->pieces[i];
-            if (piece->state != PIECE_READY || !wants_copy(tensor, piece) ||
-                job->service->on->job->piece_moves(job, piece->id))
-                continue;
-            uint32_t keeper = keeping_choose(tensor, piece, piece->lane);
-            if (keeper != piece->keeping.keeper)
-                changes[count++] = (struct change){tensor, piece, keeper};
-        }
+    job_each_piece (piece, tensor, job) {
+        if (count == room || piece->state != PIECE_READY || !wants_copy(tensor, piece) ||
+            job->service->on->job->piece_moves(job, piece->id))
+            continue;
+        uint32_t keeper = keeping_choose(tensor, piece, piece->lane);
+        if (keeper != piece->keeping.keeper)
+            changes[count++] = (struct change){tensor, piece, keeper};
     }
     return count;
 }
@@ -204,12 +200,9 @@ static int store_changes(struct job *job, const struct change *changes, size_t c
 
 static bool lacks_keeper(const struct job *job)
 {
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            if (piece->keeping.keeper == 0 && wants_copy(job->tensors[t], piece))
-                return true;
-        }
+    job_each_piece (piece, tensor, job)
+        if (piece->keeping.keeper == 0 && wants_copy(tensor, piece))
+            return true;
     return false;
 }
 
@@ -260,14 +253,12 @@ static bool count_states(const struct job *job, const struct lane *lane, size_t 
 {
     bool is_told = true;
     *ret_count = 0;
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count && job->tensors[t]->terms.rule; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            if (piece->lane != lane)
-                continue;
-            *ret_count += piece->elements > 0;
-            is_told &= piece->keeping.lane_knows;
-        }
+    job_each_piece (piece, tensor, job) {
+        if (piece->lane != lane || !tensor->terms.rule)
+            continue;
+        *ret_count += piece->elements > 0;
+        is_told &= piece->keeping.lane_knows;
+    }
     return is_told;
 }
 
@@ -282,16 +273,14 @@ static bool all_copied(const struct job *job, const struct share *share)
 static void forget_formers(struct job *job, const struct lane *lane)
 {
     job->copies->has_formers = false;
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            struct piece *piece = &job->tensors[t]->pieces[i];
-            if (piece->lane == lane && piece->keeping.former) {
-                keeping_end_piece(job, piece->keeping.former, piece->id); /* never read, maybe */
-                piece->keeping.former = 0;
-                piece->keeping.lane_knows = false; /* it is told not to wait */
-            }
-            job->copies->has_formers |= piece->keeping.former > 0;
+    job_each_piece (piece, tensor, job) {
+        if (piece->lane == lane && piece->keeping.former) {
+            keeping_end_piece(job, piece->keeping.former, piece->id); /* never read, maybe */
+            piece->keeping.former = 0;
+            piece->keeping.lane_knows = false; /* it is told not to wait */
         }
+        job->copies->has_formers |= piece->keeping.former > 0;
+    }
     keeping_tell(job, TELL_LANE);
 }
 
@@ -319,18 +308,17 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 {
     keeping_relieve(a, job, lane->id, "it does not reach that");
     a->service->on->job->keeper_is_unfit(job, a, lane);
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            struct keeping *now = &job->tensors[t]->pieces[i].keeping;
-            if (job->tensors[t]->pieces[i].lane != lane)
-                continue;
-            now->is_unfit |= now->keeper == a->id;
-            if (now->former != a->id)
-                continue;
-            now->former = 0; /* nor does the lane get what that has */
-            now->lane_knows = false;
-            keeping_end_piece(job, a->id, job->tensors[t]->pieces[i].id);
-        }
+    job_each_piece (piece, tensor, job) {
+        struct keeping *now = &piece->keeping;
+        if (piece->lane != lane)
+            continue;
+        now->is_unfit |= now->keeper == a->id;
+        if (now->former != a->id)
+            continue;
+        now->former = 0; /* nor does the lane get what that has */
+        now->lane_knows = false;
+        keeping_end_piece(job, a->id, piece->id);
+    }
     keeping_check(job);
 }
 
@@ -360,9 +348,8 @@ typedef void (*visit_fn)(struct piece *piece, const struct aggregator *a);
 static void each_piece(struct aggregator *a, visit_fn visit)
 {
     list_for_each_entry (struct job, job, &a->service->jobs, link) {
-        for (size_t t = 0; t < job->tensors_count; t++)
-            for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
-                visit(&job->tensors[t]->pieces[i], a);
+        job_each_piece (piece, tensor, job)
+            visit(piece, a);
     }
 }
 
@@ -393,13 +380,11 @@ void keeping_aggregator_lost(struct aggregator *a)
 
 bool keeping_has(const struct aggregator *a, const struct job *job, const struct lane *lane)
 {
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            bool is_its = piece->keeping.keeper == a->id || piece->keeping.former == a->id;
-            if (is_its && (!lane || piece->lane == lane))
-                return true;
-        }
+    job_each_piece (piece, tensor, job) {
+        bool is_its = piece->keeping.keeper == a->id || piece->keeping.former == a->id;
+        if (is_its && (!lane || piece->lane == lane))
+            return true;
+    }
     return a->service->on->job->keeps_what_moves(job, a, lane);
 }
 
@@ -426,12 +411,10 @@ static void end_others(struct aggregator *a, const struct job *job)
                                                                 : MESSAGE_PIECES_MAX;
     _cleanup_free_ uint32_t *pieces = calloc(room + 1, sizeof *pieces);
     size_t count = 0;
-    for (size_t t = 0; pieces && t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count && count < room; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            if (piece->keeping.keeper == a->id || piece->keeping.former == a->id)
-                pieces[count++] = piece->id;
-        }
+    job_each_piece (piece, tensor, job)
+        if (pieces && count < room &&
+            (piece->keeping.keeper == a->id || piece->keeping.former == a->id))
+            pieces[count++] = piece->id;
     if (pieces && count < MESSAGE_PIECES_MAX)
         send_end(a, job, pieces, count, true);
 }
@@ -447,8 +430,7 @@ void keeping_aggregator_back(struct aggregator *a)
 
 void keeping_end_tensor(const struct tensor *tensor)
 {
-    for (size_t i = 0; i < tensor->pieces_count; i++) {
-        const struct piece *piece = &tensor->pieces[i];
+    tensor_each_piece (piece, tensor) {
         if (piece->keeping.keeper)
             keeping_end_piece(tensor->job, piece->keeping.keeper, piece->id);
         if (piece->keeping.former)

@@ -91,31 +91,27 @@ telling_spec(const struct tensor *tensor, const struct piece *piece, struct term
 static size_t gather(struct job *job, struct placed *placed, struct terms *terms,
                      WIRE(PieceSpec) * specs)
 {
-    placed->count = 0;
     struct lane *lane = NULL;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        struct tensor *tensor = job->tensors[t];
-        for (size_t i = 0; i < tensor->pieces_count; i++) {
-            struct piece *piece = &tensor->pieces[i];
-            if (piece->state != PIECE_PLACED || tensor->failure ||
-                piece->lane->aggregator->state != AGGREGATOR_UP)
-                continue;
-            if (!lane) {
-                lane = piece->lane;
-                *placed = (struct placed){.job = job->id,
-                                          .lane = lane->id,
-                                          .epoch = piece->epoch,
-                                          .recovering = piece->recovering,
-                                          .regroups = piece->regroups};
-            }
-            if (piece->lane != lane || piece->epoch != placed->epoch ||
-                piece->recovering != placed->recovering || piece->regroups != placed->regroups ||
-                placed->count == MESSAGE_PIECES_MAX)
-                continue;
-            specs[placed->count] = telling_spec(tensor, piece, &terms[placed->count]);
-            placed->pieces[placed->count++] = piece->id;
-            piece->state = PIECE_ASKED;
+    placed->count = 0;
+    job_each_piece (piece, tensor, job) {
+        if (piece->state != PIECE_PLACED || tensor->failure ||
+            piece->lane->aggregator->state != AGGREGATOR_UP)
+            continue;
+        if (!lane) {
+            lane = piece->lane;
+            *placed = (struct placed){.job = job->id,
+                                      .lane = lane->id,
+                                      .epoch = piece->epoch,
+                                      .recovering = piece->recovering,
+                                      .regroups = piece->regroups};
         }
+        if (piece->lane != lane || piece->epoch != placed->epoch ||
+            piece->recovering != placed->recovering || piece->regroups != placed->regroups ||
+            placed->count == MESSAGE_PIECES_MAX)
+            continue;
+        specs[placed->count] = telling_spec(tensor, piece, &terms[placed->count]);
+        placed->pieces[placed->count++] = piece->id;
+        piece->state = PIECE_ASKED;
     }
     return placed->count;
 }

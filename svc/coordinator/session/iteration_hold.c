@@ -51,12 +51,10 @@ static bool is_meant(const struct tensor *tensor, enum hold_scope scope)
 static bool is_in_all(const struct session *session, enum hold_scope scope)
 {
     const struct job *job = session->job;
-    for (size_t i = 0; i < job->tensors_count; i++) {
-        const struct tensor *tensor = job->tensors[i];
+    job_each_tensor (tensor, job)
         if (is_meant(tensor, scope) &&
             !(tensor_has_rank(tensor, session->rank) && members_has_entered(tensor, session)))
             return false;
-    }
     return true;
 }
 

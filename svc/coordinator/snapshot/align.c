@@ -39,12 +39,10 @@ static int check_tensor(const struct tensor *tensor, struct err *err)
                        "tensor '%.255s' has rounds without all ranks, so only these know when an "
                        "iteration ends (gp_job_snapshot())",
                        tensor->name);
-    for (size_t i = 0; i < tensor->pieces_count; i++) {
-        const struct piece *piece = &tensor->pieces[i];
+    tensor_each_piece (piece, tensor)
         if (piece->state != PIECE_READY || piece->lane->aggregator->state != AGGREGATOR_UP)
             return err_set(err, -EAGAIN, "task %u of job %.64s is being placed", piece->task,
                            tensor->job->name);
-    }
     return 0;
 }
 
@@ -56,8 +54,7 @@ static void note_tensor(struct saving *sv, const struct tensor *tensor)
                               .arrays = 1 + (uint64_t)update_moments(tensor->terms.rule),
                               .first = sv->pieces_count,
                               .count = tensor->pieces_count};
-    for (size_t i = 0; i < tensor->pieces_count; i++) {
-        const struct piece *piece = &tensor->pieces[i];
+    tensor_each_piece (piece, tensor) {
         sv->pieces[sv->pieces_count++] = (struct saved_piece){.piece = piece->id,
                                                               .lane = piece->lane->id,
                                                               .first = piece->first,

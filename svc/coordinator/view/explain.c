@@ -84,14 +84,12 @@ static int parts_of(const struct job *job, struct explained_part **ret_parts, si
     _cleanup_free_ struct explained_part *parts =
         calloc(job->index->pieces_count + 1, sizeof *parts);
     size_t count = 0, share = 0;
-    for (size_t t = 0; parts && t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            if (!piece->lane)
-                continue;
-            share = share_at(job, piece->lane, share);
-            parts[count++] = part_of(job->tensors[t], piece, share);
-        }
+    job_each_piece (piece, tensor, job) {
+        if (!parts || !piece->lane)
+            continue;
+        share = share_at(job, piece->lane, share);
+        parts[count++] = part_of(tensor, piece, share);
+    }
     if (!parts || scale_parts(job, parts, count) < 0)
         return -ENOMEM;
     if (count > 0)

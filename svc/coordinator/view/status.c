@@ -88,16 +88,11 @@ static int compare_places(const void *a, const void *b)
 /* The job's tasks, each once, by lane. Returns how many; the caller frees them. */
 static size_t places_of(const struct job *job, struct place **ret_places)
 {
-    size_t pieces = 0, count = 0, different = 0;
-    for (size_t t = 0; t < job->tensors_count; t++)
-        pieces += job->tensors[t]->pieces_count;
-    struct place *places = *ret_places = calloc(pieces + 1, sizeof *places);
-    for (size_t t = 0; places && t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            if (piece->lane)
-                places[count++] = (struct place){piece->lane->id, piece->task};
-        }
+    size_t count = 0, different = 0;
+    struct place *places = *ret_places = calloc(job->index->pieces_count + 1, sizeof *places);
+    job_each_piece (piece, tensor, job)
+        if (places && piece->lane)
+            places[count++] = (struct place){piece->lane->id, piece->task};
     if (count > 0)
         qsort(places, count, sizeof *places, compare_places);
     for (size_t i = 0; i < count; i++)
