@@ -71,7 +71,7 @@ static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, stru
         if (rank >= job->workers)
             fault = "its set has a rank that the job does not have";
         else
-            ret_terms->ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+            ranks_add(ret_terms->ranks, rank);
     }
     if (!fault && spec->ranks && spec->ranks_count == 0)
         fault = "its set is empty";

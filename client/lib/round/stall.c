@@ -113,7 +113,7 @@ static void append_ranks(const struct gp_request *q, char *text)
 {
     uint32_t named = 0, more = 0;
     for (uint32_t rank = 0; rank < q->job->workers; rank++) {
-        if (!rank_is_in(q->missing, rank))
+        if (!ranks_have(q->missing, rank))
             continue;
         if (named == RANKS_NAMED_MAX)
             more++;
@@ -124,20 +124,12 @@ static void append_ranks(const struct gp_request *q, char *text)
         text_append(text, ERR_TEXT_BYTES, " and %u more", more);
 }
 
-static uint32_t missing_count(const struct gp_request *q)
-{
-    uint32_t count = 0;
-    for (size_t i = 0; i < RECORD_MISSING_WORDS; i++)
-        count += (uint32_t)__builtin_popcountll(q->missing[i]);
-    return count;
-}
-
 static void say_missing(const struct gp_request *q, char *text)
 {
     const char *lacks = q->missing_have_pushed
                             ? "all ranks have pushed, no answer from the memory of"
                             : "no push from";
-    text_append(text, ERR_TEXT_BYTES, "%s rank%s ", lacks, missing_count(q) == 1 ? "" : "s");
+    text_append(text, ERR_TEXT_BYTES, "%s rank%s ", lacks, ranks_count(q->missing) == 1 ? "" : "s");
     append_ranks(q, text);
 }
 

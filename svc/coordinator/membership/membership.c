@@ -17,7 +17,7 @@ WIRE(Membership) members_describe(const struct job *job, uint64_t *ranks)
     memset(ranks, 0, TERMS_RANK_WORDS * sizeof *ranks);
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (members_have(job, rank))
-            ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+            ranks_add(ranks, rank);
     return MESSAGE_PART(Membership, membership, .version = job->ranks->version,
                         .workers = job->ranks->wanted,
                         .ranks = {TERMS_RANK_WORDS * sizeof *ranks, (uint8_t *)ranks});

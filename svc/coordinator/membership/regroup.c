@@ -36,16 +36,6 @@ struct regroup_asked {
     uint32_t job, lane;
 };
 
-static bool has_bit(const uint64_t *ranks, uint32_t rank)
-{
-    return ranks[rank / 64] >> (rank % 64) & 1;
-}
-
-static void set_bit(uint64_t *ranks, uint32_t rank)
-{
-    ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
-}
-
 void regrouping_end(struct job *job)
 {
     free(job->ranks->regrouping);
@@ -58,9 +48,9 @@ void regrouping_end(struct job *job)
 static bool belongs(const struct tensor *tensor, const uint64_t *have, uint32_t rank)
 {
     const struct session *session = tensor->job->sessions[rank];
-    if (!has_bit(have, rank) || !terms_have_rank(&tensor->terms, rank))
+    if (!ranks_have(have, rank) || !terms_have_rank(&tensor->terms, rank))
         return false;
-    bool was_there = has_bit(tensor->members, rank);
+    bool was_there = ranks_have(tensor->members, rank);
     if (!session || (was_there && session->entered <= tensor->grouped))
         return was_there;
     return session->entered > 0 && tensor_has_rank(tensor, rank);
@@ -75,16 +65,10 @@ static bool wanted_members(const struct tensor *tensor, const uint64_t *have, ui
         const struct session *session = tensor->job->sessions[rank];
         if (!belongs(tensor, have, rank))
             continue;
-        set_bit(ret_ranks, rank);
+        ranks_add(ret_ranks, rank);
         is_news |= session && session->entered > tensor->grouped;
     }
     return is_news || memcmp(ret_ranks, tensor->members, sizeof tensor->members) != 0;
-}
-
-static bool is_nobody(const uint64_t *ranks)
-{
-    static const uint64_t nobody[TERMS_RANK_WORDS];
-    return memcmp(ranks, nobody, sizeof nobody) == 0;
 }
 
 static bool is_there(const struct tensor *tensor)
@@ -120,13 +104,13 @@ static struct regrouping *plan(struct job *job)
     bool waits = !r;
     for (uint32_t rank = 0; r && rank < job->workers; rank++) {
         if (members_have(job, rank))
-            set_bit(r->have, rank);
+            ranks_add(r->have, rank);
         if (!members_have(job, rank) || members_is_new(job, rank))
-            set_bit(r->gone, rank);
+            ranks_add(r->gone, rank);
     }
     for (size_t i = 0; r && i < job->tensors_count; i++) {
         struct tensor *tensor = job->tensors[i];
-        if (tensor->failure || !wanted_members(tensor, r->have, ranks) || is_nobody(ranks) ||
+        if (tensor->failure || !wanted_members(tensor, r->have, ranks) || ranks_are_none(ranks) ||
             !can_go_on(tensor, ranks))
             continue;
         waits |= !is_there(tensor);
@@ -440,11 +424,11 @@ static void tell_of_more(struct job *job)
     struct regrouping *r = job->ranks->regrouping;
     uint64_t more[TERMS_RANK_WORDS] = {0};
     for (uint32_t rank = 0; rank < job->workers; rank++)
-        if (has_bit(r->have, rank) && !has_bit(r->gone, rank) && !members_have(job, rank)) {
-            set_bit(more, rank);
-            set_bit(r->gone, rank);
+        if (ranks_have(r->have, rank) && !ranks_have(r->gone, rank) && !members_have(job, rank)) {
+            ranks_add(more, rank);
+            ranks_add(r->gone, rank);
         }
-    for (size_t i = 0; !is_nobody(more) && i < job->shares_count; i++)
+    for (size_t i = 0; !ranks_are_none(more) && i < job->shares_count; i++)
         if (job->shares[i].pieces > 0)
             (void)send_release(job, job->shares[i].lane, &nothing, more);
 }
@@ -469,7 +453,7 @@ static bool somebody_goes(const struct job *job, const struct regrouping *r)
         for (uint32_t rank = 0; rank < job->workers; rank++) {
             const struct session *session = job->sessions[rank];
             bool is_another = session && session->entered > tensor->grouped;
-            if (has_bit(tensor->members, rank) && (is_another || !has_bit(r->have, rank)))
+            if (ranks_have(tensor->members, rank) && (is_another || !ranks_have(r->have, rank)))
                 return true;
         }
     }

@@ -29,7 +29,7 @@ static bool find_leavers(const struct job *job, uint64_t *ret_ranks)
         const struct session *session = job->sessions[rank];
         if (!session || session->state != SESSION_LEFT)
             continue;
-        ret_ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+        ranks_add(ret_ranks, rank);
         any = true;
     }
     return any;

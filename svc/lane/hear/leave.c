@@ -48,7 +48,7 @@ void lane_leave(struct lane *lane, uint32_t job_id, const uint64_t *left)
         return;
     for (uint32_t i = 0; i < job->workers_count; i++) {
         struct worker *w = &job->workers[i];
-        bool has_left = left[i / 64] >> (i % 64) & 1;
+        bool has_left = ranks_have(left, i);
         if (has_left && (w->state == WORKER_ABSENT || w->state == WORKER_AWAY))
             worker_leave(w, false);
     }

@@ -118,7 +118,7 @@ static void note_leavers(const struct lane_job *job, struct head *head)
 {
     for (uint32_t i = 0; i < job->workers_count; i++) {
         if (job->workers[i].state == WORKER_LEFT)
-            head->left[i / 64] |= UINT64_C(1) << (i % 64);
+            ranks_add(head->left, i);
     }
 }
 

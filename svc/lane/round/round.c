@@ -206,7 +206,7 @@ static void lead(struct piece *p)
     for (uint32_t i = 0; i < p->members; i++) {
         uint32_t number = p->ranks[i].worker->number;
         if (p->ranks[i].part)
-            chosen.ranks[number / 64] |= UINT64_C(1) << (number % 64);
+            ranks_add(chosen.ranks, number);
     }
     (void)round_choose(p->job, &chosen); /* what a worker said before us is its job's own lie */
 }
