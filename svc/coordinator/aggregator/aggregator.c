@@ -80,7 +80,6 @@ static void forget(struct service *s, const struct aggregator *a)
 static void lost(struct aggregator *a)
 {
     struct service *s = a->service;
-    char name[128];
     unwatch_process(a);
     if (a->peer) {
         a->peer->aggregator = NULL;
@@ -89,8 +88,8 @@ static void lost(struct aggregator *a)
     }
     a->state = AGGREGATOR_LOST;
     log_write(s->phase == SERVICE_UP && !a->is_stopping ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
-              "%s is gone, and its %zu lane%s with it", aggregator_name(a, name, sizeof name),
-              a->lanes_count, a->lanes_count == 1 ? "" : "s");
+              "%s is gone, and its %zu lane%s with it", AGGREGATOR_NAME(a), a->lanes_count,
+              a->lanes_count == 1 ? "" : "s");
     calls_abandon(a, -ECONNRESET, "the aggregator is gone");
     forget(s, a);
     timer_start(s->loop, &a->timer, a->is_stopping ? 0 : clock_now_ns() + SHOWN_NS);
@@ -107,8 +106,7 @@ static void lost_alive(struct aggregator *a)
 /* The end of a process on this host follows at once, and proves more than its word (K4). */
 void aggregator_left(struct aggregator *a)
 {
-    char name[AGGREGATOR_NAME_BYTES];
-    log_info("%s has drained and leaves", aggregator_name(a, name, sizeof name));
+    log_info("%s has drained and leaves", AGGREGATOR_NAME(a));
     if (a->process.fd < 0)
         lost(a);
 }
@@ -127,10 +125,9 @@ void aggregator_drain_losing(struct aggregator *a, const char *loses)
 
 void aggregator_hung(struct aggregator *a)
 {
-    char name[AGGREGATOR_NAME_BYTES];
     bool is_local = a->process.fd >= 0;
-    log_error("%s has answered nothing for %.1f s (--aggregator-timeout): %s",
-              aggregator_name(a, name, sizeof name), (double)liveness_silent_ns(a) / NS_PER_S,
+    log_error("%s has answered nothing for %.1f s (--aggregator-timeout): %s", AGGREGATOR_NAME(a),
+              (double)liveness_silent_ns(a) / NS_PER_S,
               is_local ? "killing it" : "it counts as lost");
     if (!is_local)
         return lost_alive(a);
@@ -169,11 +166,10 @@ void aggregator_away(struct aggregator *a, uint64_t grace_ns)
 {
     if (a->state == AGGREGATOR_LOST)
         return;
-    char name[128];
     a->state = AGGREGATOR_AWAY;
     calls_abandon(a, -ECONNRESET, "the aggregator left its control connection");
     a->service->on->aggregator->is_away(a);
-    log_info("%s is away", aggregator_name(a, name, sizeof name));
+    log_info("%s is away", AGGREGATOR_NAME(a));
     bool remote = a->process.fd < 0;
     timer_start(a->service->loop, &a->timer,
                 clock_now_ns() + (remote && a->service->phase != SERVICE_UP ? 0 : grace_ns));

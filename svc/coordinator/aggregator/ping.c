@@ -133,9 +133,8 @@ void liveness_joined(struct aggregator *a)
 
 void liveness_heard(struct aggregator *a)
 {
-    char name[AGGREGATOR_NAME_BYTES];
     if (a->periods_silent > 0)
-        log_info("%s answers again", aggregator_name(a, name, sizeof name));
+        log_info("%s answers again", AGGREGATOR_NAME(a));
     a->pinged_ns = 0;
     a->periods_silent = 0;
     a->silent_ns = 0;

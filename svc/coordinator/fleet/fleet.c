@@ -152,7 +152,6 @@ static void ask_to_go(struct slot *slot, struct aggregator *a)
 static void check_leaving(struct slot *slot)
 {
     struct aggregator *a = aggregator_of(slot);
-    char name[AGGREGATOR_NAME_BYTES];
     if (!a || !a->is_stopping)
         return;
     bool is_over = clock_now_ns() >= slot->stop_by_ns;
@@ -164,7 +163,7 @@ static void check_leaving(struct slot *slot)
         return;
     if (a->process.fd < 0)
         return fleet_kill(a);
-    log_warn("%s has not drained: killing it", aggregator_name(a, name, sizeof name));
+    log_warn("%s has not drained: killing it", AGGREGATOR_NAME(a));
     process_kill(a->process.fd, SIGKILL);
 }
 

@@ -88,11 +88,10 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin
         aggregator_destroy(a);
         return peer_fail(p, request, err.code, "%s", err.text);
     }
-    char name[128];
     list_append(&s->aggregators, &a->link);
     aggregator_watch(a);
     aggregator_attach(a, p);
-    log_info("%s joined with %zu lane%s%s", aggregator_name(a, name, sizeof name), a->lanes_count,
+    log_info("%s joined with %zu lane%s%s", AGGREGATOR_NAME(a), a->lanes_count,
              a->lanes_count == 1 ? "" : "s", slot ? " (--aggregators)" : " (gradpool aggregator)");
     if (slot)
         fleet_joined(slot);
@@ -126,13 +125,12 @@ static void take_costs(struct aggregator *a, const WIRE(AggregatorJoin) * join)
 static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
                    const WIRE(AggregatorJoin) * join)
 {
-    char name[128];
     if (!same_lanes(a, join))
         return peer_fail(p, request, -EINVAL, "%s came back with other lanes than it had",
-                         aggregator_name(a, name, sizeof name));
+                         AGGREGATOR_NAME(a));
     take_costs(a, join);
     aggregator_attach(a, p);
-    log_info("%s is back", aggregator_name(a, name, sizeof name));
+    log_info("%s is back", AGGREGATOR_NAME(a));
     welcome(a, request);
     p->service->on->aggregator->is_back(a, join);
 }

@@ -341,8 +341,7 @@ static void join_new(struct peer *p, const envelope *message)
             jobs_destroy(job);
         return peer_fail(p, request, error, "%s", err.text);
     }
-    char name[ERR_TEXT_BYTES];
-    log_info("%s has joined", session_name(p->session, name, sizeof name));
+    log_info("%s has joined", SESSION_NAME(p->session));
     p->service->on->service->view_has_changed(p->service);
     if (job_is_new)
         list_append(&s->jobs, &job->link);
@@ -420,10 +419,9 @@ void join_handle(struct peer *p, const envelope *request)
 void leave_handle(struct peer *p, const envelope *request)
 {
     struct session *session = p->session;
-    char name[ERR_TEXT_BYTES];
     if (!session)
         return peer_fail(p, request->id, -ENOTCONN, "no job has been joined");
-    log_info("%s has left", session_name(session, name, sizeof name));
+    log_info("%s has left", SESSION_NAME(session));
     waits_cancel(p);
     struct job *job = session->job;
     moving_worker_leaves(session->job);

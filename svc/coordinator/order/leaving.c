@@ -284,7 +284,6 @@ static struct leaving *leaving_create(struct aggregator *a, uint64_t by_ns)
 
 static void begin(struct aggregator *a, uint64_t by_ns)
 {
-    char name[AGGREGATOR_NAME_BYTES];
     uint64_t now_ns = clock_now_ns(), left_ns = by_ns > now_ns ? by_ns - now_ns : 0;
     bool is_first = !a->leaving;
     if (is_first)
@@ -297,7 +296,7 @@ static void begin(struct aggregator *a, uint64_t by_ns)
         a->leaving->by_ns = by_ns;
     if (is_first) {
         log_info("%s is to end: what it has moves to others, for %.1f s at most",
-                 aggregator_name(a, name, sizeof name), (double)left_ns / NS_PER_S);
+                 AGGREGATOR_NAME(a), (double)left_ns / NS_PER_S);
         a->is_stopping = true;
         fleet_leaves(a);
         keeping_check_all(a->service);

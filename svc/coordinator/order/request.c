@@ -145,22 +145,19 @@ static enum lane_use given_back(const struct lane *lane)
 
 void order_give_back(struct lane *lane, const char *why)
 {
-    char name[AGGREGATOR_NAME_BYTES];
     lane->use = given_back(lane);
     lane->withheld_by = 0;
-    log_info("lane %u of %s is %s: %s", lane->id,
-             aggregator_name(lane->aggregator, name, sizeof name),
+    log_info("lane %u of %s is %s: %s", lane->id, AGGREGATOR_NAME(lane->aggregator),
              lane->use == LANE_PARKED ? "parked" : "open again", why);
     orders_lane_back(lane);
 }
 
 static void withhold(struct lane *lane, uint64_t order)
 {
-    char name[AGGREGATOR_NAME_BYTES];
     lane->use = LANE_WITHHELD;
     lane->withheld_by = order;
     log_info("lane %u of %s is drained, an operator asked for it", lane->id,
-             aggregator_name(lane->aggregator, name, sizeof name));
+             AGGREGATOR_NAME(lane->aggregator));
 }
 
 /* How many lanes were meant; the order counts how many of them were not so before. */

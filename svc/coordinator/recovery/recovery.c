@@ -111,11 +111,11 @@ static bool has_lanes(const struct service *s)
 
 static void wait_for_lane(struct job *job, const struct aggregator *lost)
 {
-    char name[AGGREGATOR_NAME_BYTES], text[ERR_TEXT_BYTES];
+    char text[ERR_TEXT_BYTES];
     snprintf(text, sizeof text,
              "%s is gone, and no lane is left; the job goes on when an aggregator joins; see "
              "`gradpool status'",
-             lost ? aggregator_name(lost, name, sizeof name) : "its aggregator");
+             lost ? AGGREGATOR_NAME(lost) : "its aggregator");
     if (lost || !job->waiting->waits_for)
         waiting_begin(job, text);
 }

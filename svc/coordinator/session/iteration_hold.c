@@ -116,9 +116,9 @@ static void give_up(struct holding *h, int code, const char *text)
 
 static void too_late(struct holding *h)
 {
-    char name[SESSION_NAME_BYTES], text[2 * SESSION_NAME_BYTES];
+    char text[2 * SESSION_NAME_BYTES];
     snprintf(text, sizeof text, "%s has not come to the end of an iteration within %u s",
-             session_name(h->job->sessions[h->rank], name, sizeof name),
+             SESSION_NAME(h->job->sessions[h->rank]),
              (unsigned)(patience[h->scope].iteration_ns / NS_PER_S));
     give_up(h, -ETIMEDOUT, text);
 }
@@ -181,10 +181,10 @@ void holding_end_in(struct job *job, uint64_t wait_ns)
 void holding_rank_gone(const struct session *session)
 {
     struct holding *h = session->job->ranks->holding;
-    char name[SESSION_NAME_BYTES], text[2 * SESSION_NAME_BYTES];
+    char text[2 * SESSION_NAME_BYTES];
     if (!h || h->rank != session->rank)
         return;
-    snprintf(text, sizeof text, "%s is away", session_name(session, name, sizeof name));
+    snprintf(text, sizeof text, "%s is away", SESSION_NAME(session));
     give_up(h, -EAGAIN, text);
 }
 

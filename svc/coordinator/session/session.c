@@ -128,17 +128,15 @@ static void end(struct session *session, enum session_state state)
 static void lost_because(struct session *session, const char *why)
 {
     struct job *job = session->job;
-    char name[ERR_TEXT_BYTES];
     struct peer *peer = session->peer;
     end(session, SESSION_LOST);
     if (peer)
         peer_break(peer);
     if (job->terms->continues && !job->failure) {
-        log_warn("%s is gone%s; its job goes on", session_name(session, name, sizeof name), why);
+        log_warn("%s is gone%s; its job goes on", SESSION_NAME(session), why);
         job->service->on->job->session_is_lost(session);
     } else {
-        jobs_fail(job, session, -ECONNRESET, "%s is gone%s",
-                  session_name(session, name, sizeof name), why);
+        jobs_fail(job, session, -ECONNRESET, "%s is gone%s", SESSION_NAME(session), why);
     }
     jobs_end_if_empty(job);
 }
@@ -157,9 +155,9 @@ void session_silent(struct session *session, uint64_t silent_ns)
 void session_cut_off(struct session *session, uint32_t lane)
 {
     struct job *job = session->job;
-    char name[ERR_TEXT_BYTES], text[2 * ERR_TEXT_BYTES];
-    snprintf(text, sizeof text, "%s has lost its connection to lane %u",
-             session_name(session, name, sizeof name), lane);
+    char text[2 * ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s has lost its connection to lane %u", SESSION_NAME(session),
+             lane);
     if (!job->terms->continues)
         return jobs_fail(job, NULL, -ECONNRESET, "%s", text);
     struct peer *peer = session->peer;
@@ -214,11 +212,10 @@ static bool is_dead_by_ends(const struct session *session)
 
 void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
 {
-    char name[ERR_TEXT_BYTES];
     session->state = SESSION_AWAY;
     session->was_closed = was_closed;
     holding_rank_gone(session);
-    log_debug("%s is away", session_name(session, name, sizeof name));
+    log_debug("%s is away", SESSION_NAME(session));
     bool dead = session->identity && session->process.fd < 0 &&
                 process_has_ended(session->pid, session->identity);
     dead = dead || is_dead_by_ends(session);
