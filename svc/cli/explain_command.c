@@ -3,7 +3,6 @@
 #include "svc/cli/operator.h"
 #include "svc/ops/answer/answer.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 static int show_reply(envelope **reply, const void *context)

@@ -3,8 +3,6 @@
 #include "svc/cli/operator.h"
 #include "svc/ops/answer/answer.h"
 
-#include <errno.h>
-
 static int show(const struct view_jobs *jobs, const struct operator_options *options)
 {
     if (options->job && jobs->jobs_count == 0) {

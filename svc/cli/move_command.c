@@ -4,7 +4,6 @@
 #include "svc/cli/operator.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { TENANT = OPERATOR_KNOBS };

@@ -3,7 +3,6 @@
 #include "svc/cli/operator.h"
 #include "svc/ops/answer/answer.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* A tenant sees the lanes that its own jobs have, and may have none. */

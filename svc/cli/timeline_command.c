@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 

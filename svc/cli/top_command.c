@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/ioctl.h>
 
 #define PERIOD_NS NS_PER_S

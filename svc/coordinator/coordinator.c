@@ -31,7 +31,6 @@
 #include "svc/coordinator/timeline/timeline.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

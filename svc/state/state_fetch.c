@@ -2,10 +2,6 @@
  * it reads. README: D3. */
 #include "svc/state/state_fetch.h"
 
-#include "svc/base/clock.h"
-
-#include <errno.h>
-
 #define REST_TIMEOUT_MS 90000 /* until all stands still */
 #define PART_TIMEOUT_MS 20000
 

@@ -2,8 +2,6 @@
  * README: E5. */
 #include "svc/timeline/timeline_fetch.h"
 
-#include "svc/base/clock.h"
-
 #include <errno.h>
 #include <poll.h>
 

@@ -8,11 +8,11 @@
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/system/shortage.h"
+#include "svc/base/system/thread.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -421,27 +421,7 @@ static void *control_main(void *context)
     return NULL;
 }
 
-/* The host process's signals are for its own threads. */
-static int start_thread(struct control *c)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(&c->thread, NULL, control_main, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -r;
-}
-
 /* ---- life ---- */
-
-static void init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
 
 int control_create(const struct control_options *options, struct control **ret_control,
                    struct err *err)
@@ -463,7 +443,7 @@ int control_create(const struct control_options *options, struct control **ret_c
     c->fd = -1;
     list_init(&c->calls);
     pthread_mutex_init(&c->lock, NULL);
-    init_condition(&c->over);
+    thread_condition_init(&c->over);
     *ret_control = c;
     return 0;
 }
@@ -483,7 +463,7 @@ int control_connect(struct control *c, uint64_t deadline_ns, struct err *err)
         patience_explain(&patience, &r, err);
         return r;
     }
-    r = start_thread(c);
+    r = thread_start(&c->thread, control_main, c);
     if (r < 0)
         return err_set(err, r, "job '%s': no thread: %s", c->options.join->job,
                        shortage_text(r, SHORTAGE_THREADS, lack, sizeof lack));

@@ -3,7 +3,6 @@
 #include "svc/cli/options/lane_options.h"
 #include "svc/cli/options/options.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { JOIN = LANE_OPTIONS, SERVICE, PROVIDER, GRANT, KERNELS, LANE_POLICY };

@@ -20,7 +20,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -71,9 +70,7 @@ static void forget(struct service *s, const struct aggregator *a)
 {
     struct store_row row = {.table = STORE_AGGREGATOR, .aggregator.aggregator = a->id};
     struct err err;
-    store_begin(s->store);
-    store_erase(s->store, &row);
-    if (store_commit(s->store, &err) < 0)
+    if (store_erase_one(s->store, &row, &err) < 0)
         log_error("%s (it will be found lost again after a restart)", err.text);
 }
 

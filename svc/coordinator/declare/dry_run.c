@@ -17,7 +17,6 @@
 #include "svc/reduce/reduce.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

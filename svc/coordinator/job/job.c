@@ -213,9 +213,7 @@ static void keep_failure(struct job *job)
     struct store_row row;
     struct err err;
     jobs_row(job, &row);
-    store_begin(job->service->store);
-    store_put(job->service->store, &row);
-    if (store_commit(job->service->store, &err) < 0)
+    if (store_put_one(job->service->store, &row, &err) < 0)
         log_error("%s", err.text);
 }
 
@@ -257,12 +255,9 @@ void jobs_fail(struct job *job, const struct session *except, int code, const ch
 /* What the store keeps by mistake is found empty after a restart, and ends then. */
 void jobs_forget(struct job *job)
 {
-    struct store *store = job->service->store;
     struct store_row row = {.table = STORE_JOB, .job.job = job->id};
     struct err err;
-    store_begin(store);
-    store_erase(store, &row);
-    if (store_commit(store, &err) < 0)
+    if (store_erase_one(job->service->store, &row, &err) < 0)
         log_error("%s", err.text);
 }
 

@@ -166,9 +166,7 @@ void tensor_fail(struct tensor *tensor, const struct session *except, int code, 
     tensor->failure = strdup(text);
     tensor->failure_code = code;
     tensor_row(tensor, &row);
-    store_begin(job->service->store);
-    store_put(job->service->store, &row);
-    if (store_commit(job->service->store, &err) < 0)
+    if (store_put_one(job->service->store, &row, &err) < 0)
         log_error("%s", err.text);
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank] && job->sessions[rank] != except)

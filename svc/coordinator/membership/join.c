@@ -19,7 +19,6 @@
 #include "svc/coordinator/view/display.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 

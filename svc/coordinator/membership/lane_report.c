@@ -2,7 +2,6 @@
  * ended. Owns nothing. A lane is believed only about what it carries. */
 #include "svc/coordinator/membership/lane_report.h"
 
-#include "svc/base/log.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/service.h"

@@ -38,12 +38,9 @@ void members_tell(const struct job *job, const struct session *to)
 
 static int keep(const struct job *job, struct err *err)
 {
-    struct store *store = job->service->store;
     struct store_row row;
     jobs_row(job, &row);
-    store_begin(store);
-    store_put(store, &row);
-    return store_commit(store, err);
+    return store_put_one(job->service->store, &row, err);
 }
 
 /* --- leaving --- */

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* One task as it is looked for. */
 struct wanted {

@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define PAUSE_NS (100 * NS_PER_MS) /* before another attempt, doubling ... */
 #define PAUSE_MOST_NS NS_PER_S     /* ... up to this */

@@ -13,7 +13,6 @@
 #include "svc/coordinator/session/wait.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define ORDER_DEADLINE_NS (600 * NS_PER_S) /* of the answer, not of the order */

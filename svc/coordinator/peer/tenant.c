@@ -104,9 +104,7 @@ int tenant_keep(struct service *s, const struct tenant *tenant, struct err *err)
     char secret[KEY_SECRET_TEXT_BYTES], limits[LIMITS_TEXT_BYTES];
     struct store_row row;
     tenant_row(tenant, secret, limits, &row);
-    store_begin(s->store);
-    store_put(s->store, &row);
-    int error = store_commit(s->store, err);
+    int error = store_put_one(s->store, &row, err);
     if (error == 0)
         store_sync(s->store);
     explicit_bzero(secret, sizeof secret);

@@ -8,8 +8,6 @@
 #include "svc/wire/record.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/random.h>
 
 #define FAILURES_MOST 8 /* to connect, in a row: three seconds and more */

@@ -13,8 +13,6 @@
 #include "svc/wire/record.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 
 #define TICKET_DEADLINE_NS (5 * NS_PER_S)

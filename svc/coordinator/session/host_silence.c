@@ -27,6 +27,8 @@ static unsigned ask_s(const struct service *s)
     return half_s > 0 ? (unsigned)half_s : 1;
 }
 
+/* The ping is for the sake of its way: what is lost of it is sent again some times before the last
+ * look, where a question of our kernel, lost once, would end a worker. No worker needs it. */
 static void judge(struct peer *p, uint64_t silent_ns)
 {
     if (p->silent_looks++ == 0)

@@ -4,12 +4,10 @@
 
 #include "svc/base/system/process.h"
 #include "svc/base/text.h"
-#include "svc/coordinator/fleet/fleet.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #define RANKS_TOLD_MAX 3
 #define TEXT_BYTES 400 /* of an error's 640 */

@@ -105,12 +105,9 @@ void session_row(const struct session *session, struct store_row *ret_row)
 
 static int keep(const struct session *session, struct err *err)
 {
-    struct store *store = session->job->service->store;
     struct store_row row;
     session_row(session, &row);
-    store_begin(store);
-    store_put(store, &row);
-    return store_commit(store, err);
+    return store_put_one(session->job->service->store, &row, err);
 }
 
 static void end(struct session *session, enum session_state state)

@@ -3,13 +3,11 @@
 
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
-#include "svc/coordinator/service.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define BATCH_BYTES (2u << 20) /* of all sources together */
 #define ROUNDS_LEAST 16

@@ -3,7 +3,6 @@
  * README: A1, A2, A14 to A16; svc/wire/README.md: W2 to W5, W12. */
 #include "svc/lane/round/round.h"
 
-#include "svc/base/clock.h"
 #include "svc/lane/chunk/transfer.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"

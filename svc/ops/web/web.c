@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>

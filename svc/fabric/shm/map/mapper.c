@@ -4,11 +4,11 @@
 #include "svc/fabric/shm/map/mapper.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/system/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -103,26 +103,6 @@ static void *mapper_main(void *context)
     return NULL;
 }
 
-static int mapper_start_thread(struct shm_mapper *m)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = -pthread_create(&m->thread, NULL, mapper_main, m);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return r;
-}
-
-/* A wait is measured by the clock of clock_now_ns(). */
-static void mapper_init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 static void mapper_free(struct shm_mapper *m)
 {
     if (m->news_fd >= 0)
@@ -139,9 +119,9 @@ int shm_mapper_create(struct shm_mapper **ret_mapper)
         return -ENOMEM;
     list_init(&m->queue);
     pthread_mutex_init(&m->lock, NULL);
-    mapper_init_condition(&m->has_work);
+    thread_condition_init(&m->has_work);
     m->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int r = m->news_fd < 0 ? -errno : mapper_start_thread(m);
+    int r = m->news_fd < 0 ? -errno : thread_start(&m->thread, mapper_main, m);
     if (r < 0) {
         mapper_free(m);
         return r;
