@@ -4,6 +4,9 @@
 
 #include "svc/coordinator/peer/peer.h"
 
+struct job;
+struct residents;
+
 /* Round times, losses and limits of a job, for both replies that show a job. */
 void view_add_profile(WIRE(JobView) * view, const struct job *job,
                       const struct residents *residents);
