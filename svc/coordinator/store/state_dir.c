@@ -3,6 +3,7 @@
 
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/service.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,6 +3,7 @@
 #include "svc/fabric/shm/worker.h"
 
 #include "svc/base/cleanup.h"
+#include "svc/base/clock.h"
 #include "svc/fabric/shm/map/memory.h"
 #include "svc/fabric/shm/peer/watch.h"
 
