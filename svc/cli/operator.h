@@ -41,8 +41,8 @@ void operator_parse(const char *name, const char *operands, const char *before, 
 /* Asks and waits for the reply. Failures are said on standard error; -EHOSTDOWN: nobody there. */
 int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply);
 
-/* Asks, and gives a reply of the kind `expected` to `show` (NULL: for nothing but the exit code). The
- * reply is freed afterwards, unless `show` leaves NULL behind. Returns the exit code. */
+/* Asks, and gives a reply of the kind `expected` to `show` (NULL: nothing is shown). The reply is
+ * freed afterwards, unless `show` leaves NULL behind. Returns the exit code. */
 typedef int (*operator_show_fn)(envelope **reply, const void *context);
 int operator_show(const struct operator_options *options, envelope *request, int expected,
                   operator_show_fn show, const void *context);
