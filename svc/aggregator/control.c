@@ -69,52 +69,52 @@ static int ask_to_join(struct aggregator *a, uint64_t deadline_ns, struct err *e
         offers[i] = offer_of(a, i);
         pointers[i] = &offers[i];
     }
-    int r = serve_held(a, &held, &held_count);
-    if (r < 0)
-        return err_set(err, r, "no memory");
-    r = channel_call(a->channel,
-                     &MESSAGE(0, AGGREGATOR_JOIN, aggregator_join, .incarnation = a->incarnation,
-                              .aggregator = a->number, .node = a->node, .pid = (uint32_t)getpid(),
-                              .service = (char *)a->options->service,
-                              .grant = (char *)a->options->grant, .n_lanes = a->lanes_count,
-                              .lanes = pointers, .held = held, .n_held = held_count),
-                     deadline_ns, NULL, NULL, &reply, err);
+    int error = serve_held(a, &held, &held_count);
+    if (error < 0)
+        return err_set(err, error, "no memory");
+    error = channel_call(
+        a->channel,
+        &MESSAGE(0, AGGREGATOR_JOIN, aggregator_join, .incarnation = a->incarnation,
+                 .aggregator = a->number, .node = a->node, .pid = (uint32_t)getpid(),
+                 .service = (char *)a->options->service, .grant = (char *)a->options->grant,
+                 .n_lanes = a->lanes_count, .lanes = pointers, .held = held, .n_held = held_count),
+        deadline_ns, NULL, NULL, &reply, err);
     serve_held_free(held, held_count);
-    if (r < 0)
-        return r;
-    r = take_welcome(a, reply, err);
+    if (error < 0)
+        return error;
+    error = take_welcome(a, reply, err);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return r;
+    return error;
 }
 
 int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
 {
     int fd = -1;
     uint64_t coordinator_incarnation;
-    int r = endpoint_connect(&a->coordinator, deadline_ns, &fd, err);
-    if (r < 0)
-        return r;
-    r = channel_create(fd, &a->channel);
-    if (r < 0) {
+    int error = endpoint_connect(&a->coordinator, deadline_ns, &fd, err);
+    if (error < 0)
+        return error;
+    error = channel_create(fd, &a->channel);
+    if (error < 0) {
         close(fd);
-        return err_set(err, r, "%s", err_text(r));
+        return err_set(err, error, "%s", err_text(error));
     }
     if (a->has_key)
         (void)channel_use_key(a->channel, &a->key); /* the greeting tells what failed */
-    r = channel_greet(a->channel, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, "gradpool aggregator",
-                      deadline_ns, &coordinator_incarnation, err);
-    if (r == 0)
-        r = ask_to_join(a, deadline_ns, err);
-    if (r < 0) {
+    error = channel_greet(a->channel, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, "gradpool aggregator",
+                          deadline_ns, &coordinator_incarnation, err);
+    if (error == 0)
+        error = ask_to_join(a, deadline_ns, err);
+    if (error < 0) {
         channel_destroy(a->channel);
         a->channel = NULL;
-        return r;
+        return error;
     }
     log_info("joined as aggregator %u with %zu lane%s", a->number, a->lanes_count,
              a->lanes_count == 1 ? "" : "s");
     keeping_joined(a);
-    r = serve_failures(a);
-    return r == 0 ? leaving_tell(a) : r;
+    error = serve_failures(a);
+    return error == 0 ? leaving_tell(a) : error;
 }
 
 /* A call, not a message: closing a socket with unread bytes could take back what was said. */
@@ -132,14 +132,14 @@ void control_leave(struct aggregator *a)
 
 int control_receive(struct aggregator *a)
 {
-    int r = channel_flush(a->channel);
-    while (r >= 0 && !a->is_draining) {
+    int error = channel_flush(a->channel);
+    while (error >= 0 && !a->is_draining) {
         envelope *request = NULL;
-        r = channel_receive(a->channel, &request);
-        if (r < 0)
+        error = channel_receive(a->channel, &request);
+        if (error < 0)
             break;
-        r = serve_request(a, request);
+        error = serve_request(a, request);
         gradpool__wire__envelope__free_unpacked(request, NULL);
     }
-    return r;
+    return error;
 }

@@ -67,15 +67,15 @@ static int send_failure(struct aggregator *a, uint32_t lane, const struct failed
 
 int serve_failures(struct aggregator *a)
 {
-    int r = 0;
-    for (size_t i = 0; i < a->lanes_count && r == 0; i++) {
+    int error = 0;
+    for (size_t i = 0; i < a->lanes_count && error == 0; i++) {
         struct failures failures = {0};
         lane_thread_call(a->lanes[i], collect_failures, &failures);
-        for (size_t k = 0; k < failures.count && r == 0; k++)
-            r = send_failure(a, a->lane_ids[i], &failures.rows[k]);
+        for (size_t k = 0; k < failures.count && error == 0; k++)
+            error = send_failure(a, a->lane_ids[i], &failures.rows[k]);
         free(failures.rows);
     }
-    return r;
+    return error;
 }
 
 static int count_connections(struct lane *lane, void *context)

@@ -75,9 +75,9 @@ static int measure_lane(struct lane_thread *thread, size_t jobs_likely, const st
     m->pieces_max = least(room->pieces, LANE_PIECES_MAX);
     if (m->detailed && m->pieces_max > 0)
         m->pieces = calloc(m->pieces_max, sizeof *m->pieces);
-    int r = call_lane(thread, least(room->jobs, jobs_likely), m);
+    int error = call_lane(thread, least(room->jobs, jobs_likely), m);
     size_t wanted = least(room->jobs, m->use.jobs_count);
-    return r == 0 && wanted > m->jobs_max ? call_lane(thread, wanted, m) : r;
+    return error == 0 && wanted > m->jobs_max ? call_lane(thread, wanted, m) : error;
 }
 
 static size_t rows_count(const struct measurement *m)
@@ -174,8 +174,8 @@ static Gradpool__Wire__LaneUse *lane_use_message(struct aggregator *a, size_t in
 {
     struct measurement m = {.detailed = to->request->job_id};
     Gradpool__Wire__LaneUse *use = malloc(sizeof *use);
-    int r = use ? measure_lane(a->lanes[index], to->jobs_likely, &to->room, &m) : -ENOMEM;
-    if (r == 0) {
+    int error = use ? measure_lane(a->lanes[index], to->jobs_likely, &to->room, &m) : -ENOMEM;
+    if (error == 0) {
         *use = lane_use_of(&m, a->lane_ids[index],
                            index < to->request->n_known ? to->request->known[index] : 0);
         to->room.jobs -= use->n_jobs;
@@ -184,7 +184,7 @@ static Gradpool__Wire__LaneUse *lane_use_message(struct aggregator *a, size_t in
     }
     free(m.jobs);
     free(m.pieces);
-    if (r == 0)
+    if (error == 0)
         return use;
     free(use);
     return NULL;

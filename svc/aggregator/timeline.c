@@ -154,10 +154,10 @@ static int answer(struct aggregator *a, uint64_t id, const Gradpool__Wire__Timel
     *taken = MESSAGE_PART(TimelineTaken, timeline_taken, .timeline = take->timeline,
                           .now_ns = now_ns, .failure = (char *)failure);
     add_parts(a, take, taken);
-    int r = channel_send(a->channel, &ENVELOPE(id, TIMELINE_TAKEN, timeline_taken, taken));
+    int error = channel_send(a->channel, &ENVELOPE(id, TIMELINE_TAKEN, timeline_taken, taken));
     taken->failure = NULL; /* not the message's to free */
     gradpool__wire__timeline_taken__free_unpacked(taken, NULL);
-    return r;
+    return error;
 }
 
 static void end_all(struct aggregator *a, uint64_t timeline)

@@ -7,46 +7,46 @@
 
 int state_fetch_begin(struct state_fetch *f, const struct state_wish *wish, struct err *err)
 {
-    int r =
+    int error =
         channel_ask(f->channel,
                     &MESSAGE(0, SNAPSHOT_REQUEST, snapshot_request, .job = (char *)wish->job,
                              .tenant = (char *)wish->tenant, .between = wish->is_between,
                              .tensors = wish->tensors, .n_tensors = wish->tensors_count),
                     REST_TIMEOUT_MS, GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_REPLY, &f->reply, err);
-    if (r == 0)
+    if (error == 0)
         f->what = f->reply->snapshot_reply;
-    return r;
+    return error;
 }
 
 int64_t state_fetch_next(struct state_fetch *f, state_part_fn take, void *context, struct err *err)
 {
     envelope *reply;
-    int r = channel_ask(
+    int error = channel_ask(
         f->channel,
         &MESSAGE(0, SNAPSHOT_NEXT_REQUEST, snapshot_next_request, .snapshot = f->what->snapshot),
         PART_TIMEOUT_MS, GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_PARTS, &reply, err);
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     const Gradpool__Wire__SnapshotParts *parts = reply->snapshot_parts;
-    for (size_t i = 0; i < parts->n_parts && r == 0; i++) {
+    for (size_t i = 0; i < parts->n_parts && error == 0; i++) {
         const Gradpool__Wire__SnapshotPart *part = parts->parts[i];
-        r = take(context, part->tensor, part->offset, part->data.data, part->data.len, err);
+        error = take(context, part->tensor, part->offset, part->data.data, part->data.len, err);
     }
     int64_t count = (int64_t)parts->n_parts;
     gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return r < 0 ? r : count;
+    return error < 0 ? error : count;
 }
 
 int state_fetch_end(struct state_fetch *f, struct err *err)
 {
     envelope *reply = NULL;
-    int r = channel_ask(
+    int error = channel_ask(
         f->channel,
         &MESSAGE(0, SNAPSHOT_END_REQUEST, snapshot_end_request, .snapshot = f->what->snapshot),
         PART_TIMEOUT_MS, GRADPOOL__WIRE__ENVELOPE__BODY_DONE, &reply, err);
-    if (r == 0)
+    if (error == 0)
         gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return r;
+    return error;
 }
 
 void state_fetch_free(struct state_fetch *f)

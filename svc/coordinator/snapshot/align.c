@@ -79,7 +79,7 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
 {
     _cleanup_free_ struct tensor **found = calloc(job->tensors_count + 1, sizeof *found);
     size_t count = 0;
-    int r = 0;
+    int error = 0;
     free(sv->tensors);
     free(sv->pieces);
     sv->tensors_count = sv->pieces_count = 0;
@@ -87,21 +87,21 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
     sv->pieces = calloc(job->index->pieces_count + 1, sizeof *sv->pieces);
     if (!found || !sv->tensors || !sv->pieces)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
-    for (size_t i = 0; i < job->tensors_count && r == 0; i++) {
+    for (size_t i = 0; i < job->tensors_count && error == 0; i++) {
         if (!is_wanted(sv, job->tensors[i]))
             continue;
         found[count++] = job->tensors[i];
-        r = check_tensor(job->tensors[i], err);
+        error = check_tensor(job->tensors[i], err);
     }
-    if (r == 0 && count == 0)
+    if (error == 0 && count == 0)
         return err_set(err, -ENODATA,
                        "job %.64s has no tensor with an update rule: nothing of it but gradients "
                        "comes here, and a snapshot would be empty",
                        job->name);
     qsort(found, count, sizeof *found, compare_names);
-    for (size_t i = 0; i < count && r == 0; i++)
+    for (size_t i = 0; i < count && error == 0; i++)
         note_tensor(sv, found[i]);
-    return r;
+    return error;
 }
 
 /* --- coming to rest --- */
@@ -179,16 +179,16 @@ static int check_rounds(const struct saving *sv, const struct job *job, struct e
 
 static void stand(struct saving *sv, const struct job *job)
 {
-    int r = saving_answer(sv, job);
+    int error = saving_answer(sv, job);
     struct err err;
-    if (r == -EMSGSIZE)
-        return saving_break(sv, r,
+    if (error == -EMSGSIZE)
+        return saving_break(sv, error,
                             "job %.64s has too many tensors for one message: its ranks can "
                             "make a snapshot (gp_job_snapshot())",
                             job->name);
-    if (r < 0) {
-        err_set(&err, r, "no snapshot of job %.64s: %s", job->name,
-                r == -EAGAIN ? "a tensor was undeclared" : err_text(r));
+    if (error < 0) {
+        err_set(&err, error, "no snapshot of job %.64s: %s", job->name,
+                error == -EAGAIN ? "a tensor was undeclared" : err_text(error));
         return saving_hindered(sv, &err);
     }
     sv->request = 0;
@@ -259,17 +259,17 @@ static int ask_lane(struct saving *sv, struct job *job, struct lane *lane)
 
 static void ask_all(struct saving *sv, struct job *job)
 {
-    int r = 0;
+    int error = 0;
     sv->is_recovering = false;
     sv->turn++;
     sv->pending = 0;
     sv->state = SAVING_RESTS;
     sv->are_released = true;
     job_claim(job, CLAIM_SNAPSHOT);
-    for (size_t i = 0; i < job->shares_count && r == 0; i++)
-        r = ask_lane(sv, job, job->shares[i].lane);
-    if (r < 0)
-        saving_break(sv, r, "gradpool serve is out of memory");
+    for (size_t i = 0; i < job->shares_count && error == 0; i++)
+        error = ask_lane(sv, job, job->shares[i].lane);
+    if (error < 0)
+        saving_break(sv, error, "gradpool serve is out of memory");
     else if (sv->pending == 0)
         saving_break(sv, -EAGAIN, "no snapshot: the tensors of job %.64s are gone", job->name);
 }
@@ -293,8 +293,8 @@ static int check_job(const struct saving *sv, const struct job *job, struct err 
 static int look(struct saving *sv, struct job **ret_job, struct err *err)
 {
     *ret_job = jobs_find_id(sv->service, sv->job);
-    int r = check_job(sv, *ret_job, err);
-    return r < 0 ? r : collect(sv, *ret_job, err);
+    int error = check_job(sv, *ret_job, err);
+    return error < 0 ? error : collect(sv, *ret_job, err);
 }
 
 /* While the rank came there, anything may have come. */
@@ -310,8 +310,8 @@ static void held(struct service *s, uint64_t id, int code, const char *text)
                             "%s: they are not updated once an iteration each, so only their ranks "
                             "know when one ends (gp_job_snapshot())",
                             text);
-    int r = code < 0 ? err_set(&err, code, "%s", text) : look(sv, &job, &err);
-    if (r < 0)
+    int error = code < 0 ? err_set(&err, code, "%s", text) : look(sv, &job, &err);
+    if (error < 0)
         return saving_hindered(sv, &err);
     ask_all(sv, job);
 }
@@ -320,14 +320,14 @@ static void attempt(struct saving *sv)
 {
     struct job *job;
     struct err err;
-    int r = look(sv, &job, &err);
-    if (r < 0 && !job)
-        return saving_break(sv, r, "%s", err.text);
-    if (r == 0 && sv->is_between)
+    int error = look(sv, &job, &err);
+    if (error < 0 && !job)
+        return saving_break(sv, error, "%s", err.text);
+    if (error == 0 && sv->is_between)
         return ask_all(sv, job);
-    if (r == 0)
-        r = holding_begin(job, HOLD_UPDATES, held, sv->id, &err);
-    if (r < 0)
+    if (error == 0)
+        error = holding_begin(job, HOLD_UPDATES, held, sv->id, &err);
+    if (error < 0)
         return saving_hindered(sv, &err);
     sv->state = SAVING_HOLDS;
 }

@@ -137,23 +137,23 @@ static int ask_next(struct saving *sv)
     if (p->state_bytes < p->elements * t->arrays * sizeof(float))
         return -EBADMSG;
     bytes = bytes < PART_BYTES ? bytes : PART_BYTES;
-    int r = ask(sv, t, p, bytes);
-    if (r == 0)
+    int error = ask(sv, t, p, bytes);
+    if (error == 0)
         c->element += bytes / sizeof(float);
-    return r;
+    return error;
 }
 
 void saving_read(struct saving *sv)
 {
-    int r = 0;
+    int error = 0;
     timer_stop(&sv->timer); /* calls have deadlines */
     sv->batch = calloc(1, sizeof *sv->batch);
     if (!sv->batch)
         return saving_break(sv, -ENOMEM, "gradpool serve is out of memory");
-    while (r == 0 && sv->batch->count < PARTS_MAX && sv->batch->bytes < BATCH_BYTES && skip(sv))
-        r = ask_next(sv);
-    if (r < 0)
-        saving_break(sv, r, "no snapshot: %s", err_text(r));
+    while (error == 0 && sv->batch->count < PARTS_MAX && sv->batch->bytes < BATCH_BYTES && skip(sv))
+        error = ask_next(sv);
+    if (error < 0)
+        saving_break(sv, error, "no snapshot: %s", err_text(error));
     else if (sv->batch->pending == 0)
         send_batch(sv);
 }
