@@ -440,11 +440,7 @@ int aggregator_run(const struct aggregator_options *options)
         .options = options, .signal_fd = -1, .failure_fd = -1, .moving_fd = -1, .keep_fd = -1};
     struct err err = {0};
     gethostname(a.node, sizeof a.node - 1);
-    int error = take_signals(&a);
-    if (error == 0)
-        error = take_options(&a, &err);
-    if (error == 0)
-        error = start(&a, &err);
+    int error = take_signals(&a) ?: take_options(&a, &err) ?: start(&a, &err);
     if (error < 0)
         log_error("cannot start: %s", err.text[0] ? err.text : err_text(error));
     else

@@ -102,9 +102,8 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
     if (a->has_key)
         (void)channel_use_key(a->channel, &a->key); /* the greeting tells what failed */
     error = channel_greet(a->channel, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, "gradpool aggregator",
-                          deadline_ns, &coordinator_incarnation, err);
-    if (error == 0)
-        error = ask_to_join(a, deadline_ns, err);
+                          deadline_ns, &coordinator_incarnation, err)
+                ?: ask_to_join(a, deadline_ns, err);
     if (error < 0) {
         channel_destroy(a->channel);
         a->channel = NULL;

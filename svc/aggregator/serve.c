@@ -101,9 +101,8 @@ static int place_prepared(struct aggregator *a, struct placing *placing)
     error = memory_prepare(thread,
                            &(struct memory_coming){request->job_id, request->workers,
                                                    placing->pieces, request->n_pieces},
-                           placing->why_not);
-    if (error == 0)
-        error = lane_thread_call(thread, place, placing);
+                           placing->why_not)
+                ?: lane_thread_call(thread, place, placing);
     memory_forget(thread);
     return error;
 }

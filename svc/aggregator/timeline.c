@@ -75,9 +75,8 @@ static int begin(struct aggregator *a, const Gradpool__Wire__TimelineTake *take,
         return -ENOMEM;
     *r = (struct recording){.timeline = take->timeline, .lane = lane};
     r->tracing.job = take->job_id;
-    int error = trace_ring_create(RING_ROUNDS, now_ns, now_ns + left_ns, &r->tracing.ring);
-    if (error == 0)
-        error = serve_call(a, lane, switch_on, r);
+    int error = trace_ring_create(RING_ROUNDS, now_ns, now_ns + left_ns, &r->tracing.ring)
+                    ?: serve_call(a, lane, switch_on, r);
     if (error < 0) {
         recording_free(r);
         return error == -ENOENT ? 0 : error;

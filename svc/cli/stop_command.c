@@ -109,9 +109,7 @@ int cli_stop(int argc, char **argv)
     struct err err = {0};
     parse(argc, argv, &state_dir);
     operator_socket(state_dir, endpoint, sizeof endpoint);
-    int error = operator_open(endpoint, &channel, &err);
-    if (error == 0)
-        error = stop(channel, endpoint, &err);
+    int error = operator_open(endpoint, &channel, &err) ?: stop(channel, endpoint, &err);
     channel_destroy(channel);
     if (error < 0)
         fprintf(stderr, "gradpool stop: %s\n", err.text);

@@ -124,9 +124,8 @@ static int run(const struct request *wanted, struct timeline_file *file, bool *r
     if (error < 0)
         return error;
     int stop_fd = take_signals();
-    error = timeline_begin(channel, &wish, file, &timeline, err);
-    if (error == 0)
-        error = timeline_follow(channel, timeline, stop_fd, file, err);
+    error = timeline_begin(channel, &wish, file, &timeline, err)
+                ?: timeline_follow(channel, timeline, stop_fd, file, err);
     *ret_is_there = error != -ENOENT;
     error = operator_explain(wanted->options.endpoint, channel, error, err);
     channel_destroy(channel);

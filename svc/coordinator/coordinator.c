@@ -305,11 +305,7 @@ static int watch_signals(struct coordinator *c)
 static int start_loop(struct coordinator *c, struct err *err)
 {
     struct service *s = c->service;
-    int error = tenants_init(s);
-    if (error == 0)
-        error = loop_init(s->loop);
-    if (error == 0)
-        error = watch_signals(c);
+    int error = tenants_init(s) ?: loop_init(s->loop) ?: watch_signals(c);
     if (error == 0 && !s->fleet->provisioner)
         error = provisioner_local_create(&s->fleet->provisioner);
     return error < 0 ? err_set(err, error, "cannot start: %s", err_text(error)) : 0;
@@ -320,9 +316,8 @@ static int listen_all(struct service *s, struct err *err)
     struct endpoint *local = &s->door->local->endpoint;
     local->is_unix = true;
     snprintf(local->host, sizeof local->host, "%s/control.sock", s->options->state_dir);
-    int error = listener_open(s, s->door->tcp, s->options->interface_name, err);
-    if (error == 0)
-        error = listener_open(s, s->door->local, NULL, err);
+    int error = listener_open(s, s->door->tcp, s->options->interface_name, err)
+                    ?: listener_open(s, s->door->local, NULL, err);
     if (error == 0 && s->options->operators)
         error = state_dir_admit(s->options->state_dir, local->host, s->options->operators, err);
     return error == 0 ? advertise_choose(s, err) : error;
@@ -406,9 +401,8 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     struct coordinator *c = NULL;
     char state_dir[PATH_MAX];
     whole.state_dir = state_dir;
-    int error = state_dir_whole(options->state_dir, state_dir, sizeof state_dir, err);
-    if (error == 0)
-        error = check_options(&whole, &listen, err);
+    int error = state_dir_whole(options->state_dir, state_dir, sizeof state_dir, err)
+                    ?: check_options(&whole, &listen, err);
     if (error == 0 && !(c = create(&whole)))
         error = err_set(err, -ENOMEM, "out of memory");
     if (error < 0) {

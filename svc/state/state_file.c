@@ -229,9 +229,8 @@ int state_file_open(const char *path, struct state_file *ret_file, struct err *e
     int error = open_plain(path, &file_bytes, &f.fd, err);
     if (error < 0)
         return error;
-    error = load_index(f.fd, file_bytes, &f.index, &bytes, &why);
-    if (error == 0)
-        error = state_index_read(f.index, bytes, file_bytes, &f, &why);
+    error = load_index(f.fd, file_bytes, &f.index, &bytes, &why)
+                ?: state_index_read(f.index, bytes, file_bytes, &f, &why);
     if (error < 0) {
         state_file_close(&f);
         return err_set(err, error, "%s: %s", path, why.text);

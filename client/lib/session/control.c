@@ -129,9 +129,8 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
     if (c->options.key)
         (void)channel_use_key(channel, c->options.key); /* the greeting tells what failed */
     int r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, c->options.program,
-                          deadline_ns, &incarnation, err);
-    if (r == 0)
-        r = say_join(c, channel, deadline_ns, err);
+                          deadline_ns, &incarnation, err)
+                ?: say_join(c, channel, deadline_ns, err);
     *ret_refused = r < 0 && is_refusal(r);
     if (r < 0 && !*ret_refused)
         name_coordinator(c, channel, err);
@@ -292,9 +291,7 @@ static void dispatch(struct control *c, const envelope *message)
 static int receive(struct control *c, envelope **ret_message)
 {
     pthread_mutex_lock(&c->lock);
-    int r = channel_flush(c->channel);
-    if (r == 0)
-        r = channel_receive(c->channel, ret_message);
+    int r = channel_flush(c->channel) ?: channel_receive(c->channel, ret_message);
     pthread_mutex_unlock(&c->lock);
     return r;
 }

@@ -435,9 +435,8 @@ void declare_handle(struct peer *p, const envelope *request)
                         .next_tensor = job->next_tensor,
                         .next_piece = job->next_piece};
     struct err err;
-    int error = quota_check_request(job, &err);
-    if (error == 0)
-        error = quota_check_count(job->tenant, wanted->n_tensors, job->name, &err);
+    int error = quota_check_request(job, &err)
+                    ?: quota_check_count(job->tenant, wanted->n_tensors, job->name, &err);
     if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
     for (size_t i = 0; i < wanted->n_tensors; i++)

@@ -145,9 +145,8 @@ static int check_quota(struct job *job, struct err *err)
 
 static int place(struct job *job, struct answer *ret_answer, struct err *err)
 {
-    int error = quota_check_new_job(job->service, job->tenant, job->name, job->workers, err);
-    if (error == 0)
-        error = check_quota(job, err);
+    int error = quota_check_new_job(job->service, job->tenant, job->name, job->workers, err)
+                    ?: check_quota(job, err);
     if (error < 0)
         return error;
     error = placing_try(job, ret_answer, err);
@@ -315,9 +314,8 @@ void plan_handle(struct peer *p, const envelope *request)
 {
     const WIRE(PlanRequest) *wanted = request->plan_request;
     struct err err;
-    int error = check_request(wanted, &err);
-    if (error == 0)
-        error = quota_check_count(p->tenant, wanted->n_tensors, wanted->job, &err);
+    int error = check_request(wanted, &err)
+                    ?: quota_check_count(p->tenant, wanted->n_tensors, wanted->job, &err);
     if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
     struct job *job = create(p, wanted);

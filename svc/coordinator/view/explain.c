@@ -241,9 +241,7 @@ static int add_job(const struct job *job, const struct residents *residents,
         return -ENOMEM;
     *to = MESSAGE_PART(ExplainedJob, explained_job);
     reply->jobs[reply->n_jobs++] = to; /* what is half there is freed with the reply */
-    int error = add_figures(job, residents, to);
-    if (error == 0)
-        error = add_lanes(job, residents, to);
+    int error = add_figures(job, residents, to) ?: add_lanes(job, residents, to);
     return error < 0 ? error : add_tasks(job, to);
 }
 

@@ -244,9 +244,8 @@ int fabric_shm_open(const struct fabric_options *options, struct fabric **ret_fa
     if (!f)
         return -ENOMEM;
     shm_init(f);
-    int r = shm_copy_options(f, options);
-    if (r == 0)
-        r = shm_memory_create("gradpool-bell", sizeof *f->bell, &f->bell_fd, &bell);
+    int r = shm_copy_options(f, options)
+                ?: shm_memory_create("gradpool-bell", sizeof *f->bell, &f->bell_fd, &bell);
     if (r < 0) {
         shm_close(&f->base);
         return r;

@@ -190,9 +190,7 @@ static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
         lanes += reply->aggregators[i]->n_lanes;
     }
     qsort(s->lanes, s->lanes_count, sizeof *s->lanes, compare_lanes);
-    int error = take_events(s, reply);
-    if (error == 0)
-        error = take_payers(s, reply);
+    int error = take_events(s, reply) ?: take_payers(s, reply);
     return error < 0 ? error : take_settings(s, reply);
 }
 

@@ -67,9 +67,7 @@ int shm_watch_create(struct shm_bell *bell, struct shm_watch **ret_watch)
     if (!w)
         return -ENOMEM;
     w->bell = bell;
-    int r = watch_open_all(w);
-    if (r == 0)
-        r = thread_start(&w->thread, watch_main, w);
+    int r = watch_open_all(w) ?: thread_start(&w->thread, watch_main, w);
     if (r < 0) {
         watch_close_all(w);
         free(w);
