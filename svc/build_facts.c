@@ -7,7 +7,6 @@
 #include "svc/channel/tls.h"
 #include "svc/coordinator/settings.h"
 #include "svc/coordinator/store/store.h"
-#include "svc/fabric/fabric.h"
 #include "svc/fabric/ofi/ofi.h"
 #include "svc/host/cores.h"
 #include "svc/lane/memory/arena.h"

@@ -97,9 +97,8 @@ static int serve(int argc, char **argv)
                                           .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S,
                                           .leave_timeout_ns = o.lanes.leave_timeout_s * NS_PER_S};
     prepare_signals();
-    int error = web_display_open(o.http, &options.display, &err);
-    if (error == 0)
-        error = coordinator_create(&options, &coordinator, &err);
+    int error = web_display_open(o.http, &options.display, &err)
+                    ?: coordinator_create(&options, &coordinator, &err);
     if (error < 0) {
         log_error("%s", err.text);
         return exit_code(error);

@@ -3,7 +3,6 @@
  * in growth/. README.md: G1 to G13. */
 #include "packer/growth/scale.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

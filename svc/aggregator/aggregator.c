@@ -59,16 +59,16 @@ static int find_host(struct aggregator *a, struct err *err)
         snprintf(a->host, sizeof a->host, "127.0.0.1");
         return 0;
     }
-    int r = o->interface_name
-                ? 0
-                : endpoint_connect(&a->coordinator, clock_now_ns() + JOIN_DEADLINE_NS, &fd, err);
-    if (r < 0)
-        return r;
-    r = endpoint_local_address(o->interface_name, fd, a->host, sizeof a->host);
+    int error = o->interface_name ? 0
+                                  : endpoint_connect(&a->coordinator,
+                                                     clock_now_ns() + JOIN_DEADLINE_NS, &fd, err);
+    if (error < 0)
+        return error;
+    error = endpoint_local_address(o->interface_name, fd, a->host, sizeof a->host);
     if (fd >= 0)
         close(fd);
-    if (r < 0)
-        return err_set(err, r, "no address found on %s; give one with --advertise",
+    if (error < 0)
+        return err_set(err, error, "no address found on %s; give one with --advertise",
                        o->interface_name ? o->interface_name : "the way to the coordinator");
     return 0;
 }
@@ -136,12 +136,12 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                           .moving_news = note_moving,
                                           .memory_wanted = note_wish,
                                           .context = a};
-    int r = lane_thread_start(&options, &a->lanes[index], err);
+    int error = lane_thread_start(&options, &a->lanes[index], err);
     struct err why = *err;
-    if (r == -EADDRNOTAVAIL && a->options->advertise)
-        err_set(err, r, "--advertise %s: not an address of this host (%s)", a->options->advertise,
-                why.text);
-    return r;
+    if (error == -EADDRNOTAVAIL && a->options->advertise)
+        err_set(err, error, "--advertise %s: not an address of this host (%s)",
+                a->options->advertise, why.text);
+    return error;
 }
 
 static size_t lanes_wanted(const struct aggregator *a)
@@ -164,23 +164,23 @@ static int check_descriptors(const struct aggregator *a, struct err *err)
 static int start_lanes(struct aggregator *a, struct err *err)
 {
     size_t wanted = lanes_wanted(a);
-    int r = check_descriptors(a, err);
+    int error = check_descriptors(a, err);
     slowing_open(wanted, &a->slow);
-    for (size_t i = 0; i < wanted && r == 0; i++) {
-        r = start_lane(a, i, err);
-        a->lanes_count += r == 0;
+    for (size_t i = 0; i < wanted && error == 0; i++) {
+        error = start_lane(a, i, err);
+        a->lanes_count += error == 0;
     }
-    return r;
+    return error;
 }
 
 static int find_kernels(struct aggregator *a, struct err *err)
 {
     const char *name = a->options->kernels ? a->options->kernels : "best";
-    int r = reduce_set_find(name, &a->kernels);
-    if (r == -ENOTSUP)
-        return err_set(err, r, "--kernels %s: this processor does not have it", name);
-    if (r < 0)
-        return err_set(err, r, "--kernels %s: expected best, c, avx2 or avx512", name);
+    int error = reduce_set_find(name, &a->kernels);
+    if (error == -ENOTSUP)
+        return err_set(err, error, "--kernels %s: this processor does not have it", name);
+    if (error < 0)
+        return err_set(err, error, "--kernels %s: expected best, c, avx2 or avx512", name);
     log_info("sums with %s", reduce_set_name(a->kernels));
     return 0;
 }
@@ -188,8 +188,10 @@ static int find_kernels(struct aggregator *a, struct err *err)
 static int find_policy(struct aggregator *a, struct err *err)
 {
     const char *name = a->options->lane_policy ? a->options->lane_policy : "fair";
-    int r = lane_policy_find(name, &a->policy);
-    return r < 0 ? err_set(err, r, "--lane-policy %s: expected fair, shortest or fifo", name) : 0;
+    int error = lane_policy_find(name, &a->policy);
+    return error < 0
+               ? err_set(err, error, "--lane-policy %s: expected fair, shortest or fifo", name)
+               : 0;
 }
 
 /* Over a Unix socket the kernel says who we are; a key is for TCP. */
@@ -213,21 +215,22 @@ static int check_ports(const struct aggregator *a, struct err *err)
 static int take_options(struct aggregator *a, struct err *err)
 {
     const char *interface_name = a->options->interface_name;
-    int r = find_kernels(a, err);
-    if (r == 0)
-        r = find_policy(a, err);
-    if (r == 0)
-        r = endpoint_parse(a->options->join, &a->coordinator, err);
-    if (r == 0)
-        r = read_key(a, err);
-    if (r == 0)
-        r = cores_create(a->options->cores, &a->cores, err);
-    if (r == 0)
-        r = check_ports(a, err);
-    if (r == 0 && interface_name && if_nametoindex(interface_name) == 0)
-        r = err_set(err, -ENODEV, "--interface %s: there is none of that name; see `ip address`",
+    int error = find_kernels(a, err);
+    if (error == 0)
+        error = find_policy(a, err);
+    if (error == 0)
+        error = endpoint_parse(a->options->join, &a->coordinator, err);
+    if (error == 0)
+        error = read_key(a, err);
+    if (error == 0)
+        error = cores_create(a->options->cores, &a->cores, err);
+    if (error == 0)
+        error = check_ports(a, err);
+    if (error == 0 && interface_name && if_nametoindex(interface_name) == 0)
+        error =
+            err_set(err, -ENODEV, "--interface %s: there is none of that name; see `ip address`",
                     interface_name);
-    return r;
+    return error;
 }
 
 /* Nobody knows of this process yet: a signal may just end it, however long the coordinator
@@ -236,9 +239,9 @@ static int join_first(struct aggregator *a, struct err *err)
 {
     sigset_t set = signals_that_end();
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    int r = control_join(a, clock_now_ns() + JOIN_DEADLINE_NS, err);
+    int error = control_join(a, clock_now_ns() + JOIN_DEADLINE_NS, err);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    return r;
+    return error;
 }
 
 static int open_events(struct aggregator *a, struct err *err)
@@ -255,18 +258,18 @@ static int open_events(struct aggregator *a, struct err *err)
 
 static int start(struct aggregator *a, struct err *err)
 {
-    int r = find_host(a, err);
-    if (r == 0)
+    int error = find_host(a, err);
+    if (error == 0)
         warn_of_loopback(a);
-    if (r == 0 && getrandom(&a->incarnation, sizeof a->incarnation, 0) < 0)
-        r = err_set(err, -errno, "no random numbers: %s", err_text(-errno));
-    if (r == 0)
-        r = open_events(a, err);
-    if (r == 0)
-        r = start_lanes(a, err);
-    if (r == 0)
-        r = join_first(a, err);
-    return r == -EINVAL || r == -ENODEV ? -EIO : r;
+    if (error == 0 && getrandom(&a->incarnation, sizeof a->incarnation, 0) < 0)
+        error = err_set(err, -errno, "no random numbers: %s", err_text(-errno));
+    if (error == 0)
+        error = open_events(a, err);
+    if (error == 0)
+        error = start_lanes(a, err);
+    if (error == 0)
+        error = join_first(a, err);
+    return error == -EINVAL || error == -ENODEV ? -EIO : error;
 }
 
 /* A release that waits has a wish at its lane, which is taken back there: before it goes (A38). */
@@ -405,19 +408,20 @@ static void rejoin(struct aggregator *a)
     struct err err;
     while (!a->is_draining) {
         uint64_t deadline_ns = leaving_deadline_ns(a, clock_now_ns() + REJOIN_DEADLINE_NS);
-        int r = control_join(a, deadline_ns, &err);
-        if (r == 0) {
+        int error = control_join(a, deadline_ns, &err);
+        if (error == 0) {
             log_info("joined again as aggregator %u", a->number);
             return;
         }
-        bool is_stopped = r == -ESHUTDOWN && a->leave_by_ns > 0; /* nobody takes anything */
-        bool is_refused = r == -ESTALE || r == -EKEYREJECTED || r == -EKEYREVOKED || is_stopped;
+        bool is_stopped = error == -ESHUTDOWN && a->leave_by_ns > 0; /* nobody takes anything */
+        bool is_refused =
+            error == -ESTALE || error == -EKEYREJECTED || error == -EKEYREVOKED || is_stopped;
         if (is_refused || is_orphan(a, away_since_ns)) {
             log_error("giving up: %s", err.text);
             if (!is_refused)
                 tell_workers_of_end(a);
             a->is_draining = true;
-            a->is_stale = r == -ESTALE;
+            a->is_stale = error == -ESTALE;
             return;
         }
         wait_for_news(a, REJOIN_PAUSE_MS);
@@ -429,9 +433,9 @@ static void loop(struct aggregator *a)
     while (!a->is_draining) {
         if (!a->channel)
             rejoin(a);
-        int r = a->channel ? control_receive(a) : 0;
-        if (r < 0 && r != -EAGAIN)
-            lose_coordinator(a, r);
+        int error = a->channel ? control_receive(a) : 0;
+        if (error < 0 && error != -EAGAIN)
+            lose_coordinator(a, error);
         else if (!a->is_draining)
             wait_for_news(a, moving_timeout_ms(a));
     }
@@ -443,17 +447,13 @@ int aggregator_run(const struct aggregator_options *options)
         .options = options, .signal_fd = -1, .failure_fd = -1, .moving_fd = -1, .keep_fd = -1};
     struct err err = {0};
     gethostname(a.node, sizeof a.node - 1);
-    int r = take_signals(&a);
-    if (r == 0)
-        r = take_options(&a, &err);
-    if (r == 0)
-        r = start(&a, &err);
-    if (r < 0)
-        log_error("cannot start: %s", err.text[0] ? err.text : err_text(r));
+    int error = take_signals(&a) ?: take_options(&a, &err) ?: start(&a, &err);
+    if (error < 0)
+        log_error("cannot start: %s", err.text[0] ? err.text : err_text(error));
     else
         loop(&a);
     stop(&a);
-    if (r == 0)
+    if (error == 0)
         log_info("drained");
-    return r == 0 && a.is_stale ? -ESTALE : r;
+    return error == 0 && a.is_stale ? -ESTALE : error;
 }

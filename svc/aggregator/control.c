@@ -23,21 +23,17 @@ static uint64_t lane_memory_bytes(const struct aggregator *a, const struct core 
     return node > 0 && node < granted ? node : granted;
 }
 
-static void fill_offer(struct aggregator *a, size_t i, Gradpool__Wire__LaneOffer *offer)
+static Gradpool__Wire__LaneOffer offer_of(struct aggregator *a, size_t i)
 {
     struct core core = cores_at(a->cores, i % cores_count(a->cores));
-    gradpool__wire__lane_offer__init(offer);
-    offer->index = (uint32_t)i;
-    offer->core = core.index;
-    offer->pu = core.pu;
-    offer->numa = core.numa;
-    offer->memory_bytes = lane_memory_bytes(a, &core);
-    offer->piece_bytes = (uint32_t)lane_piece_bytes();
-    offer->rank_bytes = (uint32_t)lane_rank_bytes();
-    offer->shm = (char *)lane_thread_shm(a->lanes[i]);
-    offer->ofi = (char *)lane_thread_ofi(a->lanes[i]);
-    offer->network_bytes_per_s = a->options->network_bytes_per_s ? a->options->network_bytes_per_s
-                                                                 : network_bytes_per_s(offer->ofi);
+    char *ofi = (char *)lane_thread_ofi(a->lanes[i]);
+    uint64_t named = a->options->network_bytes_per_s;
+    return MESSAGE_PART(
+        LaneOffer, lane_offer, .index = (uint32_t)i, .core = core.index, .pu = core.pu,
+        .numa = core.numa, .memory_bytes = lane_memory_bytes(a, &core),
+        .piece_bytes = (uint32_t)lane_piece_bytes(), .rank_bytes = (uint32_t)lane_rank_bytes(),
+        .shm = (char *)lane_thread_shm(a->lanes[i]), .ofi = ofi,
+        .network_bytes_per_s = named ? named : network_bytes_per_s(ofi));
 }
 
 static int set_lane_id(struct lane *lane, void *context)
@@ -65,92 +61,84 @@ static int take_welcome(struct aggregator *a, const envelope *reply, struct err 
 
 static int ask_to_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
 {
-    Gradpool__Wire__AggregatorJoin join = GRADPOOL__WIRE__AGGREGATOR_JOIN__INIT;
     Gradpool__Wire__LaneOffer offers[AGGREGATOR_LANES_MAX], *pointers[AGGREGATOR_LANES_MAX];
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply = NULL;
+    Gradpool__Wire__PieceHeld **held = NULL;
+    size_t held_count = 0;
+    envelope *reply = NULL;
     for (size_t i = 0; i < a->lanes_count; i++) {
-        fill_offer(a, i, &offers[i]);
+        offers[i] = offer_of(a, i);
         pointers[i] = &offers[i];
     }
-    int r = serve_held(a, &join.held, &join.n_held);
-    if (r < 0)
-        return err_set(err, r, "no memory");
-    join.incarnation = a->incarnation;
-    join.aggregator = a->number;
-    join.node = a->node;
-    join.pid = (uint32_t)getpid();
-    join.service = a->options->service ? (char *)a->options->service : "";
-    join.grant = a->options->grant ? (char *)a->options->grant : "";
-    join.n_lanes = a->lanes_count;
-    join.lanes = pointers;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_JOIN;
-    request.aggregator_join = &join;
-    r = channel_call(a->channel, &request, deadline_ns, NULL, NULL, &reply, err);
-    serve_held_free(join.held, join.n_held);
-    if (r < 0)
-        return r;
-    r = take_welcome(a, reply, err);
+    int error = serve_held(a, &held, &held_count);
+    if (error < 0)
+        return err_set(err, error, "no memory");
+    error = channel_call(
+        a->channel,
+        &MESSAGE(0, AGGREGATOR_JOIN, aggregator_join, .incarnation = a->incarnation,
+                 .aggregator = a->number, .node = a->node, .pid = (uint32_t)getpid(),
+                 .service = (char *)a->options->service, .grant = (char *)a->options->grant,
+                 .n_lanes = a->lanes_count, .lanes = pointers, .held = held, .n_held = held_count),
+        deadline_ns, NULL, NULL, &reply, err);
+    serve_held_free(held, held_count);
+    if (error < 0)
+        return error;
+    error = take_welcome(a, reply, err);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return r;
+    return error;
 }
 
 int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
 {
     int fd = -1;
     uint64_t coordinator_incarnation;
-    int r = endpoint_connect(&a->coordinator, deadline_ns, &fd, err);
-    if (r < 0)
-        return r;
-    r = channel_create(fd, &a->channel);
-    if (r < 0) {
+    int error = endpoint_connect(&a->coordinator, deadline_ns, &fd, err);
+    if (error < 0)
+        return error;
+    error = channel_create(fd, &a->channel);
+    if (error < 0) {
         close(fd);
-        return err_set(err, r, "%s", err_text(r));
+        return err_set(err, error, "%s", err_text(error));
     }
     if (a->has_key)
         (void)channel_use_key(a->channel, &a->key); /* the greeting tells what failed */
-    r = channel_greet(a->channel, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, "gradpool aggregator",
-                      deadline_ns, &coordinator_incarnation, err);
-    if (r == 0)
-        r = ask_to_join(a, deadline_ns, err);
-    if (r < 0) {
+    error = channel_greet(a->channel, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, "gradpool aggregator",
+                          deadline_ns, &coordinator_incarnation, err)
+                ?: ask_to_join(a, deadline_ns, err);
+    if (error < 0) {
         channel_destroy(a->channel);
         a->channel = NULL;
-        return r;
+        return error;
     }
     log_info("joined as aggregator %u with %zu lane%s", a->number, a->lanes_count,
              a->lanes_count == 1 ? "" : "s");
     keeping_joined(a);
-    r = serve_failures(a);
-    return r == 0 ? leaving_tell(a) : r;
+    error = serve_failures(a);
+    return error == 0 ? leaving_tell(a) : error;
 }
 
 /* A call, not a message: closing a socket with unread bytes could take back what was said. */
 void control_leave(struct aggregator *a)
 {
-    Gradpool__Wire__AggregatorLeave leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply = NULL;
+    envelope *reply = NULL;
     struct err err;
     if (!a->channel)
         return;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_LEAVE;
-    request.aggregator_leave = &leave;
-    uint64_t deadline_ns = clock_now_ns() + LEAVE_DEADLINE_NS;
-    if (channel_call(a->channel, &request, deadline_ns, NULL, NULL, &reply, &err) < 0)
+    if (channel_call(a->channel, &MESSAGE(0, AGGREGATOR_LEAVE, aggregator_leave),
+                     clock_now_ns() + LEAVE_DEADLINE_NS, NULL, NULL, &reply, &err) < 0)
         log_info("left without an answer of the coordinator: %s", err.text);
-    else
-        gradpool__wire__envelope__free_unpacked(reply, NULL);
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
 }
 
 int control_receive(struct aggregator *a)
 {
-    int r = channel_flush(a->channel);
-    while (r >= 0 && !a->is_draining) {
+    int error = channel_flush(a->channel);
+    while (error >= 0 && !a->is_draining) {
         envelope *request = NULL;
-        r = channel_receive(a->channel, &request);
-        if (r < 0)
+        error = channel_receive(a->channel, &request);
+        if (error < 0)
             break;
-        r = serve_request(a, request);
+        error = serve_request(a, request);
         gradpool__wire__envelope__free_unpacked(request, NULL);
     }
-    return r;
+    return error;
 }

@@ -165,6 +165,10 @@ void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count);
 
 /* NULL: no lane has this number. */
 struct lane_thread *serve_find_lane(struct aggregator *a, uint32_t id);
+/* serve_answer(a, id, STATE_REPLY, state_reply, .data = data). Any error: the coordinator is
+ * away. */
+#define serve_answer(a, id, KIND, member, ...) \
+    channel_send((a)->channel, &MESSAGE(id, KIND, member, __VA_ARGS__))
 int serve_done(struct aggregator *a, uint64_t id);
 /* Answers a request: Done, or Failure with the code's text or with `text`. */
 int serve_reply(struct aggregator *a, uint64_t id, int result);

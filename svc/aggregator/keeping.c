@@ -39,7 +39,7 @@ static int keep(struct aggregator *a, const Gradpool__Wire__CopiesRequest *reque
 {
     size_t count = request->n_copies;
     struct holder_copy *copies = calloc(count ? count : 1, sizeof *copies);
-    int r = copies ? make_keeper(a) : -ENOMEM;
+    int error = copies ? make_keeper(a) : -ENOMEM;
     for (size_t i = 0; copies && i < count; i++) {
         const Gradpool__Wire__CopySpec *spec = request->copies[i];
         copies[i] = (struct holder_copy){.piece = spec->piece,
@@ -48,10 +48,10 @@ static int keep(struct aggregator *a, const Gradpool__Wire__CopiesRequest *reque
                                          .bytes = spec->bytes,
                                          .begins = spec->begins};
     }
-    if (r == 0)
-        r = holder_keep(a->keeper, request->job_id, request->job, request->lane, copies, count);
+    if (error == 0)
+        error = holder_keep(a->keeper, request->job_id, request->job, request->lane, copies, count);
     free(copies);
-    return r;
+    return error;
 }
 
 /* ---- its own ---- */
@@ -176,19 +176,12 @@ int keeping_ask(struct aggregator *a)
 {
     struct holder_ask ask;
     eventfd_t asks;
-    int r = 0;
+    int error = 0;
     (void)eventfd_read(a->keep_fd, &asks);
-    while (r == 0 && a->keeper && a->channel && holder_next_ask(a->keeper, &ask)) {
-        envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-        Gradpool__Wire__CopyTicketRequest request = GRADPOOL__WIRE__COPY_TICKET_REQUEST__INIT;
-        request.job_id = ask.job;
-        request.lane = ask.lane;
-        request.failures = ask.failures;
-        message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET_REQUEST;
-        message.copy_ticket_request = &request;
-        r = channel_send(a->channel, &message);
-    }
-    return r;
+    while (error == 0 && a->keeper && a->channel && holder_next_ask(a->keeper, &ask))
+        error = serve_answer(a, 0, COPY_TICKET_REQUEST, copy_ticket_request, .job_id = ask.job,
+                             .lane = ask.lane, .failures = ask.failures);
+    return error;
 }
 
 int keeping_timeout_ms(const struct aggregator *a)

@@ -49,17 +49,12 @@ void leaving_signal(struct aggregator *a, uint32_t number)
 
 int leaving_tell(struct aggregator *a)
 {
-    Gradpool__Wire__AggregatorEnding ending = GRADPOOL__WIRE__AGGREGATOR_ENDING__INIT;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     uint64_t now_ns = clock_now_ns();
     if (!is_leaving(a) || !a->channel || now_ns >= a->leave_by_ns)
         return 0;
     uint64_t left_ns = a->leave_by_ns - now_ns, reserve_ns = left_ns / RESERVE_PART;
     left_ns -= reserve_ns < RESERVE_MOST_NS ? reserve_ns : RESERVE_MOST_NS;
-    ending.left_ms = left_ns / NS_PER_MS;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_ENDING;
-    message.aggregator_ending = &ending;
-    return channel_send(a->channel, &message);
+    return serve_answer(a, 0, AGGREGATOR_ENDING, aggregator_ending, .left_ms = left_ns / NS_PER_MS);
 }
 
 int leaving_timeout_ms(const struct aggregator *a)

@@ -76,14 +76,14 @@ int memory_prepare(struct lane_thread *thread, const struct memory_coming *piece
 {
     struct coming coming = {.pieces = pieces,
                             .rows = calloc(pieces->count + 1, sizeof *coming.rows)};
-    int r = 0;
+    int error = 0;
     if (coming.rows && lane_thread_call(thread, reckon, &coming) == 0) {
-        r = check_cgroup(bytes_of(&coming), ret_text, ERR_TEXT_BYTES);
-        if (r == 0)
+        error = check_cgroup(bytes_of(&coming), ret_text, ERR_TEXT_BYTES);
+        if (error == 0)
             prepare_all(lane_thread_arena(thread), &coming);
     }
     free(coming.rows);
-    return r;
+    return error;
 }
 
 void memory_forget(struct lane_thread *thread) { arena_forget_prepared(lane_thread_arena(thread)); }
@@ -113,11 +113,11 @@ static void serve_wishes(struct lane_thread *thread)
     lane_thread_call(thread, collect, &wishes);
     for (size_t i = 0; i < wishes.count; i++)
         bytes += wishes.bytes[i];
-    int r = check_cgroup(bytes, why, sizeof why);
-    for (size_t i = 0; r == 0 && i < wishes.count; i++)
+    int error = check_cgroup(bytes, why, sizeof why);
+    for (size_t i = 0; error == 0 && i < wishes.count; i++)
         (void)prepare_array(lane_thread_arena(thread), wishes.bytes[i]);
     if (wishes.count > 0)
-        lane_thread_call(thread, hand_over, r < 0 ? why : NULL);
+        lane_thread_call(thread, hand_over, error < 0 ? why : NULL);
 }
 
 void memory_serve_wishes(struct aggregator *a)

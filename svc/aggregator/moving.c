@@ -176,17 +176,10 @@ static int look_again(struct lane *lane, void *context)
 
 static int send_standings(struct aggregator *a, const struct release *r)
 {
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__ReleaseReply body = GRADPOOL__WIRE__RELEASE_REPLY__INIT;
-    body.n_rounds = body.n_state_bytes = body.n_steps = r->count;
-    body.rounds = r->rounds;
-    body.state_bytes = r->state_bytes;
-    body.steps = r->steps;
-    body.recovering = r->is_recovering;
-    message.id = r->id;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_RELEASE_REPLY;
-    message.release_reply = &body;
-    return channel_send(a->channel, &message);
+    return serve_answer(a, r->id, RELEASE_REPLY, release_reply, .n_rounds = r->count,
+                        .n_state_bytes = r->count, .n_steps = r->count, .rounds = r->rounds,
+                        .state_bytes = r->state_bytes, .steps = r->steps,
+                        .recovering = r->is_recovering);
 }
 
 /* Answers those that `ask` has an answer for. */
@@ -298,14 +291,8 @@ static int read_state(struct lane *lane, void *context)
 
 static int send_state(struct aggregator *a, uint64_t id, const struct reading *reading)
 {
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__StateReply body = GRADPOOL__WIRE__STATE_REPLY__INIT;
-    body.data.data = (uint8_t *)reading->data;
-    body.data.len = reading->bytes;
-    message.id = id;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATE_REPLY;
-    message.state_reply = &body;
-    return channel_send(a->channel, &message);
+    return serve_answer(a, id, STATE_REPLY, state_reply,
+                        .data = {reading->bytes, (uint8_t *)reading->data});
 }
 
 /* Kept for the next part: a lane writes it, and takes no page fault (A73). */

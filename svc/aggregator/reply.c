@@ -13,26 +13,11 @@ struct lane_thread *serve_find_lane(struct aggregator *a, uint32_t id)
     return NULL;
 }
 
-int serve_done(struct aggregator *a, uint64_t id)
-{
-    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__Done done = GRADPOOL__WIRE__DONE__INIT;
-    reply.id = id;
-    reply.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_DONE;
-    reply.done = &done;
-    return channel_send(a->channel, &reply);
-}
+int serve_done(struct aggregator *a, uint64_t id) { return serve_answer(a, id, DONE, done); }
 
 int serve_reply_failure(struct aggregator *a, uint64_t id, int code, const char *text)
 {
-    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__Failure failure = GRADPOOL__WIRE__FAILURE__INIT;
-    reply.id = id;
-    reply.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE;
-    failure.code = code;
-    failure.text = (char *)text;
-    reply.failure = &failure;
-    return channel_send(a->channel, &reply);
+    return serve_answer(a, id, FAILURE, failure, .code = code, .text = (char *)text);
 }
 
 int serve_reply(struct aggregator *a, uint64_t id, int result)

@@ -58,40 +58,24 @@ static int collect_failures(struct lane *lane, void *context)
 static int send_failure(struct aggregator *a, uint32_t lane, const struct failed_row *row)
 {
     char *text = (char *)row->text;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__WorkerLost lost = {
-        .base = PROTOBUF_C_MESSAGE_INIT(&gradpool__wire__worker_lost__descriptor),
-        .lane = lane,
-        .job_id = row->job,
-        .rank = row->rank,
-        .may_return = row->may_return,
-        .text = text};
-    Gradpool__Wire__LaneFailure failure = {
-        .base = PROTOBUF_C_MESSAGE_INIT(&gradpool__wire__lane_failure__descriptor),
-        .lane = lane,
-        .job_id = row->job,
-        .code = row->code,
-        .text = text};
     if (row->code)
-        message.lane_failure = &failure;
-    else
-        message.worker_lost = &lost;
-    message.body_case = row->code ? GRADPOOL__WIRE__ENVELOPE__BODY_LANE_FAILURE
-                                  : GRADPOOL__WIRE__ENVELOPE__BODY_WORKER_LOST;
-    return channel_send(a->channel, &message);
+        return serve_answer(a, 0, LANE_FAILURE, lane_failure, .lane = lane, .job_id = row->job,
+                            .code = row->code, .text = text);
+    return serve_answer(a, 0, WORKER_LOST, worker_lost, .lane = lane, .job_id = row->job,
+                        .rank = row->rank, .may_return = row->may_return, .text = text);
 }
 
 int serve_failures(struct aggregator *a)
 {
-    int r = 0;
-    for (size_t i = 0; i < a->lanes_count && r == 0; i++) {
+    int error = 0;
+    for (size_t i = 0; i < a->lanes_count && error == 0; i++) {
         struct failures failures = {0};
         lane_thread_call(a->lanes[i], collect_failures, &failures);
-        for (size_t k = 0; k < failures.count && r == 0; k++)
-            r = send_failure(a, a->lane_ids[i], &failures.rows[k]);
+        for (size_t k = 0; k < failures.count && error == 0; k++)
+            error = send_failure(a, a->lane_ids[i], &failures.rows[k]);
         free(failures.rows);
     }
-    return r;
+    return error;
 }
 
 static int count_connections(struct lane *lane, void *context)
@@ -152,12 +136,8 @@ static void add_held(void *context, const struct lane_held *piece)
         held->error = -ENOMEM;
         return;
     }
-    gradpool__wire__piece_held__init(row);
-    row->job_id = piece->job;
-    row->piece = piece->piece;
-    row->lane = held->lane;
-    row->epoch = piece->epoch;
-    row->is_frozen = piece->is_frozen;
+    *row = MESSAGE_PART(PieceHeld, piece_held, .job_id = piece->job, .piece = piece->piece,
+                        .lane = held->lane, .epoch = piece->epoch, .is_frozen = piece->is_frozen);
     held->rows[held->count++] = row;
 }
 

@@ -15,9 +15,9 @@
 static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
                      struct lane_piece *ret_piece)
 {
-    int r = terms_read(spec->terms.data, spec->terms.len, terms);
-    if (r < 0)
-        return r;
+    int error = terms_read(spec->terms.data, spec->terms.len, terms);
+    if (error < 0)
+        return error;
     *ret_piece = (struct lane_piece){.id = spec->piece,
                                      .task = spec->task,
                                      .dtype = spec->dtype,
@@ -46,14 +46,14 @@ struct placing {
 static int read_pieces(struct placing *placing)
 {
     size_t count = placing->request->n_pieces;
-    int r = 0;
+    int error = 0;
     placing->pieces = calloc(count + 1, sizeof *placing->pieces);
     placing->terms = calloc(count + 1, sizeof *placing->terms);
     if (!placing->pieces || !placing->terms)
         return -ENOMEM;
-    for (size_t i = 0; r == 0 && i < count; i++)
-        r = read_spec(placing->request->pieces[i], &placing->terms[i], &placing->pieces[i]);
-    return r;
+    for (size_t i = 0; error == 0 && i < count; i++)
+        error = read_spec(placing->request->pieces[i], &placing->terms[i], &placing->pieces[i]);
+    return error;
 }
 
 static int set_limits(struct lane *lane, void *context)
@@ -70,12 +70,12 @@ static int place(struct lane *lane, void *context)
     const Gradpool__Wire__PlaceRequest *request = placing->request;
     size_t count = request->n_pieces;
     placing->job_bytes = lane_job_memory(lane, request->job_id);
-    int r = 0;
+    int error = 0;
     if (count > 0 && request->regroups)
-        r = lane_regroup(lane, request->job_id, request->epoch, placing->pieces, count);
+        error = lane_regroup(lane, request->job_id, request->epoch, placing->pieces, count);
     else if (count > 0) /* else limits alone */
-        r = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
-                       request->recovering, placing->pieces, count);
+        error = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
+                           request->recovering, placing->pieces, count);
     if (request->is_elastic)
         lane_set_elastic(lane, request->job_id);
     lane_set_lent_limits(lane, request->job_id,
@@ -87,25 +87,24 @@ static int place(struct lane *lane, void *context)
                                              .tenant_regions_max = request->tenant_regions_max,
                                              .tenant = request->tenant});
     lane_memory(lane, &placing->held_bytes, &placing->limit_bytes);
-    return r;
+    return error;
 }
 
 static int place_prepared(struct aggregator *a, struct placing *placing)
 {
     const Gradpool__Wire__PlaceRequest *request = placing->request;
     struct lane_thread *thread = serve_find_lane(a, request->lane);
-    int r = thread ? read_pieces(placing) : -ENOENT;
-    if (r < 0)
-        return r;
+    int error = thread ? read_pieces(placing) : -ENOENT;
+    if (error < 0)
+        return error;
     lane_thread_call(thread, set_limits, placing);
-    r = memory_prepare(thread,
-                       &(struct memory_coming){request->job_id, request->workers, placing->pieces,
-                                               request->n_pieces},
-                       placing->why_not);
-    if (r == 0)
-        r = lane_thread_call(thread, place, placing);
+    error = memory_prepare(thread,
+                           &(struct memory_coming){request->job_id, request->workers,
+                                                   placing->pieces, request->n_pieces},
+                           placing->why_not)
+                ?: lane_thread_call(thread, place, placing);
     memory_forget(thread);
-    return r;
+    return error;
 }
 
 static int serve_place(struct aggregator *a, uint64_t id,
@@ -113,18 +112,18 @@ static int serve_place(struct aggregator *a, uint64_t id,
 {
     struct placing placing = {.request = request};
     char text[ERR_TEXT_BYTES], held[32], limit[32];
-    int r = place_prepared(a, &placing);
-    bool is_job = r == -EDQUOT;
+    int error = place_prepared(a, &placing);
+    bool is_job = error == -EDQUOT;
     free(placing.pieces);
     free(placing.terms);
-    if (r == 0 && request->awaits_workers)
+    if (error == 0 && request->awaits_workers)
         return ahead_await(a, id, request->lane, request->job_id);
-    if (!is_job && r != -ENOSPC)
-        return serve_reply(a, id, r);
+    if (!is_job && error != -ENOSPC)
+        return serve_reply(a, id, error);
     if (placing.why_not[0]) {
         snprintf(text, sizeof text, "%zu more pieces need %.400s", request->n_pieces,
                  placing.why_not);
-        return serve_reply_failure(a, id, r, text);
+        return serve_reply_failure(a, id, error, text);
     }
     snprintf(text, sizeof text,
              "lane %u has no memory for %zu more pieces: it holds %s for %s and may hold %s; "
@@ -135,7 +134,7 @@ static int serve_place(struct aggregator *a, uint64_t id,
              text_bytes(is_job ? request->job_memory_bytes_max : placing.limit_bytes, limit,
                         sizeof limit),
              is_job ? "job" : "lane");
-    return serve_reply_failure(a, id, r, text);
+    return serve_reply_failure(a, id, error, text);
 }
 
 static int drop(struct lane *lane, void *context)
@@ -147,10 +146,10 @@ static int drop(struct lane *lane, void *context)
 
 static int serve_drop(struct aggregator *a, uint64_t id, Gradpool__Wire__DropRequest *request)
 {
-    int r = serve_reply(a, id, serve_call(a, request->lane, drop, request));
-    if (r >= 0)
-        r = moving_recheck(a);
-    return r < 0 ? r : keeping_copied(a);
+    int error = serve_reply(a, id, serve_call(a, request->lane, drop, request));
+    if (error >= 0)
+        error = moving_recheck(a);
+    return error < 0 ? error : keeping_copied(a);
 }
 
 static int grant(struct lane *lane, void *context) { return lane_grant(lane, context); }
@@ -183,16 +182,12 @@ static int serve_left(struct aggregator *a, Gradpool__Wire__LeftRequest *request
 static int serve_stats(struct aggregator *a, uint64_t id,
                        const Gradpool__Wire__StatsRequest *request)
 {
-    envelope answer = GRADPOOL__WIRE__ENVELOPE__INIT;
     Gradpool__Wire__StatsReply *stats = stats_build(a, request);
     if (!stats)
         return serve_reply(a, id, -ENOMEM);
-    answer.id = id;
-    answer.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REPLY;
-    answer.stats_reply = stats;
-    int r = channel_send(a->channel, &answer);
+    int error = channel_send(a->channel, &ENVELOPE(id, STATS_REPLY, stats_reply, stats));
     gradpool__wire__stats_reply__free_unpacked(stats, NULL);
-    return r;
+    return error;
 }
 
 static int take_turn(struct lane *lane, void *context) { return 0; }

@@ -75,9 +75,9 @@ static int measure_lane(struct lane_thread *thread, size_t jobs_likely, const st
     m->pieces_max = least(room->pieces, LANE_PIECES_MAX);
     if (m->detailed && m->pieces_max > 0)
         m->pieces = calloc(m->pieces_max, sizeof *m->pieces);
-    int r = call_lane(thread, least(room->jobs, jobs_likely), m);
+    int error = call_lane(thread, least(room->jobs, jobs_likely), m);
     size_t wanted = least(room->jobs, m->use.jobs_count);
-    return r == 0 && wanted > m->jobs_max ? call_lane(thread, wanted, m) : r;
+    return error == 0 && wanted > m->jobs_max ? call_lane(thread, wanted, m) : error;
 }
 
 static size_t rows_count(const struct measurement *m)
@@ -116,35 +116,20 @@ static Gradpool__Wire__JobUse *job_use_message(const struct measurement *m,
     Gradpool__Wire__JobUse *message = malloc(sizeof *message);
     if (!message)
         return NULL;
-    gradpool__wire__job_use__init(message);
-    message->job_id = use->job;
-    message->heap_bytes = use->heap_bytes;
-    message->registered_bytes = use->registered_bytes;
-    message->registered_regions = use->registered_regions;
-    message->busy_ns = use->busy_ns;
-    message->pushed_bytes = use->pushed_bytes;
-    message->rounds = use->rounds;
-    message->connections = use->connections;
-    message->squares_round = use->squares.round;
-    message->squares_inputs = use->squares.inputs;
-    message->input_squares = use->squares.input_squares;
-    message->result_squares = use->squares.result_squares;
-    message->losses = use->squares.losses;
-    message->loss_sum = use->squares.loss_sum;
-    message->queue_ns = use->queue_ns;
-    message->handled_ns = use->handled_ns;
-    message->stalled_ns = use->stalled_ns;
-    message->states = use->states;
-    message->copied = use->copied;
-    message->empty = use->empty;
-    message->reference = use->reference;
-    message->begun_rounds = use->begun_rounds;
-    message->begun_ns = use->begun_ns;
-    message->round_begun_ns = use->round_begun_ns;
-    message->first_done_ns = use->first_done_ns;
-    message->ended_rounds = use->endings.rounds;
-    message->span_ns = use->endings.span_ns;
-    message->burst_ns = use->endings.burst_ns;
+    const struct lane_squares *squares = &use->squares;
+    *message = MESSAGE_PART(
+        JobUse, job_use, .job_id = use->job, .heap_bytes = use->heap_bytes,
+        .registered_bytes = use->registered_bytes, .registered_regions = use->registered_regions,
+        .busy_ns = use->busy_ns, .pushed_bytes = use->pushed_bytes, .rounds = use->rounds,
+        .connections = use->connections, .squares_round = squares->round,
+        .squares_inputs = squares->inputs, .input_squares = squares->input_squares,
+        .result_squares = squares->result_squares, .losses = squares->losses,
+        .loss_sum = squares->loss_sum, .queue_ns = use->queue_ns, .handled_ns = use->handled_ns,
+        .stalled_ns = use->stalled_ns, .states = use->states, .copied = use->copied,
+        .empty = use->empty, .reference = use->reference, .begun_rounds = use->begun_rounds,
+        .begun_ns = use->begun_ns, .round_begun_ns = use->round_begun_ns,
+        .first_done_ns = use->first_done_ns, .ended_rounds = use->endings.rounds,
+        .span_ns = use->endings.span_ns, .burst_ns = use->endings.burst_ns);
     if (m->detailed && m->detailed == use->job)
         add_pieces(m, message);
     return message;
@@ -163,18 +148,19 @@ static void add_rows(const struct measurement *m, Gradpool__Wire__LaneUse *use)
 }
 
 /* Pieces that were asked for come with all rows, whose digest is without them. */
-static void fill_lane_use(const struct measurement *m, uint64_t known, Gradpool__Wire__LaneUse *use)
+static Gradpool__Wire__LaneUse lane_use_of(const struct measurement *m, uint32_t lane,
+                                           uint64_t known)
 {
-    use->cpu_ns = m->cpu_ns + m->use.helped_ns;
-    use->core_wait_ns = m->core_wait_ns;
-    use->busy_ns = m->use.busy_ns;
-    use->arena_bytes = m->use.arena_bytes;
-    use->rounds = m->use.rounds;
-    use->pushed_bytes = m->use.pushed_bytes;
-    use->digest = digest_of(m);
-    use->is_known = use->digest == known && m->pieces_count == 0;
-    if (!use->is_known)
-        add_rows(m, use);
+    uint64_t digest = digest_of(m);
+    Gradpool__Wire__LaneUse use =
+        MESSAGE_PART(LaneUse, lane_use, .lane = lane, .cpu_ns = m->cpu_ns + m->use.helped_ns,
+                     .core_wait_ns = m->core_wait_ns, .busy_ns = m->use.busy_ns,
+                     .arena_bytes = m->use.arena_bytes, .rounds = m->use.rounds,
+                     .pushed_bytes = m->use.pushed_bytes, .digest = digest,
+                     .is_known = digest == known && m->pieces_count == 0);
+    if (!use.is_known)
+        add_rows(m, &use);
+    return use;
 }
 
 struct answering {
@@ -188,18 +174,17 @@ static Gradpool__Wire__LaneUse *lane_use_message(struct aggregator *a, size_t in
 {
     struct measurement m = {.detailed = to->request->job_id};
     Gradpool__Wire__LaneUse *use = malloc(sizeof *use);
-    int r = use ? measure_lane(a->lanes[index], to->jobs_likely, &to->room, &m) : -ENOMEM;
-    if (r == 0) {
-        gradpool__wire__lane_use__init(use);
-        use->lane = a->lane_ids[index];
-        fill_lane_use(&m, index < to->request->n_known ? to->request->known[index] : 0, use);
+    int error = use ? measure_lane(a->lanes[index], to->jobs_likely, &to->room, &m) : -ENOMEM;
+    if (error == 0) {
+        *use = lane_use_of(&m, a->lane_ids[index],
+                           index < to->request->n_known ? to->request->known[index] : 0);
         to->room.jobs -= use->n_jobs;
         to->room.pieces -= m.pieces_count;
         to->jobs_most = most(to->jobs_most, m.use.jobs_count);
     }
     free(m.jobs);
     free(m.pieces);
-    if (r == 0)
+    if (error == 0)
         return use;
     free(use);
     return NULL;
@@ -214,9 +199,8 @@ Gradpool__Wire__StatsReply *stats_build(struct aggregator *a,
     Gradpool__Wire__StatsReply *stats = malloc(sizeof *stats);
     if (!stats)
         return NULL;
-    gradpool__wire__stats_reply__init(stats);
-    stats->cpu_ns = clock_process_cpu_ns();
-    stats->lanes = calloc(a->lanes_count, sizeof *stats->lanes);
+    *stats = MESSAGE_PART(StatsReply, stats_reply, .cpu_ns = clock_process_cpu_ns(),
+                          .lanes = calloc(a->lanes_count, sizeof *stats->lanes));
     for (size_t i = 0; stats->lanes && i < a->lanes_count; i++) {
         stats->lanes[i] = lane_use_message(a, i, &to);
         if (!stats->lanes[i])

@@ -75,9 +75,8 @@ static int begin(struct aggregator *a, const Gradpool__Wire__TimelineTake *take,
         return -ENOMEM;
     *r = (struct recording){.timeline = take->timeline, .lane = lane};
     r->tracing.job = take->job_id;
-    int error = trace_ring_create(RING_ROUNDS, now_ns, now_ns + left_ns, &r->tracing.ring);
-    if (error == 0)
-        error = serve_call(a, lane, switch_on, r);
+    int error = trace_ring_create(RING_ROUNDS, now_ns, now_ns + left_ns, &r->tracing.ring)
+                    ?: serve_call(a, lane, switch_on, r);
     if (error < 0) {
         recording_free(r);
         return error == -ENOENT ? 0 : error;
@@ -125,12 +124,11 @@ static Gradpool__Wire__TimelineRounds *hand_out(const struct recording *r, uint3
         free(rounds);
         return NULL;
     }
-    gradpool__wire__timeline_rounds__init(part);
-    part->lane = r->lane;
-    part->rounds.data = (uint8_t *)rounds;
-    part->rounds.len = rounds ? trace_ring_take(ring, rounds, max) * sizeof *rounds : 0;
-    part->dropped = trace_ring_dropped(ring);
-    part->has_more = trace_ring_waiting(ring) > 0;
+    size_t count = rounds ? trace_ring_take(ring, rounds, max) : 0;
+    *part =
+        MESSAGE_PART(TimelineRounds, timeline_rounds, .lane = r->lane,
+                     .rounds = {count * sizeof *rounds, (uint8_t *)rounds},
+                     .dropped = trace_ring_dropped(ring), .has_more = trace_ring_waiting(ring) > 0);
     return part;
 }
 
@@ -149,22 +147,16 @@ static void add_parts(struct aggregator *a, const Gradpool__Wire__TimelineTake *
 static int answer(struct aggregator *a, uint64_t id, const Gradpool__Wire__TimelineTake *take,
                   uint64_t now_ns, const char *failure)
 {
-    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
     Gradpool__Wire__TimelineTaken *taken = malloc(sizeof *taken);
     if (!taken)
         return serve_reply(a, id, -ENOMEM);
-    gradpool__wire__timeline_taken__init(taken);
-    taken->timeline = take->timeline;
-    taken->now_ns = now_ns;
+    *taken = MESSAGE_PART(TimelineTaken, timeline_taken, .timeline = take->timeline,
+                          .now_ns = now_ns, .failure = (char *)failure);
     add_parts(a, take, taken);
-    reply.id = id;
-    reply.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKEN;
-    reply.timeline_taken = taken;
-    taken->failure = (char *)failure;
-    int r = channel_send(a->channel, &reply);
+    int error = channel_send(a->channel, &ENVELOPE(id, TIMELINE_TAKEN, timeline_taken, taken));
     taken->failure = NULL; /* not the message's to free */
     gradpool__wire__timeline_taken__free_unpacked(taken, NULL);
-    return r;
+    return error;
 }
 
 static void end_all(struct aggregator *a, uint64_t timeline)

@@ -47,5 +47,14 @@ static inline struct list *list_first(struct list *head)
 #define list_for_each_safe(node, head)                                                \
     for (struct list *node = (head)->next, *node##_next = node->next; node != (head); \
          node = node##_next, node##_next = node->next)
+/* The same for the structs in the list: list_for_each_entry (struct job, job, &s->jobs, link). */
+#define list_for_each_entry(type, name, head, member)                                  \
+    for (type *name = list_entry((head)->next, type, member); &name->member != (head); \
+         name = list_entry(name->member.next, type, member))
+#define list_for_each_safe_entry(type, name, head, member)                \
+    for (type *name = list_entry((head)->next, type, member),             \
+              *name##_next = list_entry(name->member.next, type, member); \
+         &name->member != (head);                                         \
+         name = name##_next, name##_next = list_entry(name->member.next, type, member))
 
 #endif

@@ -126,6 +126,17 @@ int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
     return call_error(ch, r, err);
 }
 
+int channel_ask(struct channel *ch, envelope *request, int timeout_ms, int expected,
+                envelope **ret_reply, struct err *err)
+{
+    int r = channel_call(ch, request, clock_deadline_ns(clock_now_ns(), timeout_ms), NULL, NULL,
+                         ret_reply, err);
+    if (r < 0 || (int)(*ret_reply)->body_case == expected)
+        return r;
+    message_free(*ret_reply);
+    return err_set(err, -EPROTO, "the service answered something else");
+}
+
 static int check_welcome(const struct channel *ch, const envelope *reply, struct err *err)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_WELCOME)
@@ -144,15 +155,11 @@ static int check_welcome(const struct channel *ch, const envelope *reply, struct
 int channel_hello(struct channel *ch, Gradpool__Wire__Role role, const char *program,
                   uint64_t deadline_ns, envelope **ret_welcome, struct err *err)
 {
-    Gradpool__Wire__Hello hello = GRADPOOL__WIRE__HELLO__INIT;
-    hello.version = CHANNEL_VERSION;
-    hello.role = role;
-    hello.program = (char *)program;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HELLO;
-    request.hello = &hello;
     envelope *reply;
-    int r = channel_call(ch, &request, deadline_ns, NULL, NULL, &reply, err);
+    int r = channel_call(ch,
+                         &MESSAGE(0, HELLO, hello, .version = CHANNEL_VERSION, .role = role,
+                                  .program = (char *)program),
+                         deadline_ns, NULL, NULL, &reply, err);
     if (r < 0)
         return r;
     r = check_welcome(ch, reply, err);

@@ -30,6 +30,15 @@ typedef Gradpool__Wire__Envelope envelope;
                 .id = (number),                                                         \
                 .body_case = GRADPOOL__WIRE__ENVELOPE__BODY_##KIND,                     \
                 .member = (message)})
+/* The same with the fields of the message in place: MESSAGE(id, FAILURE, failure, .code = code).
+ * Fields that are left out are unset. Both live as long as the block around them. */
+#define MESSAGE(number, KIND, member, ...) \
+    ENVELOPE(number, KIND, member,         \
+             (&MESSAGE_BODY(__typeof__(*((envelope *)0)->member), member, __VA_ARGS__)))
+/* A message without its envelope: MESSAGE_PART(LaneAddress, lane_address, .lane = lane->id). */
+#define MESSAGE_PART(Type, type, ...) MESSAGE_BODY(Gradpool__Wire__##Type, type, __VA_ARGS__)
+#define MESSAGE_BODY(Type, type, ...) \
+    ((Type){.base = PROTOBUF_C_MESSAGE_INIT(&gradpool__wire__##type##__descriptor), __VA_ARGS__})
 
 struct channel;
 
@@ -111,6 +120,9 @@ size_t channel_backlog(const struct channel *ch);
 int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
                  void (*unasked)(void *context, envelope *message), void *context,
                  envelope **ret_reply, struct err *err);
+/* The same for a reply of the kind `expected`; -EPROTO: the reply was of another. */
+int channel_ask(struct channel *ch, envelope *request, int timeout_ms, int expected,
+                envelope **ret_reply, struct err *err);
 
 /* Hello / Welcome from the calling side. -EPROTO: other version, with both in `err`. */
 int channel_greet(struct channel *ch, Gradpool__Wire__Role role, const char *program,

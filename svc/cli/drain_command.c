@@ -4,7 +4,6 @@
 #include "svc/cli/operator.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { UNDO = OPERATOR_KNOBS };
@@ -70,15 +69,12 @@ int cli_drain(int argc, char **argv)
     unsigned long long number = 0;
     struct err err;
     parse(argc, argv, &d);
-    if (!d.number || knobs_number(d.number, 1, UINT32_MAX, &number, &err) < 0) {
-        fprintf(stderr,
-                "gradpool drain: %s: expected lane or aggregator, then its number\n"
-                "Try `gradpool drain --help' for more information.\n",
-                d.number ? d.number : "something is missing");
-        return CLI_USAGE;
-    }
-    Gradpool__Wire__DrainLanesRequest ask = GRADPOOL__WIRE__DRAIN_LANES_REQUEST__INIT;
-    *(strcmp(d.kind, "lane") == 0 ? &ask.lane : &ask.aggregator) = (uint32_t)number;
-    ask.undo = d.undo;
-    return operator_order(&d.options, &ENVELOPE(0, DRAIN_LANES_REQUEST, drain_lanes_request, &ask));
+    if (!d.number || knobs_number(d.number, 1, UINT32_MAX, &number, &err) < 0)
+        return knobs_mistake("gradpool drain", "%s: expected lane or aggregator, then its number",
+                             d.number ? d.number : "something is missing");
+    bool is_lane = strcmp(d.kind, "lane") == 0;
+    return operator_order(&d.options,
+                          &MESSAGE(0, DRAIN_LANES_REQUEST, drain_lanes_request,
+                                   .lane = is_lane ? (uint32_t)number : 0,
+                                   .aggregator = is_lane ? 0 : (uint32_t)number, .undo = d.undo));
 }

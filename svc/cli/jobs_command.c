@@ -3,8 +3,6 @@
 #include "svc/cli/operator.h"
 #include "svc/ops/answer/answer.h"
 
-#include <errno.h>
-
 static int show(const struct view_jobs *jobs, const struct operator_options *options)
 {
     if (options->job && jobs->jobs_count == 0) {
@@ -21,14 +19,13 @@ static int show(const struct view_jobs *jobs, const struct operator_options *opt
     return error < 0 ? CLI_FAILED : CLI_OK;
 }
 
-static int show_reply(envelope *reply, const struct operator_options *options)
+static int show_reply(envelope **reply, const void *context)
 {
     struct snapshot *snapshot;
-    if (snapshot_create(NULL, reply, &snapshot) < 0) {
-        gradpool__wire__envelope__free_unpacked(reply, NULL);
+    if (snapshot_create(NULL, *reply, &snapshot) < 0)
         return CLI_FAILED;
-    }
-    int code = show(&snapshot->jobs, options);
+    *reply = NULL;
+    int code = show(&snapshot->jobs, context);
     snapshot_destroy(snapshot);
     return code;
 }
@@ -42,12 +39,7 @@ int cli_jobs(int argc, char **argv)
                    "Exit code: 0 shown; 1 failed; 2 a mistake on the command line; 3 no service "
                    "there, or no such job.",
                    argc, argv, &options);
-    Gradpool__Wire__JobsRequest ask = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
-    if (options.job)
-        ask.job = (char *)options.job;
-    envelope request = ENVELOPE(0, JOBS_REQUEST, jobs_request, &ask), *reply;
-    int error = operator_ask(&options, &request, &reply);
-    if (error < 0)
-        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
-    return show_reply(reply, &options);
+    return operator_show(&options,
+                         &MESSAGE(0, JOBS_REQUEST, jobs_request, .job = (char *)options.job),
+                         GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY, show_reply, &options);
 }

@@ -4,7 +4,6 @@
 #include "svc/cli/operator.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { TENANT = OPERATOR_KNOBS };
@@ -88,11 +87,8 @@ static bool read_what(const char *what, Gradpool__Wire__MoveRequest *ask)
 
 static int complain(const char *wrong, const char *what)
 {
-    fprintf(stderr,
-            "gradpool move: %s: %s: expected JOB or TASK, then LANE, a lane's number\n"
-            "Try `gradpool move --help' for more information.\n",
-            wrong, what);
-    return CLI_USAGE;
+    return knobs_mistake("gradpool move",
+                         "%s: %s: expected JOB or TASK, then LANE, a lane's number", wrong, what);
 }
 
 int cli_move(int argc, char **argv)
@@ -100,7 +96,7 @@ int cli_move(int argc, char **argv)
     struct move m;
     unsigned long long lane = 0;
     struct err err;
-    Gradpool__Wire__MoveRequest ask = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
+    Gradpool__Wire__MoveRequest ask = MESSAGE_PART(MoveRequest, move_request);
     parse(argc, argv, &m);
     if (!m.lane)
         return complain("missing", m.what ? "LANE" : "what is to move");
@@ -109,6 +105,6 @@ int cli_move(int argc, char **argv)
     if (!read_what(m.what, &ask))
         return complain("neither a job nor a task", m.what);
     ask.lane = (uint32_t)lane;
-    ask.tenant = m.tenant ? (char *)m.tenant : (char *)"";
+    ask.tenant = (char *)m.tenant;
     return operator_order(&m.options, &ENVELOPE(0, MOVE_REQUEST, move_request, &ask));
 }

@@ -127,10 +127,9 @@ static int open_door(const char *url, const struct endpoint *endpoint, struct ch
     uint64_t deadline_ns = deadline_in(0);
     struct channel *channel = NULL;
     envelope *welcome = NULL;
-    int error = connect_to(endpoint, deadline_ns, &channel, err);
-    if (error == 0)
-        error = channel_hello(channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool", deadline_ns,
-                              &welcome, err);
+    int error = connect_to(endpoint, deadline_ns, &channel, err)
+                    ?: channel_hello(channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool",
+                                     deadline_ns, &welcome, err);
     if (channel)
         error = name_service(url, channel, error, err);
     if (error == 0) {
@@ -182,10 +181,9 @@ static int ask(const struct operator_options *options, envelope *request,
 {
     struct channel *channel = NULL;
     struct err err = {0};
-    int error = operator_open(options->endpoint, &channel, &err);
-    if (error == 0)
-        error = channel_call(channel, request, deadline_in(options->timeout_ms), unasked, context,
-                             ret_reply, &err);
+    int error = operator_open(options->endpoint, &channel, &err)
+                    ?: channel_call(channel, request, deadline_in(options->timeout_ms), unasked,
+                                    context, ret_reply, &err);
     if (channel)
         error = operator_explain(options->endpoint, channel, error, &err);
     channel_destroy(channel);
@@ -197,6 +195,19 @@ static int ask(const struct operator_options *options, envelope *request,
 int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply)
 {
     return ask(options, request, NULL, NULL, ret_reply);
+}
+
+int operator_show(const struct operator_options *options, envelope *request, int expected,
+                  operator_show_fn show, const void *context)
+{
+    envelope *reply;
+    int error = operator_ask(options, request, &reply);
+    if (error < 0)
+        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
+    bool is_fit = (int)reply->body_case == expected;
+    int code = !is_fit ? CLI_FAILED : show ? show(&reply, context) : CLI_OK;
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    return code;
 }
 
 /* What takes long shows that it goes on: a line a second. */

@@ -41,6 +41,12 @@ void operator_parse(const char *name, const char *operands, const char *before, 
 /* Asks and waits for the reply. Failures are said on standard error; -EHOSTDOWN: nobody there. */
 int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply);
 
+/* Asks, and gives a reply of the kind `expected` to `show` (NULL: nothing is shown). The reply is
+ * freed afterwards, unless `show` leaves NULL behind. Returns the exit code. */
+typedef int (*operator_show_fn)(envelope **reply, const void *context);
+int operator_show(const struct operator_options *options, envelope *request, int expected,
+                  operator_show_fn show, const void *context);
+
 /* Asks for a MoveReply and prints it; returns the exit code. */
 int operator_order(const struct operator_options *options, envelope *request);
 

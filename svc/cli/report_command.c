@@ -46,11 +46,10 @@ static int write_file(const char *path, const ProtobufCBinaryData *text)
     return fclose(out) == EOF ? -EIO : error;
 }
 
-static int deliver(const struct report *r, const envelope *reply)
+static int deliver(envelope **reply, const void *context)
 {
-    if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_REPORT_REPLY)
-        return CLI_FAILED;
-    const ProtobufCBinaryData *text = &reply->report_reply->text;
+    const struct report *r = context;
+    const ProtobufCBinaryData *text = &(*reply)->report_reply->text;
     int error = r->output ? write_file(r->output, text) : write_to(stdout, text);
     if (error < 0 && r->output) /* of standard output cli_main() says it */
         fprintf(stderr, "gradpool: %s cannot be written: %s\n", r->output, strerror(-error));
@@ -69,15 +68,9 @@ int cli_report(int argc, char **argv)
         .after = "Examples:\n  gradpool report --output report.html\n  gradpool report --json\n\n"
                  "Exit code: 0 written; 1 failed; 2 a mistake on the command line; 3 no service "
                  "there."};
-    Gradpool__Wire__ReportRequest ask = GRADPOOL__WIRE__REPORT_REQUEST__INIT;
     struct report r = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}};
     knobs_parse(&command, argc, argv, &r);
-    ask.json = r.options.json;
-    envelope request = ENVELOPE(0, REPORT_REQUEST, report_request, &ask), *reply;
-    int error = operator_ask(&r.options, &request, &reply);
-    if (error < 0)
-        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
-    int code = deliver(&r, reply);
-    gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return code;
+    return operator_show(&r.options,
+                         &MESSAGE(0, REPORT_REQUEST, report_request, .json = r.options.json),
+                         GRADPOOL__WIRE__ENVELOPE__BODY_REPORT_REPLY, deliver, &r);
 }

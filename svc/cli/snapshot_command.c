@@ -80,25 +80,25 @@ static void parse(int argc, char **argv, struct request *ret_request)
 
 /* --- asking --- */
 
-static int explain(struct fetch *f, int r, struct err *err)
+static int explain(struct fetch *f, int error, struct err *err)
 {
-    return operator_explain(f->endpoint, f->conversation.channel, r, err);
+    return operator_explain(f->endpoint, f->conversation.channel, error, err);
 }
 
 static int ask_to_stand(struct fetch *f, const struct request *wanted, struct err *err)
 {
     const struct state_wish wish = {.job = wanted->options.job, .tenant = wanted->tenant};
-    int r = explain(f, state_fetch_begin(&f->conversation, &wish, err), err);
+    int error = explain(f, state_fetch_begin(&f->conversation, &wish, err), err);
     f->what = f->conversation.what;
     f->begun_ns = clock_now_ns();
-    return r;
+    return error;
 }
 
 static int let_go_on(struct fetch *f, struct err *err)
 {
-    int r = explain(f, state_fetch_end(&f->conversation, err), err);
+    int error = explain(f, state_fetch_end(&f->conversation, err), err);
     f->stood_ns = clock_now_ns() - f->begun_ns;
-    return r;
+    return error;
 }
 
 /* --- the file --- */
@@ -126,24 +126,24 @@ static int begin_file(struct fetch *f, const char *path, struct err *err)
 /* Those whose arrays are all here; without elements they have none. */
 static int write_whole(struct fetch *f, struct err *err)
 {
-    int r = 0;
-    while (r == 0 && f->at < f->what->n_tensors &&
+    int error = 0;
+    while (error == 0 && f->at < f->what->n_tensors &&
            f->have == state_tensor_bytes(&f->tensors[f->at])) {
-        r = state_write_put(&f->writer, f->at, f->what->tensors[f->at]->steps, f->what->round,
-                            f->arrays, err);
+        error = state_write_put(&f->writer, f->at, f->what->tensors[f->at]->steps, f->what->round,
+                                f->arrays, err);
         f->at++;
         f->have = 0;
     }
-    return r;
+    return error;
 }
 
 static int take_part(void *context, size_t tensor, uint64_t offset, const void *data,
                      size_t part_bytes, struct err *err)
 {
     struct fetch *f = context;
-    int r = write_whole(f, err);
-    if (r < 0)
-        return r;
+    int error = write_whole(f, err);
+    if (error < 0)
+        return error;
     uint64_t bytes = f->at < f->what->n_tensors ? state_tensor_bytes(&f->tensors[f->at]) : 0;
     if (tensor != f->at || part_bytes == 0 || part_bytes > bytes - f->have || offset > bytes ||
         part_bytes > bytes - offset)
@@ -160,38 +160,38 @@ static int take_all(struct fetch *f, struct err *err)
         continue;
     if (count < 0)
         return explain(f, (int)count, err);
-    int r = write_whole(f, err);
-    return r == 0 && f->at < f->what->n_tensors
+    int error = write_whole(f, err);
+    return error == 0 && f->at < f->what->n_tensors
                ? err_set(err, -EBADMSG, "the service did not send all parts")
-               : r;
+               : error;
 }
 
 /* Before the job stands still for a file that cannot be written. */
 static int check_place(const char *path, struct err *err)
 {
     struct state_writer trial;
-    int r = state_write_begin(path, NULL, 0, &trial, err);
-    if (r == 0)
+    int error = state_write_begin(path, NULL, 0, &trial, err);
+    if (error == 0)
         state_write_abandon(&trial);
-    return r;
+    return error;
 }
 
 /* The job goes on before the file is brought to disk. */
 static int run(struct fetch *f, const struct request *wanted, const char *path, struct err *err)
 {
     f->endpoint = wanted->options.endpoint;
-    int r = check_place(path, err);
-    if (r == 0)
-        r = operator_open(f->endpoint, &f->conversation.channel, err);
-    if (r == 0)
-        r = ask_to_stand(f, wanted, err);
-    if (r == 0)
-        r = begin_file(f, path, err);
-    if (r == 0)
-        r = take_all(f, err);
-    if (r == 0)
-        r = let_go_on(f, err);
-    return r < 0 ? r : state_write_finish(&f->writer, err);
+    int error = check_place(path, err);
+    if (error == 0)
+        error = operator_open(f->endpoint, &f->conversation.channel, err);
+    if (error == 0)
+        error = ask_to_stand(f, wanted, err);
+    if (error == 0)
+        error = begin_file(f, path, err);
+    if (error == 0)
+        error = take_all(f, err);
+    if (error == 0)
+        error = let_go_on(f, err);
+    return error < 0 ? error : state_write_finish(&f->writer, err);
 }
 
 /* --- the command --- */
@@ -227,20 +227,18 @@ int cli_snapshot(int argc, char **argv)
     struct err err = {0};
     _cleanup_free_ char *path = NULL;
     parse(argc, argv, &wanted);
-    if (!wanted.options.job) {
-        fprintf(stderr, "gradpool snapshot: missing: JOB\n"
-                        "Try `gradpool snapshot --help' for more information.\n");
-        return CLI_USAGE;
-    }
+    if (!wanted.options.job)
+        return knobs_mistake("gradpool snapshot", "missing: JOB");
     path = wanted.output ? strdup(wanted.output) : NULL;
     if (!wanted.output && asprintf(&path, "%s.snapshot", wanted.options.job) < 0)
         path = NULL;
-    int r = path ? run(&f, &wanted, path, &err) : err_set(&err, -ENOMEM, "out of memory");
-    if (r < 0)
+    int error = path ? run(&f, &wanted, path, &err) : err_set(&err, -ENOMEM, "out of memory");
+    if (error < 0)
         fprintf(stderr, "gradpool: %s\n", err.text);
     else
         print_done(&f, &wanted, path);
-    bool is_nothing = r == -EHOSTDOWN || (r == -ENOENT && f.conversation.channel && !f.what);
+    bool is_nothing =
+        error == -EHOSTDOWN || (error == -ENOENT && f.conversation.channel && !f.what);
     fetch_free(&f);
-    return r == 0 ? CLI_OK : is_nothing ? CLI_NOTHING : CLI_FAILED;
+    return error == 0 ? CLI_OK : is_nothing ? CLI_NOTHING : CLI_FAILED;
 }

@@ -3,7 +3,6 @@
 #include "svc/cli/operator.h"
 #include "svc/ops/answer/answer.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* A tenant sees the lanes that its own jobs have, and may have none. */
@@ -18,16 +17,15 @@ static bool is_healthy(const struct view_status *status)
     return lanes > 0 || status->own_only;
 }
 
-static int show_reply(envelope *reply, int (*print)(const struct view_status *status, FILE *out))
+static int show_reply(envelope **reply, const void *context)
 {
+    const struct operator_options *options = context;
     struct snapshot *snapshot;
-    if (snapshot_create(reply, NULL, &snapshot) < 0) {
-        gradpool__wire__envelope__free_unpacked(reply, NULL);
+    if (snapshot_create(*reply, NULL, &snapshot) < 0)
         return CLI_FAILED;
-    }
-    int code = print(&snapshot->status, stdout) < 0 ? CLI_FAILED
-               : is_healthy(&snapshot->status)      ? CLI_OK
-                                                    : CLI_NOTHING;
+    *reply = NULL;
+    int error = (options->json ? ops_status_json : ops_status_table)(&snapshot->status, stdout);
+    int code = error < 0 ? CLI_FAILED : is_healthy(&snapshot->status) ? CLI_OK : CLI_NOTHING;
     snapshot_destroy(snapshot);
     return code;
 }
@@ -41,10 +39,6 @@ int cli_status(int argc, char **argv)
         "--json\n\nExit code: 0 all is well; 1 failed; 2 a mistake on the command line; "
         "3 no service there, no lanes, or an aggregator that is not up.",
         argc, argv, &options);
-    Gradpool__Wire__StatusRequest ask = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
-    envelope request = ENVELOPE(0, STATUS_REQUEST, status_request, &ask), *reply;
-    int error = operator_ask(&options, &request, &reply);
-    if (error < 0)
-        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
-    return show_reply(reply, options.json ? ops_status_json : ops_status_table);
+    return operator_show(&options, &MESSAGE(0, STATUS_REQUEST, status_request),
+                         GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REPLY, show_reply, &options);
 }

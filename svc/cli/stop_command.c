@@ -86,11 +86,10 @@ static bool wait_for_end(struct channel *channel, uint32_t pid, uint64_t identit
 
 static int stop(struct channel *channel, const char *endpoint, struct err *err)
 {
-    Gradpool__Wire__StopRequest stop = GRADPOOL__WIRE__STOP_REQUEST__INIT;
     uint32_t pid = process_of(channel);
     uint64_t identity = process_identity(pid);
-    envelope request = ENVELOPE(0, STOP_REQUEST, stop_request, &stop), *reply;
-    int error = operator_call(channel, &request, &reply, err);
+    envelope *reply;
+    int error = operator_call(channel, &MESSAGE(0, STOP_REQUEST, stop_request), &reply, err);
     if (error < 0)
         return operator_explain(endpoint, channel, error, err);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
@@ -110,9 +109,7 @@ int cli_stop(int argc, char **argv)
     struct err err = {0};
     parse(argc, argv, &state_dir);
     operator_socket(state_dir, endpoint, sizeof endpoint);
-    int error = operator_open(endpoint, &channel, &err);
-    if (error == 0)
-        error = stop(channel, endpoint, &err);
+    int error = operator_open(endpoint, &channel, &err) ?: stop(channel, endpoint, &err);
     channel_destroy(channel);
     if (error < 0)
         fprintf(stderr, "gradpool stop: %s\n", err.text);

@@ -50,9 +50,8 @@ static int set_limit(struct tenant_options *o, enum limit limit, const char *val
     Gradpool__Wire__TenantLimit *row = &o->limits[limit];
     if (!row->name)
         o->named[o->named_count++] = row;
-    gradpool__wire__tenant_limit__init(row);
-    row->name = (char *)limit_about(limit)->name;
-    row->value = (char *)value;
+    *row = MESSAGE_PART(TenantLimit, tenant_limit, .name = (char *)limit_about(limit)->name,
+                        .value = (char *)value);
     return 0;
 }
 
@@ -125,79 +124,67 @@ static void parse(int argc, char **argv, struct tenant_options *ret_options)
                               ? "a quota to set, such as --tenant-jobs-max N"
                           : !o.name && strcmp(o.verb, "list") != 0 ? "NAME, the tenant's"
                                                                    : NULL;
-    if (missing) {
-        fprintf(stderr,
-                "gradpool tenant: missing: %s\n"
-                "Try `gradpool tenant --help' for more information.\n",
-                missing);
-        exit(CLI_USAGE);
-    }
+    if (missing)
+        exit(knobs_mistake("gradpool tenant", "missing: %s", missing));
     *ret_options = o;
 }
 
-static int ask(const struct tenant_options *o, envelope *request, envelope **ret_reply)
+static int ask(const struct tenant_options *o, envelope *request, int expected,
+               operator_show_fn show)
 {
     char endpoint[OPERATOR_SOCKET_BYTES];
     operator_socket(o->state_dir, endpoint, sizeof endpoint);
-    struct operator_options options = {.endpoint = endpoint};
-    int error = operator_ask(&options, request, ret_reply);
-    return error == 0 ? CLI_OK : error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
+    const struct operator_options options = {.endpoint = endpoint};
+    return operator_show(&options, request, expected, show, o);
+}
+
+static int print_key(envelope **reply, const void *context)
+{
+    if (puts((*reply)->tenant_add_reply->key) < 0 || fflush(stdout) < 0)
+        return CLI_FAILED;
+    fprintf(stderr,
+            "gradpool: this key is shown once. Where it is used, put it into a file with "
+            "mode 600\nand set GRADPOOL_KEY_FILE to its path (or GRADPOOL_KEY to the key).\n");
+    return CLI_OK;
 }
 
 static int add_key(struct tenant_options *o)
 {
-    Gradpool__Wire__TenantAddRequest add = GRADPOOL__WIRE__TENANT_ADD_REQUEST__INIT;
-    add.tenant = (char *)o->name;
-    add.is_operator = o->is_operator;
-    add.loss_limit_ppm = o->loss_limit_ppm;
-    add.limits = o->named;
-    add.n_limits = o->named_count;
-    envelope request = ENVELOPE(0, TENANT_ADD_REQUEST, tenant_add_request, &add), *reply;
-    int code = ask(o, &request, &reply);
-    if (code != CLI_OK)
-        return code;
-    if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_ADD_REPLY ||
-        puts(reply->tenant_add_reply->key) < 0 || fflush(stdout) < 0)
-        code = CLI_FAILED;
-    else
-        fprintf(stderr,
-                "gradpool: this key is shown once. Where it is used, put it into a file with mode "
-                "600\nand set GRADPOOL_KEY_FILE to its path (or GRADPOOL_KEY to the key).\n");
-    gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return code;
+    return ask(o,
+               &MESSAGE(0, TENANT_ADD_REQUEST, tenant_add_request, .tenant = (char *)o->name,
+                        .is_operator = o->is_operator, .loss_limit_ppm = o->loss_limit_ppm,
+                        .limits = o->named, .n_limits = o->named_count),
+               GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_ADD_REPLY, print_key);
 }
 
-/* DONE: what is said of the tenant when the service has carried the request out. */
-static int ask_and_say(const struct tenant_options *o, envelope *request, const char *done)
+static int say_set(envelope **reply, const void *context)
 {
-    envelope *reply;
-    int code = ask(o, request, &reply);
-
-    if (code == CLI_OK) {
-        gradpool__wire__envelope__free_unpacked(reply, NULL);
-        printf("tenant %s: %s\n", o->name, done);
-    }
-    return code;
+    const struct tenant_options *o = context;
+    printf("tenant %s: its quotas are set; 'gradpool tenant list' shows them\n", o->name);
+    return CLI_OK;
 }
 
 static int set_quotas(struct tenant_options *o)
 {
-    Gradpool__Wire__TenantSetRequest change = GRADPOOL__WIRE__TENANT_SET_REQUEST__INIT;
-    change.tenant = (char *)o->name;
-    change.limits = o->named;
-    change.n_limits = o->named_count;
-    change.sets_loss_limit = o->sets_loss_limit;
-    change.loss_limit_ppm = o->loss_limit_ppm;
-    envelope request = ENVELOPE(0, TENANT_SET_REQUEST, tenant_set_request, &change);
-    return ask_and_say(o, &request, "its quotas are set; 'gradpool tenant list' shows them");
+    return ask(o,
+               &MESSAGE(0, TENANT_SET_REQUEST, tenant_set_request, .tenant = (char *)o->name,
+                        .limits = o->named, .n_limits = o->named_count,
+                        .sets_loss_limit = o->sets_loss_limit, .loss_limit_ppm = o->loss_limit_ppm),
+               GRADPOOL__WIRE__ENVELOPE__BODY_DONE, say_set);
+}
+
+static int say_revoked(envelope **reply, const void *context)
+{
+    const struct tenant_options *o = context;
+    printf("tenant %s: its key is refused from now on, and its jobs have failed\n", o->name);
+    return CLI_OK;
 }
 
 static int revoke_key(const struct tenant_options *o)
 {
-    Gradpool__Wire__TenantRevokeRequest revoke = GRADPOOL__WIRE__TENANT_REVOKE_REQUEST__INIT;
-    revoke.tenant = (char *)o->name;
-    envelope request = ENVELOPE(0, TENANT_REVOKE_REQUEST, tenant_revoke_request, &revoke);
-    return ask_and_say(o, &request, "its key is refused from now on, and its jobs have failed");
+    return ask(o,
+               &MESSAGE(0, TENANT_REVOKE_REQUEST, tenant_revoke_request, .tenant = (char *)o->name),
+               GRADPOOL__WIRE__ENVELOPE__BODY_DONE, say_revoked);
 }
 
 static void fill_limits(const Gradpool__Wire__TenantView *tenant, struct view_limit *limits)
@@ -209,8 +196,10 @@ static void fill_limits(const Gradpool__Wire__TenantView *tenant, struct view_li
                                         .is_own = tenant->limits[i]->is_own};
 }
 
-static int show(const Gradpool__Wire__TenantsReply *reply, bool json)
+static int show(envelope **message, const void *context)
 {
+    const struct tenant_options *o = context;
+    const Gradpool__Wire__TenantsReply *reply = (*message)->tenants_reply;
     _cleanup_free_ struct view_tenant *views = calloc(reply->n_tenants + 1, sizeof *views);
     _cleanup_free_ struct view_limit *all_limits =
         calloc((reply->n_tenants + 1) * LIMITS_OF_TENANT, sizeof *all_limits);
@@ -232,22 +221,14 @@ static int show(const Gradpool__Wire__TenantsReply *reply, bool json)
                                         .connections = tenant->connections};
     }
     struct view_tenants tenants = {views, reply->n_tenants};
-    int error = (json ? ops_tenants_json : ops_tenants_table)(&tenants, stdout);
+    int error = (o->json ? ops_tenants_json : ops_tenants_table)(&tenants, stdout);
     return error < 0 ? CLI_FAILED : CLI_OK;
 }
 
 static int list_tenants(const struct tenant_options *o)
 {
-    Gradpool__Wire__TenantsRequest list = GRADPOOL__WIRE__TENANTS_REQUEST__INIT;
-    envelope request = ENVELOPE(0, TENANTS_REQUEST, tenants_request, &list), *reply;
-    int code = ask(o, &request, &reply);
-    if (code != CLI_OK)
-        return code;
-    code = reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_TENANTS_REPLY
-               ? show(reply->tenants_reply, o->json)
-               : CLI_FAILED;
-    gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return code;
+    return ask(o, &MESSAGE(0, TENANTS_REQUEST, tenants_request),
+               GRADPOOL__WIRE__ENVELOPE__BODY_TENANTS_REPLY, show);
 }
 
 int cli_tenant(int argc, char **argv)

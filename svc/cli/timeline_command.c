@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -39,9 +38,10 @@ struct request {
 
 static int set_seconds(const char *value, uint64_t *ret_ms, struct err *err)
 {
-    int r = knobs_seconds(value, SECONDS_MAX, ret_ms, err);
-    return r == 0 && *ret_ms == 0 ? err_set(err, -EINVAL, "'%s': more than 0 is expected", value)
-                                  : r;
+    int error = knobs_seconds(value, SECONDS_MAX, ret_ms, err);
+    return error == 0 && *ret_ms == 0
+               ? err_set(err, -EINVAL, "'%s': more than 0 is expected", value)
+               : error;
 }
 
 static int set(void *context, int index, const char *value, struct err *err)
@@ -120,19 +120,18 @@ static int run(const struct request *wanted, struct timeline_file *file, bool *r
     uint64_t timeline = 0;
     struct timeline_wish wish = {
         .job = wanted->options.job, .tenant = wanted->tenant, .for_ns = wanted->for_ms * NS_PER_MS};
-    int r = operator_open(wanted->options.endpoint, &channel, err);
-    if (r < 0)
-        return r;
+    int error = operator_open(wanted->options.endpoint, &channel, err);
+    if (error < 0)
+        return error;
     int stop_fd = take_signals();
-    r = timeline_begin(channel, &wish, file, &timeline, err);
-    if (r == 0)
-        r = timeline_follow(channel, timeline, stop_fd, file, err);
-    *ret_is_there = r != -ENOENT;
-    r = operator_explain(wanted->options.endpoint, channel, r, err);
+    error = timeline_begin(channel, &wish, file, &timeline, err)
+                ?: timeline_follow(channel, timeline, stop_fd, file, err);
+    *ret_is_there = error != -ENOENT;
+    error = operator_explain(wanted->options.endpoint, channel, error, err);
     channel_destroy(channel);
     if (stop_fd >= 0)
         close(stop_fd);
-    return r;
+    return error;
 }
 
 static int write_it(const struct request *wanted)
@@ -141,22 +140,22 @@ static int write_it(const struct request *wanted)
     struct timeline_totals totals = {0};
     struct err err = {0}, why = {0};
     bool is_there = true;
-    int r = timeline_file_open(wanted->output, &file, &err);
-    if (r < 0) {
+    int error = timeline_file_open(wanted->output, &file, &err);
+    if (error < 0) {
         fprintf(stderr, "gradpool: %s\n", err.text);
         return CLI_FAILED;
     }
-    r = run(wanted, file, &is_there, &err);
-    if (r < 0)
+    error = run(wanted, file, &is_there, &err);
+    if (error < 0)
         fprintf(stderr, "gradpool: %s\n", err.text);
     int written = timeline_file_close(file, &totals, &why);
-    if (written < 0 && written != r)
+    if (written < 0 && written != error)
         fprintf(stderr, "gradpool: %s\n", why.text);
-    if (written == 0 && (r == 0 || totals.rounds > 0))
+    if (written == 0 && (error == 0 || totals.rounds > 0))
         print_done(wanted, &totals);
-    if (r == -EHOSTDOWN || !is_there)
+    if (error == -EHOSTDOWN || !is_there)
         return CLI_NOTHING;
-    return r < 0 || written < 0 ? CLI_FAILED : CLI_OK;
+    return error < 0 || written < 0 ? CLI_FAILED : CLI_OK;
 }
 
 int cli_timeline(int argc, char **argv)
@@ -165,9 +164,6 @@ int cli_timeline(int argc, char **argv)
     parse(argc, argv, &wanted);
     if (wanted.options.job && wanted.output)
         return write_it(&wanted);
-    fprintf(stderr,
-            "gradpool timeline: missing: %s\n"
-            "Try `gradpool timeline --help' for more information.\n",
-            wanted.options.job ? "--output FILE" : "JOB");
-    return CLI_USAGE;
+    return knobs_mistake("gradpool timeline", "missing: %s",
+                         wanted.options.job ? "--output FILE" : "JOB");
 }

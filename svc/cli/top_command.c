@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/ioctl.h>
 
 #define PERIOD_NS NS_PER_S
@@ -50,14 +49,11 @@ static int set(void *context, int index, const char *value, struct err *err)
 
 static int ask_both(struct channel *channel, envelope *replies[2], struct err *err)
 {
-    Gradpool__Wire__StatusRequest status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
-    Gradpool__Wire__JobsRequest jobs = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
-    envelope status_request = ENVELOPE(0, STATUS_REQUEST, status_request, &status);
-    envelope jobs_request = ENVELOPE(0, JOBS_REQUEST, jobs_request, &jobs);
-    int error = operator_call(channel, &status_request, &replies[0], err);
+    int error =
+        operator_call(channel, &MESSAGE(0, STATUS_REQUEST, status_request), &replies[0], err);
     if (error < 0)
         return error;
-    error = operator_call(channel, &jobs_request, &replies[1], err);
+    error = operator_call(channel, &MESSAGE(0, JOBS_REQUEST, jobs_request), &replies[1], err);
     if (error < 0)
         gradpool__wire__envelope__free_unpacked(replies[0], NULL);
     return error;

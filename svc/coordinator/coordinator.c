@@ -31,7 +31,6 @@
 #include "svc/coordinator/timeline/timeline.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,8 +125,7 @@ static int restore_row(void *context, const struct store_row *row)
 /* Every tensor has a piece at least; the rest of the code relies on it. */
 static bool is_whole(const struct service *s)
 {
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         for (size_t i = 0; i < job->tensors_count; i++)
             if (job->tensors[i]->pieces_count == 0)
                 return false;
@@ -152,8 +150,7 @@ static int restore(struct service *s, struct err *err)
                        "%s: pieces are missing. Put the file back from a copy; or start with "
                        "nothing: move %s* away",
                        path, path);
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link) {
         profiles_recall(job, job->tensors, job->tensors_count);
         predict_shares(job);
     }
@@ -197,8 +194,8 @@ static void destroy_objects(struct service *s)
     scaling_moves_destroy(s);
     orders_destroy(s);
     saving_destroy(s);
-    list_for_each_safe (node, &s->aggregators)
-        aggregator_destroy(list_entry(node, struct aggregator, link));
+    list_for_each_safe_entry (struct aggregator, a, &s->aggregators, link)
+        aggregator_destroy(a);
     tenants_destroy(s);
 }
 
@@ -308,11 +305,7 @@ static int watch_signals(struct coordinator *c)
 static int start_loop(struct coordinator *c, struct err *err)
 {
     struct service *s = c->service;
-    int error = tenants_init(s);
-    if (error == 0)
-        error = loop_init(s->loop);
-    if (error == 0)
-        error = watch_signals(c);
+    int error = tenants_init(s) ?: loop_init(s->loop) ?: watch_signals(c);
     if (error == 0 && !s->fleet->provisioner)
         error = provisioner_local_create(&s->fleet->provisioner);
     return error < 0 ? err_set(err, error, "cannot start: %s", err_text(error)) : 0;
@@ -323,9 +316,8 @@ static int listen_all(struct service *s, struct err *err)
     struct endpoint *local = &s->door->local->endpoint;
     local->is_unix = true;
     snprintf(local->host, sizeof local->host, "%s/control.sock", s->options->state_dir);
-    int error = listener_open(s, s->door->tcp, s->options->interface_name, err);
-    if (error == 0)
-        error = listener_open(s, s->door->local, NULL, err);
+    int error = listener_open(s, s->door->tcp, s->options->interface_name, err)
+                    ?: listener_open(s, s->door->local, NULL, err);
     if (error == 0 && s->options->operators)
         error = state_dir_admit(s->options->state_dir, local->host, s->options->operators, err);
     return error == 0 ? advertise_choose(s, err) : error;
@@ -409,9 +401,8 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     struct coordinator *c = NULL;
     char state_dir[PATH_MAX];
     whole.state_dir = state_dir;
-    int error = state_dir_whole(options->state_dir, state_dir, sizeof state_dir, err);
-    if (error == 0)
-        error = check_options(&whole, &listen, err);
+    int error = state_dir_whole(options->state_dir, state_dir, sizeof state_dir, err)
+                    ?: check_options(&whole, &listen, err);
     if (error == 0 && !(c = create(&whole)))
         error = err_set(err, -ENOMEM, "out of memory");
     if (error < 0) {

@@ -94,11 +94,9 @@ static void aggregator_is_stopping(struct aggregator *a) { keeping_check_all(a->
 
 static bool aggregator_is_needed(const struct aggregator *a)
 {
-    list_for_each (node, &a->service->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &a->service->jobs, link)
         if (keeping_has(a, job, NULL))
             return true;
-    }
     return false;
 }
 

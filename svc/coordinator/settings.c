@@ -26,9 +26,7 @@ tell(struct settings *all, const char *name, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(all->texts[at], SETTING_BYTES, format, arguments);
     va_end(arguments);
-    gradpool__wire__setting__init(&all->views[at]);
-    all->views[at].name = (char *)name;
-    all->views[at].value = all->texts[at];
+    all->views[at] = MESSAGE_PART(Setting, setting, .name = (char *)name, .value = all->texts[at]);
     all->list[at] = &all->views[at];
 }
 

@@ -17,11 +17,9 @@
 
 static bool has_local_aggregators(const struct service *s)
 {
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             return true;
-    }
     return false;
 }
 
@@ -62,8 +60,7 @@ static void leave(struct service *s, size_t jobs)
 
 static void end_jobs(struct service *s, const char *why)
 {
-    list_for_each_safe (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_safe_entry (struct job, job, &s->jobs, link) {
         jobs_fail(job, NULL, -ESHUTDOWN, "%s", why);
         jobs_end(job);
     }
@@ -76,8 +73,8 @@ static void end_in_order(struct service *s, const char *why)
     s->phase = SERVICE_DRAINING;
     end_jobs(s, why);
     timer_start(s->loop, &s->ending->drain_timer, clock_now_ns() + DRAIN_DEADLINE_NS);
-    list_for_each (node, &s->aggregators)
-        aggregator_drain(list_entry(node, struct aggregator, link));
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
+        aggregator_drain(a);
     fleet_drain(s, false);
     service_check_drained(s);
 }
@@ -119,8 +116,8 @@ void service_check_drained(struct service *s)
     leaving_check_done(s);
     if (s->phase != SERVICE_DRAINING || is_about_to_end_jobs(s) || !fleet_is_gone(s))
         return;
-    list_for_each (node, &s->aggregators)
-        if (list_entry(node, struct aggregator, link)->state != AGGREGATOR_LOST)
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
+        if (a->state != AGGREGATOR_LOST)
             return;
     s->phase = SERVICE_DOWN;
     log_info("stopped");
@@ -132,8 +129,7 @@ void service_check_drained(struct service *s)
 static void end_now(struct service *s)
 {
     fleet_drain(s, true);
-    list_for_each_safe (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_safe_entry (struct aggregator, a, &s->aggregators, link) {
         if (s->fleet->leave_done && !ends_with_service(a))
             continue;
         if (a->process.fd >= 0)
@@ -181,11 +177,9 @@ static void depart_now(struct service *s, int number)
 {
     log_warn("one more signal: ending at once");
     s->ending->ended_by = number;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             leaving_end_jobs(a);
-    }
     end_now(s);
 }
 

@@ -2,6 +2,7 @@
  * its own makes it, on a request of its own: a caller that gives up leaves both behind, and the
  * thread frees the request when the resolver returns. Must never touch the caller's memory from
  * that thread (svc/channel, H11). */
+#include "svc/base/system/thread.h"
 #include "svc/endpoint/endpoint.h"
 
 #include "svc/base/clock.h"
@@ -9,7 +10,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +36,7 @@ static struct lookup *lookup_create(const struct endpoint *e)
     struct lookup *l = calloc(1, sizeof(*l));
     if (l == NULL)
         return NULL;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->over, &attributes);
-    pthread_condattr_destroy(&attributes);
+    thread_condition_init(&l->over);
     pthread_mutex_init(&l->lock, NULL);
     snprintf(l->host, sizeof(l->host), "%s", e->host);
     snprintf(l->port, sizeof(l->port), "%u", e->port);
@@ -80,17 +76,6 @@ static void *lookup_main(void *context)
     if (is_given_up)
         lookup_free(l);
     return NULL;
-}
-
-/* The process's signals are for its own threads. */
-static int lookup_start_thread(struct lookup *l)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(&l->thread, NULL, lookup_main, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -r;
 }
 
 /* False: the deadline came first. */
@@ -164,7 +149,7 @@ static int lookup_time_error(const struct endpoint *e, struct err *err)
 static int lookup_run(struct lookup *l, const struct endpoint *e, uint64_t deadline_ns,
                       struct endpoint_addresses *ret_addresses, struct err *err)
 {
-    int r = lookup_start_thread(l);
+    int r = thread_start(&l->thread, lookup_main, l);
     if (r < 0) {
         lookup_free(l);
         return err_set(err, r, "no thread to look up '%s': %s", e->host, err_text(r));
@@ -242,7 +227,7 @@ static struct lookup *lookup_begin(const struct endpoint *e)
     if (l == NULL)
         return NULL;
     bool is_address = lookup_ask(l, AI_NUMERICHOST, &l->list) == 0;
-    if (!is_address && lookup_start_thread(l) == 0)
+    if (!is_address && thread_start(&l->thread, lookup_main, l) == 0)
         return l;
     lookup_free(l);
     return NULL;

@@ -3,6 +3,7 @@
 #include "svc/fabric/engine.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/system/thread.h"
 #include "svc/fabric/engine_sleep.h"
 
 #include <errno.h>
@@ -176,15 +177,6 @@ static void *progress_main(void *context)
 
 /* ---- life ---- */
 
-static void engine_init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 int engine_init(struct engine *e, pthread_mutex_t *lock,
                 void (*handle)(void *context, const struct fabric_event *event),
                 bool (*needs_progress)(void *context), void *context)
@@ -194,12 +186,12 @@ int engine_init(struct engine *e, pthread_mutex_t *lock,
     e->handle = handle;
     e->needs_progress = needs_progress;
     e->context = context;
-    engine_init_condition(&e->turn);
+    thread_condition_init(&e->turn);
     e->driver = DRIVER_NONE;
     e->handover_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
     int r = e->handover_fd < 0 ? -EMFILE : engine_sleep_create(&e->sleep);
     if (r == 0)
-        r = engine_start_thread(&e->progress, progress_main, e);
+        r = thread_start(&e->progress, progress_main, e);
     e->has_progress = r == 0;
     if (r < 0)
         engine_fini(e);

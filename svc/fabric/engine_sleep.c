@@ -4,12 +4,12 @@
 #include "svc/fabric/engine_sleep.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/system/thread.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -123,7 +123,7 @@ static bool sleep_ensure_forwarder(struct engine_sleep *s, const struct sleep_pl
         return true;
     s->forwarded_bell = plan->bell;
     s->forwarded_value = plan->bell_value;
-    s->has_forwarder = engine_start_thread(&s->forwarder, forwarder_main, s) == 0;
+    s->has_forwarder = thread_start(&s->forwarder, forwarder_main, s) == 0;
     return s->has_forwarder;
 }
 
@@ -210,14 +210,4 @@ void engine_sleep(struct engine *e, uint64_t tenure, uint64_t deadline_ns)
     s->is_asleep = false;
     if (is_forwarded)
         sleep_drain(s->forward_fd);
-}
-
-int engine_start_thread(pthread_t *ret_thread, void *(*main)(void *), void *context)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(ret_thread, NULL, main, context);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -r;
 }

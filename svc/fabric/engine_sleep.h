@@ -22,7 +22,5 @@ void engine_end_sleep(struct engine *e);
 bool engine_has_forwarder(const struct engine_sleep *s);
 /* The lock must not be held. */
 void engine_end_forwarder(struct engine_sleep *s);
-/* A thread without signals: those of the host process are for its own threads. */
-int engine_start_thread(pthread_t *ret_thread, void *(*main)(void *), void *context);
 
 #endif

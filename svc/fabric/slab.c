@@ -105,8 +105,7 @@ static int slab_grow(struct slabs *s, uint64_t bytes)
 static struct slab_extent *slab_find_free(struct slab *slab, uint64_t bytes)
 {
     uint32_t looks = 0, class = slab_class_of(bytes);
-    list_for_each (node, &slab->free[class]) {
-        struct slab_extent *extent = list_entry(node, struct slab_extent, free_node);
+    list_for_each_entry (struct slab_extent, extent, &slab->free[class], free_node) {
         if (extent->bytes >= bytes)
             return extent;
         if (++looks == CLASS_LOOKS)
@@ -246,11 +245,9 @@ static void slab_unmap(struct slab *slab)
         region_destroy(&slab->region);
         return;
     }
-    list_for_each (node, &slab->extents) {
-        const struct slab_extent *extent = list_entry(node, struct slab_extent, node);
+    list_for_each_entry (const struct slab_extent, extent, &slab->extents, node)
         if (!extent->is_kept)
             munmap((char *)slab->region.base + extent->offset, extent->bytes);
-    }
     if (slab->region.fd >= 0)
         close(slab->region.fd);
 }

@@ -127,9 +127,7 @@ int cores_create(const char *list, struct cores **ret_cores, struct err *err)
     _cleanup_(cleanup_cores) struct cores *c = calloc(1, sizeof(*c));
     if (!c)
         return err_set(err, -ENOMEM, "no memory to list cores");
-    int r = load_topology(c, err);
-    if (r == 0)
-        r = list_cores(c, err);
+    int r = load_topology(c, err) ?: list_cores(c, err);
     if (r == 0 && list)
         r = cores_list_narrow(list, c->list, &c->count, err);
     if (r < 0)

@@ -72,9 +72,7 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
         replace_connection(w);
     if (!w || w->conn)
         return -EBUSY;
-    r = window_reserve(job, fabric);
-    if (r == 0)
-        r = lending_connect(w, fabric);
+    r = window_reserve(job, fabric) ?: lending_connect(w, fabric);
     if (r < 0)
         return r;
     *ret_worker = w;

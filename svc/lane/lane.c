@@ -53,8 +53,7 @@ void lane_destroy(struct lane *lane)
     if (!lane)
         return;
     lane->is_closing = true;
-    list_for_each_safe (node, &lane->jobs) {
-        struct lane_job *job = list_entry(node, struct lane_job, link);
+    list_for_each_safe_entry (struct lane_job, job, &lane->jobs, link) {
         job->is_dropped = true;
         forget_connections(job);
         job_release(job);
@@ -377,8 +376,7 @@ void lane_each_piece(const struct lane *lane,
         struct lane_job *job = list_entry(node, struct lane_job, link);
         if (job->is_dropped)
             continue; /* one of its number may be here anew */
-        list_for_each (at, &job->pieces) {
-            const struct piece *p = list_entry(at, struct piece, link);
+        list_for_each_entry (const struct piece, p, &job->pieces, link) {
             each(context, &(struct lane_held){job->id, p->id, p->epoch, p->is_held});
         }
     }
@@ -397,11 +395,9 @@ void lane_each_failure(const struct lane *lane,
 
 void lane_fail_jobs(struct lane *lane, int code, const char *text)
 {
-    list_for_each_safe (node, &lane->jobs) {
-        struct lane_job *job = list_entry(node, struct lane_job, link);
+    list_for_each_safe_entry (struct lane_job, job, &lane->jobs, link)
         if (!job->is_dropped)
             job_fail(job, code, "job '%s': %s", job->name, text);
-    }
 }
 
 bool lane_is_quiet(const struct lane *lane)

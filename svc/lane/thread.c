@@ -63,9 +63,8 @@ static int open_fabric(struct lane_thread *t, const char *kind, const char *addr
     char lack[SHORTAGE_BYTES];
     if (!address)
         return 0;
-    int r = fabric_open(kind, t->options.fabric_options, &fabric);
-    if (r == 0)
-        r = fabric_listen(fabric, address, ret_address);
+    int r = fabric_open(kind, t->options.fabric_options, &fabric)
+                ?: fabric_listen(fabric, address, ret_address);
     if (r < 0) {
         fabric_close(fabric);
         return err_set(&t->start_error, r, "the lane on %s cannot listen on %s %s: %s", t->about,

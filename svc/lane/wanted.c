@@ -55,8 +55,7 @@ int wanted_by_pieces(struct lane *lane, uint32_t job_id, uint32_t workers,
 size_t wanted_by_jobs(const struct lane *lane, size_t *ret_bytes, size_t room)
 {
     size_t count = 0;
-    list_for_each (node, &lane->jobs) {
-        const struct lane_job *job = list_entry(node, struct lane_job, link);
+    list_for_each_entry (const struct lane_job, job, &lane->jobs, link) {
         if (!job->wants_window || count + 2 > room)
             continue;
         ret_bytes[count++] = window_bytes(job);
@@ -67,8 +66,7 @@ size_t wanted_by_jobs(const struct lane *lane, size_t *ret_bytes, size_t room)
 
 void wanted_is_ready(struct lane *lane, const char *why_not)
 {
-    list_for_each (node, &lane->jobs) {
-        struct lane_job *job = list_entry(node, struct lane_job, link);
+    list_for_each_entry (struct lane_job, job, &lane->jobs, link) {
         if (!job->wants_window)
             continue;
         job->wants_window = false;

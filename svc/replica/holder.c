@@ -72,11 +72,9 @@ void holder_destroy(struct holder *k)
 
 static struct kept_job *find_job(struct holder *k, uint32_t id)
 {
-    list_for_each (node, &k->jobs) {
-        struct kept_job *job = list_entry(node, struct kept_job, node);
+    list_for_each_entry (struct kept_job, job, &k->jobs, node)
         if (job->id == id && !job->is_over)
             return job;
-    }
     return NULL;
 }
 
@@ -208,8 +206,7 @@ static struct holder_link *first_due(struct holder *k, uint64_t *ret_due_ns)
     *ret_due_ns = UINT64_MAX;
     list_for_each (node, &k->jobs) {
         struct kept_job *job = list_entry(node, struct kept_job, node);
-        list_for_each (at, &job->links) {
-            struct holder_link *l = list_entry(at, struct holder_link, node);
+        list_for_each_entry (struct holder_link, l, &job->links, node) {
             uint64_t due_ns = holder_link_due_ns(l);
             if (due_ns >= *ret_due_ns)
                 continue;
@@ -261,8 +258,7 @@ void holder_ask_again(struct holder *k)
     pthread_mutex_lock(&k->lock);
     list_for_each (node, &k->jobs) {
         struct kept_job *job = list_entry(node, struct kept_job, node);
-        list_for_each (at, &job->links) {
-            struct holder_link *l = list_entry(at, struct holder_link, node);
+        list_for_each_entry (struct holder_link, l, &job->links, node) {
             l->is_asked = false;
             if (l->state == LINK_IDLE) /* it may be there, or its job gone */
                 holder_link_ask(l, 0);
@@ -320,8 +316,7 @@ void holder_measure(struct holder *k, struct holder_use *ret_use)
     *ret_use = (struct holder_use){0};
     pthread_mutex_lock(&k->lock);
     ret_use->connections = k->engine.shm_conns + k->engine.ofi_conns;
-    list_for_each (node, &k->jobs) {
-        const struct kept_job *job = list_entry(node, struct kept_job, node);
+    list_for_each_entry (const struct kept_job, job, &k->jobs, node) {
         for (size_t i = 0; i < job->copies_room; i++) {
             const struct kept_copy *copy = job->copies[i];
             ret_use->copies += copy && copy->is_kept;

@@ -52,8 +52,7 @@ void holder_link_flush(struct holder_link *l)
 {
     if (l->state != LINK_OPEN || !lend_all(l))
         return;
-    list_for_each_safe (node, &l->unsaid) {
-        struct kept_copy *copy = list_entry(node, struct kept_copy, unsaid);
+    list_for_each_safe_entry (struct kept_copy, copy, &l->unsaid, unsaid) {
         if (copy->fence)
             continue;
         if (tell(l, copy) < 0)
@@ -148,11 +147,9 @@ void holder_link_give_up(struct holder_link *l)
 
 struct holder_link *holder_link_get(struct kept_job *job, uint32_t lane)
 {
-    list_for_each (node, &job->links) {
-        struct holder_link *l = list_entry(node, struct holder_link, node);
+    list_for_each_entry (struct holder_link, l, &job->links, node)
         if (l->lane == lane)
             return l;
-    }
     struct holder_link *l = calloc(1, sizeof *l);
     if (!l)
         return NULL;

@@ -143,9 +143,9 @@ int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
                      struct state_file *ret_file, struct err *err)
 {
     struct state_header h;
-    int r = read_header(data, bytes, file_bytes, &h, err);
-    if (r < 0)
-        return r;
+    int error = read_header(data, bytes, file_bytes, &h, err);
+    if (error < 0)
+        return error;
     if (h.index_bytes > bytes - sizeof h)
         return damaged(err, "it is too short");
     if (h.index_sum != state_sum(data + sizeof h, h.index_bytes))
@@ -153,9 +153,9 @@ int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
     _cleanup_free_ struct state_tensor *tensors = calloc(h.tensors + 1, sizeof *tensors);
     if (!tensors)
         return err_set(err, -ENOMEM, "out of memory");
-    r = read_entries(data + sizeof h, &h, tensors, err);
-    if (r < 0)
-        return r;
+    error = read_entries(data + sizeof h, &h, tensors, err);
+    if (error < 0)
+        return error;
     ret_file->count = h.tensors;
     ret_file->tensors = take_ptr(tensors);
     return 0;
@@ -190,18 +190,18 @@ static int load_index(int fd, uint64_t file_bytes, char **ret_index, size_t *ret
     char start[sizeof(struct state_header)];
     struct state_header h;
     size_t there = file_bytes < sizeof start ? file_bytes : sizeof start;
-    int r = read_all(fd, start, there, 0);
-    if (r < 0)
-        return err_set(err, r, "%s", err_text(r));
-    r = read_header(start, there, file_bytes, &h, err);
-    if (r < 0)
-        return r;
+    int error = read_all(fd, start, there, 0);
+    if (error < 0)
+        return err_set(err, error, "%s", err_text(error));
+    error = read_header(start, there, file_bytes, &h, err);
+    if (error < 0)
+        return error;
     _cleanup_free_ char *index = malloc(sizeof h + h.index_bytes);
     if (!index)
         return err_set(err, -ENOMEM, "out of memory");
-    r = read_all(fd, index, sizeof h + h.index_bytes, 0);
-    if (r < 0)
-        return err_set(err, r, "%s", err_text(r));
+    error = read_all(fd, index, sizeof h + h.index_bytes, 0);
+    if (error < 0)
+        return err_set(err, error, "%s", err_text(error));
     *ret_bytes = sizeof h + h.index_bytes;
     *ret_index = take_ptr(index);
     return 0;
@@ -226,15 +226,14 @@ int state_file_open(const char *path, struct state_file *ret_file, struct err *e
     struct err why = {0};
     uint64_t file_bytes = 0;
     size_t bytes = 0;
-    int r = open_plain(path, &file_bytes, &f.fd, err);
-    if (r < 0)
-        return r;
-    r = load_index(f.fd, file_bytes, &f.index, &bytes, &why);
-    if (r == 0)
-        r = state_index_read(f.index, bytes, file_bytes, &f, &why);
-    if (r < 0) {
+    int error = open_plain(path, &file_bytes, &f.fd, err);
+    if (error < 0)
+        return error;
+    error = load_index(f.fd, file_bytes, &f.index, &bytes, &why)
+                ?: state_index_read(f.index, bytes, file_bytes, &f, &why);
+    if (error < 0) {
         state_file_close(&f);
-        return err_set(err, r, "%s: %s", path, why.text);
+        return err_set(err, error, "%s: %s", path, why.text);
     }
     *ret_file = f;
     return 0;
@@ -261,9 +260,9 @@ const struct state_tensor *state_file_find(const struct state_file *f, const cha
 int state_file_read(const struct state_file *f, const struct state_tensor *t, void *ret_data,
                     struct err *err)
 {
-    int r = read_all(f->fd, ret_data, state_tensor_bytes(t), t->offset);
-    if (r < 0)
-        return err_set(err, r, "tensor '%s' in the snapshot: %s", t->name, err_text(r));
+    int error = read_all(f->fd, ret_data, state_tensor_bytes(t), t->offset);
+    if (error < 0)
+        return err_set(err, error, "tensor '%s' in the snapshot: %s", t->name, err_text(error));
     if (state_sum(ret_data, state_tensor_bytes(t)) != t->sum)
         return err_set(err, -EBADMSG,
                        "tensor '%s' in the snapshot has changed since it was written", t->name);

@@ -94,11 +94,11 @@ static int follow(char **path)
 static int find_place(const char *path, char **ret_path)
 {
     _cleanup_free_ char *place = strdup(path);
-    int r = place ? 1 : -ENOMEM;
-    for (int i = 0; r > 0 && i < LINKS_MAX; i++)
-        r = follow(&place);
-    if (r != 0)
-        return r < 0 ? r : -ELOOP;
+    int error = place ? 1 : -ENOMEM;
+    for (int i = 0; error > 0 && i < LINKS_MAX; i++)
+        error = follow(&place);
+    if (error != 0)
+        return error < 0 ? error : -ELOOP;
     *ret_path = place;
     place = NULL;
     return 0;
@@ -127,10 +127,10 @@ static int open_new(struct state_writer *w)
         w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (w->fd >= 0 && ftruncate(w->fd, (off_t)w->file_bytes) == 0)
         return 0;
-    int r = -errno;
+    int error = -errno;
     if (w->fd >= 0 && !w->is_nameless)
         unlink(w->temporary);
-    return r;
+    return error;
 }
 
 /* What could be read again. They may come from another process. */
@@ -154,9 +154,9 @@ int state_write_begin(const char *path, const struct state_tensor *tensors, size
         return err_set(err, -EINVAL, "snapshot %s: tensors out of order, or no arrays", path);
     if (*path == '\0')
         return err_set(err, -EINVAL, "snapshot: the path of its file is empty");
-    int r = find_place(path, &w.path);
-    if (r < 0)
-        return err_set(err, r, "snapshot %s: %s", path, err_text(r));
+    int error = find_place(path, &w.path);
+    if (error < 0)
+        return err_set(err, error, "snapshot %s: %s", path, err_text(error));
     if (is_special(w.path)) {
         writer_free(&w);
         return err_set(err, -EINVAL,
@@ -171,11 +171,11 @@ int state_write_begin(const char *path, const struct state_tensor *tensors, size
     if (count > 0)
         memcpy(w.tensors, tensors, count * sizeof *tensors);
     lay_out(&w);
-    r = open_new(&w);
-    if (r < 0) {
-        failed(&w, err, r);
+    error = open_new(&w);
+    if (error < 0) {
+        failed(&w, err, error);
         writer_free(&w);
-        return r;
+        return error;
     }
     *ret_writer = w;
     return 0;
@@ -188,8 +188,8 @@ int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t 
     t->steps = steps;
     t->round = round;
     t->sum = state_sum(data, state_tensor_bytes(t));
-    int r = write_all(w->fd, data, state_tensor_bytes(t), t->offset);
-    return r < 0 ? failed(w, err, r) : 0;
+    int error = write_all(w->fd, data, state_tensor_bytes(t), t->offset);
+    return error < 0 ? failed(w, err, error) : 0;
 }
 
 /* ---- finishing ---- */
@@ -226,8 +226,8 @@ static int write_index(const struct state_writer *w)
     fill_index(w, index);
     h.index_sum = state_sum(index, h.index_bytes);
     h.header_sum = state_sum(&h, offsetof(struct state_header, header_sum));
-    int r = write_all(w->fd, index, h.index_bytes, sizeof h);
-    return r < 0 ? r : write_all(w->fd, &h, sizeof h, 0);
+    int error = write_all(w->fd, index, h.index_bytes, sizeof h);
+    return error < 0 ? error : write_all(w->fd, &h, sizeof h, 0);
 }
 
 /* So that the new name itself outlives a crash of the host. */
@@ -259,32 +259,32 @@ static int publish(struct state_writer *w)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = w->is_nameless ? give_name(w) : 0;
-    if (r == 0 && rename(w->temporary, w->path) < 0)
-        r = -errno;
-    if (r < 0 && !w->is_nameless)
+    int error = w->is_nameless ? give_name(w) : 0;
+    if (error == 0 && rename(w->temporary, w->path) < 0)
+        error = -errno;
+    if (error < 0 && !w->is_nameless)
         unlink(w->temporary);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return r;
+    return error;
 }
 
 int state_write_finish(struct state_writer *w, struct err *err)
 {
-    int r = write_index(w);
-    if (r == 0 && fsync(w->fd) < 0)
-        r = -errno;
-    if (r == 0)
-        r = publish(w);
-    if (r < 0) {
-        failed(w, err, r);
+    int error = write_index(w);
+    if (error == 0 && fsync(w->fd) < 0)
+        error = -errno;
+    if (error == 0)
+        error = publish(w);
+    if (error < 0) {
+        failed(w, err, error);
         state_write_abandon(w);
-        return r;
+        return error;
     }
-    r = sync_folder(w->path);
-    if (r < 0)
-        failed(w, err, r);
+    error = sync_folder(w->path);
+    if (error < 0)
+        failed(w, err, error);
     writer_free(w);
-    return r;
+    return error;
 }
 
 void state_write_abandon(struct state_writer *w)

@@ -2,38 +2,23 @@
  * README: E5. */
 #include "svc/timeline/timeline_fetch.h"
 
-#include "svc/base/clock.h"
-
 #include <errno.h>
 #include <poll.h>
 
 #define ASK_MS 100 /* between two questions */
 #define ANSWER_MS 5000
 
-static int call(struct channel *channel, envelope *request, int expected, envelope **ret_reply,
-                struct err *err)
-{
-    int r = channel_call(channel, request, clock_deadline_ns(clock_now_ns(), ANSWER_MS), NULL, NULL,
-                         ret_reply, err);
-    if (r < 0 || (int)(*ret_reply)->body_case == expected)
-        return r;
-    gradpool__wire__envelope__free_unpacked(*ret_reply, NULL);
-    return err_set(err, -EPROTO, "the service answered something else");
-}
-
 int timeline_begin(struct channel *channel, const struct timeline_wish *wish,
                    struct timeline_file *file, uint64_t *ret_timeline, struct err *err)
 {
-    Gradpool__Wire__TimelineRequest ask = GRADPOOL__WIRE__TIMELINE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
-    ask.job = (char *)wish->job;
-    ask.tenant = (char *)wish->tenant;
-    ask.for_ns = wish->for_ns;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_REQUEST;
-    request.timeline_request = &ask;
-    int r = call(channel, &request, GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_REPLY, &reply, err);
-    if (r < 0)
-        return r;
+    envelope *reply;
+    int error =
+        channel_ask(channel,
+                    &MESSAGE(0, TIMELINE_REQUEST, timeline_request, .job = (char *)wish->job,
+                             .tenant = (char *)wish->tenant, .for_ns = wish->for_ns),
+                    ANSWER_MS, GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_REPLY, &reply, err);
+    if (error < 0)
+        return error;
     *ret_timeline = reply->timeline_reply->timeline;
     timeline_file_begin(file, wish->job, reply->timeline_reply->begun_ns);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
@@ -47,23 +32,21 @@ struct told {
 static int ask_next(struct channel *channel, uint64_t timeline, bool ends,
                     struct timeline_file *file, struct told *ret_told, struct err *err)
 {
-    Gradpool__Wire__TimelineNextRequest ask = GRADPOOL__WIRE__TIMELINE_NEXT_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
-    ask.timeline = timeline;
-    ask.ends = ends;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_NEXT_REQUEST;
-    request.timeline_next_request = &ask;
-    int r = call(channel, &request, GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_NEXT, &reply, err);
-    if (r < 0)
-        return r;
+    envelope *reply;
+    int error = channel_ask(channel,
+                            &MESSAGE(0, TIMELINE_NEXT_REQUEST, timeline_next_request,
+                                     .timeline = timeline, .ends = ends),
+                            ANSWER_MS, GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_NEXT, &reply, err);
+    if (error < 0)
+        return error;
     const Gradpool__Wire__TimelineNext *next = reply->timeline_next;
     timeline_file_add(file, next);
-    r = timeline_file_check(file, err);
+    error = timeline_file_check(file, err);
     *ret_told = (struct told){.has_more = next->has_more, .is_over = next->is_over};
-    if (r == 0 && *next->note)
-        r = err_set(err, -ECONNRESET, "%s", next->note);
+    if (error == 0 && *next->note)
+        error = err_set(err, -ECONNRESET, "%s", next->note);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return r;
+    return error;
 }
 
 /* What is behind is asked for soon, the rest in a while. */
@@ -78,11 +61,11 @@ int timeline_follow(struct channel *channel, uint64_t timeline, int stop_fd,
 {
     struct told told = {0};
     bool ends = false;
-    int r = 0;
-    while (r == 0 && !told.is_over) {
-        r = ask_next(channel, timeline, ends, file, &told, err);
-        if (r == 0 && !told.is_over)
+    int error = 0;
+    while (error == 0 && !told.is_over) {
+        error = ask_next(channel, timeline, ends, file, &told, err);
+        if (error == 0 && !told.is_over)
             ends = wait_for_stop(ends ? -1 : stop_fd, told.has_more || ends) || ends;
     }
-    return r;
+    return error;
 }

@@ -53,20 +53,20 @@ static ssize_t write_some(const struct timeline_file *f, size_t at)
 
 static int write_text(struct timeline_file *f)
 {
-    int r = ferror(f->picture.out) ? -ENOMEM : 0;
+    int error = ferror(f->picture.out) ? -ENOMEM : 0;
     if (fclose(f->picture.out) != 0)
-        r = -ENOMEM;
+        error = -ENOMEM;
     f->picture.out = NULL;
-    for (size_t at = 0; r == 0 && at < f->text_bytes;) {
+    for (size_t at = 0; error == 0 && at < f->text_bytes;) {
         ssize_t written = write_some(f, at);
         if (written >= 0)
             at += (size_t)written;
         else if (errno != EINTR)
-            r = own_error(errno);
+            error = own_error(errno);
     }
     free(f->text);
     f->text = NULL;
-    return r;
+    return error;
 }
 
 /* The end as it was, over what was begun: it needs no room, for it had that before. */
@@ -94,9 +94,9 @@ static void write_batch(struct timeline_file *f)
     size_t events_bytes = f->text_bytes;
     if (!f->is_stream)
         put_end(f);
-    int r = write_text(f);
-    if (r < 0)
-        return give_up(f, r);
+    int error = write_text(f);
+    if (error < 0)
+        return give_up(f, error);
     f->end += (off_t)events_bytes;
     f->kept = f->picture.totals;
 }
@@ -198,10 +198,10 @@ int timeline_file_close(struct timeline_file *f, struct timeline_totals *ret_tot
     if (!f)
         return 0;
     finish(f);
-    int r = timeline_file_check(f, err);
+    int error = timeline_file_check(f, err);
     picture_name_failure(&f->picture);
     if (ret_totals)
         *ret_totals = f->picture.totals;
     file_free(f);
-    return r;
+    return error;
 }

@@ -6,13 +6,15 @@
 #ifndef GRADPOOL_WIRE_RECORD_H
 #define GRADPOOL_WIRE_RECORD_H
 
+#include "svc/wire/ranks.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 #define RECORD_TEXT_BYTES 100
 #define RECORD_OUTPUTS_MAX 1
 #define RECORD_COMMIT_WORDS_MAX 28
-#define RECORD_MISSING_WORDS 12 /* 64-bit words of a rank bitmap: 768 ranks */
+#define RECORD_MISSING_WORDS RANKS_WORDS
 #define RECORD_TOKEN_BYTES 16
 
 enum record_kind {

@@ -15,15 +15,11 @@ int terms_read(const void *data, size_t bytes, struct terms *ret_terms)
     return 0;
 }
 
-bool terms_are_for_all(const struct terms *terms)
-{
-    static const uint64_t none[TERMS_RANK_WORDS];
-    return memcmp(terms->ranks, none, sizeof none) == 0;
-}
+bool terms_are_for_all(const struct terms *terms) { return ranks_are_none(terms->ranks); }
 
 bool terms_have_rank(const struct terms *terms, uint32_t rank)
 {
-    return terms_are_for_all(terms) || terms->ranks[rank / 64] & (UINT64_C(1) << (rank % 64));
+    return terms_are_for_all(terms) || ranks_have(terms->ranks, rank);
 }
 
 uint32_t terms_count(const struct terms *terms, uint32_t workers)
@@ -36,10 +32,9 @@ uint32_t terms_count(const struct terms *terms, uint32_t workers)
 
 static bool has_foreign_rank(const struct terms *terms, uint32_t workers)
 {
-    for (uint32_t rank = workers; rank < TERMS_RANK_WORDS * 64; rank++) {
-        if (terms->ranks[rank / 64] & (UINT64_C(1) << (rank % 64)))
+    for (uint32_t rank = workers; rank < TERMS_RANK_WORDS * 64; rank++)
+        if (ranks_have(terms->ranks, rank))
             return true;
-    }
     return false;
 }
 

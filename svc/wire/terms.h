@@ -4,11 +4,13 @@
 #ifndef GRADPOOL_WIRE_TERMS_H
 #define GRADPOOL_WIRE_TERMS_H
 
+#include "svc/wire/ranks.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define TERMS_RANK_WORDS 12 /* 768 ranks */
+#define TERMS_RANK_WORDS RANKS_WORDS
 
 /* All but ALL are for reductions only. */
 enum quorum {

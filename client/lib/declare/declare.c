@@ -71,7 +71,7 @@ static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, stru
         if (rank >= job->workers)
             fault = "its set has a rank that the job does not have";
         else
-            ret_terms->ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+            ranks_add(ret_terms->ranks, rank);
     }
     if (!fault && spec->ranks && spec->ranks_count == 0)
         fault = "its set is empty";
@@ -158,22 +158,16 @@ static void declared(struct control_call *call, const envelope *reply, const str
 
 static void fill_request(struct declaration *d)
 {
-    gradpool__wire__declare_request__init(&d->request);
     for (size_t i = 0; i < d->fresh_count; i++) {
-        Gradpool__Wire__TensorSpec *spec = &d->specs[i];
-        gradpool__wire__tensor_spec__init(spec);
-        spec->name = d->fresh[i]->name;
-        spec->dtype = d->fresh[i]->dtype;
-        spec->elements = d->fresh[i]->elements;
-        spec->terms.len = terms_bytes(&d->fresh[i]->terms);
-        spec->terms.data = (uint8_t *)&d->fresh[i]->terms;
-        d->spec_pointers[i] = spec;
+        struct gp_tensor *t = d->fresh[i];
+        d->specs[i] = MESSAGE_PART(TensorSpec, tensor_spec, .name = t->name, .dtype = t->dtype,
+                                   .elements = t->elements,
+                                   .terms = {terms_bytes(&t->terms), (uint8_t *)&t->terms});
+        d->spec_pointers[i] = &d->specs[i];
     }
-    d->request.tensors = d->spec_pointers;
-    d->request.n_tensors = d->fresh_count;
-    d->call.request = (envelope)GRADPOOL__WIRE__ENVELOPE__INIT;
-    d->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_DECLARE_REQUEST;
-    d->call.request.declare_request = &d->request;
+    d->request = MESSAGE_PART(DeclareRequest, declare_request, .tensors = d->spec_pointers,
+                              .n_tensors = d->fresh_count);
+    d->call.request = ENVELOPE(0, DECLARE_REQUEST, declare_request, &d->request);
     d->call.done = declared;
 }
 
@@ -336,15 +330,12 @@ static int check_idle(struct gp_tensor *t)
 
 static int tell_coordinator(struct gp_job *job, struct gp_tensor *t)
 {
-    Gradpool__Wire__UndeclareRequest undeclare = GRADPOOL__WIRE__UNDECLARE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     struct err refusal = {0};
     uint64_t timeout_ns = job->client->connect_timeout_ns;
-    undeclare.tensors = &t->id;
-    undeclare.n_tensors = 1;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_UNDECLARE_REQUEST;
-    request.undeclare_request = &undeclare;
-    if (control_ask(job->control, &request, clock_now_ns() + timeout_ns, &refusal) < 0)
+    if (control_ask(
+            job->control,
+            &MESSAGE(0, UNDECLARE_REQUEST, undeclare_request, .tensors = &t->id, .n_tensors = 1),
+            clock_now_ns() + timeout_ns, &refusal) < 0)
         return unanswered(job, t->name, timeout_ns);
     return refusal.code ? client_error_from(&refusal) : 0;
 }

@@ -210,17 +210,13 @@ static void hold_tell(struct gp_job *job)
     hold->telling = !hold->telling;
     struct hold_report *report = &hold->reports[hold->telling];
     *report = (struct hold_report){.job = job, .state = hold->state, .why = hold->why};
-    gradpool__wire__held_request__init(&report->body);
-    report->body.hold = hold->id;
-    report->body.state = (Gradpool__Wire__HoldState)hold->state;
-    if (hold->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED) {
-        report->body.code = report->why.code;
-        report->body.text = report->why.text;
-    }
-    report->call =
-        (struct control_call){.request = GRADPOOL__WIRE__ENVELOPE__INIT, .done = hold_told};
-    report->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HELD_REQUEST;
-    report->call.request.held_request = &report->body;
+    bool has_failed = hold->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED;
+    report->body = MESSAGE_PART(HeldRequest, held_request, .hold = hold->id,
+                                .state = (Gradpool__Wire__HoldState)hold->state,
+                                .code = has_failed ? report->why.code : 0,
+                                .text = has_failed ? report->why.text : NULL);
+    report->call = (struct control_call){
+        .request = ENVELOPE(0, HELD_REQUEST, held_request, &report->body), .done = hold_told};
     hold->is_telling = true;
     control_post(job->control, &report->call);
 }

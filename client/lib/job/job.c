@@ -30,9 +30,8 @@ void job_break(struct gp_job *job, int code, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     err_set(&job->failure, code < 0 ? code : -EPROTO, "%s", text[0] ? text : err_text(code));
-    list_for_each (node, &job->requests)
-        request_fail(list_entry(node, struct gp_request, node), job->failure.code,
-                     job->failure.text);
+    list_for_each_entry (struct gp_request, q, &job->requests, node)
+        request_fail(q, job->failure.code, job->failure.text);
     engine_kick(&job->engine);
 }
 

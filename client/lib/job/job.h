@@ -74,12 +74,6 @@ struct gp_job {
     struct late late;
 };
 
-/* Whether a rank is in a set of ranks, a bit each. */
-static inline bool rank_is_in(const uint64_t *ranks, uint32_t rank)
-{
-    return ranks[rank / 64] >> (rank % 64) & 1;
-}
-
 /* -EINVAL for NULL, -ECHILD in a forked child, with text. */
 int job_check(const struct gp_job *job);
 /* Ends what `users++` began: gp_job_leave() need not wait for this call any more. Called with the

@@ -10,7 +10,7 @@
 
 static bool copy_is_of(const struct gp_tensor *t, uint32_t rank)
 {
-    return t->job->is_elastic ? rank_is_in(t->ranks, rank) : terms_have_rank(&t->terms, rank);
+    return t->job->is_elastic ? ranks_have(t->ranks, rank) : terms_have_rank(&t->terms, rank);
 }
 
 /* Pieces take turns, so that each rank stores about as much. A copy that was made stays where it

@@ -95,7 +95,7 @@ void tensor_count_ranks(struct gp_tensor *t, const uint64_t *ranks)
     t->members = 0;
     t->peer = t->job->workers;
     for (uint32_t rank = t->job->workers; rank-- > 0;) {
-        if (!rank_is_in(ranks, rank))
+        if (!ranks_have(ranks, rank))
             continue;
         t->members++;
         t->first_rank = rank;

@@ -97,12 +97,9 @@ static void link_request_ticket(struct link *l)
     l->has_ticket = false;
     if (l->is_asking)
         return;
-    gradpool__wire__ticket_request__init(&l->ticket_request);
-    l->ticket_request.lane = l->lane;
-    l->ticket_request.failures = l->attempts >= ATTEMPTS_MAX ? l->attempts : 0;
-    l->call.request = (envelope)GRADPOOL__WIRE__ENVELOPE__INIT;
-    l->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TICKET_REQUEST;
-    l->call.request.ticket_request = &l->ticket_request;
+    l->ticket_request = MESSAGE_PART(TicketRequest, ticket_request, .lane = l->lane,
+                                     .failures = l->attempts >= ATTEMPTS_MAX ? l->attempts : 0);
+    l->call.request = ENVELOPE(0, TICKET_REQUEST, ticket_request, &l->ticket_request);
     l->call.done = ticket_arrived;
     l->is_asking = true;
     control_post(l->job->control, &l->call);

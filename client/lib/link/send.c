@@ -207,8 +207,7 @@ static bool pass_choices_on(struct link *l)
 
 static void send_unsent(struct link *l)
 {
-    list_for_each_safe (node, &l->unsent) {
-        struct piece *p = list_entry(node, struct piece, unsent);
+    list_for_each_safe_entry (struct piece, p, &l->unsent, unsent) {
         if (p->fence)
             continue;
         if (send_ready(l, p) < 0)

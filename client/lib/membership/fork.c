@@ -16,8 +16,7 @@ static int once_result;
 static void fork_begins(void)
 {
     pthread_mutex_lock(&watch_lock);
-    list_for_each (node, &watched) {
-        struct gp_job *job = list_entry(node, struct gp_job, fork_node);
+    list_for_each_entry (struct gp_job, job, &watched, fork_node) {
         pthread_mutex_lock(&job->lock);
         control_hold(job->control);
     }
@@ -25,8 +24,7 @@ static void fork_begins(void)
 
 static void fork_is_over(void)
 {
-    list_for_each (node, &watched) {
-        struct gp_job *job = list_entry(node, struct gp_job, fork_node);
+    list_for_each_entry (struct gp_job, job, &watched, fork_node) {
         control_let_go(job->control);
         pthread_mutex_unlock(&job->lock);
     }
@@ -36,8 +34,7 @@ static void fork_is_over(void)
 static void fork_in_child(void)
 {
     generation_begin_next();
-    list_for_each (node, &watched) {
-        struct gp_job *job = list_entry(node, struct gp_job, fork_node);
+    list_for_each_entry (struct gp_job, job, &watched, fork_node) {
         control_abandon_in_child(job->control);
         engine_abandon_in_child(&job->engine);
         slabs_abandon_in_child(&job->slabs);

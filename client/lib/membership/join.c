@@ -81,20 +81,14 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
 static int create_control(struct gp_job *job, const gp_job_spec *spec, struct err *err)
 {
     gp_client *client = job->client;
-    gradpool__wire__join_request__init(&job->join);
-    job->join.job = job->name;
-    job->join.rank = job->rank;
-    job->join.workers = spec->workers;
-    job->join.workers_max = spec->workers_max;
-    job->join.continues = spec->on_worker_loss == GP_CONTINUE;
-    job->join.node = job->host;
-    job->join.loss_limit_ppm = spec->loss_limit_ppm;
-    job->join.durability = spec->durability;
-    job->join.pid = (uint32_t)getpid();
-    job->join.pid_namespace = process_namespace();
-    job->join.identity = process_identity(job->join.pid);
-    job->join.lane_wait_ms = (uint32_t)(client->connect_timeout_ns / NS_PER_MS);
-    job->join.answer_ms = (uint32_t)(client->timeout_ns / NS_PER_MS);
+    uint32_t pid = (uint32_t)getpid();
+    job->join = MESSAGE_PART(
+        JoinRequest, join_request, .job = job->name, .rank = job->rank, .workers = spec->workers,
+        .workers_max = spec->workers_max, .continues = spec->on_worker_loss == GP_CONTINUE,
+        .node = job->host, .loss_limit_ppm = spec->loss_limit_ppm, .durability = spec->durability,
+        .pid = pid, .pid_namespace = process_namespace(), .identity = process_identity(pid),
+        .lane_wait_ms = (uint32_t)(client->connect_timeout_ns / NS_PER_MS),
+        .answer_ms = (uint32_t)(client->timeout_ns / NS_PER_MS));
     struct control_options options = {.endpoint = &client->endpoint,
                                       .addresses = &client->addresses,
                                       .key = client->has_key ? &client->key : NULL,

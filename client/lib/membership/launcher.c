@@ -46,9 +46,8 @@ static int parse(const char *name, const char *partner, uint32_t least, uint32_t
 static int read_pair(const char *rank_name, const char *size_name, gp_job_spec *ret_spec)
 {
     uint32_t rank = 0, size = 0;
-    int r = parse(size_name, rank_name, 1, CLIENT_WORKERS_MAX, &size);
-    if (r == 0)
-        r = parse(rank_name, size_name, 0, UINT32_MAX, &rank);
+    int r = parse(size_name, rank_name, 1, CLIENT_WORKERS_MAX, &size)
+                ?: parse(rank_name, size_name, 0, UINT32_MAX, &rank);
     if (r < 0)
         return r;
     if (rank >= size)
@@ -62,9 +61,8 @@ static int read_pair(const char *rank_name, const char *size_name, gp_job_spec *
 static int read_machines(const struct launcher *launcher, gp_job_spec *ret_spec)
 {
     gp_job_spec machine, process;
-    int r = read_pair(launcher->rank, launcher->size, &machine);
-    if (r == 0)
-        r = read_pair(launcher->local_rank, launcher->local_size, &process);
+    int r = read_pair(launcher->rank, launcher->size, &machine)
+                ?: read_pair(launcher->local_rank, launcher->local_size, &process);
     if (r < 0)
         return r;
     if (machine.workers * process.workers > CLIENT_WORKERS_MAX)

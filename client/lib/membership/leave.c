@@ -66,8 +66,7 @@ static bool is_disconnected(void *context)
 static void cancel_requests(struct gp_job *job)
 {
     job_break(job, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
-    list_for_each (node, &job->requests) {
-        struct gp_request *q = list_entry(node, struct gp_request, node);
+    list_for_each_entry (struct gp_request, q, &job->requests, node) {
         if (!q->err.code) /* its result is here, but no thread has waited for it */
             err_set(&q->err, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
     }
@@ -97,13 +96,10 @@ static void disconnect(struct gp_job *job)
 
 static void say_leave(struct gp_job *job)
 {
-    Gradpool__Wire__LeaveRequest leave = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     struct err ignored;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_LEAVE_REQUEST;
-    request.leave_request = &leave;
     if (control_is_up(job->control))
-        (void)control_ask(job->control, &request, clock_now_ns() + LEAVE_STEP_NS, &ignored);
+        (void)control_ask(job->control, &MESSAGE(0, LEAVE_REQUEST, leave_request),
+                          clock_now_ns() + LEAVE_STEP_NS, &ignored);
 }
 
 /* Takes the job out of requests that still belong to callers, unless a call uses the job. Calls
@@ -129,18 +125,18 @@ static void abandon_requests(struct gp_job *job)
         log_warn("job '%s' rank %u: left while another thread copies a result", job->name,
                  job->rank);
     pthread_mutex_unlock(&job->lock);
-    list_for_each_safe (node, &job->pool)
-        free(list_entry(node, struct gp_request, node));
+    list_for_each_safe_entry (struct gp_request, q, &job->pool, node)
+        free(q);
 }
 
 static void release_all(struct gp_job *job)
 {
     abandon_requests(job);
-    list_for_each_safe (node, &job->tensors)
-        tensor_remove(list_entry(node, struct gp_tensor, node));
+    list_for_each_safe_entry (struct gp_tensor, t, &job->tensors, node)
+        tensor_remove(t);
     engine_fini(&job->engine);
-    list_for_each_safe (node, &job->links)
-        link_free(list_entry(node, struct link, node));
+    list_for_each_safe_entry (struct link, l, &job->links, node)
+        link_free(l);
     slabs_fini(&job->slabs);
     leave_free(job);
 }
@@ -172,7 +168,7 @@ void gp_disconnect(gp_client *client)
     struct list *node;
     while ((node = list_first(&client->jobs)))
         gp_job_leave(list_entry(node, struct gp_job, node));
-    list_for_each_safe (request, &client->abandoned)
-        free(list_entry(request, struct gp_request, node));
+    list_for_each_safe_entry (struct gp_request, q, &client->abandoned, node)
+        free(q);
     client_free(client);
 }

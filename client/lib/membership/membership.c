@@ -17,7 +17,7 @@ void membership_take(struct gp_job *job, const Gradpool__Wire__Membership *told)
     m->wanted = told->workers;
     m->workers = 0;
     for (uint32_t rank = 0; rank < job->workers; rank++)
-        m->workers += rank_is_in(m->ranks, rank);
+        m->workers += ranks_have(m->ranks, rank);
 }
 
 void membership_init(struct gp_job *job, uint32_t workers)
@@ -25,7 +25,7 @@ void membership_init(struct gp_job *job, uint32_t workers)
     gp_membership *m = &job->membership;
     m->workers = m->wanted = workers;
     for (uint32_t rank = 0; rank < workers; rank++)
-        m->ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+        ranks_add(m->ranks, rank);
 }
 
 int gp_job_membership(gp_job *job, gp_membership *ret_membership)

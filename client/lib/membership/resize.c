@@ -18,13 +18,10 @@ struct resizing {
 
 static int ask(const struct resizing *z, uint64_t deadline_ns, int timeout_ms)
 {
-    Gradpool__Wire__ResizeRequest resize = GRADPOOL__WIRE__RESIZE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     struct err refusal = {0};
-    resize.workers = z->workers;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_RESIZE_REQUEST;
-    request.resize_request = &resize;
-    if (control_ask(z->job->control, &request, deadline_ns, &refusal) < 0)
+    if (control_ask(z->job->control,
+                    &MESSAGE(0, RESIZE_REQUEST, resize_request, .workers = z->workers), deadline_ns,
+                    &refusal) < 0)
         return client_error(-ETIMEDOUT,
                             "gp_job_resize: the coordinator at %s has not answered after %d ms",
                             z->job->client->endpoint_text, timeout_ms);
@@ -34,7 +31,7 @@ static int ask(const struct resizing *z, uint64_t deadline_ns, int timeout_ms)
 /* Whether the rank has still to join or to leave. This rank leaves when its caller does so. */
 static bool is_awaited(const struct resizing *z, uint32_t rank)
 {
-    bool is_in = rank_is_in(z->job->membership.ranks, rank);
+    bool is_in = ranks_have(z->job->membership.ranks, rank);
     return rank < z->workers ? !is_in : is_in && rank != z->job->rank;
 }
 
@@ -80,7 +77,7 @@ static bool is_done(void *context)
 static int say_what_lags(const struct resizing *z, const struct gp_tensor *t, int timeout_ms)
 {
     for (uint32_t rank = 0; rank < z->job->workers; rank++) {
-        if (rank_is_in(z->job->membership.ranks, rank) && !rank_is_in(t->ranks, rank))
+        if (ranks_have(z->job->membership.ranks, rank) && !ranks_have(t->ranks, rank))
             return client_error(-ETIMEDOUT,
                                 "job '%s' with %u workers: rank %u has joined, but has not "
                                 "declared tensor '%s' after %d ms",

@@ -75,13 +75,12 @@ static void recorder_fill(struct recorder *r, uint32_t rounds_max)
 {
     size_t waiting = trace_ring_waiting(r->ring);
     size_t max = waiting < rounds_max ? waiting : rounds_max;
-    gradpool__wire__timeline_rounds__init(&r->part);
     r->rounds = max ? malloc(max * sizeof *r->rounds) : NULL;
     size_t count = r->rounds ? trace_ring_take(r->ring, r->rounds, max) : 0;
-    r->part.rounds.data = (uint8_t *)r->rounds;
-    r->part.rounds.len = count * sizeof *r->rounds;
-    r->part.dropped = trace_ring_dropped(r->ring);
-    r->part.has_more = trace_ring_waiting(r->ring) > 0;
+    r->part = MESSAGE_PART(TimelineRounds, timeline_rounds,
+                           .rounds = {count * sizeof *r->rounds, (uint8_t *)r->rounds},
+                           .dropped = trace_ring_dropped(r->ring),
+                           .has_more = trace_ring_waiting(r->ring) > 0);
     r->parts = &r->part;
     r->taken.rounds = &r->parts;
     r->taken.n_rounds = 1;
@@ -91,16 +90,12 @@ static void recorder_tell(struct gp_job *job, const Gradpool__Wire__TimelineTake
                           uint64_t now_ns, int error)
 {
     struct recorder *r = &job->recorder;
-    gradpool__wire__timeline_taken__init(&r->taken);
+    r->taken = MESSAGE_PART(TimelineTaken, timeline_taken, .timeline = take->timeline,
+                            .now_ns = now_ns, .failure = error ? (char *)err_text(error) : NULL);
     if (recorder_is_known(r, take->timeline))
         recorder_fill(r, take->rounds_max);
-    r->taken.timeline = take->timeline;
-    r->taken.now_ns = now_ns;
-    r->taken.failure = error ? (char *)err_text(error) : (char *)"";
-    r->call =
-        (struct control_call){.request = GRADPOOL__WIRE__ENVELOPE__INIT, .done = recorder_told};
-    r->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TOLD;
-    r->call.request.timeline_told = &r->taken;
+    r->call = (struct control_call){.request = ENVELOPE(0, TIMELINE_TOLD, timeline_told, &r->taken),
+                                    .done = recorder_told};
     r->is_telling = true;
     control_post(job->control, &r->call);
 }

@@ -6,10 +6,10 @@
 #include "client/lib/session/process.h"
 #include "svc/base/log.h"
 #include "svc/base/system/shortage.h"
+#include "svc/base/system/thread.h"
 #include "svc/timeline/timeline_fetch.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -33,18 +33,13 @@ static void *timeline_main(void *context)
     return NULL;
 }
 
-/* The host process's signals are for its own threads. */
 static int timeline_start_thread(struct job_timeline *tl, struct err *err)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(&tl->thread, NULL, timeline_main, tl);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     char lack[SHORTAGE_BYTES];
-    return r ? err_set(err, -r, "no thread for the timeline: %s",
-                       shortage_text(-r, SHORTAGE_THREADS, lack, sizeof lack))
-             : 0;
+    int error = thread_start(&tl->thread, timeline_main, tl);
+    return error < 0 ? err_set(err, error, "no thread for the timeline: %s",
+                               shortage_text(error, SHORTAGE_THREADS, lack, sizeof lack))
+                     : 0;
 }
 
 /* ---- from start to stop ---- */

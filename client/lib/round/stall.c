@@ -53,8 +53,8 @@ static void stall_query(struct gp_request *q)
     q->missing_tensor = NULL;
     for_each_link (l, q->job)
         l->was_queried = false;
-    list_for_each (node, &q->waiting)
-        stall_query_tensor(q, list_entry(node, struct gp_tensor, in_request));
+    list_for_each_entry (struct gp_tensor, t, &q->waiting, in_request)
+        stall_query_tensor(q, t);
     engine_flush(&q->job->engine);
 }
 
@@ -83,12 +83,9 @@ static void late_post(struct gp_job *job, const uint64_t *ranks)
 {
     struct late *late = &job->late;
     memcpy(late->ranks, ranks, sizeof late->ranks);
-    gradpool__wire__late_request__init(&late->request);
-    late->request.ranks.data = (uint8_t *)late->ranks;
-    late->request.ranks.len = sizeof late->ranks;
-    late->call.request = (envelope)GRADPOOL__WIRE__ENVELOPE__INIT;
-    late->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_LATE_REQUEST;
-    late->call.request.late_request = &late->request;
+    late->request = MESSAGE_PART(LateRequest, late_request,
+                                 .ranks = {sizeof late->ranks, (uint8_t *)late->ranks});
+    late->call.request = ENVELOPE(0, LATE_REQUEST, late_request, &late->request);
     late->call.done = late_told;
     late->is_asked = true;
     control_post(job->control, &late->call);
@@ -116,7 +113,7 @@ static void append_ranks(const struct gp_request *q, char *text)
 {
     uint32_t named = 0, more = 0;
     for (uint32_t rank = 0; rank < q->job->workers; rank++) {
-        if (!rank_is_in(q->missing, rank))
+        if (!ranks_have(q->missing, rank))
             continue;
         if (named == RANKS_NAMED_MAX)
             more++;
@@ -127,20 +124,12 @@ static void append_ranks(const struct gp_request *q, char *text)
         text_append(text, ERR_TEXT_BYTES, " and %u more", more);
 }
 
-static uint32_t missing_count(const struct gp_request *q)
-{
-    uint32_t count = 0;
-    for (size_t i = 0; i < RECORD_MISSING_WORDS; i++)
-        count += (uint32_t)__builtin_popcountll(q->missing[i]);
-    return count;
-}
-
 static void say_missing(const struct gp_request *q, char *text)
 {
     const char *lacks = q->missing_have_pushed
                             ? "all ranks have pushed, no answer from the memory of"
                             : "no push from";
-    text_append(text, ERR_TEXT_BYTES, "%s rank%s ", lacks, missing_count(q) == 1 ? "" : "s");
+    text_append(text, ERR_TEXT_BYTES, "%s rank%s ", lacks, ranks_count(q->missing) == 1 ? "" : "s");
     append_ranks(q, text);
 }
 
@@ -178,11 +167,9 @@ static void say_lane(const struct gp_request *q, const struct piece *p, char *te
 
 static struct gp_tensor *first_stalled(struct gp_request *q)
 {
-    list_for_each (node, &q->waiting) {
-        struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
+    list_for_each_entry (struct gp_tensor, t, &q->waiting, in_request)
         if (stalled_piece(t))
             return t;
-    }
     return list_entry(list_first(&q->waiting), struct gp_tensor, in_request);
 }
 
@@ -249,8 +236,7 @@ uint64_t stall_due(struct gp_request *q, uint64_t now_ns)
 static void append_others(const struct gp_request *q, const struct gp_tensor *told, char *text)
 {
     uint32_t named = 0, more = 0;
-    list_for_each (node, &q->waiting) {
-        const struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
+    list_for_each_entry (const struct gp_tensor, t, &q->waiting, in_request) {
         if (t == told)
             continue;
         if (named == TENSORS_NAMED_MAX)

@@ -180,10 +180,9 @@ static int reach(gp_client *client, uint64_t deadline_ns, int *ret_fd)
     int r;
     do {
         err = (struct err){0};
-        r = endpoint_resolve(&client->endpoint, deadline_ns, &client->addresses, &err);
-        if (r == 0)
-            r = endpoint_connect_to(&client->endpoint, &client->addresses, deadline_ns, NULL,
-                                    ret_fd, &err);
+        r = endpoint_resolve(&client->endpoint, deadline_ns, &client->addresses, &err)
+                ?: endpoint_connect_to(&client->endpoint, &client->addresses, deadline_ns, NULL,
+                                       ret_fd, &err);
     } while (r < 0 && patience_try_again(&patience, r, &err));
     if (r == 0)
         return 0;

@@ -8,11 +8,11 @@
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/system/shortage.h"
+#include "svc/base/system/thread.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -82,23 +82,13 @@ static void pass_on(void *context, envelope *message)
     c->options.unasked(c->options.context, message);
 }
 
-/* The answer to a join has the membership, too. */
-static void pass_on_membership(struct control *c, Gradpool__Wire__Membership *membership)
-{
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP;
-    message.membership = membership;
-    pass_on(c, &message);
-}
-
 static int say_join(struct control *c, struct channel *channel, uint64_t deadline_ns,
                     struct err *err)
 {
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     Gradpool__Wire__JoinRequest *join = c->options.join;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REQUEST;
-    request.join_request = join;
-    int r = channel_call(channel, &request, deadline_ns, pass_on, c, &reply, err);
+    envelope *reply;
+    int r = channel_call(channel, &ENVELOPE(0, JOIN_REQUEST, join_request, join), deadline_ns,
+                         pass_on, c, &reply, err);
     if (r < 0)
         return r;
     if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REPLY) {
@@ -110,7 +100,7 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
         if (join->durability != reply->join_reply->durability)
             join->durability = reply->join_reply->durability; /* likewise */
         if (reply->join_reply->membership)
-            pass_on_membership(c, reply->join_reply->membership);
+            pass_on(c, &ENVELOPE(0, MEMBERSHIP, membership, reply->join_reply->membership));
     } else {
         r = err_set(err, -EPROTO, "%s answered a join with something else",
                     c->options.endpoint_text);
@@ -139,9 +129,8 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
     if (c->options.key)
         (void)channel_use_key(channel, c->options.key); /* the greeting tells what failed */
     int r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, c->options.program,
-                          deadline_ns, &incarnation, err);
-    if (r == 0)
-        r = say_join(c, channel, deadline_ns, err);
+                          deadline_ns, &incarnation, err)
+                ?: say_join(c, channel, deadline_ns, err);
     *ret_refused = r < 0 && is_refusal(r);
     if (r < 0 && !*ret_refused)
         name_coordinator(c, channel, err);
@@ -193,8 +182,7 @@ static struct control_call *take_call(struct control *c, uint64_t id)
 {
     struct control_call *found = NULL;
     pthread_mutex_lock(&c->lock);
-    list_for_each (node, &c->calls) {
-        struct control_call *call = list_entry(node, struct control_call, node);
+    list_for_each_entry (struct control_call, call, &c->calls, node) {
         if (id == 0 || call->request.id == id) {
             found = call;
             break;
@@ -303,9 +291,7 @@ static void dispatch(struct control *c, const envelope *message)
 static int receive(struct control *c, envelope **ret_message)
 {
     pthread_mutex_lock(&c->lock);
-    int r = channel_flush(c->channel);
-    if (r == 0)
-        r = channel_receive(c->channel, ret_message);
+    int r = channel_flush(c->channel) ?: channel_receive(c->channel, ret_message);
     pthread_mutex_unlock(&c->lock);
     return r;
 }
@@ -313,16 +299,8 @@ static int receive(struct control *c, envelope **ret_message)
 /* A coordinator that is away cannot end its hold, nor fetch recorded rounds. */
 static void end_wishes(struct control *c)
 {
-    Gradpool__Wire__Hold hold = GRADPOOL__WIRE__HOLD__INIT;
-    Gradpool__Wire__TimelineTake take = GRADPOOL__WIRE__TIMELINE_TAKE__INIT;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    hold.is_over = true;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HOLD;
-    message.hold = &hold;
-    pass_on(c, &message);
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKE;
-    message.timeline_take = &take;
-    pass_on(c, &message);
+    pass_on(c, &MESSAGE(0, HOLD, hold, .is_over = true));
+    pass_on(c, &MESSAGE(0, TIMELINE_TAKE, timeline_take));
 }
 
 static void lose_channel(struct control *c)
@@ -383,8 +361,8 @@ static void publish(struct control *c, struct channel *channel)
     pthread_mutex_lock(&c->lock);
     c->channel = channel;
     c->refusal.code = 0;
-    list_for_each (node, &c->calls)
-        send_call(c, list_entry(node, struct control_call, node));
+    list_for_each_entry (struct control_call, call, &c->calls, node)
+        send_call(c, call);
     pthread_mutex_unlock(&c->lock);
     log_info("the coordinator at %s is back", c->options.endpoint_text);
 }
@@ -398,19 +376,6 @@ static void refuse_calls(struct control *c, const struct err *err)
     c->refusal = *err;
     pthread_mutex_unlock(&c->lock);
     finish_all(c, err);
-}
-
-/* The coordinator is up and does not know the session (any more): waiting for deadlines would only
- * hide the reason. */
-static void tell_lost(struct control *c, const struct err *err)
-{
-    Gradpool__Wire__JobFailure failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    failure.code = err->code;
-    failure.text = (char *)err->text;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOB_FAILURE;
-    message.job_failure = &failure;
-    pass_on(c, &message);
 }
 
 /* Connects again and resumes the session, with a pause that grows. */
@@ -429,8 +394,8 @@ static void resume(struct control *c)
         err.code = r;
         if (refused)
             refuse_calls(c, &err);
-        if (r == -ESTALE)
-            tell_lost(c, &err);
+        if (r == -ESTALE) /* waiting for deadlines would only hide the reason */
+            pass_on(c, &MESSAGE(0, JOB_FAILURE, job_failure, .code = r, .text = err.text));
         tick(c);
         struct pollfd wait = {.fd = c->wake_fd, .events = POLLIN};
         poll(&wait, 1, (int)(pause_ns / NS_PER_MS));
@@ -453,27 +418,7 @@ static void *control_main(void *context)
     return NULL;
 }
 
-/* The host process's signals are for its own threads. */
-static int start_thread(struct control *c)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(&c->thread, NULL, control_main, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -r;
-}
-
 /* ---- life ---- */
-
-static void init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
 
 int control_create(const struct control_options *options, struct control **ret_control,
                    struct err *err)
@@ -495,7 +440,7 @@ int control_create(const struct control_options *options, struct control **ret_c
     c->fd = -1;
     list_init(&c->calls);
     pthread_mutex_init(&c->lock, NULL);
-    init_condition(&c->over);
+    thread_condition_init(&c->over);
     *ret_control = c;
     return 0;
 }
@@ -515,7 +460,7 @@ int control_connect(struct control *c, uint64_t deadline_ns, struct err *err)
         patience_explain(&patience, &r, err);
         return r;
     }
-    r = start_thread(c);
+    r = thread_start(&c->thread, control_main, c);
     if (r < 0)
         return err_set(err, r, "job '%s': no thread: %s", c->options.join->job,
                        shortage_text(r, SHORTAGE_THREADS, lack, sizeof lack));

@@ -306,9 +306,7 @@ static int begin(gp_job *job, bool restores, struct snapshot *ret)
         return r;
     ret->least = ret->ours + 1;
     find_tensors(ret);
-    r = await_all(ret);
-    if (r == 0)
-        r = agree(ret, AT_BEGIN, NULL);
+    r = await_all(ret) ?: agree(ret, AT_BEGIN, NULL);
     if (r == 0 && ret->count == 0) /* on every rank: they have declared the same */
         r = client_error(-EINVAL, "no tensor of job '%s' has an update rule", job->name);
     if (r == 0 && has_file(ret)) {
@@ -351,9 +349,7 @@ static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char 
     r = r == 0 ? -ERESTART : r;
     for (int i = 0; i < BEGINNINGS_MAX && r == -ERESTART; i++) {
         struct snapshot s;
-        r = begin(job, restores, &s);
-        if (r == 0)
-            r = attempt(&s, path, items, count);
+        r = begin(job, restores, &s) ?: attempt(&s, path, items, count);
         finish(&s);
     }
     if (r == -ERESTART)

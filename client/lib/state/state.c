@@ -173,10 +173,9 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
         return client_error(-EBUSY, "job '%s' is being left, or another thread reads its state",
                             job->name);
     struct reading reading = {.job = job, .states = states, .count = count};
-    r = sort_states(&reading);
-    if (r == 0)
-        r = client_connect_operator(job->client, &job->lock, &job->read_fd,
-                                    &reading.conversation.channel, &reading.err);
+    r = sort_states(&reading)
+            ?: client_connect_operator(job->client, &job->lock, &job->read_fd,
+                                       &reading.conversation.channel, &reading.err);
     if (r == 0 && !is_being_left(job)) /* gp_job_leave() may have come before the socket */
         r = converse(&reading);
     if (is_being_left(job))

@@ -3,7 +3,6 @@
 #include "svc/cli/doctor/doctor.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* The next number of a version; where there is none, 0. */
 static unsigned long next_number(const char **at)

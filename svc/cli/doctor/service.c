@@ -104,12 +104,11 @@ static void judge_lanes(struct view_checks *checks, const struct view_status *st
 static void look_at_lanes(struct view_checks *checks, const char *endpoint_url)
 {
     struct channel *channel = NULL;
-    Gradpool__Wire__StatusRequest ask = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
     struct snapshot *snapshot;
     struct err err;
-    envelope request = ENVELOPE(0, STATUS_REQUEST, status_request, &ask), *reply;
+    envelope *reply;
     if (operator_open(endpoint_url, &channel, &err) < 0 ||
-        operator_call(channel, &request, &reply, &err) < 0) {
+        operator_call(channel, &MESSAGE(0, STATUS_REQUEST, status_request), &reply, &err) < 0) {
         doctor_say(checks, "lanes", VIEW_WARN, "see gradpool status", "%s", err.text);
     } else if (snapshot_create(reply, NULL, &snapshot) < 0) {
         gradpool__wire__envelope__free_unpacked(reply, NULL);

@@ -3,7 +3,6 @@
 #include "svc/cli/options/lane_options.h"
 #include "svc/cli/options/options.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { JOIN = LANE_OPTIONS, SERVICE, PROVIDER, GRANT, KERNELS, LANE_POLICY };
@@ -66,10 +65,8 @@ void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_opti
                  "line."};
     struct cli_aggregator o = {.lanes = {.lanes_per_core = 1, .leave_timeout_s = LEAVE_TIMEOUT_S}};
     knobs_parse(&command, argc, argv, &o);
-    if (!o.join) {
-        fprintf(stderr, "gradpool aggregator: --join is required: the coordinator's host:port\n"
-                        "Try `gradpool aggregator --help' for more information.\n");
-        exit(CLI_USAGE);
-    }
+    if (!o.join)
+        exit(knobs_mistake("gradpool aggregator",
+                           "--join is required: the coordinator's host:port"));
     *ret_options = o;
 }

@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,17 @@ struct parse {
     const struct knob_command *command;
     void *options;
 };
+
+int knobs_mistake(const char *command, const char *format, ...)
+{
+    va_list arguments;
+    fprintf(stderr, "%s: ", command);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\nTry `%s --help' for more information.\n", command);
+    return CLI_USAGE;
+}
 
 const char *knobs_variable(const char *name, char *buffer, size_t buffer_bytes)
 {

@@ -43,6 +43,9 @@ struct knob_command {
 
 /* Exits with 2 on a mistake, with 0 after --help. */
 void knobs_parse(const struct knob_command *command, int argc, char **argv, void *options);
+/* Says what is wrong with a command line, and where its help is. Returns CLI_USAGE. */
+int knobs_mistake(const char *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* A whole number within bounds; the text names both. */
 int knobs_number(const char *value, unsigned long long least, unsigned long long most,
                  unsigned long long *ret_value, struct err *err);

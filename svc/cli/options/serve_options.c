@@ -269,13 +269,9 @@ static void list_policies(const char *const *policies, char *text, size_t text_b
 static void check_bounds(const char *least_name, uint32_t least, const char *most_name,
                          uint32_t most)
 {
-    if (least <= most)
-        return;
-    fprintf(stderr,
-            "gradpool serve: --%s %u is more than --%s %u\n"
-            "Try `gradpool serve --help' for more information.\n",
-            least_name, least, most_name, most);
-    exit(CLI_USAGE);
+    if (least > most)
+        exit(knobs_mistake("gradpool serve", "--%s %u is more than --%s %u", least_name, least,
+                           most_name, most));
 }
 
 /* What is not given, and the 1 of --aggregators-min, is no claim. */

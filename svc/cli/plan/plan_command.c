@@ -104,15 +104,14 @@ static int show_reply(const struct plan *p, const envelope *reply)
 
 static int ask(struct plan *p)
 {
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
+    envelope *reply;
     struct err err;
     if (plan_file_read(p->options.job, &p->request, &err) < 0) {
         fprintf(stderr, "gradpool plan: %s\n", err.text);
         return CLI_USAGE;
     }
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_PLAN_REQUEST;
-    request.plan_request = &p->request;
-    int error = operator_ask(&p->options, &request, &reply);
+    int error =
+        operator_ask(&p->options, &ENVELOPE(0, PLAN_REQUEST, plan_request, &p->request), &reply);
     plan_file_free(&p->request);
     if (error < 0)
         return error == -EHOSTDOWN ? CLI_NOTHING : error == -EINVAL ? CLI_USAGE : CLI_FAILED;
@@ -152,13 +151,9 @@ int cli_plan(int argc, char **argv)
             "gradpool plan model.csv --job resnet-7 --json\n\nExit code: 0 it would be placed; "
             "1 failed; 2 a mistake on the command line or in the file; 3 it would be refused, "
             "or no service there."};
-    struct plan p = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}};
-    gradpool__wire__plan_request__init(&p.request);
-    p.request.workers = 2;
+    struct plan p = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT},
+                     .request = MESSAGE_PART(PlanRequest, plan_request, .workers = 2)};
     knobs_parse(&command, argc, argv, &p);
     const char *fault = fault_of(&p);
-    if (!fault)
-        return ask(&p);
-    fprintf(stderr, "gradpool plan: %s\nTry `gradpool plan --help' for more information.\n", fault);
-    return CLI_USAGE;
+    return fault ? knobs_mistake("gradpool plan", "%s", fault) : ask(&p);
 }

@@ -246,15 +246,15 @@ static void turn(struct children *c)
 
 static int start_all(struct children *c)
 {
-    int r = 0;
-    for (uint32_t i = 0; i < c->plan->count && r == 0; i++)
-        r = start_one(c, i);
-    if (r == 0)
+    int error = 0;
+    for (uint32_t i = 0; i < c->plan->count && error == 0; i++)
+        error = start_one(c, i);
+    if (error == 0)
         return 0;
-    fprintf(stderr, "gradpool run: no process for each rank: %s\n", strerror(-r));
+    fprintf(stderr, "gradpool run: no process for each rank: %s\n", strerror(-error));
     c->code = CLI_FAILED;
     end_all(c, TOLD);
-    return r;
+    return error;
 }
 
 static bool is_same_file(int a, int b)

@@ -50,9 +50,9 @@ struct run {
 static int set_number(const char *value, unsigned long long least, uint32_t *ret, struct err *err)
 {
     unsigned long long number = 0;
-    int r = knobs_number(value, least, WORKERS_MAX, &number, err);
+    int error = knobs_number(value, least, WORKERS_MAX, &number, err);
     *ret = (uint32_t)number;
-    return r;
+    return error;
 }
 
 static int set_master(struct run *run, const char *value, struct err *err)
@@ -144,10 +144,10 @@ static int find_port(struct run *run)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&here, bytes) < 0 ||
         getsockname(fd, (struct sockaddr *)&here, &bytes) < 0) {
-        int r = -errno;
+        int error = -errno;
         if (fd >= 0)
             close(fd);
-        return r;
+        return error;
     }
     close(fd);
     snprintf(run->free_port, sizeof run->free_port, "%u", ntohs(here.sin_port));
@@ -187,15 +187,12 @@ int cli_run(int argc, char **argv)
     struct run run;
     parse(argc, argv, &run);
     const char *mistake = find_mistake(&run);
-    if (mistake) {
-        fprintf(stderr, "gradpool run: %s\nTry `gradpool run --help' for more information.\n",
-                mistake);
-        return CLI_USAGE;
-    }
+    if (mistake)
+        return knobs_mistake("gradpool run", "%s", mistake);
     run.job = run.job ? run.job : unique_name("run", run.name, sizeof run.name);
-    int r = run.master ? 0 : find_port(&run);
-    if (r < 0) {
-        fprintf(stderr, "gradpool run: no free port on " HERE ": %s\n", strerror(-r));
+    int error = run.master ? 0 : find_port(&run);
+    if (error < 0) {
+        fprintf(stderr, "gradpool run: no free port on " HERE ": %s\n", strerror(-error));
         return CLI_FAILED;
     }
     const struct run_plan plan = {.program = run.program,

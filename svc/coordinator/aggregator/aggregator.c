@@ -20,7 +20,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -71,16 +70,13 @@ static void forget(struct service *s, const struct aggregator *a)
 {
     struct store_row row = {.table = STORE_AGGREGATOR, .aggregator.aggregator = a->id};
     struct err err;
-    store_begin(s->store);
-    store_erase(s->store, &row);
-    if (store_commit(s->store, &err) < 0)
+    if (store_erase_one(s->store, &row, &err) < 0)
         log_error("%s (it will be found lost again after a restart)", err.text);
 }
 
 static void lost(struct aggregator *a)
 {
     struct service *s = a->service;
-    char name[128];
     unwatch_process(a);
     if (a->peer) {
         a->peer->aggregator = NULL;
@@ -89,8 +85,8 @@ static void lost(struct aggregator *a)
     }
     a->state = AGGREGATOR_LOST;
     log_write(s->phase == SERVICE_UP && !a->is_stopping ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
-              "%s is gone, and its %zu lane%s with it", aggregator_name(a, name, sizeof name),
-              a->lanes_count, a->lanes_count == 1 ? "" : "s");
+              "%s is gone, and its %zu lane%s with it", AGGREGATOR_NAME(a), a->lanes_count,
+              a->lanes_count == 1 ? "" : "s");
     calls_abandon(a, -ECONNRESET, "the aggregator is gone");
     forget(s, a);
     timer_start(s->loop, &a->timer, a->is_stopping ? 0 : clock_now_ns() + SHOWN_NS);
@@ -107,8 +103,7 @@ static void lost_alive(struct aggregator *a)
 /* The end of a process on this host follows at once, and proves more than its word (K4). */
 void aggregator_left(struct aggregator *a)
 {
-    char name[AGGREGATOR_NAME_BYTES];
-    log_info("%s has drained and leaves", aggregator_name(a, name, sizeof name));
+    log_info("%s has drained and leaves", AGGREGATOR_NAME(a));
     if (a->process.fd < 0)
         lost(a);
 }
@@ -117,11 +112,8 @@ void aggregator_drain(struct aggregator *a) { aggregator_drain_losing(a, ""); }
 
 void aggregator_drain_losing(struct aggregator *a, const char *loses)
 {
-    WIRE(DrainRequest) request = GRADPOOL__WIRE__DRAIN_REQUEST__INIT;
-    request.loses = (char *)loses;
-    envelope e = ENVELOPE(0, DRAIN_REQUEST, drain_request, &request);
     if (a->peer)
-        peer_send(a->peer, &e);
+        peer_reply(a->peer, 0, DRAIN_REQUEST, drain_request, .loses = (char *)loses);
     else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
         process_kill(a->process.fd, SIGTERM);
     else if (a->state == AGGREGATOR_AWAY)
@@ -130,10 +122,9 @@ void aggregator_drain_losing(struct aggregator *a, const char *loses)
 
 void aggregator_hung(struct aggregator *a)
 {
-    char name[AGGREGATOR_NAME_BYTES];
     bool is_local = a->process.fd >= 0;
-    log_error("%s has answered nothing for %.1f s (--aggregator-timeout): %s",
-              aggregator_name(a, name, sizeof name), (double)liveness_silent_ns(a) / NS_PER_S,
+    log_error("%s has answered nothing for %.1f s (--aggregator-timeout): %s", AGGREGATOR_NAME(a),
+              (double)liveness_silent_ns(a) / NS_PER_S,
               is_local ? "killing it" : "it counts as lost");
     if (!is_local)
         return lost_alive(a);
@@ -172,11 +163,10 @@ void aggregator_away(struct aggregator *a, uint64_t grace_ns)
 {
     if (a->state == AGGREGATOR_LOST)
         return;
-    char name[128];
     a->state = AGGREGATOR_AWAY;
     calls_abandon(a, -ECONNRESET, "the aggregator left its control connection");
     a->service->on->aggregator->is_away(a);
-    log_info("%s is away", aggregator_name(a, name, sizeof name));
+    log_info("%s is away", AGGREGATOR_NAME(a));
     bool remote = a->process.fd < 0;
     timer_start(a->service->loop, &a->timer,
                 clock_now_ns() + (remote && a->service->phase != SERVICE_UP ? 0 : grace_ns));
@@ -304,13 +294,9 @@ int lane_restore(struct service *s, const struct store_lane *row)
     struct aggregator *a = aggregator_find(s, row->aggregator);
     if (!a || a->lanes_count == LANES_MAX)
         return -EBADMSG;
-    WIRE(LaneOffer) offer = GRADPOOL__WIRE__LANE_OFFER__INIT;
-    offer.index = row->index;
-    offer.core = row->core;
-    offer.pu = row->pu;
-    offer.numa = row->numa;
-    offer.memory_bytes = row->memory_bytes;
-    offer.shm = (char *)row->shm;
-    offer.ofi = (char *)row->ofi;
-    return aggregator_add_lane(a, row->lane, &offer);
+    return aggregator_add_lane(a, row->lane,
+                               &MESSAGE_PART(LaneOffer, lane_offer, .index = row->index,
+                                             .core = row->core, .pu = row->pu, .numa = row->numa,
+                                             .memory_bytes = row->memory_bytes,
+                                             .shm = (char *)row->shm, .ofi = (char *)row->ofi));
 }

@@ -82,16 +82,10 @@ static void show_lane(const WIRE(LaneUse) * before, const WIRE(LaneUse) * was, W
     use->busy_ns = shown(before->busy_ns, was->busy_ns, use->busy_ns, part);
 }
 
-static void drop(envelope *stats)
-{
-    if (stats)
-        gradpool__wire__envelope__free_unpacked(stats, NULL);
-}
-
 void stats_forget(struct aggregator *a)
 {
-    drop(a->stats);
-    drop(a->counted);
+    gradpool__wire__envelope__free_unpacked(a->stats, NULL);
+    gradpool__wire__envelope__free_unpacked(a->counted, NULL);
     a->stats = a->counted = NULL;
 }
 
@@ -151,8 +145,8 @@ bool stats_keep(struct aggregator *a, const envelope *reply)
     envelope *counted = gradpool__wire__envelope__unpack(NULL, bytes, packed);
     envelope *stats = gradpool__wire__envelope__unpack(NULL, bytes, packed);
     if (!counted || !stats) {
-        drop(counted);
-        drop(stats);
+        gradpool__wire__envelope__free_unpacked(counted, NULL);
+        gradpool__wire__envelope__free_unpacked(stats, NULL);
         return false;
     }
     a->measured_ns = clock_now_ns();
@@ -165,9 +159,8 @@ bool stats_keep(struct aggregator *a, const envelope *reply)
 }
 
 int stats_request(struct aggregator *a, uint32_t job_id, uint64_t deadline_ns, call_done_fn done,
-                  void *data)
+                  const void *data, size_t data_bytes)
 {
-    WIRE(StatsRequest) request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
     _cleanup_free_ uint64_t *known = calloc(a->lanes_count + 1, sizeof *known);
     if (!known)
         return -ENOMEM;
@@ -175,11 +168,10 @@ int stats_request(struct aggregator *a, uint32_t job_id, uint64_t deadline_ns, c
         const WIRE(LaneUse) *use = use_in(a->counted, a->lanes[i].id, i);
         known[i] = use ? use->digest : 0;
     }
-    request.job_id = job_id;
-    request.known = known;
-    request.n_known = a->lanes_count;
-    envelope e = ENVELOPE(0, STATS_REQUEST, stats_request, &request);
-    return call_send(a, &e, deadline_ns, done, data);
+    return call_send(a,
+                     &MESSAGE(0, STATS_REQUEST, stats_request, .job_id = job_id, .known = known,
+                              .n_known = a->lanes_count),
+                     deadline_ns, done, data, data_bytes);
 }
 
 const WIRE(LaneUse) * stats_of_lane(const struct lane *lane)

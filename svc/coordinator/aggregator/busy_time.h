@@ -6,7 +6,7 @@
 
 /* Asks for figures, with the pieces of one job (0: nobody's). As call_send(), which it ends in. */
 int stats_request(struct aggregator *a, uint32_t job_id, uint64_t deadline_ns, call_done_fn done,
-                  void *data);
+                  const void *data, size_t data_bytes);
 /* Keeps a copy of a StatsReply in `a->stats`, busy times as time with the core (K15). False: it is
  * as if none had come. */
 bool stats_keep(struct aggregator *a, const envelope *reply);

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 
 struct call {
     struct list link;
@@ -15,14 +17,13 @@ struct call {
     uint64_t id;
     struct timer timer;
     call_done_fn done;
-    void *data;
+    max_align_t data[];
 };
 
 static void call_free(struct call *call)
 {
     timer_stop(&call->timer);
     list_remove(&call->link);
-    free(call->data);
     free(call);
 }
 
@@ -46,13 +47,15 @@ static void call_expired(struct timer *timer)
 }
 
 int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call_done_fn done,
-              void *data)
+              const void *data, size_t data_bytes)
 {
-    struct call *call = calloc(1, sizeof *call);
+    struct call *call = calloc(1, sizeof *call + data_bytes);
     if (!call)
         return -ENOMEM;
     struct service *s = a->service;
-    *call = (struct call){.aggregator = a, .id = ++s->door->next_id, .done = done, .data = data};
+    *call = (struct call){.aggregator = a, .id = ++s->door->next_id, .done = done};
+    if (data_bytes > 0)
+        memcpy(call->data, data, data_bytes);
     timer_init(&call->timer, call_expired);
     timer_start(s->loop, &call->timer, a->peer ? clock_now_ns() + timeout_ns : 0);
     list_append(&a->calls, &call->link);
@@ -62,10 +65,21 @@ int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call
     return 0;
 }
 
+int lane_connect(const struct lane *lane, uint32_t job, uint32_t rank,
+                 struct record_connect *ret_connect)
+{
+    *ret_connect = (struct record_connect){.magic = RECORD_MAGIC,
+                                           .job = job,
+                                           .rank = rank,
+                                           .lane = lane->id,
+                                           .incarnation = lane->aggregator->incarnation};
+    ssize_t got = getrandom(ret_connect->token, RECORD_TOKEN_BYTES, 0);
+    return got == RECORD_TOKEN_BYTES ? 0 : -EIO;
+}
+
 void call_answer(struct aggregator *a, const envelope *reply)
 {
-    list_for_each (node, &a->calls) {
-        struct call *call = list_entry(node, struct call, link);
+    list_for_each_entry (struct call, call, &a->calls, link) {
         if (call->id != reply->id)
             continue;
         bool failed = reply->body_case == BODY(FAILURE);

@@ -19,18 +19,15 @@ const char *lane_use_name(enum lane_use use)
 
 struct aggregator *aggregator_find(struct service *s, uint32_t id)
 {
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         if (a->id == id)
             return a;
-    }
     return NULL;
 }
 
 struct lane *lane_find(struct service *s, uint32_t id)
 {
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count; i++)
             if (a->lanes[i].id == id)
                 return &a->lanes[i];

@@ -52,14 +52,7 @@ static void answered(struct service *s, void *data, const envelope *reply, int c
 
 static bool ask(struct aggregator *a)
 {
-    uint32_t *id = malloc(sizeof *id);
-    if (!id)
-        return false;
-    *id = a->id;
-    if (stats_request(a, 0, STATS_DEADLINE_NS, answered, id) == 0)
-        return true;
-    free(id);
-    return false;
+    return stats_request(a, 0, STATS_DEADLINE_NS, answered, &a->id, sizeof a->id) == 0;
 }
 
 static void begin(struct service *s)
@@ -68,10 +61,8 @@ static void begin(struct service *s)
     looks->number++;
     looks->began_ns = clock_now_ns();
     looks->is_wanted = false;
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         looks->pending += a->state == AGGREGATOR_UP && ask(a);
-    }
     if (looks->pending == 0)
         over(s);
 }

@@ -32,20 +32,16 @@ static uint64_t period_ns(const struct service *s)
 {
     uint64_t period_ns = s->options->aggregator_timeout_ns / PERIODS;
     uint64_t local_ns = s->options->local_timeout_ns / PERIODS_LOCAL;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         if (a->state == AGGREGATOR_UP && !has_own_limit(a))
             return period_ns;
-    }
     return local_ns > period_ns ? local_ns : period_ns;
 }
 
 static void ping(struct aggregator *a)
 {
-    WIRE(PingRequest) request = GRADPOOL__WIRE__PING_REQUEST__INIT;
-    envelope e = ENVELOPE(++a->service->door->next_id, PING_REQUEST, ping_request, &request);
     a->pinged_ns = clock_now_ns();
-    peer_send(a->peer, &e);
+    peer_reply(a->peer, ++a->service->door->next_id, PING_REQUEST, ping_request);
 }
 
 /* What has come, but waits for its turn in the loop, is no silence. */
@@ -99,9 +95,9 @@ static void period_ended(struct timer *timer)
     uint64_t now_ns = clock_now_ns(), length_ns = s->pings->period_ns;
     bool is_late = now_ns > timer->deadline_ns + length_ns / 2;
     begin_period(s, now_ns);
-    list_for_each (node, &s->aggregators)
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         if (s->phase == SERVICE_UP && !is_late)
-            look_at(list_entry(node, struct aggregator, link), length_ns);
+            look_at(a, length_ns);
 }
 
 int liveness_create(struct service *s)
@@ -137,9 +133,8 @@ void liveness_joined(struct aggregator *a)
 
 void liveness_heard(struct aggregator *a)
 {
-    char name[AGGREGATOR_NAME_BYTES];
     if (a->periods_silent > 0)
-        log_info("%s answers again", aggregator_name(a, name, sizeof name));
+        log_info("%s answers again", AGGREGATOR_NAME(a));
     a->pinged_ns = 0;
     a->periods_silent = 0;
     a->silent_ns = 0;

@@ -8,8 +8,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/pidfd.h>
 #include <unistd.h>
 

@@ -36,25 +36,21 @@ struct declared {
 
 static void send_routes(struct wait *wait, struct job *job, const struct declared *declaration)
 {
-    WIRE(DeclareReply) reply = GRADPOOL__WIRE__DECLARE_REPLY__INIT;
-    size_t count = declaration->count;
-    reply.tensors = calloc(count ? count : 1, sizeof *reply.tensors);
-    size_t place = 0;
-    for (size_t i = 0; reply.tensors && i < count; i++) {
-        const struct tensor *tensor = jobs_tensor_after(job, declaration->tensors[i], &place);
-        reply.tensors[i] = tensor_route(tensor, NULL, NULL);
-        if (!reply.tensors[i])
+    size_t count = declaration->count, made = 0, place = 0;
+    _cleanup_free_ WIRE(TensorRoute) **routes = calloc(count + 1, sizeof *routes);
+    for (; routes && made < count; made++) {
+        const struct tensor *tensor = jobs_tensor_after(job, declaration->tensors[made], &place);
+        routes[made] = tensor_route(tensor, NULL, NULL);
+        if (!routes[made])
             break;
-        reply.n_tensors++;
     }
-    envelope e = ENVELOPE(wait->request, DECLARE_REPLY, declare_reply, &reply);
-    if (reply.tensors && reply.n_tensors == count)
-        peer_send(wait->peer, &e);
+    if (routes && made == count)
+        peer_reply(wait->peer, wait->request, DECLARE_REPLY, declare_reply, .tensors = routes,
+                   .n_tensors = count);
     else
         peer_fail_memory(wait->peer, wait->request);
-    for (size_t i = 0; i < reply.n_tensors; i++)
-        free(reply.tensors[i]);
-    free(reply.tensors);
+    for (size_t i = 0; i < made; i++)
+        free(routes[i]);
 }
 
 static bool is_ready(const struct tensor *tensor)
@@ -101,8 +97,7 @@ static void declare_expired(struct wait *wait)
 
 void declare_check_waits(struct job *job)
 {
-    list_for_each_safe (node, &job->service->door->waits) {
-        struct wait *wait = list_entry(node, struct wait, link);
+    list_for_each_safe_entry (struct wait, wait, &job->service->door->waits, link) {
         const struct declared *declaration = wait->data;
         if (wait->expired == declare_expired && declaration->job == job->id &&
             try_answer(wait, job, declaration))
@@ -440,9 +435,8 @@ void declare_handle(struct peer *p, const envelope *request)
                         .next_tensor = job->next_tensor,
                         .next_piece = job->next_piece};
     struct err err;
-    int error = quota_check_request(job, &err);
-    if (error == 0)
-        error = quota_check_count(job->tenant, wanted->n_tensors, job->name, &err);
+    int error = quota_check_request(job, &err)
+                    ?: quota_check_count(job->tenant, wanted->n_tensors, job->name, &err);
     if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
     for (size_t i = 0; i < wanted->n_tensors; i++)

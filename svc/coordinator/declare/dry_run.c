@@ -17,7 +17,6 @@
 #include "svc/reduce/reduce.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,8 +103,7 @@ static int add_tensors(struct job *job, const WIRE(PlanRequest) * request, struc
 static double lane_ns_a_byte(const struct service *s)
 {
     double lanes_ns = 0, bytes = 0;
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         struct profile_times known = profile_known(job->profile);
         if (known.period_ns == 0)
             continue;
@@ -147,9 +145,8 @@ static int check_quota(struct job *job, struct err *err)
 
 static int place(struct job *job, struct answer *ret_answer, struct err *err)
 {
-    int error = quota_check_new_job(job->service, job->tenant, job->name, job->workers, err);
-    if (error == 0)
-        error = check_quota(job, err);
+    int error = quota_check_new_job(job->service, job->tenant, job->name, job->workers, err)
+                    ?: check_quota(job, err);
     if (error < 0)
         return error;
     error = placing_try(job, ret_answer, err);
@@ -175,11 +172,9 @@ static WIRE(PlanCost) * find_cost(WIRE(PlanReply) * reply, const struct job *job
     WIRE(PlanCost) *cost = malloc(sizeof *cost);
     if (!cost)
         return NULL;
-    gradpool__wire__plan_cost__init(cost);
-    cost->tenant = strdup(job->tenant->key.tenant);
-    cost->job = strdup(job->name);
-    cost->loss_limit_ppm = job_limit_ppm(job);
-    cost->is_new = job->terms->is_trial;
+    *cost = MESSAGE_PART(PlanCost, plan_cost, .tenant = strdup(job->tenant->key.tenant),
+                         .job = strdup(job->name), .loss_limit_ppm = job_limit_ppm(job),
+                         .is_new = job->terms->is_trial);
     reply->jobs[reply->n_jobs++] = cost;
     return cost->tenant && cost->job ? cost : NULL;
 }
@@ -255,10 +250,8 @@ static WIRE(PlanLane) *
     WIRE(PlanLane) *lane = malloc(sizeof *lane);
     if (!lane)
         return NULL;
-    gradpool__wire__plan_lane__init(lane);
-    lane->lane = at ? at->id : 0;
-    lane->other_jobs = at ? at->jobs : 0;
-    lane->lane_ns = share->lane_ns;
+    *lane = MESSAGE_PART(PlanLane, plan_lane, .lane = at ? at->id : 0,
+                         .other_jobs = at ? at->jobs : 0, .lane_ns = share->lane_ns);
     for (size_t i = 0; i < answer->plan.pieces_count; i++) {
         const struct packer_piece *piece = &answer->plan.pieces[i];
         if (piece->lane != share->lane)
@@ -321,22 +314,19 @@ void plan_handle(struct peer *p, const envelope *request)
 {
     const WIRE(PlanRequest) *wanted = request->plan_request;
     struct err err;
-    int error = check_request(wanted, &err);
-    if (error == 0)
-        error = quota_check_count(p->tenant, wanted->n_tensors, wanted->job, &err);
+    int error = check_request(wanted, &err)
+                    ?: quota_check_count(p->tenant, wanted->n_tensors, wanted->job, &err);
     if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
     struct job *job = create(p, wanted);
     WIRE(PlanReply) *reply = malloc(sizeof *reply);
     if (reply)
-        gradpool__wire__plan_reply__init(reply);
-    envelope e = ENVELOPE(request->id, PLAN_REPLY, plan_reply, reply);
+        *reply = MESSAGE_PART(PlanReply, plan_reply);
     if (!job || !reply || answer_with(job, wanted, reply) < 0)
         peer_fail_memory(p, request->id);
     else
-        peer_send(p, &e);
-    if (reply)
-        gradpool__wire__plan_reply__free_unpacked(reply, NULL);
+        peer_send(p, &ENVELOPE(request->id, PLAN_REPLY, plan_reply, reply));
+    gradpool__wire__plan_reply__free_unpacked(reply, NULL);
     if (job)
         destroy(job);
 }

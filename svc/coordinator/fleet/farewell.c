@@ -84,34 +84,29 @@ void fleet_leaves(struct aggregator *a)
 
 bool fleet_lacks_port(const struct slot *slot)
 {
-    list_for_each (node, &slot->service->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &slot->service->aggregators, link)
         if (a->former_slot == slot->number && a->state != AGGREGATOR_LOST)
             return slot->service->options->data_port > 0;
-    }
     return false;
 }
 
 void farewells_kill(struct service *s, const struct aggregator *a)
 {
-    list_for_each (node, &s->fleet->farewells) {
-        struct farewell *f = list_entry(node, struct farewell, link);
+    list_for_each_entry (struct farewell, f, &s->fleet->farewells, link)
         if (f->process.pid == (int)a->pid && a->identity)
             s->fleet->provisioner->ops->stop(s->fleet->provisioner, &f->process, true);
-    }
 }
 
 void farewells_end(struct service *s)
 {
-    list_for_each (node, &s->fleet->farewells)
-        s->fleet->provisioner->ops->stop(s->fleet->provisioner,
-                                         &list_entry(node, struct farewell, link)->process, true);
+    list_for_each_entry (struct farewell, f, &s->fleet->farewells, link)
+        s->fleet->provisioner->ops->stop(s->fleet->provisioner, &f->process, true);
 }
 
 bool farewells_are_over(const struct service *s) { return list_is_empty(&s->fleet->farewells); }
 
 void farewells_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->fleet->farewells)
-        farewell_free(list_entry(node, struct farewell, link));
+    list_for_each_safe_entry (struct farewell, f, &s->fleet->farewells, link)
+        farewell_free(f);
 }

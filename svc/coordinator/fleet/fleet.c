@@ -26,11 +26,9 @@
 
 static struct aggregator *aggregator_of(const struct slot *slot)
 {
-    list_for_each (node, &slot->service->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &slot->service->aggregators, link)
         if (a->slot == slot->number && a->state != AGGREGATOR_LOST)
             return a;
-    }
     return NULL;
 }
 
@@ -46,8 +44,8 @@ static bool is_manned(const struct slot *slot)
 /* Jobs that train on other aggregators are worth more than one that cannot be started. */
 static bool others_are_needed(const struct service *s)
 {
-    list_for_each (node, &s->aggregators)
-        if (list_entry(node, struct aggregator, link)->state != AGGREGATOR_LOST)
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
+        if (a->state != AGGREGATOR_LOST)
             return !list_is_empty(&s->jobs);
     return false;
 }
@@ -154,7 +152,6 @@ static void ask_to_go(struct slot *slot, struct aggregator *a)
 static void check_leaving(struct slot *slot)
 {
     struct aggregator *a = aggregator_of(slot);
-    char name[AGGREGATOR_NAME_BYTES];
     if (!a || !a->is_stopping)
         return;
     bool is_over = clock_now_ns() >= slot->stop_by_ns;
@@ -166,7 +163,7 @@ static void check_leaving(struct slot *slot)
         return;
     if (a->process.fd < 0)
         return fleet_kill(a);
-    log_warn("%s has not drained: killing it", aggregator_name(a, name, sizeof name));
+    log_warn("%s has not drained: killing it", AGGREGATOR_NAME(a));
     process_kill(a->process.fd, SIGKILL);
 }
 
@@ -206,11 +203,9 @@ static void want_one(struct service *s)
 {
     if (s->fleet->leave_done)
         return;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         if (a->state != AGGREGATOR_LOST && !a->is_stopping)
             return;
-    }
     if (s->fleet->slots_count > 0 && fleet_wanted(s) == 0) {
         s->fleet->slots[0].is_wanted = true;
         s->fleet->slots[0].open_count = s->fleet->slots[0].lanes_count;

@@ -2,6 +2,7 @@
  * leave. */
 #include "svc/coordinator/fleet/join.h"
 
+#include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/base/system/process.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -51,27 +52,21 @@ static struct aggregator *create_from_join(struct peer *p, const WIRE(Aggregator
 
 static void welcome(struct aggregator *a, uint64_t request)
 {
-    WIRE(AggregatorWelcome) reply = GRADPOOL__WIRE__AGGREGATOR_WELCOME__INIT;
-    uint32_t *lanes = calloc(a->lanes_count, sizeof *lanes);
+    _cleanup_free_ uint32_t *lanes = calloc(a->lanes_count, sizeof *lanes);
     if (!lanes)
         return peer_break(a->peer);
     for (size_t i = 0; i < a->lanes_count; i++)
         lanes[i] = a->lanes[i].id;
-    reply.aggregator = a->id;
-    reply.lanes = lanes;
-    reply.n_lanes = a->lanes_count;
-    peer_send(a->peer, &ENVELOPE(request, AGGREGATOR_WELCOME, aggregator_welcome, &reply));
-    free(lanes);
+    peer_reply(a->peer, request, AGGREGATOR_WELCOME, aggregator_welcome, .aggregator = a->id,
+               .lanes = lanes, .n_lanes = a->lanes_count);
 }
 
 /* The local one that this replaces needs not be shown any longer. */
 static void drop_lost_of_slot(struct service *s, uint32_t slot)
 {
-    list_for_each_safe (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_safe_entry (struct aggregator, a, &s->aggregators, link)
         if (slot && a->slot == slot && a->state == AGGREGATOR_LOST)
             timer_start(s->loop, &a->timer, 0);
-    }
 }
 
 static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin) * join,
@@ -93,11 +88,10 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin
         aggregator_destroy(a);
         return peer_fail(p, request, err.code, "%s", err.text);
     }
-    char name[128];
     list_append(&s->aggregators, &a->link);
     aggregator_watch(a);
     aggregator_attach(a, p);
-    log_info("%s joined with %zu lane%s%s", aggregator_name(a, name, sizeof name), a->lanes_count,
+    log_info("%s joined with %zu lane%s%s", AGGREGATOR_NAME(a), a->lanes_count,
              a->lanes_count == 1 ? "" : "s", slot ? " (--aggregators)" : " (gradpool aggregator)");
     if (slot)
         fleet_joined(slot);
@@ -131,25 +125,22 @@ static void take_costs(struct aggregator *a, const WIRE(AggregatorJoin) * join)
 static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
                    const WIRE(AggregatorJoin) * join)
 {
-    char name[128];
     if (!same_lanes(a, join))
         return peer_fail(p, request, -EINVAL, "%s came back with other lanes than it had",
-                         aggregator_name(a, name, sizeof name));
+                         AGGREGATOR_NAME(a));
     take_costs(a, join);
     aggregator_attach(a, p);
-    log_info("%s is back", aggregator_name(a, name, sizeof name));
+    log_info("%s is back", AGGREGATOR_NAME(a));
     welcome(a, request);
     p->service->on->aggregator->is_back(a, join);
 }
 
 static struct aggregator *find_joined(struct service *s, const WIRE(AggregatorJoin) * join)
 {
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         if (a->incarnation == join->incarnation && a->state != AGGREGATOR_LOST &&
             (join->aggregator == 0 || join->aggregator == a->id))
             return a;
-    }
     return NULL;
 }
 

@@ -17,8 +17,7 @@ static bool is_no_more(const struct aggregator *a)
 static size_t open_now(const struct service *s)
 {
     size_t open = 0;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && !is_no_more(a); i++)
             open += a->lanes[i].use == LANE_OPEN || a->lanes[i].use == LANE_CLOSING;
     }

@@ -135,8 +135,7 @@ static int compare_places(const void *a, const void *b)
 static int see_lanes(struct job *job, struct sight *sight)
 {
     size_t count = 0;
-    list_for_each (node, &job->service->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &job->service->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
             if (!share_in_use(job, &a->lanes[i]) && !is_open(&a->lanes[i]))
                 continue;
@@ -182,8 +181,7 @@ static size_t place_of(const struct sight *sight, struct lane *lane)
 static int see_pieces(struct job *job, struct sight *sight)
 {
     size_t count = 0;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        struct tensor *tensor = job->tensors[t];
+    job_each_tensor (tensor, job) {
         for (size_t i = 0; i < tensor->pieces_count && !tensor->failure; i++) {
             struct piece *piece = &tensor->pieces[i];
             size_t place = piece->lane ? place_of(sight, piece->lane) : SIZE_MAX;

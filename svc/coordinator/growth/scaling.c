@@ -107,13 +107,12 @@ void scaling_restored(struct service *s)
     size_t open = 0;
     if (!s->scaling->is_on || s->options->lanes_max == 0)
         return;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count; i++)
             open += a->lanes[i].jobs > 0;
     }
-    list_for_each (node, &s->aggregators)
-        park_beyond(s, list_entry(node, struct aggregator, link), &open);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
+        park_beyond(s, a, &open);
 }
 
 /* --- tasks --- */
@@ -237,8 +236,7 @@ const char *scaling_stay_text(const struct job *job, char *text, size_t text_byt
 static void tell_who_stays(struct service *s)
 {
     char prefix[TENANT_PREFIX_BYTES], text[SCALING_STAY_BYTES];
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link) {
         if (job->growth->told_stay == job->growth->memory.stay)
             continue;
         job->growth->told_stay = job->growth->memory.stay;

@@ -86,8 +86,7 @@ static int compare_lanes(const void *a, const void *b)
 static void see_lanes(struct service *s, struct scaling_look *look)
 {
     bool all_kept = fleet_wanted(s) <= fleet_least(s);
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++)
             see_lane(look, &a->lanes[i],
                      all_kept || a->slot == 0 || a->slot > s->fleet->slots_count);
@@ -133,12 +132,10 @@ static size_t list_parts(const struct scaling_look *look, const struct job *job,
 {
     const struct lane *last = NULL;
     size_t count = 0, lane = SIZE_MAX;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        const struct tensor *tensor = job->tensors[t];
+    job_each_tensor (tensor, job) {
         double element_ns =
             tensor->elements ? (double)tensor->lane_ns / (double)tensor->elements : 0;
-        for (size_t i = 0; i < tensor->pieces_count; i++) {
-            const struct piece *piece = &tensor->pieces[i];
+        tensor_each_piece (piece, tensor) {
             if (piece->lane && piece->lane != last)
                 lane = position_of(look, last = piece->lane);
             if (piece->lane && lane != SIZE_MAX)
@@ -268,12 +265,11 @@ struct sizes {
 static struct sizes count(const struct service *s)
 {
     struct sizes sizes = {1, 1, 1, 1};
-    list_for_each (node, &s->aggregators)
-        sizes.lanes += list_entry(node, struct aggregator, link)->lanes_count;
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
+        sizes.lanes += a->lanes_count;
     for (size_t i = 0; i < s->fleet->slots_count; i++)
         sizes.lanes += s->fleet->slots[i].lanes_count;
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         sizes.jobs++;
         sizes.pieces += job->index->pieces_count;
         if (job->index->pieces_count > sizes.pieces_most)

@@ -12,11 +12,9 @@ void order_hold_begin(struct job *job, const struct lane *lane)
     struct service *s = job->service;
     uint64_t until_ns = clock_now_ns() + s->options->order_hold_ns;
     job->growth->ordered_until_ns = until_ns;
-    list_for_each (node, &s->jobs) {
-        struct job *other = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, other, &s->jobs, link)
         if (share_in_use(other, lane))
             other->growth->ordered_until_ns = until_ns;
-    }
 }
 
 uint64_t order_hold_ns(const struct job *job)

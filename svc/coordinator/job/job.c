@@ -107,11 +107,9 @@ void jobs_destroy(struct job *job)
 
 struct job *jobs_find(struct service *s, const struct tenant *tenant, const char *name)
 {
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link)
         if (job->tenant == tenant && strcmp(job->name, name) == 0)
             return job;
-    }
     return NULL;
 }
 
@@ -126,8 +124,7 @@ static bool is_meant(const struct job *job, const struct peer *p, const char *na
 struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, const char *tenant)
 {
     struct job *meant = NULL;
-    list_for_each (node, &p->service->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &p->service->jobs, link) {
         if (!is_meant(job, p, name, tenant))
             continue;
         if (meant) {
@@ -144,11 +141,9 @@ struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, 
 
 struct job *jobs_find_id(struct service *s, uint32_t id)
 {
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link)
         if (job->id == id)
             return job;
-    }
     return NULL;
 }
 
@@ -218,18 +213,13 @@ static void keep_failure(struct job *job)
     struct store_row row;
     struct err err;
     jobs_row(job, &row);
-    store_begin(job->service->store);
-    store_put(job->service->store, &row);
-    if (store_commit(job->service->store, &err) < 0)
+    if (store_put_one(job->service->store, &row, &err) < 0)
         log_error("%s", err.text);
 }
 
 void jobs_send_failure(const struct job *job, int code, struct peer *to)
 {
-    WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
-    failure.code = code;
-    failure.text = job->failure ? job->failure : (char *)"";
-    peer_send(to, &ENVELOPE(0, JOB_FAILURE, job_failure, &failure));
+    peer_reply(to, 0, JOB_FAILURE, job_failure, .code = code, .text = job->failure);
 }
 
 const char *jobs_state(const struct job *job)
@@ -265,12 +255,9 @@ void jobs_fail(struct job *job, const struct session *except, int code, const ch
 /* What the store keeps by mistake is found empty after a restart, and ends then. */
 void jobs_forget(struct job *job)
 {
-    struct store *store = job->service->store;
     struct store_row row = {.table = STORE_JOB, .job.job = job->id};
     struct err err;
-    store_begin(store);
-    store_erase(store, &row);
-    if (store_commit(store, &err) < 0)
+    if (store_erase_one(job->service->store, &row, &err) < 0)
         log_error("%s", err.text);
 }
 

@@ -234,6 +234,20 @@ struct job {
 
 /* --- job.c --- */
 
+/* Each tensor of a job; each piece of a tensor; each piece of a job, with its tensor, where `break`
+ * ends the tensor alone. */
+#define job_each_tensor(tensor, job)                                           \
+    for (struct tensor *tensor = NULL, **tensor##_at = (job)->tensors;         \
+         tensor##_at && tensor##_at < (job)->tensors + (job)->tensors_count && \
+         (tensor = *tensor##_at);                                              \
+         tensor##_at++)
+#define tensor_each_piece(piece, tensor)         \
+    for (struct piece *piece = (tensor)->pieces; \
+         piece && piece < (tensor)->pieces + (tensor)->pieces_count; piece++)
+#define job_each_piece(piece, tensor, job) \
+    job_each_tensor (tensor, job)          \
+        tensor_each_piece (piece, tensor)
+
 struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, const char *name,
                         uint32_t workers);
 void jobs_destroy(struct job *job);

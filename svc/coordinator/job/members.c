@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-static bool has_bit(const uint64_t *ranks, uint32_t rank)
-{
-    return ranks[rank / 64] >> (rank % 64) & 1;
-}
-
 bool members_have(const struct job *job, uint32_t rank)
 {
     const struct session *session = job->sessions[rank];
@@ -41,7 +36,7 @@ void members_begin(struct tensor *tensor)
     memset(tensor->members, 0, sizeof tensor->members);
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (members_have(job, rank) && terms_have_rank(&tensor->terms, rank))
-            tensor->members[rank / 64] |= UINT64_C(1) << (rank % 64);
+            ranks_add(tensor->members, rank);
     tensor->grouped = job->ranks->version;
 }
 
@@ -57,7 +52,7 @@ const struct terms *members_terms(const struct tensor *tensor, struct terms *buf
 bool members_has_entered(const struct tensor *tensor, const struct session *session)
 {
     return !session->job->terms->is_elastic ||
-           (has_bit(tensor->members, session->rank) && session->entered <= tensor->grouped);
+           (ranks_have(tensor->members, session->rank) && session->entered <= tensor->grouped);
 }
 
 bool members_is_new(const struct job *job, uint32_t rank)
@@ -76,7 +71,7 @@ bool members_is_leaving(const struct job *job, uint32_t rank)
     if (!job->terms->is_elastic || members_have(job, rank))
         return false;
     for (size_t i = 0; i < job->tensors_count; i++)
-        if (!job->tensors[i]->failure && has_bit(job->tensors[i]->members, rank))
+        if (!job->tensors[i]->failure && ranks_have(job->tensors[i]->members, rank))
             return true;
     return false;
 }

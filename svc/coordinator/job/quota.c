@@ -26,8 +26,7 @@ void quota_of_tenant(const struct service *s, const struct tenant *tenant, struc
     *ret_quota = (struct quota){0};
     uint64_t *used = ret_quota->used;
     used[LIMIT_TENANT_CONNECTIONS] = tenant->connections;
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         if (job->tenant != tenant)
             continue;
         used[LIMIT_TENANT_JOBS]++;
@@ -58,17 +57,20 @@ static void count_lent_on(struct service *s, const WIRE(LaneUse) * lane)
  * that are shown. */
 void quota_count_lent(struct service *s)
 {
-    list_for_each (node, &s->door->tenants) {
-        struct tenant *t = list_entry(node, struct tenant, link);
+    list_for_each_entry (struct tenant, t, &s->door->tenants, link)
         t->regions_most = t->lent_most = 0;
-    }
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link) {
         list_for_each (other, &s->door->tenants)
             list_entry(other, struct tenant, link)->lent = 0;
         for (size_t i = 0; i < a->lanes_count; i++)
             count_lent_on(s, stats_of_lane(&a->lanes[i]));
     }
+}
+
+WIRE(LimitUse) quota_row(const struct limits *limits, enum limit limit, uint64_t used)
+{
+    return MESSAGE_PART(LimitUse, limit_use, .name = (char *)limit_about(limit)->name, .used = used,
+                        .most = limits->most[limit], .is_own = limits->own >> limit & 1);
 }
 
 int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,

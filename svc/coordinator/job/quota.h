@@ -15,6 +15,8 @@ void quota_of_tenant(const struct service *s, const struct tenant *tenant, struc
 
 /* Fills what tenants lend, where each lends most, as lanes counted last. */
 void quota_count_lent(struct service *s);
+/* A row of a reply: a limit, and how much of it is used. */
+WIRE(LimitUse) quota_row(const struct limits *limits, enum limit limit, uint64_t used);
 
 /* -EDQUOT, with a text that says who, what and what to do. */
 int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,

@@ -34,19 +34,15 @@ static size_t list_pieces(const struct job *job, task_wanted_fn wanted, const vo
                           struct task *ret_tasks)
 {
     size_t count = 0;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        const struct tensor *tensor = job->tensors[t];
-        for (size_t i = 0; i < tensor->pieces_count; i++) {
-            const struct piece *piece = &tensor->pieces[i];
-            if (!wanted(tensor, piece, context))
-                continue;
-            uint64_t bytes = tensor_bytes(tensor, piece->elements);
-            if (ret_tasks)
-                ret_tasks[count] = (struct task){.id = piece->task,
-                                                 .bytes = bytes,
-                                                 .state_bytes = state_bytes(&tensor->terms, bytes)};
-            count++;
-        }
+    job_each_piece (piece, tensor, job) {
+        if (!wanted(tensor, piece, context))
+            continue;
+        uint64_t bytes = tensor_bytes(tensor, piece->elements);
+        if (ret_tasks)
+            ret_tasks[count] = (struct task){.id = piece->task,
+                                             .bytes = bytes,
+                                             .state_bytes = state_bytes(&tensor->terms, bytes)};
+        count++;
     }
     return count;
 }
@@ -101,9 +97,8 @@ size_t tasks_larger_batch(const struct task *tasks, size_t count, uint64_t times
 static uint32_t pieces_of(const struct job *job, uint32_t task)
 {
     uint32_t count = 0;
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
-            count += job->tensors[t]->pieces[i].task == task;
+    job_each_piece (piece, tensor, job)
+        count += piece->task == task;
     return count;
 }
 

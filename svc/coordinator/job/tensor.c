@@ -150,13 +150,9 @@ int piece_restore(struct service *s, const struct store_piece *row)
 
 void tensor_send_failure(const struct tensor *tensor, const struct session *to)
 {
-    WIRE(TensorFailure) failure = GRADPOOL__WIRE__TENSOR_FAILURE__INIT;
-    failure.tensor = tensor->id;
-    failure.code = tensor->failure_code;
-    failure.text = tensor->failure;
-    envelope e = ENVELOPE(0, TENSOR_FAILURE, tensor_failure, &failure);
     if (tensor_has_rank(tensor, to->rank) && to->peer)
-        peer_send(to->peer, &e);
+        peer_reply(to->peer, 0, TENSOR_FAILURE, tensor_failure, .tensor = tensor->id,
+                   .code = tensor->failure_code, .text = tensor->failure);
 }
 
 void tensor_fail(struct tensor *tensor, const struct session *except, int code, const char *text)
@@ -170,9 +166,7 @@ void tensor_fail(struct tensor *tensor, const struct session *except, int code, 
     tensor->failure = strdup(text);
     tensor->failure_code = code;
     tensor_row(tensor, &row);
-    store_begin(job->service->store);
-    store_put(job->service->store, &row);
-    if (store_commit(job->service->store, &err) < 0)
+    if (store_put_one(job->service->store, &row, &err) < 0)
         log_error("%s", err.text);
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank] && job->sessions[rank] != except)
@@ -192,27 +186,19 @@ WIRE(TensorRoute) *
     WIRE(TensorRoute) *route = (void *)memory;
     WIRE(Piece) **list = (void *)(route + 1);
     WIRE(Piece) *pieces = (void *)(list + count);
-    gradpool__wire__tensor_route__init(route);
-    route->tensor = tensor->id;
-    route->pieces = list;
-    if (tensor->job->terms->is_elastic) {
-        route->ranks.data = (uint8_t *)tensor->members;
-        route->ranks.len = sizeof tensor->members;
-    }
+    *route = MESSAGE_PART(TensorRoute, tensor_route, .tensor = tensor->id, .pieces = list);
+    if (tensor->job->terms->is_elastic)
+        route->ranks = (ProtobufCBinaryData){sizeof tensor->members, (uint8_t *)tensor->members};
     for (size_t i = 0; i < count; i++) {
         const struct piece *piece = &tensor->pieces[i];
         if (!piece->lane || (wanted && !wanted(piece, context)))
             continue;
-        WIRE(Piece) *out = &pieces[route->n_pieces];
-        gradpool__wire__piece__init(out);
-        out->id = piece->id;
-        out->first = piece->first;
-        out->elements = piece->elements;
-        out->task = piece->task;
-        out->lane = piece->lane->id;
-        out->epoch = piece->epoch;
-        out->lost_epoch = piece->lost_epoch;
-        list[route->n_pieces++] = out;
+        WIRE(Piece) *out = list[route->n_pieces] = &pieces[route->n_pieces];
+        *out =
+            MESSAGE_PART(Piece, piece, .id = piece->id, .first = piece->first,
+                         .elements = piece->elements, .task = piece->task, .lane = piece->lane->id,
+                         .epoch = piece->epoch, .lost_epoch = piece->lost_epoch);
+        route->n_pieces++;
     }
     return route;
 }
@@ -232,12 +218,11 @@ static void send_change(struct job *job, const struct session *to, WIRE(RouteCha
 void tensors_send_routes(struct job *job, const struct session *to, piece_wanted_fn wanted,
                          const void *context)
 {
-    WIRE(RouteChange) change = GRADPOOL__WIRE__ROUTE_CHANGE__INIT;
     _cleanup_free_ WIRE(TensorRoute) **tensors = calloc(job->tensors_count + 1, sizeof *tensors);
     size_t pieces = 0;
     if (!tensors)
         return log_error("out of memory: routes of job %s were not sent", job->name);
-    change.tensors = tensors;
+    WIRE(RouteChange) change = MESSAGE_PART(RouteChange, route_change, .tensors = tensors);
     for (size_t i = 0; i < job->tensors_count; i++) {
         WIRE(TensorRoute) *route = tensor_route(job->tensors[i], wanted, context);
         if (!route || route->n_pieces == 0) {

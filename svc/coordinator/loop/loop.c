@@ -23,8 +23,6 @@ int loop_init(struct loop *loop)
     return 0;
 }
 
-void loop_fini(struct loop *loop) { close(loop->epoll_fd); }
-
 static int control(struct loop *loop, int what, struct source *source, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = source};
@@ -34,11 +32,6 @@ static int control(struct loop *loop, int what, struct source *source, uint32_t 
 int loop_watch(struct loop *loop, struct source *source, uint32_t events)
 {
     return control(loop, EPOLL_CTL_ADD, source, events);
-}
-
-int loop_rewatch(struct loop *loop, struct source *source, uint32_t events)
-{
-    return control(loop, EPOLL_CTL_MOD, source, events);
 }
 
 int loop_rewatch_once(struct loop *loop, struct source *source, uint32_t events)
@@ -80,11 +73,9 @@ static struct timer *earliest(struct loop *loop)
 {
     if (loop->first)
         return loop->first;
-    list_for_each (node, &loop->timers) {
-        struct timer *timer = list_entry(node, struct timer, link);
+    list_for_each_entry (struct timer, timer, &loop->timers, link)
         if (!loop->first || timer->deadline_ns < loop->first->deadline_ns)
             loop->first = timer;
-    }
     return loop->first;
 }
 

@@ -29,11 +29,10 @@ struct timer {
 };
 
 int loop_init(struct loop *loop);
-void loop_fini(struct loop *loop);
 
 int loop_watch(struct loop *loop, struct source *source, uint32_t events);
-int loop_rewatch(struct loop *loop, struct source *source, uint32_t events);
-/* Like loop_rewatch(), for the next event alone: then it is not watched until the next call. */
+/* From now on watches for other events, for the next one alone: then the source is not watched
+ * until the next call. */
 int loop_rewatch_once(struct loop *loop, struct source *source, uint32_t events);
 /* Stops watching; the descriptor stays open and source->fd stays. Fine when not watched. */
 void loop_unwatch(struct loop *loop, struct source *source);

@@ -193,8 +193,7 @@ static struct party *choose(struct turns *turns, uint64_t now_ns, enum turn_key 
     uint64_t window = window_at(now_ns);
     struct party *best = NULL;
     int best_level = 0;
-    list_for_each (node, &turns->parties) {
-        struct party *party = list_entry(node, struct party, link);
+    list_for_each_entry (struct party, party, &turns->parties, link) {
         shift_levels(party, window);
         enum turn_key key = key_of(party, window);
         int level = level_of(usage_now(&party->usage, window));

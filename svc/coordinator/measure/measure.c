@@ -154,9 +154,8 @@ static void share_lane_time(struct job *job)
     if (job->figures->moved_ns > 0 && job->figures->knows_tensors)
         return profiles_keep(job);
     double all_ns = 0, lanes_ns = (double)profile_known(job->profile).lanes_ns;
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
-            all_ns += (double)job->tensors[t]->pieces[i].busy_ns;
+    job_each_piece (piece, tensor, job)
+        all_ns += (double)piece->busy_ns;
     for (size_t t = 0; t < job->tensors_count && all_ns > 0; t++) {
         double own_ns = 0;
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
@@ -307,8 +306,7 @@ static bool has_work(const struct aggregator *a)
 /* One job's pieces at a time: their number has no bound that would do for all. */
 static uint32_t job_with_wish(struct service *s)
 {
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link) {
         if (!job->figures->wants_pieces)
             continue;
         job->figures->wants_pieces = false;
@@ -319,12 +317,8 @@ static uint32_t job_with_wish(struct service *s)
 
 void stats_ask(struct aggregator *a, uint32_t job_id)
 {
-    struct measure_asked *asked = malloc(sizeof *asked);
-    if (!asked)
-        return;
-    *asked = (struct measure_asked){.aggregator = a->id, .at_ns = clock_now_ns()};
-    if (stats_request(a, job_id, CALL_DEADLINE_NS, got_stats, asked) < 0)
-        free(asked);
+    const struct measure_asked asked = {.aggregator = a->id, .at_ns = clock_now_ns()};
+    stats_request(a, job_id, CALL_DEADLINE_NS, got_stats, &asked, sizeof asked);
 }
 
 /* The rules of growth count windows: those of MEASURE_NS, however often slow lanes are sought. */
@@ -357,11 +351,9 @@ static void look_around(struct timer *timer)
     if ((list_is_empty(&s->jobs) && !scaling_is_due(s)) || s->phase != SERVICE_UP)
         return;
     uint32_t job_id = job_with_wish(s);
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         if (has_work(a))
             stats_ask(a, job_id);
-    }
     timer_start(s->loop, timer, clock_now_ns() + s->measuring->wait_ns);
 }
 

@@ -19,7 +19,6 @@
 #include "svc/coordinator/view/display.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -28,19 +27,14 @@
 
 static void reply_joined(const struct session *session, uint64_t request)
 {
-    WIRE(JoinReply) reply = GRADPOOL__WIRE__JOIN_REPLY__INIT;
-    reply.job_id = session->job->id;
-    reply.session = session->number;
-    reply.policy = (char *)session->job->service->options->policy;
-    reply.is_late = session->entered > 0;
-    reply.durability = session->job->terms->durability;
+    const struct job *job = session->job;
     uint64_t ranks[TERMS_RANK_WORDS];
-    WIRE(Membership) membership;
-    members_describe(session->job, ranks, &membership);
-    if (session->job->terms->is_elastic)
-        reply.membership = &membership;
-    peer_send(session->peer, &ENVELOPE(request, JOIN_REPLY, join_reply, &reply));
-    members_tell(session->job, session);
+    WIRE(Membership) membership = members_describe(job, ranks);
+    peer_reply(session->peer, request, JOIN_REPLY, join_reply, .job_id = job->id,
+               .session = session->number, .policy = (char *)job->service->options->policy,
+               .is_late = session->entered > 0, .durability = job->terms->durability,
+               .membership = job->terms->is_elastic ? &membership : NULL);
+    members_tell(job, session);
 }
 
 /* So many ranks it may have. */
@@ -346,8 +340,7 @@ static void join_new(struct peer *p, const envelope *message)
             jobs_destroy(job);
         return peer_fail(p, request, error, "%s", err.text);
     }
-    char name[ERR_TEXT_BYTES];
-    log_info("%s has joined", session_name(p->session, name, sizeof name));
+    log_info("%s has joined", SESSION_NAME(p->session));
     p->service->on->service->view_has_changed(p->service);
     if (job_is_new)
         list_append(&s->jobs, &job->link);
@@ -425,10 +418,9 @@ void join_handle(struct peer *p, const envelope *request)
 void leave_handle(struct peer *p, const envelope *request)
 {
     struct session *session = p->session;
-    char name[ERR_TEXT_BYTES];
     if (!session)
         return peer_fail(p, request->id, -ENOTCONN, "no job has been joined");
-    log_info("%s has left", session_name(session, name, sizeof name));
+    log_info("%s has left", SESSION_NAME(session));
     waits_cancel(p);
     struct job *job = session->job;
     moving_worker_leaves(session->job);

@@ -2,7 +2,6 @@
  * ended. Owns nothing. A lane is believed only about what it carries. */
 #include "svc/coordinator/membership/lane_report.h"
 
-#include "svc/base/log.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/service.h"
@@ -24,14 +23,13 @@ void aggregator_handle_failure(struct peer *p, const envelope *message)
     const WIRE(LaneFailure) *said = message->lane_failure;
     struct lane *lane = lane_find(p->service, said->lane);
     struct job *job = jobs_find_id(p->service, said->job_id);
-    char name[AGGREGATOR_NAME_BYTES];
     if (!p->aggregator || !lane || lane->aggregator != p->aggregator || !job ||
         !lane_carries(lane, job))
         return;
     int code = said->code < 0 ? said->code : -ECONNRESET;
     jobs_fail(job, NULL, code, "%.200s (said by lane %u of %s)",
               *said->text && text_is_plain(said->text) ? said->text : err_text(code), lane->id,
-              aggregator_name(p->aggregator, name, sizeof name));
+              AGGREGATOR_NAME(p->aggregator));
 }
 
 void members_handle_lost(struct peer *p, const envelope *message)

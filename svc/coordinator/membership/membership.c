@@ -12,26 +12,23 @@
 
 /* --- telling --- */
 
-void members_describe(const struct job *job, uint64_t *ranks, WIRE(Membership) * ret_membership)
+WIRE(Membership) members_describe(const struct job *job, uint64_t *ranks)
 {
     memset(ranks, 0, TERMS_RANK_WORDS * sizeof *ranks);
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (members_have(job, rank))
-            ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
-    *ret_membership = (WIRE(Membership))GRADPOOL__WIRE__MEMBERSHIP__INIT;
-    ret_membership->version = job->ranks->version;
-    ret_membership->workers = job->ranks->wanted;
-    ret_membership->ranks.data = (uint8_t *)ranks;
-    ret_membership->ranks.len = TERMS_RANK_WORDS * sizeof *ranks;
+            ranks_add(ranks, rank);
+    return MESSAGE_PART(Membership, membership, .version = job->ranks->version,
+                        .workers = job->ranks->wanted,
+                        .ranks = {TERMS_RANK_WORDS * sizeof *ranks, (uint8_t *)ranks});
 }
 
 void members_tell(const struct job *job, const struct session *to)
 {
     uint64_t ranks[TERMS_RANK_WORDS];
-    WIRE(Membership) membership;
     if (!job->terms->is_elastic)
         return;
-    members_describe(job, ranks, &membership);
+    WIRE(Membership) membership = members_describe(job, ranks);
     envelope e = ENVELOPE(0, MEMBERSHIP, membership, &membership);
     if (!to)
         jobs_broadcast((struct job *)job, NULL, &e);
@@ -41,12 +38,9 @@ void members_tell(const struct job *job, const struct session *to)
 
 static int keep(const struct job *job, struct err *err)
 {
-    struct store *store = job->service->store;
     struct store_row row;
     jobs_row(job, &row);
-    store_begin(store);
-    store_put(store, &row);
-    return store_commit(store, err);
+    return store_put_one(job->service->store, &row, err);
 }
 
 /* --- leaving --- */

@@ -9,7 +9,7 @@
 /* The session has ended for good; the job goes on without it. */
 void members_leave(struct session *session);
 /* In the caller's memory: `ranks` of TERMS_RANK_WORDS. */
-void members_describe(const struct job *job, uint64_t *ranks, WIRE(Membership) * ret_membership);
+WIRE(Membership) members_describe(const struct job *job, uint64_t *ranks);
 /* Membership to a session, or (NULL) to all. */
 void members_tell(const struct job *job, const struct session *to);
 void members_handle_resize(struct peer *p, const envelope *message);

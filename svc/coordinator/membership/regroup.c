@@ -36,16 +36,6 @@ struct regroup_asked {
     uint32_t job, lane;
 };
 
-static bool has_bit(const uint64_t *ranks, uint32_t rank)
-{
-    return ranks[rank / 64] >> (rank % 64) & 1;
-}
-
-static void set_bit(uint64_t *ranks, uint32_t rank)
-{
-    ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
-}
-
 void regrouping_end(struct job *job)
 {
     free(job->ranks->regrouping);
@@ -58,9 +48,9 @@ void regrouping_end(struct job *job)
 static bool belongs(const struct tensor *tensor, const uint64_t *have, uint32_t rank)
 {
     const struct session *session = tensor->job->sessions[rank];
-    if (!has_bit(have, rank) || !terms_have_rank(&tensor->terms, rank))
+    if (!ranks_have(have, rank) || !terms_have_rank(&tensor->terms, rank))
         return false;
-    bool was_there = has_bit(tensor->members, rank);
+    bool was_there = ranks_have(tensor->members, rank);
     if (!session || (was_there && session->entered <= tensor->grouped))
         return was_there;
     return session->entered > 0 && tensor_has_rank(tensor, rank);
@@ -75,25 +65,17 @@ static bool wanted_members(const struct tensor *tensor, const uint64_t *have, ui
         const struct session *session = tensor->job->sessions[rank];
         if (!belongs(tensor, have, rank))
             continue;
-        set_bit(ret_ranks, rank);
+        ranks_add(ret_ranks, rank);
         is_news |= session && session->entered > tensor->grouped;
     }
     return is_news || memcmp(ret_ranks, tensor->members, sizeof tensor->members) != 0;
 }
 
-static bool is_nobody(const uint64_t *ranks)
-{
-    static const uint64_t nobody[TERMS_RANK_WORDS];
-    return memcmp(ranks, nobody, sizeof nobody) == 0;
-}
-
 static bool is_there(const struct tensor *tensor)
 {
-    for (size_t i = 0; i < tensor->pieces_count; i++) {
-        const struct piece *piece = &tensor->pieces[i];
+    tensor_each_piece (piece, tensor)
         if (piece->state != PIECE_READY || piece->lane->aggregator->state != AGGREGATOR_UP)
             return false;
-    }
     return true;
 }
 
@@ -122,13 +104,13 @@ static struct regrouping *plan(struct job *job)
     bool waits = !r;
     for (uint32_t rank = 0; r && rank < job->workers; rank++) {
         if (members_have(job, rank))
-            set_bit(r->have, rank);
+            ranks_add(r->have, rank);
         if (!members_have(job, rank) || members_is_new(job, rank))
-            set_bit(r->gone, rank);
+            ranks_add(r->gone, rank);
     }
     for (size_t i = 0; r && i < job->tensors_count; i++) {
         struct tensor *tensor = job->tensors[i];
-        if (tensor->failure || !wanted_members(tensor, r->have, ranks) || is_nobody(ranks) ||
+        if (tensor->failure || !wanted_members(tensor, r->have, ranks) || ranks_are_none(ranks) ||
             !can_go_on(tensor, ranks))
             continue;
         waits |= !is_there(tensor);
@@ -152,12 +134,9 @@ static struct regrouping *find(struct service *s, const struct regroup_asked *as
     return job->ranks->regrouping;
 }
 
-static struct regroup_asked *asked_create(const struct job *job, const struct lane *lane)
+static struct regroup_asked asked_of(const struct job *job, const struct lane *lane)
 {
-    struct regroup_asked *asked = malloc(sizeof *asked);
-    if (asked)
-        *asked = (struct regroup_asked){job->ranks->regrouping->id, job->id, lane->id};
-    return asked;
+    return (struct regroup_asked){job->ranks->regrouping->id, job->id, lane->id};
 }
 
 typedef void (*visit_fn)(struct tensor *tensor, struct piece *piece, void *context);
@@ -189,7 +168,7 @@ static void gather(struct tensor *tensor, struct piece *piece, void *context)
     if (g->pieces)
         g->pieces[g->count] = piece->id;
     if (g->specs)
-        telling_spec(tensor, piece, &g->terms[g->count], &g->specs[g->count]);
+        g->specs[g->count] = telling_spec(tensor, piece, &g->terms[g->count]);
     g->count++;
 }
 
@@ -273,6 +252,7 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
 
 static void ask_regroup(struct job *job, struct lane *lane)
 {
+    const struct regroup_asked asked = asked_of(job, lane);
     struct gathering g = {.lane = lane};
     each_piece(job, gather, &g);
     size_t count = g.count;
@@ -280,17 +260,15 @@ static void ask_regroup(struct job *job, struct lane *lane)
         return;
     _cleanup_free_ WIRE(PieceSpec) *specs = calloc(count, sizeof *specs);
     _cleanup_free_ struct terms *terms = calloc(count, sizeof *terms);
-    struct regroup_asked *asked = asked_create(job, lane);
     g = (struct gathering){.lane = lane, .specs = specs, .terms = terms};
-    if (specs && terms && asked) {
+    if (specs && terms) {
         each_piece(job, gather, &g);
-        job->ranks->regrouping->pending++;
         if (telling_ask(job, lane, job->ranks->regrouping->epoch, PLACE_REGROUPED, specs, count,
-                        regrouped, asked) == 0)
+                        regrouped, &asked, sizeof asked) == 0) {
+            job->ranks->regrouping->pending++;
             return;
-        job->ranks->regrouping->pending--;
+        }
     }
-    free(asked);
     jobs_fail(job, NULL, -ENOMEM, "gradpool serve is out of memory");
 }
 
@@ -373,8 +351,7 @@ static void regroup(struct job *job)
  * rested: the change begins anew. */
 void regrouping_aggregator_gone(const struct aggregator *a)
 {
-    list_for_each (node, &a->service->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &a->service->jobs, link) {
         for (size_t i = 0; job->ranks->regrouping && i < job->shares_count; i++)
             if (job->ranks->regrouping->epoch == 0 && job->shares[i].lane->aggregator == a)
                 job->ranks->regrouping->has_failed = true;
@@ -417,22 +394,11 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
         return -EAGAIN;
-    WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
-    struct regroup_asked *asked = asked_create(job, lane);
-    if (!asked)
-        return -ENOMEM;
-    request.lane = lane->id;
-    request.job_id = job->id;
-    request.pieces = g->pieces;
-    request.n_pieces = g->count;
-    request.gone.data = (uint8_t *)gone;
-    request.gone.len = TERMS_RANK_WORDS * sizeof *gone;
-    envelope e = ENVELOPE(0, RELEASE_REQUEST, release_request, &request);
-    int error = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
-    if (error < 0)
-        free(asked);
-    else
-        job->ranks->regrouping->pending++;
+    const struct regroup_asked asked = asked_of(job, lane);
+    int error = lane_call(lane, released, &asked, sizeof asked, RELEASE_REQUEST, release_request,
+                          .job_id = job->id, .pieces = g->pieces, .n_pieces = g->count,
+                          .gone = {TERMS_RANK_WORDS * sizeof *gone, (uint8_t *)gone});
+    job->ranks->regrouping->pending += error == 0;
     return error;
 }
 
@@ -458,11 +424,11 @@ static void tell_of_more(struct job *job)
     struct regrouping *r = job->ranks->regrouping;
     uint64_t more[TERMS_RANK_WORDS] = {0};
     for (uint32_t rank = 0; rank < job->workers; rank++)
-        if (has_bit(r->have, rank) && !has_bit(r->gone, rank) && !members_have(job, rank)) {
-            set_bit(more, rank);
-            set_bit(r->gone, rank);
+        if (ranks_have(r->have, rank) && !ranks_have(r->gone, rank) && !members_have(job, rank)) {
+            ranks_add(more, rank);
+            ranks_add(r->gone, rank);
         }
-    for (size_t i = 0; !is_nobody(more) && i < job->shares_count; i++)
+    for (size_t i = 0; !ranks_are_none(more) && i < job->shares_count; i++)
         if (job->shares[i].pieces > 0)
             (void)send_release(job, job->shares[i].lane, &nothing, more);
 }
@@ -487,7 +453,7 @@ static bool somebody_goes(const struct job *job, const struct regrouping *r)
         for (uint32_t rank = 0; rank < job->workers; rank++) {
             const struct session *session = job->sessions[rank];
             bool is_another = session && session->entered > tensor->grouped;
-            if (has_bit(tensor->members, rank) && (is_another || !has_bit(r->have, rank)))
+            if (ranks_have(tensor->members, rank) && (is_another || !ranks_have(r->have, rank)))
                 return true;
         }
     }

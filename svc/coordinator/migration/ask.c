@@ -1,5 +1,6 @@
 /* How lanes are asked about what moves: messages of one lane's pieces, one turn of asking after the
  * other, answers of former turns passed over. Owns struct migration_asked; decides nothing. */
+#include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
 
@@ -9,11 +10,9 @@
 
 struct migration *migration_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->works->migrations) {
-        struct migration *m = list_entry(node, struct migration, link);
+    list_for_each_entry (struct migration, m, &s->works->migrations, link)
         if (m->id == id && !migration_is_over(m))
             return m;
-    }
     return NULL;
 }
 
@@ -59,12 +58,10 @@ static struct migration_asked *next_message(const struct migration *m, const str
 static int ask_next(struct migration *m, const uint32_t *order, size_t *cursor, ask_fn ask)
 {
     struct lane *lane = lane_find(m->service, migration_lane_of(m, order, *cursor));
-    struct migration_asked *asked = next_message(m, migration_job(m), order, cursor);
+    _cleanup_free_ struct migration_asked *asked = next_message(m, migration_job(m), order, cursor);
     if (!asked)
         return -ENOMEM;
     int error = lane && asked->count > 0 ? ask(m, lane, asked) : 1;
-    if (error != 0)
-        free(asked);
     m->pending += error == 0;
     return error;
 }

@@ -17,9 +17,7 @@
 /* Workers that ask for a ticket come after the pieces, on the same connection of the aggregator. */
 static void tell_workers_ahead(struct job *job, const struct lane *lane)
 {
-    WIRE(LaneAhead) ahead = GRADPOOL__WIRE__LANE_AHEAD__INIT;
-    ahead.lane = lane->id;
-    jobs_broadcast(job, NULL, &ENVELOPE(0, LANE_AHEAD, lane_ahead, &ahead));
+    jobs_broadcast(job, NULL, &MESSAGE(0, LANE_AHEAD, lane_ahead, .lane = lane->id));
 }
 
 static int ask_to_place(struct migration *m, struct lane *lane, struct migration_asked *asked)
@@ -32,11 +30,11 @@ static int ask_to_place(struct migration *m, struct lane *lane, struct migration
     for (size_t i = 0; i < asked->count; i++) {
         struct tensor *tensor;
         struct piece *piece = jobs_piece(job, m->travellers[asked->at[i]].piece, &tensor);
-        telling_spec(tensor, piece, &terms[i], &specs[i]);
+        specs[i] = telling_spec(tensor, piece, &terms[i]);
         specs[i].keeper = m->travellers[asked->at[i]].keeper;
     }
     int error = telling_ask(job, lane, m->epoch, PLACE_AHEAD, specs, asked->count,
-                            migration_answered, asked);
+                            migration_answered, asked, migration_asked_bytes(asked));
     if (error == 0)
         tell_workers_ahead(job, lane);
     return error;
@@ -75,17 +73,12 @@ static void released(struct service *s, void *data, const envelope *reply, int c
 static int ask_to_release(struct migration *m, struct lane *lane, struct migration_asked *asked)
 {
     _cleanup_free_ uint32_t *pieces = NULL;
-    WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
     int error = migration_list(m, asked, &pieces);
     if (error < 0)
         return error;
-    request.lane = lane->id;
-    request.job_id = m->job;
-    request.pieces = pieces;
-    request.n_pieces = asked->count;
-    request.behind = true;
-    envelope e = ENVELOPE(0, RELEASE_REQUEST, release_request, &request);
-    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
+    return lane_call(lane, released, asked, migration_asked_bytes(asked), RELEASE_REQUEST,
+                     release_request, .job_id = m->job, .pieces = pieces, .n_pieces = asked->count,
+                     .behind = true);
 }
 
 void migration_release(struct migration *m, migration_fn then)
@@ -100,20 +93,14 @@ static int ask_to_install(struct migration *m, struct lane *lane, struct migrati
 {
     _cleanup_free_ uint32_t *pieces = NULL;
     _cleanup_free_ uint64_t *rounds = calloc(asked->count, sizeof *rounds);
-    WIRE(InstallRequest) request = GRADPOOL__WIRE__INSTALL_REQUEST__INIT;
     int error = rounds ? migration_list(m, asked, &pieces) : -ENOMEM;
     if (error < 0)
         return error;
     for (size_t i = 0; i < asked->count; i++)
         rounds[i] = m->travellers[asked->at[i]].round;
-    request.lane = lane->id;
-    request.job_id = m->job;
-    request.pieces = pieces;
-    request.n_pieces = asked->count;
-    request.rounds = rounds;
-    request.n_rounds = asked->count;
-    envelope e = ENVELOPE(0, INSTALL_REQUEST, install_request, &request);
-    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, migration_answered, asked);
+    return lane_call(lane, migration_answered, asked, migration_asked_bytes(asked), INSTALL_REQUEST,
+                     install_request, .job_id = m->job, .pieces = pieces, .n_pieces = asked->count,
+                     .rounds = rounds, .n_rounds = asked->count);
 }
 
 void migration_install(struct migration *m, migration_fn then)
@@ -151,16 +138,11 @@ static int ask_to_let_go(struct migration *m, struct lane *lane, struct migratio
     struct job *job = migration_job(m);
     bool is_all = is_empty(job, lane);
     _cleanup_free_ uint32_t *pieces = NULL;
-    WIRE(DropRequest) request = GRADPOOL__WIRE__DROP_REQUEST__INIT;
     int error = migration_list(m, asked, &pieces);
     if (error < 0)
         return error;
-    request.lane = lane->id;
-    request.job_id = m->job;
-    request.pieces = pieces;
-    request.n_pieces = is_all ? 0 : asked->count;
-    envelope e = ENVELOPE(0, DROP_REQUEST, drop_request, &request);
-    error = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, let_go, asked);
+    error = lane_call(lane, let_go, asked, migration_asked_bytes(asked), DROP_REQUEST, drop_request,
+                      .job_id = m->job, .pieces = pieces, .n_pieces = is_all ? 0 : asked->count);
     if (error == 0 && is_all)
         jobs_forget_share(job, lane);
     return error;

@@ -54,11 +54,13 @@ static int ask_to_keep(struct migration *m, struct lane *lane, struct migration_
     for (size_t i = 0; i < count; i++) {
         struct tensor *tensor;
         struct piece *piece = jobs_piece(job, m->travellers[asked->at[i]].piece, &tensor);
-        keeping_spec(tensor, piece, m->epoch, true, &specs[i]);
+        specs[i] = keeping_spec(tensor, piece, m->epoch, true);
     }
     struct aggregator *keeper = aggregator_find(m->service, m->travellers[asked->at[0]].keeper);
-    return keeper ? keeping_send(keeper, job, lane->id, specs, count, answered, asked)
-                  : -ECONNRESET;
+    if (!keeper)
+        return -ECONNRESET;
+    return keeping_send(keeper, job, lane->id, specs, count, answered, asked,
+                        migration_asked_bytes(asked));
 }
 
 /* --- what the target knows of them --- */
@@ -73,18 +75,13 @@ static void waited(struct service *s, void *data, const envelope *reply, int cod
 static int ask_to_wait(struct migration *m, struct lane *lane, struct migration_asked *asked)
 {
     _cleanup_free_ uint32_t *pieces = NULL;
-    WIRE(CopiesWait) request = GRADPOOL__WIRE__COPIES_WAIT__INIT;
     if (keep_copied(m, asked) == 0)
         return 1;
     int error = migration_list(m, asked, &pieces);
     if (error < 0)
         return error;
-    request.lane = lane->id;
-    request.job_id = m->job;
-    request.pieces = pieces;
-    request.n_pieces = asked->count;
-    envelope e = ENVELOPE(0, COPIES_WAIT, copies_wait, &request);
-    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, waited, asked);
+    return lane_call(lane, waited, asked, migration_asked_bytes(asked), COPIES_WAIT, copies_wait,
+                     .job_id = m->job, .pieces = pieces, .n_pieces = asked->count);
 }
 
 void migration_begin_copies(struct migration *m, migration_fn then)

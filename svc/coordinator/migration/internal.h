@@ -67,6 +67,10 @@ struct migration_asked {
     size_t count;
     uint32_t at[]; /* indexes of travellers */
 };
+static inline size_t migration_asked_bytes(const struct migration_asked *asked)
+{
+    return sizeof *asked + asked->count * sizeof asked->at[0];
+}
 /* Asks one lane, or somebody about it. Positive: there is nothing to be asked. */
 typedef int (*ask_fn)(struct migration *m, struct lane *lane, struct migration_asked *asked);
 /* Asks about all of one side (`order`: by_source or by_target), before the switch; then `then`. */

@@ -20,11 +20,9 @@
 
 bool moving_is_busy(const struct job *job)
 {
-    list_for_each (node, &job->service->works->migrations) {
-        const struct migration *m = list_entry(node, struct migration, link);
+    list_for_each_entry (const struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m))
             return true;
-    }
     return false;
 }
 
@@ -48,12 +46,10 @@ static const struct traveller *find_traveller(const struct migration *m, uint32_
 
 bool moving_has(const struct job *job, uint32_t piece)
 {
-    list_for_each (node, &job->service->works->migrations) {
-        const struct migration *m = list_entry(node, struct migration, link);
+    list_for_each_entry (const struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m) &&
             find_traveller(m, piece))
             return true;
-    }
     return false;
 }
 
@@ -71,11 +67,9 @@ static bool has_keeper(const struct migration *m, const struct aggregator *keepe
 bool moving_has_keeper(const struct job *job, const struct aggregator *keeper,
                        const struct lane *lane)
 {
-    list_for_each (node, &job->service->works->migrations) {
-        const struct migration *m = list_entry(node, struct migration, link);
+    list_for_each_entry (const struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m) && has_keeper(m, keeper, lane))
             return true;
-    }
     return false;
 }
 
@@ -91,11 +85,9 @@ static bool has_withheld_target(const struct migration *m)
 
 bool moving_goes_astray(const struct job *job)
 {
-    list_for_each (node, &job->service->works->migrations) {
-        const struct migration *m = list_entry(node, struct migration, link);
+    list_for_each_entry (const struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m) && has_withheld_target(m))
             return true;
-    }
     return false;
 }
 
@@ -367,17 +359,14 @@ static bool waits_for_keeper(const struct migration *m, const struct aggregator 
 
 void moving_worker_leaves(const struct job *job)
 {
-    list_for_each (node, &job->service->works->migrations) {
-        struct migration *m = list_entry(node, struct migration, link);
+    list_for_each_entry (struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m))
             migration_refused(m, -EAGAIN, "a worker left the job meanwhile");
-    }
 }
 
 void moving_aggregator_away(struct aggregator *a)
 {
-    list_for_each (node, &a->service->works->migrations) {
-        struct migration *m = list_entry(node, struct migration, link);
+    list_for_each_entry (struct migration, m, &a->service->works->migrations, link) {
         bool takes_part =
             has_lane_of(m, a, true) || has_lane_of(m, a, false) || has_keeper(m, a, NULL);
         if (!migration_is_over(m) && !is_switched(m) && takes_part)
@@ -388,18 +377,15 @@ void moving_aggregator_away(struct aggregator *a)
 void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
                          const struct lane *lane)
 {
-    list_for_each (node, &job->service->works->migrations) {
-        struct migration *m = list_entry(node, struct migration, link);
+    list_for_each_entry (struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m) &&
             has_keeper(m, keeper, lane))
             migration_refused(m, -EAGAIN, "copies cannot be kept of what would be there");
-    }
 }
 
 void moving_aggregator_lost(struct aggregator *a)
 {
-    list_for_each (node, &a->service->works->migrations) {
-        struct migration *m = list_entry(node, struct migration, link);
+    list_for_each_entry (struct migration, m, &a->service->works->migrations, link) {
         if (!migration_is_over(m) && has_lane_of(m, a, false))
             migration_feed(m, MIGRATOR_E_TARGET_LOST);
         if (!migration_is_over(m) && has_lane_of(m, a, true) && !is_switched(m))
@@ -412,8 +398,7 @@ void moving_aggregator_lost(struct aggregator *a)
 /* Sources are told by whoever ends the job: they have its pieces. */
 void moving_end_job(struct job *job)
 {
-    list_for_each (node, &job->service->works->migrations) {
-        struct migration *m = list_entry(node, struct migration, link);
+    list_for_each_entry (struct migration, m, &job->service->works->migrations, link) {
         if (m->job != job->id || migration_is_over(m))
             continue;
         bool is_late = is_switched(m);
@@ -430,6 +415,6 @@ void moving_end_job(struct job *job)
 
 void moving_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->works->migrations)
-        migration_free(list_entry(node, struct migration, link));
+    list_for_each_safe_entry (struct migration, m, &s->works->migrations, link)
+        migration_free(m);
 }

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* One task as it is looked for. */
 struct wanted {
@@ -217,15 +216,11 @@ static void close_tasks(struct job *job, const struct search *search)
 /* Nobody uses what has failed: it needs no lane, and must keep none from becoming empty. */
 static void drop_failed(struct job *job, const struct search *search)
 {
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        struct tensor *tensor = job->tensors[t];
-        for (size_t i = 0; tensor->failure && i < tensor->pieces_count; i++) {
-            struct piece *piece = &tensor->pieces[i];
-            if (!piece->lane || !find_wanted(search, piece->task))
-                continue;
-            telling_drop(piece->lane, job->id, &piece->id, 1);
-            piece_detach(tensor, piece);
-        }
+    job_each_piece (piece, tensor, job) {
+        if (!tensor->failure || !piece->lane || !find_wanted(search, piece->task))
+            continue;
+        telling_drop(piece->lane, job->id, &piece->id, 1);
+        piece_detach(tensor, piece);
     }
 }
 

@@ -27,20 +27,6 @@ struct state_part {
     uint64_t offset, bytes;
 };
 
-static int ask(struct migration *m, uint32_t lane_id, envelope *e, const struct state_part *part,
-               call_done_fn done)
-{
-    struct lane *lane = lane_find(m->service, lane_id);
-    struct state_part *copy = lane ? malloc(sizeof *copy) : NULL;
-    if (!copy)
-        return -ENOMEM;
-    *copy = *part;
-    int error = call_send(lane->aggregator, e, CALL_DEADLINE_NS, done, copy);
-    if (error < 0)
-        free(copy);
-    return error;
-}
-
 /* Any answer while state travels is that of a part. */
 static struct migration *waiting(struct service *s, const struct state_part *part)
 {
@@ -85,15 +71,11 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
     if (reply->body_case != BODY(STATE_REPLY) || reply->state_reply->data.len != part->bytes)
         return failed(m, part, -EBADMSG, "a lane did not send the state that it said it had");
     const struct traveller *t = &m->travellers[part->at];
-    WIRE(StatePut) request = GRADPOOL__WIRE__STATE_PUT__INIT;
-    request.lane = t->target;
-    request.job_id = m->job;
-    request.piece = t->piece;
-    request.offset = part->offset;
-    request.data = reply->state_reply->data;
-    envelope e = ENVELOPE(0, STATE_PUT, state_put, &request);
+    struct lane *lane = lane_find(s, t->target);
     m->moved.state_bytes += part->bytes;
-    if (ask(m, t->target, &e, part, put) < 0)
+    if (!lane ||
+        lane_call(lane, put, part, sizeof *part, STATE_PUT, state_put, .job_id = m->job,
+                  .piece = t->piece, .offset = part->offset, .data = reply->state_reply->data) < 0)
         migration_refused(m, -ENOMEM, "gradpool serve is out of memory");
 }
 
@@ -106,20 +88,18 @@ static void skip(struct migration *m)
 static int pull(struct migration *m)
 {
     const struct traveller *t = &m->travellers[m->way->at];
+    struct lane *lane = lane_find(m->service, t->source);
     uint64_t left = t->state_bytes - m->way->offset;
     const struct state_part part = {.migration = m->id,
                                     .at = m->way->at,
                                     .offset = m->way->offset,
                                     .bytes = left < PART_BYTES ? left : PART_BYTES};
-    WIRE(StateRequest) request = GRADPOOL__WIRE__STATE_REQUEST__INIT;
-    request.lane = t->source;
-    request.job_id = m->job;
-    request.piece = t->piece;
-    request.offset = m->way->offset;
-    envelope e = ENVELOPE(0, STATE_REQUEST, state_request, &request);
     m->way->offset += part.bytes;
     m->way->parts++;
-    return ask(m, t->source, &e, &part, got);
+    if (!lane)
+        return -ENOMEM;
+    return lane_call(lane, got, &part, sizeof part, STATE_REQUEST, state_request, .job_id = m->job,
+                     .piece = t->piece, .offset = part.offset);
 }
 
 /* Asks for as many parts as may be on their way; what follows begins when all have come. */

@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define PAUSE_NS (100 * NS_PER_MS) /* before another attempt, doubling ... */
 #define PAUSE_MOST_NS NS_PER_S     /* ... up to this */
@@ -75,10 +74,8 @@ static bool has_tasks(const struct aggregator *a)
 static size_t count_others_up(const struct service *s)
 {
     size_t count = 0;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         count += a->state == AGGREGATOR_UP && !a->is_stopping;
-    }
     return count;
 }
 
@@ -124,8 +121,7 @@ static void name_losses(const struct aggregator *a, char *text)
 {
     char prefix[TENANT_PREFIX_BYTES];
     *text = '\0';
-    list_for_each (node, &a->service->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &a->service->jobs, link) {
         size_t count = count_lost(a, job);
         if (count > 0)
             text_append(text, LOSES_BYTES, "%sjob %s%.64s loses the state of %zu tensor%s",
@@ -151,11 +147,9 @@ void leaving_check_done(struct service *s)
 {
     if (!s->fleet->leave_done)
         return;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             return;
-    }
     if (fleet_is_gone(s))
         timer_start(s->loop, &s->fleet->leave_timer, 0);
 }
@@ -166,8 +160,7 @@ void leaving_end_jobs(const struct aggregator *a)
     struct service *s = a->service;
     const char *stay = a->leaving ? a->leaving->why : "";
     char why[ERR_TEXT_BYTES];
-    list_for_each_safe (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_safe_entry (struct job, job, &s->jobs, link) {
         size_t bound = job->failure ? 0 : outliving_count_bound(job, a);
         if (bound == 0)
             continue;
@@ -290,7 +283,6 @@ static struct leaving *leaving_create(struct aggregator *a, uint64_t by_ns)
 
 static void begin(struct aggregator *a, uint64_t by_ns)
 {
-    char name[AGGREGATOR_NAME_BYTES];
     uint64_t now_ns = clock_now_ns(), left_ns = by_ns > now_ns ? by_ns - now_ns : 0;
     bool is_first = !a->leaving;
     if (is_first)
@@ -303,7 +295,7 @@ static void begin(struct aggregator *a, uint64_t by_ns)
         a->leaving->by_ns = by_ns;
     if (is_first) {
         log_info("%s is to end: what it has moves to others, for %.1f s at most",
-                 aggregator_name(a, name, sizeof name), (double)left_ns / NS_PER_S);
+                 AGGREGATOR_NAME(a), (double)left_ns / NS_PER_S);
         a->is_stopping = true;
         fleet_leaves(a);
         keeping_check_all(a->service);
@@ -331,11 +323,9 @@ void leaving_stop(struct aggregator *a)
 
 void leaving_check_all(struct service *s)
 {
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         if (a->leaving && !a->leaving->is_over && !a->leaving->is_moving)
             look_again(a, 0);
-    }
 }
 
 void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service *s))
@@ -345,8 +335,7 @@ void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service
     for (size_t i = 0; i < s->fleet->slots_count; i++)
         s->fleet->slots[i].is_wanted = false;
     fleet_end_starting(s);
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             begin(a, by_ns);
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST && !a->leaving)

@@ -13,7 +13,6 @@
 #include "svc/coordinator/session/wait.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define ORDER_DEADLINE_NS (600 * NS_PER_S) /* of the answer, not of the order */
@@ -58,15 +57,10 @@ static uint64_t hold_told_ns(const struct service *s)
 
 static void answer(struct wait *wait, const struct order *order)
 {
-    WIRE(MoveReply) reply = GRADPOOL__WIRE__MOVE_REPLY__INIT;
-    reply.tasks = order->moved;
-    reply.bytes = order->state_bytes;
-    reply.longest_ns = order->longest_ns;
-    reply.stays = (char *)order->stays;
-    reply.lanes = order->lanes;
-    reply.hold_ns = order->lane ? hold_told_ns(order->service) : 0;
-    reply.undone = order->undone;
-    peer_send(wait->peer, &ENVELOPE(wait->request, MOVE_REPLY, move_reply, &reply));
+    peer_reply(wait->peer, wait->request, MOVE_REPLY, move_reply, .tasks = order->moved,
+               .bytes = order->state_bytes, .longest_ns = order->longest_ns,
+               .stays = (char *)order->stays, .lanes = order->lanes, .undone = order->undone,
+               .hold_ns = order->lane ? hold_told_ns(order->service) : 0);
     wait_destroy(wait);
 }
 
@@ -86,8 +80,7 @@ static void undo_drain(struct order *order)
 {
     struct service *s = order->service;
     list_remove(&order->link); /* that they are given back is no news for it */
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
             struct lane *lane = &a->lanes[i];
             if (lane->use != LANE_WITHHELD || lane->withheld_by != order->id)
@@ -239,13 +232,9 @@ static void tell_progress(const struct order *order)
 {
     const struct job *job = job_at_hand(order);
     struct wait *wait = wait_find(order->service, order->wait);
-    WIRE(MoveProgress) progress = GRADPOOL__WIRE__MOVE_PROGRESS__INIT;
-    if (!wait)
-        return;
-    progress.job = job ? (char *)job->name : (char *)"";
-    progress.tasks = order->moved;
-    progress.bytes = order->state_bytes;
-    peer_send(wait->peer, &ENVELOPE(0, MOVE_PROGRESS, move_progress, &progress));
+    if (wait)
+        peer_reply(wait->peer, 0, MOVE_PROGRESS, move_progress, .job = job ? job->name : NULL,
+                   .tasks = order->moved, .bytes = order->state_bytes);
 }
 
 /* Somebody is busy, away or gone, or one of the tensors is; what it is then is another question. */
@@ -350,8 +339,7 @@ static void step(struct order *order)
 
 void orders_lane_back(const struct lane *lane)
 {
-    list_for_each (node, &lane->aggregator->service->works->orders) {
-        struct order *order = list_entry(node, struct order, link);
+    list_for_each_entry (struct order, order, &lane->aggregator->service->works->orders, link) {
         if (!is_drained_by(order, lane))
             continue;
         order->is_stale = true;

@@ -68,11 +68,9 @@ bool ends_with_service(const struct aggregator *a)
 
 bool outliving_has_any(const struct service *s)
 {
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         if (a->state != AGGREGATOR_LOST && !a->is_stopping && !ends_with_service(a))
             return true;
-    }
     return false;
 }
 

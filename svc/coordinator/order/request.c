@@ -34,10 +34,9 @@ static struct order *create(struct peer *p, uint64_t request)
 
 static bool has_task(const struct job *job, uint32_t task)
 {
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
-            if (job->tensors[t]->pieces[i].task == task)
-                return true;
+    job_each_piece (piece, tensor, job)
+        if (piece->task == task)
+            return true;
     return false;
 }
 
@@ -69,8 +68,7 @@ static const struct job *find_meant(struct peer *p, uint64_t request,
                                     const WIRE(MoveRequest) * wanted)
 {
     const struct job *meant = NULL;
-    list_for_each (node, &p->service->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &p->service->jobs, link) {
         if (!is_meant(job, wanted))
             continue;
         if (meant) {
@@ -147,22 +145,19 @@ static enum lane_use given_back(const struct lane *lane)
 
 void order_give_back(struct lane *lane, const char *why)
 {
-    char name[AGGREGATOR_NAME_BYTES];
     lane->use = given_back(lane);
     lane->withheld_by = 0;
-    log_info("lane %u of %s is %s: %s", lane->id,
-             aggregator_name(lane->aggregator, name, sizeof name),
+    log_info("lane %u of %s is %s: %s", lane->id, AGGREGATOR_NAME(lane->aggregator),
              lane->use == LANE_PARKED ? "parked" : "open again", why);
     orders_lane_back(lane);
 }
 
 static void withhold(struct lane *lane, uint64_t order)
 {
-    char name[AGGREGATOR_NAME_BYTES];
     lane->use = LANE_WITHHELD;
     lane->withheld_by = order;
     log_info("lane %u of %s is drained, an operator asked for it", lane->id,
-             aggregator_name(lane->aggregator, name, sizeof name));
+             AGGREGATOR_NAME(lane->aggregator));
 }
 
 /* How many lanes were meant; the order counts how many of them were not so before. */
@@ -190,8 +185,8 @@ static size_t mark_all(struct service *s, const WIRE(DrainLanesRequest) * wanted
                        struct order *order)
 {
     size_t count = 0;
-    list_for_each (node, &s->aggregators)
-        count += mark_lanes(list_entry(node, struct aggregator, link), wanted, order);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
+        count += mark_lanes(a, wanted, order);
     return count;
 }
 

@@ -2,6 +2,7 @@
  * nothing; must never log a secret. README: K10 to K12. */
 #include "svc/coordinator/order/tenant_request.h"
 
+#include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/job/quota.h"
 #include "svc/coordinator/route/tell_lane.h"
@@ -73,9 +74,8 @@ static int read_limits(struct service *s, struct limits *limits, WIRE(TenantLimi
 static void reply_added(struct peer *p, uint64_t request, const struct key *key)
 {
     char text[KEY_TEXT_BYTES];
-    WIRE(TenantAddReply) reply = GRADPOOL__WIRE__TENANT_ADD_REPLY__INIT;
-    reply.key = (char *)key_format(key, text);
-    peer_send(p, &ENVELOPE(request, TENANT_ADD_REPLY, tenant_add_reply, &reply));
+    peer_reply(p, request, TENANT_ADD_REPLY, tenant_add_reply,
+               .key = (char *)key_format(key, text));
     explicit_bzero(text, sizeof text);
 }
 
@@ -141,11 +141,9 @@ static struct tenant *find_active(struct peer *p, const envelope *request, const
 /* Shares that jobs have stay; lanes hear what holds from now on (K13). */
 static void tell_lanes(struct service *s, const struct tenant *tenant)
 {
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link)
         if (job->tenant == tenant)
             telling_limits(job);
-    }
 }
 
 void tenant_handle_set(struct peer *p, const envelope *request)
@@ -180,8 +178,7 @@ void tenant_handle_set(struct peer *p, const envelope *request)
 
 static void end_jobs(struct service *s, const struct tenant *tenant)
 {
-    list_for_each_safe (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_safe_entry (struct job, job, &s->jobs, link) {
         if (job->tenant != tenant)
             continue;
         jobs_fail(job, NULL, -EKEYREVOKED, "the key of tenant %s was revoked", tenant->key.tenant);
@@ -191,8 +188,7 @@ static void end_jobs(struct service *s, const struct tenant *tenant)
 
 static void end_connections(struct service *s, const struct tenant *tenant)
 {
-    list_for_each_safe (node, &s->door->peers) {
-        struct peer *p = list_entry(node, struct peer, link);
+    list_for_each_safe_entry (struct peer, p, &s->door->peers, link) {
         if (p->tenant != tenant)
             continue;
         waits_cancel(p);
@@ -223,11 +219,9 @@ void tenant_handle_revoke(struct peer *p, const envelope *request)
 
 void tenants_end_revoked(struct service *s)
 {
-    list_for_each (node, &s->door->tenants) {
-        const struct tenant *tenant = list_entry(node, struct tenant, link);
+    list_for_each_entry (const struct tenant, tenant, &s->door->tenants, link)
         if (tenant->is_revoked)
             end_jobs(s, tenant);
-    }
 }
 
 /* --- listing --- */
@@ -237,38 +231,30 @@ struct tenant_limits {
     WIRE(LimitUse) * pointers[LIMITS_OF_TENANT];
 };
 
-static void fill_limits(struct service *s, const struct tenant *tenant, WIRE(TenantView) * view,
+static void fill_limits(struct service *s, const struct tenant *tenant,
                         struct tenant_limits *limits)
 {
     struct quota quota;
     quota_of_tenant(s, tenant, &quota);
     for (enum limit limit = 0; limit < LIMITS_OF_TENANT; limit++) {
-        WIRE(LimitUse) *row = limits->pointers[limit] = &limits->rows[limit];
-        gradpool__wire__limit_use__init(row);
-        row->name = (char *)limit_about(limit)->name;
-        row->used = quota.used[limit];
-        row->most = tenant->limits.most[limit];
-        row->is_own = tenant->limits.own >> limit & 1;
+        limits->rows[limit] = quota_row(&tenant->limits, limit, quota.used[limit]);
+        limits->pointers[limit] = &limits->rows[limit];
     }
-    view->limits = limits->pointers;
-    view->n_limits = LIMITS_OF_TENANT;
 }
 
 static void fill_view(struct service *s, const struct tenant *tenant, WIRE(TenantView) * view,
                       struct tenant_limits *limits)
 {
-    gradpool__wire__tenant_view__init(view);
-    fill_limits(s, tenant, view, limits);
-    view->cpu_ns = tenant->party.cpu_ns;
-    view->tenant = (char *)tenant->key.tenant;
-    view->is_operator = tenant->is_operator;
-    view->is_revoked = tenant->is_revoked;
-    view->added_s = tenant->added_s;
-    view->loss_limit_ppm = tenant->loss_limit_ppm;
+    fill_limits(s, tenant, limits);
+    *view = MESSAGE_PART(TenantView, tenant_view, .cpu_ns = tenant->party.cpu_ns,
+                         .tenant = (char *)tenant->key.tenant, .is_operator = tenant->is_operator,
+                         .is_revoked = tenant->is_revoked, .added_s = tenant->added_s,
+                         .loss_limit_ppm = tenant->loss_limit_ppm, .limits = limits->pointers,
+                         .n_limits = LIMITS_OF_TENANT);
     list_for_each (node, &s->jobs)
         view->jobs += list_entry(node, struct job, link)->tenant == tenant;
-    list_for_each (node, &s->door->peers)
-        view->connections += list_entry(node, struct peer, link)->tenant == tenant;
+    list_for_each_entry (struct peer, p, &s->door->peers, link)
+        view->connections += p->tenant == tenant;
 }
 
 void tenant_handle_list(struct peer *p, const envelope *request)
@@ -276,26 +262,19 @@ void tenant_handle_list(struct peer *p, const envelope *request)
     struct service *s = p->service;
     if (!may_manage(p, request->id))
         return;
-    size_t count = tenants_count(s);
-    WIRE(TenantView) *views = calloc(count + 1, sizeof *views);
-    WIRE(TenantView) **pointers = calloc(count + 1, sizeof *pointers);
-    struct tenant_limits *limits = calloc(count + 1, sizeof *limits);
-    WIRE(TenantsReply) reply = GRADPOOL__WIRE__TENANTS_REPLY__INIT;
-    list_for_each (node, &s->door->tenants) {
-        const struct tenant *tenant = list_entry(node, struct tenant, link);
-        if (tenant == tenants_local(s) || !views || !pointers || !limits)
+    size_t room = tenants_count(s) + 1, count = 0;
+    _cleanup_free_ WIRE(TenantView) *views = calloc(room, sizeof *views);
+    _cleanup_free_ WIRE(TenantView) **pointers = calloc(room, sizeof *pointers);
+    _cleanup_free_ struct tenant_limits *limits = calloc(room, sizeof *limits);
+    if (!views || !pointers || !limits)
+        return peer_fail_memory(p, request->id);
+    list_for_each_entry (const struct tenant, tenant, &s->door->tenants, link) {
+        if (tenant == tenants_local(s))
             continue;
-        pointers[reply.n_tenants] = &views[reply.n_tenants];
-        fill_view(s, tenant, &views[reply.n_tenants], &limits[reply.n_tenants]);
-        reply.n_tenants++;
+        fill_view(s, tenant, &views[count], &limits[count]);
+        pointers[count] = &views[count];
+        count++;
     }
-    reply.tenants = pointers;
-    envelope e = ENVELOPE(request->id, TENANTS_REPLY, tenants_reply, &reply);
-    if (views && pointers && limits)
-        peer_send(p, &e);
-    else
-        peer_fail_memory(p, request->id);
-    free(views);
-    free(pointers);
-    free(limits);
+    peer_reply(p, request->id, TENANTS_REPLY, tenants_reply, .tenants = pointers,
+               .n_tenants = count);
 }

@@ -55,8 +55,7 @@ bool frames_waits(const struct peer *p) { return !list_is_empty(&p->frame_link);
 /* Peers for which there is room now come again by themselves. */
 static void let_others(struct service *s)
 {
-    list_for_each_safe (node, &s->door->frames_waiting) {
-        struct peer *p = list_entry(node, struct peer, frame_link);
+    list_for_each_safe_entry (struct peer, p, &s->door->frames_waiting, frame_link) {
         if (!has_room(p, channel_frame_bytes(p->channel)))
             continue;
         list_remove(&p->frame_link);

@@ -130,11 +130,7 @@ void peer_send(struct peer *p, const envelope *message)
     update_events(p);
 }
 
-void peer_reply_done(struct peer *p, uint64_t id)
-{
-    WIRE(Done) done = GRADPOOL__WIRE__DONE__INIT;
-    peer_send(p, &ENVELOPE(id, DONE, done, &done));
-}
+void peer_reply_done(struct peer *p, uint64_t id) { peer_reply(p, id, DONE, done); }
 
 void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
 {
@@ -143,12 +139,8 @@ void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    WIRE(Failure) failure = GRADPOOL__WIRE__FAILURE__INIT;
-    failure.code = code;
-    failure.text = text;
-    envelope e = ENVELOPE(id, FAILURE, failure, &failure);
     log_debug("%s: refused: %s", channel_peer(p->channel), text);
-    peer_send(p, &e);
+    peer_reply(p, id, FAILURE, failure, .code = code, .text = text);
 }
 
 void peer_fail_memory(struct peer *p, uint64_t id)
@@ -262,19 +254,18 @@ static void greet(struct peer *p, const envelope *message)
         return;
     channel_hold_frames(p->channel, FRAME_BYTES_FREE);
     char listen[sizeof p->service->door->tcp->endpoint.host + 32];
-    WIRE(Welcome) welcome = GRADPOOL__WIRE__WELCOME__INIT;
+    WIRE(Welcome)
+    welcome = MESSAGE_PART(Welcome, welcome, .version = CHANNEL_VERSION,
+                           .incarnation = p->service->numbers->incarnation,
+                           .program = (char *)"gradpool serve " GRADPOOL_VERSION);
     if (hello->role == GRADPOOL__WIRE__ROLE__ROLE_OPERATOR)
         name_doors(p, listen, sizeof listen, &welcome);
-    welcome.version = CHANNEL_VERSION;
-    welcome.incarnation = p->service->numbers->incarnation;
-    welcome.program = (char *)"gradpool serve " GRADPOOL_VERSION;
-    envelope e = ENVELOPE(message->id, WELCOME, welcome, &welcome);
     choose_party(p, hello->role);
     p->role = hello->role;
     p->state = PEER_OPEN;
     timer_stop(&p->timer);
     p->service->on->peer->opened(p);
-    peer_send(p, &e);
+    peer_send(p, &ENVELOPE(message->id, WELCOME, welcome, &welcome));
 }
 
 static void handle_message(struct peer *p, envelope *message)
@@ -510,6 +501,6 @@ void listener_close(struct listener *l)
 
 void peers_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->door->peers)
-        peer_destroy(list_entry(node, struct peer, link));
+    list_for_each_safe_entry (struct peer, p, &s->door->peers, link)
+        peer_destroy(p);
 }

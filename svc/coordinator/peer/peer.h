@@ -66,6 +66,8 @@ void listener_close(struct listener *l);
 int peer_accept(struct service *s, int fd);
 /* A failed send breaks the peer, so no caller has to look. */
 void peer_send(struct peer *p, const envelope *message);
+/* peer_reply(p, id, LATE_REPLY, late_reply, .text = text); the id of what nobody asked for is 0. */
+#define peer_reply(p, id, KIND, member, ...) peer_send(p, &MESSAGE(id, KIND, member, __VA_ARGS__))
 void peer_reply_done(struct peer *p, uint64_t id);
 void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

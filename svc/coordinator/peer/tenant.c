@@ -51,21 +51,17 @@ struct tenant *tenants_local(struct service *s)
 
 struct tenant *tenants_find(struct service *s, const char *name)
 {
-    list_for_each (node, &s->door->tenants) {
-        struct tenant *tenant = list_entry(node, struct tenant, link);
+    list_for_each_entry (struct tenant, tenant, &s->door->tenants, link)
         if (strcmp(tenant->key.tenant, name) == 0)
             return tenant;
-    }
     return NULL;
 }
 
 bool tenants_have_keys(struct service *s)
 {
-    list_for_each (node, &s->door->tenants) {
-        const struct tenant *tenant = list_entry(node, struct tenant, link);
+    list_for_each_entry (const struct tenant, tenant, &s->door->tenants, link)
         if (tenant != tenants_local(s) && !tenant->is_operator && !tenant->is_revoked)
             return true;
-    }
     return false;
 }
 
@@ -108,9 +104,7 @@ int tenant_keep(struct service *s, const struct tenant *tenant, struct err *err)
     char secret[KEY_SECRET_TEXT_BYTES], limits[LIMITS_TEXT_BYTES];
     struct store_row row;
     tenant_row(tenant, secret, limits, &row);
-    store_begin(s->store);
-    store_put(s->store, &row);
-    int error = store_commit(s->store, err);
+    int error = store_put_one(s->store, &row, err);
     if (error == 0)
         store_sync(s->store);
     explicit_bzero(secret, sizeof secret);

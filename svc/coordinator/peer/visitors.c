@@ -75,11 +75,9 @@ static bool have_one_address(const struct peer *a, const struct peer *b)
  * comes from one address does not drive out others. */
 static struct peer *find_victim(struct service *s, const struct peer *newcomer)
 {
-    list_for_each (node, &s->door->visitors) {
-        struct peer *p = list_entry(node, struct peer, visit);
+    list_for_each_entry (struct peer, p, &s->door->visitors, visit)
         if (have_one_address(p, newcomer))
             return p;
-    }
     return list_is_empty(&s->door->visitors)
                ? NULL
                : list_entry(s->door->visitors.next, struct peer, visit);

@@ -30,8 +30,7 @@ struct rest {
 static struct rest rest_of(const struct job *job)
 {
     struct rest rest = {.lane_ns = profile_known(job->profile).lanes_ns};
-    for (size_t i = 0; i < job->tensors_count; i++) {
-        const struct tensor *tensor = job->tensors[i];
+    job_each_tensor (tensor, job) {
         if (tensor->lane_ns == 0)
             rest.bytes += tensor_bytes(tensor, tensor->elements);
         rest.lane_ns -= tensor->lane_ns < rest.lane_ns ? tensor->lane_ns : rest.lane_ns;
@@ -89,11 +88,9 @@ void predict_shares(struct job *job)
     struct rest rest = rest_of(job);
     for (size_t i = 0; i < job->shares_count; i++)
         job->shares[i].lane_ns = 0;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        const struct tensor *tensor = job->tensors[t];
+    job_each_tensor (tensor, job) {
         uint64_t lane_ns = tensor_lane_ns(tensor, &rest);
-        for (size_t i = 0; i < tensor->pieces_count; i++) {
-            const struct piece *piece = &tensor->pieces[i];
+        tensor_each_piece (piece, tensor) {
             struct share *share = piece->lane ? jobs_share(job, piece->lane) : NULL;
             if (share)
                 share->lane_ns += part_of(lane_ns, piece->elements, tensor->elements);
@@ -203,8 +200,7 @@ void choose_piece_bytes(struct job *job)
 size_t lanes_on_offer(const struct service *s)
 {
     size_t count = 0;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count; i++)
             count += is_offered(&a->lanes[i], ASK_FOR_NEW);
     }
@@ -222,8 +218,8 @@ size_t job_own_lanes(const struct job *job)
 static size_t count_lanes(const struct service *s)
 {
     size_t count = 1;
-    list_for_each (node, &s->aggregators)
-        count += list_entry(node, struct aggregator, link)->lanes_count;
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
+        count += a->lanes_count;
     for (size_t i = 0; i < s->fleet->slots_count; i++)
         count += s->fleet->slots[i].lanes_count;
     return count;
@@ -257,8 +253,7 @@ typedef bool (*lane_wanted_fn)(const struct lane *lane, enum ask_for why);
 static void add_lanes(struct offer *offer, const struct job *job, lane_wanted_fn wanted,
                       enum ask_for why)
 {
-    list_for_each (node, &job->service->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &job->service->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count; i++)
             if (wanted(&a->lanes[i], why))
                 describe_lane(job, &a->lanes[i], &offer->budgets, &offer->lanes[offer->count++]);
@@ -377,8 +372,7 @@ static int refuse(const struct job *job, const struct packer_request *request, c
 static void say_why_none(const struct service *s, char *reason, size_t reason_bytes)
 {
     const struct lane *drained = NULL;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count; i++)
             if (is_there(&a->lanes[i]) && a->lanes[i].use == LANE_WITHHELD)
                 drained = &a->lanes[i];

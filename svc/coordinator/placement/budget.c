@@ -122,8 +122,7 @@ void budgets_of_lane(struct budgets *b, const struct lane *lane, struct packer_l
 uint64_t budgets_piece_bytes(const struct job *job)
 {
     uint64_t most = 0;
-    list_for_each (node, &job->service->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &job->service->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count; i++) {
             uint64_t cost = a->lanes[i].piece_bytes + job->workers * a->lanes[i].rank_bytes;
             most = cost > most ? cost : most;
@@ -177,8 +176,7 @@ static bool would_fit(const struct packer_request *request, unsigned without)
 static uint64_t node_memory(const struct service *s)
 {
     uint64_t most = 0;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count; i++)
             most = a->lanes[i].memory_bytes > most ? a->lanes[i].memory_bytes : most;
     }

@@ -67,12 +67,10 @@ static struct past *past_create(const char *tenant, const char *job, uint32_t wo
 
 static struct past *find(const struct job *job)
 {
-    list_for_each (node, &job->service->history->jobs) {
-        struct past *past = list_entry(node, struct past, link);
+    list_for_each_entry (struct past, past, &job->service->history->jobs, link)
         if (past->layout == job->terms->layout && past->workers == job->workers &&
             strcmp(past->job, job->name) == 0 && strcmp(past->tenant, job->tenant->key.tenant) == 0)
             return past;
-    }
     return NULL;
 }
 

@@ -136,11 +136,9 @@ int residents_gather(const struct service *s, const struct job *except,
         residents_free(&r);
         return -ENOMEM;
     }
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link)
         if (job != except)
             r.count += add_job(job, rows + r.count);
-    }
     qsort(rows, r.count, sizeof *rows, compare_rows);
     for (size_t i = 0; i < r.count; i++) {
         r.lanes[i] = rows[i].lane;

@@ -7,8 +7,6 @@
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 
-#include <stdio.h>
-
 #define LANES_NAMED 8
 #define SENTENCE_BYTES 640
 #define PPM_PER_PERCENT 1e4

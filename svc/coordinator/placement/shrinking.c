@@ -53,11 +53,9 @@ static struct elastic_job describe(const struct job *job)
 static size_t gather(const struct job *arriving, struct elastic_job *jobs)
 {
     size_t count = 0;
-    list_for_each (node, &arriving->service->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &arriving->service->jobs, link)
         if (job != arriving && job->terms->is_elastic && !job->failure && members_count(job) > 0)
             jobs[count++] = describe(job);
-    }
     return count;
 }
 

@@ -37,9 +37,7 @@ static uint64_t measure_ns(const struct job *job)
 
 static void send_text(const struct session *session, const char *text)
 {
-    WIRE(Notice) notice = GRADPOOL__WIRE__NOTICE__INIT;
-    notice.text = (char *)text;
-    peer_send(session->peer, &ENVELOPE(0, NOTICE, notice, &notice));
+    peer_reply(session->peer, 0, NOTICE, notice, .text = (char *)text);
 }
 
 static void send_all(struct job *job, const char *text, bool is_over)
@@ -108,8 +106,7 @@ const struct job *waiting_for_measure(struct job *job, const struct packer_reque
     uint64_t now_ns = clock_now_ns();
     if (job->waiting->measure_by_ns > 0 && job->waiting->measure_by_ns <= now_ns)
         return NULL;
-    list_for_each (node, &job->service->jobs) {
-        const struct job *other = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, other, &job->service->jobs, link) {
         if (other == job || job_timing(other).period_ns > 0 || job_is_idle(other) ||
             !is_on_any(other, request))
             continue;

@@ -25,9 +25,8 @@ typedef void (*piece_fn)(struct tensor *tensor, struct piece *piece, void *conte
 
 static void each_piece(struct job *job, piece_fn visit, void *context)
 {
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
-            visit(job->tensors[t], &job->tensors[t]->pieces[i], context);
+    job_each_piece (piece, tensor, job)
+        visit(tensor, piece, context);
 }
 
 /* --- placing anew --- */
@@ -96,29 +95,27 @@ static int keep_moved(struct job *job, struct stranded *list)
 
 static bool more_may_come(const struct service *s)
 {
-    list_for_each (node, &s->aggregators)
-        if (list_entry(node, struct aggregator, link)->state == AGGREGATOR_AWAY)
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
+        if (a->state == AGGREGATOR_AWAY)
             return true;
     return fleet_expects_more(s);
 }
 
 static bool has_lanes(const struct service *s)
 {
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         if (a->state == AGGREGATOR_UP && a->lanes_count > 0 && !a->is_stopping)
             return true;
-    }
     return false;
 }
 
 static void wait_for_lane(struct job *job, const struct aggregator *lost)
 {
-    char name[AGGREGATOR_NAME_BYTES], text[ERR_TEXT_BYTES];
+    char text[ERR_TEXT_BYTES];
     snprintf(text, sizeof text,
              "%s is gone, and no lane is left; the job goes on when an aggregator joins; see "
              "`gradpool status'",
-             lost ? aggregator_name(lost, name, sizeof name) : "its aggregator");
+             lost ? AGGREGATOR_NAME(lost) : "its aggregator");
     if (lost || !job->waiting->waits_for)
         waiting_begin(job, text);
 }
@@ -195,8 +192,7 @@ void recovery_aggregator_lost(struct aggregator *a)
     moving_aggregator_lost(a);
     saving_aggregator_gone(a);
     regrouping_aggregator_gone(a);
-    list_for_each (node, &a->service->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &a->service->jobs, link) {
         each_piece(job, strand, a);
         jobs_forget_shares(job, a);
     }
@@ -261,8 +257,7 @@ void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
         if (!take_held(s, lane, join->held[i]))
             telling_drop(lane, join->held[i]->job_id, &join->held[i]->piece, 1);
     }
-    list_for_each_safe (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_safe_entry (struct job, job, &s->jobs, link) {
         telling_place(job);
         tensors_send_routes(job, NULL, is_back, a);
         s->on->job->tensors_are_settled(job);

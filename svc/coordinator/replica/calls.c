@@ -23,6 +23,11 @@ struct copies_told {
     uint32_t pieces[];
 };
 
+static size_t told_bytes(size_t pieces)
+{
+    return sizeof(struct copies_told) + pieces * sizeof(uint32_t);
+}
+
 static bool *knows(struct piece *piece, enum keeping_whom whom)
 {
     struct keeping *now = &piece->keeping;
@@ -68,21 +73,18 @@ static bool is_of_kind(const struct copies_told *told, const struct copies_told 
 static size_t gather(struct job *job, struct copies_told *told, enum keeping_whom whom)
 {
     told->count = 0;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        struct tensor *tensor = job->tensors[t];
-        for (size_t i = 0; i < tensor->pieces_count && tensor->terms.rule; i++) {
-            struct piece *piece = &tensor->pieces[i];
-            if (!can_be_told(job, piece, whom) || told->count == MESSAGE_PIECES_MAX)
-                continue;
-            struct copies_told kind;
-            fill_kind(job, piece, whom, &kind);
-            if (told->count == 0)
-                *told = kind;
-            if (!is_of_kind(told, &kind))
-                continue;
-            told->pieces[told->count++] = piece->id;
-            *knows(piece, whom) = true;
-        }
+    job_each_piece (piece, tensor, job) {
+        if (!tensor->terms.rule || told->count == MESSAGE_PIECES_MAX ||
+            !can_be_told(job, piece, whom))
+            continue;
+        struct copies_told kind;
+        fill_kind(job, piece, whom, &kind);
+        if (told->count == 0)
+            *told = kind;
+        if (!is_of_kind(told, &kind))
+            continue;
+        told->pieces[told->count++] = piece->id;
+        *knows(piece, whom) = true;
     }
     if (whom == TELL_LANE && told->count > 0)
         job->copies->keepers_ns = clock_now_ns();
@@ -130,79 +132,64 @@ static void answered(struct service *s, void *data, const envelope *reply, int c
         service_retry_later(s);
 }
 
-static int send_to_lane(struct job *job, struct copies_told *told)
+static int send_to_lane(struct job *job, const struct copies_told *told)
 {
-    WIRE(KeeperRequest) request = GRADPOOL__WIRE__KEEPER_REQUEST__INIT;
-    request.lane = told->lane;
-    request.job_id = job->id;
-    request.keeper = told->keeper;
-    request.when_known = told->when_known;
-    request.pieces = told->pieces;
-    request.n_pieces = told->count;
-    envelope e = ENVELOPE(0, KEEPER_REQUEST, keeper_request, &request);
-    struct aggregator *a = lane_find(job->service, told->lane)->aggregator;
-    return call_send(a, &e, CALL_DEADLINE_NS, answered, told);
+    return lane_call(lane_find(job->service, told->lane), answered, told, told_bytes(told->count),
+                     KEEPER_REQUEST, keeper_request, .job_id = job->id, .keeper = told->keeper,
+                     .when_known = told->when_known, .pieces = (uint32_t *)told->pieces,
+                     .n_pieces = told->count);
 }
 
-void keeping_spec(const struct tensor *tensor, const struct piece *piece, uint32_t epoch,
-                  bool begins, WIRE(CopySpec) * spec)
+WIRE(CopySpec)
+keeping_spec(const struct tensor *tensor, const struct piece *piece, uint32_t epoch, bool begins)
 {
-    gradpool__wire__copy_spec__init(spec);
-    spec->piece = piece->id;
-    spec->epoch = epoch;
-    spec->lost_epoch = piece->lost_epoch;
-    spec->bytes =
-        tensor_bytes(tensor, piece->elements) * (1 + (uint64_t)update_moments(tensor->terms.rule));
-    spec->begins = begins;
+    uint64_t arrays = 1 + (uint64_t)update_moments(tensor->terms.rule);
+    return MESSAGE_PART(CopySpec, copy_spec, .piece = piece->id, .epoch = epoch,
+                        .lost_epoch = piece->lost_epoch, .begins = begins,
+                        .bytes = tensor_bytes(tensor, piece->elements) * arrays);
 }
 
 int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane,
-                 WIRE(CopySpec) * specs, size_t count, call_done_fn done, void *data)
+                 WIRE(CopySpec) * specs, size_t count, call_done_fn done, const void *data,
+                 size_t data_bytes)
 {
     _cleanup_free_ WIRE(CopySpec) **list = calloc(count, sizeof *list);
     if (!list)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
         list[i] = &specs[i];
-    WIRE(CopiesRequest) request = GRADPOOL__WIRE__COPIES_REQUEST__INIT;
-    request.job_id = job->id;
-    request.job = job->name;
-    request.lane = lane;
-    request.copies = list;
-    request.n_copies = count;
-    envelope e = ENVELOPE(0, COPIES_REQUEST, copies_request, &request);
-    return call_send(keeper, &e, CALL_DEADLINE_NS, done, data);
+    return call_send(keeper,
+                     &MESSAGE(0, COPIES_REQUEST, copies_request, .job_id = job->id,
+                              .job = job->name, .lane = lane, .copies = list, .n_copies = count),
+                     CALL_DEADLINE_NS, done, data, data_bytes);
 }
 
-static int send_to_keeper(struct job *job, struct copies_told *told)
+static int send_to_keeper(struct job *job, const struct copies_told *told)
 {
     _cleanup_free_ WIRE(CopySpec) *specs = calloc(told->count, sizeof *specs);
-    for (size_t i = 0; specs && i < told->count; i++) {
+    if (!specs)
+        return -ENOMEM;
+    for (size_t i = 0; i < told->count; i++) {
         struct tensor *tensor;
         struct piece *piece = jobs_piece(job, told->pieces[i], &tensor);
-        keeping_spec(tensor, piece, piece->epoch, told->begins, &specs[i]);
+        specs[i] = keeping_spec(tensor, piece, piece->epoch, told->begins);
         piece->keeping.begins &= !told->begins;
     }
-    struct aggregator *keeper = aggregator_find(job->service, told->keeper);
-    return specs ? keeping_send(keeper, job, told->lane, specs, told->count, answered, told)
-                 : -ENOMEM;
+    return keeping_send(aggregator_find(job->service, told->keeper), job, told->lane, specs,
+                        told->count, answered, told, told_bytes(told->count));
 }
 
 void keeping_tell(struct job *job, enum keeping_whom whom)
 {
-    size_t room = job->index->pieces_count < MESSAGE_PIECES_MAX ? job->index->pieces_count
-                                                                : MESSAGE_PIECES_MAX;
-    for (;;) {
-        struct copies_told *told = calloc(1, sizeof *told + room * sizeof told->pieces[0]);
-        if (!told || gather(job, told, whom) == 0) {
-            free(told);
-            return told ? (void)0 : service_retry_later(job->service);
-        }
-        int error = whom == TELL_LANE ? send_to_lane(job, told) : send_to_keeper(job, told);
-        if (error == 0)
+    size_t pieces = job->index->pieces_count;
+    _cleanup_free_ struct copies_told *told =
+        calloc(1, told_bytes(pieces < MESSAGE_PIECES_MAX ? pieces : MESSAGE_PIECES_MAX));
+    if (!told)
+        return service_retry_later(job->service);
+    while (gather(job, told, whom) > 0) {
+        if ((whom == TELL_LANE ? send_to_lane : send_to_keeper)(job, told) == 0)
             continue;
         forget_told(job, told, false);
-        free(told);
         return service_retry_later(job->service);
     }
 }

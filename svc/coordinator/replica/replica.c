@@ -65,8 +65,7 @@ static uint32_t choose(const struct job *job, const struct lane *lane)
 {
     const struct aggregator *best = NULL;
     uint64_t best_score = 0;
-    list_for_each (node, &job->service->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &job->service->aggregators, link) {
         if (!may_keep(a, lane) || (best && score(a, job, lane) <= best_score))
             continue;
         best = a;
@@ -160,17 +159,13 @@ struct change {
 static size_t find_changes(struct job *job, struct change *changes, size_t room)
 {
     size_t count = 0;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        struct tensor *tensor = job->tensors[t];
-        for (size_t i = 0; i < tensor->pieces_count && count < room; i++) {
-            struct piece *piece = &tensor->pieces[i];
-            if (piece->state != PIECE_READY || !wants_copy(tensor, piece) ||
-                job->service->on->job->piece_moves(job, piece->id))
-                continue;
-            uint32_t keeper = keeping_choose(tensor, piece, piece->lane);
-            if (keeper != piece->keeping.keeper)
-                changes[count++] = (struct change){tensor, piece, keeper};
-        }
+    job_each_piece (piece, tensor, job) {
+        if (count == room || piece->state != PIECE_READY || !wants_copy(tensor, piece) ||
+            job->service->on->job->piece_moves(job, piece->id))
+            continue;
+        uint32_t keeper = keeping_choose(tensor, piece, piece->lane);
+        if (keeper != piece->keeping.keeper)
+            changes[count++] = (struct change){tensor, piece, keeper};
     }
     return count;
 }
@@ -205,12 +200,9 @@ static int store_changes(struct job *job, const struct change *changes, size_t c
 
 static bool lacks_keeper(const struct job *job)
 {
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            if (piece->keeping.keeper == 0 && wants_copy(job->tensors[t], piece))
-                return true;
-        }
+    job_each_piece (piece, tensor, job)
+        if (piece->keeping.keeper == 0 && wants_copy(tensor, piece))
+            return true;
     return false;
 }
 
@@ -261,14 +253,12 @@ static bool count_states(const struct job *job, const struct lane *lane, size_t 
 {
     bool is_told = true;
     *ret_count = 0;
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count && job->tensors[t]->terms.rule; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            if (piece->lane != lane)
-                continue;
-            *ret_count += piece->elements > 0;
-            is_told &= piece->keeping.lane_knows;
-        }
+    job_each_piece (piece, tensor, job) {
+        if (piece->lane != lane || !tensor->terms.rule)
+            continue;
+        *ret_count += piece->elements > 0;
+        is_told &= piece->keeping.lane_knows;
+    }
     return is_told;
 }
 
@@ -283,16 +273,14 @@ static bool all_copied(const struct job *job, const struct share *share)
 static void forget_formers(struct job *job, const struct lane *lane)
 {
     job->copies->has_formers = false;
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            struct piece *piece = &job->tensors[t]->pieces[i];
-            if (piece->lane == lane && piece->keeping.former) {
-                keeping_end_piece(job, piece->keeping.former, piece->id); /* never read, maybe */
-                piece->keeping.former = 0;
-                piece->keeping.lane_knows = false; /* it is told not to wait */
-            }
-            job->copies->has_formers |= piece->keeping.former > 0;
+    job_each_piece (piece, tensor, job) {
+        if (piece->lane == lane && piece->keeping.former) {
+            keeping_end_piece(job, piece->keeping.former, piece->id); /* never read, maybe */
+            piece->keeping.former = 0;
+            piece->keeping.lane_knows = false; /* it is told not to wait */
         }
+        job->copies->has_formers |= piece->keeping.former > 0;
+    }
     keeping_tell(job, TELL_LANE);
 }
 
@@ -320,18 +308,17 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 {
     keeping_relieve(a, job, lane->id, "it does not reach that");
     a->service->on->job->keeper_is_unfit(job, a, lane);
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            struct keeping *now = &job->tensors[t]->pieces[i].keeping;
-            if (job->tensors[t]->pieces[i].lane != lane)
-                continue;
-            now->is_unfit |= now->keeper == a->id;
-            if (now->former != a->id)
-                continue;
-            now->former = 0; /* nor does the lane get what that has */
-            now->lane_knows = false;
-            keeping_end_piece(job, a->id, job->tensors[t]->pieces[i].id);
-        }
+    job_each_piece (piece, tensor, job) {
+        struct keeping *now = &piece->keeping;
+        if (piece->lane != lane)
+            continue;
+        now->is_unfit |= now->keeper == a->id;
+        if (now->former != a->id)
+            continue;
+        now->former = 0; /* nor does the lane get what that has */
+        now->lane_knows = false;
+        keeping_end_piece(job, a->id, piece->id);
+    }
     keeping_check(job);
 }
 
@@ -360,11 +347,9 @@ typedef void (*visit_fn)(struct piece *piece, const struct aggregator *a);
 
 static void each_piece(struct aggregator *a, visit_fn visit)
 {
-    list_for_each (node, &a->service->jobs) {
-        struct job *job = list_entry(node, struct job, link);
-        for (size_t t = 0; t < job->tensors_count; t++)
-            for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
-                visit(&job->tensors[t]->pieces[i], a);
+    list_for_each_entry (struct job, job, &a->service->jobs, link) {
+        job_each_piece (piece, tensor, job)
+            visit(piece, a);
     }
 }
 
@@ -395,13 +380,11 @@ void keeping_aggregator_lost(struct aggregator *a)
 
 bool keeping_has(const struct aggregator *a, const struct job *job, const struct lane *lane)
 {
-    for (size_t t = 0; t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            bool is_its = piece->keeping.keeper == a->id || piece->keeping.former == a->id;
-            if (is_its && (!lane || piece->lane == lane))
-                return true;
-        }
+    job_each_piece (piece, tensor, job) {
+        bool is_its = piece->keeping.keeper == a->id || piece->keeping.former == a->id;
+        if (is_its && (!lane || piece->lane == lane))
+            return true;
+    }
     return a->service->on->job->keeps_what_moves(job, a, lane);
 }
 
@@ -413,14 +396,11 @@ static void ended(struct service *s, void *data, const envelope *reply, int code
 static void send_end(struct aggregator *a, const struct job *job, uint32_t *pieces, size_t count,
                      bool others)
 {
-    WIRE(CopiesEnd) request = GRADPOOL__WIRE__COPIES_END__INIT;
-    request.job_id = job->id;
-    request.pieces = pieces;
-    request.n_pieces = count;
-    request.others = others;
-    envelope e = ENVELOPE(0, COPIES_END, copies_end, &request);
     if (a && a->state == AGGREGATOR_UP)
-        call_send(a, &e, CALL_DEADLINE_NS, ended, NULL);
+        call_send(a,
+                  &MESSAGE(0, COPIES_END, copies_end, .job_id = job->id, .pieces = pieces,
+                           .n_pieces = count, .others = others),
+                  CALL_DEADLINE_NS, ended, NULL, 0);
 }
 
 /* What ended while it was away it does not know. More than a message holds is left to the end of
@@ -431,31 +411,26 @@ static void end_others(struct aggregator *a, const struct job *job)
                                                                 : MESSAGE_PIECES_MAX;
     _cleanup_free_ uint32_t *pieces = calloc(room + 1, sizeof *pieces);
     size_t count = 0;
-    for (size_t t = 0; pieces && t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count && count < room; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            if (piece->keeping.keeper == a->id || piece->keeping.former == a->id)
-                pieces[count++] = piece->id;
-        }
+    job_each_piece (piece, tensor, job)
+        if (pieces && count < room &&
+            (piece->keeping.keeper == a->id || piece->keeping.former == a->id))
+            pieces[count++] = piece->id;
     if (pieces && count < MESSAGE_PIECES_MAX)
         send_end(a, job, pieces, count, true);
 }
 
 void keeping_aggregator_back(struct aggregator *a)
 {
-    list_for_each (node, &a->service->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &a->service->jobs, link)
         if (may_have_keepers(job))
             end_others(a, job);
-    }
     each_piece(a, tell_anew);
     keeping_check_all(a->service);
 }
 
 void keeping_end_tensor(const struct tensor *tensor)
 {
-    for (size_t i = 0; i < tensor->pieces_count; i++) {
-        const struct piece *piece = &tensor->pieces[i];
+    tensor_each_piece (piece, tensor) {
         if (piece->keeping.keeper)
             keeping_end_piece(tensor->job, piece->keeping.keeper, piece->id);
         if (piece->keeping.former)
@@ -472,6 +447,6 @@ void keeping_end(struct job *job)
 {
     if (!may_have_keepers(job))
         return;
-    list_for_each (node, &job->service->aggregators)
-        send_end(list_entry(node, struct aggregator, link), job, NULL, 0, false);
+    list_for_each_entry (struct aggregator, a, &job->service->aggregators, link)
+        send_end(a, job, NULL, 0, false);
 }

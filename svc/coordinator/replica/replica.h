@@ -48,10 +48,11 @@ enum keeping_whom {
 };
 void keeping_tell(struct job *job, enum keeping_whom whom);
 /* What a keeper is asked for: a copy of the piece as it lies under that epoch. */
-void keeping_spec(const struct tensor *tensor, const struct piece *piece, uint32_t epoch,
-                  bool begins, WIRE(CopySpec) * spec);
+WIRE(CopySpec)
+keeping_spec(const struct tensor *tensor, const struct piece *piece, uint32_t epoch, bool begins);
 int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane,
-                 WIRE(CopySpec) * specs, size_t count, call_done_fn done, void *data);
+                 WIRE(CopySpec) * specs, size_t count, call_done_fn done, const void *data,
+                 size_t data_bytes);
 
 /* ticket.c: a keeper wants a ticket for a lane. */
 void copy_ticket_handle(struct peer *p, const envelope *message);

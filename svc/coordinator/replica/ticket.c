@@ -8,8 +8,6 @@
 #include "svc/wire/record.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/random.h>
 
 #define FAILURES_MOST 8 /* to connect, in a row: three seconds and more */
@@ -23,19 +21,16 @@ static void tell(struct aggregator *keeper, uint32_t job, uint32_t lane, int cod
                  const struct copy_ticket_asked *granted)
 {
     const struct lane *its = granted ? lane_find(keeper->service, lane) : NULL;
-    WIRE(CopyTicket) ticket = GRADPOOL__WIRE__COPY_TICKET__INIT;
-    ticket.job_id = job;
-    ticket.lane = lane;
-    ticket.code = code;
+    WIRE(CopyTicket)
+    ticket = MESSAGE_PART(CopyTicket, copy_ticket, .job_id = job, .lane = lane, .code = code);
     if (its) {
         ticket.shm = its->shm;
         ticket.ofi = its->ofi;
-        ticket.ticket.data = (uint8_t *)&granted->connect;
-        ticket.ticket.len = sizeof granted->connect;
+        ticket.ticket =
+            (ProtobufCBinaryData){sizeof granted->connect, (uint8_t *)&granted->connect};
     }
-    envelope e = ENVELOPE(0, COPY_TICKET, copy_ticket, &ticket);
     if (keeper->peer)
-        peer_send(keeper->peer, &e);
+        peer_send(keeper->peer, &ENVELOPE(0, COPY_TICKET, copy_ticket, &ticket));
 }
 
 /* What may be otherwise in a moment is asked for again. */
@@ -50,28 +45,14 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
 
 static int ask_lane(struct aggregator *keeper, struct lane *lane, uint32_t job)
 {
-    struct copy_ticket_asked *asked = calloc(1, sizeof *asked);
-    if (!asked)
-        return -ENOMEM;
-    *asked = (struct copy_ticket_asked){.keeper = keeper->id, .job = job, .lane = lane->id};
-    asked->connect = (struct record_connect){.magic = RECORD_MAGIC,
-                                             .job = job,
-                                             .rank = RECORD_KEEPER | keeper->id,
-                                             .lane = lane->id,
-                                             .incarnation = lane->aggregator->incarnation};
-    WIRE(GrantRequest) ask = GRADPOOL__WIRE__GRANT_REQUEST__INIT;
-    ask.lane = lane->id;
-    ask.job_id = job;
-    ask.rank = asked->connect.rank;
-    ask.ticket.data = (uint8_t *)&asked->connect;
-    ask.ticket.len = sizeof asked->connect;
-    envelope e = ENVELOPE(0, GRANT_REQUEST, grant_request, &ask);
-    bool is_random = getrandom(asked->connect.token, RECORD_TOKEN_BYTES, 0) == RECORD_TOKEN_BYTES;
-    int error =
-        is_random ? call_send(lane->aggregator, &e, CALL_DEADLINE_NS, granted, asked) : -EIO;
+    struct copy_ticket_asked asked = {.keeper = keeper->id, .job = job, .lane = lane->id};
+    uint32_t rank = RECORD_KEEPER | keeper->id;
+    int error = lane_connect(lane, job, rank, &asked.connect);
     if (error < 0)
-        free(asked);
-    return error;
+        return error;
+    return lane_call(lane, granted, &asked, sizeof asked, GRANT_REQUEST, grant_request,
+                     .job_id = job, .rank = rank,
+                     .ticket = {sizeof asked.connect, (uint8_t *)&asked.connect});
 }
 
 /* Of a job that it keeps nothing of it may forget all; a lane that is gone has a successor. */

@@ -77,20 +77,14 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
     s->on->job->may_regroup(job);
 }
 
-void telling_spec(const struct tensor *tensor, const struct piece *piece, struct terms *terms,
-                  WIRE(PieceSpec) * spec)
+WIRE(PieceSpec)
+telling_spec(const struct tensor *tensor, const struct piece *piece, struct terms *terms)
 {
     const struct terms *told = members_terms(tensor, terms);
-    gradpool__wire__piece_spec__init(spec);
-    spec->piece = piece->id;
-    spec->task = piece->task;
-    spec->dtype = tensor->dtype;
-    spec->elements = piece->elements;
-    spec->tensor = tensor->name;
-    spec->continues = piece != tensor->pieces;
-    spec->keeper = piece->keeping.keeper;
-    spec->terms.len = terms_bytes(told);
-    spec->terms.data = (uint8_t *)told;
+    return MESSAGE_PART(PieceSpec, piece_spec, .piece = piece->id, .task = piece->task,
+                        .dtype = tensor->dtype, .elements = piece->elements, .tensor = tensor->name,
+                        .continues = piece != tensor->pieces, .keeper = piece->keeping.keeper,
+                        .terms = {terms_bytes(told), (uint8_t *)told});
 }
 
 /* The job's pieces that wait for their lane to be told, those of one message. */
@@ -98,99 +92,79 @@ static size_t gather(struct job *job, struct placed *placed, struct terms *terms
                      WIRE(PieceSpec) * specs)
 {
     struct lane *lane = NULL;
-    for (size_t t = 0; t < job->tensors_count; t++) {
-        struct tensor *tensor = job->tensors[t];
-        for (size_t i = 0; i < tensor->pieces_count; i++) {
-            struct piece *piece = &tensor->pieces[i];
-            if (piece->state != PIECE_PLACED || tensor->failure ||
-                piece->lane->aggregator->state != AGGREGATOR_UP)
-                continue;
-            if (!lane) {
-                lane = piece->lane;
-                *placed = (struct placed){.job = job->id,
-                                          .lane = lane->id,
-                                          .epoch = piece->epoch,
-                                          .recovering = piece->recovering,
-                                          .regroups = piece->regroups};
-            }
-            if (piece->lane != lane || piece->epoch != placed->epoch ||
-                piece->recovering != placed->recovering || piece->regroups != placed->regroups ||
-                placed->count == MESSAGE_PIECES_MAX)
-                continue;
-            telling_spec(tensor, piece, &terms[placed->count], &specs[placed->count]);
-            placed->pieces[placed->count++] = piece->id;
-            piece->state = PIECE_ASKED;
+    placed->count = 0;
+    job_each_piece (piece, tensor, job) {
+        if (piece->state != PIECE_PLACED || tensor->failure ||
+            piece->lane->aggregator->state != AGGREGATOR_UP)
+            continue;
+        if (!lane) {
+            lane = piece->lane;
+            *placed = (struct placed){.job = job->id,
+                                      .lane = lane->id,
+                                      .epoch = piece->epoch,
+                                      .recovering = piece->recovering,
+                                      .regroups = piece->regroups};
         }
+        if (piece->lane != lane || piece->epoch != placed->epoch ||
+            piece->recovering != placed->recovering || piece->regroups != placed->regroups ||
+            placed->count == MESSAGE_PIECES_MAX)
+            continue;
+        specs[placed->count] = telling_spec(tensor, piece, &terms[placed->count]);
+        placed->pieces[placed->count++] = piece->id;
+        piece->state = PIECE_ASKED;
     }
     return placed->count;
 }
 
 int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,
-                WIRE(PieceSpec) * specs, size_t count, call_done_fn done, void *data)
+                WIRE(PieceSpec) * specs, size_t count, call_done_fn done, const void *data,
+                size_t data_bytes)
 {
-    const struct limits *limits = &job->tenant->limits;
+    const uint64_t *most = job->tenant->limits.most;
     _cleanup_free_ WIRE(PieceSpec) **list = calloc(count + 1, sizeof *list);
     if (!list)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
         list[i] = &specs[i];
-    WIRE(PlaceRequest) request = GRADPOOL__WIRE__PLACE_REQUEST__INIT;
-    request.lane = lane->id;
-    request.job_id = job->id;
-    request.job = job->name;
-    request.workers = job->workers;
-    request.epoch = epoch;
-    request.recovering = how != PLACE_NEW;
-    request.regroups = how == PLACE_REGROUPED;
-    request.awaits_workers = how == PLACE_AHEAD;
-    request.is_elastic = job->terms->is_elastic;
-    request.pieces = list;
-    request.n_pieces = count;
-    request.lent_bytes_max = limits->most[LIMIT_JOB_LENT];
-    request.memory_bytes_max = job->service->options->limits.most[LIMIT_LANE_MEMORY];
-    request.regions_max = (uint32_t)limits->most[LIMIT_JOB_REGIONS];
-    request.tenant_regions_max = (uint32_t)limits->most[LIMIT_TENANT_REGIONS];
-    request.job_memory_bytes_max = limits->most[LIMIT_JOB_MEMORY];
-    request.tenant_lent_bytes_max = limits->most[LIMIT_TENANT_LENT];
-    request.has_others = !tenants_has_one(job->service);
-    request.tenant = job->tenant->key.tenant;
-    envelope e = ENVELOPE(0, PLACE_REQUEST, place_request, &request);
-    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, done, data);
+    return lane_call(lane, done, data, data_bytes, PLACE_REQUEST, place_request, .job_id = job->id,
+                     .job = job->name, .workers = job->workers, .epoch = epoch,
+                     .recovering = how != PLACE_NEW, .regroups = how == PLACE_REGROUPED,
+                     .awaits_workers = how == PLACE_AHEAD, .is_elastic = job->terms->is_elastic,
+                     .pieces = list, .n_pieces = count, .lent_bytes_max = most[LIMIT_JOB_LENT],
+                     .memory_bytes_max = job->service->options->limits.most[LIMIT_LANE_MEMORY],
+                     .regions_max = (uint32_t)most[LIMIT_JOB_REGIONS],
+                     .tenant_regions_max = (uint32_t)most[LIMIT_TENANT_REGIONS],
+                     .job_memory_bytes_max = most[LIMIT_JOB_MEMORY],
+                     .tenant_lent_bytes_max = most[LIMIT_TENANT_LENT],
+                     .has_others = !tenants_has_one(job->service),
+                     .tenant = job->tenant->key.tenant);
 }
 
 /* Takes over `placed`. */
-static void ask_lane(struct job *job, struct placed *placed, WIRE(PieceSpec) * specs)
+static void ask_lane(struct job *job, const struct placed *placed, WIRE(PieceSpec) * specs)
 {
     struct lane *lane = lane_find(job->service, placed->lane);
     enum place_how how = placed->regroups     ? PLACE_REGROUPED
                          : placed->recovering ? PLACE_RECOVERING
                                               : PLACE_NEW;
-    if (telling_ask(job, lane, placed->epoch, how, specs, placed->count, lane_answered, placed) ==
-        0)
-        return;
-    settle(job, placed, -ENOMEM, "gradpool serve is out of memory");
-    free(placed);
+    size_t bytes = sizeof *placed + placed->count * sizeof placed->pieces[0];
+    if (telling_ask(job, lane, placed->epoch, how, specs, placed->count, lane_answered, placed,
+                    bytes) < 0)
+        settle(job, placed, -ENOMEM, "gradpool serve is out of memory");
 }
 
 void telling_place(struct job *job)
 {
-    size_t pieces = 0;
-    for (size_t t = 0; t < job->tensors_count; t++)
-        pieces += job->tensors[t]->pieces_count;
+    size_t pieces = job->index->pieces_count;
     size_t room = pieces < MESSAGE_PIECES_MAX ? pieces : MESSAGE_PIECES_MAX;
-    _cleanup_free_ WIRE(PieceSpec) *specs = calloc(room ? room : 1, sizeof *specs);
-    _cleanup_free_ struct terms *terms = calloc(room ? room : 1, sizeof *terms);
-    for (;;) {
-        struct placed *placed = calloc(1, sizeof *placed + room * sizeof placed->pieces[0]);
-        bool has_room = specs && terms && placed;
-        if (!has_room)
-            service_retry_later(job->service);
-        if (!has_room || gather(job, placed, terms, specs) == 0) {
-            free(placed);
-            return;
-        }
+    _cleanup_free_ WIRE(PieceSpec) *specs = calloc(room + 1, sizeof *specs);
+    _cleanup_free_ struct terms *terms = calloc(room + 1, sizeof *terms);
+    _cleanup_free_ struct placed *placed =
+        calloc(1, sizeof *placed + room * sizeof placed->pieces[0]);
+    if (!specs || !terms || !placed)
+        return service_retry_later(job->service);
+    while (gather(job, placed, terms, specs) > 0)
         ask_lane(job, placed, specs);
-    }
 }
 
 static void limits_told(struct service *s, void *data, const envelope *reply, int code,
@@ -207,7 +181,7 @@ void telling_limits(struct job *job)
     for (size_t i = 0; i < job->shares_count; i++) {
         struct lane *lane = job->shares[i].lane;
         if (job->shares[i].pieces > 0 && lane->aggregator->state == AGGREGATOR_UP)
-            telling_ask(job, lane, job->epoch, PLACE_NEW, NULL, 0, limits_told, NULL);
+            telling_ask(job, lane, job->epoch, PLACE_NEW, NULL, 0, limits_told, NULL, 0);
     }
 }
 
@@ -222,13 +196,8 @@ void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t c
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
         return; /* when it is back, it is told what to drop by what it holds */
-    WIRE(DropRequest) request = GRADPOOL__WIRE__DROP_REQUEST__INIT;
-    request.lane = lane->id;
-    request.job_id = job_id;
-    request.pieces = pieces;
-    request.n_pieces = count;
-    envelope e = ENVELOPE(0, DROP_REQUEST, drop_request, &request);
-    call_send(lane->aggregator, &e, CALL_DEADLINE_NS, dropped, NULL);
+    lane_call(lane, dropped, NULL, 0, DROP_REQUEST, drop_request, .job_id = job_id,
+              .pieces = pieces, .n_pieces = count);
 }
 
 /* Whose pieces stay frozen serves nobody: who did not hear it comes back, and says what is. */
@@ -252,17 +221,7 @@ void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t c
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
         return; /* when it is back, it says what is frozen */
-    WIRE(ThawRequest) request = GRADPOOL__WIRE__THAW_REQUEST__INIT;
-    request.lane = lane->id;
-    request.job_id = job_id;
-    request.pieces = pieces;
-    request.n_pieces = count;
-    envelope e = ENVELOPE(0, THAW_REQUEST, thaw_request, &request);
-    uint32_t *id = malloc(sizeof *id);
-    if (id)
-        *id = lane->id;
-    if (id && call_send(lane->aggregator, &e, CALL_DEADLINE_NS, thawed, id) == 0)
-        return;
-    free(id);
-    meet_again(lane);
+    if (lane_call(lane, thawed, &lane->id, sizeof lane->id, THAW_REQUEST, thaw_request,
+                  .job_id = job_id, .pieces = pieces, .n_pieces = count) < 0)
+        meet_again(lane);
 }

@@ -17,9 +17,10 @@ void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t c
 /* AHEAD: they come from another lane, and the answer waits for workers. */
 enum place_how { PLACE_NEW, PLACE_RECOVERING, PLACE_REGROUPED, PLACE_AHEAD };
 int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,
-                WIRE(PieceSpec) * specs, size_t count, call_done_fn done, void *data);
+                WIRE(PieceSpec) * specs, size_t count, call_done_fn done, const void *data,
+                size_t data_bytes);
 /* What it says of a piece; good while the tensor and `terms`, which it may need, are. */
-void telling_spec(const struct tensor *tensor, const struct piece *piece, struct terms *terms,
-                  WIRE(PieceSpec) * spec);
+WIRE(PieceSpec)
+telling_spec(const struct tensor *tensor, const struct piece *piece, struct terms *terms);
 
 #endif

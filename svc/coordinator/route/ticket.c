@@ -13,8 +13,6 @@
 #include "svc/wire/record.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 
 #define TICKET_DEADLINE_NS (5 * NS_PER_S)
@@ -29,18 +27,12 @@ struct grant {
 
 static void send_ticket(struct wait *wait, const struct grant *grant, const struct lane *lane)
 {
-    WIRE(LaneAddress) address = GRADPOOL__WIRE__LANE_ADDRESS__INIT;
-    address.lane = lane->id;
-    address.aggregator = lane->aggregator->id;
-    address.incarnation = lane->aggregator->incarnation;
-    address.shm = lane->shm;
-    address.ofi = lane->ofi;
-    address.node = lane->aggregator->node;
-    WIRE(TicketReply) reply = GRADPOOL__WIRE__TICKET_REPLY__INIT;
-    reply.address = &address;
-    reply.ticket.data = (uint8_t *)&grant->connect;
-    reply.ticket.len = sizeof grant->connect;
-    peer_send(wait->peer, &ENVELOPE(wait->request, TICKET_REPLY, ticket_reply, &reply));
+    const struct aggregator *a = lane->aggregator;
+    peer_reply(wait->peer, wait->request, TICKET_REPLY, ticket_reply,
+               .address = &MESSAGE_PART(LaneAddress, lane_address, .lane = lane->id,
+                                        .aggregator = a->id, .incarnation = a->incarnation,
+                                        .shm = lane->shm, .ofi = lane->ofi, .node = a->node),
+               .ticket = {sizeof grant->connect, (uint8_t *)&grant->connect});
 }
 
 /* Where the lane has not answered, but may, the worker is told to ask again (L38 of `client`). */
@@ -72,47 +64,22 @@ static void ticket_expired(struct wait *wait)
     wait_destroy(wait);
 }
 
-static struct grant *grant_create(const struct session *session, const struct lane *lane)
-{
-    struct grant *grant = calloc(1, sizeof *grant);
-    if (!grant)
-        return NULL;
-    grant->lane = lane->id;
-    grant->connect = (struct record_connect){.magic = RECORD_MAGIC,
-                                             .job = session->job->id,
-                                             .rank = session->rank,
-                                             .lane = lane->id,
-                                             .incarnation = lane->aggregator->incarnation};
-    if (getrandom(grant->connect.token, RECORD_TOKEN_BYTES, 0) == RECORD_TOKEN_BYTES)
-        return grant;
-    free(grant);
-    return NULL;
-}
-
-static int send_grant(struct lane *lane, struct grant *grant)
-{
-    WIRE(GrantRequest) ask = GRADPOOL__WIRE__GRANT_REQUEST__INIT;
-    ask.lane = lane->id;
-    ask.job_id = grant->connect.job;
-    ask.rank = grant->connect.rank;
-    ask.ticket.data = (uint8_t *)&grant->connect;
-    ask.ticket.len = sizeof grant->connect;
-    envelope e = ENVELOPE(0, GRANT_REQUEST, grant_request, &ask);
-    return call_send(lane->aggregator, &e, TICKET_DEADLINE_NS, granted, grant);
-}
-
 static void ask_lane(struct peer *p, uint64_t request, struct lane *lane)
 {
-    struct grant *grant = grant_create(p->session, lane);
-    if (!grant)
+    struct grant grant = {.lane = lane->id};
+    uint32_t job = p->session->job->id, rank = p->session->rank;
+    if (lane_connect(lane, job, rank, &grant.connect) < 0)
         return peer_fail_memory(p, request);
     struct wait *wait = wait_create(p, request, TICKET_DEADLINE_NS, ticket_expired, NULL);
     if (!wait)
-        return free(grant);
-    grant->wait = wait->id;
-    if (send_grant(lane, grant) == 0)
         return;
-    free(grant);
+    grant.wait = wait->id;
+    if (call_send(lane->aggregator,
+                  &MESSAGE(0, GRANT_REQUEST, grant_request, .lane = lane->id, .job_id = job,
+                           .rank = rank,
+                           .ticket = {sizeof grant.connect, (uint8_t *)&grant.connect}),
+                  TICKET_DEADLINE_NS, granted, &grant, sizeof grant) == 0)
+        return;
     wait_destroy(wait);
     peer_fail_memory(p, request);
 }

@@ -29,7 +29,7 @@ static bool find_leavers(const struct job *job, uint64_t *ret_ranks)
         const struct session *session = job->sessions[rank];
         if (!session || session->state != SESSION_LEFT)
             continue;
-        ret_ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+        ranks_add(ret_ranks, rank);
         any = true;
     }
     return any;
@@ -61,22 +61,12 @@ static void told(struct service *s, void *data, const envelope *reply, int code,
 
 static int tell_lane(struct job *job, struct lane *lane, uint64_t *ranks)
 {
+    const struct goodbye_asked asked = {job->id, lane->id};
     if (lane->aggregator->state != AGGREGATOR_UP)
         return -EAGAIN;
-    WIRE(LeftRequest) request = GRADPOOL__WIRE__LEFT_REQUEST__INIT;
-    struct goodbye_asked *asked = malloc(sizeof *asked);
-    if (!asked)
-        return -ENOMEM;
-    *asked = (struct goodbye_asked){job->id, lane->id};
-    request.lane = lane->id;
-    request.job_id = job->id;
-    request.left.data = (uint8_t *)ranks;
-    request.left.len = TERMS_RANK_WORDS * sizeof *ranks;
-    envelope e = ENVELOPE(0, LEFT_REQUEST, left_request, &request);
-    int r = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, told, asked);
-    if (r < 0)
-        free(asked);
-    return r;
+    return lane_call(lane, told, &asked, sizeof asked, LEFT_REQUEST, left_request,
+                     .job_id = job->id,
+                     .left = {TERMS_RANK_WORDS * sizeof *ranks, (uint8_t *)ranks});
 }
 
 static void tell(struct job *job)
@@ -97,11 +87,9 @@ static void tell_all(struct timer *timer)
 {
     struct service *s = container_of(timer, struct goodbyes, timer)->service;
     s->goodbyes->are_due = false;
-    list_for_each (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (struct job, job, &s->jobs, link)
         if (job->ranks->tells_leavers)
             tell(job);
-    }
 }
 
 int leavers_create(struct service *s)

@@ -27,18 +27,12 @@ static unsigned ask_s(const struct service *s)
     return half_s > 0 ? (unsigned)half_s : 1;
 }
 
-/* For the sake of its way: what is lost of it is sent again some times before the last look, where
- * a question of our kernel, lost once, would end a worker. No worker needs it. */
-static void ask(struct peer *p)
-{
-    WIRE(PingRequest) request = GRADPOOL__WIRE__PING_REQUEST__INIT;
-    peer_send(p, &ENVELOPE(0, PING_REQUEST, ping_request, &request));
-}
-
+/* The ping is for the sake of its way: what is lost of it is sent again some times before the last
+ * look, where a question of our kernel, lost once, would end a worker. No worker needs it. */
 static void judge(struct peer *p, uint64_t silent_ns)
 {
     if (p->silent_looks++ == 0)
-        ask(p);
+        peer_reply(p, 0, PING_REQUEST, ping_request);
     else if (p->silent_looks > LOOKS - LOOKS_QUIET && p->session)
         session_silent(p->session, silent_ns);
     else if (p->silent_looks > LOOKS - LOOKS_QUIET)
@@ -63,8 +57,7 @@ static void looks(struct timer *timer)
 {
     struct service *s = container_of(timer, struct silence, timer)->service;
     uint64_t now_ns = clock_now_ns(), soonest_ns = now_ns + period_ns(s), next_ns = UINT64_MAX;
-    list_for_each (node, &s->door->peers) {
-        struct peer *p = list_entry(node, struct peer, link);
+    list_for_each_entry (struct peer, p, &s->door->peers, link) {
         if (s->phase != SERVICE_UP || p->state != PEER_OPEN || p->look_ns == 0)
             continue;
         look_at(p, now_ns);

@@ -51,12 +51,10 @@ static bool is_meant(const struct tensor *tensor, enum hold_scope scope)
 static bool is_in_all(const struct session *session, enum hold_scope scope)
 {
     const struct job *job = session->job;
-    for (size_t i = 0; i < job->tensors_count; i++) {
-        const struct tensor *tensor = job->tensors[i];
+    job_each_tensor (tensor, job)
         if (is_meant(tensor, scope) &&
             !(tensor_has_rank(tensor, session->rank) && members_has_entered(tensor, session)))
             return false;
-    }
     return true;
 }
 
@@ -82,13 +80,9 @@ static const struct session *find_rank(const struct job *job, enum hold_scope sc
 static void tell(const struct holding *h, bool is_over)
 {
     const struct session *session = h->job->sessions[h->rank];
-    WIRE(Hold) hold = GRADPOOL__WIRE__HOLD__INIT;
-    if (!session || !session->peer)
-        return; /* who has lost us holds nothing */
-    hold.hold = h->id;
-    hold.is_over = is_over;
-    hold.scope = (WIRE(HoldScope))h->scope;
-    peer_send(session->peer, &ENVELOPE(0, HOLD, hold, &hold));
+    if (session && session->peer) /* a rank that has lost its connection holds nothing */
+        peer_reply(session->peer, 0, HOLD, hold, .hold = h->id, .is_over = is_over,
+                   .scope = (WIRE(HoldScope))h->scope);
 }
 
 void holding_end(struct job *job)
@@ -122,9 +116,9 @@ static void give_up(struct holding *h, int code, const char *text)
 
 static void too_late(struct holding *h)
 {
-    char name[SESSION_NAME_BYTES], text[2 * SESSION_NAME_BYTES];
+    char text[2 * SESSION_NAME_BYTES];
     snprintf(text, sizeof text, "%s has not come to the end of an iteration within %u s",
-             session_name(h->job->sessions[h->rank], name, sizeof name),
+             SESSION_NAME(h->job->sessions[h->rank]),
              (unsigned)(patience[h->scope].iteration_ns / NS_PER_S));
     give_up(h, -ETIMEDOUT, text);
 }
@@ -187,10 +181,10 @@ void holding_end_in(struct job *job, uint64_t wait_ns)
 void holding_rank_gone(const struct session *session)
 {
     struct holding *h = session->job->ranks->holding;
-    char name[SESSION_NAME_BYTES], text[2 * SESSION_NAME_BYTES];
+    char text[2 * SESSION_NAME_BYTES];
     if (!h || h->rank != session->rank)
         return;
-    snprintf(text, sizeof text, "%s is away", session_name(session, name, sizeof name));
+    snprintf(text, sizeof text, "%s is away", SESSION_NAME(session));
     give_up(h, -EAGAIN, text);
 }
 

@@ -37,11 +37,9 @@ static void handle_again(struct wait *wait)
 static size_t kept_of(const struct peer *p)
 {
     size_t bytes = 0;
-    list_for_each (node, &p->own_waits) {
-        const struct wait *wait = list_entry(node, struct wait, own_link);
+    list_for_each_entry (const struct wait, wait, &p->own_waits, own_link)
         if (wait->expired == handle_again)
             bytes += ((const struct kept *)wait->data)->bytes;
-    }
     return bytes;
 }
 
@@ -71,11 +69,9 @@ static bool is_for(const struct wait *wait, kept_handler handler)
 
 static struct wait *next(struct service *s, kept_handler handler, uint64_t newest)
 {
-    list_for_each (node, &s->door->waits) {
-        struct wait *wait = list_entry(node, struct wait, link);
+    list_for_each_entry (struct wait, wait, &s->door->waits, link)
         if (wait->id <= newest && is_for(wait, handler))
             return wait;
-    }
     return NULL;
 }
 
@@ -89,9 +85,7 @@ void kept_check(struct service *s, kept_handler handler)
 
 void kept_check_soon(struct service *s, kept_handler handler)
 {
-    list_for_each (node, &s->door->waits) {
-        struct wait *wait = list_entry(node, struct wait, link);
+    list_for_each_entry (struct wait, wait, &s->door->waits, link)
         if (is_for(wait, handler))
             timer_start(s->loop, &wait->timer, clock_now_ns());
-    }
 }

@@ -4,12 +4,10 @@
 
 #include "svc/base/system/process.h"
 #include "svc/base/text.h"
-#include "svc/coordinator/fleet/fleet.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #define RANKS_TOLD_MAX 3
 #define TEXT_BYTES 400 /* of an error's 640 */
@@ -68,7 +66,5 @@ void late_handle(struct peer *p, const envelope *message)
         append_rank(job, rank, text);
         told++;
     }
-    WIRE(LateReply) reply = GRADPOOL__WIRE__LATE_REPLY__INIT;
-    reply.text = text;
-    peer_send(p, &ENVELOPE(message->id, LATE_REPLY, late_reply, &reply));
+    peer_reply(p, message->id, LATE_REPLY, late_reply, .text = text);
 }

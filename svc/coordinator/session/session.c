@@ -105,12 +105,9 @@ void session_row(const struct session *session, struct store_row *ret_row)
 
 static int keep(const struct session *session, struct err *err)
 {
-    struct store *store = session->job->service->store;
     struct store_row row;
     session_row(session, &row);
-    store_begin(store);
-    store_put(store, &row);
-    return store_commit(store, err);
+    return store_put_one(session->job->service->store, &row, err);
 }
 
 static void end(struct session *session, enum session_state state)
@@ -128,17 +125,15 @@ static void end(struct session *session, enum session_state state)
 static void lost_because(struct session *session, const char *why)
 {
     struct job *job = session->job;
-    char name[ERR_TEXT_BYTES];
     struct peer *peer = session->peer;
     end(session, SESSION_LOST);
     if (peer)
         peer_break(peer);
     if (job->terms->continues && !job->failure) {
-        log_warn("%s is gone%s; its job goes on", session_name(session, name, sizeof name), why);
+        log_warn("%s is gone%s; its job goes on", SESSION_NAME(session), why);
         job->service->on->job->session_is_lost(session);
     } else {
-        jobs_fail(job, session, -ECONNRESET, "%s is gone%s",
-                  session_name(session, name, sizeof name), why);
+        jobs_fail(job, session, -ECONNRESET, "%s is gone%s", SESSION_NAME(session), why);
     }
     jobs_end_if_empty(job);
 }
@@ -157,20 +152,15 @@ void session_silent(struct session *session, uint64_t silent_ns)
 void session_cut_off(struct session *session, uint32_t lane)
 {
     struct job *job = session->job;
-    char name[ERR_TEXT_BYTES], text[2 * ERR_TEXT_BYTES];
-    snprintf(text, sizeof text, "%s has lost its connection to lane %u",
-             session_name(session, name, sizeof name), lane);
+    char text[2 * ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s has lost its connection to lane %u", SESSION_NAME(session),
+             lane);
     if (!job->terms->continues)
         return jobs_fail(job, NULL, -ECONNRESET, "%s", text);
-    WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
-    failure.code = -ECONNRESET;
-    failure.text = text;
-    envelope e = ENVELOPE(0, JOB_FAILURE, job_failure, &failure);
     struct peer *peer = session->peer;
-    if (peer)
-        peer_send(peer, &e);
-    session->peer = NULL; /* it may go on reading */
     if (peer) {
+        peer_reply(peer, 0, JOB_FAILURE, job_failure, .code = -ECONNRESET, .text = text);
+        session->peer = NULL; /* it may go on reading */
         peer->session = NULL;
         waits_cancel(peer);
         peer_finish(peer);
@@ -219,11 +209,10 @@ static bool is_dead_by_ends(const struct session *session)
 
 void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
 {
-    char name[ERR_TEXT_BYTES];
     session->state = SESSION_AWAY;
     session->was_closed = was_closed;
     holding_rank_gone(session);
-    log_debug("%s is away", session_name(session, name, sizeof name));
+    log_debug("%s is away", SESSION_NAME(session));
     bool dead = session->identity && session->process.fd < 0 &&
                 process_has_ended(session->pid, session->identity);
     dead = dead || is_dead_by_ends(session);

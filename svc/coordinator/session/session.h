@@ -30,6 +30,9 @@ int session_restore(struct service *s, const struct store_session *row);
 const char *session_state_name(enum session_state state);
 /* "rank 2 of job resnet (node7, pid 4242)"; SESSION_NAME_BYTES are enough. Returns the buffer. */
 const char *session_name(const struct session *session, char *buffer, size_t buffer_bytes);
+/* The same, in memory of the block around it. */
+#define SESSION_NAME(session) \
+    session_name(session, (char[SESSION_NAME_BYTES]){0}, SESSION_NAME_BYTES)
 
 /* All of a job that is freed next. */
 void sessions_destroy(struct job *job);

@@ -58,11 +58,9 @@ void wait_destroy(struct wait *wait)
 
 struct wait *wait_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->door->waits) {
-        struct wait *wait = list_entry(node, struct wait, link);
+    list_for_each_entry (struct wait, wait, &s->door->waits, link)
         if (wait->id == id)
             return wait;
-    }
     return NULL;
 }
 

@@ -39,12 +39,10 @@ static int check_tensor(const struct tensor *tensor, struct err *err)
                        "tensor '%.255s' has rounds without all ranks, so only these know when an "
                        "iteration ends (gp_job_snapshot())",
                        tensor->name);
-    for (size_t i = 0; i < tensor->pieces_count; i++) {
-        const struct piece *piece = &tensor->pieces[i];
+    tensor_each_piece (piece, tensor)
         if (piece->state != PIECE_READY || piece->lane->aggregator->state != AGGREGATOR_UP)
             return err_set(err, -EAGAIN, "task %u of job %.64s is being placed", piece->task,
                            tensor->job->name);
-    }
     return 0;
 }
 
@@ -56,8 +54,7 @@ static void note_tensor(struct saving *sv, const struct tensor *tensor)
                               .arrays = 1 + (uint64_t)update_moments(tensor->terms.rule),
                               .first = sv->pieces_count,
                               .count = tensor->pieces_count};
-    for (size_t i = 0; i < tensor->pieces_count; i++) {
-        const struct piece *piece = &tensor->pieces[i];
+    tensor_each_piece (piece, tensor) {
         sv->pieces[sv->pieces_count++] = (struct saved_piece){.piece = piece->id,
                                                               .lane = piece->lane->id,
                                                               .first = piece->first,
@@ -82,7 +79,7 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
 {
     _cleanup_free_ struct tensor **found = calloc(job->tensors_count + 1, sizeof *found);
     size_t count = 0;
-    int r = 0;
+    int error = 0;
     free(sv->tensors);
     free(sv->pieces);
     sv->tensors_count = sv->pieces_count = 0;
@@ -90,21 +87,21 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
     sv->pieces = calloc(job->index->pieces_count + 1, sizeof *sv->pieces);
     if (!found || !sv->tensors || !sv->pieces)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
-    for (size_t i = 0; i < job->tensors_count && r == 0; i++) {
+    for (size_t i = 0; i < job->tensors_count && error == 0; i++) {
         if (!is_wanted(sv, job->tensors[i]))
             continue;
         found[count++] = job->tensors[i];
-        r = check_tensor(job->tensors[i], err);
+        error = check_tensor(job->tensors[i], err);
     }
-    if (r == 0 && count == 0)
+    if (error == 0 && count == 0)
         return err_set(err, -ENODATA,
                        "job %.64s has no tensor with an update rule: nothing of it but gradients "
                        "comes here, and a snapshot would be empty",
                        job->name);
     qsort(found, count, sizeof *found, compare_names);
-    for (size_t i = 0; i < count && r == 0; i++)
+    for (size_t i = 0; i < count && error == 0; i++)
         note_tensor(sv, found[i]);
-    return r;
+    return error;
 }
 
 /* --- coming to rest --- */
@@ -182,16 +179,16 @@ static int check_rounds(const struct saving *sv, const struct job *job, struct e
 
 static void stand(struct saving *sv, const struct job *job)
 {
-    int r = saving_answer(sv, job);
+    int error = saving_answer(sv, job);
     struct err err;
-    if (r == -EMSGSIZE)
-        return saving_break(sv, r,
+    if (error == -EMSGSIZE)
+        return saving_break(sv, error,
                             "job %.64s has too many tensors for one message: its ranks can "
                             "make a snapshot (gp_job_snapshot())",
                             job->name);
-    if (r < 0) {
-        err_set(&err, r, "no snapshot of job %.64s: %s", job->name,
-                r == -EAGAIN ? "a tensor was undeclared" : err_text(r));
+    if (error < 0) {
+        err_set(&err, error, "no snapshot of job %.64s: %s", job->name,
+                error == -EAGAIN ? "a tensor was undeclared" : err_text(error));
         return saving_hindered(sv, &err);
     }
     sv->request = 0;
@@ -243,46 +240,36 @@ static void released(struct service *s, void *data, const envelope *reply, int c
 
 static int ask_lane(struct saving *sv, struct job *job, struct lane *lane)
 {
+    size_t asked_bytes = sizeof(struct align_asked) + sv->pieces_count * sizeof(uint32_t);
     _cleanup_free_ uint32_t *pieces = calloc(sv->pieces_count + 1, sizeof *pieces);
-    struct align_asked *asked = malloc(sizeof *asked + sv->pieces_count * sizeof asked->at[0]);
-    WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
-    if (asked)
-        *asked = (struct align_asked){.saving = sv->id, .turn = sv->turn};
-    if (asked && pieces)
-        asked->count = saving_gather(sv, job, lane->id, asked->at);
-    if (!asked || !pieces || asked->count == 0) {
-        int r = asked && pieces ? 0 : -ENOMEM;
-        free(asked);
-        return r;
-    }
+    _cleanup_free_ struct align_asked *asked = malloc(asked_bytes);
+    if (!asked || !pieces)
+        return -ENOMEM;
+    *asked = (struct align_asked){.saving = sv->id, .turn = sv->turn};
+    asked->count = saving_gather(sv, job, lane->id, asked->at);
+    if (asked->count == 0)
+        return 0;
     for (size_t i = 0; i < asked->count; i++)
         pieces[i] = sv->pieces[asked->at[i]].piece;
-    request.lane = lane->id;
-    request.job_id = job->id;
-    request.pieces = pieces;
-    request.n_pieces = asked->count;
-    envelope e = ENVELOPE(0, RELEASE_REQUEST, release_request, &request);
-    int r = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
-    if (r < 0)
-        free(asked);
-    else
-        sv->pending++;
-    return r;
+    int error = lane_call(lane, released, asked, asked_bytes, RELEASE_REQUEST, release_request,
+                          .job_id = job->id, .pieces = pieces, .n_pieces = asked->count);
+    sv->pending += error == 0;
+    return error;
 }
 
 static void ask_all(struct saving *sv, struct job *job)
 {
-    int r = 0;
+    int error = 0;
     sv->is_recovering = false;
     sv->turn++;
     sv->pending = 0;
     sv->state = SAVING_RESTS;
     sv->are_released = true;
     job_claim(job, CLAIM_SNAPSHOT);
-    for (size_t i = 0; i < job->shares_count && r == 0; i++)
-        r = ask_lane(sv, job, job->shares[i].lane);
-    if (r < 0)
-        saving_break(sv, r, "gradpool serve is out of memory");
+    for (size_t i = 0; i < job->shares_count && error == 0; i++)
+        error = ask_lane(sv, job, job->shares[i].lane);
+    if (error < 0)
+        saving_break(sv, error, "gradpool serve is out of memory");
     else if (sv->pending == 0)
         saving_break(sv, -EAGAIN, "no snapshot: the tensors of job %.64s are gone", job->name);
 }
@@ -306,8 +293,8 @@ static int check_job(const struct saving *sv, const struct job *job, struct err 
 static int look(struct saving *sv, struct job **ret_job, struct err *err)
 {
     *ret_job = jobs_find_id(sv->service, sv->job);
-    int r = check_job(sv, *ret_job, err);
-    return r < 0 ? r : collect(sv, *ret_job, err);
+    int error = check_job(sv, *ret_job, err);
+    return error < 0 ? error : collect(sv, *ret_job, err);
 }
 
 /* While the rank came there, anything may have come. */
@@ -323,8 +310,8 @@ static void held(struct service *s, uint64_t id, int code, const char *text)
                             "%s: they are not updated once an iteration each, so only their ranks "
                             "know when one ends (gp_job_snapshot())",
                             text);
-    int r = code < 0 ? err_set(&err, code, "%s", text) : look(sv, &job, &err);
-    if (r < 0)
+    int error = code < 0 ? err_set(&err, code, "%s", text) : look(sv, &job, &err);
+    if (error < 0)
         return saving_hindered(sv, &err);
     ask_all(sv, job);
 }
@@ -333,14 +320,14 @@ static void attempt(struct saving *sv)
 {
     struct job *job;
     struct err err;
-    int r = look(sv, &job, &err);
-    if (r < 0 && !job)
-        return saving_break(sv, r, "%s", err.text);
-    if (r == 0 && sv->is_between)
+    int error = look(sv, &job, &err);
+    if (error < 0 && !job)
+        return saving_break(sv, error, "%s", err.text);
+    if (error == 0 && sv->is_between)
         return ask_all(sv, job);
-    if (r == 0)
-        r = holding_begin(job, HOLD_UPDATES, held, sv->id, &err);
-    if (r < 0)
+    if (error == 0)
+        error = holding_begin(job, HOLD_UPDATES, held, sv->id, &err);
+    if (error < 0)
         return saving_hindered(sv, &err);
     sv->state = SAVING_HOLDS;
 }

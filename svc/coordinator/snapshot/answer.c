@@ -7,20 +7,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static void describe(const struct tensor *tensor, const struct saved_piece *first,
-                     WIRE(SnapshotTensor) * ret)
+static WIRE(SnapshotTensor) describe(const struct tensor *tensor, const struct saved_piece *first)
 {
-    gradpool__wire__snapshot_tensor__init(ret);
-    ret->name = tensor->name;
-    ret->dtype = tensor->dtype;
-    ret->rule = tensor->terms.rule;
-    ret->elements = tensor->elements;
-    ret->steps = first->steps - 1;
+    return MESSAGE_PART(SnapshotTensor, snapshot_tensor, .name = tensor->name,
+                        .dtype = tensor->dtype, .rule = tensor->terms.rule,
+                        .elements = tensor->elements, .steps = first->steps - 1);
 }
 
 int saving_answer(struct saving *sv, const struct job *job)
 {
-    WIRE(SnapshotReply) reply = GRADPOOL__WIRE__SNAPSHOT_REPLY__INIT;
     _cleanup_free_ WIRE(SnapshotTensor) *tensors = calloc(sv->tensors_count, sizeof *tensors);
     _cleanup_free_ WIRE(SnapshotTensor) **list = calloc(sv->tensors_count, sizeof *list);
     if (!tensors || !list)
@@ -29,14 +24,12 @@ int saving_answer(struct saving *sv, const struct job *job)
         const struct tensor *tensor = jobs_tensor(job, sv->tensors[i].tensor);
         if (!tensor)
             return -EAGAIN;
-        describe(tensor, &sv->pieces[sv->tensors[i].first], &tensors[i]);
+        tensors[i] = describe(tensor, &sv->pieces[sv->tensors[i].first]);
         list[i] = &tensors[i];
     }
-    reply.snapshot = sv->id;
-    reply.round = sv->pieces[0].round;
-    reply.tensors = list;
-    reply.n_tensors = sv->tensors_count;
-    envelope e = ENVELOPE(sv->request, SNAPSHOT_REPLY, snapshot_reply, &reply);
+    envelope e =
+        MESSAGE(sv->request, SNAPSHOT_REPLY, snapshot_reply, .snapshot = sv->id,
+                .round = sv->pieces[0].round, .tensors = list, .n_tensors = sv->tensors_count);
     if (gradpool__wire__envelope__get_packed_size(&e) > CHANNEL_FRAME_BYTES_MAX)
         return -EMSGSIZE;
     peer_send(sv->peer, &e);

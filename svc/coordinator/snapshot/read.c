@@ -44,18 +44,14 @@ static void send_batch(struct saving *sv)
 {
     struct saving_batch *b = sv->batch;
     WIRE(SnapshotPart) parts[PARTS_MAX], *list[PARTS_MAX];
-    WIRE(SnapshotParts) reply = GRADPOOL__WIRE__SNAPSHOT_PARTS__INIT;
     for (size_t i = 0; i < b->count; i++) {
-        gradpool__wire__snapshot_part__init(&parts[i]);
-        parts[i].tensor = b->parts[i].tensor;
-        parts[i].offset = b->parts[i].offset;
-        parts[i].data.data = b->parts[i].data;
-        parts[i].data.len = b->parts[i].bytes;
+        parts[i] = MESSAGE_PART(SnapshotPart, snapshot_part, .tensor = b->parts[i].tensor,
+                                .offset = b->parts[i].offset,
+                                .data = {b->parts[i].bytes, b->parts[i].data});
         list[i] = &parts[i];
     }
-    reply.parts = list;
-    reply.n_parts = b->count;
-    peer_send(sv->peer, &ENVELOPE(sv->request, SNAPSHOT_PARTS, snapshot_parts, &reply));
+    peer_reply(sv->peer, sv->request, SNAPSHOT_PARTS, snapshot_parts, .parts = list,
+               .n_parts = b->count);
     sv->request = 0;
     saving_forget_batch(sv);
     saving_await(sv);
@@ -106,35 +102,28 @@ static int ask(struct saving *sv, const struct saved_tensor *t, const struct sav
                uint64_t bytes)
 {
     const struct saving_cursor *c = &sv->cursor;
+    struct saving_batch *b = sv->batch;
     struct lane *lane = lane_find(sv->service, p->lane);
-    struct read_asked *asked = lane ? malloc(sizeof *asked) : NULL;
     uint64_t arrays_bytes = p->elements * t->arrays * sizeof(float);
-    WIRE(StateRequest) request = GRADPOOL__WIRE__STATE_REQUEST__INIT;
-    if (!asked)
-        return -ENOMEM;
-    *asked = (struct read_asked){.saving = sv->id, .turn = sv->turn, .at = sv->batch->count};
-    request.lane = p->lane;
-    request.job_id = sv->job;
-    request.piece = p->piece;
-    request.offset =
-        p->state_bytes - arrays_bytes + (c->array * p->elements + c->element) * sizeof(float);
-    envelope e = ENVELOPE(0, STATE_REQUEST, state_request, &request);
-    sv->batch->parts[sv->batch->count] = (struct snapshot_part){
+    uint64_t from = p->state_bytes - arrays_bytes;
+    const struct read_asked asked = {.saving = sv->id, .turn = sv->turn, .at = b->count};
+    uint8_t *data = lane ? malloc(bytes) : NULL;
+    int error =
+        data ? lane_call(lane, got, &asked, sizeof asked, STATE_REQUEST, state_request,
+                         .job_id = sv->job, .piece = p->piece,
+                         .offset = from + (c->array * p->elements + c->element) * sizeof(float))
+             : -ENOMEM;
+    if (error < 0) {
+        free(data);
+        return error;
+    }
+    b->parts[b->count++] = (struct snapshot_part){
         .tensor = (uint32_t)c->tensor,
         .offset = (c->array * t->elements + p->first + c->element) * sizeof(float),
         .bytes = bytes,
-        .data = malloc(bytes)};
-    int r = sv->batch->parts[sv->batch->count].data ? 0 : -ENOMEM;
-    if (r == 0)
-        r = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, got, asked);
-    if (r < 0) {
-        free(sv->batch->parts[sv->batch->count].data);
-        free(asked);
-        return r;
-    }
-    sv->batch->count++;
-    sv->batch->pending++;
-    sv->batch->bytes += bytes;
+        .data = data};
+    b->pending++;
+    b->bytes += bytes;
     return 0;
 }
 
@@ -148,23 +137,23 @@ static int ask_next(struct saving *sv)
     if (p->state_bytes < p->elements * t->arrays * sizeof(float))
         return -EBADMSG;
     bytes = bytes < PART_BYTES ? bytes : PART_BYTES;
-    int r = ask(sv, t, p, bytes);
-    if (r == 0)
+    int error = ask(sv, t, p, bytes);
+    if (error == 0)
         c->element += bytes / sizeof(float);
-    return r;
+    return error;
 }
 
 void saving_read(struct saving *sv)
 {
-    int r = 0;
+    int error = 0;
     timer_stop(&sv->timer); /* calls have deadlines */
     sv->batch = calloc(1, sizeof *sv->batch);
     if (!sv->batch)
         return saving_break(sv, -ENOMEM, "gradpool serve is out of memory");
-    while (r == 0 && sv->batch->count < PARTS_MAX && sv->batch->bytes < BATCH_BYTES && skip(sv))
-        r = ask_next(sv);
-    if (r < 0)
-        saving_break(sv, r, "no snapshot: %s", err_text(r));
+    while (error == 0 && sv->batch->count < PARTS_MAX && sv->batch->bytes < BATCH_BYTES && skip(sv))
+        error = ask_next(sv);
+    if (error < 0)
+        saving_break(sv, error, "no snapshot: %s", err_text(error));
     else if (sv->batch->pending == 0)
         send_batch(sv);
 }

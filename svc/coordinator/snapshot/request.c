@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* -ENOENT: the job has no such tensor. */
 static int take_wanted(struct saving *sv, const struct job *job,

@@ -24,21 +24,17 @@
 
 struct saving *saving_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->works->savings) {
-        struct saving *sv = list_entry(node, struct saving, link);
+    list_for_each_entry (struct saving, sv, &s->works->savings, link)
         if (sv->id == id)
             return sv;
-    }
     return NULL;
 }
 
 struct saving *saving_of(const struct job *job)
 {
-    list_for_each (node, &job->service->works->savings) {
-        struct saving *sv = list_entry(node, struct saving, link);
+    list_for_each_entry (struct saving, sv, &job->service->works->savings, link)
         if (sv->job == job->id && sv->state != SAVING_BROKEN)
             return sv;
-    }
     return NULL;
 }
 
@@ -156,8 +152,7 @@ static bool is_on(const struct saving *sv, const struct aggregator *a)
 
 void saving_aggregator_gone(const struct aggregator *a)
 {
-    list_for_each_safe (node, &a->service->works->savings) {
-        struct saving *sv = list_entry(node, struct saving, link);
+    list_for_each_safe_entry (struct saving, sv, &a->service->works->savings, link) {
         if (sv->are_released && is_on(sv, a))
             saving_break(sv, -ECONNRESET, "no snapshot: an aggregator is gone; try again");
     }
@@ -165,8 +160,7 @@ void saving_aggregator_gone(const struct aggregator *a)
 
 void saving_peer_gone(const struct peer *p)
 {
-    list_for_each_safe (node, &p->service->works->savings) {
-        struct saving *sv = list_entry(node, struct saving, link);
+    list_for_each_safe_entry (struct saving, sv, &p->service->works->savings, link) {
         if (sv->peer != p)
             continue;
         saving_let_go_on(sv);
@@ -176,6 +170,6 @@ void saving_peer_gone(const struct peer *p)
 
 void saving_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->works->savings)
-        saving_free(list_entry(node, struct saving, link));
+    list_for_each_safe_entry (struct saving, sv, &s->works->savings, link)
+        saving_free(sv);
 }

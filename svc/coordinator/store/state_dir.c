@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>

@@ -156,6 +156,19 @@ static inline int store_commit(struct store *store, struct err *err)
 {
     return store->ops->commit(store, err);
 }
+/* One row, put or erased by itself. */
+static inline int store_put_one(struct store *store, const struct store_row *row, struct err *err)
+{
+    store_begin(store);
+    store_put(store, row);
+    return store_commit(store, err);
+}
+static inline int store_erase_one(struct store *store, const struct store_row *row, struct err *err)
+{
+    store_begin(store);
+    store_erase(store, row);
+    return store_commit(store, err);
+}
 /* Commits so far are on the disk, and in the file rather than in its log. A failure is logged:
  * it takes nothing back. */
 static inline void store_sync(struct store *store) { store->ops->sync(store); }

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define BATCH_BYTES (2u << 20) /* of all sources together */
 #define ROUNDS_LEAST 16
@@ -17,11 +16,9 @@
 
 static struct timeline_source *find(const struct timeline *tl, bool is_aggregator, uint32_t number)
 {
-    list_for_each (node, &tl->sources) {
-        struct timeline_source *s = list_entry(node, struct timeline_source, link);
+    list_for_each_entry (struct timeline_source, s, &tl->sources, link)
         if (s->is_aggregator == is_aggregator && s->number == number)
             return s;
-    }
     return NULL;
 }
 
@@ -45,8 +42,7 @@ static struct timeline_source *know(struct timeline *tl, bool is_aggregator, uin
 
 static void hold(struct timeline_source *s, WIRE(TimelineTaken) * taken)
 {
-    if (s->held)
-        gradpool__wire__timeline_taken__free_unpacked(s->held, NULL);
+    gradpool__wire__timeline_taken__free_unpacked(s->held, NULL);
     s->held = taken;
 }
 
@@ -57,8 +53,7 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
         tl->end_ns = 0; /* what nobody fetches is forgotten */
         timeline_ask(tl, jobs_find_id(tl->service, tl->job));
     }
-    list_for_each_safe (node, &tl->sources) {
-        struct timeline_source *s = list_entry(node, struct timeline_source, link);
+    list_for_each_safe_entry (struct timeline_source, s, &tl->sources, link) {
         hold(s, NULL);
         list_remove(&s->link);
         free(s);
@@ -180,17 +175,15 @@ static size_t count_recorders(const struct job *job)
     return count ? count : 1;
 }
 
-static void fill(const struct timeline *tl, const struct job *job, WIRE(TimelineTake) * ret)
+static WIRE(TimelineTake) what_to_take(const struct timeline *tl, const struct job *job)
 {
     uint64_t now_ns = clock_now_ns();
     uint64_t rounds = BATCH_BYTES / sizeof(struct trace_round) / count_recorders(job);
-    gradpool__wire__timeline_take__init(ret);
-    ret->timeline = tl->id;
-    ret->job_id = tl->job;
-    ret->left_ns = !tl->ended_ns && tl->end_ns > now_ns ? tl->end_ns - now_ns : 0;
-    ret->rounds_max = rounds > ROUNDS_LEAST ? (uint32_t)rounds : ROUNDS_LEAST;
-    if (tl->end_ns == 0)
-        ret->rounds_max = 0;
+    uint32_t most = rounds > ROUNDS_LEAST ? (uint32_t)rounds : ROUNDS_LEAST;
+    bool goes_on = !tl->ended_ns && tl->end_ns > now_ns;
+    return MESSAGE_PART(TimelineTake, timeline_take, .timeline = tl->id, .job_id = tl->job,
+                        .left_ns = goes_on ? tl->end_ns - now_ns : 0,
+                        .rounds_max = tl->end_ns ? most : 0);
 }
 
 /* What is to be told first, or was asked a moment ago, waits. */
@@ -207,32 +200,27 @@ static void ask_worker(struct timeline *tl, const struct session *session, WIRE(
     struct timeline_source *s = know(tl, false, session->rank, session->pid, session->node);
     if (!s || !is_due(tl, s))
         return;
-    envelope e = ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask);
     s->asked_ns = clock_now_ns();
-    peer_send(session->peer, &e);
+    peer_send(session->peer, &ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask));
 }
 
 /* Its calls have a deadline of their own. */
 static void ask_aggregator(struct timeline *tl, struct aggregator *a, WIRE(TimelineTake) * ask)
 {
     struct timeline_source *s = know(tl, true, a->id, a->pid, a->node);
-    struct source_asked *asked = malloc(sizeof *asked);
-    if (!s || !asked || (s->asked_ns && tl->end_ns > 0) || !is_due(tl, s))
-        return free(asked);
-    *asked = (struct source_asked){.timeline = tl->id, .aggregator = a->id};
-    envelope e = ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask);
+    const struct source_asked asked = {.timeline = tl->id, .aggregator = a->id};
+    if (!s || (s->asked_ns && tl->end_ns > 0) || !is_due(tl, s))
+        return;
     s->asked_ns = clock_now_ns();
-    if (call_send(a, &e, CALL_DEADLINE_NS, got, asked) < 0) {
-        free(asked);
+    if (call_send(a, &ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask), CALL_DEADLINE_NS, got, &asked,
+                  sizeof asked) < 0)
         s->asked_ns = 0;
-    }
 }
 
 static void ask_lanes(struct timeline *tl, const struct job *job, WIRE(TimelineTake) * ask)
 {
     uint32_t *lanes = calloc(job->shares_count + 1, sizeof *lanes);
-    list_for_each (node, &tl->service->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &tl->service->aggregators, link) {
         size_t count = lanes && a->state == AGGREGATOR_UP ? lanes_of(job, a, lanes) : 0;
         bool was_here = find(tl, true, a->id) != NULL; /* it may have rounds of tasks that left */
         ask->lanes = lanes;
@@ -245,12 +233,11 @@ static void ask_lanes(struct timeline *tl, const struct job *job, WIRE(TimelineT
 
 void timeline_ask(struct timeline *tl, struct job *job)
 {
-    WIRE(TimelineTake) ask;
-    list_for_each (node, &tl->sources)
-        list_entry(node, struct timeline_source, link)->is_here = false;
+    list_for_each_entry (struct timeline_source, source, &tl->sources, link)
+        source->is_here = false;
     if (!job)
         return;
-    fill(tl, job, &ask);
+    WIRE(TimelineTake) ask = what_to_take(tl, job);
     for (uint32_t rank = 0; rank < job->workers; rank++) {
         const struct session *session = job->sessions[rank];
         if (session && session->state == SESSION_JOINED && session->peer)
@@ -262,10 +249,8 @@ void timeline_ask(struct timeline *tl, struct job *job)
 bool timeline_is_dry(const struct timeline *tl)
 {
     bool is_late = clock_now_ns() > tl->ended_ns + PATIENCE_NS;
-    list_for_each (node, &tl->sources) {
-        const struct timeline_source *s = list_entry(node, struct timeline_source, link);
+    list_for_each_entry (const struct timeline_source, s, &tl->sources, link)
         if (s->held || (s->is_here && !s->is_dry && !is_late))
             return false;
-    }
     return true;
 }

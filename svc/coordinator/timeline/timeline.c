@@ -20,11 +20,9 @@
 
 struct timeline *timeline_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->works->timelines) {
-        struct timeline *tl = list_entry(node, struct timeline, link);
+    list_for_each_entry (struct timeline, tl, &s->works->timelines, link)
         if (tl->id == id)
             return tl;
-    }
     return NULL;
 }
 
@@ -48,17 +46,15 @@ static void await(struct timeline *tl)
 
 void timelines_peer_gone(const struct peer *p)
 {
-    list_for_each_safe (node, &p->service->works->timelines) {
-        struct timeline *tl = list_entry(node, struct timeline, link);
+    list_for_each_safe_entry (struct timeline, tl, &p->service->works->timelines, link)
         if (tl->peer == p)
             timeline_free(tl, true);
-    }
 }
 
 void timelines_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->works->timelines)
-        timeline_free(list_entry(node, struct timeline, link), false);
+    list_for_each_safe_entry (struct timeline, tl, &s->works->timelines, link)
+        timeline_free(tl, false);
 }
 
 /* --- the first request --- */
@@ -95,14 +91,6 @@ static bool is_fit(struct peer *p, const envelope *message, const struct job *jo
     return false;
 }
 
-static void answer_begun(const struct timeline *tl, uint64_t request)
-{
-    WIRE(TimelineReply) reply = GRADPOOL__WIRE__TIMELINE_REPLY__INIT;
-    reply.timeline = tl->id;
-    reply.begun_ns = tl->begun_ns;
-    peer_send(tl->peer, &ENVELOPE(request, TIMELINE_REPLY, timeline_reply, &reply));
-}
-
 void timelines_handle_request(struct peer *p, const envelope *message)
 {
     struct service *s = p->service;
@@ -127,7 +115,8 @@ void timelines_handle_request(struct peer *p, const envelope *message)
     timer_init(&tl->silence, was_silent);
     await(tl);
     timeline_ask(tl, job);
-    answer_begun(tl, message->id);
+    peer_reply(p, message->id, TIMELINE_REPLY, timeline_reply, .timeline = tl->id,
+               .begun_ns = tl->begun_ns);
     log_info("a timeline of job %s is recorded for %.1f s", job->name,
              (double)wanted->for_ns / NS_PER_S);
 }
@@ -175,11 +164,10 @@ static bool add_tensors(struct timeline *tl, const struct job *job, struct next 
     for (; at < job->tensors_count && next->message.n_tensors < TENSORS_PER_REPLY; at++) {
         const struct tensor *tensor = job->tensors[at];
         WIRE(TimelineTensor) *row = &next->tensors[next->message.n_tensors];
-        gradpool__wire__timeline_tensor__init(row);
-        row->tensor = tl->tensor = tensor->id;
-        row->name = tensor->name;
-        row->first_piece = tensor->pieces_count ? tensor->pieces[0].id : 0;
-        row->pieces = (uint32_t)tensor->pieces_count;
+        tl->tensor = tensor->id;
+        *row = MESSAGE_PART(TimelineTensor, timeline_tensor, .tensor = tensor->id,
+                            .name = tensor->name, .pieces = (uint32_t)tensor->pieces_count,
+                            .first_piece = tensor->pieces_count ? tensor->pieces[0].id : 0);
         next->tensors_list[next->message.n_tensors++] = row;
     }
     return at == job->tensors_count;
@@ -193,14 +181,10 @@ static const char *why_nothing(const struct timeline_source *s)
 static void add_source(struct timeline_source *s, struct next *next)
 {
     WIRE(TimelineSource) *row = &next->sources[next->message.n_sources];
-    gradpool__wire__timeline_source__init(row);
-    row->is_aggregator = s->is_aggregator;
-    row->number = s->number;
-    row->node = s->node;
-    row->pid = s->pid;
-    row->offset_ns = s->offset_ns;
-    row->error_ns = s->error_ns;
-    row->failure = (char *)why_nothing(s);
+    *row =
+        MESSAGE_PART(TimelineSource, timeline_source, .is_aggregator = s->is_aggregator,
+                     .number = s->number, .node = s->node, .pid = s->pid, .offset_ns = s->offset_ns,
+                     .error_ns = s->error_ns, .failure = (char *)why_nothing(s));
     if (s->held) {
         row->rounds = s->held->rounds;
         row->n_rounds = s->held->n_rounds;
@@ -212,10 +196,8 @@ static void add_source(struct timeline_source *s, struct next *next)
 
 static void forget_told(struct timeline *tl)
 {
-    list_for_each (node, &tl->sources) {
-        struct timeline_source *s = list_entry(node, struct timeline_source, link);
-        if (s->held)
-            gradpool__wire__timeline_taken__free_unpacked(s->held, NULL);
+    list_for_each_entry (struct timeline_source, s, &tl->sources, link) {
+        gradpool__wire__timeline_taken__free_unpacked(s->held, NULL);
         s->held = NULL;
     }
 }
@@ -231,8 +213,8 @@ static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
     }
     bool knows_names = !job || add_tensors(tl, job, &next);
     if (knows_names)
-        list_for_each (node, &tl->sources)
-            add_source(list_entry(node, struct timeline_source, link), &next);
+        list_for_each_entry (struct timeline_source, source, &tl->sources, link)
+            add_source(source, &next);
     next.message.has_more |= !knows_names;
     envelope e = ENVELOPE(request, TIMELINE_NEXT, timeline_next, &next.message);
     if (!job)
@@ -255,8 +237,7 @@ static void answer_over(struct timeline *tl, uint64_t request)
         peer_fail_memory(tl->peer, request);
         return next_free(&next);
     }
-    list_for_each (node, &tl->sources) {
-        struct timeline_source *s = list_entry(node, struct timeline_source, link);
+    list_for_each_entry (struct timeline_source, s, &tl->sources, link) {
         if (is_lacking(s) && s->has_answered && !*s->failure)
             snprintf(s->failure, sizeof s->failure,
                      "no answer at the end, so its last rounds are missing");

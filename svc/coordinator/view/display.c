@@ -50,11 +50,9 @@ static void run_due(struct timer *timer)
 /* Those that nobody else asks for (K15); what comes is shown next time. */
 static void ask_for_figures(struct service *s, uint64_t now_ns)
 {
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         if (a->state == AGGREGATOR_UP && a->measured_ns + 2 * SHOW_NS <= now_ns)
             stats_ask(a, 0);
-    }
 }
 
 static void show(struct timer *timer)
@@ -88,14 +86,12 @@ void display_wake(struct service *s)
 
 static void send_report(struct peer *p, const envelope *request, char *text, size_t bytes)
 {
-    WIRE(ReportReply) reply = GRADPOOL__WIRE__REPORT_REPLY__INIT;
     if (bytes > CHANNEL_FRAME_BYTES_MAX - REPORT_ROOM)
         return peer_fail(p, request->id, -EMSGSIZE,
                          "the report has %zu bytes, more than a message holds: see it with "
                          "`gradpool serve --http`",
                          bytes);
-    reply.text = (ProtobufCBinaryData){.data = (uint8_t *)text, .len = bytes};
-    peer_send(p, &ENVELOPE(request->id, REPORT_REPLY, report_reply, &reply));
+    peer_reply(p, request->id, REPORT_REPLY, report_reply, .text = {bytes, (uint8_t *)text});
 }
 
 /* Of now, if the display was not shown anything for a while; that costs no more than a look at

@@ -11,6 +11,7 @@
 #include "svc/coordinator/placement/neighbour.h"
 #include "svc/coordinator/placement/reason.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/view/status.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -83,14 +84,12 @@ static int parts_of(const struct job *job, struct explained_part **ret_parts, si
     _cleanup_free_ struct explained_part *parts =
         calloc(job->index->pieces_count + 1, sizeof *parts);
     size_t count = 0, share = 0;
-    for (size_t t = 0; parts && t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            if (!piece->lane)
-                continue;
-            share = share_at(job, piece->lane, share);
-            parts[count++] = part_of(job->tensors[t], piece, share);
-        }
+    job_each_piece (piece, tensor, job) {
+        if (!parts || !piece->lane)
+            continue;
+        share = share_at(job, piece->lane, share);
+        parts[count++] = part_of(tensor, piece, share);
+    }
     if (!parts || scale_parts(job, parts, count) < 0)
         return -ENOMEM;
     if (count > 0)
@@ -108,16 +107,15 @@ static WIRE(TaskChoice) *
     double lane_ns = 0;
     if (!choice)
         return NULL;
-    gradpool__wire__task_choice__init(choice);
-    choice->task = first->task;
-    choice->lane = job->shares[first->share].lane->id;
+    *choice = MESSAGE_PART(TaskChoice, task_choice, .task = first->task,
+                           .lane = job->shares[first->share].lane->id,
+                           .tensor = strdup(first->tensor->name));
     for (size_t i = 0; i < count; i++) {
         choice->bytes += first[i].bytes;
         lane_ns += first[i].lane_ns;
         choice->tensors += i == 0 || first[i].tensor != first[i - 1].tensor;
     }
     choice->lane_ns = (uint64_t)(lane_ns + 0.5);
-    choice->tensor = strdup(first->tensor->name);
     if (choice->tensor)
         return choice;
     free(choice);
@@ -174,16 +172,12 @@ static WIRE(LaneChoice) *
     WIRE(LaneChoice) *choice = malloc(sizeof *choice);
     if (!choice)
         return NULL;
-    gradpool__wire__lane_choice__init(choice);
-    choice->lane = share->lane->id;
-    choice->other_jobs = share->lane->jobs - 1;
-    choice->bytes = share->bytes;
-    choice->lane_ns = share->lane_ns;
-    choice->queue_ns = share->queue_ns;
-    choice->handled_ns = share->handled_ns;
-    choice->stalled_ns = share->stalled_ns;
-    choice->predicted_loss_ppm = residents_loss_ppm(residents, job->id, share->lane->id);
-    choice->why = why(job, share);
+    *choice = MESSAGE_PART(
+        LaneChoice, lane_choice, .lane = share->lane->id, .other_jobs = share->lane->jobs - 1,
+        .bytes = share->bytes, .lane_ns = share->lane_ns, .queue_ns = share->queue_ns,
+        .handled_ns = share->handled_ns, .stalled_ns = share->stalled_ns,
+        .predicted_loss_ppm = residents_loss_ppm(residents, job->id, share->lane->id),
+        .why = why(job, share));
     if (choice->why)
         return choice;
     free(choice);
@@ -215,7 +209,7 @@ static WIRE(JobUse) * count_copies(const struct job *job)
     WIRE(JobUse) *sum = malloc(sizeof *sum);
     if (!sum)
         return NULL;
-    gradpool__wire__job_use__init(sum);
+    *sum = MESSAGE_PART(JobUse, job_use);
     for (size_t i = 0; i < job->shares_count; i++) {
         const WIRE(JobUse) *use = jobs_use_of(job, &job->shares[i]);
         sum->states += use ? use->states : 0;
@@ -231,23 +225,11 @@ static int add_figures(const struct job *job, const struct residents *residents,
     WIRE(JobView) *view = to->job = malloc(sizeof *view);
     if (!view)
         return -ENOMEM;
-    gradpool__wire__job_view__init(view);
-    view->job = strdup(job->name);
-    view->tenant = strdup(job->tenant->key.tenant);
-    view->job_id = job->id;
-    view->workers = members_training(job);
-    view->tensors = (uint32_t)job->tensors_count;
-    view->tensor_bytes = job->index->bytes;
-    view->period_ns = job->profile->now.period_ns;
-    view->alone_period_ns = job->profile->alone.period_ns;
-    view->lane_ns = job_lane_ns(job);
-    view->loss_ppm = profile_loss_ppm(job->profile);
-    view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
-    view->is_predicted = residents_predicted(residents, job);
-    view->loss_limit_ppm = job_limit_ppm(job);
-    view->durability = job->terms->durability;
-    view->use = count_copies(job);
-    view->feedback_ns = job->figures->feedback_ns;
+    *view = MESSAGE_PART(JobView, job_view, .job = strdup(job->name),
+                         .tenant = strdup(job->tenant->key.tenant), .job_id = job->id,
+                         .workers = members_training(job), .tensors = (uint32_t)job->tensors_count,
+                         .tensor_bytes = job->index->bytes, .use = count_copies(job));
+    view_add_profile(view, job, residents);
     return view->job && view->tenant && view->use ? 0 : -ENOMEM;
 }
 
@@ -257,11 +239,9 @@ static int add_job(const struct job *job, const struct residents *residents,
     WIRE(ExplainedJob) *to = malloc(sizeof *to);
     if (!to)
         return -ENOMEM;
-    gradpool__wire__explained_job__init(to);
+    *to = MESSAGE_PART(ExplainedJob, explained_job);
     reply->jobs[reply->n_jobs++] = to; /* what is half there is freed with the reply */
-    int error = add_figures(job, residents, to);
-    if (error == 0)
-        error = add_lanes(job, residents, to);
+    int error = add_figures(job, residents, to) ?: add_lanes(job, residents, to);
     return error < 0 ? error : add_tasks(job, to);
 }
 
@@ -278,8 +258,7 @@ static int fill(const struct peer *p, const char *name, WIRE(ExplainReply) * rep
     if (error < 0)
         return error;
     error = residents_predict(s, &residents);
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         bool is_visible = p->is_operator || job->tenant == p->tenant;
         if (error == 0 && is_visible && strcmp(name, job->name) == 0)
             error = add_job(job, &residents, reply);
@@ -293,11 +272,10 @@ void explain_handle(struct peer *p, const envelope *request)
     WIRE(ExplainReply) *reply = malloc(sizeof *reply);
     if (!reply)
         return peer_fail_memory(p, request->id);
-    gradpool__wire__explain_reply__init(reply);
-    envelope e = ENVELOPE(request->id, EXPLAIN_REPLY, explain_reply, reply);
+    *reply = MESSAGE_PART(ExplainReply, explain_reply);
     if (fill(p, request->explain_request->job, reply) < 0)
         peer_fail_memory(p, request->id);
     else
-        peer_send(p, &e);
+        peer_send(p, &ENVELOPE(request->id, EXPLAIN_REPLY, explain_reply, reply));
     gradpool__wire__explain_reply__free_unpacked(reply, NULL);
 }

@@ -26,10 +26,8 @@ static WIRE(LaneUse) * own_use(struct pool *pool, const struct lane *lane,
     WIRE(JobUse) *others = take(pool, sizeof *others);
     if (!shown || !rows || !others)
         return NULL;
-    gradpool__wire__lane_use__init(shown);
-    gradpool__wire__job_use__init(others);
-    shown->lane = use->lane;
-    shown->jobs = rows;
+    *shown = MESSAGE_PART(LaneUse, lane_use, .lane = use->lane, .jobs = rows);
+    *others = MESSAGE_PART(JobUse, job_use);
     for (size_t i = 0; i < use->n_jobs; i++) {
         const struct job *job = jobs_find_id(lane->aggregator->service, use->jobs[i]->job_id);
         if (job && job->tenant == only) {
@@ -49,15 +47,11 @@ WIRE(LaneView) * view_lane(struct pool *pool, const struct lane *lane, const str
     WIRE(LaneView) *view = take(pool, sizeof *view);
     if (!view)
         return NULL;
-    gradpool__wire__lane_view__init(view);
-    view->lane = lane->id;
-    view->aggregator = lane->aggregator->id;
-    view->core = lane->core;
-    view->pu = lane->pu;
-    view->numa = lane->numa;
     WIRE(LaneUse) *use = (WIRE(LaneUse) *)stats_of_lane(lane);
-    view->use = use && only ? own_use(pool, lane, use, only) : use;
-    view->state = (char *)lane_use_name(lane->use);
+    *view = MESSAGE_PART(LaneView, lane_view, .lane = lane->id, .aggregator = lane->aggregator->id,
+                         .core = lane->core, .pu = lane->pu, .numa = lane->numa,
+                         .use = use && only ? own_use(pool, lane, use, only) : use,
+                         .state = (char *)lane_use_name(lane->use));
     if (only)
         return view;
     view->shm = lane->shm;
@@ -70,10 +64,8 @@ bool view_lane_is_shown(const struct lane *lane, const struct tenant *only)
 {
     if (!only)
         return true;
-    list_for_each (node, &lane->aggregator->service->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &lane->aggregator->service->jobs, link)
         if (job->tenant == only && share_in_use(job, lane))
             return true;
-    }
     return false;
 }

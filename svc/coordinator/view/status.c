@@ -88,16 +88,11 @@ static int compare_places(const void *a, const void *b)
 /* The job's tasks, each once, by lane. Returns how many; the caller frees them. */
 static size_t places_of(const struct job *job, struct place **ret_places)
 {
-    size_t pieces = 0, count = 0, different = 0;
-    for (size_t t = 0; t < job->tensors_count; t++)
-        pieces += job->tensors[t]->pieces_count;
-    struct place *places = *ret_places = calloc(pieces + 1, sizeof *places);
-    for (size_t t = 0; places && t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
-            const struct piece *piece = &job->tensors[t]->pieces[i];
-            if (piece->lane)
-                places[count++] = (struct place){piece->lane->id, piece->task};
-        }
+    size_t count = 0, different = 0;
+    struct place *places = *ret_places = calloc(job->index->pieces_count + 1, sizeof *places);
+    job_each_piece (piece, tensor, job)
+        if (places && piece->lane)
+            places[count++] = (struct place){piece->lane->id, piece->task};
     if (count > 0)
         qsort(places, count, sizeof *places, compare_places);
     for (size_t i = 0; i < count; i++)
@@ -130,15 +125,12 @@ static WIRE(AggregatorView) * aggregator_view(struct pool *pool, struct service 
     WIRE(LaneView) **lanes = take(pool, a->lanes_count * sizeof *lanes);
     if (!view || !lanes)
         return NULL;
-    gradpool__wire__aggregator_view__init(view);
-    view->aggregator = a->id;
-    view->node = a->node;
-    view->pid = only ? 0 : a->pid;
-    view->state = (char *)aggregator_state_name(a);
-    view->silent_ns = liveness_silent_ns(a);
-    view->cpu_ns = a->stats && !only ? a->stats->stats_reply->cpu_ns : 0;
-    view->measured_ns = a->stats ? a->measured_ns - s->identity->started_ns : 0;
-    view->lanes = lanes;
+    *view = MESSAGE_PART(AggregatorView, aggregator_view, .aggregator = a->id, .node = a->node,
+                         .pid = only ? 0 : a->pid, .state = (char *)aggregator_state_name(a),
+                         .silent_ns = liveness_silent_ns(a),
+                         .cpu_ns = a->stats && !only ? a->stats->stats_reply->cpu_ns : 0,
+                         .measured_ns = a->stats ? a->measured_ns - s->identity->started_ns : 0,
+                         .lanes = lanes);
     for (size_t i = 0; i < a->lanes_count; i++)
         if (view_lane_is_shown(&a->lanes[i], only) &&
             (lanes[view->n_lanes] = view_lane(pool, &a->lanes[i], only)))
@@ -167,8 +159,7 @@ static WIRE(LaneView) * find_lane(const WIRE(StatusReply) * reply, uint32_t lane
 static void fill_tasks(const struct service *s, const struct tenant *only,
                        WIRE(StatusReply) * reply)
 {
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         struct place *places;
         WIRE(LaneView) *view = NULL;
         if (only && job->tenant != only)
@@ -197,10 +188,8 @@ static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusR
         WIRE(EventView) *event = take(pool, sizeof *event);
         if (!event)
             return;
-        gradpool__wire__event_view__init(event);
-        event->at_ns = note->at_ns - s->identity->started_ns;
-        event->kind = (char *)note->kind;
-        event->text = (char *)note->text;
+        *event = MESSAGE_PART(EventView, event_view, .at_ns = note->at_ns - s->identity->started_ns,
+                              .kind = (char *)note->kind, .text = (char *)note->text);
         reply->events[reply->n_events++] = event;
     }
 }
@@ -208,14 +197,12 @@ static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusR
 static void fill_payers(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
 {
     reply->tenants = take(pool, list_length(&s->door->tenants) * sizeof *reply->tenants);
-    list_for_each (node, &s->door->tenants) {
-        const struct tenant *tenant = list_entry(node, struct tenant, link);
+    list_for_each_entry (const struct tenant, tenant, &s->door->tenants, link) {
         WIRE(TenantUse) *use = reply->tenants ? take(pool, sizeof *use) : NULL;
         if (!use)
             return;
-        gradpool__wire__tenant_use__init(use);
-        use->tenant = (char *)tenant->key.tenant;
-        use->cpu_ns = tenant->party.cpu_ns;
+        *use = MESSAGE_PART(TenantUse, tenant_use, .tenant = (char *)tenant->key.tenant,
+                            .cpu_ns = tenant->party.cpu_ns);
         reply->tenants[reply->n_tenants++] = use;
     }
 }
@@ -244,8 +231,7 @@ static void fill_status(struct pool *pool, struct service *s, const struct tenan
     reply->aggregators = take(pool, list_length(&s->aggregators) * sizeof *reply->aggregators);
     if (!reply->aggregators)
         return;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link) {
         WIRE(AggregatorView) *view = aggregator_view(pool, s, a, only);
         if (view && (!only || view->n_lanes > 0))
             reply->aggregators[reply->n_aggregators++] = view;
@@ -263,11 +249,9 @@ static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView)
         WIRE(WorkerView) *worker = session ? take(pool, sizeof *worker) : NULL;
         if (!worker)
             continue;
-        gradpool__wire__worker_view__init(worker);
-        worker->rank = rank;
-        worker->node = session->node;
-        worker->pid = session->pid;
-        worker->state = (char *)session_state_name(session->state);
+        *worker =
+            MESSAGE_PART(WorkerView, worker_view, .rank = rank, .node = session->node,
+                         .pid = session->pid, .state = (char *)session_state_name(session->state));
         view->ranks[view->n_ranks++] = worker;
     }
 }
@@ -278,14 +262,11 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     view->use = take(pool, sizeof *view->use);
     if (!view->lanes || !view->use)
         return;
-    gradpool__wire__job_use__init(view->use);
-    view->use->job_id = job->id;
-    view->use->rounds = job->left->rounds;
-    view->use->pushed_bytes = job->left->pushed_bytes;
-    view->use->busy_ns = job->left->busy_ns;
-    view->use->queue_ns = job->left->queue_ns;
-    view->use->handled_ns = job->left->handled_ns;
-    view->use->stalled_ns = job->left->stalled_ns;
+    const struct left_behind *left = job->left;
+    *view->use = MESSAGE_PART(JobUse, job_use, .job_id = job->id, .rounds = left->rounds,
+                              .pushed_bytes = left->pushed_bytes, .busy_ns = left->busy_ns,
+                              .queue_ns = left->queue_ns, .handled_ns = left->handled_ns,
+                              .stalled_ns = left->stalled_ns);
     for (size_t i = 0; i < job->shares_count; i++) {
         add_use(view->use, jobs_use_of(job, &job->shares[i]));
         if (job->shares[i].pieces > 0)
@@ -297,8 +278,7 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
 /* Of what only lanes see: most of what any of them has. */
 static void add_lent(const struct job *job, struct quota *quota)
 {
-    WIRE(JobUse) use = GRADPOOL__WIRE__JOB_USE__INIT;
-    use.job_id = job->id;
+    WIRE(JobUse) use = MESSAGE_PART(JobUse, job_use, .job_id = job->id);
     for (size_t i = 0; i < job->shares_count; i++) {
         uint64_t before = use.heap_bytes;
         add_use(&use, jobs_use_of(job, &job->shares[i]));
@@ -323,26 +303,23 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
     of_tenant.used[LIMIT_TENANT_REGIONS] = job->tenant->regions_most;
     of_tenant.used[LIMIT_TENANT_LENT] = job->tenant->lent_most;
     for (enum limit limit = 0; limit < LIMITS_OF_TENANT; limit++) {
-        gradpool__wire__limit_use__init(&rows[limit]);
-        rows[limit].name = (char *)limit_about(limit)->name;
-        rows[limit].used = own.used[limit] + of_tenant.used[limit];
-        rows[limit].most = limits->most[limit];
-        rows[limit].is_own = limits->own >> limit & 1;
+        rows[limit] = quota_row(limits, limit, own.used[limit] + of_tenant.used[limit]);
         view->limits[view->n_limits++] = &rows[limit];
     }
 }
 
-static void fill_profile(const struct job *job, WIRE(JobView) * view)
+void view_add_profile(WIRE(JobView) * view, const struct job *job,
+                      const struct residents *residents)
 {
     view->period_ns = job->profile->now.period_ns;
     view->alone_period_ns = job->profile->alone.period_ns;
     view->lane_ns = job_lane_ns(job);
     view->loss_ppm = profile_loss_ppm(job->profile);
-    view->shared_loss_ppm = job_shared_loss_ppm(job);
     view->loss_limit_ppm = job_limit_ppm(job);
     view->durability = job->terms->durability;
     view->feedback_ns = job->figures->feedback_ns;
-    view->control_ns = session_control_ns(job);
+    view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
+    view->is_predicted = residents_predicted(residents, job);
 }
 
 static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
@@ -351,22 +328,16 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
     WIRE(JobView) *view = take(pool, sizeof *view);
     if (!view)
         return NULL;
-    gradpool__wire__job_view__init(view);
-    view->job = job->name;
-    view->tenant = job->tenant->key.tenant;
-    view->job_id = job->id;
-    view->workers = job->terms->is_elastic ? members_count(job) : job->workers;
-    view->state = (char *)jobs_state(job);
-    view->failure = job->failure ? job->failure : (char *)"";
-    view->waits_for = job->waiting->waits_for ? job->waiting->waits_for : (char *)"";
-    view->tensors = (uint32_t)job->tensors_count;
-    view->tasks = count_tasks(job);
-    view->epoch = job->epoch;
+    *view = MESSAGE_PART(
+        JobView, job_view, .job = job->name, .tenant = job->tenant->key.tenant, .job_id = job->id,
+        .workers = job->terms->is_elastic ? members_count(job) : job->workers,
+        .state = (char *)jobs_state(job), .failure = job->failure,
+        .waits_for = job->waiting->waits_for, .tensors = (uint32_t)job->tensors_count,
+        .tasks = count_tasks(job), .epoch = job->epoch, .shared_loss_ppm = job_shared_loss_ppm(job),
+        .control_ns = session_control_ns(job));
     for (size_t i = 0; i < job->tensors_count; i++)
         view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
-    fill_profile(job, view);
-    view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
-    view->is_predicted = residents_predicted(residents, job);
+    view_add_profile(view, job, residents);
     fill_lanes(pool, job, view);
     if (is_whole) {
         fill_workers(pool, job, view);
@@ -388,8 +359,7 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct peer *r
     if (pool->failed)
         return residents_free(&residents);
     quota_count_lent(s);
-    list_for_each (node, &s->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
         bool is_visible = !only || job->tenant == only;
         if (!is_visible || (*name && strcmp(name, job->name) != 0))
             continue;
@@ -406,23 +376,18 @@ static void answer(struct wait *wait)
     struct service *s = wait->peer->service;
     const struct view *view = wait->data;
     struct pool pool = {0};
-    WIRE(StatusReply) status = GRADPOOL__WIRE__STATUS_REPLY__INIT;
-    WIRE(JobsReply) jobs = GRADPOOL__WIRE__JOBS_REPLY__INIT;
-    envelope e = ENVELOPE_INIT;
-    e.id = wait->request;
-    if (view->is_jobs) {
+    WIRE(StatusReply) status = MESSAGE_PART(StatusReply, status_reply);
+    WIRE(JobsReply) jobs = MESSAGE_PART(JobsReply, jobs_reply);
+    if (view->is_jobs)
         fill_jobs(&pool, s, wait->peer, view->job, &jobs);
-        e.body_case = BODY(JOBS_REPLY);
-        e.jobs_reply = &jobs;
-    } else {
+    else
         fill_status(&pool, s, limit_of(wait->peer), &status);
-        e.body_case = BODY(STATUS_REPLY);
-        e.status_reply = &status;
-    }
     if (pool.failed)
         peer_fail_memory(wait->peer, wait->request);
+    else if (view->is_jobs)
+        peer_send(wait->peer, &ENVELOPE(wait->request, JOBS_REPLY, jobs_reply, &jobs));
     else
-        peer_send(wait->peer, &e);
+        peer_send(wait->peer, &ENVELOPE(wait->request, STATUS_REPLY, status_reply, &status));
     pool_free(&pool);
     wait_destroy(wait);
 }
@@ -435,17 +400,14 @@ static void make_ready(struct wait *wait)
 
 void view_look_over(struct service *s, uint64_t look)
 {
-    list_for_each (node, &s->door->waits) {
-        struct wait *wait = list_entry(node, struct wait, link);
+    list_for_each_entry (struct wait, wait, &s->door->waits, link)
         if (wait->expired == make_ready && ((struct view *)wait->data)->look <= look)
             make_ready(wait);
-    }
 }
 
 bool view_answer(struct peer *p)
 {
-    list_for_each (node, &p->own_waits) {
-        struct wait *wait = list_entry(node, struct wait, own_link);
+    list_for_each_entry (struct wait, wait, &p->own_waits, own_link) {
         if (wait->expired != make_ready || !((struct view *)wait->data)->is_ready)
             continue;
         answer(wait);
@@ -485,35 +447,33 @@ void view_handle_jobs(struct peer *p, const envelope *request)
 
 /* --- for the display --- */
 
-static int received(const envelope *e, envelope **ret_copy)
+static envelope *received(const envelope *e)
 {
     size_t bytes = gradpool__wire__envelope__get_packed_size(e);
     _cleanup_free_ uint8_t *packed = malloc(bytes);
     if (!packed)
-        return -ENOMEM;
+        return NULL;
     gradpool__wire__envelope__pack(e, packed);
-    *ret_copy = gradpool__wire__envelope__unpack(NULL, bytes, packed);
-    return *ret_copy ? 0 : -ENOMEM;
+    return gradpool__wire__envelope__unpack(NULL, bytes, packed);
 }
 
 /* As somebody would receive them: what they were made of may change meanwhile. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs)
 {
     struct pool pool = {0};
-    WIRE(StatusReply) status = GRADPOOL__WIRE__STATUS_REPLY__INIT;
-    WIRE(JobsReply) jobs = GRADPOOL__WIRE__JOBS_REPLY__INIT;
-    envelope e = ENVELOPE(0, STATUS_REPLY, status_reply, &status);
-    envelope f = ENVELOPE(0, JOBS_REPLY, jobs_reply, &jobs), *first = NULL, *second = NULL;
+    WIRE(StatusReply) status = MESSAGE_PART(StatusReply, status_reply);
+    WIRE(JobsReply) jobs = MESSAGE_PART(JobsReply, jobs_reply);
+    envelope *first = NULL, *second = NULL;
     fill_status(&pool, s, NULL, &status);
     fill_jobs(&pool, s, NULL, "", &jobs);
-    int error = pool.failed ? -ENOMEM : received(&e, &first);
-    if (error == 0)
-        error = received(&f, &second);
+    if (!pool.failed) {
+        first = received(&ENVELOPE(0, STATUS_REPLY, status_reply, &status));
+        second = first ? received(&ENVELOPE(0, JOBS_REPLY, jobs_reply, &jobs)) : NULL;
+    }
     pool_free(&pool);
-    if (error < 0) {
-        if (first)
-            gradpool__wire__envelope__free_unpacked(first, NULL);
-        return error;
+    if (!second) {
+        gradpool__wire__envelope__free_unpacked(first, NULL);
+        return -ENOMEM;
     }
     *ret_status = first;
     *ret_jobs = second;

@@ -4,6 +4,12 @@
 
 #include "svc/coordinator/peer/peer.h"
 
+struct job;
+struct residents;
+
+/* Round times, losses and limits of a job, for both replies that show a job. */
+void view_add_profile(WIRE(JobView) * view, const struct job *job,
+                      const struct residents *residents);
 /* The view of an operator, but for ranks and limits of jobs: a StatusReply and a JobsReply, the
  * caller's. Figures are the last known ones. -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);

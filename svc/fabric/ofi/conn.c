@@ -55,9 +55,7 @@ static int conn_open_queue(struct ofi_conn *c)
     struct fi_cq_attr wanted = {
         .size = QUEUE_SIZE, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
     int fd;
-    int r = fi_cq_open(f->domain, &wanted, &c->cq, c);
-    if (r == 0)
-        r = fi_control(&c->cq->fid, FI_GETWAIT, &fd);
+    int r = fi_cq_open(f->domain, &wanted, &c->cq, c) ?: fi_control(&c->cq->fid, FI_GETWAIT, &fd);
     if (r != 0)
         return ofi_errno(r);
     struct epoll_event on_ready = {.events = EPOLLIN, .data.ptr = c};
@@ -216,9 +214,7 @@ int ofi_conn_accept(struct ofi_conn *c, void *owner)
         return -ECONNRESET;
     uint8_t data[OFI_HELLO_BYTES_MAX];
     size_t bytes = ofi_hello_pack(ofi_fabric_of(c)->payload_bytes_max, NULL, 0, data);
-    int r = conn_open_endpoint(c, c->request);
-    if (r == 0)
-        r = ofi_errno(fi_accept(c->ep, data, bytes));
+    int r = conn_open_endpoint(c, c->request) ?: ofi_errno(fi_accept(c->ep, data, bytes));
     if (r < 0) {
         ofi_conn_refuse(c, -r);
         return r;

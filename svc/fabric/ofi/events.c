@@ -18,11 +18,9 @@
 /* The queue may still hold an event of an endpoint that is closed: its fid must not be followed. */
 static struct ofi_conn *events_conn_of_fid(struct ofi_fabric *f, const struct fid *fid)
 {
-    list_for_each (node, &f->conns) {
-        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+    list_for_each_entry (struct ofi_conn, c, &f->conns, in_fabric)
         if (c->ep != NULL && &c->ep->fid == fid)
             return c;
-    }
     return NULL;
 }
 

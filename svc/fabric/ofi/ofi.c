@@ -45,8 +45,7 @@ static void ofi_on_timer(struct ofi_fabric *f)
         return;
     uint64_t now_ns = clock_now_ns();
     f->timer_ns = 0;
-    list_for_each (node, &f->conns) {
-        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+    list_for_each_entry (struct ofi_conn, c, &f->conns, in_fabric) {
         if (c->phase != OFI_LINGERING && c->phase != OFI_ENDING)
             continue;
         if (c->deadline_ns > now_ns)
@@ -242,14 +241,11 @@ static void ofi_end_all(struct ofi_fabric *f)
     list_for_each_safe (node, &f->conns)
         ofi_conn_disconnect(list_entry(node, struct ofi_conn, in_fabric));
     ofi_poll_until_gone(f, CLOSE_ALL_NS);
-    list_for_each (node, &f->conns) {
-        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+    list_for_each_entry (struct ofi_conn, c, &f->conns, in_fabric)
         if (c->ep != NULL)
             ofi_queue_fail(c, -ECONNRESET);
-    }
     ofi_poll_until_gone(f, CLOSE_ALL_NS);
-    list_for_each_safe (node, &f->conns) {
-        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+    list_for_each_safe_entry (struct ofi_conn, c, &f->conns, in_fabric) {
         ofi_conn_close(c);
         ofi_conn_free(c);
     }
@@ -300,8 +296,7 @@ static void ofi_close(struct fabric *base)
 static void ofi_abandon_in_child(struct fabric *base)
 {
     struct ofi_fabric *f = ofi_of(base);
-    list_for_each (node, &f->conns) {
-        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+    list_for_each_entry (struct ofi_conn, c, &f->conns, in_fabric) {
         ofi_guard_end(c->socket_fd);
         if (c->socket_fd >= 0)
             close(c->socket_fd);

@@ -121,8 +121,7 @@ int ofi_pack_end_burst(struct ofi_conn *c)
 
 void ofi_pack_end_bursts(struct ofi_fabric *f)
 {
-    list_for_each_safe (node, &f->bursts) {
-        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_bursts);
+    list_for_each_safe_entry (struct ofi_conn, c, &f->bursts, in_bursts) {
         int r = ofi_pack_end_burst(c);
         if (r == -EAGAIN && c->sends_asked + c->packs_posted == 0)
             ofi_queue_activate(c); /* out of another resource: the next poll tries again */

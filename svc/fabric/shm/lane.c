@@ -92,8 +92,7 @@ static void lane_limit_greetings(struct shm_fabric *f)
 {
     if (f->lane->greetings < lane_greetings_max())
         return;
-    list_for_each (node, &f->conns) {
-        struct shm_conn *c = list_entry(node, struct shm_conn, link);
+    list_for_each_entry (struct shm_conn, c, &f->conns, link) {
         if (c->state == SHM_GREETING) {
             shm_conn_drop(c);
             return;

@@ -84,8 +84,7 @@ static void shm_flush(struct fabric *base)
     if (list_is_empty(&f->news))
         return;
     shm_fence();
-    list_for_each_safe (node, &f->news) {
-        struct shm_conn *c = list_entry(node, struct shm_conn, news_link);
+    list_for_each_safe_entry (struct shm_conn, c, &f->news, news_link) {
 
         if (c->pushed || shm_consumer_starves_peer(&c->in))
             shm_wake_peer(c);
@@ -246,9 +245,8 @@ int fabric_shm_open(const struct fabric_options *options, struct fabric **ret_fa
     if (!f)
         return -ENOMEM;
     shm_init(f);
-    int r = shm_copy_options(f, options);
-    if (r == 0)
-        r = shm_memory_create("gradpool-bell", sizeof *f->bell, &f->bell_fd, &bell);
+    int r = shm_copy_options(f, options)
+                ?: shm_memory_create("gradpool-bell", sizeof *f->bell, &f->bell_fd, &bell);
     if (r < 0) {
         shm_close(&f->base);
         return r;

@@ -79,9 +79,8 @@ int shm_worker_connect(struct fabric *base, const char *address, const void *tic
 
     if (f->lane)
         return -EINVAL;
-    int r = worker_reach(address, &socket, &peer);
-    if (r == 0)
-        r = shm_conn_create(f, socket, &peer, SHM_ASKING, &c);
+    int r =
+        worker_reach(address, &socket, &peer) ?: shm_conn_create(f, socket, &peer, SHM_ASKING, &c);
     if (r < 0)
         return r;
     if (!f->watch)

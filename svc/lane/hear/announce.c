@@ -393,7 +393,7 @@ static void name_stuck(const struct piece *p, const struct worker *asker,
         uint32_t number = p->ranks[i].worker->number;
         if (p->ranks[i].worker == asker || !stuck_holds(p, &p->ranks[i], now_ns))
             continue;
-        missing->ranks[number / 64] |= UINT64_C(1) << (number % 64);
+        ranks_add(missing->ranks, number);
         missing->have_pushed = true;
     }
 }
@@ -411,7 +411,7 @@ void answer_query(struct worker *w, const struct record_query *query)
         uint32_t number = rank->worker->number;
         if (rank->worker == w || !is_missing(p, rank, query->round))
             continue;
-        missing.ranks[number / 64] |= UINT64_C(1) << (number % 64);
+        ranks_add(missing.ranks, number);
         lacks_any = true;
     }
     if (!lacks_any)

@@ -34,8 +34,7 @@ void worker_leave(struct worker *w, bool after_failure)
     if (after_failure || job->is_elastic)
         return; /* the cause is another, and reaches the others on the way it reached this one */
     job->has_left = true;
-    list_for_each_safe (node, &job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
+    list_for_each_safe_entry (struct piece, p, &job->pieces, link) {
         struct rank *rank = piece_rank(p, w->number);
         if (rank)
             rank_leave(rank);
@@ -49,7 +48,7 @@ void lane_leave(struct lane *lane, uint32_t job_id, const uint64_t *left)
         return;
     for (uint32_t i = 0; i < job->workers_count; i++) {
         struct worker *w = &job->workers[i];
-        bool has_left = left[i / 64] >> (i % 64) & 1;
+        bool has_left = ranks_have(left, i);
         if (has_left && (w->state == WORKER_ABSENT || w->state == WORKER_AWAY))
             worker_leave(w, false);
     }

@@ -205,7 +205,7 @@ static void expire(struct lane_job *job, uint64_t now_ns, uint64_t *next_ns)
 uint64_t lane_expire_away(struct lane *lane, uint64_t now_ns)
 {
     uint64_t next_ns = 0;
-    list_for_each (node, &lane->jobs)
-        expire(list_entry(node, struct lane_job, link), now_ns, &next_ns);
+    list_for_each_entry (struct lane_job, job, &lane->jobs, link)
+        expire(job, now_ns, &next_ns);
     return next_ns;
 }

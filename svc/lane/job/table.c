@@ -3,11 +3,9 @@
 
 struct lane_job *job_find(struct lane *lane, uint32_t id)
 {
-    list_for_each (node, &lane->jobs) {
-        struct lane_job *job = list_entry(node, struct lane_job, link);
+    list_for_each_entry (struct lane_job, job, &lane->jobs, link)
         if (job->id == id && !job->is_dropped)
             return job;
-    }
     return NULL;
 }
 
@@ -35,8 +33,7 @@ static void table_grow(struct lane_job *job)
     arena_free(arena, &job->account, job->table);
     job->table = table;
     job->table_size = size;
-    list_for_each (node, &job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
+    list_for_each_entry (struct piece, p, &job->pieces, link) {
         struct piece **at = bucket(job, p->id);
         p->hash_next = *at;
         *at = p;

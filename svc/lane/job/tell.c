@@ -115,8 +115,7 @@ static int send_chosen(struct worker *w, struct announcement *a)
 static int send_commits(struct worker *w)
 {
     struct record_commit commit = {.kind = RECORD_COMMIT};
-    list_for_each (node, &w->owed) {
-        struct announcement *a = list_entry(node, struct announcement, tell_link);
+    list_for_each_entry (struct announcement, a, &w->owed, tell_link) {
         if (a->owes != TELL_COMMIT || commit.count == RECORD_COMMIT_WORDS_MAX)
             break;
         commit.words[commit.count++] = a->word;
@@ -154,9 +153,7 @@ static bool flush_worker(struct worker *w)
 
 void tell_flush(struct lane *lane)
 {
-    list_for_each_safe (node, &lane->telling) {
-        struct worker *w = list_entry(node, struct worker, tell_link);
+    list_for_each_safe_entry (struct worker, w, &lane->telling, tell_link)
         if (flush_worker(w))
             list_remove(&w->tell_link);
-    }
 }

@@ -64,11 +64,9 @@ void shares_pretend(enum share_kind kind, uint64_t most) { pretended[kind] = mos
 
 static struct tenant_share *find(const char *tenant)
 {
-    list_for_each (node, &tenants) {
-        struct tenant_share *share = list_entry(node, struct tenant_share, link);
+    list_for_each_entry (struct tenant_share, share, &tenants, link)
         if (strcmp(share->tenant, tenant) == 0)
             return share;
-    }
     return NULL;
 }
 

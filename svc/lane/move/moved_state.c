@@ -118,7 +118,7 @@ static void note_leavers(const struct lane_job *job, struct head *head)
 {
     for (uint32_t i = 0; i < job->workers_count; i++) {
         if (job->workers[i].state == WORKER_LEFT)
-            head->left[i / 64] |= UINT64_C(1) << (i % 64);
+            ranks_add(head->left, i);
     }
 }
 
@@ -336,9 +336,7 @@ int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const 
     struct piece *p;
     int r = 0;
     for (size_t i = 0; i < count && r == 0; i++) {
-        r = find_waiting(lane, job, pieces[i], &p);
-        if (r == 0)
-            r = check_state(p, rounds[i]);
+        r = find_waiting(lane, job, pieces[i], &p) ?: check_state(p, rounds[i]);
     }
     for (size_t i = 0; i < count && r == 0; i++) {
         p = piece_find(job_find(lane, job), pieces[i]);

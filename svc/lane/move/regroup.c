@@ -41,11 +41,6 @@ static void let_go(struct worker *w)
     fabric_disconnect(w->conn);
 }
 
-static bool has(const uint64_t *ranks, uint32_t rank)
-{
-    return ranks[rank / 64] >> (rank % 64) & 1;
-}
-
 /* Its state is read from the copy, or written there, and who has that is among them. */
 static bool needs_copy(const struct piece *p, const uint64_t *gone)
 {
@@ -53,7 +48,7 @@ static bool needs_copy(const struct piece *p, const uint64_t *gone)
     bool is_taken = p->parameters && p->parameters->replica.is_taken;
     if (!replica_is_fetched(p) && !replica_is_filled(p) && !is_taken)
         return false;
-    return !keeper || (!worker_is_keeper(keeper) && has(gone, keeper->number));
+    return !keeper || (!worker_is_keeper(keeper) && ranks_have(gone, keeper->number));
 }
 
 static bool needs(const struct piece *p, const uint64_t *gone)
@@ -61,7 +56,7 @@ static bool needs(const struct piece *p, const uint64_t *gone)
     if (needs_copy(p, gone) || transfer_is_stuck(p))
         return true;
     for (uint32_t i = 0; i < p->members; i++) {
-        if (p->ranks[i].part && has(gone, p->ranks[i].worker->number))
+        if (p->ranks[i].part && ranks_have(gone, p->ranks[i].worker->number))
             return true;
     }
     return false;
@@ -72,13 +67,11 @@ void lane_let_go(struct lane *lane, uint32_t job_id, const uint64_t *gone)
     struct lane_job *job = job_find(lane, job_id);
     if (!job)
         return;
-    list_for_each_safe (node, &job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
+    list_for_each_safe_entry (struct piece, p, &job->pieces, link)
         if (p->state != PIECE_COLLECTING && needs(p, gone))
             round_give_up(p);
-    }
     for (uint32_t i = 0; i < job->workers_count; i++) {
-        if (has(gone, i))
+        if (ranks_have(gone, i))
             let_go(&job->workers[i]);
     }
 }

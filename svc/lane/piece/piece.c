@@ -14,7 +14,7 @@
 
 static bool spec_has_rank(const struct lane_piece *spec, uint32_t rank)
 {
-    return !spec->ranks || spec->ranks[rank / 64] & (UINT64_C(1) << (rank % 64));
+    return !spec->ranks || ranks_have(spec->ranks, rank);
 }
 
 static uint32_t count_members(const struct lane_job *job, const struct lane_piece *spec)

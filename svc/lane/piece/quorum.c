@@ -25,8 +25,7 @@ static struct record_chosen *choice_of(struct lane_job *job, uint64_t round)
 
 static bool has(const struct record_chosen *choice, const struct rank *rank)
 {
-    uint32_t number = rank->worker->number;
-    return choice->ranks[number / 64] & (UINT64_C(1) << (number % 64));
+    return ranks_have(choice->ranks, rank->worker->number);
 }
 
 /* All who were chosen are gone: their round is made by those who are left (A45). */
@@ -59,9 +58,7 @@ static uint32_t smallest_choice(const struct piece *p)
     uint32_t smallest = 0;
     for (int k = 0; k < CHOICES_PER_JOB; k++) {
         const struct record_chosen *choice = &p->job->choices[k];
-        uint32_t size = 0;
-        for (size_t i = 0; i < RECORD_MISSING_WORDS; i++)
-            size += (uint32_t)__builtin_popcountll(choice->ranks[i]);
+        uint32_t size = ranks_count(choice->ranks);
         if (choice->round > 0 && (smallest == 0 || size < smallest))
             smallest = size;
     }
@@ -172,7 +169,7 @@ bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left)
 static bool ranks_exist(const struct lane_job *job, const struct record_chosen *chosen)
 {
     for (uint32_t i = job->workers_count; i < RECORD_MISSING_WORDS * 64; i++) {
-        if (chosen->ranks[i / 64] & (UINT64_C(1) << (i % 64)))
+        if (ranks_have(chosen->ranks, i))
             return false;
     }
     return true;

@@ -75,8 +75,7 @@ void replica_set_keeper(struct piece *p, uint32_t keeper, bool when_known)
 /* Who has gone is not waited for, nor who was cut off because nobody hears of its end. */
 void replica_cut_off(struct worker *w)
 {
-    list_for_each_safe (node, &w->job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
+    list_for_each_safe_entry (struct piece, p, &w->job->pieces, link) {
         struct parameters *q = p->parameters;
         if (!q || q->replica.worker != w)
             continue;

@@ -3,7 +3,6 @@
  * README: A1, A2, A14 to A16; svc/wire/README.md: W2 to W5, W12. */
 #include "svc/lane/round/round.h"
 
-#include "svc/base/clock.h"
 #include "svc/lane/chunk/transfer.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"
@@ -194,11 +193,9 @@ int round_choose(struct lane_job *job, const struct record_chosen *chosen)
     int error = quorum_choose(job, chosen);
     if (error <= 0)
         return error;
-    list_for_each_safe (node, &job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
+    list_for_each_safe_entry (struct piece, p, &job->pieces, link)
         if (p->terms.quorum == QUORUM_CHOSEN && p->round == chosen->round)
             round_go_on(p);
-    }
     return 0;
 }
 
@@ -208,7 +205,7 @@ static void lead(struct piece *p)
     for (uint32_t i = 0; i < p->members; i++) {
         uint32_t number = p->ranks[i].worker->number;
         if (p->ranks[i].part)
-            chosen.ranks[number / 64] |= UINT64_C(1) << (number % 64);
+            ranks_add(chosen.ranks, number);
     }
     (void)round_choose(p->job, &chosen); /* what a worker said before us is its job's own lie */
 }

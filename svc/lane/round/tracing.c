@@ -18,8 +18,7 @@ void tracing_begin(struct lane *lane, struct tracing *t)
 void tracing_end(struct lane *lane, struct tracing *t)
 {
     list_remove(&t->link);
-    list_for_each (node, &lane->jobs) {
-        struct lane_job *job = list_entry(node, struct lane_job, link);
+    list_for_each_entry (struct lane_job, job, &lane->jobs, link) {
         if (job->trace == t->ring) /* one that is dropped may still be there */
             job->trace = NULL;
     }
@@ -27,11 +26,9 @@ void tracing_end(struct lane *lane, struct tracing *t)
 
 void tracing_find(struct lane_job *job)
 {
-    list_for_each (node, &job->lane->tracings) {
-        const struct tracing *t = list_entry(node, struct tracing, link);
+    list_for_each_entry (const struct tracing, t, &job->lane->tracings, link)
         if (t->job == job->id)
             job->trace = t->ring;
-    }
 }
 
 void tracing_note(struct piece *p)

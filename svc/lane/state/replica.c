@@ -129,8 +129,7 @@ void replica_drop(struct replica *b)
 
 void replica_forget(struct worker *w)
 {
-    list_for_each (node, &w->job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
+    list_for_each_entry (struct piece, p, &w->job->pieces, link) {
         if (p->parameters && p->parameters->replica.worker == w)
             replica_drop(&p->parameters->replica);
         for (int i = 0; p->parameters && i < 2; i++) {

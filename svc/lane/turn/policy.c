@@ -26,8 +26,7 @@ int lane_policy_find(const char *name, enum lane_policy *ret_policy)
 static struct lane_job *shortest(struct lane_tenant *tenant)
 {
     struct lane_job *best = NULL;
-    list_for_each (node, &tenant->running.rest) {
-        struct lane_job *job = list_entry(node, struct lane_job, turn.link);
+    list_for_each_entry (struct lane_job, job, &tenant->running.rest, turn.link) {
         if (job->passes++ >= POLICY_PASSES_MAX) {
             best = job;
             break;
@@ -120,11 +119,9 @@ void policy_fini(struct lane *lane)
 
 static struct lane_tenant *tenant_find(struct lane *lane, const char *name)
 {
-    list_for_each (node, &lane->tenants) {
-        struct lane_tenant *tenant = list_entry(node, struct lane_tenant, link);
+    list_for_each_entry (struct lane_tenant, tenant, &lane->tenants, link)
         if (strcmp(tenant->name, name) == 0)
             return tenant;
-    }
     struct lane_tenant *tenant = calloc(1, sizeof *tenant);
     if (!tenant)
         return &lane->nameless;

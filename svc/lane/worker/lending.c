@@ -61,18 +61,15 @@ static bool is_of_tenant(const struct lane_job *job, const struct lane_job *othe
 static uint32_t tenant_regions(const struct lane_job *job)
 {
     uint32_t regions = 0;
-    list_for_each (node, &job->lane->jobs) {
-        const struct lane_job *other = list_entry(node, struct lane_job, link);
+    list_for_each_entry (const struct lane_job, other, &job->lane->jobs, link)
         if (is_of_tenant(job, other))
             regions += other->lent.regions;
-    }
     return regions;
 }
 
 static void count_tenant(const struct lane_job *job)
 {
-    list_for_each (node, &job->lane->jobs) {
-        struct lane_job *other = list_entry(node, struct lane_job, link);
+    list_for_each_entry (struct lane_job, other, &job->lane->jobs, link) {
         for (uint32_t i = 0; is_of_tenant(job, other) && i < other->workers_count; i++)
             count(&other->workers[i]);
     }

@@ -129,13 +129,8 @@ int ops_explain_text(const WIRE(ExplainReply) * reply, FILE *out)
 static json_t *lane_json(const WIRE(LaneChoice) * lane, int *error)
 {
     json_t *o = json_object();
-    json_put_number(o, "lane", lane->lane, error);
-    json_put_number(o, "tasks", lane->tasks, error);
-    json_put_number(o, "bytes", lane->bytes, error);
-    json_put_known_number(o, "lane_ns", lane->lane_ns, error);
-    json_put_known_number(o, "queue_ns", lane->queue_ns, error);
-    json_put_known_number(o, "handled_ns", lane->handled_ns, error);
-    json_put_known_number(o, "stalled_ns", lane->stalled_ns, error);
+    JSON_PUT(o, lane, error, lane, tasks, bytes);
+    JSON_PUT_KNOWN(o, lane, error, lane_ns, queue_ns, handled_ns, stalled_ns);
     json_put_number(o, "other_jobs", lane->other_jobs, error);
     json_put_known_number(o, "predicted_loss_ppm", lane->predicted_loss_ppm, error);
     json_put_text(o, "why", lane->why, error);
@@ -145,12 +140,9 @@ static json_t *lane_json(const WIRE(LaneChoice) * lane, int *error)
 static json_t *task_json(const WIRE(TaskChoice) * task, int *error)
 {
     json_t *o = json_object();
-    json_put_number(o, "task", task->task, error);
-    json_put_number(o, "lane", task->lane, error);
-    json_put_number(o, "bytes", task->bytes, error);
+    JSON_PUT(o, task, error, task, lane, bytes);
     json_put_known_number(o, "lane_ns", task->lane_ns, error);
-    json_put_text(o, "tensor", task->tensor, error);
-    json_put_number(o, "tensors", task->tensors, error);
+    JSON_PUT(o, task, error, tensor, tensors);
     return o;
 }
 
@@ -158,16 +150,10 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
 {
     const WIRE(JobView) *job = explained->job;
     json_t *o = json_object(), *lanes = json_array(), *tasks = json_array();
-    json_put_text(o, "tenant", job->tenant, error);
-    json_put_text(o, "job", job->job, error);
-    json_put_number(o, "job_id", job->job_id, error);
-    json_put_known_number(o, "period_ns", job->period_ns, error);
-    json_put_known_number(o, "alone_period_ns", job->alone_period_ns, error);
-    json_put_known_number(o, "lane_ns", job->lane_ns, error);
-    json_put_known_number(o, "feedback_ns", job->feedback_ns, error);
+    JSON_PUT(o, job, error, tenant, job, job_id);
+    JSON_PUT_KNOWN(o, job, error, period_ns, alone_period_ns, lane_ns, feedback_ns);
     if (job->period_ns && job->alone_period_ns) {
-        json_put_number(o, "loss_ppm", job->loss_ppm, error);
-        json_put_number(o, "shared_loss_ppm", job->shared_loss_ppm, error);
+        JSON_PUT(o, job, error, loss_ppm, shared_loss_ppm);
     }
     if (job->is_predicted)
         json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);

@@ -7,19 +7,11 @@
 static json_t *use_json(const struct view_use *use, int *error)
 {
     json_t *o = json_object();
-    json_put_number(o, "heap_bytes", use->heap_bytes, error);
-    json_put_number(o, "registered_bytes", use->registered_bytes, error);
-    json_put_number(o, "busy_ns", use->busy_ns, error);
-    json_put_number(o, "pushed_bytes", use->pushed_bytes, error);
-    json_put_number(o, "rounds", use->rounds, error);
-    json_put_number(o, "connections", use->connections, error);
-    json_put_number(o, "queue_ns", use->queue_ns, error);
-    json_put_number(o, "handled_ns", use->handled_ns, error);
-    json_put_number(o, "stalled_ns", use->stalled_ns, error);
+    JSON_PUT(o, use, error, heap_bytes, registered_bytes, busy_ns, pushed_bytes, rounds,
+             connections, queue_ns, handled_ns, stalled_ns);
     json_put_known_number(o, "states", use->states, error);
     if (use->states) {
-        json_put_number(o, "copied", use->copied, error);
-        json_put_number(o, "empty", use->empty, error);
+        JSON_PUT(o, use, error, copied, empty);
     }
     return o;
 }
@@ -27,10 +19,7 @@ static json_t *use_json(const struct view_use *use, int *error)
 static json_t *measured_json(const struct view_measured *m, int *error)
 {
     json_t *o = json_object();
-    json_put_number(o, "round", m->round, error);
-    json_put_number(o, "inputs", m->inputs, error);
-    json_put_real(o, "input_squares", m->input_squares, error);
-    json_put_real(o, "result_squares", m->result_squares, error);
+    JSON_PUT(o, m, error, round, inputs, input_squares, result_squares);
     json_put_real(o, "loss", m->losses ? m->loss_sum / m->losses : NAN, error);
     return o;
 }
@@ -38,19 +27,11 @@ static json_t *measured_json(const struct view_measured *m, int *error)
 static json_t *lane_json(const struct view_lane *lane, int *error)
 {
     json_t *o = json_object();
-    json_put_number(o, "lane", lane->lane, error);
-    json_put_number(o, "core", lane->core, error);
-    json_put_number(o, "pu", lane->pu, error);
+    JSON_PUT(o, lane, error, lane, core, pu);
     json_put(o, "numa", json_integer(lane->numa), error);
-    json_put_number(o, "tasks", lane->tasks, error);
-    json_put_number(o, "jobs", lane->jobs, error);
-    json_put_number(o, "cpu_ns", lane->cpu_ns, error);
-    json_put_number(o, "arena_bytes", lane->arena_bytes, error);
-    json_put_number(o, "memory_bytes_max", lane->memory_bytes_max, error);
-    json_put_text(o, "state", lane->state, error);
+    JSON_PUT(o, lane, error, tasks, jobs, cpu_ns, arena_bytes, memory_bytes_max, state);
     json_put(o, "use", use_json(&lane->use, error), error);
-    json_put_text(o, "shm", lane->shm, error);
-    json_put_text(o, "ofi", lane->ofi, error);
+    JSON_PUT(o, lane, error, shm, ofi);
     return o;
 }
 
@@ -59,10 +40,7 @@ static json_t *aggregator_json(const struct view_aggregator *a, int *error)
     json_t *o = json_object(), *lanes = json_array();
     json_put_number(o, "aggregator", a->aggregator, error);
     json_put_known_number(o, "pid", a->pid, error);
-    json_put_text(o, "node", a->node, error);
-    json_put_text(o, "state", a->state, error);
-    json_put_number(o, "cpu_ns", a->cpu_ns, error);
-    json_put_number(o, "silent_ns", a->silent_ns, error);
+    JSON_PUT(o, a, error, node, state, cpu_ns, silent_ns);
     for (size_t i = 0; i < a->lanes_count; i++)
         json_put_last(lanes, lane_json(&a->lanes[i], error), error);
     json_put(o, "lanes", lanes, error);
@@ -86,24 +64,12 @@ static json_t *limits_json(const struct view_limit *all, size_t count, int *erro
 static json_t *job_json(const struct view_job *job, int *error)
 {
     json_t *o = json_object(), *lanes = json_array(), *ranks = json_array();
-    json_put_text(o, "tenant", job->tenant, error);
-    json_put_text(o, "job", job->job, error);
-    json_put_number(o, "job_id", job->job_id, error);
-    json_put_text(o, "state", job->state, error);
-    json_put_text(o, "failure", job->failure, error);
+    JSON_PUT(o, job, error, tenant, job, job_id, state, failure);
     json_put_text(o, "waits_for", job->waits_for ? job->waits_for : "", error);
-    json_put_number(o, "workers", job->workers, error);
-    json_put_number(o, "tensors", job->tensors, error);
-    json_put_number(o, "tasks", job->tasks, error);
-    json_put_number(o, "epoch", job->epoch, error);
-    json_put_number(o, "tensor_bytes", job->tensor_bytes, error);
-    json_put_known_number(o, "period_ns", job->period_ns, error);
-    json_put_known_number(o, "alone_period_ns", job->alone_period_ns, error);
-    json_put_known_number(o, "lane_ns", job->lane_ns, error);
-    json_put_known_number(o, "feedback_ns", job->feedback_ns, error);
+    JSON_PUT(o, job, error, workers, tensors, tasks, epoch, tensor_bytes);
+    JSON_PUT_KNOWN(o, job, error, period_ns, alone_period_ns, lane_ns, feedback_ns);
     if (job->period_ns && job->alone_period_ns) {
-        json_put_number(o, "loss_ppm", job->loss_ppm, error);
-        json_put_number(o, "shared_loss_ppm", job->shared_loss_ppm, error);
+        JSON_PUT(o, job, error, loss_ppm, shared_loss_ppm);
     }
     if (job->is_predicted)
         json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
@@ -138,15 +104,9 @@ int ops_status_json(const struct view_status *status, FILE *out)
     if (status->own_only)
         json_put(o, "own_only", json_true(), &error);
     if (!status->own_only) {
-        json_put_text(o, "state_dir", status->state_dir, &error);
-        json_put_text(o, "policy", status->policy, &error);
-        json_put_number(o, "pid", status->pid, &error);
-        json_put_number(o, "cpu_ns", status->cpu_ns, &error);
+        JSON_PUT(o, status, &error, state_dir, policy, pid, cpu_ns);
     }
-    json_put_number(o, "jobs", status->jobs, &error);
-    json_put_number(o, "tasks", status->tasks, &error);
-    json_put_number(o, "uptime_ns", status->uptime_ns, &error);
-    json_put_number(o, "incarnation", status->incarnation, &error);
+    JSON_PUT(o, status, &error, jobs, tasks, uptime_ns, incarnation);
     for (size_t i = 0; i < status->aggregators_count; i++)
         json_put_last(aggregators, aggregator_json(&status->aggregators[i], &error), &error);
     json_put(o, "aggregators", aggregators, &error);
@@ -166,13 +126,9 @@ int ops_jobs_json(const struct view_jobs *jobs, FILE *out)
 static json_t *tenant_json(const struct view_tenant *tenant, int *error)
 {
     json_t *o = json_object();
-    json_put_text(o, "tenant", tenant->tenant, error);
-    json_put_text(o, "role", tenant->role, error);
-    json_put_text(o, "state", tenant->state, error);
-    json_put_number(o, "added_s", tenant->added_s, error);
+    JSON_PUT(o, tenant, error, tenant, role, state, added_s);
     json_put_known_number(o, "loss_limit_ppm", tenant->loss_limit_ppm, error);
-    json_put_number(o, "jobs", tenant->jobs, error);
-    json_put_number(o, "connections", tenant->connections, error);
+    JSON_PUT(o, tenant, error, jobs, connections);
     json_put_number(o, "coordinator_cpu_ns", tenant->cpu_ns, error);
     json_put(o, "limits", limits_json(tenant->limits, tenant->limits_count, error), error);
     return o;

@@ -69,13 +69,9 @@ static json_t *lane_json(const WIRE(PlanLane) * lane, bool is_known, int *error)
     json_t *o = json_object();
     if (lane->lane)
         json_put_number(o, "lane", lane->lane, error);
-    json_put_text(o, "state", lane->state, error);
-    json_put_number(o, "pieces", lane->pieces, error);
-    json_put_number(o, "bytes", lane->bytes, error);
-    json_put_number(o, "other_jobs", lane->other_jobs, error);
+    JSON_PUT(o, lane, error, state, pieces, bytes, other_jobs);
     if (is_known) {
-        json_put_number(o, "lane_ns", lane->lane_ns, error);
-        json_put_number(o, "predicted_loss_ppm", lane->predicted_loss_ppm, error);
+        JSON_PUT(o, lane, error, lane_ns, predicted_loss_ppm);
     }
     return o;
 }
@@ -83,8 +79,7 @@ static json_t *lane_json(const WIRE(PlanLane) * lane, bool is_known, int *error)
 static json_t *cost_json(const WIRE(PlanCost) * cost, int *error)
 {
     json_t *o = json_object();
-    json_put_text(o, "tenant", cost->tenant, error);
-    json_put_text(o, "job", cost->job, error);
+    JSON_PUT(o, cost, error, tenant, job);
     if (!cost->is_new)
         json_put_number(o, "before_ppm", cost->before_ppm, error);
     json_put_number(o, "after_ppm", cost->after_ppm, error);
@@ -98,8 +93,7 @@ int ops_plan_json(const WIRE(PlanReply) * plan, FILE *out)
     json_t *o = json_object(), *lanes = json_array(), *jobs = json_array();
     json_put(o, "would_be_placed", json_boolean(plan->code == 0), &error);
     json_put_text(o, "why", plan->why, &error);
-    json_put_known_number(o, "period_ns", plan->period_ns, &error);
-    json_put_known_number(o, "lane_ns", plan->lane_ns, &error);
+    JSON_PUT_KNOWN(o, plan, &error, period_ns, lane_ns);
     for (size_t i = 0; i < plan->n_lanes; i++)
         json_put_last(lanes, lane_json(plan->lanes[i], plan->period_ns > 0, &error), &error);
     for (size_t i = 0; i < plan->n_jobs; i++)

@@ -7,9 +7,7 @@
 json_t *json_of_cores(const struct view_cores *cores, int *error)
 {
     json_t *o = json_object();
-    json_put_known(o, "allocated", cores->allocated, error);
-    json_put_known(o, "used", cores->used, error);
-    json_put_known(o, "dedicated", cores->dedicated, error);
+    JSON_PUT_KNOWN(o, cores, error, allocated, used, dedicated);
     json_put_known(o, "saved", cores_saved(cores), error);
     return o;
 }

@@ -14,8 +14,7 @@ static json_t *part_json(const struct snapshot *s, const struct view_part *part,
     json_t *o = json_object();
     json_put_number(o, "job_id", part->job_id, error);
     if (job) {
-        json_put_text(o, "tenant", job->tenant, error);
-        json_put_text(o, "job", job->job, error);
+        JSON_PUT(o, job, error, tenant, job);
     }
     json_put_known(o, "share", part->share, error);
     json_put_known(o, "cores_used", part->rate.cores, error);
@@ -27,11 +26,9 @@ static json_t *lane_json(const struct snapshot *s, const struct view_aggregator 
 {
     json_t *o = json_object(), *parts = json_array();
     json_put_number(o, "lane", lane->lane, error);
-    json_put_number(o, "aggregator", a->aggregator, error);
-    json_put_text(o, "node", a->node, error);
+    JSON_PUT(o, a, error, aggregator, node);
     json_put_text(o, "state", lane_state_text(a, lane), error);
-    json_put_number(o, "core", lane->core, error);
-    json_put_number(o, "tasks", lane->tasks, error);
+    JSON_PUT(o, lane, error, core, tasks);
     json_put_known_number(o, "arena_bytes", lane->arena_bytes, error);
     json_put_known(o, "busy", lane->rate.cores, error);
     json_put_known(o, "rounds_per_s", lane->rate.rounds_per_s, error);
@@ -46,10 +43,7 @@ static json_t *lane_json(const struct snapshot *s, const struct view_aggregator 
 static json_t *figures_json(const struct view_job *job, int *error)
 {
     json_t *o = json_object();
-    json_put_text(o, "tenant", job->tenant, error);
-    json_put_text(o, "job", job->job, error);
-    json_put_number(o, "job_id", job->job_id, error);
-    json_put_text(o, "state", job->state, error);
+    JSON_PUT(o, job, error, tenant, job, job_id, state);
     json_put_number(o, "rounds", job->use.rounds, error);
     json_put_number(o, "pushed_bytes", job->use.pushed_bytes, error);
     for (const struct figure *f = job_figures; f->name; f++)

@@ -38,13 +38,8 @@ static json_t *losses_json(const struct view_run *run, int *error)
 static json_t *job_json(const struct view_run_job *job, int *error)
 {
     json_t *o = json_object();
-    json_put_text(o, "job", job->job, error);
-    json_put_number(o, "workers", job->workers, error);
-    json_put_known(o, "alone_s", job->alone_s, error);
-    json_put_known(o, "dedicated_s", job->dedicated_s, error);
-    json_put_known(o, "shared_s", job->shared_s, error);
-    json_put_known(o, "loss", job->loss, error);
-    json_put_known(o, "predicted_loss", job->predicted_loss, error);
+    JSON_PUT(o, job, error, job, workers);
+    JSON_PUT_KNOWN(o, job, error, alone_s, dedicated_s, shared_s, loss, predicted_loss);
     return o;
 }
 

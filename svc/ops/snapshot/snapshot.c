@@ -190,9 +190,7 @@ static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
         lanes += reply->aggregators[i]->n_lanes;
     }
     qsort(s->lanes, s->lanes_count, sizeof *s->lanes, compare_lanes);
-    int error = take_events(s, reply);
-    if (error == 0)
-        error = take_payers(s, reply);
+    int error = take_events(s, reply) ?: take_payers(s, reply);
     return error < 0 ? error : take_settings(s, reply);
 }
 
@@ -337,9 +335,7 @@ void snapshot_destroy(struct snapshot *s)
 {
     if (!s)
         return;
-    if (s->status_reply)
-        gradpool__wire__envelope__free_unpacked(s->status_reply, NULL);
-    if (s->jobs_reply)
-        gradpool__wire__envelope__free_unpacked(s->jobs_reply, NULL);
+    gradpool__wire__envelope__free_unpacked(s->status_reply, NULL);
+    gradpool__wire__envelope__free_unpacked(s->jobs_reply, NULL);
     free_views(s);
 }

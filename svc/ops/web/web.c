@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -208,8 +207,7 @@ static uint64_t soonest(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t end_overdue(struct web *web, uint64_t now_ns)
 {
     uint64_t most_ns = (web->is_full ? WEB_CROWDED_MS : WEB_DEADLINE_MS) * NS_PER_MS;
-    list_for_each (node, &web->visitors) {
-        const struct visitor *visitor = list_entry(node, struct visitor, link);
+    list_for_each_entry (const struct visitor, visitor, &web->visitors, link) {
         if (visitor->came_ns + most_ns > now_ns)
             return visitor->came_ns + most_ns;
         shutdown(visitor->fd, SHUT_RDWR); /* the daemon notices, and lets it go */

@@ -188,10 +188,8 @@ void web_pages_show(struct web_pages *w, envelope *status, envelope *jobs)
 {
     struct snapshot *now;
     if (!status || !jobs || snapshot_create(status, jobs, &now) < 0) {
-        if (status)
-            gradpool__wire__envelope__free_unpacked(status, NULL);
-        if (jobs)
-            gradpool__wire__envelope__free_unpacked(jobs, NULL);
+        gradpool__wire__envelope__free_unpacked(status, NULL);
+        gradpool__wire__envelope__free_unpacked(jobs, NULL);
         return;
     }
     snapshot_compare(w->now, now);

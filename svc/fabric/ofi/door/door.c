@@ -334,8 +334,7 @@ int ofi_door_open(int provider_fd, struct ofi_door **ret_door)
 
 static void door_close_all(struct list *strangers)
 {
-    list_for_each_safe (node, strangers) {
-        struct stranger *s = list_entry(node, struct stranger, link);
+    list_for_each_safe_entry (struct stranger, s, strangers, link) {
         close(s->fd);
         free(s);
     }

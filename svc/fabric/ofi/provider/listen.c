@@ -35,9 +35,7 @@ static int listener_open_door(struct ofi_fabric *f)
     if (fd < 0)
         return 0;
     listener_warn_of_unknown_version();
-    int r = ofi_guard_check();
-    if (r == 0)
-        r = ofi_door_open(fd, &l->door);
+    int r = ofi_guard_check() ?: ofi_door_open(fd, &l->door);
     if (r < 0)
         return r;
     struct epoll_event on_ready = {.events = EPOLLIN, .data.ptr = l};

@@ -55,8 +55,7 @@ void ofi_memory_destroy(struct ofi_memory *m)
 {
     if (m == NULL)
         return;
-    list_for_each_safe (node, &m->regions) {
-        struct ofi_region *region = list_entry(node, struct ofi_region, node);
+    list_for_each_safe_entry (struct ofi_region, region, &m->regions, node) {
         region->users = 1;
         ofi_memory_return(region);
     }
@@ -91,11 +90,9 @@ static int register_memory(struct ofi_memory *m, void *base, size_t bytes, uint6
 
 static struct ofi_region *find_region(struct ofi_memory *m, const struct region *region)
 {
-    list_for_each (node, &m->regions) {
-        struct ofi_region *known = list_entry(node, struct ofi_region, node);
+    list_for_each_entry (struct ofi_region, known, &m->regions, node)
         if (known->base == region->base && known->bytes == region->bytes)
             return known;
-    }
     return NULL;
 }
 
@@ -168,11 +165,9 @@ int ofi_memory_pool(struct ofi_memory *m, void *base, size_t bytes)
 
 void ofi_memory_pool_end(struct ofi_memory *m, void *base)
 {
-    list_for_each_safe (node, &m->pools) {
-        struct ofi_pool *pool = list_entry(node, struct ofi_pool, node);
+    list_for_each_safe_entry (struct ofi_pool, pool, &m->pools, node)
         if (pool->base == base)
             memory_free_pool(pool);
-    }
 }
 
 int ofi_memory_descriptor(const struct ofi_memory *m, const void *local, void **ret_descriptor)
@@ -180,8 +175,7 @@ int ofi_memory_descriptor(const struct ofi_memory *m, const void *local, void **
     *ret_descriptor = NULL;
     if (!(m->mode & FI_MR_LOCAL))
         return 0;
-    list_for_each (node, &m->pools) {
-        const struct ofi_pool *pool = list_entry(node, struct ofi_pool, node);
+    list_for_each_entry (const struct ofi_pool, pool, &m->pools, node) {
         if ((const char *)local >= pool->base && (const char *)local < pool->base + pool->bytes) {
             *ret_descriptor = fi_mr_desc(pool->mr);
             return 0;

@@ -4,12 +4,12 @@
 #include "svc/fabric/shm/map/mapper.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/system/thread.h"
 #include "svc/fabric/shm/map/warmth.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -36,8 +36,7 @@ static void mapper_leave_core(void)
 /* A region that is over is due at once. NULL: none is due before `ret_due_ns`, if ever. */
 static struct shm_lent *mapper_find_due(struct shm_mapper *m, uint64_t now_ns, uint64_t *ret_due_ns)
 {
-    list_for_each (node, &m->queue) {
-        struct shm_lent *lent = list_entry(node, struct shm_lent, link);
+    list_for_each_entry (struct shm_lent, lent, &m->queue, link) {
         if (lent->is_over || m->is_stopping || lent->due_ns <= now_ns)
             return lent;
         if (lent->due_ns < *ret_due_ns)
@@ -127,28 +126,6 @@ static void *mapper_main(void *context)
     return NULL;
 }
 
-/* A touch of a page that has gone is a SIGBUS, which the thread passes over. */
-static int mapper_start_thread(struct shm_mapper *m)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = -pthread_create(&m->thread, NULL, mapper_main, m);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return r;
-}
-
-/* A wait is measured by the clock of clock_now_ns(). */
-static void mapper_init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 static void mapper_free(struct shm_mapper *m)
 {
     if (m->news_fd >= 0)
@@ -166,9 +143,9 @@ int shm_mapper_create(struct shm_mapper **ret_mapper)
     list_init(&m->queue);
     list_init(&m->cold);
     pthread_mutex_init(&m->lock, NULL);
-    mapper_init_condition(&m->has_work);
+    thread_condition_init(&m->has_work);
     m->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int r = m->news_fd < 0 ? -errno : mapper_start_thread(m);
+    int r = m->news_fd < 0 ? -errno : thread_start(&m->thread, mapper_main, m);
     if (r < 0) {
         mapper_free(m);
         return r;

@@ -1,10 +1,10 @@
 /* The helper thread of a worker's fabric. Must never touch a connection: it reports that some
  * socket has news, and the fabric's own thread looks. */
 #include "svc/fabric/shm/peer/watch.h"
+#include "svc/base/system/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -40,18 +40,6 @@ static void *watch_main(void *argument)
     }
 }
 
-/* The host process's signals are for its own threads. */
-static int watch_start_thread(struct shm_watch *w)
-{
-    sigset_t all, before;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(&w->thread, NULL, watch_main, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -r;
-}
-
 static void watch_close_all(struct shm_watch *w)
 {
     if (w->epoll_fd >= 0)
@@ -79,9 +67,7 @@ int shm_watch_create(struct shm_bell *bell, struct shm_watch **ret_watch)
     if (!w)
         return -ENOMEM;
     w->bell = bell;
-    int r = watch_open_all(w);
-    if (r == 0)
-        r = watch_start_thread(w);
+    int r = watch_open_all(w) ?: thread_start(&w->thread, watch_main, w);
     if (r < 0) {
         watch_close_all(w);
         free(w);
