@@ -69,7 +69,7 @@ def bare(tensor):
 
 
 class MadeGpu:
-    """As gradpool._cuda.Gpu. The values of its tensors lie on the host."""
+    """As gradpool._tensors.cuda.Gpu. The values of its tensors lie on the host."""
 
     def __init__(self, is_prompt=False):
         self._is_prompt, self._tensors = is_prompt, set()
@@ -146,11 +146,11 @@ class RealGpu:
 
 
 def gpu_of(torch, **options):
-    from gradpool import _cuda
+    from gradpool._tensors import cuda
     if os.environ['TEST_GPU'] == 'real':
         return RealGpu(torch)
-    _cuda.gpu = MadeGpu(**options)
-    return _cuda.gpu
+    cuda.gpu = MadeGpu(**options)
+    return cuda.gpu
 
 
 # ---- late ----

@@ -565,7 +565,7 @@ class Distributed(python_case.Case):
     def test_results_that_are_dropped_twice_are_found_while_somebody_holds_them(self):
         import gradpool
         import torch
-        from gradpool._operations import Operation
+        from gradpool._group.operations import Operation
         group = types.SimpleNamespace(timeout_s=TIMEOUT_S, open=set(), failure=None)
         held = [torch.ones(3), torch.zeros(2)]
         operation = Operation(group, 'all_gather', [], held)

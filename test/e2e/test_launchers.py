@@ -199,8 +199,8 @@ class Torchrun(Launcher):
 
     @classmethod
     def setUpClass(cls):
-        from gradpool import _rendezvous    # imports torch, which others here need not
-        cls.has_libuv = _rendezvous.has_libuv()
+        from gradpool._process import rendezvous    # imports torch, which others here need not
+        cls.has_libuv = rendezvous.has_libuv()
         if not cls.has_libuv:
             cls.environment = {'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': 1}
 

@@ -16,7 +16,7 @@ TIMEOUT_S = 60
 # An item that is long in torch's code, without the interpreter's lock, when the script ends.
 BUSY = '''
 import threading, torch
-from gradpool._completion import complete
+from gradpool._process.completion import complete
 begun = threading.Event()
 class Item:
     def waits_for(self):

@@ -46,8 +46,8 @@ def rank_trains_again_and_again(rank, workers):
 
 def rank_trains_again_beside_another_user(rank, workers):
     """As a model that is attached: the job lives on, and is not joined a second time."""
-    from gradpool import _membership
-    other = _membership.join(None, None, rank, workers)
+    from gradpool._process import membership
+    other = membership.join(None, None, rank, workers)
     totals = [sum_by_horovods_calls(rank, workers, 'x') for _ in range(5)]
     other.release()
     return totals

@@ -41,13 +41,13 @@ class Deep(test_ddp.Rank):
 
 
 def fewest(count):
-    from gradpool import _bucket_packs
-    return unittest.mock.patch.object(_bucket_packs, 'FEWEST', count)
+    from gradpool._model import bucket_packs
+    return unittest.mock.patch.object(bucket_packs, 'FEWEST', count)
 
 
 def moved(size):
-    from gradpool import _buckets
-    return unittest.mock.patch.object(_buckets, 'MOVED_BYTES', size)
+    from gradpool._model import buckets
+    return unittest.mock.patch.object(buckets, 'MOVED_BYTES', size)
 
 
 def is_pack(name):

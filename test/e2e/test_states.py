@@ -13,7 +13,7 @@ import harness
 import python_case
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
 import gradpool
-from gradpool import _states
+from gradpool._native import states
 from python_case import full, setUpModule, tearDownModule     # noqa: found by name
 
 SIZE = 100000       # several parts, and pieces on both aggregators
@@ -65,7 +65,7 @@ class States(python_case.Case):
 
     def read(self, rank, *tensors):
         places = {tensor: zeros(tensor.elements, 2) for tensor in tensors or self.tensors[rank]}
-        steps = _states.read(self.jobs[rank], places, lambda _: RULE)
+        steps = states.read(self.jobs[rank], places, lambda _: RULE)
         return [(steps[tensor], set(arrays[:tensor.elements]), set(arrays[tensor.elements:]))
                 for tensor, arrays in places.items()]
 
@@ -86,13 +86,13 @@ class States(python_case.Case):
     def test_saved_restored_and_counted_on_also_after_a_lane_has_died(self):
         jobs, tensors = self.begin(durability='worker')
         saved = zeros(arrays=2)
-        self.wait([_states.save(jobs[0], tensors[0], RULE, saved),
-                   _states.save(jobs[1], tensors[1], RULE)])
+        self.wait([states.save(jobs[0], tensors[0], RULE, saved),
+                   states.save(jobs[1], tensors[1], RULE)])
         self.assertEqual((set(saved[:SIZE]), set(saved[SIZE:])), ({-1}, {1}))
         saved[:SIZE] = 7
         landed = zeros()
-        self.wait([_states.restore(jobs[0], tensors[0], RULE, saved),
-                   _states.restore(jobs[1], tensors[1], RULE, parameters=landed)])
+        self.wait([states.restore(jobs[0], tensors[0], RULE, saved),
+                   states.restore(jobs[1], tensors[1], RULE, parameters=landed)])
         self.assertEqual(set(landed), {7})
         self.assertEqual(self.read(0, tensors[0]), [(1, {7}, {1})])
         pids = python_case.service.pids('up')
@@ -107,8 +107,8 @@ class States(python_case.Case):
         jobs, tensors = self.begin()
         given = zeros(arrays=2)
         given[SIZE:] = 4
-        self.wait([_states.restore(jobs[0], tensors[0], RULE, given, steps=9),
-                   _states.restore(jobs[1], tensors[1], RULE, parameters=zeros(), steps=9)])
+        self.wait([states.restore(jobs[0], tensors[0], RULE, given, steps=9),
+                   states.restore(jobs[1], tensors[1], RULE, parameters=zeros(), steps=9)])
         self.assertEqual(self.read(1, tensors[1]), [(9, {0}, {4})])
 
     def test_a_root_that_came_late_cannot_count_on(self):
@@ -117,14 +117,14 @@ class States(python_case.Case):
         late = self.client.join(jobs[0].name, 0, 2, on_worker_loss='continue')
         tensor = late.declare_all({'v': 7, 'w': SIZE}, rule=RULE)[1]
         with self.raises(gradpool.GradpoolError, "tensor 'w'", 'rank 0 came late', 'steps'):
-            _states.restore(late, tensor, RULE, zeros(arrays=2))
-        self.wait([_states.restore(late, tensor, RULE, zeros(arrays=2), steps=5),
-                   _states.restore(jobs[1], tensors[1], RULE, parameters=zeros(), steps=5)])
+            states.restore(late, tensor, RULE, zeros(arrays=2))
+        self.wait([states.restore(late, tensor, RULE, zeros(arrays=2), steps=5),
+                   states.restore(jobs[1], tensors[1], RULE, parameters=zeros(), steps=5)])
         self.assertEqual(self.read(1, tensors[1]), [(5, {0}, {0})])
 
     def test_who_saves_while_the_other_steps_is_told_and_so_is_that_one(self):
         jobs, tensors = self.begin()
-        saves, steps = _states.save(jobs[0], tensors[0], RULE), self.push(1)
+        saves, steps = states.save(jobs[0], tensors[0], RULE), self.push(1)
         for request in saves, steps:
             with self.raises(gradpool.Mismatch, "tensor 'w'", 'save', 'update'):
                 request.wait(WAIT_MS)
@@ -134,15 +134,15 @@ class States(python_case.Case):
         plain = jobs[0].declare('plain', 10)
         unset = jobs[0].declare('unset', 10, rule=RULE)
         for tensor, words in ((plain, 'without an update rule'), (unset, 'no parameters')):
-            for call in (lambda: self.read(0, tensor), lambda: _states.save(jobs[0], tensor, RULE)):
+            for call in (lambda: self.read(0, tensor), lambda: states.save(jobs[0], tensor, RULE)):
                 with self.raises(gradpool.GradpoolError, words):
                     call()
         with self.raises(gradpool.Mismatch, 'plain', 'without an update rule'):
-            _states.restore(jobs[0], plain, RULE, zeros(10, 2))
+            states.restore(jobs[0], plain, RULE, zeros(10, 2))
         with self.raises(gradpool.Mismatch, "state of 'w'", 'expected 200000'):
-            _states.read(jobs[0], {tensors[0]: zeros()}, lambda _: RULE)
+            states.read(jobs[0], {tensors[0]: zeros()}, lambda _: RULE)
         with self.raises(gradpool.Mismatch, 'root 2 of 2'):
-            _states.restore(jobs[0], tensors[0], RULE, parameters=zeros(), root=2)
+            states.restore(jobs[0], tensors[0], RULE, parameters=zeros(), root=2)
 
     def test_a_job_that_is_left_ends_a_read(self):
         """One that the service does not answer."""
@@ -170,7 +170,7 @@ class States(python_case.Case):
 
 class Sums(unittest.TestCase):
     def sum_of(self, values):
-        return _states.Sum([values.nbytes]).over([values.ctypes.data])
+        return states.Sum([values.nbytes]).over([values.ctypes.data])
 
     def test_each_word_that_changes_or_changes_places_shows(self):
         for elements in (1, 15, 16, 17, 100):
@@ -190,12 +190,12 @@ class Sums(unittest.TestCase):
 
     def test_arrays_count_in_their_order_and_with_their_lengths(self):
         one, other = full(1, 40), full(2, 40)
-        lengths = _states.Sum([160, 160])
+        lengths = states.Sum([160, 160])
         places = [one.ctypes.data, other.ctypes.data]
         self.assertEqual(lengths.over(places), lengths.over(list(places)))
         self.assertNotEqual(lengths.over(places), lengths.over(places[::-1]))
-        self.assertNotEqual(_states.Sum([80, 80]).over([one.ctypes.data] * 2),
-                            _states.Sum([160]).over([one.ctypes.data]))
+        self.assertNotEqual(states.Sum([80, 80]).over([one.ctypes.data] * 2),
+                            states.Sum([160]).over([one.ctypes.data]))
 
 
 if __name__ == '__main__':
