@@ -6,7 +6,7 @@ import unittest
 
 import tap
 
-SCRIPT = pathlib.Path(__file__).parents[1] / 'platform.sh'
+SCRIPT = pathlib.Path(__file__).parents[2] / 'platform.sh'
 # Why a case is skipped on every release.
 EVERYWHERE = ('takes minutes', 'torch finds no GPU', 'over this transport no memory is mapped',
               'over shared memory all of it is copied in one turn',

@@ -232,7 +232,7 @@ class Report(Running):
 
 
 class Plan(Running):
-    MODELS = pathlib.Path(__file__).parents[2] / 'bench/models'
+    MODELS = pathlib.Path(__file__).parents[3] / 'bench/models'
 
     def test_a_dry_run_says_where_a_job_would_go_and_changes_nothing(self):
         before = self.service.ask('status').stdout

@@ -12,7 +12,7 @@ import harness
 import tap
 from harness import BUILD, Process, Service, until
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SOURCE = pathlib.Path(__file__).resolve().parents[3]
 PYTHON = sys.executable  # the one that the package is installed for
 REDUCE = '''
 import array, sys

@@ -17,7 +17,7 @@ import python_case
 import ranks
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 
-README = pathlib.Path(__file__).resolve().parents[2] / 'client/python/README.md'
+README = pathlib.Path(__file__).resolve().parents[3] / 'client/python/README.md'
 TITLE = '## After attach or wrap'
 WORDS = re.compile(r'refused: "(.*)"')
 

@@ -13,7 +13,7 @@ import harness
 import tap
 from harness import BUILD, GRADPOOL, WAIT_S, Service
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SOURCE = pathlib.Path(__file__).resolve().parents[3]
 # Of the source tree, with the library of this build: as an installed package would be.
 PACKAGE = {'PYTHONPATH': str(SOURCE / 'client/python'),
            'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so'), 'PATH': '/usr/bin:/bin'}

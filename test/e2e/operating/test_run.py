@@ -16,7 +16,7 @@ import progress
 import tap
 from harness import BUILD, GRADPOOL, WAIT_S, Service, until
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SOURCE = pathlib.Path(__file__).resolve().parents[3]
 NAMES = ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'LOCAL_WORLD_SIZE', 'GROUP_RANK', 'GRADPOOL_JOB',
          'GRADPOOL_ENDPOINT', 'OMP_NUM_THREADS', 'GRADPOOL_RANK', 'MASTER_ADDR', 'MASTER_PORT')
 TELL = 'import os; print(*(os.environ.get(n, "-") for n in ' + repr(NAMES) + '))'

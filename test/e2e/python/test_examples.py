@@ -9,7 +9,7 @@ import harness
 import tap
 from harness import BUILD, GRADPOOL, Service
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SOURCE = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLES = SOURCE / 'client/python/examples'
 WORKERS = 2
 RUN_S = 120     # torch is imported by both on a loaded machine

@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / 'bench' / 'demo'))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / 'bench' / 'demo'))
 
 import tap  # noqa: E402
 from harness import BENCH, GRADPOOL, Process, Service, result, until  # noqa: E402

@@ -12,7 +12,7 @@ import harness
 import tap
 from harness import BUILD
 
-DEMO = pathlib.Path(__file__).parents[2] / 'bench' / 'demo' / 'run.py'
+DEMO = pathlib.Path(__file__).parents[3] / 'bench' / 'demo' / 'run.py'
 PATIENCE_S = 400
 
 
