@@ -1,7 +1,7 @@
 /* Starts and ends `gradpool serve`. Owns its processes and its folder. */
 #include "bench/lib/own_service.h"
 
-#include "bench/compare/folder.h"
+#include "bench/lib/folder.h"
 #include "bench/lib/host.h"
 #include "svc/base/clock.h"
 
