@@ -1,5 +1,5 @@
-/* A gradpool service of the bench's own: a private state directory, a free port. The program
- * `gradpool` is the one beside this program. */
+/* A gradpool service of the bench's own: a private state directory, a free port. Its program lies
+ * beside this one. */
 #ifndef GRADPOOL_BENCH_OWN_SERVICE_H
 #define GRADPOOL_BENCH_OWN_SERVICE_H
 
@@ -19,6 +19,7 @@ struct service {
 };
 
 struct service_setting {
+    const char *program; /* NULL: gradpool */
     /* As `gradpool serve` has them; NULL: its own choice, but one aggregator and a free port. */
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
