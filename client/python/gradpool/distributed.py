@@ -5,9 +5,9 @@
 
 Ranks of the default group are the workers of a job; a sub-group's tensors are declared for its
 ranks. Each operation is a push of a tensor that the group keeps declared
-(_group.operations.Names), by the operation that the service has for it. Only bitwise reductions are folded here, from what all
-have gathered; what goes from one rank to another (send, scatter, all_to_all with splits) are sends
-on tensors of the two.
+(_group.operations.Names), by the operation that the service has for it. Only bitwise reductions are
+folded here, from what all have gathered; what goes from one rank to another (send, scatter,
+all_to_all with splits) are sends on tensors of the two.
 
 Owns what torch calls a ProcessGroup; never torch's store, by which the ranks find each other and
 learn the name of their job (Y111)."""

@@ -2,8 +2,8 @@
 
 A script may drop what all_reduce(async_op=True) returns. Its result comes into its place all the
 same: a group holds its operations until they are over, and those that nobody has taken care of for
-a while are left to the process's thread (_process.completion). No operation pays for that but by a look at
-whether the thread here is awake (Y74)."""
+a while are left to the process's thread (_process.completion). No operation pays for that but by a
+look at whether the thread here is awake (Y74)."""
 import os
 import threading
 import weakref
