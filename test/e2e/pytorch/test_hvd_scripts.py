@@ -4,6 +4,7 @@ import gc
 import io
 import json
 import os
+import pickle
 import subprocess
 import traceback
 import unittest
@@ -409,6 +410,14 @@ def compare_passes(of):
     of.expect_true('added to on the way', 'was changed' in of.raised(optimizer.synchronize)[1])
 
 
+def loaded_from_an_earlier_package(optimizer):
+    """A pickle from when `_optimizer` was one file, loaded."""
+    now, then = b'gradpool.torch._optimizer.optimizer\n', b'gradpool.torch._optimizer\n'
+    pickled = pickle.dumps(optimizer, protocol=0)
+    assert now in pickled
+    return pickle.loads(pickled.replace(now, then))
+
+
 def compare_copies_of_optimizers(of):
     """Copies keep the state, and do not step without their ranks."""
     torch, hvd, net = of.torch, of.hvd, linear(of)
@@ -417,7 +426,8 @@ def compare_copies_of_optimizers(of):
     file = io.BytesIO()
     torch.save(optimizer, file)
     file.seek(0)
-    for other in copy.deepcopy(optimizer), torch.load(file, weights_only=False):
+    for other in (copy.deepcopy(optimizer), torch.load(file, weights_only=False),
+                  loaded_from_an_earlier_package(optimizer)):
         of.expect_true('class', isinstance(other, torch.optim.SGD))
         of.expect_true('step of a copy', 'Pass it to DistributedOptimizer()'
                        in of.raised(other.step)[1])
