@@ -85,6 +85,10 @@ REFUSED = {
         {'a.py': 'open("' + tidy.MACHINE_PATHS[0] + 'data")\n'},
         *({'a.sh': path} for path in tidy.MACHINE_PATHS),
     ],
+    tidy.the_product_has_no_hooks_of_tests: [
+        {'svc/lane/a.c': '#ifdef GRADPOOL_PLANT_A\n'},
+        {'client/lib/a.c': 'f("GRADPOOL_TEST_A");\n'},
+    ],
     tidy.modules_have_a_readme: [
         {'svc/base/a.c': ''}, {'packer/README.md': '', 'migrator/a.c': ''},
     ],
@@ -139,6 +143,9 @@ PASSED = {
     ],
     tidy.c_files_say_what_they_own: [{'a.c': '/* Owns x. */\n'}],
     tidy.nothing_is_unfinished_or_local: [{'a.c': 'mkstemp("a.X' + 'XXXXX"); "/tmp/x";\n'}],
+    tidy.the_product_has_no_hooks_of_tests: [
+        {'svc/a.c': '/* GRADPOOL_TEST_A */\n', 'test/a.c': '#ifdef GRADPOOL_PLANT_A\n'},
+    ],
     tidy.modules_have_a_readme: [{'svc/base/a.c': '', 'svc/base/README.md': ''}],
     tidy.variables_stand_in_the_readme: [
         {'README.md': TABLE, 'a.c': '#ifndef GRADPOOL_A_H\n/* "GRADPOOL_X" */ f("GRADPOOL_A");\n'},

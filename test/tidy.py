@@ -55,6 +55,7 @@ ARROWS = {
     'test': SERVICE | {'svc', 'client', 'bench', 'bench/sim'},
 }
 PURE = {'packer', 'migrator', 'svc/reduce'}
+PRODUCT = {'svc', 'client', 'packer', 'migrator'}
 # Made at build time; stands for a header of that folder.
 GENERATED = {'messages.pb-c.h': 'svc/proto/messages.pb-c.h'}
 # As installed at the user's side.
@@ -337,6 +338,15 @@ def nothing_is_unfinished_or_local(tree):
                 yield f'{path}:{number}: {what}'
 
 
+def the_product_has_no_hooks_of_tests(tree):
+    """the product has no variable or macro of tests: the linker wraps what they change"""
+    hook = re.compile(r'\bGRADPOOL_(?:TEST|PLANT)_[A-Z_]+')
+    for path, text in tree.sources():
+        plain = without_comments(text)
+        for match in hook.finditer(plain) if lies_in(path, PRODUCT) else ():
+            yield f'{path}:{line_of(plain, match.start())}: {match[0]}'
+
+
 def modules_have_a_readme(tree):
     """each module has a README.md"""
     inhabited = {module_of(path) for path in tree.files} - {None}
@@ -438,8 +448,8 @@ def write_files(folder, files):
 RULES = [
     arrows_run_downwards, includes_are_written_from_the_root, libraries_stay_in_their_files,
     files_are_short, functions_are_short, lines_are_narrow, dangerous_calls_are_banned,
-    asserts_change_nothing, c_files_say_what_they_own,
-    nothing_is_unfinished_or_local, modules_have_a_readme, variables_stand_in_the_readme,
+    asserts_change_nothing, c_files_say_what_they_own, nothing_is_unfinished_or_local,
+    the_product_has_no_hooks_of_tests, modules_have_a_readme, variables_stand_in_the_readme,
     nothing_generated_is_committed, top_level_is_fixed, sources_are_formatted,
 ]
 
