@@ -19,12 +19,12 @@ struct service {
 };
 
 struct service_setting {
-    const char *program; /* NULL: gradpool */
     /* As `gradpool serve` has them; NULL: its own choice, but one aggregator and a free port. */
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
     const char *aggregator_timeout;
-    const char *stop; /* NULL: jobs; SIGTERM comes when the bench dies, and no next start does */
+    const char *stop;    /* NULL: jobs; SIGTERM comes when the bench dies, and no next start does */
+    const char *program; /* NULL: gradpool */
 };
 
 /* One lane on core 0 (host.h), the service's own policy. Returns when its lane serves. Negative
