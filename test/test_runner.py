@@ -387,8 +387,8 @@ class Words(unittest.TestCase):
     def test_an_end_to_end_program_that_has_a_long_form_is_in_a_part(self):
         folder = pathlib.Path(HERE) / 'e2e'
         text = (folder / 'meson.build').read_text(encoding='utf-8')
-        suites = dict(re.findall(r"'(\w+)': (\[[^\]]*\]|'\w+')", text))
-        for path in folder.glob('test_*.py'):
+        suites = dict(re.findall(r"'(?:\w+/)?(\w+)': (\[[^\]]*\]|'\w+')", text))
+        for path in folder.rglob('test_*.py'):
             name = path.stem.removeprefix('test_')
             if 'GRADPOOL_TEST_LONG' in path.read_text(encoding='utf-8'):
                 words = set(re.findall(r"'([\w-]+)'", suites[name]))

@@ -264,8 +264,8 @@ folder svc/gone 9
 
 class Limits(unittest.TestCase):
     def test_a_row_wins_over_patterns_and_the_longest_pattern_over_others(self):
-        limits = {'*': 20, 'test/*': 45, 'test/e2e': 96}
-        for path, limit in {'svc': 20, 'test/unit': 45, 'test/e2e': 96, 'test': 20}.items():
+        limits = {'*': 20, 'test/*': 45, 'test/tall': 96}
+        for path, limit in {'svc': 20, 'test/unit': 45, 'test/tall': 96, 'test': 20}.items():
             self.assertEqual(structure.limit_of(limits, path), limit)
         self.assertEqual(structure.limit_of({}, 'svc'), 0)
 

@@ -61,10 +61,11 @@ REFUSED = {
     ],
     tidy.files_are_short: [
         {'a.c': lines(601)}, {'a.h': lines(300)}, {'a.py': lines(601)},
+        {'client/gradpool.h': lines(601)}, {'client/lib/gradpool.h': lines(300)},
     ],
     tidy.functions_are_short: [
-        {'a.c': body(71)},
-        {'a.py': 'def f():\n' + '    x = 1\n' * 70},
+        {'a.c': body(61)},
+        {'a.py': 'def f():\n' + '    x = 1\n' * 60},
     ],
     tidy.lines_are_narrow: [
         {'a.c': 'x' * 101}, {'a.c': 'x \n'}, {'a.c': '\tx\n'}, {'a.sh': 'x' * 101},
@@ -83,6 +84,10 @@ REFUSED = {
         {'a.md': f'{MARK}: later\n'}, {'a.c': '/* X' + 'XX */\n'}, {'a.c': '/* FIX' + 'ME */\n'},
         {'a.py': 'open("' + tidy.MACHINE_PATHS[0] + 'data")\n'},
         *({'a.sh': path} for path in tidy.MACHINE_PATHS),
+    ],
+    tidy.the_product_has_no_hooks_of_tests: [
+        {'svc/lane/a.c': '#ifdef GRADPOOL_PLANT_A\n'},
+        {'client/lib/a.c': 'f("GRADPOOL_TEST_A");\n'},
     ],
     tidy.modules_have_a_readme: [
         {'svc/base/a.c': ''}, {'packer/README.md': '', 'migrator/a.c': ''},
@@ -124,8 +129,9 @@ PASSED = {
         {'packer/a.c': '#include <string.h>\n'},
         {'svc/reduce/a.c': '#include <immintrin.h>\n'},
     ],
-    tidy.files_are_short: [{'a.c': lines(600), 'a.h': lines(299), 'a.json': lines(9000)}],
-    tidy.functions_are_short: [{'a.c': body(70) + body(70)}],
+    tidy.files_are_short: [{'a.c': lines(600), 'a.h': lines(299), 'a.json': lines(9000),
+                             'client/gradpool.h': lines(600)}],
+    tidy.functions_are_short: [{'a.c': body(60) + body(60)}],
     tidy.lines_are_narrow: [{'a.c': 'x' * 100 + '\n', 'a.md': 'x' * 300}],
     tidy.dangerous_calls_are_banned: [
         {'svc/base/a.c': '/* system(x) */ p->system(x); my_sleep(1); s = "gets(";\n'},
@@ -137,6 +143,9 @@ PASSED = {
     ],
     tidy.c_files_say_what_they_own: [{'a.c': '/* Owns x. */\n'}],
     tidy.nothing_is_unfinished_or_local: [{'a.c': 'mkstemp("a.X' + 'XXXXX"); "/tmp/x";\n'}],
+    tidy.the_product_has_no_hooks_of_tests: [
+        {'svc/a.c': '/* GRADPOOL_TEST_A */\n', 'test/a.c': '#ifdef GRADPOOL_PLANT_A\n'},
+    ],
     tidy.modules_have_a_readme: [{'svc/base/a.c': '', 'svc/base/README.md': ''}],
     tidy.variables_stand_in_the_readme: [
         {'README.md': TABLE, 'a.c': '#ifndef GRADPOOL_A_H\n/* "GRADPOOL_X" */ f("GRADPOOL_A");\n'},

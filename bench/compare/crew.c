@@ -1,8 +1,8 @@
 /* Talks to the seats of a system. Owns sockets and child processes. */
 #include "bench/compare/crew.h"
 
-#include "bench/compare/folder.h"
 #include "bench/compare/seat.h"
+#include "bench/lib/folder.h"
 #include "bench/lib/host.h"
 #include "svc/base/clock.h"
 #include "svc/base/err.h"

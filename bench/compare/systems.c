@@ -1,7 +1,7 @@
 /* The table of systems, and how those are started that are programs of their own. Owns nothing. */
 #include "bench/compare/systems.h"
 
-#include "bench/compare/folder.h"
+#include "bench/lib/folder.h"
 #include "bench/lib/host.h"
 
 #include <errno.h>

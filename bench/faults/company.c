@@ -4,7 +4,7 @@
 #include "bench/faults/company.h"
 
 #include "bench/faults/ends.h"
-#include "bench/faults/timed.h"
+#include "bench/faults/worker/timed.h"
 #include "bench/lib/host.h"
 #include "svc/base/clock.h"
 

@@ -5,7 +5,7 @@
 
 #include "bench/faults/blame.h"
 #include "bench/faults/faults.h"
-#include "bench/faults/member.h"
+#include "bench/faults/worker/member.h"
 #include "bench/lib/own_service.h"
 
 #include <stdbool.h>

@@ -4,10 +4,10 @@
 #include "bench/faults/faults.h"
 
 #include "bench/faults/company.h"
-#include "bench/faults/drains.h"
 #include "bench/faults/hostility.h"
-#include "bench/faults/roam.h"
-#include "bench/faults/snapshots.h"
+#include "bench/faults/operator/drains.h"
+#include "bench/faults/operator/roam.h"
+#include "bench/faults/operator/snapshots.h"
 #include "bench/faults/strike.h"
 #include "bench/faults/watch.h"
 #include "bench/lib/host.h"

@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_BENCH_LIB_MODEL_WORKER_H
 #define GRADPOOL_BENCH_LIB_MODEL_WORKER_H
 
-#include "bench/sim/models.h"
+#include "bench/sim/input/models.h"
 #include "client/gradpool.h"
 
 struct model_worker {

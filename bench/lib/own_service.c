@@ -1,7 +1,7 @@
 /* Starts and ends `gradpool serve`. Owns its processes and its folder. */
 #include "bench/lib/own_service.h"
 
-#include "bench/compare/folder.h"
+#include "bench/lib/folder.h"
 #include "bench/lib/host.h"
 #include "svc/base/clock.h"
 
@@ -115,8 +115,9 @@ int service_start(struct service *s)
 int service_start_as(struct service *s, const struct service_setting *setting)
 {
     *s = (struct service){0};
-    if (process_find_beside("gradpool", s->program, sizeof s->program) < 0) {
-        fprintf(stderr, "gradpool-bench: no program gradpool beside this one\n");
+    const char *program = setting->program ? setting->program : "gradpool";
+    if (process_find_beside(program, s->program, sizeof s->program) < 0) {
+        fprintf(stderr, "gradpool-bench: no program %s beside this one\n", program);
         return -ENOENT;
     }
     int r = folder_make(s->folder, sizeof s->folder);

@@ -1,5 +1,5 @@
-/* A gradpool service of the bench's own: a private state directory, a free port. The program
- * `gradpool` is the one beside this program. */
+/* A gradpool service of the bench's own: a private state directory, a free port. Its program lies
+ * beside this one. */
 #ifndef GRADPOOL_BENCH_OWN_SERVICE_H
 #define GRADPOOL_BENCH_OWN_SERVICE_H
 
@@ -23,7 +23,8 @@ struct service_setting {
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
     const char *aggregator_timeout;
-    const char *stop; /* NULL: jobs; SIGTERM comes when the bench dies, and no next start does */
+    const char *stop;    /* NULL: jobs; SIGTERM comes when the bench dies, and no next start does */
+    const char *program; /* NULL: gradpool */
 };
 
 /* One lane on core 0 (host.h), the service's own policy. Returns when its lane serves. Negative

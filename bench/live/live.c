@@ -4,7 +4,7 @@
 #include "bench/live/live.h"
 
 #include "bench/lib/host.h"
-#include "bench/sim/csv.h"
+#include "bench/sim/input/csv.h"
 
 #include <errno.h>
 #include <math.h>

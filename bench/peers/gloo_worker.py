@@ -110,7 +110,7 @@ class Seat:
 
 
 def bind(rank):
-    """As process_bind() of bench/compare/host.c."""
+    """As process_bind() of bench/lib/host.c."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[(rank + 1) % len(cores)]})
 

@@ -3,7 +3,7 @@
 #include "bench/savings/plan.h"
 
 #include "bench/sim/chance.h"
-#include "bench/sim/csv.h"
+#include "bench/sim/input/csv.h"
 
 #include <errno.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_BENCH_SAVINGS_PLAN_H
 #define GRADPOOL_BENCH_SAVINGS_PLAN_H
 
-#include "bench/sim/models.h"
+#include "bench/sim/input/models.h"
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 #include "bench/commands.h"
 #include "bench/lib/run_file.h"
 #include "bench/savings/savings.h"
-#include "bench/sim/csv.h"
+#include "bench/sim/input/csv.h"
 #include "packer/packer.h"
 
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #include "bench/sim/simulate.h"
 
 #include "bench/sim/chance.h"
-#include "bench/sim/csv.h"
-#include "bench/sim/loss_window.h"
+#include "bench/sim/input/csv.h"
+#include "bench/sim/lanes/loss_window.h"
 
 #include <errno.h>
 #include <math.h>

@@ -2,9 +2,9 @@
 #ifndef GRADPOOL_BENCH_SIM_SIMULATE_H
 #define GRADPOOL_BENCH_SIM_SIMULATE_H
 
+#include "bench/sim/input/workload.h"
 #include "bench/sim/setting.h"
 #include "bench/sim/trail.h"
-#include "bench/sim/workload.h"
 
 struct simulated {
     double hours;

@@ -3,7 +3,7 @@
 #include "bench/lib/calibrate.h"
 #include "bench/lib/run_file.h"
 #include "bench/live/live.h"
-#include "bench/sim/csv.h"
+#include "bench/sim/input/csv.h"
 #include "bench/sim/simulate.h"
 #include "bench/simulate/simulate_report.h"
 #include "packer/packer.h"

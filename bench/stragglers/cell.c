@@ -44,7 +44,8 @@ static int start_service(struct run *run)
     snprintf(port, sizeof port, "%d", PORT_FIRST);
     return service_start_as(
         &run->service,
-        &(struct service_setting){.cores = c->cores,
+        &(struct service_setting){.program = "gradpool-bench-slow",
+                                  .cores = c->cores,
                                   .lanes_per_core = c->lanes_per_core,
                                   .policy = c->policy->placing,
                                   .scale = "off",

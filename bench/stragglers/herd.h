@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_BENCH_HERD_H
 #define GRADPOOL_BENCH_HERD_H
 
-#include "bench/sim/models.h"
+#include "bench/sim/input/models.h"
 
 #include <pthread.h>
 #include <stdbool.h>

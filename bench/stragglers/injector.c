@@ -16,7 +16,6 @@
 
 #define COMMAND_NS (20 * NS_PER_S)
 #define WORDS_MAX 32
-#define FILE_BYTES ((INJECTOR_LANES + 2) * sizeof(uint32_t))
 #define SLOW_TASK 1 /* the first of the job */
 
 extern char **environ;
@@ -29,7 +28,7 @@ const char *injector_name(enum injector_kind kind)
 
 int injector_init(struct injector *x, char *ret_path, size_t path_bytes)
 {
-    size_t bytes = FILE_BYTES;
+    size_t bytes = sizeof *x->numbers;
     snprintf(ret_path, path_bytes, "/dev/shm/gradpool-bench-slow.%d", (int)getpid());
     int fd = open(ret_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     void *map = MAP_FAILED;
@@ -39,17 +38,17 @@ int injector_init(struct injector *x, char *ret_path, size_t path_bytes)
         close(fd);
     if (map == MAP_FAILED)
         return -errno;
-    x->ns_per_kib = map;
+    x->numbers = map;
     for (size_t i = 0; i < INJECTOR_LANES; i++)
-        x->ns_per_kib[i] = x->usual;
-    return setenv("GRADPOOL_TEST_SLOW", ret_path, 1);
+        x->numbers->ns_per_kib[i] = x->usual;
+    return setenv(SLOWING_VARIABLE, ret_path, 1);
 }
 
 void injector_fini(struct injector *x, const char *path)
 {
-    if (x->ns_per_kib)
-        munmap(x->ns_per_kib, FILE_BYTES);
-    unsetenv("GRADPOOL_TEST_SLOW");
+    if (x->numbers)
+        munmap(x->numbers, sizeof *x->numbers);
+    unsetenv(SLOWING_VARIABLE);
     unlink(path);
 }
 
@@ -142,10 +141,10 @@ static int skew(const struct injector *x)
 int injector_begin(struct injector *x)
 {
     switch (x->kind) {
-    case INJECTOR_SLEEP: x->ns_per_kib[x->lane] = x->usual * x->times; return 0;
+    case INJECTOR_SLEEP: x->numbers->ns_per_kib[x->lane] = x->usual * x->times; return 0;
     case INJECTOR_TASK:
-        x->ns_per_kib[INJECTOR_LANES + 1] = x->task_ns;
-        x->ns_per_kib[INJECTOR_LANES] = SLOW_TASK;
+        x->numbers->task_ns = x->task_ns;
+        x->numbers->task = SLOW_TASK;
         return 0;
     case INJECTOR_HOG: return start_hogs(x);
     case INJECTOR_CAP: return begin_cap(x);
@@ -157,8 +156,8 @@ int injector_begin(struct injector *x)
 void injector_end(struct injector *x)
 {
     if (x->kind == INJECTOR_SLEEP)
-        x->ns_per_kib[x->lane] = x->usual;
-    x->ns_per_kib[INJECTOR_LANES] = 0;
+        x->numbers->ns_per_kib[x->lane] = x->usual;
+    x->numbers->task = 0;
     if (x->kind == INJECTOR_CAP)
         run("tc qdisc del dev lo root");
     end_hogs(x);

@@ -3,11 +3,12 @@
 #define GRADPOOL_BENCH_INJECTOR_H
 
 #include "bench/lib/own_service.h"
+#include "bench/stragglers/slowing.h"
 
 #include <stdint.h>
 #include <sys/types.h>
 
-#define INJECTOR_LANES 4
+#define INJECTOR_LANES SLOWING_LANES
 #define INJECTOR_HOGS 4
 
 enum injector_kind {
@@ -22,11 +23,11 @@ enum injector_kind {
 
 struct injector {
     enum injector_kind kind;
-    uint32_t lane;         /* index, 0 to 3 */
-    uint32_t *ns_per_kib;  /* of each lane, then a task and its ns: what GRADPOOL_TEST_SLOW names */
-    uint32_t usual, times; /* ns a KiB of each lane; the slow one: times as much */
-    uint32_t task_ns;      /* for each round of the slow task */
-    uint16_t port;         /* of the first lane */
+    uint32_t lane;                   /* index, 0 to 3 */
+    struct slowing_numbers *numbers; /* that the lanes read */
+    uint32_t usual, times;           /* ns a KiB of each lane; the slow one: times as much */
+    uint32_t task_ns;                /* for each round of the slow task */
+    uint16_t port;                   /* of the first lane */
     uint32_t cap_mbit;
     const struct service *service;
     const char *job;

@@ -1,7 +1,7 @@
 /* Options of `stragglers`; its rows, and the two bars (algorithm: README of packer, X1 to X10). */
 #include "bench/commands.h"
 #include "bench/savings/statistics.h"
-#include "bench/sim/csv.h"
+#include "bench/sim/input/csv.h"
 #include "bench/stragglers/cell.h"
 
 #include <math.h>

@@ -10,7 +10,6 @@
 #include "svc/base/system/shortage.h"
 #include "svc/base/system/signals.h"
 #include "svc/lane/turn/policy.h"
-#include "svc/lane/turn/slowing.h"
 #include "svc/lane/worker/lending.h"
 
 #include <arpa/inet.h>
@@ -131,7 +130,6 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                           .fabric_options = &fabric,
                                           .kernels = a->kernels,
                                           .policy = a->policy,
-                                          .slowing = slowing_of(&a->slow, index),
                                           .job_failed = note_failure,
                                           .moving_news = note_moving,
                                           .memory_wanted = note_wish,
@@ -165,7 +163,6 @@ static int start_lanes(struct aggregator *a, struct err *err)
 {
     size_t wanted = lanes_wanted(a);
     int error = check_descriptors(a, err);
-    slowing_open(wanted, &a->slow);
     for (size_t i = 0; i < wanted && error == 0; i++) {
         error = start_lane(a, i, err);
         a->lanes_count += error == 0;
@@ -289,8 +286,6 @@ static void stop(struct aggregator *a)
     holder_destroy(a->keeper);
     timeline_free(a);
     free(a->state_buffer);
-    if (a->cores) /* else nothing has been opened */
-        slowing_close(&a->slow);
     if (a->number)
         control_leave(a);
     channel_destroy(a->channel);

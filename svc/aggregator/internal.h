@@ -28,8 +28,7 @@ struct aggregator {
     struct lane_thread *lanes[AGGREGATOR_LANES_MAX];
     uint32_t lane_ids[AGGREGATOR_LANES_MAX]; /* service-wide */
     size_t lanes_count;
-    struct slowing_file slow; /* of all lanes (A35) */
-    struct channel *channel;  /* NULL while the coordinator is away */
+    struct channel *channel; /* NULL while the coordinator is away */
     int signal_fd;
     int failure_fd;            /* readable: a lane has a failed job to tell of */
     int moving_fd;             /* readable: something that a move waits for may have happened */

@@ -91,7 +91,6 @@ static const char *const known[] = {
     "TEST_KILL_AT",
     "TEST_LONG",
     "TEST_SEED",
-    "TEST_SLOW",
     "TIMELINE",
     "TIMEOUT_MS",
     "TRANSPORT",

@@ -96,13 +96,10 @@ static void give_turns(struct lane *lane)
         struct lane_job *job = policy_next(lane);
         if (!job)
             return;
-        uint64_t before_ns = job->busy_ns, due_bytes = job->due_bytes;
-        slowing_pay(&lane->options.slowing);
+        uint64_t before_ns = job->busy_ns;
         uint32_t share = transfer_turn(job);
         spent_ns += job->busy_ns - before_ns;
         account_turn(job, job->busy_ns - before_ns);
-        if (job->due_bytes < due_bytes)
-            slowing_owe(&lane->options.slowing, due_bytes - job->due_bytes);
         given += share ? share : TRANSFER_SHARE;
         if (share)
             policy_put_back(job);

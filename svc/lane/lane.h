@@ -5,7 +5,6 @@
 
 #include "svc/fabric/fabric.h"
 #include "svc/lane/memory/arena.h"
-#include "svc/lane/turn/slowing.h"
 #include "svc/reduce/update.h"
 #include "svc/wire/record.h"
 #include "svc/wire/terms.h"
@@ -37,8 +36,7 @@ struct lane_options {
     /* Most of a turn between two looks at the network, and what a job may have of the lane's time
      * before jobs that have had less (A77); 0: jobs take turns chunk by chunk, however long. */
     uint64_t turn_ns;
-    struct slowing slowing; /* what it points to is lent (A35) */
-    uint64_t cache_bytes;   /* of the core's last-level cache; 0: unknown, nothing streams (A18) */
+    uint64_t cache_bytes; /* of the core's last-level cache; 0: unknown, nothing streams (A18) */
     /* On the lane's thread, after a job has failed (lane_each_failure() tells which); NULL: nobody
      * wants to know. Must not call back. */
     void (*job_failed)(void *context);

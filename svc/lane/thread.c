@@ -103,7 +103,6 @@ static int open_all(struct lane_thread *t)
                                    .kernels = t->options.kernels,
                                    .policy = t->options.policy,
                                    .turn_ns = TURN_NS,
-                                   .slowing = t->options.slowing,
                                    .job_failed = t->options.job_failed,
                                    .moving_news = t->options.moving_news,
                                    .memory_wanted = t->options.memory_wanted,

@@ -18,7 +18,6 @@ struct lane_thread_options {
     const struct fabric_options *fabric_options;
     enum reduce_set kernels;
     enum lane_policy policy;
-    struct slowing slowing;            /* what it points to is lent */
     void (*job_failed)(void *context); /* on the lane's thread, see lane.h */
     void (*moving_news)(void *context);
     void (*memory_wanted)(void *context);

@@ -11,7 +11,6 @@
 #include "svc/lane/job/tell.h"
 #include "svc/lane/round/tracing.h"
 #include "svc/lane/turn/ending.h"
-#include "svc/lane/turn/slowing.h"
 #include "svc/lane/worker/inbox.h"
 #include "svc/lane/worker/lending.h"
 #include "svc/reduce/reduce.h"

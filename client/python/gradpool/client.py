@@ -14,12 +14,12 @@ import errno
 import os
 import threading
 
-from ._library import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
-                       MEASURES, number, Membership, OPERATIONS, Options, RULES, Settings,
-                       SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
-from ._lent import Lent
-from ._memory import Loan
-from ._owned import Owned
+from ._native.lent import Lent
+from ._native.library import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
+                              MEASURES, number, Membership, OPERATIONS, Options, RULES, Settings,
+                              SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
+from ._native.memory import Loan
+from ._native.owned import Owned
 from .errors import error_of, GradpoolError, mismatch, Timeout, Unreachable
 
 DEFAULT_TIMEOUT_MS = 60000

@@ -8,7 +8,7 @@ With the backend `gradpool` what it gathers and reduces goes through the service
 import torch
 import torch.distributed
 
-from ._residuals import Residuals
+from ._model.residuals import Residuals
 from .codecs import Feedback
 
 

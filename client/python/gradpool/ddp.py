@@ -13,9 +13,9 @@ One gradient, from loss.backward() to optimizer.step():
 
 Because a parameter is a tensor and a bucket merely a group (Y1), the new buckets that DDP builds
 after iteration 1 change nothing for the service, except that small gradients side by side are one
-tensor (_bucket_packs). DDP's own process group is used for what DDP does at set-up, for
+tensor (_model.bucket_packs). DDP's own process group is used for what DDP does at set-up, for
 find_unused_parameters and for broadcast_buffers, never for gradients. With an optimizer lanes do
-its steps as well, and write new parameters instead of means (_stepping)."""
+its steps as well, and write new parameters instead of means (_steps.stepping)."""
 import atexit
 import errno
 import functools
@@ -28,17 +28,18 @@ import weakref
 import torch
 import torch.distributed
 
-from . import _interrupts, _rendezvous, _uneven
-from ._attached import Place
-from ._buckets import bucket_of, is_stand_in, parts_of
-from ._completion import complete
-from ._full import elements_of, Full, names_of_sparse
-from ._groups import job_name_of, Limit
-from ._membership import join, leave_dropped
-from ._promise import Promise
-from ._residuals import Residuals
-from ._bucket_packs import Packs
-from ._stepping import Stepping
+from ._model import uneven
+from ._model.attached import Place
+from ._model.bucket_packs import Packs
+from ._model.buckets import bucket_of, is_stand_in, parts_of
+from ._model.groups import job_name_of, Limit
+from ._model.residuals import Residuals
+from ._process import interrupts, rendezvous
+from ._process.completion import complete
+from ._process.membership import join, leave_dropped
+from ._process.promise import Promise
+from ._steps.stepping import Stepping
+from ._tensors.full import elements_of, Full, names_of_sparse
 from .client import Job
 from .errors import GradpoolError, mismatch, Timeout
 
@@ -48,9 +49,9 @@ _LOOK_MS = 100
 # being abandoned.
 _STOP_S = 2.0
 
-_rendezvous.prepare()
-_uneven.offer()
-_interrupts.offer()
+rendezvous.prepare()
+uneven.offer()
+interrupts.offer()
 _QUEUE = torch.autograd.Variable._execution_engine.queue_callback
 _models = weakref.WeakSet()         # attached once
 _attachments = weakref.WeakSet()    # of this process and those that it is a fork of
@@ -149,7 +150,7 @@ def _way_of(model, parameters, optimizer, compression):
     for name in names_of_sparse(model.module):
         raise mismatch(f"parameter '{name}' has sparse gradients, codecs take dense ones: say "
                        'sparse=False, or attach without compression')
-    from ._compressing import Compressing   # needs numpy, which others may not have
+    from ._model.compressing import Compressing   # needs numpy, which others may not have
     return Compressing(compression, parameters)
 
 
@@ -190,7 +191,7 @@ class Attachment:
         else:
             weakref.finalize(model, place.drop).atexit = False
         self._before_forward = model.register_forward_pre_hook(_Check(self, _frozen_of(model)))
-        _uneven.watch(model, isinstance(way, Stepping))
+        uneven.watch(model, isinstance(way, Stepping))
         _attachments.add(self)
 
     def _declare(self, parameters, sparse, wire):
@@ -286,14 +287,14 @@ class Attachment:
             return
         last.is_seen_through = True
 
-    @_interrupts.put_off
+    @interrupts.put_off
     def _see_through(self, last):
         try:
             while not last.is_over():
                 last.request.done(_LOOK_MS)
-                _interrupts.let_through()
+                interrupts.let_through()
             while not self._is_idle(_LOOK_MS / 1e3):
-                _interrupts.let_through()
+                interrupts.let_through()
         except BaseException as error:
             self.fail(error)
             raise
@@ -424,7 +425,7 @@ def _register(model, attachment):
     _models.add(model)
 
 
-@_interrupts.put_off
+@interrupts.put_off
 def _average(attachment, bucket):
     """The hook. DDP insists on the name of its second parameter."""
     return attachment.push(bucket)

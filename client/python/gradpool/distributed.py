@@ -4,10 +4,10 @@
     torch.distributed.init_process_group('gradpool')
 
 Ranks of the default group are the workers of a job; a sub-group's tensors are declared for its
-ranks. Each operation is a push of a tensor that the group keeps declared (_operations.Names), by
-the operation that the service has for it. Only bitwise reductions are folded here, from what all
-have gathered; what goes from one rank to another (send, scatter, all_to_all with splits) are sends
-on tensors of the two.
+ranks. Each operation is a push of a tensor that the group keeps declared
+(_group.operations.Names), by the operation that the service has for it. Only bitwise reductions are
+folded here, from what all have gathered; what goes from one rank to another (send, scatter,
+all_to_all with splits) are sends on tensors of the two.
 
 Owns what torch calls a ProcessGroup; never torch's store, by which the ranks find each other and
 learn the name of their job (Y111)."""
@@ -17,19 +17,21 @@ import torch
 import torch.distributed
 from torch.distributed import ReduceOp
 
-from . import _interrupts, _monitored, _rendezvous, _unattended, _uneven
-from ._any_source import Claim, Mailbox
-from ._arguments import arithmetic, fold_of, only, puts
-from ._carriers import carrier_of, check_alike, is_its_own, unload, widened
-from ._cuda import crossing_of, room_for
-from ._full import full_of, sparse_of
-from ._job_name import job_name
-from ._lengths import Pieces, Push
-from ._membership import join
-from ._operations import Names, Operation, Part
-from ._order import Barrier, Collective, Order
-from ._said import Said
-from ._together import Together
+from ._group import monitored, unattended
+from ._group.any_source import Claim, Mailbox
+from ._group.arguments import arithmetic, fold_of, only, puts
+from ._group.operations import Names, Operation, Part
+from ._group.order import Barrier, Collective, Order
+from ._group.said import Said
+from ._group.together import Together
+from ._model import uneven
+from ._process import interrupts, rendezvous
+from ._process.job_name import job_name
+from ._process.membership import join
+from ._tensors.carriers import carrier_of, check_alike, is_its_own, unload, widened
+from ._tensors.cuda import crossing_of, room_for
+from ._tensors.full import full_of, sparse_of
+from ._tensors.lengths import Pieces, Push
 from .errors import GradpoolError, mismatch
 
 # Tensors that two ranks keep declared for each direction, and tag.
@@ -57,7 +59,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         self.timeout_s = timeout.total_seconds()
         self.failure = None
         self.open = set()       # operations under way
-        _unattended.watch(self)
+        unattended.watch(self)
 
     def __del__(self):
         for names in [self._names, *self._channels.values()]:
@@ -282,7 +284,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """As torch.distributed.monitored_barrier(). timeout: a timedelta, or seconds."""
         seconds = getattr(timeout, 'total_seconds', lambda: timeout)()
-        _monitored.pass_barrier(self, self.timeout_s if seconds is None else seconds,
+        monitored.pass_barrier(self, self.timeout_s if seconds is None else seconds,
                                 wait_all_ranks)
 
     # ---- one to one ----
@@ -467,7 +469,7 @@ def _register():
 
 
 _register()
-_rendezvous.prepare()
-_monitored.offer()
-_uneven.offer()
-_interrupts.offer()
+rendezvous.prepare()
+monitored.offer()
+uneven.offer()
+interrupts.offer()

@@ -230,7 +230,6 @@ static struct transfer next_chunk(struct piece *p, const struct transfer *slots_
     }
     p->next_element += t.elements;
     p->job->due_bytes -= piece_bytes(p, t.elements);
-    slowing_owe_task(&p->job->lane->options.slowing, p->id);
     if (p->next_element == p->elements) {
         p->next_element = 0;
         p->step++;
@@ -302,10 +301,6 @@ static int post_place(struct transfer *t, struct transfer *next)
 {
     struct piece *p = t->piece;
     int r = post_write(t, t->next_rank);
-#ifdef GRADPOOL_PLANT_RESULT_IS_COMMIT
-    if (r >= 0 && t->is_last && p->ranks[t->next_rank].gets_word)
-        tell_commit(p->ranks[t->next_rank].worker, p->ranks[t->next_rank].part);
-#endif
     if (r == -ECONNRESET) {
         note_lost_write(t, p->ranks[t->next_rank].worker);
         r = 0;

@@ -342,11 +342,7 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     } else if (p && is_repeated(w, p, ready)) {
         return false;
     } else if (!p) {
-#ifdef GRADPOOL_PLANT_NO_TOMBSTONE
-        refuse(w, ready, -ENOENT, "unknown piece");
-#else
         refuse(w, ready, -ESTALE, "moved: not served here; wait for the new route");
-#endif
     } else if (check(w, p, operation, ready)) {
         return take(piece_rank(p, w->number), operation, ready, data, payload);
     }

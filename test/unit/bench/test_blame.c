@@ -1,6 +1,6 @@
 /* What excuses a failure in `gradpool-bench faults`, and when a call of a worker was late. */
 #include "bench/faults/blame.h"
-#include "bench/faults/timed.h"
+#include "bench/faults/worker/timed.h"
 
 #include "svc/base/clock.h"
 

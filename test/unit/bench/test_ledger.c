@@ -1,5 +1,5 @@
 /* What members of the elastic job of `gradpool-bench faults` tell each other of their results. */
-#include "bench/faults/ledger.h"
+#include "bench/faults/worker/ledger.h"
 
 #include "svc/base/clock.h"
 

@@ -1,7 +1,7 @@
 /* What `gradpool-bench simulate --live` reckons without a service: the trace as this machine plays
  * it, and the same jobs in the simulation. */
 #include "bench/live/live.h"
-#include "bench/sim/csv.h"
+#include "bench/sim/input/csv.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* How members of an elastic job with an update rule see of which gradients its parameters are. */
 #include "test/lib/extent.h"
 
-#include "bench/faults/mirror.h"
+#include "bench/faults/worker/mirror.h"
 
 #include "svc/base/clock.h"
 

@@ -1,7 +1,7 @@
 /* What the simulator reads: traces and tables of models, whole and broken; and what it draws when
  * there is no trace. */
-#include "bench/sim/csv.h"
-#include "bench/sim/workload.h"
+#include "bench/sim/input/csv.h"
+#include "bench/sim/input/workload.h"
 
 #include <errno.h>
 #include <limits.h>

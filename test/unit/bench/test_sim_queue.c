@@ -1,6 +1,6 @@
 /* The event simulation of shared lanes against what can be worked out by hand: closed forms, rounds
  * that never meet, turns by chunk. */
-#include "bench/sim/queue.h"
+#include "bench/sim/lanes/queue.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Whole simulations: cores against what can be worked out by hand, and a small run whose figures
  * are known. */
-#include "bench/sim/csv.h"
+#include "bench/sim/input/csv.h"
 #include "bench/sim/simulate.h"
 
 #include <math.h>

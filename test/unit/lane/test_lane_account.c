@@ -1,6 +1,5 @@
 /* The lane's books: whose time it was, when rounds began. README of svc/lane: A22. */
 #include "svc/base/clock.h"
-#include "svc/lane/turn/slowing.h"
 #include "test/unit/lane/lane_rig.h"
 
 #include <setjmp.h>
@@ -277,39 +276,6 @@ static void what_workers_waited_is_added_up_once(void **state)
     assert_int_equal(rig_use(&rig).stalled_ns, (3 + UINT64_C(65535)) * RECORD_STALL_NS);
 }
 
-static void a_slow_lane_sleeps_for_what_it_has_done(void **state)
-{
-    uint32_t ns_per_kib = 0;
-    struct slowing s = {.ns_per_kib = &ns_per_kib};
-    slowing_owe(&s, 1 << 20);
-    assert_int_equal(s.debt_ns, 0);
-    ns_per_kib = 1000;
-    slowing_owe(&s, 10 << 10); /* 10 us: too short */
-    slowing_pay(&s);
-    assert_int_equal(s.debt_ns, 10000);
-    slowing_owe(&s, 2 << 20);
-    uint64_t began_ns = clock_now_ns();
-    slowing_pay(&s);
-    assert_true(clock_now_ns() - began_ns >= 2048000 + 10000);
-    assert_true(s.debt_ns <= 0);
-}
-
-static void one_task_may_be_slow_wherever_it_is(void **state)
-{
-    const uint32_t numbers[] = {0, 0, 7, 5000};
-    const struct slowing_file short_file = {numbers, 2, 3}, file = {numbers, 2, 4};
-    struct slowing s = slowing_of(&short_file, 1);
-    slowing_owe_task(&s, 7);
-    assert_int_equal(s.debt_ns, 0);
-    s = slowing_of(&file, 1);
-    slowing_owe_task(&s, 6);
-    assert_int_equal(s.debt_ns, 0);
-    slowing_owe_task(&s, 7);
-    assert_int_equal(s.debt_ns, 5000);
-    slowing_owe(&s, 1 << 20);
-    assert_int_equal(s.debt_ns, 5000);
-}
-
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 
 int main(int argc, char **argv)
@@ -330,8 +296,6 @@ int main(int argc, char **argv)
         CASE(handled_rounds_do_not_overlap),
         CASE(handled_is_the_time_with_something_at_work),
         CASE(what_workers_waited_is_added_up_once),
-        cmocka_unit_test(a_slow_lane_sleeps_for_what_it_has_done),
-        cmocka_unit_test(one_task_may_be_slow_wherever_it_is),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests_name(kind, cases, NULL, NULL);

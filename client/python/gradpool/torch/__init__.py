@@ -10,26 +10,28 @@ among calls of that kind. A name that is under way is refused at once; what rank
 a Mismatch on every one of them. No operation waits longer than GRADPOOL_TIMEOUT_MS."""
 from ..errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout, Unreachable
 from ._batch_norm import SyncBatchNorm
-from ._calls import ReduceOp
-from ._collectives import (allgather_async, allreduce_, allreduce_async, allreduce_async_,
-                           alltoall_async, barrier, broadcast_, broadcast_async, broadcast_async_,
-                           declare, grouped_allgather_async, grouped_allreduce_,
-                           grouped_allreduce_async, grouped_allreduce_async_,
-                           grouped_reducescatter_async, push_pull_, push_pull_async,
-                           push_pull_async_, push_pull_async_inplace, push_pull_inplace,
-                           reducescatter_async, sparse_allreduce_async)
-from ._differentiable import (allgather, allreduce, alltoall, broadcast, grouped_allgather,
-                              grouped_allreduce, grouped_reducescatter, push_pull, reducescatter)
-from ._door import (add_process_set, ccl_built, check_extension, cross_rank, cross_size, cuda_built,
-                    ddl_built, gloo_built, gloo_enabled, init, is_homogeneous, is_initialized,
-                    local_rank, local_size, mpi_built, mpi_enabled, mpi_threads_supported,
-                    nccl_built, rank, remove_process_set, rocm_built, shutdown, size,
-                    start_timeline, stop_timeline)
-from ._handles import poll, synchronize
-from ._joining import join
-from ._objects import allgather_object, broadcast_object
-from ._optimizer import DistributedOptimizer
-from ._state_transfer import broadcast_optimizer_state, broadcast_parameters
+from ._door import (add_process_set, ccl_built, check_extension, cross_rank, cross_size,
+                    cuda_built, ddl_built, gloo_built, gloo_enabled, init, is_homogeneous,
+                    is_initialized, local_rank, local_size, mpi_built, mpi_enabled,
+                    mpi_threads_supported, nccl_built, rank, remove_process_set, rocm_built,
+                    shutdown, size, start_timeline, stop_timeline)
+from ._operations.calls import ReduceOp
+from ._operations.collectives import (allgather_async, allreduce_, allreduce_async,
+                                      allreduce_async_, alltoall_async, barrier, broadcast_,
+                                      broadcast_async, broadcast_async_, declare,
+                                      grouped_allgather_async, grouped_allreduce_,
+                                      grouped_allreduce_async, grouped_allreduce_async_,
+                                      grouped_reducescatter_async, push_pull_, push_pull_async,
+                                      push_pull_async_, push_pull_async_inplace, push_pull_inplace,
+                                      reducescatter_async, sparse_allreduce_async)
+from ._operations.differentiable import (allgather, allreduce, alltoall, broadcast,
+                                         grouped_allgather, grouped_allreduce,
+                                         grouped_reducescatter, push_pull, reducescatter)
+from ._operations.handles import poll, synchronize
+from ._operations.joining import join
+from ._operations.objects import allgather_object, broadcast_object
+from ._optimizer.optimizer import DistributedOptimizer
+from ._optimizer.state_transfer import broadcast_optimizer_state, broadcast_parameters
 from .compression import Compression
 from .process_sets import global_process_set, ProcessSet
 

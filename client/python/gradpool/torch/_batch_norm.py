@@ -6,8 +6,8 @@ normalize by the same bits. Back goes what the gradients are over the whole batc
 import torch
 
 from ..errors import mismatch
-from ._calls import Gathering, ReduceOp, Reduction
-from ._handles import begin
+from ._operations.calls import Gathering, ReduceOp, Reduction
+from ._operations.handles import begin
 from .process_sets import global_process_set
 
 # Layers are met in the same order on all ranks, apart from other calls without a name.

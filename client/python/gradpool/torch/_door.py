@@ -3,7 +3,7 @@ import errno
 import os
 import socket
 
-from .._membership import join
+from .._process.membership import join
 from ..client import default_timeout_ms, job_from_environment
 from ..errors import GradpoolError, mismatch
 from .process_sets import global_process_set, ProcessSet
@@ -102,7 +102,7 @@ def _place():
 
 
 def _meet(door, process_sets):
-    from ._objects import gather_objects    # which needs a door
+    from ._operations.objects import gather_objects    # which needs a door
     door.add(global_process_set)
     door.hosts = gather_objects((socket.gethostname(), _told_number()), 'hvd.init()',
                                 global_process_set)

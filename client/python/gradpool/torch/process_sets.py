@@ -4,9 +4,9 @@ import contextlib
 import hashlib
 
 from ..errors import mismatch
-from ._joined import Joined
-from ._roll import Roll
-from ._sequences import Sequence
+from ._operations.joined import Joined
+from ._operations.roll import Roll
+from ._operations.sequences import Sequence
 
 # Of what calls without a name have brought: so many agreements are kept for each kind of call.
 _UNNAMED_PLANS = 32

@@ -1,0 +1,35 @@
+/* Tables of real models: tensors, when their gradients are ready, how long a step takes. */
+#ifndef GRADPOOL_BENCH_SIM_INPUT_MODELS_H
+#define GRADPOOL_BENCH_SIM_INPUT_MODELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct model_tensor {
+    uint64_t elements;
+    double ready; /* share of the backward pass after which its gradient is complete */
+};
+
+struct model {
+    char name[40];
+    double step_ns; /* of one worker, without any exchange */
+    struct model_tensor *tensors;
+    size_t tensors_count;
+    uint64_t elements; /* of all tensors */
+};
+
+struct models {
+    struct model *all; /* in the order of profiles.csv */
+    size_t count;
+};
+
+/* `folder` holds profiles.csv (model, iter_ms; rows whose default_for is v100) and a <model>.csv
+ * for each (elements, ready_frac). On an error the text (TABLE_ERROR_BYTES) says where. */
+int models_load(struct models *models, const char *folder, char *error);
+void models_fini(struct models *models);
+/* NULL: none of that name. */
+const struct model *models_find(const struct models *models, const char *name);
+/* Of a tensor that was scaled; at least one. */
+uint64_t models_elements(const struct model_tensor *tensor, double scale);
+
+#endif

@@ -1,0 +1,41 @@
+/* The lanes of a simulated service and the jobs on them. Every placement is packer_place()'s. */
+#ifndef GRADPOOL_BENCH_SIM_LANES_CLUSTER_H
+#define GRADPOOL_BENCH_SIM_LANES_CLUSTER_H
+
+#include "bench/sim/lanes/job_profile.h"
+
+struct cluster_lane {
+    struct packer_resident *residents; /* none: the lane is closed and costs nothing */
+    size_t count, capacity;
+};
+
+struct cluster_job {
+    const struct job_profile *profile;
+    struct packer_timing timing;
+    struct packer_piece *pieces;
+    size_t count;
+    bool is_placed;
+};
+
+struct cluster {
+    const struct setting *setting;
+    struct cluster_lane *lanes; /* position = id */
+    size_t lanes_count, lanes_open;
+    struct cluster_job *jobs; /* position = the workload's */
+    size_t jobs_count;
+    uint64_t moves;   /* a job's part of one lane to another lane */
+    char reason[256]; /* of the last refusal */
+};
+
+int cluster_init(struct cluster *cluster, const struct setting *setting, size_t jobs_count);
+void cluster_fini(struct cluster *cluster);
+
+/* -ENOSPC: refused. */
+int cluster_place(struct cluster *cluster, size_t job, const struct job_profile *profile);
+void cluster_remove(struct cluster *cluster, size_t job);
+/* Empties the lanes that can be emptied with everybody inside his limit; -ENOMEM. */
+int cluster_consolidate(struct cluster *cluster);
+/* Share of the lane's time in use, if nobody lost anything. */
+double cluster_busy(const struct cluster *cluster, size_t lane);
+
+#endif

@@ -1,0 +1,40 @@
+/* What the service measures of a job before it places it: period, lane time, spread. */
+#ifndef GRADPOOL_BENCH_SIM_LANES_JOB_PROFILE_H
+#define GRADPOOL_BENCH_SIM_LANES_JOB_PROFILE_H
+
+#include "bench/sim/input/models.h"
+#include "bench/sim/lanes/queue.h"
+#include "bench/sim/setting.h"
+#include "packer/packer.h"
+
+struct job_profile {
+    const struct model *model;
+    uint32_t workers;
+    const struct setting *setting;
+    struct packer_tensor *tensors; /* as the packer is asked */
+    size_t tensors_count;
+    struct packer_timing timing;
+    uint64_t lane_ns;              /* a round, all tensors */
+    uint64_t piece_bytes;          /* of a piece, at most */
+    double deviation_ns;           /* of a round's time */
+    uint64_t measuring_ns;         /* how long it held as many lanes as workers for this */
+    struct queue_piece *dedicated; /* how it runs on as many lanes as workers */
+    size_t dedicated_count;
+};
+
+/* -ENOMEM, or the packer's error with its reason in `error` (TABLE_ERROR_BYTES). */
+int job_profile_make(struct job_profile *profile, const struct model *model, uint32_t workers,
+                     const struct setting *setting, char *error);
+void job_profile_fini(struct job_profile *profile);
+
+/* Of a piece, a round; at least 1. */
+uint64_t job_profile_piece_ns(const struct job_profile *profile, const struct packer_piece *piece);
+/* The pieces as the event simulation takes them: a lane is as slow as its core or its line. */
+void job_profile_to_queue(const struct job_profile *profile, const struct packer_piece *pieces,
+                          size_t count, struct queue_piece *ret_pieces);
+/* All but pieces, seed and start. */
+struct queue_job job_profile_queue_job(const struct job_profile *profile);
+/* Lane time of one chunk. */
+double job_profile_chunk_ns(const struct setting *setting);
+
+#endif

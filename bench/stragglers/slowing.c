@@ -1,0 +1,52 @@
+/* Sleeps for what a lane has summed. Owns nothing: a mapping stays until the process ends. */
+#include "bench/stragglers/slowing.h"
+
+#include "svc/base/clock.h"
+
+#include <fcntl.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SLEEP_NS_LEAST (100 * (int64_t)NS_PER_US) /* shorter ones take as long */
+#define SLEEP_NS_MOST (100 * (int64_t)NS_PER_MS)  /* a lane must answer pings */
+
+const struct slowing_numbers *slowing_map(const char *path)
+{
+    struct stat about = {0};
+    void *map = MAP_FAILED;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &about) == 0 && (size_t)about.st_size >= sizeof(struct slowing_numbers))
+        map = mmap(NULL, sizeof(struct slowing_numbers), PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+static uint32_t now(const uint32_t *number) { return __atomic_load_n(number, __ATOMIC_RELAXED); }
+
+void slowing_owe(struct slowing *s, uint64_t bytes)
+{
+    if (s->numbers && s->lane < SLOWING_LANES)
+        s->debt_ns += (int64_t)(bytes * now(&s->numbers->ns_per_kib[s->lane]) / 1024);
+}
+
+void slowing_owe_task(struct slowing *s, uint32_t task)
+{
+    if (s->numbers && now(&s->numbers->task) == task)
+        s->debt_ns += now(&s->numbers->task_ns);
+}
+
+void slowing_pay(struct slowing *s)
+{
+    if (s->debt_ns < SLEEP_NS_LEAST)
+        return;
+    int64_t ns = s->debt_ns < SLEEP_NS_MOST ? s->debt_ns : SLEEP_NS_MOST;
+    uint64_t began_ns = clock_now_ns();
+    const struct timespec nap = {0, ns};
+    nanosleep(&nap, NULL);
+    s->debt_ns -= (int64_t)(clock_now_ns() - began_ns); /* more than was due counts for later */
+}

@@ -1,0 +1,52 @@
+"""Notices between ranks, for which nobody waits: each rank leaves a text, and when all have
+left one, each finds them all. Nothing is sent, nor declared, before somebody has something to
+tell."""
+import contextlib
+
+import torch
+
+from ..errors import GradpoolError
+
+
+class Notices:
+    """Of `count` ranks of a job; `members` as in Job.declare(). A text has room for 4 * `words`
+    bytes."""
+
+    def __init__(self, job, name, members, count, words):
+        self._job, self._name, self._members = job, name, members
+        self._count, self._words = count, words
+        self._tensor = self._request = self._whole = None
+
+    def declare(self):
+        """Beforehand, where the coordinator may be gone when there is something to tell."""
+        if self._tensor is None:
+            self._tensor = self._job.declare(self._name, self._words, 'int32', ranks=self._members)
+
+    def is_left(self):
+        """Whether this rank's text is still there: not all have left one."""
+        return self._request is not None
+
+    def leave(self, raw):
+        """This rank's text, as bytes; not while is_left()."""
+        self.declare()
+        words = torch.zeros(self._words, dtype=torch.int32)
+        if raw:
+            raw = bytearray(raw[:4 * self._words])
+            words.view(torch.uint8)[:len(raw)] = torch.frombuffer(raw, dtype=torch.uint8)
+        self._whole = torch.empty(self._count * self._words, dtype=torch.int32)
+        self._request = self._job.push_pull(self._tensor, words, self._whole, 'gather')
+
+    def find(self, timeout_ms=0):
+        """All ranks' texts by position, once all have left theirs; None: not all have."""
+        if self._request is None or not self._request.done(timeout_ms):
+            return None
+        request, self._request = self._request, None
+        request.wait()
+        return [bytes(block.tolist()).rstrip(b'\0').decode(errors='ignore')
+                for block in self._whole.view(torch.uint8).view(self._count, -1)]
+
+    def end(self):
+        """Nobody tells any more."""
+        with contextlib.suppress(GradpoolError):
+            if self._tensor is not None:
+                self._job.undeclare(self._tensor)

@@ -1,0 +1,161 @@
+"""The order in which the ranks of a process group call its collectives, looked at when they wait.
+
+Tensors are known by dtype and size, so ranks that bring known sizes in different orders push
+different tensors, and each waits for the others. Who has waited for a while tells what it called
+last, by number:
+
+    rank 0   17: all_reduce of float32[6]   waits ...  tells --+--> 17 differs: Mismatch
+    rank 1   17: all_reduce of float32[7]   waits ...  tells --+--> 17 differs: Mismatch
+
+Ranks that are only late have told nothing, or other numbers. No call pays for it but by a note of
+what it brings (Y22)."""
+import collections
+import contextlib
+import datetime
+import threading
+import time
+
+from .._process.completion import is_here
+from ..errors import disagreement, GradpoolError, mismatch
+from . import halves
+from .notices import Notices
+from .operations import Operation
+
+# How long an operation is waited for before it is told, and between two looks from then on.
+_PATIENCE_S = 2.0
+_LOOK_S = 0.1
+# Who waits on tells again, ever more seldom: the others may have told something of an earlier wait.
+_TELL_MAX_S = 30.0
+# How long who found a mismatch waits for the others to find it: it may leave the job then.
+_FOUND_MS = 1000
+# Collectives that are told, and the room for them.
+_CALLED_MAX = 64
+_WORDS = 1024
+RULE = 'All ranks of a group call the same collectives in the same order, of one shape and dtype'
+
+
+class Order:
+    """Calls of this rank in a group, and those that others tell. `name`, `ranks`: the group's;
+    `path`: what its tensors' names begin with."""
+
+    def __init__(self, job, name, path, ranks):
+        self._name, self._ranks = name, ranks
+        self._notices = Notices(job, f'{path}/(order)', ranks, len(ranks), _WORDS)
+        self._called = collections.deque(maxlen=_CALLED_MAX)
+        self._count = self._told = 0
+        self._due_s, self._pause_s = 0.0, _LOOK_S
+        self._lock = threading.Lock()
+
+    def note(self, place, what, tensor):
+        """One more is called. It meets those of other ranks in `place`."""
+        self._count += 1
+        self._called.append((self._count, place, what, tensor.dtype, tensor.shape))
+
+    def look(self):
+        """For who has waited for long. Mismatch: others have called something else in its place.
+        Whatever else goes wrong here the operation itself says better."""
+        if not self._lock.acquire(blocking=False):
+            return      # somebody else looks
+        try:
+            found = None
+            with contextlib.suppress(GradpoolError):
+                found = self._notices.find()
+            self._compare(found or ())
+            with contextlib.suppress(GradpoolError):
+                self._tell()
+        finally:
+            self._lock.release()
+
+    def _tell(self):
+        now_s = time.monotonic()
+        if self._told != self._count:
+            self._told, self._due_s, self._pause_s = self._count, now_s, _LOOK_S
+        if not self._notices.is_left() and now_s >= self._due_s:
+            self._due_s = now_s + self._pause_s
+            self._pause_s = min(2 * self._pause_s, _TELL_MAX_S)
+            self._notices.leave(self._mine())
+
+    def _mine(self):
+        """The newest of them, as many as there is room for."""
+        lines = [f"{count} {place.rsplit('/', 1)[-1]} {what} of "
+                 f"{str(dtype).removeprefix('torch.')}{list(shape)}".encode()
+                 for count, place, what, dtype, shape in list(self._called)]
+        while sum(len(line) + 1 for line in lines) > 4 * _WORDS:
+            lines.pop(0)
+        return b'\n'.join(lines)
+
+    def _compare(self, texts):
+        said = [_parsed(text) for text in texts]
+        for count in sorted(set().union(*said)):
+            who = [i for i, of_rank in enumerate(said) if count in of_rank]
+            if len({said[i][count][0] for i in who}) > 1:
+                self._wait_for_others()
+                told = disagreement([said[i][count][1] for i in who],
+                                    [self._ranks[i] for i in who])
+                raise mismatch(f"{told} as collective {count} of process group '{self._name}'. "
+                               f'{RULE}')
+
+    def _wait_for_others(self):
+        """Each leaves a notice more when it has found this one."""
+        with contextlib.suppress(GradpoolError):
+            self._notices.leave(b'')
+            self._notices.find(_FOUND_MS)
+
+    def end(self):
+        self._notices.end()
+
+
+def _parsed(text):
+    """{number: (place, what was brought)}"""
+    lines = (line.split(' ', 2) for line in text.split('\n'))
+    return {int(line[0]): line[1:] for line in lines if len(line) == 3 and line[0].isdecimal()}
+
+
+class Collective(Operation):
+    """An operation of all ranks of a group, which has an `order`."""
+
+    def _wait_for(self, part, until_s):
+        """Whoever waits for long looks round. Between two looks a Ctrl-C is raised, too."""
+        patient_s = time.monotonic() + _PATIENCE_S
+        while part.request and not self._over.is_set():
+            now_s = time.monotonic()
+            if until_s - now_s <= _LOOK_S or part.request.done(int(_LOOK_S * 1e3)):
+                break
+            if now_s > patient_s:
+                self._group.order.look()
+        if not self._over.is_set():
+            super()._wait_for(part, until_s)
+
+    def is_over(self):
+        """The process's thread looks round for who left it to it."""
+        if self._waited_s() > _PATIENCE_S and not self._over.is_set():
+            try:
+                self._group.order.look()
+            except Exception as error:
+                self.end(error)
+        return super().is_over()
+
+    def _waited_s(self):
+        return self._group.timeout_s - self._left_s()
+
+
+class Shared(Collective):
+    """One that torch's own code waits for once for each of its results."""
+
+    def end(self, error):
+        super().end(error)
+        halves.tie(self)
+
+
+class Barrier(Collective):
+    """A barrier, which waits for `earlier` operations, too: those that the group had under way."""
+    earlier = ()
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        super().wait(timeout)
+        for one in self.earlier:
+            # Every rank has called it before this one; a message may yet be sent after it.
+            if isinstance(one, Collective) and not is_here():
+                one.pass_by(timeout)
+        self.earlier = ()
+        return True

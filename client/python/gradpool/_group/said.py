@@ -1,0 +1,48 @@
+"""Words of the ranks of a process group beside a collective that travels in pieces: tensors of
+another length have pieces in common with it."""
+import torch
+
+from ..errors import disagreement, mismatch
+from .operations import Part, Slot
+from .order import RULE
+
+_WORDS = 16
+
+
+class Said:
+    """`name`, `ranks`: the group's; `path`: what its tensors' names begin with."""
+
+    def __init__(self, job, name, path, ranks):
+        self._job, self._name, self._path, self._ranks = job, name, path, ranks
+        self._slot = None
+
+    def beside(self, parts, what, tensor):
+        """(the parts, those of Pieces one by one, behind one by which all ranks say what they
+        bring; the place where the collective meets theirs)"""
+        told = f"{what} of {str(tensor.dtype).removeprefix('torch.')}[{tensor.numel()}]"
+        every = [self._part(told)]
+        for part in parts:
+            every += part if isinstance(part, list) else [part]
+        return every, told.replace(' ', '-')
+
+    def _part(self, told):
+        """Mismatch as its round is over: the ranks differ."""
+        if self._slot is None:
+            made = self._job.declare(f'{self._path}/(said)', _WORDS, 'int32', ranks=self._ranks)
+            self._slot = Slot(made, 4 * _WORDS)
+        raw, words = bytearray(told.encode()[:4 * _WORDS]), torch.zeros(_WORDS, dtype=torch.int32)
+        words.view(torch.uint8)[:len(raw)] = torch.frombuffer(raw, dtype=torch.uint8)
+        whole = torch.empty(len(self._ranks), _WORDS, dtype=torch.int32)
+
+        def land():
+            if not torch.equal(whole, words.expand_as(whole)):
+                texts = [bytes(block.tolist()).rstrip(b'\0').decode(errors='ignore')
+                         for block in whole.view(torch.uint8)]
+                raise mismatch(f'{disagreement(texts, self._ranks)} as a collective of process '
+                               f"group '{self._name}'. {RULE}")
+        return Part(self._slot, lambda of: self._job.push_pull(of, words, whole, 'gather'),
+                    land=land)
+
+    def end(self):
+        if self._slot is not None:
+            self._slot.end()

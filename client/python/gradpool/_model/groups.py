@@ -1,0 +1,77 @@
+"""The job of a model's process group: its name, and how long its ranks wait."""
+import hashlib
+import os
+
+import torch.distributed
+
+from .._native.library import INT_MAX, number
+from ..client import DEFAULT_TIMEOUT_MS
+from ..errors import overdue
+
+# Ranks that are told one by one in a job's name, which has room for 127 bytes.
+_TOLD_MAX = 40
+
+
+def job_name_of(name, group):
+    """The job of a process group; `name`: the script's, None: GRADPOOL_JOB. Where only some of the
+    ranks are in the group they add themselves to the name: other groups are other jobs (Y73)."""
+    name = name or os.environ.get('GRADPOOL_JOB')
+    ranks = torch.distributed.get_process_group_ranks(group)
+    if not name or len(ranks) == torch.distributed.get_world_size():
+        return name
+    return f'{name}.{_told(sorted(ranks))}'
+
+
+def _told(ranks):
+    """0-3,8 for example; a digest of that where it is long."""
+    runs = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    text = ','.join(f'{first}-{last}' if last > first else f'{first}' for first, last in runs)
+    if len(text) <= _TOLD_MAX:
+        return text
+    return f'{len(ranks)}-ranks-{hashlib.sha256(text.encode()).hexdigest()[:12]}'
+
+
+class Limit:
+    """How long a model's bucket may take, and what a script changes to have it longer.
+
+    timeout_ms  the script's own; 0: GRADPOOL_TIMEOUT_MS, or the timeout of the process group"""
+
+    def __init__(self, timeout_ms, group):
+        self.ms, self._whose = number(timeout_ms, 'timeout_ms', INT_MAX), 'attach(timeout_ms=)'
+        if not self.ms and os.environ.get('GRADPOOL_TIMEOUT_MS'):
+            self.ms, self._whose = int(os.environ['GRADPOOL_TIMEOUT_MS']), 'GRADPOOL_TIMEOUT_MS'
+        if not self.ms:
+            self.ms, self._whose = _timeout_of(group)
+
+    def told(self, timeout):
+        """A Timeout with what to change."""
+        return overdue(timeout, self.ms / 1e3, self._whose)
+
+
+def _timeout_of(group):
+    """(its milliseconds, what set them)"""
+    seconds = next(filter(None, map(_seconds_of, _backends_of(group))), None)
+    if seconds is None:     # a backend that does not say
+        return DEFAULT_TIMEOUT_MS, 'attach(timeout_ms=) or GRADPOOL_TIMEOUT_MS'
+    return (max(min(int(seconds * 1e3), INT_MAX), 1),
+            'init_process_group(timeout=) or new_group(timeout=)')
+
+
+def _backends_of(group):
+    """Of torch 1 the group itself; of torch 2 it has one for each kind of device."""
+    yield group
+    for device in getattr(group, '_device_types', ()):
+        yield group._get_backend(device)
+
+
+def _seconds_of(backend):
+    """None: it does not say."""
+    timeout = getattr(getattr(backend, 'options', None), '_timeout', None)
+    if timeout is not None:
+        return timeout.total_seconds()
+    return getattr(backend, 'timeout_s', None)      # one of gradpool.distributed

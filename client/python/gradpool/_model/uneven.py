@@ -1,0 +1,50 @@
+"""torch's Join, for models whose gradients the service averages.
+
+A rank that has left the loop goes on with buckets of zeros that DistributedDataParallel makes, and
+they are pushed like any other (Y70). A use of Join that would give wrong values is refused when
+Join is made, the same moment on every rank."""
+import functools
+import weakref
+
+from torch.distributed.algorithms.join import Join
+
+from ..errors import mismatch
+
+_watched = weakref.WeakKeyDictionary()      # model -> whether lanes do its optimizer's steps
+
+
+def watch(model, steps):
+    """Has Join refuse what cannot be done for a model; `steps`: lanes do its optimizer's steps."""
+    _watched[model] = steps
+
+
+def _is_ours(model):
+    """Attached, or on a process group of this package."""
+    group = getattr(model, 'process_group', None)
+    return model in _watched or getattr(group, 'getBackendName', str)() == 'gradpool'
+
+
+def _check(steps, divide_by_initial_world_size=True, **_):
+    if steps:
+        raise mismatch('torch.distributed Join with a model of attach(optimizer=): lanes step with '
+                       "rank 0's settings, and rank 0 may have left the loop. Attach the model "
+                       'without the optimizer, or give every rank as many batches')
+    if not divide_by_initial_world_size:
+        raise mismatch('torch.distributed Join with divide_by_initial_world_size=False: the '
+                       'service divides by the number of all ranks. Leave the option out')
+
+
+_of_torch = Join.__init__
+
+
+@functools.wraps(_of_torch)
+def _init(self, joinables, enable=True, *rest, **options):
+    for model in joinables if enable else ():
+        if _is_ours(model):
+            _check(_watched.get(model, False), **options)
+    _of_torch(self, joinables, enable, *rest, **options)
+
+
+def offer():
+    """Has Join look at models of ours, too."""
+    Join.__init__ = _init

@@ -1,0 +1,48 @@
+"""Parameters that got a gradient on no rank, as with find_unused_parameters=True. PyTorch leaves
+them as they are, and lanes step them with zeros: weight decay, momentum and counts of steps make
+that another result (Y114)."""
+from ..errors import mismatch
+
+
+class Unused:
+    """Of one optimizer's parameters, from step to step.
+
+    group_of  a parameter's group of the optimizer, with the settings of that moment
+    rule_of   a parameter's rule"""
+
+    def __init__(self, parameters, group_of, rule_of):
+        self._names = {one: name for name, one in parameters.items()}
+        self._group_of, self._rule_of = group_of, rule_of
+        self._idle = None       # parameters without a gradient so far; None: before the first step
+
+    def check(self, without, has_moments):
+        """All ranks alike, once lanes have stepped. Mismatch: PyTorch would have done otherwise.
+
+        without      parameters that have no gradient
+        has_moments  of earlier steps, as this step began"""
+        if self._idle is None:
+            self._idle = set() if has_moments else set(without)
+        elif not without and not self._idle:
+            return
+        for one in without:
+            if not self._is_harmless(one):
+                raise self._error(one, 'has no gradient on any rank')
+        for one in self._idle - set(without):
+            if self._counts_steps(one):
+                raise self._error(one, 'has its first gradient after steps without one')
+        self._idle &= set(without)
+
+    def _is_harmless(self, parameter):
+        """A step with zeros changes nothing."""
+        return not self._group_of(parameter)['weight_decay'] and (
+            parameter in self._idle or self._rule_of(parameter) == 'sgd')
+
+    def _counts_steps(self, parameter):
+        """The first gradient means something else after steps with zeros."""
+        return 'adam' in self._rule_of(parameter) or self._group_of(parameter).get('dampening')
+
+    def _error(self, parameter, what):
+        return mismatch(f"parameter '{self._names[parameter]}' {what}: lanes step it with zeros, "
+                        'where PyTorch leaves it as it is. Set requires_grad to False before '
+                        'DistributedDataParallel() where the model does not use it, or attach '
+                        'without the optimizer')

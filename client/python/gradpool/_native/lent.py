@@ -1,0 +1,78 @@
+"""Memory of a job that lanes on this host read and write in place, as buffers for torch and numpy.
+
+A buffer is used for as long as any tensor or array lies in it. Then its pages are the next one's
+that is as large: what somebody has kept never changes under his hands, and is still there when the
+job has been left (Y20)."""
+import ctypes
+import mmap
+import weakref
+
+from .library import check, lib
+
+_munmap = ctypes.CDLL(None, use_errno=True).munmap
+_munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
+
+
+class Lent:
+    """The memory of a job that buffers lie in. Nothing here takes a lock: a buffer may end in the
+    middle of anything."""
+
+    def __init__(self):
+        self._free = {}         # bytes, whole pages -> addresses
+        self._pinned = {}       # address -> what ends that
+        self._is_left = False
+
+    def take(self, job, size):
+        """A buffer of `size` bytes, with any values. `job`: its handle."""
+        pages = _whole_pages(size)
+        free = self._free.setdefault(pages, [])
+        try:
+            address = free.pop()
+        except IndexError:      # also where trim() has just taken it
+            address = _pages_of(job, pages)
+        buffer = (ctypes.c_char * size).from_address(address)
+        weakref.finalize(buffer, self._give_back, address, pages).atexit = False
+        return buffer
+
+    def _give_back(self, address, pages):
+        if self._is_left:
+            _munmap(address, pages)
+        else:
+            self._free[pages].append(address)
+
+    def pin(self, address, size, pin, unpin):
+        """Calls pin(address, whole pages) of a buffer, once for all that lie there."""
+        if address not in self._pinned:
+            pin(address, _whole_pages(size))
+            self._pinned[address] = unpin
+
+    def leave(self, job):
+        """The job is about to be left: the buffers that end later end by themselves."""
+        self._is_left = True
+        for address, unpin in self._pinned.items():
+            unpin(address)
+        self._pinned.clear()
+        self.trim(job)
+
+    def trim(self, job):
+        """Frees pages that no buffer lies in; pinned ones are kept for the next buffers."""
+        for addresses in list(self._free.values()):
+            kept = []
+            while addresses:
+                address = addresses.pop()
+                if address in self._pinned:
+                    kept.append(address)
+                else:
+                    lib.gp_free(job, address)
+            addresses.extend(kept)
+
+
+def _whole_pages(size):
+    return max(-(-size // mmap.PAGESIZE), 1) * mmap.PAGESIZE
+
+
+def _pages_of(job, size):
+    memory = ctypes.c_void_p()
+    check(lib.gp_alloc(job, size, ctypes.byref(memory)))
+    check(lib.gp_keep(job, memory))
+    return memory.value

@@ -1,0 +1,199 @@
+"""libgradpool.so by ctypes: where it is found, its prototypes, its errors as exceptions.
+
+Calls drop the interpreter's lock, so one thread may wait while others compute. Nothing here keeps
+state beyond the loaded library."""
+import contextlib
+import ctypes
+import operator
+import os
+import pathlib
+
+from ..errors import error_of, GradpoolError, mismatch
+
+try:
+    from .._installed import LIBRARY as INSTALLED
+except ImportError:  # a source tree
+    INSTALLED = None
+
+NAME = 'libgradpool.so'
+# enum gp_dtype, by the names of torch and numpy.
+DTYPES = {'float32': 1, 'float64': 2, 'float16': 3, 'bfloat16': 4, 'int32': 5, 'int64': 6}
+OPERATIONS = {'sum': 1, 'mean': 2, 'min': 5, 'max': 6, 'product': 7, 'gather': 8,
+              'all-to-all': 9, 'reduce-scatter': 10}
+RULES = {None: 0, 'sgd': 1, 'momentum': 2, 'nesterov': 3, 'adam': 4, 'adamw': 5}
+MEASURES = 2  # GP_MEASURES
+WORKER_LOSS = {'fail': 0, 'continue': 1}
+DURABILITIES = {None: 0, 'none': 1, 'replica': 2, 'worker': 3}
+QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
+
+# Ask PSM, which Debian's libfabric loads, to leave signals alone.
+_NO_HANDLERS = 'IPATH_NO_BACKTRACE', 'HFI_NO_BACKTRACE'
+
+_PACKAGE = pathlib.Path(__file__).resolve().parents[1]
+
+
+class Options(ctypes.Structure):
+    """struct gp_options"""
+    _fields_ = [('transport', ctypes.c_char_p), ('interface_name', ctypes.c_char_p),
+                ('connect_timeout_ms', ctypes.c_int)]
+
+
+class JobSpec(ctypes.Structure):
+    """struct gp_job_spec"""
+    _fields_ = [('name', ctypes.c_char_p), ('rank', ctypes.c_uint32), ('workers', ctypes.c_uint32),
+                ('loss_limit_ppm', ctypes.c_uint32), ('workers_max', ctypes.c_uint32),
+                ('on_worker_loss', ctypes.c_int), ('durability', ctypes.c_int)]
+
+
+class Membership(ctypes.Structure):
+    """struct gp_membership"""
+    _fields_ = [('version', ctypes.c_uint32), ('workers', ctypes.c_uint32),
+                ('wanted', ctypes.c_uint32), ('ranks', ctypes.c_uint64 * 12)]
+
+
+class TensorSpec(ctypes.Structure):
+    """struct gp_tensor_spec"""
+    _fields_ = [('name', ctypes.c_char_p), ('dtype', ctypes.c_int), ('elements', ctypes.c_uint64),
+                ('ranks', ctypes.POINTER(ctypes.c_uint32)), ('ranks_count', ctypes.c_uint32),
+                ('quorum', ctypes.c_int), ('bound', ctypes.c_uint32), ('flags', ctypes.c_uint32),
+                ('rule', ctypes.c_int), ('wire', ctypes.c_int)]
+
+
+class Settings(ctypes.Structure):
+    """struct gp_settings"""
+    _fields_ = [(name, ctypes.c_double) for name in (
+        'rate', 'weight_decay', 'momentum', 'dampening', 'beta1', 'beta2', 'epsilon')]
+
+
+class Item(ctypes.Structure):
+    """struct gp_item"""
+    _fields_ = [('tensor', ctypes.c_void_p), ('gradient', ctypes.c_void_p),
+                ('result', ctypes.c_void_p)]
+
+
+class State(ctypes.Structure):
+    """struct gp_state"""
+    _fields_ = [('tensor', ctypes.c_void_p), ('arrays', ctypes.c_void_p),
+                ('steps', ctypes.c_uint64)]
+
+
+INT_MAX, U32_MAX, U64_MAX, SIZE_MAX = 2**31 - 1, 2**32 - 1, 2**64 - 1, 2**63 - 1
+SAME_STEPS = U64_MAX    # GP_SAME_STEPS
+_HANDLE, _INT, _U32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32
+_U64, _SIZE, _TEXT, _POINTER = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p, ctypes.POINTER
+
+_PROTOTYPES = {
+    'gp_version': (_TEXT,),
+    'gp_strerror': (_TEXT, _INT),
+    'gp_last_error': (_TEXT,),
+    'gp_connect': (_INT, _TEXT, _POINTER(Options), _POINTER(_HANDLE)),
+    'gp_disconnect': (None, _HANDLE),
+    'gp_job_join': (_INT, _HANDLE, _POINTER(JobSpec), _POINTER(_HANDLE)),
+    'gp_job_leave': (None, _HANDLE),
+    'gp_job_membership': (_INT, _HANDLE, _POINTER(Membership)),
+    'gp_job_resize': (_INT, _HANDLE, _U32, _INT),
+    'gp_job_tell_loss': (_INT, _HANDLE, ctypes.c_float),
+    'gp_tensors_declare': (_INT, _HANDLE, _POINTER(TensorSpec), _SIZE, _POINTER(_HANDLE)),
+    'gp_tensor_undeclare': (_INT, _HANDLE),
+    'gp_alloc': (_INT, _HANDLE, _SIZE, _POINTER(_HANDLE)),
+    'gp_keep': (_INT, _HANDLE, _HANDLE),
+    'gp_free': (None, _HANDLE, _HANDLE),
+    'gp_push_pull': (_INT, _HANDLE, _HANDLE, _HANDLE, _INT, _POINTER(_HANDLE)),
+    'gp_push_pull_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _INT, _POINTER(_HANDLE)),
+    'gp_update_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _POINTER(Settings),
+                        _POINTER(_HANDLE)),
+    'gp_broadcast': (_INT, _HANDLE, _HANDLE, _U32, _POINTER(_HANDLE)),
+    'gp_send': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),
+    'gp_receive': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),
+    'gp_wait': (_INT, _HANDLE, _INT),
+    'gp_poll': (_INT, _HANDLE, _INT),
+    'gp_barrier': (_INT, _HANDLE, _INT),
+    'gp_job_snapshot': (_INT, _HANDLE, _TEXT),
+    'gp_job_timeline_start': (_INT, _HANDLE, _TEXT),
+    'gp_job_timeline_stop': (_INT, _HANDLE),
+    'gp_job_restore': (_INT, _HANDLE, _TEXT, _POINTER(Item), _SIZE),
+    'gp_job_read': (_INT, _HANDLE, _POINTER(State), _SIZE),
+    'gp_save': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),
+    'gp_restore': (_INT, _HANDLE, _HANDLE, _HANDLE, _U32, _U64, _POINTER(_HANDLE)),
+    'gp_checksum': (_U64, _POINTER(_HANDLE), _POINTER(_SIZE), _SIZE),
+    'gp_job_spec_from_environment': (_INT, _POINTER(JobSpec)),
+}
+
+
+def places():
+    """Where the library is looked for, best first: GRADPOOL_LIBRARY, beside this package, where it
+    was installed with this package or the build folder of the source tree that the package lies in,
+    then wherever the loader looks."""
+    named = os.environ.get('GRADPOOL_LIBRARY')
+    if named:
+        return [named]
+    own = INSTALLED or pathlib.Path('..', '..', '..', 'build', 'client', NAME)
+    found = [_PACKAGE / NAME, _PACKAGE.parent / NAME, _PACKAGE / own]
+    return [str(path) for path in found if path.exists()] + [NAME, NAME + '.0']
+
+
+@contextlib.contextmanager
+def _signals_kept():
+    """In here, what libfabric loads must not put handlers of its own on SIGINT, SIGTERM and others
+    (Y6)."""
+    added = [name for name in _NO_HANDLERS if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, '1'))
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
+def load():
+    """The loaded library with prototypes. Raises GradpoolError (ENOENT): what was tried."""
+    problems = []
+    for place in places():
+        try:
+            with _signals_kept():
+                library = ctypes.CDLL(place)
+            for name, (result, *arguments) in _PROTOTYPES.items():
+                function = getattr(library, name)
+                function.restype, function.argtypes = result, arguments
+            return library
+        except (OSError, AttributeError) as problem:    # not there, or of another version
+            problems.append(str(problem))
+    raise GradpoolError(2, f'{NAME} cannot be loaded ({"; ".join(problems)}); '
+                           'set GRADPOOL_LIBRARY to its path')
+
+
+lib = load()
+
+
+def check(code, classes=None):
+    """`code` if it is no error, else raises with the calling thread's last error text. `classes`:
+    of errors that mean something else in this call, by errno."""
+    if code >= 0:
+        return code
+    raise error_of(code, (lib.gp_last_error() or lib.gp_strerror(code)).decode(errors='replace'),
+                   classes)
+
+
+def encode(text, what):
+    """A str as bytes for C, None as NULL. Mismatch: C would see another text."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise mismatch(f'{what} is {text!r}, expected text')
+    if '\0' in text:
+        raise mismatch(f'{what} is {text!r}, which holds a NUL')
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise mismatch(f'{what} is {text!r}, which is no text in UTF-8') from None
+
+
+def number(value, what, most):
+    """A whole number from 0 to `most` for C, which would take any other modulo its size."""
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        raise mismatch(f'{what} is {value!r}, expected a whole number') from None
+    if not 0 <= whole <= most:
+        raise mismatch(f'{what} is {whole}, expected a number from 0 to {most}')
+    return whole

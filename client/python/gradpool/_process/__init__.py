@@ -1,0 +1,1 @@
+"""One process: what all doors of the package share in it."""

@@ -1,0 +1,101 @@
+"""The thread that completes what nobody waits for: one a process, started with the first need.
+
+An item of it has two methods:
+
+    waits_for()   the Request that it waits for now; None: it waits for another item
+    is_over()     completes the item if that can be done now; False: not yet. Never blocks
+
+The thread sleeps in the library, in the wait of the first item that has a Request; what comes in
+meanwhile, or is done before it, is seen SLICE_MS later. Without items it sleeps for good. Items
+that are not over when the process ends are left."""
+import contextlib
+import os
+import queue
+import threading
+
+from ..errors import GradpoolError
+from .threads import start
+
+SLICE_MS = 10
+# Items that are looked at each time: so many of the oldest, and of the others.
+_OLDEST, _OTHERS = 16, 64
+
+
+class _End:
+    """The item with which the thread ends."""
+
+    def waits_for(self):
+        return None
+
+    def is_over(self):
+        raise SystemExit
+
+
+class _Completer:
+    def __init__(self):
+        self._new = queue.SimpleQueue()
+        self._turn = 0
+        self._thread = start(self._run, 'gradpool', lambda: self.add(_End()))
+
+    def add(self, item):
+        self._new.put(item)
+
+    def is_here(self):
+        return threading.current_thread() is self._thread
+
+    def _run(self):
+        items = []
+        while True:
+            items += self._arrived(may_sleep=not items)
+            self._sleep(items)
+            items = self._left_of(items)
+
+    def _left_of(self, items):
+        """Items that are not over. Of many, most of which queue behind the oldest, those and some
+        others are looked at, in turn."""
+        first = _OLDEST + self._turn * _OTHERS
+        looked = items[:_OLDEST], items[first:first + _OTHERS]
+        self._turn = self._turn + 1 if first + _OTHERS < len(items) else 0
+        old, others = ([item for item in some if not item.is_over()] for some in looked)
+        return old + items[_OLDEST:first] + others + items[first + _OTHERS:]
+
+    def _arrived(self, may_sleep):
+        found = [self._new.get()] if may_sleep else []
+        while not self._new.empty():
+            found.append(self._new.get())
+        return found
+
+    def _sleep(self, items):
+        request = next(filter(None, (item.waits_for() for item in items[:_OLDEST])), None)
+        with contextlib.suppress(GradpoolError, queue.Empty):   # is_over() meets the error, too
+            if request:
+                request.done(SLICE_MS)
+            elif items:
+                items.append(self._new.get(timeout=SLICE_MS / 1e3))
+
+
+_lock = threading.RLock()     # a destructor may complete() something within complete()
+_completer = None
+
+
+def complete(item):
+    """Has the thread complete `item`."""
+    global _completer
+    with _lock:
+        if _completer is None:
+            _completer = _Completer()
+        _completer.add(item)
+
+
+def is_here():
+    """Whether the calling thread is that thread: it must not wait for itself."""
+    return _completer is not None and _completer.is_here()
+
+
+def _forget():
+    """A forked child has none of its parent's threads, and may need one of its own."""
+    global _completer, _lock
+    _completer, _lock = None, threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget)

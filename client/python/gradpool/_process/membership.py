@@ -1,0 +1,109 @@
+"""Jobs that doors of this package join for a script, and share: a rank is in a job once.
+
+Whoever joins a job of the same name and endpoint in this process gets the same Membership; with
+the last of them it is left, at the latest when the process ends (Y24)."""
+import errno
+import gc
+import multiprocessing.util
+import os
+import socket
+import threading
+import time
+
+from ..client import connect, default_timeout_ms
+from ..errors import GradpoolError, mismatch
+
+_PAUSE_S = 1.0      # between two joins that wait for a former job; the service waits 8 s in each
+
+_lock = threading.RLock()   # of a finalizer that runs in its middle, too
+_memberships = {}       # (process, endpoint, job's name) -> Membership
+
+
+class Membership:
+    """A job that was joined for `users` of this process."""
+
+    def __init__(self, key, name, endpoint, rank, workers):
+        self.key, self.users = key, 0
+        self.dropped = []       # one item for each of the users that the script has dropped
+        self.client = connect(endpoint)
+        try:
+            self.job = self.client.join(name, rank, workers)
+        except BaseException:
+            self.client.close()
+            raise
+        # Beside what atexit does it is called where a process of multiprocessing ends.
+        multiprocessing.util.Finalize(self, self.client.close, exitpriority=0)
+
+    def release(self):
+        """One user less."""
+        with _lock:
+            self.users -= 1
+            if self.users == 0:
+                _memberships.pop(self.key, None)
+        if self.users == 0:
+            self.client.close()
+
+
+def join(name, endpoint, rank, workers):
+    """The Membership of this process in that job, a user more. None: GRADPOOL_JOB and
+    GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for a former job of that name to end."""
+    deadline_s = time.monotonic() + default_timeout_ms() / 1e3
+    while True:
+        try:
+            return _join_once(name, endpoint, rank, workers)
+        except GradpoolError as error:
+            if error.errno != errno.ESTALE or time.monotonic() + _PAUSE_S > deadline_s:
+                raise
+        time.sleep(_PAUSE_S)    # without the lock: a finalizer may be what ends the former job
+
+
+def _join_once(name, endpoint, rank, workers):
+    key = _key_of(name, endpoint)
+    with _lock:
+        membership = _memberships.get(key)
+        if membership is None:
+            membership = _memberships[key] = _join_anew(key, name, endpoint, rank, workers)
+        job = membership.job
+        if (job.rank, job.workers) != (rank, workers):
+            raise mismatch(f'{job} of {job.workers} has another model of this process, but the '
+                           f'process group of this one says rank {rank} of {workers}: give it a '
+                           'job of its own')
+        membership.users += 1
+    return membership
+
+
+def _key_of(name, endpoint):
+    return (os.getpid(), endpoint or os.environ.get('GRADPOOL_ENDPOINT'),
+            name or os.environ.get('GRADPOOL_JOB'))
+
+
+def collect():
+    """Finds models that were dropped; then optimizers, which the hooks of these models held."""
+    gc.collect()
+    gc.collect()
+
+
+def leave_dropped(name, endpoint, rank, workers):
+    """Leaves jobs whose users have all been dropped by the script, unless join() of these arguments
+    shares that job."""
+    key = _key_of(name, endpoint)
+    others = [one for one in list(_memberships.values()) if one.key[0] == key[0] and (
+        one.key != key or (one.job.rank, one.job.workers) != (rank, workers))]
+    if others:
+        collect()       # on each rank at this point of the script
+    for one in others:
+        if len(one.dropped) == one.users:
+            with _lock:
+                _memberships.pop(one.key, None)
+            one.client.close()
+
+
+def _join_anew(key, name, endpoint, rank, workers):
+    try:
+        return Membership(key, name, endpoint, rank, workers)
+    except GradpoolError as error:
+        if (error.errno != errno.EEXIST
+                or f'{socket.gethostname()}, pid {os.getpid()};' not in str(error)):
+            raise
+        raise GradpoolError(errno.EEXIST, f'{error}. This script has joined the job itself: give '
+                            'its Job, attach(model, job=...)') from None

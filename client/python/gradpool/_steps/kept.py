@@ -1,0 +1,303 @@
+"""An optimizer's moments, which lanes keep: taken over from the optimizer, and given back as
+torch.optim has them.
+
+Rank 0's values count. All ranks take part when values are taken over, and none when one of them
+reads: state_dict() of rank 0 alone is what scripts call (Y80, Y81)."""
+import collections
+import errno
+import time
+
+import torch
+
+from .._native.states import MOMENTS, read, restore, save
+from .._tensors.carriers import lent
+from ..client import default_timeout_ms
+from ..errors import GradpoolError, mismatch, Mismatch
+
+KEYS = {'sgd': (), 'momentum': ('momentum_buffer',), 'nesterov': ('momentum_buffer',),
+        'adam': ('exp_avg', 'exp_avg_sq'), 'adamw': ('exp_avg', 'exp_avg_sq')}
+_CHUNK_BYTES = 64 << 20     # of states under way at once
+_LENT_FROM = 16384          # elements: shorter ones are copied in any case
+_AGAIN_S = 0.05
+_NOTES_NONE = torch.__version__ < (2, 4)    # of SGD without momentum; later ones have no state then
+_PASSING = errno.EBUSY, errno.EAGAIN, errno.ECONNREFUSED, errno.ECONNRESET
+
+
+class Kept:
+    """The state of an optimizer on the service.
+
+    rule_of      a parameter's rule
+    place        the model's Place in the job, which the optimizer keeps, too
+    has_stepped  moments may be behind some steps"""
+
+    def __init__(self, optimizer, rule_of):
+        self._optimizer, self._rule_of = optimizer, rule_of
+        self._empty, self._is_loaded = optimizer.state, _has_values(optimizer.state)
+        self._job, self.has_stepped = None, False
+        self._tensors = {}      # parameter -> its tensor
+        self._aside = {}        # state of parameters without one, which are frozen
+        self.place, self._former = None, vars(optimizer).get('_kept')   # of an earlier attach()
+        if self._former is not None:
+            self._former.check_job()
+            self._aside = self._former._aside
+
+    @property
+    def is_loaded(self):
+        """The optimizer has state which lanes have not yet. A script may also give it another
+        state, or clear the one that it has: moments begin anew then."""
+        state = self._optimizer.state
+        return self._is_loaded or state is not self._empty or getattr(state, 'is_cleared', False)
+
+    def check_job(self):
+        """Raises on all ranks alike where lanes had moments that cannot be read any more."""
+        if self.has_stepped and not self.is_loaded and self._is_lost() and any(
+                MOMENTS[self._rule_of(one)] for one in self._tensors):
+            raise self._lost()
+
+    def _is_lost(self):
+        return self.place is not None and self.place.is_over()
+
+    def check_state(self):
+        """Mismatch: the script has written some of the moments."""
+        if not self.is_loaded and _has_values(self._optimizer.state):
+            raise mismatch('optimizer.state was written into, but lanes keep the moments, and it '
+                           'has only what was written: change what state_dict() gives, and load '
+                           'that by load_state_dict()')
+
+    def _lost(self):
+        return GradpoolError(errno.EBADF, f'{self._job}: the attachment has been closed, and lanes '
+                             'have forgotten the moments of its optimizer: call state_dict() '
+                             'before, and load_state_dict() to go on')
+
+    def begin(self, job, tensors, steps):
+        """All ranks: lanes take rank 0's parameters, and moments if its optimizer has some. Returns
+        False: it has none, parameters are to be broadcast.
+
+        tensors  {parameter: its tensor}
+        steps    a tensor of int64, as many as there are parameters"""
+        self._job, self._tensors, self._steps = job, tensors, steps
+        if self._former is not None and job.rank == 0:
+            self._optimizer.state = self._empty = self._former.state()
+            self._is_loaded = _has_values(self._optimizer.state)
+        counts = self._agree()
+        if counts is not None:
+            for chunk in _chunks(list(tensors)):
+                self._restore(chunk, counts, {one: self._room(one) for one in chunk})
+        self._settle()
+        if self._former is not None and self._former.place is not None:
+            self._former.place.drop()
+        self._optimizer._kept, self._former = self, None
+        return counts is not None
+
+    def take_over(self, first):
+        """All ranks, before a step: lanes go on from what rank 0 has in its model and, if something
+        was loaded, in its optimizer.
+
+        first  parameters that the ranks would push next. Where one does, and has nothing to take
+               over, it disagrees with this one in their rounds"""
+        ours = {id(one) for one in first}
+        chunks = [list(first), *_chunks([one for one in self._tensors if id(one) not in ours])]
+        counts = None
+        for number, chunk in enumerate(chunks):
+            arrays = {one: self._room(one) for one in chunk}
+            _wait(save(self._job, self._tensors[one], self._rule_of(one), arrays[one])
+                  for one in chunk)
+            if number == 0:
+                counts = self._agree()
+            self._restore(chunk, counts, arrays)
+        self._settle()
+
+    def _settle(self):
+        self.has_stepped |= self._is_loaded
+        if self.is_loaded:
+            self._aside = {one: of_one for one, of_one in self._optimizer.state.items()
+                           if one not in self._tensors}
+        self._optimizer.state = self._empty = _Empty(dict)
+        self._is_loaded = False
+
+    def note_step(self):
+        self.has_stepped = True
+
+    def note_restored(self):
+        """Lanes have what was in a snapshot: it comes before what was loaded."""
+        self._settle()
+        self.has_stepped = True
+
+    def _room(self, parameter):
+        """None: on another rank."""
+        if self._job.rank != 0:
+            return None
+        elements = parameter.numel() * (1 + MOMENTS[self._rule_of(parameter)])
+        room = lent(self._job, elements, torch.float32) if elements > _LENT_FROM else None
+        return torch.empty(elements) if room is None else room
+
+    def _agree(self):
+        """{parameter: steps that its moments have behind them}; None: rank 0 has loaded none."""
+        counts = torch.full((len(self._tensors),), -1, dtype=torch.int64)
+        if self._job.rank == 0 and self.is_loaded:
+            counts = torch.tensor([self._steps_of(one) for one in self._tensors])
+        self._job.broadcast(self._steps, counts).wait()
+        if counts.numel() and int(counts[0]) < 0:
+            return None
+        self.has_stepped = True
+        return dict(zip(self._tensors, counts.tolist()))
+
+    def _restore(self, chunk, counts, arrays):
+        requests, landed = [], []
+        for one in chunk:
+            here = one.detach()
+            if self._job.rank == 0:
+                self._fill(one, arrays[one], counts is not None)
+                place = None
+            else:
+                place = torch.empty(here.shape) if not here.is_cpu else here
+                landed.append((here, place))
+            requests.append(restore(self._job, self._tensors[one], self._rule_of(one),
+                                    arrays[one], place, 0, counts and counts[one]))
+        _wait(requests)
+        for here, place in landed:
+            if place is not here:
+                here.copy_(place)
+
+    # ---- as torch.optim has it ----
+
+    def _steps_of(self, parameter):
+        state, keys = self._optimizer.state.get(parameter) or {}, KEYS[self._rule_of(parameter)]
+        if 'exp_avg' in keys:
+            return int(state.get('step', 0))
+        return int(any(state.get(key) is not None for key in keys))
+
+    def _fill(self, parameter, arrays, is_loaded):
+        """Parameters, and moments where some were loaded."""
+        elements = parameter.numel()
+        arrays[:elements].copy_(parameter.detach().reshape(-1))
+        if not is_loaded:
+            return
+        arrays[elements:].zero_()
+        steps, state = self._steps_of(parameter), self._optimizer.state.get(parameter) or {}
+        for i, key in enumerate(KEYS[self._rule_of(parameter)] if steps else ()):
+            value = state.get(key)
+            if value is None or value.numel() != elements:
+                raise mismatch(f"the optimizer's state has no '{key}' of {elements} elements for a "
+                               'parameter that has made steps: load a whole state_dict()')
+            arrays[(i + 1) * elements:][:elements].copy_(value.detach().reshape(-1))
+
+    def state(self):
+        """As optimizer.state would be if it had stepped itself."""
+        if self.is_loaded or not self.has_stepped:
+            return collections.defaultdict(dict, self._optimizer.state)
+        if self._is_lost():
+            raise self._lost()
+        found = collections.defaultdict(dict, self._aside)
+        places = {self._tensors[one]: torch.empty(one.numel() * (1 + MOMENTS[self._rule_of(one)]))
+                  for one in self._tensors if MOMENTS[self._rule_of(one)]}
+        rules = {self._tensors[one]: self._rule_of(one) for one in self._tensors}
+        steps = self._read(places, rules)
+        for one, tensor in self._tensors.items():
+            if tensor not in places:
+                if _NOTES_NONE:
+                    found[one] = {'momentum_buffer': None}
+            elif steps[tensor]:
+                found[one] = _unpacked(one, rules[tensor], steps[tensor], places.pop(tensor))
+        return found
+
+    def _read(self, places, rules):
+        """Others read at the same time, the job moves, or the coordinator is away: that passes."""
+        until_s = time.monotonic() + default_timeout_ms() / 1e3
+        while places:
+            try:
+                return read(self._job, places, rules.get)
+            except GradpoolError as error:
+                if error.errno in (errno.EBADF, errno.ECANCELED):
+                    raise self._lost() from error
+                if error.errno not in _PASSING or time.monotonic() > until_s:
+                    raise
+            time.sleep(_AGAIN_S)
+        return {}
+
+    # ---- the optimizer's methods ----
+
+    def replace_methods(self, check):
+        """state_dict(), pickling and copying have the moments, load_state_dict() has them taken
+        over with the next step. check() raises an earlier failure."""
+        optimizer, kind = self._optimizer, type(self._optimizer)
+
+        def state_dict(*arguments, **options):
+            check()
+            empty, optimizer.state = optimizer.state, self.state()
+            try:
+                return kind.state_dict(optimizer, *arguments, **options)
+            finally:
+                optimizer.state = empty
+
+        def load_state_dict(*arguments, **options):
+            loaded = kind.load_state_dict(optimizer, *arguments, **options)
+            self._is_loaded = True
+            return loaded
+
+        def add_param_group(group):
+            raise mismatch('add_param_group() of an optimizer whose steps the service does: give '
+                           'it all groups before attach(), or the new parameters an optimizer and '
+                           'a model of their own')
+
+        def get_state():
+            check()
+            return {**kind.__getstate__(optimizer), 'state': self.state()}
+        optimizer.state_dict, optimizer.load_state_dict = state_dict, load_state_dict
+        optimizer.add_param_group, optimizer.__getstate__ = add_param_group, get_state
+
+
+class _Empty(collections.defaultdict):
+    """The state of an optimizer whose moments lanes keep."""
+    is_cleared = False
+
+    def clear(self):
+        super().clear()
+        self.is_cleared = True
+
+
+def _has_values(state):
+    return any(value is not None for of_one in state.values()
+               for value in of_one.values())    # SGD without momentum has None
+
+
+def _unpacked(parameter, rule, steps, arrays):
+    """Copies: what is saved of a tensor is all of the memory that it is a part of."""
+    elements, found = parameter.numel(), {}
+    if 'exp_avg' in KEYS[rule]:
+        found['step'] = torch.tensor(float(steps))
+    for i, key in enumerate(KEYS[rule]):
+        moment = arrays[(i + 1) * elements:][:elements].clone().view(parameter.shape)
+        found[key] = moment.to(parameter.device)
+    return found
+
+
+def _chunks(parameters):
+    """Lists of some parameters each, of so many bytes or one."""
+    chunk, size = [], 0
+    for one in parameters:
+        if chunk and size + 12 * one.numel() > _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(one)
+        size += 12 * one.numel()
+    if chunk:
+        yield chunk
+
+
+def _wait(requests):
+    try:
+        for request in list(requests):
+            request.wait()
+    except Mismatch as error:
+        raise in_words(error) from error
+
+
+def in_words(error):
+    """Of a rank that steps while another takes over, and the other way round."""
+    text = str(error)
+    if ' pushes ' in text and 'save' in text and 'update' in text:
+        return mismatch(f'{text}: on some ranks the script has written into parameters, or has '
+                        'loaded them or the optimizer, since the last step. Do so on every rank, '
+                        'before the same step')
+    return error

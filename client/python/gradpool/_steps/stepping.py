@@ -1,0 +1,267 @@
+"""The part of attach(model, optimizer=...) in the hook: lanes keep parameters and moments and do
+the optimizer's steps.
+
+A bucket goes out as one update for each of the optimizer's groups that it holds parameters of, with
+the settings that the group has at that moment. The lane writes the new parameters where the model
+has them: a parameter's gradient is ready when backward() has done with the parameter. So when
+backward() returns the step is over, and optimizer.step() only looks whether that is so (Y16).
+Lanes take over parameters that the script has written, and moments that it has loaded, before the
+next step (written, kept)."""
+import operator
+import weakref
+
+import torch
+
+from .._model.buckets import pieces_of
+from .._model.unused import Unused
+from .._tensors.cuda import crossing_of
+from ..errors import mismatch, Mismatch
+from .kept import in_words, Kept
+from .untouched import Untouched
+from .written import Written
+
+_KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+# What the rules have no arithmetic for; `foreach` and `fused` change the order of work alone.
+_NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
+_EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
+_REQUIRES_GRAD = operator.attrgetter('requires_grad')
+# A step() that has them tells schedulers of its calls: as torch 1 has them count, and as torch 2.
+_MARKS = '_with_counter', '_wrapped_by_lr_sched'
+# Runs hooks that register_step_pre_hook() and its like have added; PyTorch 1 has none.
+_HOOKED = getattr(torch.optim.Optimizer, 'profile_hook_step', lambda step: step)
+_NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
+
+
+def _rule_of(kind, group):
+    """The rule's name. Mismatch: the group has an option that no rule has."""
+    for option in _NOT_OFFERED:
+        if group.get(option):
+            raise mismatch(f'{kind.__name__} with {option}={group[option]!r}: the service has no '
+                           'such rule; leave the option out, or attach without the optimizer')
+    if kind is not torch.optim.SGD:
+        return kind.__name__.lower()
+    if not group['momentum']:
+        return 'sgd'
+    return 'nesterov' if group['nesterov'] else 'momentum'
+
+
+def _settings_of(group):
+    settings = {name: float(group[name]) for name in _NUMBERS if name in group}
+    if 'betas' in group:
+        settings['betas'] = tuple(map(float, group['betas']))
+    return settings
+
+
+def _check_parts(module):
+    for name, part in module.named_modules():
+        if isinstance(part, _EMBEDDINGS) and part.max_norm is not None:
+            raise mismatch(f"'{name}' scales rows in forward() (max_norm), each rank its own, and "
+                           'lanes cannot take that over: scale all after step(), on every rank')
+        if getattr(part, 'sparse', False) is True:
+            raise mismatch(f"'{name}' has sparse gradients, the service's rules need dense "
+                           'ones: say sparse=False')
+
+
+class Stepping:
+    """An optimizer whose steps lanes do.
+
+    parameters  {name: parameter} that the hook gets gradients of: those of the optimizer
+    frozen      {name: parameter} that nobody has gradients of; the optimizer may have them, too"""
+
+    def __init__(self, optimizer, module, parameters, frozen):
+        self._optimizer, self._kind = optimizer, type(optimizer)
+        if self._kind not in _KINDS:
+            raise mismatch(f'optimizer is a {self._kind.__module__}.{self._kind.__qualname__}, '
+                           'expected torch.optim.SGD, Adam or AdamW')
+        _check_parts(module)
+        groups = optimizer.param_groups
+        self._rules = [_rule_of(self._kind, group) for group in groups]
+        self._group_of = {id(parameter): i for i, group in enumerate(groups)
+                          for parameter in group['params']}
+        self._check_same(parameters, frozen)
+        self._parameters = parameters
+        self._tensors = {}      # id of a parameter -> its tensor
+        self._pushed = set()    # indices of buckets that went out since the last step()
+        self._known = self._members()
+        self._written = Written({id(one): name for name, one in parameters.items()})
+        self._untouched = Untouched()
+        self._unused = Unused(parameters, self._group_here, self._rule_here)
+        self._kept, self._had_moments = Kept(optimizer, self._rule_here), False
+
+    def _rule_here(self, parameter):
+        return self._rules[self._group_of[id(parameter)]]
+
+    def _group_here(self, parameter):
+        return self._optimizer.param_groups[self._group_of[id(parameter)]]
+
+    def _check_same(self, parameters, frozen):
+        mine = {id(parameter) for parameter in parameters.values()}
+        lacking = [name for name, one in parameters.items() if id(one) not in self._group_of]
+        for name, one in parameters.items():
+            if not one.is_contiguous():
+                raise mismatch(f"parameter '{name}' is not contiguous; lanes step contiguous ones: "
+                               'leave its memory format as it is, or attach without the optimizer')
+        if lacking:
+            raise mismatch(f"the optimizer lacks the model's {', '.join(lacking[:5])}: give it "
+                           'all, or set requires_grad to False where nothing shall change')
+        mine |= {id(one) for one in frozen.values() if one.grad is None}    # torch skips these, too
+        foreign = len(self._group_of.keys() - mine)
+        if foreign:
+            raise mismatch(f'the optimizer has {foreign} parameters that the model gets no '
+                           'gradients of: give them an optimizer of their own, or attach without '
+                           'the optimizer')
+
+    def declare(self, job, prefix, wire):
+        """Declares the parameters and has lanes take rank 0's values, which all ranks get, too, and
+        its moments, if it has some."""
+        for rule in dict.fromkeys(self._rules):
+            named = {name: one for name, one in self._parameters.items()
+                     if self._rules[self._group_of[id(one)]] == rule}
+            made = job.declare_all({prefix + name: one.numel() for name, one in named.items()},
+                                   rule=rule, wire=wire) if named else ()   # all of them frozen
+            self._tensors.update((id(one), tensor) for one, tensor in zip(named.values(), made))
+        steps = job.declare(f'{prefix}(steps)', len(self._parameters), 'int64')
+        tensors = {one: self._tensors[id(one)] for one in self._parameters.values()}
+        if not self._kept.begin(job, tensors, steps):
+            self._broadcast(job)
+        self._written.note(None, list(tensors))
+
+    def _broadcast(self, job):
+        values = [one.detach() for one in self._parameters.values()]
+        crossing = crossing_of(job, *values)
+        places = list(map(crossing.out if job.rank == 0 else crossing.back, values))
+        request = crossing.begin(lambda: Requests([
+            job.broadcast(self._tensors[id(one)], place)
+            for one, place in zip(self._parameters.values(), places)]))
+        request.wait()
+        crossing.land(lambda: None)
+
+    def restore(self, job, path):
+        """The job goes on from a snapshot; the parameters are those in it."""
+        values = {self._tensors[id(one)]: one.detach() for one in self._parameters.values()}
+        crossing = crossing_of(job, *values.values())
+        job.restore(path, {tensor: crossing.back(one) for tensor, one in values.items()})
+        crossing.land(lambda: None)
+        self._kept.note_restored()
+        self._written.note(None, list(self._parameters.values()))
+
+    def keep(self, place):
+        """A Place that is given back once the script has dropped the optimizer, or has attached
+        another model with it: moments live as long as that, also without the model (Y84)."""
+        self._kept.place = place
+        weakref.finalize(self._optimizer, place.drop).atexit = False
+
+    def replace_step(self, check):
+        """From here on optimizer.step() does no more than check() and see that there was a
+        step. It counts its calls itself, as schedulers want to, and runs the hooks of a step."""
+        def end(optimizer, closure=None):
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            check()
+            self._end_step()
+            return loss
+        hooked = _HOOKED(end)
+
+        def step(*arguments, **options):
+            return hooked(self._optimizer, *arguments, **options)
+        for mark in _MARKS:
+            setattr(step, mark, True)
+        self._optimizer.step = step
+        self._kept.replace_methods(check)
+
+    def has_step_left_out(self):
+        """Whether lanes have done one in a backward() that no step() of the script followed."""
+        return bool(self._pushed)
+
+    def _end_step(self):
+        if not self._pushed:
+            self._check_trainable()
+            self._written.is_so()   # or they cannot be stepped any more, which DDP does not say
+            raise mismatch('step() without a backward() that has sent gradients since the last one')
+        self._pushed.clear()
+        without = self._untouched.without
+        if not self._untouched.are_so():
+            raise mismatch('gradients were changed between backward() and step(), as by '
+                           'clip_grad_norm_() or a GradScaler: lanes have stepped with what they '
+                           'were. Leave that out, or attach without the optimizer')
+        self._unused.check(without, self._had_moments)
+        self._optimizer._step_count = getattr(self._optimizer, '_step_count', 0) + 1
+        self._optimizer._opt_called = True
+
+    def start(self, job, bucket):
+        """Starts the updates of a torch.distributed.GradBucket, as what bucket_of() returns."""
+        if bucket.index() in self._pushed:
+            raise mismatch('backward() a second time before step() of the attached optimizer, and '
+                           'lanes have done a step in the first: call step() after each, put all '
+                           'but the last one under model.no_sync(), or attach without the '
+                           'optimizer where a script leaves steps out')
+        if not self._pushed:
+            self._begin_step(bucket)
+        self._pushed.add(bucket.index())
+        buffer = bucket.buffer()
+        crossing = crossing_of(job, buffer)
+        gradients = pieces_of(bucket, crossing.out(buffer))
+        items = {}      # index of a group -> what the bucket holds of it
+        parameters, index = bucket.parameters(), bucket.index()
+        self._untouched.expect(parameters, gradients)
+        for parameter, gradient in zip(parameters, gradients):
+            items.setdefault(self._group_of[id(parameter)], []).append(
+                (self._tensors[id(parameter)], gradient, crossing.back(parameter.detach())))
+        groups = [(items[i], self._settings(i)) for i in sorted(items)]
+        request = crossing.begin(lambda: Requests([
+            job.update_group(of_group, **settings) for of_group, settings in groups]))
+
+        def landed():
+            self._written.note(index, parameters)
+            return buffer
+        return request, lambda: crossing.land(landed)
+
+    def _begin_step(self, bucket):
+        """The ranks' scripts are all there: what they have done since the last step counts."""
+        self._check_trainable()
+        if self._members() != self._known:
+            raise mismatch("the optimizer's groups have other parameters than at attach(): give it "
+                           'all of them before')
+        self._kept.check_state()
+        if self._written.is_so() or self._kept.is_loaded:
+            self._kept.take_over(bucket.parameters())
+        self._had_moments = self._kept.has_stepped
+        self._kept.note_step()
+        self._written.forget()
+
+    def _check_trainable(self):
+        if not all(map(_REQUIRES_GRAD, self._parameters.values())):
+            frozen = next(name for name, one in self._parameters.items() if not one.requires_grad)
+            raise mismatch(f"parameter '{frozen}' was frozen after attach(); lanes would step "
+                           'it with gradients of zero: set requires_grad to False before '
+                           'DistributedDataParallel() and attach()')
+
+    def _members(self):
+        return [list(map(id, group['params'])) for group in self._optimizer.param_groups]
+
+    def _settings(self, index):
+        group = self._optimizer.param_groups[index]
+        rule = _rule_of(self._kind, group)
+        if rule != self._rules[index]:
+            raise mismatch(f'group {index} of the optimizer was attached with the rule '
+                           f"'{self._rules[index]}', and its settings now ask for '{rule}'")
+        return _settings_of(group)
+
+
+class Requests:
+    """Several requests that are waited for as one."""
+
+    def __init__(self, requests):
+        self._requests = requests
+
+    def done(self, timeout_ms=0):
+        return all(request.done(timeout_ms) for request in self._requests)
+
+    def wait(self, timeout_ms=0):
+        try:
+            for request in self._requests:
+                request.wait(timeout_ms)
+        except Mismatch as error:
+            raise in_words(error) from error

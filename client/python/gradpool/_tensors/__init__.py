@@ -1,0 +1,1 @@
+"""Tensors of torch as they travel: dtypes, devices, sparse rows, lengths."""

@@ -1,0 +1,1 @@
+"""Operations by name at Horovod's door: how ranks agree, begin and wait."""

@@ -1,0 +1,98 @@
+"""Notices between ranks that wait and ranks that have joined; nobody waits for them.
+
+A rank in join() goes on with what it knows. A rank whose operation the joined ranks do not know
+leaves a notice of it; a rank in join() always leaves one. Once all ranks of a set have left theirs
+
+    rank 0   join()                           1st join   ---+--> rank 0 begins 'x' with zeros
+    rank 1   allreduce 'x', waits 0.2 s ...   'x' ...    ---+--> rank 1 waits on, or raises
+
+an operation that can be made without a part of the joined ranks is begun there, too. All others
+raise an error that names these ranks."""
+import base64
+import contextlib
+import errno
+import pickle
+import threading
+import time
+import zlib
+
+from ..._group.notices import Notices
+from ...errors import GradpoolError
+
+_WORDS = 512
+# How long an operation waits before it looks round for joined ranks, unless there are some.
+_PATIENCE_S = 0.2
+_LOOK_S = 0.02      # between two looks
+
+
+class Joined:
+    """Of `ranks`, the Sequences of a set."""
+
+    def __init__(self, ranks):
+        self._ranks = ranks
+        self._notices = Notices(ranks.job, f'{ranks.path}/(joined)', ranks.members, ranks.count,
+                                _WORDS)
+        self._lock, self._next_s, self._patience_s = threading.Lock(), 0.0, _PATIENCE_S
+
+    def declare(self):
+        """Beforehand, as the coordinator may be gone later."""
+        self._notices.declare()
+
+    def find(self, call, waited_s):
+        """For a rank that has waited so long: the joined ranks, if all ranks have left a notice and
+        these cannot begin `call`: None, or one that has no room in a notice. Of a failure the
+        operation itself tells more."""
+        if waited_s < self._patience_s or time.monotonic() < self._next_s \
+                or not self._lock.acquire(blocking=False):
+            return []
+        try:
+            self._next_s = time.monotonic() + _LOOK_S
+            return self._look(call)
+        except GradpoolError:
+            return []
+        finally:
+            self._lock.release()
+
+    def _look(self, call):
+        texts = self._notices.find() or ()
+        raw = _packed(call)
+        if len(raw) > 4 * _WORDS:
+            raw, call = _packed(None), None
+        self._leave(raw)
+        current = str(self._ranks.door.joins + 1)
+        found = [self._ranks.rank_of(i) for i, text in enumerate(texts) if text == current]
+        if texts:
+            self._patience_s = 0 if found else _PATIENCE_S
+        return found if call is None else []
+
+    def end(self):
+        self._notices.end()
+
+    def calls(self):
+        """For a rank in join(): what others wait in."""
+        texts = self._notices.find() or ()
+        self._leave(str(self._ranks.door.joins + 1).encode())
+        found = [pickle.loads(zlib.decompress(base64.b64decode(text))) for text in texts
+                 if not text.isdecimal()]
+        return [call for call in found if call is not None]
+
+    def _leave(self, raw):
+        if not self._notices.is_left():
+            with contextlib.suppress(GradpoolError):
+                self._notices.leave(raw)
+
+
+def _packed(call):
+    """Groups of many tensors are long, and their shapes much alike."""
+    return base64.b64encode(zlib.compress(pickle.dumps(call)))
+
+
+def refusal(joined):
+    """The error of an operation that ranks which have joined do not know."""
+    told = ', '.join(map(str, joined))
+    one = len(joined) == 1
+    return GradpoolError(errno.EOPNOTSUPP, f"{'rank' if one else 'ranks'} {told} "
+                         f"{'has' if one else 'have'} called join(), and from then on "
+                         f"{'takes' if one else 'take'} part only in allreduce, allgather and "
+                         'barrier of all ranks. Do this before the first rank joins, or after all '
+                         'have joined')

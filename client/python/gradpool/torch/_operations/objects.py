@@ -1,0 +1,53 @@
+"""Python objects, as the bytes that pickle makes of them."""
+import ctypes
+import pickle
+
+import torch
+
+from ..process_sets import global_process_set
+from .calls import Broadcast, Gathering
+from .handles import begin
+
+
+def _bytes_of(thing):
+    return torch.frombuffer(bytearray(pickle.dumps(thing)), dtype=torch.uint8)
+
+
+def _thing_of(raw):
+    return pickle.loads(ctypes.string_at(raw.data_ptr(), raw.numel()))
+
+
+def gather_async(thing, name, process_set):
+    """The Handle of what gather_objects() returns."""
+    ranks = process_set.sequences()
+    call = Gathering(ranks, [_bytes_of(thing)])
+    call.neutral = call.recipe = None   # a rank that has joined has no object
+    return begin(ranks, call, name, lambda: [_thing_of(raw) for raw, in call.found])
+
+
+def gather_objects(thing, name, process_set):
+    return gather_async(thing, name, process_set).wait()
+
+
+def allgather_object(obj, name=None, process_set=global_process_set):
+    """[each rank's object], in rank order."""
+    return gather_objects(obj, name or 'allgather_object', process_set)
+
+
+def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
+    """The root's object, on every rank; what the others pass is not looked at."""
+    name, ranks = name or 'broadcast_object', process_set.sequences()
+    is_root = ranks.job.rank == root_rank
+    raw = _bytes_of(obj) if is_root else torch.empty(0, dtype=torch.uint8)
+    size = torch.tensor([raw.numel()])
+    _send(ranks, size, root_rank, f'{name}.size')
+    # Room of a power of two: objects of about the same size are the same operation.
+    room = torch.zeros(1 << int(size).bit_length(), dtype=torch.uint8)
+    if is_root:
+        room[:raw.numel()] = raw
+    _send(ranks, room, root_rank, f'{name}.values')
+    return obj if is_root else _thing_of(room[:int(size)])
+
+
+def _send(ranks, tensor, root, name):
+    begin(ranks, Broadcast(ranks, tensor, root), name, lambda: tensor).wait()

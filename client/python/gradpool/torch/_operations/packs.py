@@ -1,0 +1,125 @@
+"""Small tensors that travel as one: a push for each of them would cost more than its values.
+
+A pack is a flat tensor of one dtype on one device. Ranks agree on the shapes of all tensors in it,
+so that a rank with other ones is told so."""
+import functools
+
+import torch
+from torch._C._nn import flatten_dense_tensors, unflatten_dense_tensors
+
+from ..._tensors.carriers import check_place, told
+from .calls import Broadcast, Reduction
+
+SMALL_BYTES = 64 << 10      # a larger tensor travels alone, from where it lies
+PACK_BYTES = 256 << 10      # a full pack leaves while gradients of the next one are computed
+
+
+def cut(tensors):
+    """[[position]] of all tensors that travel together: small ones of a dtype and device, in their
+    order; every other tensor alone."""
+    found, open_packs = [], {}
+    for i, tensor in enumerate(tensors):
+        size = tensor.numel() * tensor.element_size()
+        kind = tensor.dtype, tensor.device
+        pack, filled = open_packs.get(kind, ([], PACK_BYTES))
+        if size > SMALL_BYTES or tensor.layout is not torch.strided:
+            pack, filled = [], None
+            found.append(pack)
+        elif filled + size > PACK_BYTES:
+            pack, filled = [], 0
+            found.append(pack)
+        pack.append(i)
+        if filled is not None:
+            open_packs[kind] = pack, filled + size
+    return found
+
+
+def flat_of(tensors):
+    with torch.no_grad():
+        return flatten_dense_tensors(tensors)
+
+
+def parts_of(flat, tensors):
+    """Views of a pack, one for each tensor."""
+    return unflatten_dense_tensors(flat, tensors)
+
+
+def shapes_of(tensors, like):
+    """The text for the tensors of a pack that travels with the dtype of `like`."""
+    return ', '.join(told(like, list(tensor.shape)) for tensor in tensors)
+
+
+def _retell(call, travelling, shapes):
+    """A call of packs says the shapes in them; so does the call of a rank that has joined."""
+    call.text = call.text.replace(', '.join(map(told, travelling)), shapes, 1)
+    if call.neutral:
+        call.neutral = functools.partial(_retold, call.neutral, call.text)
+
+
+def _retold(neutral, text):
+    call = neutral()
+    call.text = text
+    return call
+
+
+class FlatReduction(Reduction):
+    """One of a pack, in its place.
+
+    shapes  those of the tensors in it
+    last    the last element as it came back, which says something about the others"""
+
+    def __init__(self, ranks, flat, shapes, op, factors):
+        super().__init__(ranks, [flat], [flat], op, factors)
+        self.last = None
+        _retell(self, [flat], shapes)
+
+    def finish(self, plan):
+        (_, landed), = self._places
+        self.last = landed[-1].item()
+        return super().finish(plan)
+
+
+class GroupedReduction(Reduction):
+    """One of many tensors, into the outputs."""
+
+    def __init__(self, ranks, tensors, outputs, op, factors):
+        self._whole = []        # (pack, its tensors' outputs)
+        travelling, landing = [], []
+        for positions in cut(tensors):
+            if len(positions) == 1:
+                travelling.append(tensors[positions[0]])
+                landing.append(outputs[positions[0]])
+            else:
+                flat = flat_of([tensors[i] for i in positions])
+                self._whole.append((flat, [outputs[i] for i in positions]))
+                travelling.append(flat)
+                landing.append(flat)
+        super().__init__(ranks, travelling, landing, op, factors)
+        _retell(self, travelling, ', '.join(map(told, tensors)))
+
+    def finish(self, plan):
+        super().finish(plan)
+        for flat, outputs in self._whole:
+            put(flat, outputs)
+
+
+class PackedBroadcast(Broadcast):
+    """The root's values for everybody, of small tensors of one dtype and device."""
+
+    def __init__(self, ranks, tensors, root):
+        for tensor in tensors:
+            check_place(tensor)
+        self._tensors, flat = tensors, flat_of(tensors)
+        super().__init__(ranks, flat, root)
+        _retell(self, [flat], shapes_of(tensors, flat))
+
+    def finish(self, plan):
+        super().finish(plan)
+        put(self._output, self._tensors)
+
+
+def put(flat, tensors):
+    """The values of a pack, each to the tensor that it is of."""
+    with torch.no_grad():
+        for tensor, part in zip(tensors, parts_of(flat, tensors)):
+            tensor.copy_(part)

@@ -1,0 +1,53 @@
+"""Open operations of the ranks of a set, for the text of a Timeout: a rank that has waited for half
+of its deadline sends them, now and then, without waiting for anybody. If all ranks of a set do,
+they wait for each other, and each can say for which operation."""
+import contextlib
+import time
+
+from ..._group.notices import Notices
+from ...errors import GradpoolError
+
+_WORDS = 128
+
+
+class Roll:
+    """Of `ranks`, the Sequences of a set."""
+
+    def __init__(self, ranks):
+        self._ranks = ranks
+        self._notices = Notices(ranks.job, f'{ranks.path}/(open)', ranks.members, ranks.count,
+                                _WORDS)
+        self._known = {}        # position -> (when it was told, what)
+
+    def declare(self):
+        """Beforehand: who waits for long may not reach the coordinator either."""
+        self._notices.declare()
+
+    def end(self):
+        self._notices.end()
+
+    def tell(self):
+        """The operations open here; not before all have told something since the last time."""
+        with contextlib.suppress(GradpoolError):
+            self._harvest()
+            if not self._notices.is_left():
+                self._notices.leave(f'{time.time():.3f} {self._mine()}'.encode())
+
+    def told(self, since_s):
+        """'Open on rank 0: ...; on rank 1: ...': what was told since then, and what is here."""
+        with contextlib.suppress(GradpoolError):
+            self._harvest()
+        texts = {i: text for i, (when, text) in self._known.items() if when >= since_s}
+        texts[self._ranks.position] = self._mine()
+        return 'Open ' + '; '.join(f'on rank {self._ranks.rank_of(i)}: {text}'
+                                   for i, text in sorted(texts.items()))
+
+    def _mine(self):
+        return ', '.join(operation.told() for sequence in self._ranks.all()
+                         for operation in list(sequence.open))
+
+    def _harvest(self):
+        """Takes in what was told by all."""
+        for i, text in enumerate(self._notices.find() or ()):
+            when, _, what = text.partition(' ')
+            self._known[i] = float(when), what

@@ -1,0 +1,529 @@
+"""Operations that ranks match by name: in any order among names, several at once.
+
+The operations of one name among one set of ranks are a Sequence. Its first one, and each that
+brings something else than the one before, begins with a few words of every rank about what it
+brings; all others are rounds of tensors that were declared for what was agreed, and nothing else.
+
+    rank 0   x: float32[3]   words ---+--> agreed: tensors are declared   round  round ...
+    rank 1   x: float32[3]   words ---+                                   round  round ...
+
+Who brings something else while the others go on as before also pushes marks, by an operation that
+no round has, to the tensors of the former agreement. There they meet, the service tells every rank
+that they disagree, and now all of them say in words what they have brought: each raises the same
+Mismatch. Nobody is asked in the rounds themselves."""
+import collections
+import contextlib
+import errno
+import functools
+import hashlib
+import itertools
+import struct
+import time
+
+import torch
+
+from ... import errors
+from ..._group import operations
+from ..._group.operations import Operation, Part, Slot
+from ..._native.library import encode
+from ..._tensors.lengths import FIRST, Habits, Pool, TOGETHER
+from ...errors import GradpoolError, Mismatch, mismatch, Timeout
+from .joined import refusal
+
+_WORDS = 128                # what a rank says
+_HEAD = struct.Struct('<16sq')
+_TEXT_BYTES = 4 * _WORDS - _HEAD.size
+_NAME_BYTES = 160           # of a name, as the service knows it
+_TOLD_CHARS = 80            # of what an operation brings, where it stands among others
+# How long who waits for one operation looks at it alone, before the thread takes all that is open.
+_PATIENCE_S = 0.05
+# Bytes of the first lengths that have tensors of their own: all are marked when another one comes.
+_FIRST_BYTES = 4 << 20
+# In the second half of its deadline, so often: what others have told may be of an earlier wait.
+_TELLS = 4
+
+
+def short(name):
+    """A name that the service takes, of its own for each name."""
+    raw = encode(name, 'the name of an operation')
+    if len(raw) <= _NAME_BYTES:
+        return name
+    return raw[:_NAME_BYTES // 2].decode(errors='ignore') + hashlib.sha256(raw).hexdigest()
+
+
+class Plan:
+    """An agreement on the tensors that all ranks bring, and the tensors for it.
+
+    slots    None: it has none of its own, `pieces` carry it, and each operation says its words
+    pieces   for each tensor [(Slot, offset, length)]
+    neutral  starts an operation in which this rank has no part (join); None: there is no such
+    rounds   operations that were begun here
+    mark     an operation of the service that no round of it is"""
+
+    def __init__(self, text, slots, neutral, room=0, pieces=None):
+        self.text, self.slots, self.neutral, self.room = text, slots, neutral, room
+        self.pieces, self.rounds = pieces, 0
+        self.mark = 'max' if text.startswith(('allgather', 'sparse')) else 'gather'
+
+
+class _Failed:
+    """The request of a push that was refused at once: its operation looks at it like at others."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def done(self, timeout_ms=0):
+        return True
+
+    def wait(self, timeout_ms=0):
+        raise self._error
+
+
+class NamedPart(Part):
+    """A push whose refusal is looked at when it is waited for."""
+
+    def begin(self):
+        try:
+            self.request = self._begin(self.slot.tensor)
+        except GradpoolError as error:
+            self.request = _Failed(error)
+
+
+class Sequence:
+    """The operations of a name among the ranks of a set.
+
+    ranks      what is known of the set: `job`, `members` (None: all), `count`, `rank_of(i)`, `roll`
+    plans_max  how many agreements are kept: one for a name that the script gave
+    unnamed    how many calls without a name there were; None: the script gave the name
+    said       how often this rank has said its words"""
+
+    raised_by = 'GRADPOOL_TIMEOUT_MS'   # the limit of each wait
+
+    def __init__(self, ranks, name, plans_max, timeout_s):
+        self.ranks, self.name, self.timeout_s = ranks, name, timeout_s
+        self.open, self.failure = set(), None
+        self.unnamed = 0 if plans_max > 1 else None
+        self.plans = collections.OrderedDict()      # text -> Plan
+        self._plans_max, self._declared = plans_max, 0
+        self._path = f'{ranks.path}/{short(name)}'
+        self._words = None                          # [the Slot of what ranks say]
+        self._holder, self._queue = None, collections.deque()
+        self._forgotten, self._is_broken, self.said = [], False, 0
+        self._bytes, self._habits, self._pool = 0, None, Pool(self._declare_pieces)
+
+    def next_name(self):
+        """The name of the next operation: calls without one are counted."""
+        if self.unnamed is None:
+            return self.name
+        self.unnamed += 1
+        return f'{self.name}.{self.unnamed}'
+
+    # ---- whose turn it is ----
+
+    def admit(self, operation):
+        """With the lock held. Behind one that says its words, or may have to declare, the others
+        wait: so all ranks have agreed on the same when they begin."""
+        if self._holder is None:
+            self._begin(operation)
+        else:
+            self._queue.append(operation)
+
+    def release(self, operation):
+        with operations.lock():
+            if self._holder is operation:
+                self._holder = None
+            while self._holder is None and self._queue:
+                self._begin(self._queue.popleft())
+
+    def _begin(self, operation):
+        if operation.begin():
+            self._holder = operation
+
+    def fail(self, error):
+        """After a disagreement that everybody has been told of the next operation begins anew.
+        After all else nobody knows in which round the others are."""
+        if isinstance(error, Mismatch) and not self._is_broken:
+            return
+        if self.failure is None:
+            self.failure = error
+        for operation in list(self.open):
+            operation.end(self.failure)
+
+    # ---- agreements ----
+
+    def say(self, words, whole):
+        """The Part with what this rank says; all of them land in `whole`."""
+        if self._words is None:
+            self._words = self._declare([(torch.int32, _WORDS)], '/(words)')
+            self.ranks.roll.declare()
+            self.ranks.joined.declare()
+        self.said += 1
+        return NamedPart(self._words[0], lambda of: self.ranks.job.push_pull(of, words, whole,
+                                                                          'gather'))
+
+    def marks(self):
+        """Parts on everything that was agreed on: who goes on as before is met there."""
+        return [NamedPart(slot, functools.partial(self._mark, plan.mark))
+                for plan in self.plans.values() for slot in plan.slots]
+
+    def has_neutral(self):
+        """Whether ranks that have joined go on with something of that name."""
+        return any(plan.neutral for plan in self.plans.values())
+
+    def counterparts(self):
+        """Marks where this rank has no round: a rank that has marked one tensor has marked all, and
+        waits for something in each."""
+        return [part for part in self.marks() if not part.slot.parts]
+
+    def _mark(self, mark, tensor):
+        nothing = torch.zeros(tensor.elements, dtype=getattr(torch, tensor.dtype))
+        return self.ranks.job.push_pull(tensor, nothing, None, mark)
+
+    def adopt(self, call, room):
+        """The Plan of what was agreed, its tensors declared. What all ranks have agreed on so far
+        decides alike on all whether it gets tensors of its own."""
+        text, sizes, neutral = call.text, call.sizes(room), call.neutral
+        if hasattr(call, 'pushes') and not self._is_kept(text, sizes):
+            return Plan(text, None, neutral, room, self._pieces(sizes))
+        while len(self.plans) >= self._plans_max:
+            self._forget(self.plans.popitem(last=False)[1].slots)
+        plan = self.plans[text] = Plan(text, self.next_tensors(sizes), neutral, room)
+        return plan
+
+    def _is_kept(self, text, sizes):
+        """Large groups are kept, and all else until there were many or large ones: from then on
+        those that recur are. Where few are kept a few marks are pushed."""
+        if len(sizes) > TOGETHER or not any(elements for _, elements in sizes):
+            return True
+        if self._habits is None:
+            self._bytes += sum(elements * dtype_bytes(dtype) for dtype, elements in sizes)
+            few = FIRST if self.unnamed is not None else 1
+            if len(self.plans) < few and (not self.plans or self._bytes <= _FIRST_BYTES):
+                return True
+            self._habits = Habits()
+            for plan in self.plans.values():
+                self._forget(plan.slots)
+            self.plans.clear()
+        return self._habits.recurs(text)
+
+    def take(self, text, slots, neutral):
+        """The same with tensors that were declared together with others."""
+        self.plans[text] = Plan(text, slots, neutral)
+
+    def _pieces(self, sizes):
+        return [self._pool.pieces(dtype, elements, place)
+                for place, (dtype, elements) in enumerate(sizes)]
+
+    def replace(self, plan, sizes):
+        """Other tensors for the same agreement."""
+        if plan.slots is None:
+            plan.pieces = self._pieces(sizes)
+            return
+        self._forget(plan.slots)
+        plan.slots = self.next_tensors(sizes)
+
+    def abandon(self):
+        """The ranks have met in different operations: its tensors are of no use any more. Of calls
+        without a name several may be under way, on each rank others: they have lost their order."""
+        with operations.lock():
+            self._is_broken = self.unnamed is not None
+            for plan in self.plans.values():
+                for slot in plan.slots:
+                    slot.parts.clear()
+                self._forget(plan.slots)
+            self.plans.clear()
+
+    def next_tensors(self, sizes):
+        self._declared += 1
+        return self._declare(sizes, f'/{self._declared}')
+
+    def next_names(self, count):
+        """Those of the tensors that next_tensors() would declare."""
+        return [f'{self._path}/{self._declared + 1}.{i}' for i in range(count)]
+
+    def skip(self):
+        self._declared += 1
+
+    def _declare(self, sizes, suffix):
+        self.ranks.door.forget()
+        self._forgotten = [slot for slot in self._forgotten if not slot.end()]
+        names = [f'{self._path}{suffix}.{i}' for i in range(len(sizes))]
+        return declare_all(self.ranks, dict(zip(names, sizes)))
+
+    def _declare_pieces(self, dtype, elements):
+        return declare_all(self.ranks, {f'{self._path}/{name}': (dtype, count)
+                                        for name, count in elements.items()})
+
+    def _forget(self, slots):
+        self._forgotten += slots
+
+    def forget_all(self):
+        """Nobody uses this name any more."""
+        self.ranks.door.forget(itertools.chain(
+            self._words or (), self._forgotten, self._pool.drain(),
+            *[plan.slots for plan in self.plans.values()]))
+
+
+def declare_all(ranks, size_by_name):
+    """Slots of {name: (dtype, elements)}, declared a dtype at once."""
+    found = {}
+    for dtype in dict.fromkeys(dtype for dtype, _ in size_by_name.values()):
+        elements = {name: size[1] for name, size in size_by_name.items() if size[0] is dtype}
+        made = ranks.job.declare_all(elements, str(dtype).removeprefix('torch.'),
+                                     ranks=ranks.members)
+        for tensor in made:
+            found[tensor.name] = Slot(tensor, tensor.elements * dtype_bytes(dtype))
+    return [found[name] for name in size_by_name]
+
+
+def dtype_bytes(dtype):
+    return torch.empty(0, dtype=dtype).element_size()
+
+
+class NamedOperation(Operation):
+    """One operation of a Sequence. `call` says what it is made of:
+
+    kind       "allreduce" and so on
+    text       all that must be the same on every rank
+    neutral    as in Plan
+    recipe     of (ranks), the same for other ranks, which may be pickled; None: there is no such
+    room       None; or how many bytes this rank brings to one other, which may differ
+    crossing   how its values come to the host and back
+    sizes(room)    of the tensors, (dtype, elements); `room`: the most of any rank
+    parts(plan)    [(slot, begin)]
+    pushes(plan)   [Push] of the same: tensors of a call that has it may travel in pieces
+    finish(plan)   puts the result in place. True: it must begin anew, with other tensors
+
+    `brought`: what each rank has said, where they disagree. `has_joined`: this rank brings nothing
+    to it, and says words only where it disagrees."""
+
+    def __init__(self, sequence, call, has_joined=False):
+        self._name = sequence.next_name()
+        who = f"{call.kind} '{self._name}', rank {sequence.ranks.job.rank}"
+        super().__init__(sequence, who, [])
+        self._is_asked = True       # by its Handle: torch's own code has none of it (Y10)
+        self._call, self._plan, self._whole = call, None, None
+        self._has_begun = self._is_saying = self._has_marks = False
+        self._words = f'{call.text}, in join()' if has_joined else call.text
+        self.brought = []
+
+    def start(self):
+        with operations.lock():
+            if self._group.failure is not None:
+                raise self._group.failure
+            self._group.open.add(self)
+            self._group.admit(self)
+            is_simple = self._has_begun and not self._is_saying
+        if not is_simple:
+            self.hand_over()
+        return self
+
+    def begin(self):
+        """With the lock held, when it is its turn. True: it keeps the others waiting."""
+        if self._over.is_set():
+            return False
+        try:
+            self._plan = self._group.plans.get(self._call.text)
+            parts = self._rounds() if self._plan else self._say(self._group.marks())
+        except Exception as error:
+            self.end(error)
+            return False
+        self._has_begun, self._parts = True, parts
+        for part in parts:
+            part.queue(self)
+        return self._is_saying or self._call.room is not None
+
+    def wait(self, timeout=None):
+        """Returns when the result is in place; raises what went wrong. Who waits for long has the
+        thread go on with all that is open: the others may need that first. Who waits for half of
+        the deadline tells them what that is (Y19)."""
+        self._is_asked = True
+        if self._take():
+            with contextlib.suppress(Timeout):
+                self._see_through(min(_PATIENCE_S, self._left_s()))
+        if not self._over.is_set():
+            self._group.ranks.hand_over_all()
+            self._wait_and_tell()
+            if not self._over.wait(max(self._left_s(), 0) + operations.GRACE_S):
+                raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over')
+        self._raise_or_follow()
+        return True
+
+    def _wait_and_tell(self):
+        half_s = max(self._left_s() / 2, 0)
+        self._over.wait(half_s)
+        for _ in range(_TELLS):
+            if self._over.is_set():
+                return
+            self._group.ranks.roll.tell()
+            self._over.wait(half_s / _TELLS)
+
+    def look(self):
+        """True: it is over. Does what can be done without waiting."""
+        if self._borrow():
+            if self._is_ready():
+                with contextlib.suppress(Timeout):
+                    self._see_through(0.001)
+            else:
+                self._is_taken = False
+        return self._over.is_set()
+
+    def rest(self, limit_ms):
+        """Waits so long for what it waits for. False: that is nothing, or somebody else does."""
+        if not self._borrow():
+            return False
+        request = self.waits_for()
+        if request:
+            request.done(limit_ms)
+        self._is_taken = False
+        return request is not None
+
+    def _borrow(self):
+        """Whether nobody else looks at its requests now; then nobody else begins to."""
+        with operations.lock():
+            is_free = not self._over.is_set() and not self._is_taken
+            self._is_taken |= is_free
+        return is_free
+
+    def has_begun(self):
+        """Whether it was its turn already."""
+        return self._has_begun
+
+    def is_over(self):
+        """The process's thread looks round for ranks that have joined and will not come."""
+        if self._needs_all():
+            call = self._for_joined()
+            joined = self._group.ranks.joined.find(call, self._group.timeout_s - self._left_s())
+            if joined:
+                self.end(refusal(joined))
+        return super().is_over()
+
+    def _needs_all(self):
+        """Whether ranks that have joined do not begin it by themselves."""
+        if self._over.is_set() or not self._has_begun or self._name.startswith('(join'):
+            return False
+        if self._group.ranks.members is not None:   # join() is of all ranks
+            return True
+        if self._has_marks and self._group.has_neutral():
+            return False    # a joined rank meets a mark in its next round, and says so
+        return self._is_saying or self._plan.neutral is None
+
+    def _for_joined(self):
+        """The words by which joined ranks begin the operation: (name, whether the script gave it,
+        which of its words these are, text, recipe). None: joined ranks cannot."""
+        is_part = self._group.ranks.members is not None
+        if is_part or not self._is_saying or self._has_marks or self._call.recipe is None:
+            return None
+        of = self._group
+        return of.name, of.unnamed is None, of.said, self._call.text, self._call.recipe
+
+    def told(self):
+        """The operation, for other ranks to read."""
+        return f'{self._name} ({self._call.text[:_TOLD_CHARS]})'
+
+    def _told(self, error):
+        told = super()._told(error)
+        if not isinstance(error, Timeout) or error is self._group.failure:
+            return told
+        how = '' if self._group.unnamed is None else \
+            'Calls without a name are matched by their order: make them in the same order on all ' \
+            'ranks, or name them. '
+        since_s = time.time() - self._group.timeout_s + self._left_s()
+        return Timeout(errno.ETIMEDOUT, f'{told}. {how}{self._group.ranks.roll.told(since_s)}')
+
+    def end(self, error):
+        super().end(error)
+        self._group.release(self)
+
+    def _is_begun(self):
+        return self._has_begun and super()._is_begun()
+
+    # ---- from stage to stage ----
+
+    def _pass(self, until_s):
+        if not self._has_begun:
+            raise Timeout(errno.ETIMEDOUT, 'an earlier operation of that name is not over')
+        clash = self._clash(until_s)
+        if self._is_saying:
+            return self._agree(clash)
+        if clash is not None:
+            self._parts = []
+            return self._say(self._group.counterparts(), clash)
+        finish = functools.partial(self._call.finish, self._plan)
+        if not self._land((self._call.crossing,), finish):
+            return None
+        self._group.replace(self._plan, self._call.sizes(self._plan.room))
+        return self._rounds()
+
+    def _clash(self, until_s):
+        """The service's error about ranks that do different things, once all parts are over."""
+        first = None
+        for part in self._parts:
+            try:
+                self._wait_for(part, until_s)
+            except Mismatch as error:
+                first = first or error
+        return first
+
+    def _rounds(self):
+        self._plan.rounds += 1
+        if self._plan.slots is not None:
+            return [NamedPart(slot, begin) for slot, begin in self._call.parts(self._plan)]
+        return [NamedPart(slot, begin, land=land)
+                for push, pieces in zip(self._call.pushes(self._plan), self._plan.pieces)
+                for slot, begin, land in push.pieces(pieces)]
+
+    def _say(self, marks, clash=None):
+        self._is_saying, self._first_clash = True, clash
+        self._has_marks = bool(marks or clash)
+        words = torch.zeros(_WORDS, dtype=torch.int32)
+        raw = self._words.encode()
+        said = bytearray(_HEAD.pack(hashlib.sha256(raw).digest()[:16], self._call.room or 0)
+                         + raw[:_TEXT_BYTES])
+        words.view(torch.uint8)[:len(said)] = torch.frombuffer(said, dtype=torch.uint8)
+        self._whole = torch.empty(self._group.ranks.count * _WORDS, dtype=torch.int32)
+        return marks + [self._group.say(words, self._whole)]
+
+    def _agree(self, clash):
+        """All have said what they bring."""
+        clash = clash or self._first_clash
+        self._leave(clash)
+        self._is_saying = False
+        said = [_HEAD.unpack_from(raw) + (_text(raw),) for raw in self._blocks()]
+        if len({digest for digest, _, _ in said}) > 1:
+            self.brought = [text for _, _, text in said]
+            raise mismatch(disagreement(self.brought, self._group.ranks))
+        if clash:
+            raise clash
+        room = max(room for _, room, _ in said)
+        self._plan = self._group.adopt(self._call, room)
+        return self._rounds()
+
+    def _go_on(self, parts):
+        super()._go_on(parts)
+        if not self._is_saying and self._call.room is None:
+            self._group.release(self)   # behind its own parts in the queues of its tensors
+
+    def _leave(self, clash):
+        """The tensors that were pushed so far, which others may need; those where ranks have met in
+        different operations nobody needs any more."""
+        with operations.lock():
+            self._parts.pop().leave()
+            for part in self._parts if clash is None else ():
+                part.leave()
+            self._parts = []
+        if clash is not None:
+            self._group.abandon()
+
+    def _blocks(self):
+        return [bytes(block.tolist()) for block in
+                self._whole.view(torch.uint8).view(self._group.ranks.count, -1)]
+
+
+def _text(raw):
+    return raw[_HEAD.size:].rstrip(b'\0').decode(errors='ignore')
+
+
+def disagreement(texts, ranks):
+    told = errors.disagreement(texts, [ranks.rank_of(i) for i in range(len(texts))])
+    return f'{told}. Under one name all must bring the same operation, dtype, shape and root'

@@ -1,0 +1,293 @@
+"""Gradients of an optimizer's parameters, from .grad to the service and back: of one parameter
+(Single), or of many small ones that travel as one (Pack).
+
+    how  what is the same for all gradients of an optimizer: process_set, op, factors, compression,
+         feedback (of a codec, or None), sparse_as_dense; passes (backward_passes_per_step),
+         prefix (of names), prepared (what ranks agree on before the first of them is sent), is_busy
+         (some are on their way), altered (names of those that the script has changed there)"""
+import functools
+
+import torch
+
+from ..._tensors.carriers import lent_like
+from ...errors import mismatch
+from .._operations import collectives
+from .._operations.calls import ReduceOp, Reduction
+from .._operations.handles import begin
+from .._operations.packs import FlatReduction, flat_of, parts_of, shapes_of
+from .._operations.sparse import is_sparse_to_some
+from ..compression import Compression
+from .coded import CodedReduction
+
+
+class Member:
+    """A parameter whose gradients travel.
+
+    shape        what the parameter had when its gradients were watched
+    key          by which a change of it is seen
+    gate         a weak reference to its Gate
+    passes       how many backward() have added to the gradient since the last step
+    gradient     held on its way, as torch makes the Python half of a tensor anew for each use
+    version      of the gradient when it was complete: a later change of it is seen
+    is_sparse    its gradients are sparse on some rank
+    sparse_dims  of a sparse gradient that travels as a dense one, else None
+    is_gone      takes part in one more round, with the other ranks, and not in the step"""
+    __slots__ = ('name', 'parameter', 'shape', 'key', 'gate', 'passes', 'gradient', 'version',
+                 'is_sparse', 'sparse_dims', 'is_gone')
+
+    def __init__(self, name, parameter, key):
+        self.name, self.parameter, self.key = name, parameter, key
+        self.shape = parameter.shape
+        self.gate = self.gradient = self.version = self.sparse_dims = None
+        self.passes, self.is_sparse, self.is_gone = 0, False, False
+
+    def nothing(self):
+        """A gradient without effect, of the kind that the parameter has on other ranks."""
+        parameter = self.parameter
+        if not self.is_sparse:
+            return torch.zeros_like(parameter, requires_grad=False)
+        return torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.int64),
+                                       parameter.new_empty((0, *parameter.shape[1:])),
+                                       parameter.shape)
+
+    def dense(self, gradient):
+        """The dense form of a sparse gradient, which is sparse again when the step is taken."""
+        self.sparse_dims = gradient.sparse_dim()
+        return gradient.to_dense()
+
+    def place(self, has_one, gradient):
+        """A sparse gradient of all ranks; a parameter that is gone gets none."""
+        if has_one or not self.is_gone:
+            self.parameter.grad = gradient
+
+    def expects_rows(self):
+        """The gradient is sparse on some rank. A rank that has sent zeros has no rows; others bring
+        what they have brought, and then it is an error."""
+        gradient = self.parameter.grad
+        if gradient is None or not gradient.is_sparse and not gradient.any():
+            self.is_sparse = True
+            if not self.is_gone:
+                self.parameter.grad = self.nothing()
+
+    def make_sparse(self):
+        """The gradient of all ranks is there, as a dense one."""
+        gradient = self.parameter.grad
+        if gradient is not None and not gradient.is_sparse:
+            self.parameter.grad = gradient.to_sparse(self.sparse_dims)
+
+
+def zeros_of(parameter):
+    """A stand-in for the gradient, by which ranks agree; the values go nowhere."""
+    return torch.zeros(parameter.shape, dtype=parameter.dtype)
+
+
+def _altered(members, gradients, versions):
+    """Names of those whose gradients are not what was sent any more."""
+    is_same = all([member.parameter.grad is gradient
+                   for member, gradient in zip(members, gradients)])
+    if is_same and [gradient._version for gradient in gradients] == versions:
+        return []
+    return [member.name for member, gradient, version in zip(members, gradients, versions)
+            if member.parameter.grad is not gradient or gradient._version != version]
+
+
+class Single:
+    """The gradient of one parameter."""
+
+    def __init__(self, how, members, name):
+        self._how, self.members, self.name = how, members, name
+        self.handle = self._sent = None
+        self.brought = []       # by each rank, where they disagree
+
+    def leave(self, members):
+        """The gradient of a member among these does not travel any more, on all ranks."""
+        self.members = [member for member in self.members if member not in members]
+
+    def call(self, ranks):
+        """The operation that ranks agree on."""
+        member, = self.members
+        nothing, how = zeros_of(member.parameter), self._how
+        if how.feedback:
+            return self._coded(ranks, nothing, is_sent=False)
+        model = how.compression.compress(nothing)[0]
+        return Reduction(ranks, [model], [model], how.op, how.factors)
+
+    def _coded(self, ranks, tensor, is_sent):
+        how = self._how
+        if how.factors != (1.0, 1.0):
+            raise mismatch('gradient_predivide_factor with a codec: leave it out')
+        return CodedReduction(ranks, how.feedback, {self.members[0].name: tensor}, how.op, is_sent)
+
+    def send(self):
+        member, = self.members
+        parameter, how, ranks = member.parameter, self._how, self._how.process_set.sequences()
+        gradient = parameter.grad
+        if gradient is not None and member.version not in (None, gradient._version):
+            how.altered.append(member.name)
+        if gradient is None:
+            gradient = member.nothing()
+        elif gradient.is_sparse and how.sparse_as_dense:
+            gradient = member.dense(gradient)
+        if parameter.grad is not gradient and not member.is_gone:
+            parameter.grad = gradient
+        self._sent = [gradient], [gradient._version]
+        way = self._sparse if gradient.is_sparse else self._code if how.feedback else self._dense
+        self.handle = way(ranks, member, gradient)
+
+    def _code(self, ranks, _, gradient):
+        self._sent = None       # codecs write into it whenever they are ready
+        return begin(ranks, self._coded(ranks, gradient, True), self.name, lambda: None)
+
+    def _dense(self, ranks, _, gradient):
+        """A lent mean lands beside its gradient, whose memory is that from then on: nothing is
+        copied, and the next gradient is added up in memory that can be lent (Y20). The tensor that
+        travels has a version of its own."""
+        how = self._how
+        travel, known = how.compression.compress(gradient)
+        room, given = lent_like(ranks.job, travel), travel.data
+        output = given if room is None else room
+
+        def land():
+            if travel is not gradient:
+                gradient.copy_(how.compression.decompress(output, known))
+            elif output is not given:
+                gradient.data = output
+        return begin(ranks, Reduction(ranks, [given], [output], how.op, how.factors), self.name,
+                     land)
+
+    def _sparse(self, ranks, member, gradient):
+        how, member.is_sparse = self._how, True
+        if gradient._nnz() == 0:    # after zero_() its rows are none, of all dimensions
+            gradient = member.nothing()
+        handle = collectives.sparse_allreduce_async(
+            gradient, self.name, how.op, how.process_set, *how.factors,
+            Compression.none if how.feedback else how.compression)
+        return handle.then(functools.partial(member.place, member.parameter.grad is not None))
+
+    def land(self):
+        """Waits for the gradient of all ranks; it is in its place then."""
+        member, = self.members
+        if self._sent and not member.is_gone:
+            self._how.altered += _altered(self.members, *self._sent)
+        handle, self.handle = self.handle, None
+        try:
+            handle.wait()
+        finally:
+            self.brought = handle.brought()
+        self._sent = None
+        return False
+
+    def goes_again(self):
+        """After a Mismatch: whether it is that the gradient is sparse on some ranks only, as all
+        have been told. Then it can be sent once more."""
+        if not is_sparse_to_some(self.brought):
+            return False
+        self.members[0].expects_rows()
+        return True
+
+
+# The last element of a pack: no gradient in it is sparse; one is, on some rank. Any rank's second
+# value makes the result another one than the first.
+_FLAGS = {ReduceOp.Average: (0, 1), ReduceOp.Sum: (0, 1), ReduceOp.Max: (0, 1),
+          ReduceOp.Min: (0, -1), ReduceOp.Product: (1, 0)}
+
+
+class Pack:
+    """Gradients of several small parameters. A sparse one does not travel with the others: where
+    a rank has one the last element says so to all ranks, and it leaves the pack (Y92)."""
+
+    def __init__(self, how, members, name):
+        self._how, self.members, self.name = how, members, name
+        self._quiet, self._loud = _FLAGS.get(how.op, (0, 1))
+        self._told = self.handle = self._sent = self._room = None
+
+    def call(self, ranks):
+        """The operation that ranks agree on."""
+        flat, _ = self._flat([zeros_of(member.parameter) for member in self.members], False)
+        return FlatReduction(ranks, flat, self._shapes(flat), self._how.op, self._how.factors)
+
+    def _flat(self, gradients, is_flagged):
+        """The tensor that travels, and the knowledge that decompress() needs."""
+        value = self._loud if is_flagged else self._quiet
+        flag = gradients[0].new_full((1,), complex(value, value) if gradients[0].is_complex()
+                                     else value)    # a complex number travels as two elements
+        compression = Compression.none if self._how.feedback else self._how.compression
+        return compression.compress(flat_of([*gradients, flag]))
+
+    def _shapes(self, flat):
+        key = flat.numel(), flat.dtype, len(self.members)
+        if self._told is None or self._told[0] != key:
+            parameters = [member.parameter for member in self.members]
+            self._told = key, shapes_of(parameters, flat)
+        return self._told[1]
+
+    def leave(self, members):
+        """The gradients of these do not travel any more, on all ranks."""
+        self.members = [member for member in self.members if member not in members]
+        self._told = None
+
+    def send(self):
+        ranks, members = self._how.process_set.sequences(), self.members
+        gradients = [member.parameter.grad for member in members]
+        versions, is_flagged = [member.version for member in members], False
+        if any([one is None or one.is_sparse for one in gradients]):
+            gradients = list(map(self._brought, members, gradients, versions))
+            versions = [None] * len(members)
+            is_flagged = any(member.is_sparse for member in members)
+        now = [gradient._version for gradient in gradients]
+        if versions != now:
+            self._how.altered += [member.name for member, was, is_now in zip(
+                members, versions, now) if was is not None and was != is_now]
+        flat, known = self._flat(gradients, is_flagged)
+        self._sent = members, gradients, now, known
+        call = FlatReduction(ranks, flat, self._shapes(flat), self._how.op, self._how.factors)
+        self.handle = begin(ranks, call, self.name, lambda: (call.last, flat))
+
+    def _brought(self, member, gradient, version):
+        """The dense gradient that travels for a member, which is zeros where there is none."""
+        parameter = member.parameter
+        if gradient is not None and version not in (None, gradient._version):
+            self._how.altered.append(member.name)
+        if gradient is None:
+            made = torch.zeros_like(parameter, requires_grad=False)
+        elif not gradient.is_sparse:
+            return gradient
+        elif not self._how.sparse_as_dense:
+            member.is_sparse = True
+            return torch.zeros_like(parameter, requires_grad=False)
+        else:
+            made = member.dense(gradient)
+        if not member.is_gone:
+            parameter.grad = made
+        return made
+
+    def land(self):
+        """Waits for the gradients of all ranks; they are in their places then. True: some are
+        sparse on some rank."""
+        handle, self.handle = self.handle, None
+        last, flat = handle.wait()
+        (members, gradients, versions, known), self._sent = self._sent, None
+        compression = Compression.none if self._how.feedback else self._how.compression
+        whole = compression.decompress(flat, known)
+        aside = {member.name for member in members if member.is_gone or member.is_sparse}
+        self._how.altered += [name for name in _altered(members, gradients, versions)
+                              if name not in aside]
+        self._put(whole, gradients)
+        return last != self._quiet
+
+    def _put(self, whole, gradients):
+        """Results by way of a room of which there are views already: they cost more than copies."""
+        shapes = [gradient.shape for gradient in gradients]
+        key = shapes, whole.dtype, whole.device
+        if self._room is None or self._room[0] != key:
+            room = torch.empty_like(whole)
+            self._room = key, room, parts_of(room, gradients)
+        _, room, parts = self._room
+        with torch.no_grad():
+            room.copy_(whole)
+            for gradient, part in zip(gradients, parts):
+                gradient.copy_(part)
+
+    def goes_again(self):
+        """False: ranks that disagree about a pack have other parameters."""
+        return False

@@ -1,0 +1,244 @@
+"""An optimizer whose gradients are those of all ranks.
+
+Each gradient sets off as soon as backward() has accumulated it, small ones as one; step() waits for
+all, then does what the optimizer does. A parameter that had no gradient on this rank sends zeros,
+as others may have one.
+
+The optimizer that a script has given becomes the distributed one: schedulers, scalers and whatever
+else was made for it go on with the same object (Y90)."""
+import contextlib
+import functools
+import warnings
+import weakref
+
+import torch
+
+from ...errors import mismatch
+from .._operations import collectives
+from .._operations.calls import ReduceOp
+from .._operations.objects import gather_objects
+from ..compression import Compression
+from ..process_sets import global_process_set
+from .reducer import Reducer
+
+
+class _Distributed:
+    """A class that is put before the class of the optimizer.
+
+    _kind        that class
+    _reducer     None: of a copy, which has other parameters
+    _given_step  None, or what the object had in place of its class's step()"""
+    _kind = _reducer = _given_step = None
+    _skips = _is_synchronized = False
+
+    def _gradients(self):
+        if self._reducer is None:
+            raise mismatch(f'a copy of a distributed {self._kind.__name__}: its gradients are of '
+                           'this rank alone. Pass it to DistributedOptimizer(), with the '
+                           'parameters that it has, or load its state_dict() elsewhere')
+        return self._reducer
+
+    def __reduce_ex__(self, _):
+        return _copy_of, (self._kind,), {
+            key: value for key, value in self.__getstate__().items() if key not in _OURS}
+
+    def synchronize(self):
+        """Waits for all gradients: before something is done to them, such as clipping. Then step()
+        is called under skip_synchronize()."""
+        self._gradients().synchronize(_parameters_of(self))
+        self._is_synchronized = True
+
+    @property
+    def residuals(self):
+        """Values that a codec has not sent yet: state_dict() and load_state_dict(), between steps.
+        They are not in the optimizer's state_dict(), as each rank has its own."""
+        return self._gradients().residuals
+
+    def set_backward_passes_per_step(self, passes):
+        """From now on so many backward() add up before gradients set off."""
+        _check_passes(passes)
+        self._check_idle('set_backward_passes_per_step()')
+        self._gradients().set_passes(passes)
+
+    def _check_idle(self, call):
+        if self._reducer is not None and self._reducer.is_busy():
+            raise mismatch(f'{call} after backward() and before step() or synchronize(): gradients '
+                           'are on their way. Call optimizer.synchronize() before, or '
+                           'requires_grad_(False) on parameters whose gradients nobody wants')
+
+    @contextlib.contextmanager
+    def skip_synchronize(self):
+        """step() in this block does not wait: synchronize() has been called."""
+        self._skips = True
+        try:
+            yield
+        finally:
+            self._skips = False
+
+    def step(self, closure=None):
+        """Waits for all gradients, then steps. With a closure it waits in each evaluation of it,
+        for those of its backward(), and the loss is that of all ranks, too: an optimizer that
+        decides by it, as LBFGS does, decides the same on all."""
+        self._gradients()
+        if self._skips:
+            self._check_idle('step() under skip_synchronize()')
+        elif closure is None:
+            self._synchronize_once()
+        else:
+            given = closure
+
+            def closure():
+                loss = given()
+                self.synchronize()
+                return self._loss_of_all(loss)
+        self._is_synchronized = False
+        return super().step(closure) if self._given_step is None else self._given_step(closure)
+
+    def _synchronize_once(self):
+        """Gradients that synchronize() has put in place are not reduced again: a Sum would not be
+        one."""
+        if self._is_synchronized and not self._reducer.is_busy():
+            warnings.warn('step() after synchronize() does not wait for gradients: call it under '
+                          'optimizer.skip_synchronize()', stacklevel=3)
+        else:
+            self.synchronize()
+
+    def _loss_of_all(self, loss):
+        """The sum of all ranks' where gradients are summed, else the mean. None stays None."""
+        if loss is None:
+            return None
+        how = self._gradients().how
+        op = ReduceOp.Sum if how.op is ReduceOp.Sum else ReduceOp.Average
+        value = loss.detach() if torch.is_tensor(loss) else torch.tensor(float(loss))
+        return collectives.allreduce_async(value, op=op, name=f'{how.prefix}/(loss)',
+                                            process_set=how.process_set).wait()
+
+    def zero_grad(self, *arguments, **options):
+        """The optimizer's own. Mismatch: gradients are on their way."""
+        self._check_idle('zero_grad()')
+        self._is_synchronized = False
+        if self._reducer is not None:
+            self._reducer.renew()
+        return super().zero_grad(*arguments, **options)
+
+
+_OURS = '_reducer', '_skips', '_is_synchronized', '_given_step', 'step'
+
+
+@functools.cache
+def _distributed(kind):
+    """The class of optimizers of a class."""
+    return type(kind.__name__, (_Distributed, kind), {'_kind': kind})
+
+
+def _copy_of(kind):
+    """A copied or loaded optimizer keeps the state, and has no ranks."""
+    return object.__new__(_distributed(kind))
+
+
+def _become_distributed(optimizer):
+    """A scheduler that was made before counts steps by a `step` of the object itself, which goes on
+    taking them; the one that is called from now on looks like it."""
+    optimizer.__class__ = _distributed(type(optimizer))
+    given = optimizer.__dict__.get('step')
+    if given is not None:
+        me = weakref.ref(optimizer)
+
+        @functools.wraps(given)
+        def step(*arguments, **options):
+            self = me()
+            return type(self).step(self, *arguments, **options)
+        optimizer.step, optimizer._given_step = step, given
+
+
+def _parameters_of(optimizer):
+    return [parameter for group in optimizer.param_groups for parameter in group['params']]
+
+
+def _check_passes(passes):
+    if not isinstance(passes, int) or passes < 1:
+        raise mismatch(f'backward_passes_per_step is {passes!r}, expected 1 or more')
+
+
+def _check_names(named):
+    for one in named:
+        if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[0], str):
+            raise mismatch(f'named_parameters has a {type(one).__name__}, expected (name, '
+                           'parameter); pass model.named_parameters()')
+    names = [name for name, _ in named]
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise mismatch(f'named_parameters has some names twice: {", ".join(twice)}')
+
+
+def _named(optimizer, named_parameters):
+    """[(name, parameter)] of all that the optimizer has, and of what it may get."""
+    every = _parameters_of(optimizer)
+    if named_parameters is None:
+        return [(f'parameter.{i}', parameter) for i, parameter in enumerate(every)]
+    named = list(named_parameters)
+    _check_names(named)
+    known = {parameter for _, parameter in named}
+    missing = sum(parameter not in known for parameter in every)
+    if missing:
+        raise mismatch(f'named_parameters lacks {missing} of the {len(every)} parameters of the '
+                       'optimizer; pass model.named_parameters()')
+    return named
+
+
+def _factors(op, predivide):
+    """(op, (before, after)): with a factor the sum is taken of what was divided by it already, and
+    then divided by the rest."""
+    if predivide == 1.0:
+        return op, (1.0, 1.0)
+    if op is not ReduceOp.Average:
+        raise mismatch(f'gradient_predivide_factor {predivide} with {op}: it divides an Average in '
+                       'two')
+    return ReduceOp.Average, (1.0 / predivide, float(predivide))
+
+
+def _next_prefix(ranks, process_set):
+    """The prefix of another optimizer's names. Names of optimizers that all ranks have dropped
+    are forgotten: join() needs the same names everywhere (Y93)."""
+    ranks.optimizers += 1
+    if ranks.optimizers == 1:
+        return 'gradient'
+    mine = {prefix for prefixes in ranks.dropped for prefix in prefixes}
+    for prefix in set.intersection(*gather_objects(mine, '(dropped)', process_set)):
+        ranks.forget(prefix)
+        for prefixes in ranks.dropped:
+            prefixes[:] = [one for one in prefixes if one != prefix]
+    ranks.dropped[:] = filter(None, ranks.dropped)
+    return f'gradient{ranks.optimizers}'
+
+
+def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none,
+                         backward_passes_per_step=1, op=ReduceOp.Average,
+                         gradient_predivide_factor=1.0, num_groups=0, groups=None,
+                         sparse_as_dense=False, process_set=global_process_set):
+    """The same optimizer, which steps by the gradients of all ranks from now on.
+
+    named_parameters          model.named_parameters(); None: they are counted
+    compression               what gradients are turned into before they travel: of Compression
+    backward_passes_per_step  how many backward() add up before gradients set off
+    op                        Average, Sum, Min, Max or Product
+    gradient_predivide_factor what an Average is divided by before it is summed; by the rest after
+    num_groups                as `groups`, by its former name
+    groups                    how many groups of gradients set off together, or [[parameter]]
+    sparse_as_dense           sparse gradients are made dense, instead of gathered"""
+    if not hasattr(optimizer, 'param_groups'):
+        raise mismatch(f'DistributedOptimizer() takes an optimizer of torch, not a '
+                       f'{type(optimizer).__name__}')
+    _check_passes(backward_passes_per_step)
+    named = _named(optimizer, named_parameters)
+    op, factors = _factors(op, gradient_predivide_factor)
+    ranks, parameters = process_set.sequences(), _parameters_of(optimizer)
+    reducer = Reducer(
+        named, parameters, _next_prefix(ranks, process_set), backward_passes_per_step,
+        groups if groups is not None else num_groups or None, compression=compression, op=op,
+        factors=factors, sparse_as_dense=sparse_as_dense, process_set=process_set)
+    weakref.finalize(reducer, ranks.dropped.append, reducer.prefixes).atexit = False
+    if not isinstance(optimizer, _Distributed):
+        _become_distributed(optimizer)
+    optimizer._reducer = reducer
+    return optimizer

@@ -1,0 +1,466 @@
+"""What operators see of a running service."""
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import termios
+import unittest
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import browser
+import harness
+import progress
+import tap
+from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, free_ports, result, until
+
+
+class Running(unittest.TestCase):
+    """A service with a job that trains for as long as a case needs it."""
+
+    def setUp(self):
+        self.service = Service(*self.options(), aggregators=2)
+        self.addCleanup(self.service.end)
+        self.ranks = self.service.workers('resnet-7', 2, '--rounds', 1000000, '--compute-ms', 10,
+                                          '--tensors', 4)
+        until(lambda: (self.service.job('resnet-7') or {}).get('use', {}).get('rounds', 0) > 0,
+              'the job trains', process=self.ranks[0])
+
+    def options(self):
+        return ()
+
+    def top(self, *options):
+        answer = self.service.ask('top', *options)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return answer.stdout
+
+
+class Top(Running):
+    def test_top_shows_lanes_shares_and_the_cores_saved(self):
+        seen = json.loads(self.top('--json'))
+        self.assertEqual(seen['cores']['allocated'], 2)
+        self.assertEqual(seen['cores']['dedicated'], 2)
+        self.assertGreater(seen['cores']['used'], 0)
+        self.assertEqual([lane['lane'] for lane in seen['lanes']], [1, 2])
+        for lane in seen['lanes']:
+            self.assertGreater(lane['busy'], 0)
+            self.assertEqual([(p['job'], p['share']) for p in lane['jobs']], [('resnet-7', 1)])
+        job, = seen['jobs']
+        self.assertEqual((job['job'], job['workers'], job['cores_allocated']), ('resnet-7', 2, 2))
+        self.assertGreater(job['rounds_per_s'], 0)
+        self.assertGreater(job['bytes_per_s'], 0)
+        self.assertEqual(job['cores_saved'], 0)
+
+    def test_what_goes_to_a_pipe_is_printed_once_without_control_characters(self):
+        text = self.top()
+        self.assertIn('resnet-7 100 %', text)
+        self.assertNotIn('\x1b', text)
+        self.assertEqual(text.count('dedicated servers would hold'), 1)
+
+
+class Decisions(Running):
+    """What was decided and why is in the log."""
+
+    def test_the_log_says_which_lanes_a_job_got_and_why_and_what_became_of_them(self):
+        log = self.service.serve.text
+        self.assertEqual(log().count('joined with 1 lane (--aggregators)'), 2)
+        self.assertRegex(log(), 'job resnet-7, policy shared: 4 tensors go to lanes? [12].*: '
+                                'a free lane, so that the job is measured without others')
+        os.kill(self.service.pids()[0], signal.SIGKILL)
+        self.service.serve.wait_for('is gone, and its 1 lane with it')
+        self.service.serve.wait_for('of a lost lane go')
+        self.assertRegex(log(), 'job resnet-7, policy shared: .* of a lost lane go(es)? to lane.*:'
+                                ' [a-z]')
+
+
+class Terminal:
+    """A program on a terminal of 20 rows and 60 columns, and what it has written."""
+
+    def __init__(self, *command):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execv(command[0], command)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack('HHHH', 20, 60, 0, 0))
+        self.text = ''
+
+    def wait_for(self, condition, what):
+        patience = progress.Patience(WAIT_S)
+        while not condition(self.text):
+            if patience.is_over():
+                raise AssertionError(f'never: {what}: {self.text[-2000:]!r}')
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    self.text += os.read(self.fd, 65536).decode()
+                except OSError:  # it has ended
+                    return
+
+    def end(self, number):
+        os.kill(self.pid, number)
+        code = os.waitpid(self.pid, 0)[1]
+        self.wait_for(lambda _: False, 'the end')
+        os.close(self.fd)
+        return code
+
+
+class LiveTop(Running):
+    def start(self):
+        return Terminal(str(GRADPOOL), 'top', '--endpoint',
+                        f'unix:{self.service.state}/control.sock')
+
+    def test_top_shows_itself_again_each_second_and_gives_the_terminal_back(self):
+        terminal = self.start()
+        terminal.wait_for(lambda text: text.count('cores: 2 allocated') >= 3, 'three screens')
+        code = terminal.end(signal.SIGINT)
+        self.assertTrue(os.WIFSIGNALED(code))
+        self.assertTrue(terminal.text.startswith('\x1b[?1049h'))
+        self.assertTrue(terminal.text.endswith('\x1b[?1049l'))
+
+    def test_rows_are_cut_to_the_width_of_the_terminal(self):
+        terminal = self.start()
+        terminal.wait_for(lambda text: text.count('cores: 2 allocated') >= 3, 'three screens')
+        terminal.end(signal.SIGTERM)
+        last = terminal.text.split('\x1b[H')[-1].split('\x1b[J')[0]
+        rows = [row.replace('\x1b[K', '') for row in last.split('\r\n')]
+        self.assertLessEqual(max(map(len, rows)), 60)
+        self.assertLessEqual(len(rows), 20)
+
+    def test_top_outlives_a_coordinator_and_finds_the_next(self):
+        terminal = self.start()
+        terminal.wait_for(lambda text: 'resnet-7' in text, 'a screen')
+        self.service.serve.kill()
+        terminal.wait_for(lambda text: 'gradpool: ' in text, 'the failure is shown')
+        said = len(terminal.text)
+        self.service.start('serve-again')
+        terminal.wait_for(lambda text: 'cores: 2 allocated' in text[said:].split('gradpool: ')[-1],
+                          'the service is shown again')
+        terminal.end(signal.SIGTERM)
+
+
+def fetch(url, method='GET'):
+    """Status and text."""
+    try:
+        request = urllib.request.Request(url, method=method)
+        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def web_of(service):
+    """Where the service says that its web server is."""
+    until(lambda: 'metrics and report on ' in service.serve.text(), 'the web server is up',
+          process=service.serve)
+    return re.search(r'metrics and report on (http://\S+)/metrics', service.serve.text()).group(1)
+
+
+class Web(Running):
+    def options(self):
+        return ('--http', '127.0.0.1:0')
+
+    def setUp(self):
+        super().setUp()
+        self.web = web_of(self.service)
+        until(lambda: 'gradpool_job_cores_used{' in fetch(self.web + '/metrics')[1],
+              'the job is measured', process=self.service.serve)
+
+    def test_promtool_finds_nothing_wrong_with_the_metrics(self):
+        text = fetch(self.web + '/metrics')[1]
+        self.assertIn('gradpool_lane_job_rounds_total{lane="1",tenant="",job="resnet-7"}', text)
+        checked = harness.run(['promtool', 'check', 'metrics'], input=text, text=True,
+                              capture_output=True, timeout=WAIT_S, check=False)
+        self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, '', ''))
+
+    def test_the_report_has_the_figures_of_top(self):
+        report = json.loads(fetch(self.web + '/report.json')[1])
+        top = json.loads(self.top('--json'))
+        self.assertEqual(report['cores']['saved'], top['cores']['saved'])
+        self.assertEqual([j['job'] for j in report['jobs']], ['resnet-7'])
+        self.assertEqual(report['lanes'][0]['jobs'][0]['share'], 1)
+        self.assertEqual(report['history'][-1]['allocated'], 2)
+
+    def test_nothing_can_be_written(self):
+        for method in ('POST', 'PUT', 'DELETE'):
+            self.assertEqual(fetch(self.web + '/report', method)[0], 405)
+        self.assertEqual(self.service.job('resnet-7')['state'], 'training')
+
+    def test_a_thousand_silent_connections_do_not_stop_training_status_or_metrics(self):
+        host, port = self.web.removeprefix('http://').split(':')
+        rounds = self.service.job('resnet-7')['use']['rounds']
+        with contextlib.ExitStack() as crowd:
+            for _ in range(1000):
+                crowd.enter_context(socket.create_connection((host, int(port)), WAIT_S))
+            self.assertEqual(fetch(self.web + '/healthz'), (200, 'ok\n'))
+            self.assertEqual(self.service.ask('status').returncode, 0)
+            until(lambda: self.service.job('resnet-7')['use']['rounds'] > rounds + 100,
+                  'the job trains on', process=self.ranks[0])
+
+
+class Report(Running):
+    def report(self, *options):
+        answer = self.service.ask('report', *options)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return answer.stdout
+
+    def test_it_is_written_without_a_web_server(self):
+        until(lambda: 'used' in json.loads(self.report('--json'))['cores'], 'rates are known',
+              process=self.service.serve)
+        report = json.loads(self.report('--json'))
+        self.assertEqual([j['job'] for j in report['jobs']], ['resnet-7'])
+        self.assertEqual(report['history'][-1]['allocated'], 2)
+        page = self.service.folder / 'report.html'
+        self.assertEqual(self.report('--output', page), '')
+        self.assertIn('<title>gradpool report</title>', page.read_text())
+        for name in ('policy', 'scale', 'machine', 'version', 'commit'):
+            self.assertIn(name, report['settings'])
+            self.assertIn(f'<td class="name">{name}</td>', page.read_text())
+        self.assertNotIn('loss limit', report['settings'])  # none is named
+
+    def test_a_file_that_cannot_be_written_is_said(self):
+        answer = self.service.ask('report', '--output', '/dev/full')
+        self.assertEqual((answer.returncode, answer.stdout), (1, ''))
+        self.assertIn('/dev/full cannot be written', answer.stderr)
+
+
+class Plan(Running):
+    MODELS = pathlib.Path(__file__).parents[3] / 'bench/models'
+
+    def test_a_dry_run_says_where_a_job_would_go_and_changes_nothing(self):
+        before = self.service.ask('status').stdout
+        answer = self.service.ask('plan', self.MODELS / 'resnet50.csv', '--workers', '2',
+                                  '--period', '1000', '--lane-time', '20', '--json')
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        plan = json.loads(answer.stdout)
+        self.assertEqual(sum(lane['bytes'] for lane in plan['lanes']), 25557032 * 4)
+        self.assertEqual(plan['period_ns'], 10**9)
+        self.assertEqual(plan['lane_ns'], 20 * 10**6)
+        text = self.service.ask('plan', self.MODELS / 'resnet50.csv', '--period', '1000').stdout
+        self.assertIn('would be placed: ', text)
+        half = self.service.ask('plan', self.MODELS / 'resnet50.csv', '--lane-time', '20')
+        self.assertEqual(half.returncode, 2)
+        self.assertIn('--period', half.stderr)
+        self.assertEqual(len(json.loads(self.top('--json'))['jobs']), 1)
+        self.assertEqual(before.count('\n'), self.service.ask('status').stdout.count('\n'))
+
+    def test_a_mistake_in_the_file_names_its_line(self):
+        path = self.service.folder / 'model.csv'
+        path.write_text('name,elements\na,1\nb,many\n')
+        answer = self.service.ask('plan', path)
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn('model.csv:3: expected', answer.stderr)
+
+
+    def test_what_no_service_would_take_is_a_mistake_that_is_told_plainly(self):
+        path = self.service.folder / 'model.csv'
+        for row, why in ((b'a,2', 'model.csv:3: a tensor of this name came before'),
+                         (b',2', 'model.csv:3: a tensor\'s name has 1 to 255 bytes'),
+                         (b'\x1b[31m\xff,2', 'model.csv:3: the name is no UTF-8'),
+                         (b'b,999999999999', 'model.csv:3: the tensor is larger than 1 TiB')):
+            path.write_bytes(b'name,elements\na,1\n' + row + b'\n')
+            answer = self.service.ask('plan', path)
+            self.assertEqual((answer.returncode, answer.stdout), (2, ''), answer.stderr)
+            self.assertIn(why, answer.stderr)
+            self.assertNotIn('\x1b', answer.stderr)
+        path.write_text('name,elements\na,1\n')
+        answer = self.service.ask('plan', path, '--period', '1', '--lane-time', '86400000')
+        self.assertEqual((answer.returncode, answer.stdout), (2, ''), answer.stderr)
+        self.assertIn('--lane-time is more than', answer.stderr)
+
+
+class Health(unittest.TestCase):
+    def setUp(self):
+        self.service = Service('--http', '127.0.0.1:0', '--aggregator-timeout', 3, aggregators=2)
+        self.addCleanup(self.service.end)
+        self.web = web_of(self.service)
+
+    def test_it_is_healthy_until_an_aggregator_is_gone_and_again_with_the_next(self):
+        until(lambda: fetch(self.web + '/healthz') == (200, 'ok\n'), 'both are up',
+              process=self.service.serve)
+        os.kill(self.service.pids()[0], signal.SIGSTOP)
+        until(lambda: fetch(self.web + '/healthz')[0] == 503, 'the silence is seen',
+              process=self.service.serve)
+        until(lambda: fetch(self.web + '/healthz') == (200, 'ok\n'), 'it was replaced',
+              process=self.service.serve)
+
+
+class NoService(unittest.TestCase):
+    def test_without_a_service_there_is_no_report(self):
+        answer = harness.run([GRADPOOL, 'report', '--endpoint', 'unix:/nowhere.sock'],
+                             capture_output=True, text=True, timeout=WAIT_S, check=False)
+        self.assertEqual((answer.returncode, answer.stdout), (3, ''))
+
+    def test_without_a_service_top_says_so_with_exit_code_3(self):
+        answer = harness.run([GRADPOOL, 'top', '--once', '--endpoint', 'unix:/nowhere.sock'],
+                             capture_output=True, text=True, timeout=WAIT_S, check=False)
+        self.assertEqual((answer.returncode, answer.stdout), (3, ''))
+        self.assertIn('/nowhere.sock', answer.stderr)
+
+
+class WebAddress(unittest.TestCase):
+    def serve(self, http):
+        with tempfile.TemporaryDirectory() as folder:
+            return harness.run([GRADPOOL, 'serve', '--state-dir', folder, '--listen',
+                                'gradpool://127.0.0.1:0', '--http', http], text=True,
+                               capture_output=True, timeout=WAIT_S, check=False)
+
+    def test_an_address_that_is_none_is_a_mistake_on_the_command_line(self):
+        answer = self.serve('7078')
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn('expected ADDRESS:PORT', answer.stderr)
+
+    def test_a_port_in_use_is_told_and_nothing_starts(self):
+        with socket.create_server(('127.0.0.1', 0)) as other:
+            address = f'127.0.0.1:{other.getsockname()[1]}'
+            answer = self.serve(address)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn(address, answer.stderr)
+        self.assertNotIn('started a local aggregator', answer.stderr)
+
+    def test_without_the_option_nothing_listens(self):
+        service = Service(aggregators=1)
+        self.addCleanup(service.end)
+        self.assertNotIn('http://', service.serve.text())
+
+    def test_who_opens_it_to_other_hosts_is_warned(self):
+        service = Service('--http', '0.0.0.0:0', aggregators=1)
+        self.addCleanup(service.end)
+        self.assertRegex(service.serve.text(), 'level=warn.*names and figures of all jobs')
+
+
+class Prometheus(unittest.TestCase):
+    """A real one."""
+
+    def query(self, expression):
+        answer = json.loads(fetch(f'{self.url}/api/v1/query?query='
+                                  + urllib.parse.quote(expression))[1])
+        return [float(one['value'][1]) for one in answer['data']['result']]
+
+    def start(self, folder, target):
+        address = f'127.0.0.1:{free_ports(1)}'
+        self.url = f'http://{address}'
+        (folder / 'prometheus.yml').write_text(
+            'global: {scrape_interval: 1s, evaluation_interval: 1s}\nscrape_configs: '
+            f'[{{job_name: gradpool, static_configs: [{{targets: ["{target}"]}}]}}]')
+        process = Process(['prometheus', f'--config.file={folder}/prometheus.yml',
+                           f'--storage.tsdb.path={folder}/tsdb', f'--web.listen-address={address}'],
+                          folder, 'prometheus')
+        self.addCleanup(process.kill)
+        process.wait_for('Server is ready')
+        return process
+
+    def test_prometheus_scrapes_what_a_job_has_pushed(self):
+        service = Service('--http', '127.0.0.1:0', aggregators=2)
+        self.addCleanup(service.end)
+        prometheus = self.start(service.folder, web_of(service).removeprefix('http://'))
+        for process in service.workers('real', 2, '--rounds', 50, '--tensors', 3):
+            result(process)
+        until(lambda: self.query('up{job="gradpool"}') == [1], 'it is scraped', process=prometheus)
+        until(lambda: self.query('sum(gradpool_lane_taken_bytes_total)') == [50 * 3 * 2 << 20],
+              'all bytes are counted', process=prometheus)
+        self.assertEqual(self.query('sum(gradpool_lane_rounds_total)'), [50 * 3])
+        self.assertEqual(self.query('gradpool_cores_allocated'), [2])
+        target, = json.loads(fetch(self.url + '/api/v1/targets')[1])['data']['activeTargets']
+        self.assertEqual((target['health'], target['lastError']), ('up', ''))
+
+
+class Browser(Running):
+    """The report as a real browser shows it."""
+
+    def options(self):
+        return ('--http', '127.0.0.1:0')
+
+    def setUp(self):
+        super().setUp()
+        self.web = web_of(self.service)
+        until(lambda: '100 %' in fetch(self.web + '/report')[1], 'the shares are known',
+              process=self.service.serve)
+
+    def test_a_browser_shows_the_figures_and_the_chart_without_an_error(self):
+        dom = browser.dom(self.web + '/report')
+        cores = json.loads(fetch(self.web + '/report.json')[1])['cores']
+        for name in ('allocated', 'dedicated', 'saved'):
+            self.assertIn(f'<dd id="{name}">{cores[name]:.0f}</dd>', dom)
+        self.assertIn('resnet-7 100 %', dom)
+        self.assertRegex(dom, r'<svg [^>]*role="img"')
+        for line in ('dedicated', 'allocated', 'used'):
+            self.assertRegex(dom, rf'<path class="line {line}" d="M[0-9]')
+
+    def test_no_label_overlaps_another_wide_or_narrow_light_or_dark(self):
+        browser.check_labels(self, fetch(self.web + '/report')[1], self.service.folder)
+
+    def test_a_very_long_name_leaves_the_other_columns_in_sight(self):
+        name = 'n' * 127
+        self.service.workers(name, 2, '--rounds', 1000000, '--compute-ms', 20)
+        until(lambda: name in fetch(self.web + '/report')[1], 'the job is shown',
+              process=self.service.serve)
+        browser.check_labels(self, fetch(self.web + '/report')[1], self.service.folder)
+
+    def test_the_page_carries_the_figures_along(self):
+        data = browser.data_of(browser.dom(self.web + '/report'))
+        self.assertEqual([j['job'] for j in data['jobs']], ['resnet-7'])
+        self.assertIsInstance(data['events'], list)
+
+
+class RunPage(unittest.TestCase):
+    """The page that a bench writes."""
+
+    def test_a_simulation_is_shown_as_its_last_line_has_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / 'run.html'
+            answer = harness.run(
+                [BENCH, 'simulate', '--x', '1.5', '--hours', '12', '--windows', '20', '--json',
+                 '--report', page], capture_output=True, text=True, timeout=WAIT_S, check=False)
+            self.assertEqual((answer.returncode, answer.stderr), (0, ''))
+            data = browser.check_run(self, page)
+            for name, value in json.loads(answer.stdout).items():
+                self.assertAlmostEqual(data['figures'][name], value, delta=1e-3, msg=name)
+            self.assertEqual(len(data['history']), 360)
+            moved = sum(int(one['text'].split()[5]) for one in data['events']
+                        if one['kind'] == 'moves')
+            self.assertEqual(moved, round(12 * data['figures']['moves_per_hour']))
+            self.assertIn('growth', [one['kind'] for one in data['events']])
+            held = sum(one['allocated'] for one in data['history']) / 360 * 12
+            self.assertAlmostEqual(held, data['figures']['allocated_core_hours'], delta=0.01)
+            browser.check_labels(self, page.read_text(), page.parent)
+
+    def test_a_page_that_cannot_be_written_is_a_failure(self):
+        answer = harness.run([BENCH, 'simulate', '--x', '1.5', '--hours', '1', '--windows', '1',
+                              '--report', '/nowhere/run.html'], capture_output=True, text=True,
+                             timeout=WAIT_S, check=False)
+        self.assertEqual(answer.returncode, 1)
+        self.assertEqual(answer.stdout, '')  # before it ran
+        self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
+
+    def test_an_option_that_the_live_comparison_does_not_heed_is_a_usage_error(self):
+        for option, *value in (('--report', 'run.html'), ('--traces', 'week.csv'),
+                               ('--hours', '12'), ('--sensitivity',), ('--piece-max', '65536')):
+            for words in ([option, *value, '--live', 'x.csv'], ['--live', 'x.csv', option, *value]):
+                answer = harness.run([BENCH, 'simulate', *words], capture_output=True, text=True,
+                                     timeout=WAIT_S, check=False)
+                self.assertEqual(answer.returncode, 2)
+                self.assertEqual(answer.stdout, '')
+                self.assertIn(f'--live and {option} do not go together', answer.stderr)
+
+    def test_a_simulation_without_jobs_or_without_readers_is_a_failure(self):
+        with open('/dev/full', 'w', encoding='utf-8') as full:
+            for hours, out, why in (('0.02', subprocess.PIPE, 'no job'),
+                                    ('12', full, 'output cannot be written')):
+                answer = harness.run([BENCH, 'simulate', '--x', '1.5', '--hours', hours,
+                                      '--windows', '1', '--json'], stdout=out,
+                                     stderr=subprocess.PIPE, text=True, timeout=WAIT_S,
+                                     check=False)
+                self.assertEqual(answer.returncode, 1)
+                self.assertIn(why, answer.stderr)
+
+
+if __name__ == '__main__':
+    tap.main()
