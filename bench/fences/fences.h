@@ -28,10 +28,11 @@ struct fences_row {
 double fences_ratio(const struct fences_row *row, enum figure figure);
 
 /* report.c. A person reads tables, a program lines of JSON. */
-void report_begin(bool is_json);
-void report_row(const struct fences_row *row, bool is_json);
-void report_visits(const struct fences_row *rows, size_t count, bool is_json);
+void fences_print_begin(bool is_json);
+void fences_print_row(const struct fences_row *row, bool is_json);
+void fences_print_visits(const struct visited *alone, const struct fences_row *rows, size_t count,
+                         bool is_json);
 /* Prints how many bars hold, and names the others. True: each one does. */
-bool report_end(const struct fences_row *rows, size_t count, bool is_json);
+bool fences_print_end(const struct fences_row *rows, size_t count, bool is_json);
 
 #endif

@@ -26,6 +26,7 @@ struct fences {
     struct victim victims[TRANSPORTS];
     struct fences_row rows[LOADS * TRANSPORTS];
     size_t rows_count;
+    struct visited alone; /* beside no load: what the host itself takes */
 };
 
 enum { KEY_QUICK = 1000, KEY_JSON, KEY_RUNS, KEY_LOAD, KEY_TRANSPORT };
@@ -100,11 +101,15 @@ static int measure_control(struct fences *f, struct victim *victim, struct fence
     return r < 0 ? r : end;
 }
 
-static int make_visits(const struct fences *f, struct fences_row *row)
+static uint32_t visits_each(const struct fences *f)
+{
+    return f->is_quick ? QUICK_VISITS : VISITS_EACH;
+}
+
+static int make_visits(const struct fences *f, struct visited *ret_visited)
 {
     const struct visitor visitor = {&f->service, f->listen, f->victim_key, f->operator_key};
-    row->visits = f->is_quick ? QUICK_VISITS : VISITS_EACH;
-    return visits_make(&visitor, row->visits, &row->visited);
+    return visits_make(&visitor, visits_each(f), ret_visited);
 }
 
 static int measure_beside(struct fences *f, struct victim *victim, struct fences_row *row,
@@ -116,8 +121,10 @@ static int measure_beside(struct fences *f, struct victim *victim, struct fences
     if (r == 0)
         r = victim_measure(victim, f->is_quick ? QUICK_ROUNDS : ROUNDS, row->beside_us[run],
                            &row->wrong);
-    if (r == 0 && has_visits)
-        r = make_visits(f, row);
+    if (r == 0 && has_visits) {
+        row->visits = visits_each(f);
+        r = make_visits(f, &row->visited);
+    }
     int end = load_end(&running, &done);
     row->done += done;
     return r < 0 ? r : end;
@@ -140,7 +147,7 @@ static int run_row(struct fences *f, const struct load *load, struct victim *vic
         return r;
     }
     f->rows_count++;
-    report_row(row, f->is_json);
+    fences_print_row(row, f->is_json);
     return 0;
 }
 
@@ -175,7 +182,9 @@ static int run_all(struct fences *f)
     const char *wanted = f->loads ? f->loads : f->is_quick ? "plans,lends,wide" : NULL;
     int r = start_victims(f);
     if (r == 0)
-        report_begin(f->is_json);
+        r = make_visits(f, &f->alone);
+    if (r == 0)
+        fences_print_begin(f->is_json);
     for (size_t i = 0; r == 0 && i < LOADS; i++)
         if (is_named(wanted, loads[i].name))
             r = run_load(f, &loads[i]);
@@ -194,7 +203,7 @@ static int start_service(struct fences *f)
 
 static bool is_wrong(const struct fences *f)
 {
-    uint64_t wrong = 0;
+    uint64_t wrong = f->alone.failed;
     for (size_t i = 0; i < f->rows_count; i++)
         wrong += f->rows[i].wrong + f->rows[i].visited.failed;
     return wrong > 0;
@@ -223,8 +232,8 @@ int fences_command(int argc, char **argv)
     if (r == 0)
         r = run_all(&f);
     if (r == 0) {
-        report_visits(f.rows, f.rows_count, f.is_json);
-        report_end(f.rows, f.rows_count, f.is_json);
+        fences_print_visits(&f.alone, f.rows, f.rows_count, f.is_json);
+        fences_print_end(f.rows, f.rows_count, f.is_json);
     }
     for (size_t i = 0; i < TRANSPORTS; i++)
         victim_end(&f.victims[i]);

@@ -38,6 +38,12 @@ static void nap(uint64_t ns)
     nanosleep(&time, NULL);
 }
 
+static int make_nicer(pid_t pid)
+{
+    int own = getpriority(PRIO_PROCESS, 0);
+    return setpriority(PRIO_PROCESS, (id_t)pid, own + LOAD_NICER) < 0 ? -errno : 0;
+}
+
 /* --- a busy loop --- */
 
 static int begin_busy(struct running_load *l)
@@ -47,7 +53,7 @@ static int begin_busy(struct running_load *l)
         return -errno;
     if (pid > 0) {
         l->pid = pid;
-        return setpriority(PRIO_PROCESS, (id_t)pid, LOAD_NICENESS) < 0 ? -errno : 0;
+        return make_nicer(pid);
     }
     for (volatile uint64_t turns = 0;; turns++) {
     }
@@ -70,7 +76,7 @@ static int spawn_hostile(struct running_load *l, const char *listen, const char 
     if (pid < 0)
         return pid;
     l->pid = pid;
-    return setpriority(PRIO_PROCESS, (id_t)pid, LOAD_NICENESS) < 0 ? -errno : 0;
+    return make_nicer(pid);
 }
 
 /* The file's last line, without its end. */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define LOADS 11
-#define LOAD_NICENESS 10
+#define LOAD_NICER 10 /* than this process */
 
 struct load {
     const char *name;    /* an attack of gradpool-bench-hostile */

@@ -72,6 +72,14 @@ static void print_row_as_json(const struct fences_row *row)
     print_bar(row->load->name, row->transport, "wrong", (double)row->wrong, 0);
 }
 
+static void print_alone_as_json(const struct visited *alone)
+{
+    for (int visit = 0; visit < VISITS; visit++)
+        printf("{\"bench\": \"fences\", \"name\": \"alone.%s.longest_s\", \"value\": %.6g, "
+               "\"bar\": null, \"holds\": null}\n",
+               visit_name((enum visit)visit), alone->longest_s[visit]);
+}
+
 static void print_visits_as_json(const struct fences_row *row)
 {
     for (int visit = 0; visit < VISITS; visit++)
@@ -96,18 +104,23 @@ static void print_row_as_text(const struct fences_row *row)
                             : "no");
 }
 
+static void print_visited(const char *load, const struct visited *visited)
+{
+    printf("%-10s", load);
+    for (int visit = 0; visit < VISITS; visit++)
+        printf(" %11.3f", visited->longest_s[visit]);
+}
+
 static void print_visits_as_text(const struct fences_row *row)
 {
-    printf("%-10s", row->load->name);
-    for (int visit = 0; visit < VISITS; visit++)
-        printf(" %11.3f", row->visited.longest_s[visit]);
+    print_visited(row->load->name, &row->visited);
     printf("  %s", visits_hold(row) ? "yes" : "no");
     if (row->visited.failed > 0)
         printf(", %u failed", row->visited.failed);
     printf("\n");
 }
 
-void report_begin(bool is_json)
+void fences_print_begin(bool is_json)
 {
     if (is_json)
         return;
@@ -121,27 +134,33 @@ void report_begin(bool is_json)
     fflush(stdout);
 }
 
-void report_row(const struct fences_row *row, bool is_json)
+void fences_print_row(const struct fences_row *row, bool is_json)
 {
     is_json ? print_row_as_json(row) : print_row_as_text(row);
     fflush(stdout);
 }
 
-void report_visits(const struct fences_row *rows, size_t count, bool is_json)
+static void print_visits_head(const struct visited *alone)
 {
-    if (!is_json) {
-        printf("\nThe longest beside the load, s (bar: %g)\n%-10s", VISIT_BAR_S, "load");
-        for (int visit = 0; visit < VISITS; visit++)
-            printf(" %11s", visit_name((enum visit)visit));
-        printf("  holds\n");
-    }
+    printf("\nThe longest beside the load, s (bar: %g)\n%-10s", VISIT_BAR_S, "load");
+    for (int visit = 0; visit < VISITS; visit++)
+        printf(" %11s", visit_name((enum visit)visit));
+    printf("  holds\n");
+    print_visited("(none)", alone);
+    printf("\n");
+}
+
+void fences_print_visits(const struct visited *alone, const struct fences_row *rows, size_t count,
+                         bool is_json)
+{
+    is_json ? print_alone_as_json(alone) : print_visits_head(alone);
     for (size_t i = 0; i < count; i++)
         if (rows[i].visits > 0)
             is_json ? print_visits_as_json(&rows[i]) : print_visits_as_text(&rows[i]);
     fflush(stdout);
 }
 
-bool report_end(const struct fences_row *rows, size_t count, bool is_json)
+bool fences_print_end(const struct fences_row *rows, size_t count, bool is_json)
 {
     size_t lines = 0, missed = 0;
     for (size_t i = 0; i < count; i++) {
