@@ -9,12 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TRANSPORTS 2
 #define ROUNDS 4000 /* SEAT_ROUNDS_MAX */
 #define QUICK_ROUNDS 300
 #define VISITS_EACH 20
 #define QUICK_VISITS 3
+#define BUSY 0.5 /* load average a core from which figures are a hint at best */
 
 struct fences {
     bool is_quick, is_json;
@@ -191,6 +193,17 @@ static int run_all(struct fences *f)
     return r;
 }
 
+/* Other processes shape both figures of a ratio, and wait beside each visit. */
+static void warn_of_others(void)
+{
+    double load = 0;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (getloadavg(&load, 1) == 1 && load > BUSY * (double)cores)
+        fprintf(stderr,
+                "# the host is busy: a load average of %.1f on %ld cores before the first turn\n",
+                load, cores);
+}
+
 static int start_service(struct fences *f)
 {
     char core[16];
@@ -228,6 +241,7 @@ int fences_command(int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, &f);
     if (f.runs == 0)
         f.runs = f.is_quick ? 1 : 5;
+    warn_of_others();
     int r = start_service(&f);
     if (r == 0)
         r = run_all(&f);
