@@ -22,6 +22,7 @@ static const struct command {
     {"simulate", "a week of jobs through the packer, on a virtual clock", simulate_command},
     {"durability", "what copies of parameters cost a job", durability_command},
     {"faults", "kills, stops and cuts at random; every element checked", faults_command},
+    {"fences", "what a hostile tenant takes from rounds and joins of others", fences_command},
     {"migrate", "what a job notices of its tasks' migrations", migrate_command},
     {"names", "many named tensors beside one of the same bytes", names_command},
     {"savings", "cores that jobs hold dedicated and shared, on a live service", savings_command},

@@ -20,7 +20,6 @@
 #define LENT_BYTES (16u << 20)
 #define LENT_REGIONS 15
 #define PUNCHED_BYTES (1u << 20)
-#define PUNCHED_RANKS 4
 #define WIDE_BYTES (256u << 10)
 #define STRANGERS 64 /* before a rest: the kernel lets no more wait */
 
@@ -164,6 +163,8 @@ void attack_punches(struct tenant *t)
 }
 
 void attack_wide(struct tenant *t) { run_rounds(t, "wide", WIDE, WIDE_BYTES, false); }
+
+void attack_narrow(struct tenant *t) { run_rounds(t, "narrow", NARROW, WIDE_BYTES, false); }
 
 /* --- strangers --- */
 

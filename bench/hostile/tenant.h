@@ -25,6 +25,7 @@ struct tenant {
 struct attack {
     const char *name;
     uint32_t slots; /* of time */
+    uint64_t begun; /* so much was done when all that it has is at work */
     void (*run)(struct tenant *t);
 };
 
@@ -36,7 +37,9 @@ struct attack {
 #define STORMS 8
 #define UNTOUCHED 160 /* regions of 1 TiB: more than an address space has */
 #define LENDS 4
+#define PUNCHED_RANKS 4
 #define WIDE 256 /* ranks of one job */
+#define NARROW 4
 
 void attack_plans(struct tenant *t);     /* dry runs of a tensor of 512 GiB */
 void attack_lists(struct tenant *t);     /* lists of jobs, many at a time */
@@ -47,6 +50,7 @@ void attack_untouched(struct tenant *t); /* huge regions without a page */
 void attack_lends(struct tenant *t);     /* the same memory lent and withdrawn */
 void attack_punches(struct tenant *t);   /* pages taken out of memory that a lane reads */
 void attack_wide(struct tenant *t);      /* sums of very many ranks of one process */
+void attack_narrow(struct tenant *t);    /* the same of four ranks: no attack, a control */
 void attack_strangers(struct tenant *t); /* connections to a lane without a ticket */
 void attack_junk(struct tenant *t);      /* records without sense, and rings overwritten */
 

@@ -36,6 +36,7 @@ LONG = {
                   ('plain',), {'torch-whole'}),
     'demo': Part(8, 'bench/demo.sh over both transports and on three nodes', ('plain',)),
     'stragglers': Part(8, 'a slow lane is found and relieved', ('plain',)),
+    'fences': Part(15, "a victim's rounds and others' joins beside each hostile load", ('plain',)),
     'platform': Part(55, 'all of it on Debian 13, in a clean root (root; 12 GB)', ('plain',)),
     'faults': Part(50, 'kills, planned ends, stops and cuts at random beside a hostile tenant, ten '
                    'seeds of five minutes each; `faults 4-8` takes seeds', ('plain',)),

@@ -1,6 +1,9 @@
 """One tenant takes all of the coordinator that it can get: others join, operators look and revoke,
-and who has cost how much is shown."""
+and who has cost how much is shown. And `gradpool-bench fences`, which measures what such a tenant
+takes from others, has all its figures: beside three loads, and with GRADPOOL_TEST_LONG beside each,
+in whole. What it measures is never a test."""
 import json
+import os
 import re
 import unittest
 import urllib.request
@@ -8,6 +11,7 @@ import urllib.request
 import harness
 import tap
 from harness import BUILD, Process, Service, result, until
+from test_bench import Spent, bench
 
 HOSTILE = BUILD / 'test' / 'e2e' / 'hostile'
 HALVES = 40         # messages of 16 MiB
@@ -76,6 +80,63 @@ class Fairness(unittest.TestCase):
         with open(f'/proc/{self.service.serve.pid}/status', encoding='utf-8') as status:
             peak_kib = int(re.search(r'VmHWM:\s+(\d+)', status.read())[1])
         self.assertLess(peak_kib, (HALVES * 16 // 2) << 10)
+
+
+class Fences(unittest.TestCase):
+    LOADS = (('plans', 'lists', 'halves', 'greetings', 'storms', 'untouched', 'lends', 'punches',
+              'wide', 'strangers', 'junk') if os.environ.get('GRADPOOL_TEST_LONG') else
+             ('plans', 'lends', 'wide'))
+    PARTS = ('p50', 'p99', 'p999', 'worst')
+    BARS = {'p99_ratio': 3, 'p999_ratio': 10, 'wrong': 0, 'longest_s': 1, 'failed': 0}
+    VISITS = ('join.tcp', 'join.unix', 'status.tcp', 'status.unix', 'add.unix', 'revoke.unix')
+
+    def measure(self):
+        """Name -> value, each line looked at by itself."""
+        how = () if os.environ.get('GRADPOOL_TEST_LONG') else ('--quick',)
+        answer = bench('fences', '--json', *how)
+        print(re.sub('(?m)^', '# ', answer.stdout.strip()), flush=True)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        values = {}
+        for line in map(json.loads, answer.stdout.splitlines()):
+            self.assertEqual(list(line), ['bench', 'name', 'value', 'bar', 'holds'])
+            what, _, figure = line['name'].rpartition('.')
+            bar = None if what.startswith('alone') else self.BARS.get(figure)
+            self.assertEqual(line['bar'], bar, line)
+            self.assertEqual(line['holds'], None if bar is None else line['value'] <= bar, line)
+            self.assertNotIn(line['name'], values)
+            values[line['name']] = line['value']
+        return values
+
+    def names(self):
+        yield from (f'alone.{visit}.longest_s' for visit in self.VISITS)
+        for load in self.LOADS:
+            for transport in 'shm', 'tcp':
+                for part in self.PARTS:
+                    yield from (f'{load}.{transport}.{part}_{what}'
+                                for what in ('control_us', 'us', 'ratio'))
+                yield from (f'{load}.{transport}.{what}' for what in ('load_done', 'wrong'))
+            yield from (f'{load}.{visit}.longest_s' for visit in self.VISITS)
+            yield f'{load}.visits.failed'
+
+    def test_each_load_has_all_figures_and_no_result_is_wrong(self):
+        spent = Spent()
+        values = self.measure()
+        self.assertEqual(sorted(values), sorted(self.names()))
+        wall_us = 1e6 * spent.wall_s()
+        for name, value in values.items():
+            if name.endswith(('.wrong', '.failed')):
+                self.assertEqual(value, 0, name)
+            elif not name.endswith('ratio'):
+                self.assertGreater(value, 0, name)
+            if name.endswith('_us'):
+                self.assertLess(value, wall_us, name)
+            if name.endswith('longest_s'):
+                self.assertLess(value, wall_us / 1e6, name)
+        for load in self.LOADS:
+            for transport in 'shm', 'tcp':
+                for beside in '_control_us', '_us':
+                    figures = [values[f'{load}.{transport}.{part}{beside}'] for part in self.PARTS]
+                    self.assertEqual(figures, sorted(figures))
 
 
 if __name__ == '__main__':

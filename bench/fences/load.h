@@ -1,0 +1,37 @@
+/* What runs beside the victim, and what its control is: one process at a lower priority, so that
+ * the victim's own share of the cores is the same beside both. */
+#ifndef GRADPOOL_BENCH_FENCES_LOAD_H
+#define GRADPOOL_BENCH_FENCES_LOAD_H
+
+#include "bench/lib/own_service.h"
+
+#include <stdint.h>
+
+#define LOADS 11
+#define LOAD_NICER 10 /* than this process */
+
+struct load {
+    const char *name;    /* an attack of gradpool-bench-hostile */
+    const char *control; /* LOAD_BUSY, or what gradpool-bench-hostile does; NULL: nothing */
+};
+
+#define LOAD_BUSY "busy" /* a loop, as the process of the attack would be */
+
+extern const struct load loads[LOADS];
+
+struct running_load {
+    const struct service *service;
+    pid_t pid;       /* 0: nothing runs */
+    char tenant[32]; /* "": it has none */
+    char output[PATH_MAX + 64];
+};
+
+/* Returns when it is under way. `listen`: the TCP endpoint of the service; `what`: NULL is nothing.
+ * A hostile process has a tenant of its own. Negative errno, with a text on standard error. */
+int load_begin(struct running_load *running, const struct service *service, const char *listen,
+               const char *what);
+/* Ends it, with its tenant and the tenant's jobs, and waits until the service rests; safe on one
+ * that did not begin. How much it did: requests, records, connections. */
+int load_end(struct running_load *running, uint64_t *ret_done);
+
+#endif

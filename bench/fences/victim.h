@@ -1,0 +1,23 @@
+/* An ordinary job whose rounds are timed: one worker, 4 KiB, a short rest after each round. */
+#ifndef GRADPOOL_BENCH_FENCES_VICTIM_H
+#define GRADPOOL_BENCH_FENCES_VICTIM_H
+
+#include "bench/compare/crew.h"
+
+enum figure { FIGURE_P50, FIGURE_P99, FIGURE_P999, FIGURE_WORST, FIGURES };
+
+struct victim {
+    const char *transport;
+    struct service through; /* the service, by the endpoint that tenants use */
+    struct crew crew;
+};
+
+/* Zeroed but for `transport`. `key`: the file with the key of its tenant. Returns when its worker
+ * is there. */
+int victim_start(struct victim *v, const struct service *service, const char *listen,
+                 const char *key);
+/* Microseconds a round; adds to `wrong` how many elements of the last result were. */
+int victim_measure(struct victim *v, uint32_t rounds, double ret_us[FIGURES], uint64_t *wrong);
+void victim_end(struct victim *v);
+
+#endif

@@ -1,0 +1,35 @@
+/* What others want of the coordinator beside a load: a new job, a look, a tenant less. */
+#ifndef GRADPOOL_BENCH_FENCES_VISITS_H
+#define GRADPOOL_BENCH_FENCES_VISITS_H
+
+#include "bench/lib/own_service.h"
+
+#include <stdint.h>
+
+enum visit {
+    VISIT_JOIN_TCP,
+    VISIT_JOIN_UNIX,
+    VISIT_STATUS_TCP,
+    VISIT_STATUS_UNIX,
+    VISIT_ADD_UNIX,
+    VISIT_REVOKE_UNIX,
+    VISITS
+};
+
+struct visitor {
+    const struct service *service;
+    const char *listen;                    /* the TCP endpoint */
+    const char *tenant_key, *operator_key; /* files, for TCP */
+};
+
+struct visited {
+    double longest_s[VISITS];
+    uint32_t failed;
+};
+
+const char *visit_name(enum visit visit);
+/* So many of each. Negative errno: none could be made; what a visit was refused is counted, with a
+ * text on standard error. */
+int visits_make(const struct visitor *visitor, uint32_t count, struct visited *ret_visited);
+
+#endif
