@@ -28,6 +28,7 @@ def body(lines_count):
 
 MARK = 'TO' + 'DO'
 FORMAT = 'BasedOnStyle: LLVM\n'
+PAGE = 'svc/OPERATING.md'
 TABLE = '| variable | meaning |\n|---|---|\n| `GRADPOOL_A` | a |\n'
 
 # rule -> trees that it must refuse
@@ -92,11 +93,11 @@ REFUSED = {
     tidy.modules_have_a_readme: [
         {'svc/base/a.c': ''}, {'packer/README.md': '', 'migrator/a.c': ''},
     ],
-    tidy.variables_stand_in_the_readme: [
-        {'README.md': TABLE, 'a.c': 'getenv("GRADPOOL_A"); getenv("GRADPOOL_B");\n'},
-        {'README.md': TABLE, 'a.c': ''},
-        {'README.md': TABLE, 'a.py': "os.environ['GRADPOOL_A'], os.environ.get('GRADPOOL_C')\n"},
-        {'README.md': TABLE, 'a.sh': 'GRADPOOL_A=1 GRADPOOL_D=1 run\n'},
+    tidy.variables_stand_in_a_page: [
+        {PAGE: TABLE, 'a.c': 'getenv("GRADPOOL_A"); getenv("GRADPOOL_B");\n'},
+        {PAGE: TABLE, 'a.c': ''},
+        {PAGE: TABLE, 'a.py': "os.environ['GRADPOOL_A'], os.environ.get('GRADPOOL_C')\n"},
+        {PAGE: TABLE, 'a.sh': 'GRADPOOL_A=1 GRADPOOL_D=1 run\n'},
     ],
     tidy.nothing_generated_is_committed: [
         {'svc/proto/messages.pb-c.c': ''}, {'client/libgradpool.so': None}, {'svc/a.dat': None},
@@ -147,8 +148,8 @@ PASSED = {
         {'svc/a.c': '/* GRADPOOL_TEST_A */\n', 'test/a.c': '#ifdef GRADPOOL_PLANT_A\n'},
     ],
     tidy.modules_have_a_readme: [{'svc/base/a.c': '', 'svc/base/README.md': ''}],
-    tidy.variables_stand_in_the_readme: [
-        {'README.md': TABLE, 'a.c': '#ifndef GRADPOOL_A_H\n/* "GRADPOOL_X" */ f("GRADPOOL_A");\n'},
+    tidy.variables_stand_in_a_page: [
+        {PAGE: TABLE, 'a.c': '#ifndef GRADPOOL_A_H\n/* "GRADPOOL_X" */ f("GRADPOOL_A");\n'},
     ],
     tidy.nothing_generated_is_committed: [{'a.c': '', 'test/fuzz/corpus/record/1': None}],
     tidy.top_level_is_fixed: [{'svc/a.c': '', 'LICENSE': '', '.ci/run': ''}],
@@ -193,7 +194,7 @@ class Program(unittest.TestCase):
 
     def test_variables_are_not_judged_without_a_table(self):
         with self.assertRaises(tidy.Skip):
-            complaints(tidy.variables_stand_in_the_readme, {'a.c': 'getenv("GRADPOOL_B");\n'})
+            complaints(tidy.variables_stand_in_a_page, {'a.c': 'getenv("GRADPOOL_B");\n'})
 
     def test_another_clang_format_than_that_of_the_tree_is_not_run(self):
         with tempfile.TemporaryDirectory() as folder:

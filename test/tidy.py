@@ -95,6 +95,8 @@ BANNED_BUT_IN_TESTS = {'sleep', 'usleep'}
 
 TOP_LEVEL = set('''meson.build svc client packer migrator bench test README.md meson_options.txt
     LICENSE .ci .clang-format .editorconfig .gitignore'''.split())
+# The pages whose tables have the variables of workers, of the service and of tests.
+VARIABLE_PAGES = ('client/README.md', 'svc/OPERATING.md', 'test/README.md')
 DATA_FOLDERS = ('test/fuzz/corpus/', 'test/golden/')
 # Put together, so that this file does not hold what it looks for.
 MACHINE_PATHS = ['/wo' + 'rk/', '/tm' + 'p/b-', '/ro' + 'ot/', '/ho' + 'me/', '../sha' + 'red']
@@ -355,21 +357,25 @@ def modules_have_a_readme(tree):
             yield f'{module}/README.md:1: missing'
 
 
-def variables_stand_in_the_readme(tree):
-    """README.md has a row for each GRADPOOL_ variable, and no other"""
+def variables_stand_in_a_page(tree):
+    """each GRADPOOL_ variable has a row in a table of a page, and no other has"""
     rows = documented_variables(tree)
     if not rows:
-        raise Skip('README.md has no table of variables')
+        raise Skip(f'no page has a table of variables: {", ".join(VARIABLE_PAGES)}')
     used = used_variables(tree)
-    for name in sorted(used.keys() - rows):
-        yield f'{used[name]}: {name} has no row in the table of README.md'
-    for name in sorted(rows - used.keys() - option_variables(tree)):
-        yield f'README.md:1: nothing uses {name}'
+    for name in sorted(used.keys() - rows.keys()):
+        yield f'{used[name]}: {name} has no row in a table of {", ".join(VARIABLE_PAGES)}'
+    for name in sorted(rows.keys() - used.keys() - option_variables(tree)):
+        yield f'{rows[name]}:1: nothing uses {name}'
 
 
 def documented_variables(tree):
-    readme = tree.files.get('README.md') or ''
-    return set(re.findall(r'^\|\s*`(GRADPOOL_[A-Z0-9_]+)`', readme, re.M))
+    """Name -> page; the first cell of a row may name several."""
+    rows = {}
+    for page in VARIABLE_PAGES:
+        for cell in re.findall(r'^\|([^|\n]*)\|', tree.files.get(page) or '', re.M):
+            rows.update((name, page) for name in re.findall(r'`(GRADPOOL_[A-Z0-9_]+)`', cell))
+    return rows
 
 
 def option_variables(tree):
@@ -449,7 +455,7 @@ RULES = [
     arrows_run_downwards, includes_are_written_from_the_root, libraries_stay_in_their_files,
     files_are_short, functions_are_short, lines_are_narrow, dangerous_calls_are_banned,
     asserts_change_nothing, c_files_say_what_they_own, nothing_is_unfinished_or_local,
-    the_product_has_no_hooks_of_tests, modules_have_a_readme, variables_stand_in_the_readme,
+    the_product_has_no_hooks_of_tests, modules_have_a_readme, variables_stand_in_a_page,
     nothing_generated_is_committed, top_level_is_fixed, sources_are_formatted,
 ]
 

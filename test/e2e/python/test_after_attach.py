@@ -1,5 +1,5 @@
 """Calls of scripts on models and optimizers that are attached or wrapped: each row of the table
-"After attach or wrap" of client/python/README.md, at each of its doors.
+"After attach or wrap" of client/python/BEHAVIOUR.md, at each of its doors.
 
 A row is a function that trains. It runs twice: at the door, with this rank's batch; and in plain
 PyTorch with the batches of all ranks. Where the table says "works", parameters agree; where it says
@@ -17,7 +17,7 @@ import python_case
 import ranks
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 
-README = pathlib.Path(__file__).resolve().parents[3] / 'client/python/README.md'
+PAGE = pathlib.Path(__file__).resolve().parents[3] / 'client/python/BEHAVIOUR.md'
 TITLE = '## After attach or wrap'
 WORDS = re.compile(r'refused: "(.*)"')
 
@@ -425,8 +425,8 @@ def rank_walks(rank, workers):
 
 
 def table():
-    """{door: {row: cell}}, from README."""
-    lines = README.read_text(encoding='utf-8').split(TITLE)[1].split('\n##')[0].splitlines()
+    """{door: {row: cell}}, from the page."""
+    lines = PAGE.read_text(encoding='utf-8').split(TITLE)[1].split('\n##')[0].splitlines()
     head, _, *rows = [[cell.strip() for cell in line.strip('|').split(' | ')]
                       for line in lines if line.startswith('|')]
     return {column.strip('`'): {row[0]: row[i] for row in rows}

@@ -1,5 +1,5 @@
 """Calls of scripts on a model or an optimizer after attach(): the table "After attach or wrap" of
-client/python/README.md, row by row. Each row works, or is refused in words."""
+client/python/BEHAVIOUR.md, row by row. Each row works, or is refused in words."""
 import copy
 import io
 import warnings
