@@ -14,8 +14,8 @@
 /* The first piece of the tensor. */
 static bool declare(struct tenant *t, struct seat *seat, uint32_t *ret_lane)
 {
-    MESSAGE(TensorSpec) tensor = GRADPOOL__WIRE__TENSOR_SPEC__INIT, *tensors[] = {&tensor};
-    MESSAGE(DeclareRequest) declare = GRADPOOL__WIRE__DECLARE_REQUEST__INIT;
+    WIRE_TYPE(TensorSpec) tensor = GRADPOOL__WIRE__TENSOR_SPEC__INIT, *tensors[] = {&tensor};
+    WIRE_TYPE(DeclareRequest) declare = GRADPOOL__WIRE__DECLARE_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     tensor.name = (char *)"tensor";
     tensor.dtype = 1;
@@ -28,7 +28,7 @@ static bool declare(struct tenant *t, struct seat *seat, uint32_t *ret_lane)
     bool has_piece = reply && reply->declare_reply->n_tensors == 1 &&
                      reply->declare_reply->tensors[0]->n_pieces > 0;
     if (has_piece) {
-        const MESSAGE(Piece) *piece = reply->declare_reply->tensors[0]->pieces[0];
+        const WIRE_TYPE(Piece) *piece = reply->declare_reply->tensors[0]->pieces[0];
         seat->piece = piece->id;
         seat->epoch = piece->epoch;
         seat->bytes = piece->elements * sizeof(float);
@@ -41,7 +41,7 @@ static bool declare(struct tenant *t, struct seat *seat, uint32_t *ret_lane)
 
 static bool ask_for_ticket(struct tenant *t, struct seat *seat, uint32_t lane, void *ret_ticket)
 {
-    MESSAGE(TicketRequest) ask = GRADPOOL__WIRE__TICKET_REQUEST__INIT;
+    WIRE_TYPE(TicketRequest) ask = GRADPOOL__WIRE__TICKET_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     ask.lane = lane;
     request.body_case = BODY(TICKET_REQUEST);
@@ -49,7 +49,7 @@ static bool ask_for_ticket(struct tenant *t, struct seat *seat, uint32_t lane, v
     envelope *reply = tenant_call(t, seat->control, &request);
     if (!reply)
         return false;
-    const MESSAGE(TicketReply) *ticket = reply->ticket_reply;
+    const WIRE_TYPE(TicketReply) *ticket = reply->ticket_reply;
     bool fits = ticket->address && ticket->ticket.len == FABRIC_TICKET_BYTES_MAX;
     if (fits) {
         memcpy(ret_ticket, ticket->ticket.data, FABRIC_TICKET_BYTES_MAX);

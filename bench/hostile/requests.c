@@ -62,8 +62,8 @@ static void repeat(struct tenant *t, envelope *request, size_t count, int most)
 
 void attack_plans(struct tenant *t)
 {
-    MESSAGE(TensorSpec) tensor = GRADPOOL__WIRE__TENSOR_SPEC__INIT, *tensors[] = {&tensor};
-    MESSAGE(PlanRequest) plan = GRADPOOL__WIRE__PLAN_REQUEST__INIT;
+    WIRE_TYPE(TensorSpec) tensor = GRADPOOL__WIRE__TENSOR_SPEC__INIT, *tensors[] = {&tensor};
+    WIRE_TYPE(PlanRequest) plan = GRADPOOL__WIRE__PLAN_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     tensor.name = (char *)"huge";
     tensor.dtype = 1;
@@ -79,7 +79,7 @@ void attack_plans(struct tenant *t)
 
 void attack_lists(struct tenant *t)
 {
-    MESSAGE(JobsRequest) jobs = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
+    WIRE_TYPE(JobsRequest) jobs = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     request.body_case = BODY(JOBS_REQUEST);
     request.jobs_request = &jobs;
@@ -169,7 +169,7 @@ void attack_greetings(struct tenant *t)
 
 static bool leave(struct tenant *t, struct channel *ch)
 {
-    MESSAGE(LeaveRequest) goodbye = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
+    WIRE_TYPE(LeaveRequest) goodbye = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     request.body_case = BODY(LEAVE_REQUEST);
     request.leave_request = &goodbye;

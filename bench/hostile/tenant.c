@@ -48,7 +48,7 @@ static struct channel *dial(const struct tenant *t)
     return NULL;
 }
 
-struct channel *tenant_greet(struct tenant *t, MESSAGE(Role) role)
+struct channel *tenant_greet(struct tenant *t, WIRE_TYPE(Role) role)
 {
     while (tenant_has_time(t)) {
         uint64_t incarnation;
@@ -72,7 +72,7 @@ envelope *tenant_call(struct tenant *t, struct channel *ch, envelope *request)
 bool tenant_join(struct tenant *t, struct channel *ch, const char *job, uint32_t rank,
                  uint32_t workers)
 {
-    MESSAGE(JoinRequest) join = GRADPOOL__WIRE__JOIN_REQUEST__INIT;
+    WIRE_TYPE(JoinRequest) join = GRADPOOL__WIRE__JOIN_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     join.job = (char *)job;
     join.rank = rank;

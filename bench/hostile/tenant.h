@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MESSAGE(type) Gradpool__Wire__##type
+#define WIRE_TYPE(type) Gradpool__Wire__##type
 #define BODY(name) GRADPOOL__WIRE__ENVELOPE__BODY_##name
 
 struct tenant {
@@ -62,7 +62,7 @@ void tenant_pause_us(uint64_t us);
 const char *tenant_name_job(const char *attack, size_t number, char *ret_name);
 
 /* tenant.c. A greeted connection, tried again until it is let in; NULL: the time is over. */
-struct channel *tenant_greet(struct tenant *t, MESSAGE(Role) role);
+struct channel *tenant_greet(struct tenant *t, WIRE_TYPE(Role) role);
 /* The answer, which the caller frees; NULL: none, and the connection may be gone. */
 envelope *tenant_call(struct tenant *t, struct channel *ch, envelope *request);
 bool tenant_join(struct tenant *t, struct channel *ch, const char *job, uint32_t rank,
