@@ -17,8 +17,8 @@
 
 #define SEED "1"
 #define LASTS_MS "600000" /* it is ended before */
-#define BEGIN_NS (60 * NS_PER_S)
-#define END_NS (5 * NS_PER_S)
+#define BEGIN_NS (180 * NS_PER_S)
+#define END_NS (60 * NS_PER_S)
 #define LOOK_NS (10 * NS_PER_MS)
 #define REST_NS (10 * NS_PER_S) /* waited for at most */
 #define REST_LOOK_NS (100 * NS_PER_MS)

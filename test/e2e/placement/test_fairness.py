@@ -96,7 +96,7 @@ class Fences(unittest.TestCase):
         answer = bench('fences', '--json', *how)
         print(re.sub('(?m)^', '# ', answer.stdout.strip()), flush=True)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
-        values = {}
+        values, held = {}, {}
         for line in map(json.loads, answer.stdout.splitlines()):
             self.assertEqual(list(line), ['bench', 'name', 'value', 'bar', 'holds'])
             what, _, figure = line['name'].rpartition('.')
@@ -105,6 +105,10 @@ class Fences(unittest.TestCase):
             self.assertEqual(line['holds'], None if bar is None else line['value'] <= bar, line)
             self.assertNotIn(line['name'], values)
             values[line['name']] = line['value']
+            if bar is not None:
+                held[line['name']] = line['holds']
+        missed = ', '.join(name for name, holds in held.items() if not holds)
+        print(f'# {sum(held.values())} of {len(held)} bars hold; missed: {missed or "none"}')
         return values
 
     def names(self):
