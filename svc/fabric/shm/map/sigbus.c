@@ -32,9 +32,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigbus_slot *empty;
 static struct sigaction before;
 static uintptr_t page_bytes;
-/* Where shm_sigbus_touch() goes on; NULL: this thread is not in it. It lies in the initial TLS
- * block, so that the handler makes no call to find it. */
-static _Thread_local sigjmp_buf *volatile resume __attribute__((tls_model("initial-exec")));
+/* Where shm_sigbus_touch() goes on; NULL: this thread is not in it. Only a program with lanes
+ * installs the handler, and in a program the handler makes no call to find it. */
+static _Thread_local sigjmp_buf *volatile resume;
 
 static bool sigbus_slot_has(const struct sigbus_slot *slot, uintptr_t address)
 {
