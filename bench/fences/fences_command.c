@@ -168,7 +168,7 @@ static int start_victims(struct fences *f)
 
 static int run_load(struct fences *f, const struct load *load)
 {
-    bool has_visits = true; /* what they want is not of a transport */
+    bool has_visits = true; /* the coordinator has no transport */
     int r = 0;
     for (size_t i = 0; r == 0 && i < TRANSPORTS; i++) {
         if (!is_named(f->transport, f->victims[i].transport))

@@ -1,5 +1,5 @@
-/* What runs beside the victim, and what its control is: one process at a lower priority, so that
- * the victim's own share of the cores is the same beside both. */
+/* The load beside the victim, and its control: one process at a lower priority, so that the
+ * victim's own share of the cores is the same beside both. */
 #ifndef GRADPOOL_BENCH_FENCES_LOAD_H
 #define GRADPOOL_BENCH_FENCES_LOAD_H
 

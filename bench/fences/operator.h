@@ -1,4 +1,4 @@
-/* What an operator types: `gradpool tenant add`, `tenant revoke`, `status`. */
+/* Commands of an operator: `gradpool tenant add`, `tenant revoke`, `status`. */
 #ifndef GRADPOOL_BENCH_FENCES_OPERATOR_H
 #define GRADPOOL_BENCH_FENCES_OPERATOR_H
 

@@ -1,4 +1,4 @@
-/* What `fences` prints. Owns nothing. */
+/* Output of `fences`. Owns nothing. */
 #include "bench/fences/fences.h"
 #include "bench/savings/statistics.h"
 

@@ -1,4 +1,4 @@
-/* What others want of the coordinator beside a load: a new job, a look, a tenant less. */
+/* Requests of others to the coordinator beside a load: a new job, a look, a tenant less. */
 #ifndef GRADPOOL_BENCH_FENCES_VISITS_H
 #define GRADPOOL_BENCH_FENCES_VISITS_H
 

@@ -10,7 +10,7 @@
 
 /* The file. Numbers may change at any time. */
 struct slowing_numbers {
-    uint32_t ns_per_kib[SLOWING_LANES]; /* that a lane sums */
+    uint32_t ns_per_kib[SLOWING_LANES]; /* summed by a lane */
     uint32_t task, task_ns; /* one task's number (0: none), and ns of each of its rounds */
 };
 

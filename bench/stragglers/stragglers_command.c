@@ -14,7 +14,7 @@
 #define TARGET_BYTES (1 * MIB) /* of a model here */
 #define WORK_BYTES (8 * MIB)   /* where lanes work instead of sleeping */
 #define PIECES 64              /* of a model, at least */
-#define LANE_MS 8.0            /* that an even lane sleeps a round */
+#define LANE_MS 8.0            /* sleep of an even lane a round */
 #define STEP_NS UINT64_C(20000000)
 #define WORKERS 8
 #define TIMES 4
