@@ -285,7 +285,6 @@ static void stop(struct aggregator *a)
     aggregator_end_lanes(a);
     holder_destroy(a->keeper);
     timeline_free(a);
-    free(a->state_buffer);
     if (a->number)
         control_leave(a);
     channel_destroy(a->channel);

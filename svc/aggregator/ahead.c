@@ -1,6 +1,7 @@
 /* Answers about pieces that are to come here, held back until their workers are connected and the
  * memory that they lend is at hand: the first round here then waits for neither. Owns the answers
- * that wait. Must never hold one back for good: a move goes on without workers that are late.
+ * that wait. Must never hold one back for good: a move goes on
+ * without workers that are late.
  * README: A80. */
 #include "svc/lane/move/ahead.h"
 #include "svc/aggregator/internal.h"
@@ -27,13 +28,16 @@ static int ahead_ask(struct lane *lane, void *context)
     return lane_has_workers(lane, w->job);
 }
 
-static bool ahead_is_over(struct aggregator *a, struct ahead_wait *w, uint64_t now_ns)
+/* -EAGAIN: not yet; 0 also when the time is over. */
+static int ahead_judge(struct aggregator *a, struct ahead_wait *w, uint64_t now_ns)
 {
     int code = serve_call(a, w->lane, ahead_ask, w);
     bool was_ready = w->was_ready;
     w->was_ready = code == 0;
     w->look_ns = now_ns + LOOK_MS * NS_PER_MS;
-    return code == 0 ? was_ready : code != -EAGAIN || now_ns >= w->until_ns;
+    if (code == 0 && !was_ready)
+        code = -EAGAIN;
+    return code == -EAGAIN && now_ns >= w->until_ns ? 0 : code;
 }
 
 int ahead_look(struct aggregator *a)
@@ -41,11 +45,12 @@ int ahead_look(struct aggregator *a)
     uint64_t now_ns = clock_now_ns();
     int sent = 0;
     for (struct ahead_wait **at = &a->ahead_waits, *w; (w = *at) && sent >= 0;) {
-        if (now_ns < w->look_ns || !ahead_is_over(a, w, now_ns)) {
+        int code = now_ns < w->look_ns ? -EAGAIN : ahead_judge(a, w, now_ns);
+        if (code == -EAGAIN) {
             at = &w->next;
             continue;
         }
-        sent = serve_done(a, w->id);
+        sent = serve_reply(a, w->id, code);
         *at = w->next;
         free(w);
     }

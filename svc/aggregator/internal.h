@@ -95,7 +95,8 @@ void moving_abandon(struct aggregator *a);
 
 /* ahead.c: workers of pieces that are to come. */
 
-/* Answers Done when they are connected and their memory is at hand, or after 3 s. */
+/* Answers Done when they are connected and their memory is at hand, or after 3 s; Failure when the
+ * job has failed or is gone. */
 int ahead_await(struct aggregator *a, uint64_t id, uint32_t lane, uint32_t job);
 /* Answers those whose time has come. Any error: the coordinator is away. */
 int ahead_look(struct aggregator *a);

@@ -227,6 +227,8 @@ static int take_back(struct lane *lane, void *context)
 
 void moving_abandon(struct aggregator *a)
 {
+    free(a->state_buffer);
+    a->state_buffer = NULL;
     for (struct release *r; (r = a->releases);) {
         a->releases = r->next;
         if (!r->is_begun)

@@ -11,11 +11,14 @@
 /* Connections of a job that one poll looks at: each costs a few lines of cache. */
 #define FABRIC_GROUP_LOOKS_MAX 64
 
+/* Pages that are mapped (S15), and those that are warmed, which delays no mapping (S16). */
+enum fabric_bill { FABRIC_BILL_MAPPING, FABRIC_BILL_WARMTH, FABRIC_BILLS };
+
 struct fabric_group {
-    struct list link;           /* in the fabric's tenants, or in the members of `above` */
-    struct list members;        /* connections, or groups */
-    struct fabric_group *above; /* NULL: a tenant's */
-    uint64_t busy_until_ns;     /* the bill for work of other threads than the lane's (S15) */
+    struct list link;                /* in the fabric's tenants, or in the members of `above` */
+    struct list members;             /* connections, or groups */
+    struct fabric_group *above;      /* NULL: a tenant's */
+    uint64_t until_ns[FABRIC_BILLS]; /* for the mapper's work: paid until then */
 };
 
 void fabric_group_init(struct fabric_group *group, struct fabric_group *above);

@@ -76,6 +76,7 @@ void link_closed(struct link *l, const struct fabric_event *event)
     bool is_broken = is_replaceable(l, event->error) && !l->job->is_leaving && link_pieces(l) > 0;
     struct engine *e = &l->job->engine;
     enum link_state was = l->state;
+    bool is_ahead = l->wants_open && !l->job->is_leaving && link_pieces(l) == 0;
     *(l->is_ofi ? &e->ofi_conns : &e->shm_conns) -= 1;
     if (was != LINK_OPEN)
         l->job->connecting--;
@@ -93,6 +94,8 @@ void link_closed(struct link *l, const struct fabric_event *event)
         revisit(l, false); /* pieces came back while the lane was ending the connection (L19) */
     else if (was == LINK_OPEN && is_broken)
         link_replace(l, event->error);
+    else if (was == LINK_OPEN && is_ahead)
+        link_open(l);
     else if (was == LINK_OPEN)
         link_lose(l, event->error, "has closed the connection");
     else if (l->wants_open && !l->job->is_leaving)

@@ -305,6 +305,7 @@ struct link *link_get(struct gp_job *job, uint32_t lane)
     for_each_link (l, job) {
         if (l->lane == lane) {
             l->is_left |= l->state == LINK_OPEN && link_pieces(l) == 0; /* its lane may close it */
+            l->wants_open &= l->state != LINK_OPEN;
             link_open(l);
             return l;
         }
@@ -320,6 +321,13 @@ struct link *link_get(struct gp_job *job, uint32_t lane)
     list_append(&job->links, &l->node);
     link_open(l);
     return l;
+}
+
+void link_open_ahead(struct gp_job *job, uint32_t lane)
+{
+    struct link *l = link_get(job, lane);
+    if (l)
+        l->wants_open = true;
 }
 
 static void link_end(struct link *l, void (*end_conn)(struct fabric_conn *c))

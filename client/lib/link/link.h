@@ -22,7 +22,7 @@ struct link {
     struct fabric_conn *conn;
     bool is_ofi;     /* of the connection */
     bool wants_ofi;  /* shared memory was tried and will not do */
-    bool wants_open; /* again, once closed */
+    bool wants_open; /* again, once closed; by the lane, too, where no piece is yet */
     bool is_left;    /* the lane has released all pieces: it ends this connection some time (L19) */
     bool has_address, has_ticket;
     bool was_told; /* a line of the log says that the lane is not on this host */
@@ -53,6 +53,8 @@ struct link {
 
 /* The link to a lane, made and opened if need be. NULL: out of memory. */
 struct link *link_get(struct gp_job *job, uint32_t lane);
+/* The same for a lane where no piece is yet; without memory for it, it is made with the first. */
+void link_open_ahead(struct gp_job *job, uint32_t lane);
 /* Opens a closed link again. */
 void link_open(struct link *l);
 /* Closes the connection; pieces routed there stay. */

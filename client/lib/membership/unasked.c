@@ -49,7 +49,7 @@ void unasked_handle(void *context, const envelope *message)
         break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_LANE_AHEAD:
         if (!job->is_leaving)
-            (void)link_get(job, message->lane_ahead->lane); /* without memory: after the switch */
+            link_open_ahead(job, message->lane_ahead->lane);
         break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP:
         membership_take(job, message->membership);

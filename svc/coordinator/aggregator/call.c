@@ -17,7 +17,7 @@ struct call {
     uint64_t id;
     struct timer timer;
     call_done_fn done;
-    max_align_t data[];
+    uint64_t data[];
 };
 
 static void call_free(struct call *call)

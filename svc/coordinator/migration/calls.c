@@ -8,16 +8,57 @@
 #include "svc/coordinator/job/share.h"
 #include "svc/coordinator/migration/internal.h"
 #include "svc/coordinator/route/tell_lane.h"
+#include "svc/wire/ranks.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 /* --- the target makes room --- */
 
-/* Workers that ask for a ticket come after the pieces, on the same connection of the aggregator. */
-static void tell_workers_ahead(struct job *job, const struct lane *lane)
+/* The ranks of these pieces. */
+static void add_ranks(const struct job *job, const WIRE(PieceSpec) * specs, size_t count,
+                      uint64_t ranks[RANKS_WORDS])
 {
-    jobs_broadcast(job, NULL, &MESSAGE(0, LANE_AHEAD, lane_ahead, .lane = lane->id));
+    static const uint64_t none[RANKS_WORDS];
+    for (size_t i = 0; i < count; i++) {
+        const struct terms *terms = (const struct terms *)(const void *)specs[i].terms.data;
+        bool is_for_all = specs[i].terms.len == 0 || terms_are_for_all(terms);
+        for (uint32_t rank = 0; rank < job->workers && is_for_all; rank++)
+            ranks_add(ranks, rank);
+        for (size_t word = 0; word < RANKS_WORDS; word++)
+            ranks[word] |= (is_for_all ? none : terms->ranks)[word];
+    }
+}
+
+static bool has_connection(const struct job *job, uint32_t rank)
+{
+    return job->sessions[rank] && job->sessions[rank]->peer;
+}
+
+/* Nobody is waited for where a rank is away, which would take all of that time, and where a source
+ * is about to end, whose time is short. */
+static bool may_await(const struct migration *m, const struct migration_asked *asked,
+                      const struct job *job, const uint64_t ranks[RANKS_WORDS])
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (ranks_have(ranks, rank) && !has_connection(job, rank))
+            return false;
+    for (size_t i = 0; i < asked->count; i++) {
+        const struct lane *source = lane_find(m->service, m->travellers[asked->at[i]].source);
+        if (!source || source->aggregator->is_stopping)
+            return false;
+    }
+    return true;
+}
+
+/* Workers that ask for a ticket come after the pieces, on the same connection of the aggregator. */
+static void tell_workers_ahead(const struct job *job, const uint64_t ranks[RANKS_WORDS],
+                               const struct lane *lane)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (ranks_have(ranks, rank) && has_connection(job, rank))
+            peer_send(job->sessions[rank]->peer,
+                      &MESSAGE(0, LANE_AHEAD, lane_ahead, .lane = lane->id));
 }
 
 static int ask_to_place(struct migration *m, struct lane *lane, struct migration_asked *asked)
@@ -33,10 +74,13 @@ static int ask_to_place(struct migration *m, struct lane *lane, struct migration
         specs[i] = telling_spec(tensor, piece, &terms[i]);
         specs[i].keeper = m->travellers[asked->at[i]].keeper;
     }
-    int error = telling_ask(job, lane, m->epoch, PLACE_AHEAD, specs, asked->count,
-                            migration_answered, asked, migration_asked_bytes(asked));
+    uint64_t ranks[RANKS_WORDS] = {0};
+    add_ranks(job, specs, asked->count, ranks);
+    enum place_how how = may_await(m, asked, job, ranks) ? PLACE_AHEAD : PLACE_RECOVERING;
+    int error = telling_ask(job, lane, m->epoch, how, specs, asked->count, migration_answered,
+                            asked, migration_asked_bytes(asked));
     if (error == 0)
-        tell_workers_ahead(job, lane);
+        tell_workers_ahead(job, ranks, lane);
     return error;
 }
 

@@ -3,7 +3,9 @@
  * steps that differ between the two ends are in the table of the fabric's side. */
 #include "svc/fabric/shm/conn.h"
 
+#include "svc/fabric/shm/map/lent.h"
 #include "svc/fabric/shm/map/memory.h"
+#include "svc/fabric/shm/map/warmth.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -103,6 +105,9 @@ static void conn_leave_group(struct fabric_group *group)
 void shm_conn_leave_group(struct shm_conn *c)
 {
     list_remove(&c->scan_link);
+    for (uint32_t id = 0; id < FABRIC_REGIONS_MAX; id++)
+        if (c->regions[id])
+            shm_warmth_charge(c->regions[id]->warmth, c->group);
     conn_leave_group(c->group);
     c->group = NULL;
 }

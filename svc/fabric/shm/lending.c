@@ -28,34 +28,23 @@ static struct shm_lent *lending_region(const struct shm_conn *c, uint32_t id)
 #define MAPPING_AHEAD_NS (2 * NS_PER_S)
 #define JOB_TIMES 8
 #define TENANT_TIMES 4
-#define WARMTH_TIMES 2
 
 static uint64_t lending_due_ns(const struct fabric_group *group)
 {
     uint64_t due_ns = 0;
     for (; group; group = group->above)
-        if (group->busy_until_ns > due_ns + MAPPING_AHEAD_NS)
-            due_ns = group->busy_until_ns - MAPPING_AHEAD_NS;
+        if (group->until_ns[FABRIC_BILL_MAPPING] > due_ns + MAPPING_AHEAD_NS)
+            due_ns = group->until_ns[FABRIC_BILL_MAPPING] - MAPPING_AHEAD_NS;
     return due_ns;
-}
-
-/* A job may have its pages warmed for a second on end, and half of the time then: no record waits
- * for that. */
-static void lending_charge_warmth(struct fabric_group *group, struct shm_lent *lent)
-{
-    uint64_t now_ns = clock_now_ns(), spent_ns = atomic_exchange(&lent->warmth->spent_ns, 0);
-    for (; group && spent_ns > 0; group = group->above)
-        group->busy_until_ns = (group->busy_until_ns > now_ns ? group->busy_until_ns : now_ns) +
-                               WARMTH_TIMES * spent_ns;
 }
 
 static void lending_charge(struct fabric_group *group, uint64_t spent_ns)
 {
     uint64_t now_ns = clock_now_ns();
     for (uint64_t times = JOB_TIMES; group; group = group->above, times = TENANT_TIMES) {
-        if (group->busy_until_ns < now_ns)
-            group->busy_until_ns = now_ns;
-        group->busy_until_ns += times * spent_ns;
+        if (group->until_ns[FABRIC_BILL_MAPPING] < now_ns)
+            group->until_ns[FABRIC_BILL_MAPPING] = now_ns;
+        group->until_ns[FABRIC_BILL_MAPPING] += times * spent_ns;
     }
 }
 
@@ -64,7 +53,7 @@ static void lending_give(struct shm_conn *c, struct shm_lent *lent)
     c->waits = lent;
     lent->spent_ns = 0;
     lent->due_ns = lending_due_ns(c->group);
-    atomic_store_explicit(&lent->warmth->may, lent->due_ns <= clock_now_ns(), memory_order_relaxed);
+    shm_warmth_allow(lent->warmth, c->group);
     shm_mapper_give(shm_owner(c)->mapper, lent);
 }
 
@@ -117,7 +106,7 @@ int shm_lending_withdraw(struct shm_conn *c, uint32_t id)
         return -EBADMSG;
     c->regions[id] = NULL;
     c->mapped_bytes -= lent->bytes;
-    lending_charge_warmth(c->group, lent);
+    shm_warmth_charge(lent->warmth, c->group);
     shm_mapper_end(shm_owner(c)->mapper, lent);
     return 0;
 }
@@ -130,8 +119,6 @@ void shm_lending_end(struct shm_conn *c)
         shm_mapper_end(mapper, c->waits);
     c->waits = NULL;
     for (uint32_t id = 0; id < FABRIC_REGIONS_MAX; id++) {
-        if (c->regions[id])
-            lending_charge_warmth(c->group, c->regions[id]);
         shm_mapper_end(mapper, c->regions[id]);
         c->regions[id] = NULL;
     }
@@ -250,7 +237,7 @@ int shm_lending_resume(struct shm_conn *c, struct fabric_event *event,
         return 0;
     c->waits = NULL;
     lending_charge(c->group, lent->spent_ns);
-    lending_charge_warmth(c->group, lent);
+    shm_warmth_charge(lent->warmth, c->group);
     if (lending_region(c, lent->id) != lent)
         return lending_resume_lend(c, lent, event);
     struct shm_record *record = lent->record;

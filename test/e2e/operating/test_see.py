@@ -181,6 +181,9 @@ class Web(Running):
         self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, '', ''))
 
     def test_the_report_has_the_figures_of_top(self):
+        until(lambda: all(lane['jobs'] for lane in
+                          json.loads(fetch(self.web + '/report.json')[1])['lanes']),
+              'both lanes have told what the job takes', process=self.service.serve)
         report = json.loads(fetch(self.web + '/report.json')[1])
         top = json.loads(self.top('--json'))
         self.assertEqual(report['cores']['saved'], top['cores']['saved'])

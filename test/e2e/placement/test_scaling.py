@@ -47,8 +47,9 @@ class Scaling(unittest.TestCase):
             self.assertFalse(self.lanes_of(name) & self.lanes_of(*jobs),
                              'each is measured on a lane of its own')
             jobs[name] = started
-        self.until_open(1, 'all share one lane')
-        self.assertEqual(len(self.lanes_of(*jobs)), 1)
+        # On a busy host one of them may be measured apart once more, and comes back.
+        until(lambda: len(self.lanes_of(*jobs)) == len(self.lanes('open')) == 1,
+              'all share one lane', PATIENCE_S, self.service.serve)
         self.until_up(1, 'the aggregator without an open lane stops')
         self.assertEqual({self.service.job(name)['state'] for name in jobs}, {'training'})
 
@@ -64,7 +65,9 @@ class Scaling(unittest.TestCase):
         end_training(*jobs.values())
         self.until_open(1, 'lanes without a job park')
         self.until_up(1, 'the aggregator stops again')
-        self.assertNotIn('stay where they are', self.service.serve.text())
+        stays = [line for line in self.service.serve.text().splitlines()
+                 if 'stay where they are' in line and 'the job has failed' not in line]
+        self.assertEqual(stays, [])
 
     def test_an_operator_is_told_how_long_a_move_holds(self):
         workers = [self.start(name) for name in ('one', 'two')]

@@ -56,9 +56,9 @@ def refused_things(of):
 
 def look_seldom():
     """So that others have been told, and have left, before this rank looks again in join()."""
-    from gradpool.torch import _joining
-    rest = _joining._Rounds.rest
-    _joining._Rounds.rest = lambda rounds: time.sleep(0.5) or rest(rounds)
+    from gradpool.torch._operations import joining
+    rest = joining._Rounds.rest
+    joining._Rounds.rest = lambda rounds: time.sleep(0.5) or rest(rounds)
 
 
 def rank_joins_early(rank, workers):

@@ -501,9 +501,9 @@ static void workers_that_do_not_come_hold_nothing_up(void **state)
     UNTIL(is_answered(), (void)0);
     assert_true(clock_now_ns() - began_ns >= 3 * NS_PER_S);
     expect_done(7);
-    assert_int_equal(ahead_await(&a, 8, TARGET, JOB + 1), 0); /* no such job: nothing to wait for */
+    assert_int_equal(ahead_await(&a, 8, TARGET, JOB + 1), 0); /* there is no such job */
     UNTIL(is_answered(), (void)0);
-    expect_done(8);
+    expect_refused(8, -ENOENT);
 }
 
 static void nobody_is_told_of_workers_when_the_coordinator_has_gone(void **state)

@@ -245,7 +245,7 @@ static void a_job_that_has_used_up_the_mapper_waits_alone(void **state)
     rig_place(&rig, RIG_JOB, 1, 1, 1, 1, false);
     rig_place(&rig, RIG_JOB + 1, 1, 1, 1, 1, false);
     uint64_t due_ns = rig_now() + 300 * NS_PER_MS;
-    job_find(rig.lane, RIG_JOB)->group.busy_until_ns = due_ns + 2 * NS_PER_S;
+    job_find(rig.lane, RIG_JOB)->group.until_ns[FABRIC_BILL_MAPPING] = due_ns + 2 * NS_PER_S;
     rig_connect(&rig, 0, RIG_JOB, 0);
     say_one(0);
     rig_connect(&rig, 1, RIG_JOB + 1, 0);

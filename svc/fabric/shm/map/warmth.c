@@ -3,6 +3,7 @@
 #include "svc/fabric/shm/map/warmth.h"
 
 #include "svc/base/clock.h"
+#include "svc/fabric/group.h"
 #include "svc/fabric/shm/map/lent.h"
 #include "svc/fabric/shm/map/sigbus.h"
 
@@ -10,6 +11,9 @@
 #include <unistd.h>
 
 #define PAGES_AT_ONCE 256
+#define TIMES 2
+#define AHEAD_NS (2 * NS_PER_S)
+#define USED_NS_MAX NS_PER_S /* for pages that become known at a time */
 
 struct shm_warmth *shm_warmth_create(const struct shm_lent *lent)
 {
@@ -28,6 +32,7 @@ void shm_warmth_note(struct shm_warmth *w, uint64_t first, uint64_t end)
     bool has_cold = w->cold < w->cold_end;
     w->cold = has_cold && w->cold < first ? w->cold : first;
     w->cold_end = has_cold && w->cold_end > end ? w->cold_end : end;
+    w->used_ns = 0;
 }
 
 static void warmth_touch(const struct shm_lent *lent, uint64_t page, uint64_t end)
@@ -41,15 +46,41 @@ static void warmth_touch(const struct shm_lent *lent, uint64_t page, uint64_t en
     }
 }
 
+void shm_warmth_allow(struct shm_warmth *w, const struct fabric_group *group)
+{
+    uint64_t now_ns = clock_now_ns();
+    bool may = true;
+    for (; group; group = group->above)
+        may &= group->until_ns[FABRIC_BILL_WARMTH] <= now_ns + AHEAD_NS;
+    atomic_store_explicit(&w->may, may, memory_order_relaxed);
+}
+
+void shm_warmth_charge(struct shm_warmth *w, struct fabric_group *group)
+{
+    uint64_t now_ns = clock_now_ns(), spent_ns = atomic_exchange(&w->spent_ns, 0);
+    for (; group && spent_ns > 0; group = group->above)
+        group->until_ns[FABRIC_BILL_WARMTH] =
+            (group->until_ns[FABRIC_BILL_WARMTH] > now_ns ? group->until_ns[FABRIC_BILL_WARMTH]
+                                                          : now_ns) +
+            TIMES * spent_ns;
+}
+
+static bool warmth_may_go_on(const struct shm_warmth *w)
+{
+    return w->lent->fails && atomic_load_explicit(&w->may, memory_order_relaxed) &&
+           w->used_ns < USED_NS_MAX;
+}
+
 bool shm_warmth_work(struct shm_warmth *w)
 {
-    bool may = w->lent->fails && atomic_load_explicit(&w->may, memory_order_relaxed);
-    uint64_t end = may ? w->cold_end : 0, began_ns = clock_thread_cpu_ns();
+    uint64_t end = warmth_may_go_on(w) ? w->cold_end : 0, began_ns = clock_thread_cpu_ns();
     uint64_t stop = end < w->cold + PAGES_AT_ONCE ? end : w->cold + PAGES_AT_ONCE;
     warmth_touch(w->lent, w->cold, stop);
     if (stop > w->cold)
         w->cold = stop;
-    atomic_fetch_add(&w->spent_ns, clock_thread_cpu_ns() - began_ns);
+    uint64_t spent_ns = clock_thread_cpu_ns() - began_ns;
+    w->used_ns += spent_ns;
+    atomic_fetch_add(&w->spent_ns, spent_ns);
     atomic_store_explicit(&w->is_warm, stop >= end, memory_order_relaxed);
     return stop < end;
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct fabric_group;
 struct shm_lent;
 
 /* All but the atomic fields belong to the mapper's thread. */
@@ -17,8 +18,9 @@ struct shm_warmth {
     struct list link; /* of those with cold pages */
     const struct shm_lent *lent;
     uint64_t cold, cold_end;   /* known pages from the one to the other are to be touched */
+    uint64_t used_ns;          /* CPU time since pages became known last */
     _Atomic uint64_t spent_ns; /* CPU time that nobody was charged for yet */
-    atomic_bool may;           /* the job has time of the mapper left for that */
+    atomic_bool may;           /* the job and its tenant have time of the mapper left for that */
     atomic_bool is_warm;       /* all known pages were touched, or are not to be */
 };
 
@@ -27,6 +29,10 @@ struct shm_warmth *shm_warmth_create(const struct shm_lent *lent);
 void shm_warmth_destroy(struct shm_warmth *w);
 /* These pages have become known. */
 void shm_warmth_note(struct shm_warmth *w, uint64_t first, uint64_t end);
+/* The lane's part: whether the job and its tenant have time left, and their bill for what was done.
+ * A job and a tenant may have a second on end, and half of the time then. */
+void shm_warmth_allow(struct shm_warmth *w, const struct fabric_group *group);
+void shm_warmth_charge(struct shm_warmth *w, struct fabric_group *group);
 /* Touches some pages, for some milliseconds. False: no known page is cold. Pages that are absent by
  * now are left out. */
 bool shm_warmth_work(struct shm_warmth *w);
