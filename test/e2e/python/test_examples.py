@@ -1,4 +1,5 @@
-"""client/python/examples as their users start them: gradpool run, two workers, a real service."""
+"""client/python/examples and the scripts of the users' pages, as their users start them: gradpool
+run, two workers, a real service."""
 import os
 import pathlib
 import re
@@ -11,6 +12,9 @@ from harness import BUILD, GRADPOOL, Service
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLES = SOURCE / 'client/python/examples'
+# The pages whose programs run as they stand; a program's first line has its name.
+PAGES = ('README.md', 'client/README.md', 'client/python/README.md')
+PROGRAM = re.compile(r'^```(python|c)\n(.*?)^```$', re.M | re.S)
 WORKERS = 2
 RUN_S = 120     # torch is imported by both on a loaded machine
 
@@ -31,14 +35,13 @@ def tearDownModule():
     service.end()
 
 
-def start(name, *options):
-    """`gradpool run` of an example with nothing but its options: (exit code, lines of each rank,
-    what went wrong)."""
+def start(*command):
+    """`gradpool run` of a command: (exit code, lines of each rank, standard error)."""
     kept = {key: value for key, value in os.environ.items()
             if not key.startswith(('GRADPOOL_', 'OMP_'))}
     done = harness.run(
         [str(part) for part in (GRADPOOL, 'run', '--workers', WORKERS, '--endpoint',
-                                service.endpoint, sys.executable, EXAMPLES / name, *options)],
+                                service.endpoint, *command)],
         capture_output=True, text=True, check=False, timeout=RUN_S, cwd=service.folder,
         env={**kept, 'PYTHONPATH': str(SOURCE / 'client/python'), 'PYTHONDONTWRITEBYTECODE': '1',
              'CUDA_VISIBLE_DEVICES': '', 'GRADPOOL_STALL_MS': '0',  # torch loads slowly
@@ -51,7 +54,7 @@ def start(name, *options):
 class Examples(unittest.TestCase):
     def run_example(self, name, *options):
         """The lines of each rank; it must end well, and complain of nothing."""
-        code, said, errors = start(name, *options)
+        code, said, errors = start(sys.executable, EXAMPLES / name, *options)
         self.assertEqual((code, errors), (0, ''), said)
         return said
 
@@ -80,7 +83,7 @@ class Examples(unittest.TestCase):
         self.assertEqual(said[1], [])
 
     def test_a_text_that_is_missing_is_named(self):
-        code, _, errors = start('text.py', '--text', 'no-such-text')
+        code, _, errors = start(sys.executable, EXAMPLES / 'text.py', '--text', 'no-such-text')
         self.assertEqual(code, 1)
         self.assertIn('no-such-text cannot be read', errors)
         self.assertIn('name another text with --text', errors)
@@ -102,6 +105,35 @@ class Examples(unittest.TestCase):
         total, = self.numbers(lines, r'^items/s of 2 worker\(s\): (\S+) \+- \S+$')
         self.assertAlmostEqual(mean, sum(rates) / 3, delta=0.2)
         self.assertAlmostEqual(total, WORKERS * mean, delta=0.2)
+
+
+class Pages(unittest.TestCase):
+    """Each Python script and C program of the users' pages, copied from there."""
+
+    def run_program(self, language, text, name):
+        source = pathlib.Path(service.folder) / f'{name}.{language}'
+        source.write_text(text, encoding='utf-8')
+        command = [sys.executable, source] if language == 'python' else [self.compiled(source)]
+        code, said, errors = start(*command)
+        self.assertEqual((code, errors), (0, ''), said)
+        return said
+
+    def compiled(self, source):
+        program = source.with_suffix('')
+        harness.run(['cc', '-Wall', '-Werror', '-o', str(program), str(source),
+                     f'-I{SOURCE}/client', f'-L{BUILD}/client', '-lgradpool',
+                     f'-Wl,-rpath,{BUILD}/client'], check=True, timeout=RUN_S)
+        return program
+
+    def test_every_program_of_a_page_runs(self):
+        for page in PAGES:
+            found = PROGRAM.findall((SOURCE / page).read_text(encoding='utf-8'))
+            self.assertTrue(found, page)
+            for i, (language, text) in enumerate(found):
+                with self.subTest(page, program=text.split('\n')[0]):
+                    said = self.run_program(language, text, f'{pathlib.Path(page).parent.name}{i}')
+                    if 'print' in text:
+                        self.assertTrue(all(said), 'each rank prints')
 
 
 if __name__ == '__main__':

@@ -1,5 +1,5 @@
 /* The client against a scripted service: rounds, groups, waiting. Rules in
- * client/README.md (L1, ...) and svc/wire/README.md (W1, ...). */
+ * client/lib/README.md (L1, ...) and svc/wire/README.md (W1, ...). */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>

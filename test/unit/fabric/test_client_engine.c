@@ -1,4 +1,4 @@
-/* Who drives a job's fabrics and how it sleeps (client/README.md, L3 and L4): on a bell, on a
+/* Who drives a job's fabrics and how it sleeps (client/lib/README.md, L3 and L4): on a bell, on a
  * descriptor, on both. The peer is a thread with two listening fabrics that rings when told to. */
 #include "svc/base/clock.h"
 #include "svc/fabric/engine.h"
