@@ -30,8 +30,8 @@ struct running_load {
  * A hostile process has a tenant of its own. Negative errno, with a text on standard error. */
 int load_begin(struct running_load *running, const struct service *service, const char *listen,
                const char *what);
-/* Ends it, with its tenant and the tenant's jobs, and waits until the service rests; safe on one
- * that did not begin. How much it did: requests, records, connections. */
+/* Ends a load, its tenant and the tenant's jobs, and waits until the service rests; a load without
+ * a beginning is fine. `ret_done`: requests, records and connections of the load. */
 int load_end(struct running_load *running, uint64_t *ret_done);
 
 #endif

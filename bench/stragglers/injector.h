@@ -24,7 +24,7 @@ enum injector_kind {
 struct injector {
     enum injector_kind kind;
     uint32_t lane;                   /* index, 0 to 3 */
-    struct slowing_numbers *numbers; /* that the lanes read */
+    struct slowing_numbers *numbers; /* read by the lanes */
     uint32_t usual, times;           /* ns a KiB of each lane; the slow one: times as much */
     uint32_t task_ns;                /* for each round of the slow task */
     uint16_t port;                   /* of the first lane */

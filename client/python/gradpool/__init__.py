@@ -6,7 +6,7 @@
 """
 import importlib
 
-from ._native.library import lib as _lib
+from ._native.binding import lib as _lib
 from .client import Client, connect, Job, job_from_environment, Request, Tensor
 from .errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout, Unreachable
 

@@ -15,7 +15,7 @@ import os
 import threading
 
 from ._native.lent import Lent
-from ._native.library import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
+from ._native.binding import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
                               MEASURES, number, Membership, OPERATIONS, Options, RULES, Settings,
                               SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
 from ._native.memory import Loan

@@ -17,7 +17,7 @@ PYTHON = sys.executable  # the one that the package is installed for
 REDUCE = '''
 import array, sys
 import gradpool
-library = gradpool._native.library.lib._name
+library = gradpool._native.binding.lib._name
 with gradpool.connect() as client:
     jobs = [client.join('staged', rank, 2) for rank in range(2)]
     tensors = [job.declare('t', 1000) for job in jobs]

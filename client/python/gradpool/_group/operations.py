@@ -21,7 +21,7 @@ import weakref
 import torch
 from torch._C._distributed_c10d import Work
 
-from .._native.library import INT_MAX
+from .._native.binding import INT_MAX
 from .._process.completion import complete, is_here
 from .._process.promise import Promise
 from .._tensors.cuda import HERE

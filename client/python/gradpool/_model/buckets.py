@@ -4,7 +4,7 @@ The memory of a bucket is DDP's own and cannot be lent. But what a hook's Future
 DDP into .grad, so means may land in lent memory; and where .grad are views of the bucket
 (gradient_as_bucket_view=True), they are the very tensors that DDP adds gradients up in, and can be
 moved into lent memory: then nothing is copied (Y20)."""
-from .._native.library import Item
+from .._native.binding import Item
 from .._native.memory import Loan
 from .._tensors.carriers import is_lendable, lent
 from .._tensors.cuda import Crossing, is_on_gpu

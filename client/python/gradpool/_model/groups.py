@@ -4,7 +4,7 @@ import os
 
 import torch.distributed
 
-from .._native.library import INT_MAX, number
+from .._native.binding import INT_MAX, number
 from ..client import DEFAULT_TIMEOUT_MS
 from ..errors import overdue
 

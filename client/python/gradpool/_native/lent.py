@@ -7,7 +7,7 @@ import ctypes
 import mmap
 import weakref
 
-from .library import check, lib
+from .binding import check, lib
 
 _munmap = ctypes.CDLL(None, use_errno=True).munmap
 _munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t

@@ -2,7 +2,7 @@
 float32 tensor or array; and sums over memory. Calls of libgradpool beside those of Job."""
 import ctypes
 
-from .library import lib, number, SAME_STEPS, State, U32_MAX
+from .binding import lib, number, SAME_STEPS, State, U32_MAX
 from .memory import Loan
 
 MOMENTS = {'sgd': 0, 'momentum': 1, 'nesterov': 1, 'adam': 2, 'adamw': 2}

@@ -25,7 +25,7 @@ import torch
 from ... import errors
 from ..._group import operations
 from ..._group.operations import Operation, Part, Slot
-from ..._native.library import encode
+from ..._native.binding import encode
 from ..._tensors.lengths import FIRST, Habits, Pool, TOGETHER
 from ...errors import GradpoolError, Mismatch, mismatch, Timeout
 from .joined import refusal
