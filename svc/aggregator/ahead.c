@@ -1,9 +1,9 @@
 /* Replies to PlaceRequest, held back until the workers of the pieces are connected and their
  * memory is at hand: the first round here then waits for neither. Owns the pending replies. Must
  * never hold a reply back for good: a move goes on without late workers. RULES: A80. */
+#include "svc/lane/move/ahead.h"
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
-#include "svc/lane/move/ahead.h"
 
 #include <errno.h>
 #include <stdlib.h>
