@@ -21,9 +21,9 @@ static void add_use(WIRE(LaneUse) * shown, const WIRE(JobUse) * use)
 static WIRE(LaneUse) * own_use(struct pool *pool, const struct lane *lane,
                                const WIRE(LaneUse) * use, const struct tenant *only)
 {
-    WIRE(LaneUse) *shown = take(pool, sizeof *shown);
-    WIRE(JobUse) **rows = take(pool, (use->n_jobs + 1) * sizeof *rows);
-    WIRE(JobUse) *others = take(pool, sizeof *others);
+    WIRE(LaneUse) *shown = pool_take(pool, sizeof *shown);
+    WIRE(JobUse) **rows = pool_take(pool, (use->n_jobs + 1) * sizeof *rows);
+    WIRE(JobUse) *others = pool_take(pool, sizeof *others);
     if (!shown || !rows || !others)
         return NULL;
     *shown = MESSAGE_PART(LaneUse, lane_use, .lane = use->lane, .jobs = rows);
@@ -44,7 +44,7 @@ static WIRE(LaneUse) * own_use(struct pool *pool, const struct lane *lane,
 
 WIRE(LaneView) * view_lane(struct pool *pool, const struct lane *lane, const struct tenant *only)
 {
-    WIRE(LaneView) *view = take(pool, sizeof *view);
+    WIRE(LaneView) *view = pool_take(pool, sizeof *view);
     if (!view)
         return NULL;
     WIRE(LaneUse) *use = (WIRE(LaneUse) *)stats_of_lane(lane);

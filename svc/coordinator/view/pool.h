@@ -17,7 +17,7 @@ struct pool {
 };
 
 /* Zeroed; NULL: out of memory, which `failed` keeps. */
-static inline void *take(struct pool *pool, size_t bytes)
+static inline void *pool_take(struct pool *pool, size_t bytes)
 {
     struct pool_block *block = calloc(1, sizeof *block + bytes);
     if (!block) {

@@ -121,8 +121,8 @@ static const struct tenant *limit_of(const struct peer *reader)
 static WIRE(AggregatorView) * aggregator_view(struct pool *pool, struct service *s,
                                               const struct aggregator *a, const struct tenant *only)
 {
-    WIRE(AggregatorView) *view = take(pool, sizeof *view);
-    WIRE(LaneView) **lanes = take(pool, a->lanes_count * sizeof *lanes);
+    WIRE(AggregatorView) *view = pool_take(pool, sizeof *view);
+    WIRE(LaneView) **lanes = pool_take(pool, a->lanes_count * sizeof *lanes);
     if (!view || !lanes)
         return NULL;
     *view = MESSAGE_PART(AggregatorView, aggregator_view, .aggregator = a->id, .node = a->node,
@@ -182,10 +182,10 @@ static void fill_tasks(const struct service *s, const struct tenant *only,
 static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
 {
     uint64_t ever = s->events->count, first = ever > EVENTS_KEPT ? ever - EVENTS_KEPT : 0;
-    reply->events = take(pool, (ever - first) * sizeof *reply->events);
+    reply->events = pool_take(pool, (ever - first) * sizeof *reply->events);
     for (uint64_t i = first; i < ever && reply->events; i++) {
         const struct event *note = events_at(s->events, i);
-        WIRE(EventView) *event = take(pool, sizeof *event);
+        WIRE(EventView) *event = pool_take(pool, sizeof *event);
         if (!event)
             return;
         *event = MESSAGE_PART(EventView, event_view, .at_ns = note->at_ns - s->identity->started_ns,
@@ -196,9 +196,9 @@ static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusR
 
 static void fill_payers(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
 {
-    reply->tenants = take(pool, list_length(&s->door->tenants) * sizeof *reply->tenants);
+    reply->tenants = pool_take(pool, list_length(&s->door->tenants) * sizeof *reply->tenants);
     list_for_each_entry (const struct tenant, tenant, &s->door->tenants, link) {
-        WIRE(TenantUse) *use = reply->tenants ? take(pool, sizeof *use) : NULL;
+        WIRE(TenantUse) *use = reply->tenants ? pool_take(pool, sizeof *use) : NULL;
         if (!use)
             return;
         *use = MESSAGE_PART(TenantUse, tenant_use, .tenant = (char *)tenant->key.tenant,
@@ -228,7 +228,7 @@ static void fill_status(struct pool *pool, struct service *s, const struct tenan
     reply->own_only = only != NULL;
     if (!only)
         fill_for_operators(pool, s, reply);
-    reply->aggregators = take(pool, list_length(&s->aggregators) * sizeof *reply->aggregators);
+    reply->aggregators = pool_take(pool, list_length(&s->aggregators) * sizeof *reply->aggregators);
     if (!reply->aggregators)
         return;
     list_for_each_entry (const struct aggregator, a, &s->aggregators, link) {
@@ -243,10 +243,10 @@ static void fill_status(struct pool *pool, struct service *s, const struct tenan
 
 static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView) * view)
 {
-    view->ranks = take(pool, job->workers * sizeof *view->ranks);
+    view->ranks = pool_take(pool, job->workers * sizeof *view->ranks);
     for (uint32_t rank = 0; view->ranks && rank < job->workers; rank++) {
         const struct session *session = job->sessions[rank];
-        WIRE(WorkerView) *worker = session ? take(pool, sizeof *worker) : NULL;
+        WIRE(WorkerView) *worker = session ? pool_take(pool, sizeof *worker) : NULL;
         if (!worker)
             continue;
         *worker =
@@ -258,8 +258,8 @@ static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView)
 
 static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) * view)
 {
-    view->lanes = take(pool, job->shares_count * sizeof *view->lanes);
-    view->use = take(pool, sizeof *view->use);
+    view->lanes = pool_take(pool, job->shares_count * sizeof *view->lanes);
+    view->use = pool_take(pool, sizeof *view->use);
     if (!view->lanes || !view->use)
         return;
     const struct left_behind *left = job->left;
@@ -293,8 +293,8 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
 {
     const struct limits *limits = &job->tenant->limits;
     struct quota own, of_tenant;
-    WIRE(LimitUse) *rows = take(pool, LIMITS * sizeof *rows);
-    view->limits = take(pool, LIMITS * sizeof *view->limits);
+    WIRE(LimitUse) *rows = pool_take(pool, LIMITS * sizeof *rows);
+    view->limits = pool_take(pool, LIMITS * sizeof *view->limits);
     if (!rows || !view->limits)
         return;
     quota_of_job(job, &own);
@@ -325,7 +325,7 @@ void view_add_profile(WIRE(JobView) * view, const struct job *job,
 static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
                                 const struct residents *residents, bool is_whole)
 {
-    WIRE(JobView) *view = take(pool, sizeof *view);
+    WIRE(JobView) *view = pool_take(pool, sizeof *view);
     if (!view)
         return NULL;
     *view = MESSAGE_PART(
@@ -353,7 +353,7 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct peer *r
 {
     const struct tenant *only = limit_of(reader);
     struct residents residents = {0};
-    reply->jobs = take(pool, list_length(&s->jobs) * sizeof *reply->jobs);
+    reply->jobs = pool_take(pool, list_length(&s->jobs) * sizeof *reply->jobs);
     pool->failed = pool->failed || residents_gather(s, NULL, &residents) < 0 ||
                    residents_predict(s, &residents) < 0;
     if (pool->failed)

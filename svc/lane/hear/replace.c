@@ -20,7 +20,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* A worker that has not seen the end of its connection finds it silent within 10 s (O33). */
+/* A worker that has not seen the end of its connection finds it silent within 16 s (O33). */
 #define AWAY_NS (20 * NS_PER_S)
 /* A way that ends every connection would have a round begin again for ever. */
 #define BREAKS_MAX 10
