@@ -88,7 +88,7 @@ static void the_variable_gives_the_default_time_out(void **state)
     gp_tensor *t;
     gp_request *q;
     float value = 1;
-    fixture_set("GRADPOOL_TIMEOUT_MS", "60");
+    fixture_set("GRADPOOL_TIMEOUT_MS", "4000");
     fixture_join(0, NULL);
     ok(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &t));
     ok(gp_push_pull(t, &value, &value, GP_SUM, &q));
