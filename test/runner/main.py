@@ -24,8 +24,8 @@ usage: test/run.sh [--quick | --long PART... | --only [BUILD:]PROGRAM... [--case
   --long PART... the named parts with their full counts; alone, it lists them
   --only         programs by name, of the plain build or of BUILD; one case of them with --case
 
-The line before the last ones names what was skipped. The last line is "N passed, N failed"; the
-exit code is 0 only if nothing failed.
+The line before the last ones names what was skipped. The last line is "N passed, N failed, N
+skipped"; the exit code is 0 only if nothing failed.
 
 Parts, with minutes on two cores:
 {parts.list_parts()}
