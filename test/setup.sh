@@ -12,7 +12,7 @@ packages=(
     # tests
     libcmocka-dev python3-scipy binutils clang libclang-rt-dev clang-format util-linux spin
     # jobs: PyTorch, and data sets that come with scikit-learn
-    python3 python3-torch python3-numpy python3-sklearn
+    python3 python3-torch python3-numpy python3-sklearn python3-jsonschema
     # what gradpool is compared with
     openmpi-bin libopenmpi-dev
     # several nodes on one host

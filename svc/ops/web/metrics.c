@@ -51,7 +51,7 @@ static void print_states(const struct snapshot *s, FILE *out)
             count += strcmp(s->status.aggregators[a].state, states[i]) == 0;
         fprintf(out, "gradpool_aggregators{state=\"%s\"} %u\n", states[i], count);
     }
-    static const char *const job_states[] = {"joining", "training", "failed"};
+    static const char *const job_states[] = {"joining", "waiting", "training", "failed"};
     family(out, "jobs", "gauge", "Jobs by state.");
     for (size_t i = 0; i < sizeof job_states / sizeof *job_states; i++) {
         unsigned count = 0;
