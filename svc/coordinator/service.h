@@ -96,7 +96,7 @@ static inline uint64_t piece_bytes_max(const struct service *s)
     return named ? named : PACKER_PIECE_BYTES_MAX;
 }
 
-/* Tries stranded pieces and failed writes of all jobs again after RETRY_NS. */
+/* Calls recovery_place_stranded() after RETRY_NS, to repeat what memory or the store refused. */
 static inline void service_retry_later(struct service *s)
 {
     timer_start(s->loop, &s->retries->stranded, clock_now_ns() + RETRY_NS);
