@@ -103,8 +103,8 @@ static uint64_t room_beside(const struct job *job, const struct residents *all, 
     return low;
 }
 
-/* Bytes that the job may add to the lane. 0: some lane time is not measured; UINT64_MAX: no other job
- * is there, or the policy knows no losses. */
+/* Bytes that the job may add to the lane. 0: some lane time is not measured; UINT64_MAX: no other
+ * job is there, or the policy knows no losses. */
 static uint64_t room_bytes(const struct job *job, const struct residents *all,
                            const struct lane *lane)
 {
