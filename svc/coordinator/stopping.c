@@ -32,7 +32,7 @@ static const char *why_jobs_end(const struct service *s)
     return s->options->keeps_jobs || !has_local_aggregators(s) ? NULL : s->ending->takes_along;
 }
 
-/* --- leaving --- */
+/* --- jobs left to the next start --- */
 
 static size_t count_live_jobs(const struct service *s)
 {

@@ -24,7 +24,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define LANES_MAX 4096           /* of one aggregator */
+#define LANES_MAX 4096           /* most lanes of one aggregator */
 #define SHOWN_NS (60 * NS_PER_S) /* a lost aggregator stays in `status` */
 
 const char *aggregator_state_name(const struct aggregator *a)

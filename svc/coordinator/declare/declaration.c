@@ -106,7 +106,7 @@ void declare_check_waits(struct job *job)
     }
 }
 
-/* --- declaring --- */
+/* --- the declare of one rank --- */
 
 /* A declare while its message is handled. New tensors stay in the job only once they are stored. */
 struct declare {

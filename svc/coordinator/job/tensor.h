@@ -6,8 +6,8 @@
 #include "svc/coordinator/job/job.h"
 
 #define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
-#define DECLARE_PIECES_MAX 300000u /* so that one DeclareReply fits a frame */
-#define MESSAGE_PIECES_MAX 32768u  /* so that one PlaceRequest or RouteChange fits a frame */
+#define DECLARE_PIECES_MAX 300000u /* most pieces of a DeclareReply, by frame size */
+#define MESSAGE_PIECES_MAX 32768u  /* most pieces of a PlaceRequest or RouteChange */
 
 /* --- tensor.c --- */
 

@@ -42,7 +42,7 @@ static int level_of(uint64_t used_ns)
 
 static uint64_t window_at(uint64_t now_ns) { return now_ns / WINDOW_NS; }
 
-/* --- books --- */
+/* --- records of CPU time --- */
 
 void turns_init(struct turns *turns)
 {
@@ -102,7 +102,7 @@ struct turn *turns_bill(struct turns *turns, struct turn *payer)
     return before;
 }
 
-/* --- waiting --- */
+/* --- queues --- */
 
 /* Moves waiting turns down one level for each window that has passed, as their usage halves. */
 static void shift_levels(struct party *party, uint64_t window)
@@ -149,7 +149,7 @@ void turn_join(struct turns *turns, struct turn *turn, struct party *party)
         enter_queue(turns, turn);
 }
 
-/* --- choosing --- */
+/* --- choice of the next turn --- */
 
 static int first_level(const struct party *party)
 {

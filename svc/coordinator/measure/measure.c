@@ -29,7 +29,7 @@
 /* Difference of a lane's counters for a job between two looks. */
 struct window {
     uint64_t rounds, elapsed_ns, busy_ns;
-    uint64_t span_ns, burst_ns; /* of a round; 0: no round ended before the next began */
+    uint64_t span_ns, burst_ns; /* means of a round; 0: rounds overlap */
     uint64_t queue_ns, handled_ns, stalled_ns, core_wait_ns;
     bool is_alone; /* no other job had pieces on the lane all the time */
 };

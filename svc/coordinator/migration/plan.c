@@ -40,7 +40,7 @@ static struct wanted *find_wanted(const struct search *search, uint32_t task)
     return bsearch(&key, search->wanted, search->wanted_count, sizeof key, compare_wanted);
 }
 
-/* --- may it begin --- */
+/* --- checks --- */
 
 int moving_check(const struct job *job, struct err *err)
 {
@@ -147,7 +147,7 @@ static int look_at_all(struct search *search, const struct job *job)
     return error;
 }
 
-/* --- beginning --- */
+/* --- begin --- */
 
 static int compare_sources(const void *a, const void *b, void *travellers)
 {
@@ -213,7 +213,7 @@ static void close_tasks(struct job *job, const struct search *search)
             job->shares[i].open_task = 0;
 }
 
-/* Drops the pieces of failed tensors: nobody uses them, and a lane with them would not become
+/* Drops the pieces of failed tensors: no worker uses them, and a lane with them would not become
  * empty. */
 static void drop_failed(struct job *job, const struct search *search)
 {

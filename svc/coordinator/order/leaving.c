@@ -265,7 +265,7 @@ static void look(struct timer *timer)
     check(container_of(timer, struct leaving, timer)->aggregator);
 }
 
-/* --- the beginning --- */
+/* --- the begin --- */
 
 static struct leaving *leaving_create(struct aggregator *a, uint64_t by_ns)
 {

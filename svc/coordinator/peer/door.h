@@ -22,7 +22,7 @@ struct door {
     int spare_fd;
     struct list peers, tenants, waits;
     struct list frames_waiting; /* peers whose long messages wait for memory (frames.c) */
-    uint64_t frame_bytes;       /* of long messages being received */
+    uint64_t frame_bytes;       /* bytes reserved for long messages */
     /* Peers without job, the longest silent one first (visitors.c). */
     struct list visitors;
     size_t visitors_count;

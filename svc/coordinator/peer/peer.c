@@ -106,13 +106,13 @@ void peer_finish(struct peer *p)
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
 
-/* Watches for input unless the peer waits for a turn or is held. epoll reports a hang-up at every
- * wait, so then only once. */
+/* Watches for input, unless the peer waits for a turn or is held. A waiting peer that has hung up is
+ * not watched at all, since epoll reports a hang-up at every wait. */
 static void update_events(struct peer *p)
 {
     uint32_t events = channel_events(p->channel);
     if (turn_waits(&p->turn) && p->has_hung_up)
-        return; /* the hang-up would be reported again at once */
+        return;
     if (turn_waits(&p->turn) || p->is_held)
         events &= ~(uint32_t)EPOLLIN;
     loop_rewatch_once(p->service->loop, &p->source, events);

@@ -49,7 +49,7 @@ struct peer {
     bool is_held;           /* reading is suspended (K101) */
     bool has_hung_up;       /* connection ended: all is read, without holding back */
     bool process_ended;     /* process of its session ended; lost after the last message */
-    struct list own_waits;  /* its unanswered requests */
+    struct list own_waits;  /* unanswered requests of the peer */
     uint32_t waits;         /* length of own_waits */
     uint32_t frame_bytes;   /* reserved for a long message; 0: none */
     struct list frame_link; /* node of door.frames_waiting (frames.c) */

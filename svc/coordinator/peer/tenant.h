@@ -19,7 +19,7 @@ struct tenant {
     struct key key;
     bool is_operator; /* may add aggregators and see all jobs */
     bool is_revoked;
-    struct limits limits;     /* its own limits, else those of the service */
+    struct limits limits;     /* own limits, else those of the service */
     struct party party;       /* turns of its connections (turns.h) */
     uint64_t frame_bytes;     /* bytes reserved for its long messages (frames.c) */
     uint32_t connections;     /* number of its connections over TCP */

@@ -22,7 +22,8 @@
 
 /* --- tensors --- */
 
-/* Lane time of the job without a known tensor, and the bytes of tensors without known lane time. */
+/* Lane time of the job beyond the known lane time of its tensors, and the bytes of the tensors
+ * without known lane time. */
 struct rest {
     uint64_t lane_ns, bytes;
 };
@@ -288,7 +289,7 @@ static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
     return 0;
 }
 
-/* --- asking --- */
+/* --- the question --- */
 
 static bool somebody_is_there(const struct packer_request *request)
 {

@@ -32,8 +32,8 @@ struct past {
 };
 
 struct past_jobs {
-    struct list jobs; /* newest last */
-    uint64_t turn;    /* of the newest */
+    struct list jobs; /* jobs, the newest last */
+    uint64_t turn;    /* turn of the newest job */
 };
 
 static void past_free(struct past *past)
@@ -114,7 +114,7 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     }
 }
 
-/* --- keeping --- */
+/* --- storing --- */
 
 /* Factor from the tensors' lane time, measured once, to the job's present lane time. */
 static double scale_of(const struct job *job)

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LANE_NS (10 * NS_PER_S)       /* if the worker names none */
-#define ANSWER_NS (60 * NS_PER_S)     /* if the worker names none */
-#define ANSWER_PART_NS (2 * NS_PER_S) /* so that the refusal arrives before the worker's time-out */
+#define LANE_NS (10 * NS_PER_S)       /* wait for a lane, if the worker names none */
+#define ANSWER_NS (60 * NS_PER_S)     /* request time-out, if the worker names none */
+#define ANSWER_PART_NS (2 * NS_PER_S) /* reserve, so that a refusal arrives in time */
 
 static uint64_t named_ns(uint32_t ms, uint64_t otherwise_ns)
 {

@@ -180,7 +180,7 @@ void recovery_place_stranded(struct service *s)
     regrouping_check_all(s);
 }
 
-/* --- lost --- */
+/* --- an aggregator is lost --- */
 
 static void strand(struct tensor *tensor, struct piece *piece, void *context)
 {
@@ -202,7 +202,7 @@ void recovery_aggregator_lost(struct aggregator *a)
     keeping_aggregator_lost(a);
 }
 
-/* --- back --- */
+/* --- an aggregator is back --- */
 
 static void expect(struct tensor *tensor, struct piece *piece, void *context)
 {
@@ -222,7 +222,8 @@ static bool missed_regrouping(const struct job *job, const struct piece *piece,
            held->epoch >= piece->lost_epoch;
 }
 
-/* Whether the piece still belongs to this lane. */
+/* Sets the state of a piece that the aggregator holds. False: the piece is not of this lane any
+ * more. */
 static bool take_held(struct service *s, struct lane *lane, const WIRE(PieceHeld) * held)
 {
     struct job *job = jobs_find_id(s, held->job_id);

@@ -17,7 +17,7 @@
 struct copies_told {
     enum keeping_whom whom;
     uint32_t job, lane;
-    uint32_t keeper; /* receiver, or the holder that the lane is told */
+    uint32_t keeper; /* receiver, or the holder that the lane learns */
     bool when_known, begins;
     size_t count;
     uint32_t pieces[];

@@ -148,7 +148,7 @@ int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uin
     return 0;
 }
 
-/* --- another keeper --- */
+/* --- change of holders --- */
 
 struct change {
     struct tensor *tensor;

@@ -15,8 +15,8 @@ void session_away(struct session *session, uint64_t grace_ns, bool was_closed);
 void session_claimed(struct session *session, uint64_t within_ns);
 /* A lane has lost its connection to the worker, which may connect again (K6). */
 void session_broken(struct session *session, uint32_t lane);
-/* A lane has lost its connection to the worker for good. A job that continues loses the worker, which
- * gets a JobFailure; another job fails. */
+/* A lane has lost its connection to the worker for good. A job that continues loses the worker,
+ * which gets a JobFailure; another job fails. */
 void session_cut_off(struct session *session, uint32_t lane);
 /* The worker's host has been silent for `silent_ns`: the worker is lost. */
 void session_silent(struct session *session, uint64_t silent_ns);

@@ -40,7 +40,7 @@ struct store_tenant {
     uint32_t is_operator, is_revoked;
     uint64_t added_s;
     uint32_t loss_limit_ppm; /* 0: none */
-    const char *limits;      /* its own limits, in the form of limits_write_own() */
+    const char *limits;      /* own limits, in the form of limits_write_own() */
 };
 struct store_aggregator {
     uint32_t aggregator;

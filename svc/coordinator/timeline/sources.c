@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BATCH_BYTES (2u << 20) /* of all sources together */
+#define BATCH_BYTES (2u << 20) /* most bytes of records in all sources together */
 #define ROUNDS_LEAST 16
 #define ASK_AGAIN_NS (2 * NS_PER_S)
-#define PATIENCE_NS (2 * NS_PER_S) /* for late records, after the end */
+#define PATIENCE_NS (2 * NS_PER_S) /* wait for late records after the end */
 #define DRIFT_PPM 100              /* most drift between two clocks */
 
 static struct timeline_source *find(const struct timeline *tl, bool is_aggregator, uint32_t number)
@@ -50,7 +50,7 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
 {
     if (tells) {
         tl->ended_ns = tl->ended_ns ? tl->ended_ns : clock_now_ns();
-        tl->end_ns = 0; /* so that what_to_take() makes sources stop and forget */
+        tl->end_ns = 0; /* what_to_take() then makes sources stop and forget */
         timeline_ask(tl, jobs_find_id(tl->service, tl->job));
     }
     list_for_each_safe_entry (struct timeline_source, s, &tl->sources, link) {
@@ -153,7 +153,7 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
     source->is_dry = tl->ended_ns > 0;
 }
 
-/* --- questions --- */
+/* --- requests --- */
 
 /* Lists the lanes of an aggregator that have pieces of the job. Returns their number. */
 static size_t lanes_of(const struct job *job, const struct aggregator *a, uint32_t *ret_lanes)

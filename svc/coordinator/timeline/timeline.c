@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TIMELINES_MAX 8              /* each takes 1 MiB a worker and lane */
-#define FOR_NS_MAX (3600 * NS_PER_S) /* so that the file can be opened */
-#define SILENCE_NS (5 * NS_PER_S)    /* of the caller */
+#define TIMELINES_MAX 8              /* most timelines at a time: 1 MiB a worker and lane */
+#define FOR_NS_MAX (3600 * NS_PER_S) /* longest timeline whose file can be opened */
+#define SILENCE_NS (5 * NS_PER_S)    /* longest silence of the caller */
 #define TENSORS_PER_REPLY 4096
 
 /* --- lookup and end --- */

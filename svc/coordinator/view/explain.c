@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TASKS_SHOWN_MAX 4096 /* of one job */
+#define TASKS_SHOWN_MAX 4096 /* most tasks of a job in a reply */
 
 /* --- tasks --- */
 
