@@ -349,8 +349,8 @@ static bool has_lane_of(const struct migration *m, const struct aggregator *a, b
     return false;
 }
 
-/* Whether `a` holds, or begins to hold, replicas of moving pieces: rounds end only with a live holder,
- * and a moving piece gets no new one (K57). */
+/* Whether `a` holds, or begins to hold, replicas of moving pieces: rounds end only with a live
+ * holder, and a moving piece gets no new one (K57). */
 static bool waits_for_keeper(const struct migration *m, const struct aggregator *a)
 {
     for (size_t i = 0; i < m->count; i++) {

@@ -106,8 +106,8 @@ void peer_finish(struct peer *p)
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
 
-/* Watches for input, unless the peer waits for a turn or is held. A waiting peer that has hung up is
- * not watched at all, since epoll reports a hang-up at every wait. */
+/* Watches for input, unless the peer waits for a turn or is held. A waiting peer that has hung up
+ * is not watched at all, since epoll reports a hang-up at every wait. */
 static void update_events(struct peer *p)
 {
     uint32_t events = channel_events(p->channel);
