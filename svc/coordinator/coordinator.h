@@ -44,7 +44,7 @@ struct coordinator_options {
      * process (--stop service). */
     bool keeps_jobs;
     uint64_t aggregator_timeout_ns; /* silence after which an aggregator is lost; 0: never */
-    uint64_t local_timeout_ns;      /* that of a living local process; 0: the same */
+    uint64_t local_timeout_ns;      /* for a living local process; 0: the same */
     uint64_t worker_timeout_ns;     /* silence of its host, then a worker is lost; 0: by TCP */
     uint64_t job_end_ns;            /* wait of a join for a former job's end; 0: 8 s */
     uint64_t measure_ns;            /* time between two looks at jobs; 0: 1 s */

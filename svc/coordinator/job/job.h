@@ -33,8 +33,7 @@ struct keeping {
 
 struct piece {
     uint32_t id, task, epoch;
-    /* Epoch of the last route whose earlier lane had not released the piece; at first, the first
-     * epoch (K20). */
+    /* Epoch of the last route whose former lane had not released the piece, else the first (K20). */
     uint32_t lost_epoch;
     uint64_t first, elements;
     struct lane *lane;
@@ -107,8 +106,7 @@ struct share {
     /* Times of a round at the last look with rounds (fields of JobUse); stalled_ns: of one
      * worker. */
     uint64_t queue_ns, handled_ns, stalled_ns;
-    /* Part of handled_ns that is neither lane time of the job nor a wait for the core (K106). */
-    uint64_t behind_ns;
+    uint64_t behind_ns; /* rest of handled_ns without lane time and waits for the core (K106) */
     enum share_how how;
     /* Begin of the share; figures of the lane that are older belong to an earlier share. */
     uint64_t since_ns;
@@ -136,9 +134,8 @@ struct session {
     uint64_t billed_ns;
     struct source process; /* pidfd, if the process runs on this host */
     struct timer away;
-    bool was_closed; /* away: the connection was closed, not reset */
-    /* When a lane last reported the end of the worker's connection; 0: never. */
-    uint64_t broken_ns;
+    bool was_closed;    /* away: the connection was closed, not reset */
+    uint64_t broken_ns; /* when a lane last lost its connection to the worker; 0: never */
 };
 
 enum entering {
@@ -163,10 +160,9 @@ struct job_terms {
 struct job_ranks {
     /* founding: number of ranks at the start; wanted: number of ranks by the last resize (K45). */
     uint32_t founding, wanted;
-    uint32_t version;    /* version of the membership; only grows */
-    uint64_t changed_ns; /* when `version` last rose; 0: not since this start */
-    /* The answer which job would shrink for this one is in the log. */
-    bool told_shrinking;
+    uint32_t version;              /* version of the membership; only grows */
+    uint64_t changed_ns;           /* when `version` last rose; 0: not since this start */
+    bool told_shrinking;           /* the advice of placement/shrinking.c is in the log */
     bool tells_leavers;            /* some lane must still learn which ranks left */
     bool is_growing;               /* rank `grower` waits until other ranks have joined */
     uint32_t grower;               /* rank whose resize call waits */
@@ -211,12 +207,11 @@ struct job_growth {
 
 /* Figures of the job in training: measure/. */
 struct job_figures {
-    uint64_t moved_ns;  /* when a task last moved; 0: never */
-    bool wants_pieces;  /* the next look asks for the time of each piece */
-    bool has_pieces;    /* lanes have sent the time of each piece */
-    bool knows_tensors; /* the lane time of each tensor is known */
-    /* When the job was last seen in training, or was last expected to begin. */
-    uint64_t trained_ns;
+    uint64_t moved_ns;    /* when a task last moved; 0: never */
+    bool wants_pieces;    /* the next look asks for the time of each piece */
+    bool has_pieces;      /* lanes have sent the time of each piece */
+    bool knows_tensors;   /* the lane time of each tensor is known */
+    uint64_t trained_ns;  /* when the job last trained, or was expected to begin */
     uint64_t arrived_ns;  /* join of the first worker; 0: before this start */
     uint64_t feedback_ns; /* from `arrived_ns` to the end of the first round; 0: not known */
     uint64_t control_ns;  /* CPU time of the coordinator for connections that have ended */

@@ -6,7 +6,7 @@
 #include "svc/coordinator/job/job.h"
 
 #define MEASURE_NS NS_PER_S            /* time between two looks while jobs train */
-#define EXPLORE_LOOK_NS (NS_PER_S / 4) /* that time with --explore; four looks a window */
+#define EXPLORE_LOOK_NS (NS_PER_S / 4) /* with --explore: four looks a window */
 #define MEASURE_IDLE_TIMES 8           /* factor of the longest pause while no job trains */
 
 struct service;

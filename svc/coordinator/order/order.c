@@ -17,7 +17,7 @@
 
 #define ORDER_DEADLINE_NS (600 * NS_PER_S) /* deadline of the answer, not of the order */
 #define BUSY_NS (10 * NS_PER_S)            /* how long a job may be busy, or unable to move */
-#define BUSY_ENDING_NS NS_PER_S            /* that time if the aggregator ends */
+#define BUSY_ENDING_NS NS_PER_S            /* how long, if the aggregator ends */
 #define TIMES_MOST 16                      /* most factor of a batch */
 #define AGAIN_NS (50 * NS_PER_MS)          /* first pause between two tries; doubles */
 #define AGAIN_MOST_NS NS_PER_S             /* longest pause: each try is in the log */

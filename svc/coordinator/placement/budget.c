@@ -113,7 +113,7 @@ void budgets_of_lane(struct budgets *b, const struct lane *lane, struct packer_l
 {
     uint64_t most = lane->aggregator->service->options->limits.most[LIMIT_LANE_MEMORY];
     struct packer_node *node = &b->nodes[ret_lane->node = (uint32_t)node_of(b, lane)];
-    /* The limit of a lane counts pieces, as in quota.c; memory in use includes temporary buffers. */
+    /* The limit of a lane counts pieces, as in quota.c; memory in use has temporary buffers. */
     uint64_t counted = lane->pieces * lane->piece_bytes + lane->ranks * lane->rank_bytes;
     ret_lane->memory_bytes = left_of(most, counted);
     if (node->memory_bytes != UINT64_MAX)
