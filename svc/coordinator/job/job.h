@@ -33,7 +33,7 @@ struct keeping {
 
 struct piece {
     uint32_t id, task, epoch;
-    /* Epoch of the last route whose former lane had not released the piece, else the first (K20). */
+    /* Epoch of the last route whose former lane had not released the piece; else the first one. */
     uint32_t lost_epoch;
     uint64_t first, elements;
     struct lane *lane;
