@@ -53,8 +53,7 @@ static void count_lent_on(struct service *s, const WIRE(LaneUse) * lane)
     }
 }
 
-/* Counts all lanes once for all jobs of a reply; a tenant's use is that of the lane with the
- * most. */
+/* Counts all lanes once, for all jobs of a reply. */
 void quota_count_lent(struct service *s)
 {
     list_for_each_entry (struct tenant, t, &s->door->tenants, link)

@@ -13,7 +13,8 @@ struct quota {
 void quota_of_job(const struct job *job, struct quota *ret_quota);
 void quota_of_tenant(const struct service *s, const struct tenant *tenant, struct quota *ret_quota);
 
-/* Sets `regions_most` and `lent_most` of every tenant: the most that one lane counted last. */
+/* Sets `regions_most` and `lent_most` of every tenant: the most regions on one lane, and the most
+ * bytes on one aggregator, at the last count. */
 void quota_count_lent(struct service *s);
 /* A row of a reply: a limit and its use. */
 WIRE(LimitUse) quota_row(const struct limits *limits, enum limit limit, uint64_t used);

@@ -18,7 +18,7 @@ struct order {
     /* Of a move: target lane, and task number (0: all tasks of the job). `lane` is 0 for a
      * drain. */
     uint32_t lane, task;
-    uint32_t from_lane, from_aggregator; /* of a drain: one of both, the other is 0 */
+    uint32_t from_lane, from_aggregator; /* of a drain: one of the two, the other is 0 */
     uint32_t lanes;                      /* lanes that the order withheld or gave back */
     uint32_t undone;                     /* withheld lanes given back, as tasks stayed */
     bool has_failed;                     /* some tasks stay */

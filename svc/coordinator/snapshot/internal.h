@@ -36,7 +36,7 @@ struct saving {
     struct list link; /* node of works.savings */
     struct service *service;
     struct peer *peer;
-    /* request: the one that is answered when the lanes stand still, or a batch is read; 0: none. */
+    /* request: its answer follows when the lanes stand still, or a batch is read; 0: none. */
     uint64_t id, request;
     uint32_t job;
     enum saving_state state;

@@ -35,7 +35,7 @@ struct table_schema {
 
 extern const struct table_schema schema_tables[STORE_TABLES];
 
-/* Only files of this version can be opened; a change of a table raises it. */
+/* Only files of this version can be opened; a change of a table raises the version. */
 #define SCHEMA_VERSION 11
 
 int schema_columns(const struct table_schema *table);
