@@ -1,5 +1,5 @@
-/* The coordinator as a whole: from options to a running service, restoring. Owns struct service and
- * the order in which its parts come and go. */
+/* Start and end of the coordinator: from options to a running service, with the restored state.
+ * Owns struct service and the order in which its rooms are created and destroyed. */
 #include "svc/coordinator/coordinator.h"
 
 #include "packer/packer.h"
@@ -39,7 +39,8 @@
 #include <sys/signalfd.h>
 #include <sys/un.h>
 
-/* Ours, those of an aggregator and some workers; each further worker is a descriptor or two. */
+/* Descriptors of the coordinator, an aggregator and some workers; each further worker needs one or
+ * two. */
 #define DESCRIPTORS_LEAST 64
 #define POLICY_NAMES_BYTES 256
 
@@ -80,7 +81,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     *s->options = *o;
     s->options->state_dir = copy(o->state_dir);
     s->options->operators = copy(o->operators);
-    s->options->listen = NULL; /* door.tcp has it */
+    s->options->listen = NULL; /* door.tcp keeps the address */
     s->options->advertise = copy(o->advertise);
     s->options->interface_name = copy(o->interface_name);
     s->options->cores = copy(o->cores);
@@ -122,7 +123,7 @@ static int restore_row(void *context, const struct store_row *row)
     }
 }
 
-/* Every tensor has a piece at least; the rest of the code relies on it. */
+/* Whether every tensor has at least one piece; all other code relies on it. */
 static bool is_whole(const struct service *s)
 {
     list_for_each_entry (const struct job, job, &s->jobs, link) {
@@ -199,7 +200,7 @@ static void destroy_objects(struct service *s)
     tenants_destroy(s);
 }
 
-/* The rest, when no object is any more, or none was yet. */
+/* Frees the rest, after all objects, or after a failed create_service(). */
 static void destroy_service(struct service *s)
 {
     static void (*const rooms[])(struct service * s) = {
@@ -262,7 +263,7 @@ static bool create_plain(struct service *s)
     return true;
 }
 
-/* The state of each room, the lower ones first. */
+/* Creates the state of each room, lower rooms first. */
 static int create_rooms(struct service *s)
 {
     static int (*const rooms[])(struct service * s) = {
@@ -369,7 +370,7 @@ static struct coordinator *create(const struct coordinator_options *options)
     return NULL;
 }
 
-/* Provisioner and display were handed over, also where the service cannot begin. */
+/* Frees provisioner and display: coordinator_create() owns them also when it fails. */
 static void destroy_given(const struct coordinator_options *options)
 {
     if (options->provisioner)

@@ -1,5 +1,5 @@
-/* Hearers of what lower rooms tell, in their order: the one file that names all of them. Owns
- * nothing, decides nothing. */
+/* Listeners of all hooks, in their order; only this file names them. Owns nothing, decides
+ * nothing. */
 #include "svc/coordinator/hooks.h"
 
 #include "svc/coordinator/aggregator/ping.h"
@@ -115,8 +115,8 @@ static void job_is_over(struct job *job)
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
     display_wake(s);
-    kept_check_soon(s, join_handle);    /* one may be for the next job of that name */
-    kept_check_soon(s, declare_handle); /* its share of lanes is free */
+    kept_check_soon(s, join_handle);    /* a join may wait for the name of the job */
+    kept_check_soon(s, declare_handle); /* the job's lanes are free for a declare that waits */
 }
 
 /* A join may wait for a rank that was leaving. */

@@ -1,5 +1,5 @@
-/* News of lower rooms for higher ones. A lower room tells what has happened, or asks, and names
- * nobody; who hears of it, and in which order, stands in hooks.c alone. */
+/* Hooks: calls from lower rooms to higher ones. A lower room reports an event, or asks a question,
+ * without the name of the listener; hooks.c alone lists the listeners and their order. */
 #ifndef GRADPOOL_COORDINATOR_HOOKS_H
 #define GRADPOOL_COORDINATOR_HOOKS_H
 
@@ -8,79 +8,81 @@
 struct slot;
 
 struct peer_hooks {
-    /* A peer has said hello. */
+    /* A peer's hello was accepted. */
     void (*opened)(struct peer *p);
-    /* A message of a peer that is open; the handler may break any peer. */
+    /* A message from an open peer; the handler may break any peer. */
     void (*message_came)(struct peer *p, const envelope *message);
-    /* Answers one request of the peer that is ready; false: there is none. */
+    /* Answers one request of the peer that is ready; false: there was none. */
     bool (*answer_is_ready)(struct peer *p);
-    /* All is read that the process of the peer's session has sent before its end. */
+    /* Every message that the dead process of the peer's session had sent is handled. */
     void (*is_read_out)(struct peer *p);
-    /* The peer is freed next: nothing may point at it any more. */
+    /* The peer is about to be freed: no pointer to it may remain. */
     void (*ends)(struct peer *p);
-    /* The connection of either (NULL: not of one) has ended; `was_closed`: it was not reset. */
+    /* The control connection of `a` or `session` (the other is NULL) has ended; `was_closed`: not
+     * reset. */
     void (*connection_ended)(struct aggregator *a, struct session *session, bool was_closed);
 };
 
 struct aggregator_hooks {
-    /* A new one is up, and welcomed. `slot` NULL: joined by hand. */
+    /* A new aggregator is up and has its Welcome. `slot` NULL: joined by hand. */
     void (*joined)(struct aggregator *a, struct slot *slot);
-    /* One that was away is up again, and holds what its join says. */
+    /* An aggregator that was away is up again, with the pieces that `join` lists. */
     void (*is_back)(struct aggregator *a, const WIRE(AggregatorJoin) * join);
-    /* Its control connection is gone, or was replaced by another. */
+    /* The aggregator's control connection has ended, or was replaced by another. */
     void (*is_away)(struct aggregator *a);
-    /* An aggregator counts as lost, though its process may live on: a child is ended. */
+    /* The aggregator counts as lost, though its process may live: a child process is killed. */
     void (*is_cut_off)(const struct aggregator *a);
-    /* An aggregator is lost, and cannot write any more. */
+    /* The aggregator is lost and cannot write any more. */
     void (*is_lost)(struct aggregator *a);
-    /* An aggregator is freed next. */
+    /* The aggregator is about to be freed. */
     void (*ends)(struct aggregator *a);
-    /* An aggregator is to hand over what it keeps, and end. */
+    /* The aggregator is to hand over its replicas, then end. */
     void (*is_stopping)(struct aggregator *a);
-    /* Whether it keeps copies that others need. */
+    /* Whether the aggregator holds replicas that some job needs. */
     bool (*is_needed)(const struct aggregator *a);
-    /* A local aggregator's process has ended. */
+    /* The process of a local aggregator has ended. */
     void (*process_ended)(struct service *s);
-    /* The process of a local aggregator that has left its slot has ended. */
+    /* The process of a local aggregator that had left its slot has ended. */
     void (*farewell_is_over)(struct service *s);
-    /* All aggregators have answered that look, or had their time. */
+    /* Every aggregator has answered look number `look`, or missed its deadline. */
     void (*look_is_over)(struct service *s, uint64_t look);
 };
 
 struct job_hooks {
-    /* The job is to end, and the store still has it. */
+    /* The job ends next; the store still has its rows. */
     void (*is_ending)(const struct job *job);
-    /* The store has forgotten the job: lanes and waiting workers are to hear. It is destroyed
-     * next. */
+    /* The store has forgotten the job: lanes and waiting workers get their messages. The job is
+     * destroyed next. */
     void (*is_over)(struct job *job);
-    /* The job is freed next, also at the end of the service, when nobody is told anything. */
+    /* The job is about to be freed, also at the end of the service, when no messages are sent. */
     void (*ends)(struct job *job);
     /* Pieces became ready, or never will: declares that wait for them may be answered. */
     void (*tensors_are_settled)(struct job *job);
-    /* A change of ranks that waits may begin now. */
+    /* A regrouping that waits may begin now. */
     void (*may_regroup)(struct job *job);
-    /* Lanes and workers know the new ranks of a job. */
+    /* All lanes and workers know the new ranks of a job. */
     void (*ranks_have_changed)(struct service *s);
-    /* A worker is lost, and its job goes on without it. */
+    /* The worker is lost, and its job continues without it. */
     void (*session_is_lost)(struct session *session);
     /* Whether the piece is on its way to another lane. */
     bool (*piece_moves)(const struct job *job, uint32_t piece);
-    /* Whether that aggregator begins to keep copies of what is on its way (to that lane; NULL: to
-     * any). */
+    /* Whether `keeper` begins to hold replicas for pieces that move to `lane` (NULL: to any
+     * lane). */
     bool (*keeps_what_moves)(const struct job *job, const struct aggregator *keeper,
                              const struct lane *lane);
-    /* The aggregator does not reach the lane, so it keeps no copies of what moves there. */
+    /* `keeper` cannot reach `lane` (NULL: any lane): the uncommitted moves of this job that need it
+     * are aborted. */
     void (*keeper_is_unfit)(const struct job *job, const struct aggregator *keeper,
                             const struct lane *lane);
 };
 
 struct service_hooks {
-    /* Something has come, gone or begun that people are shown. */
+    /* Something that people are shown has changed: a worker, lane, aggregator or job. */
     void (*view_has_changed)(struct service *s);
-    /* There may be something to measure from now on. */
+    /* Some job may begin to train: figures are wanted from now on. */
     void (*training_may_begin)(struct service *s);
 
-    /* The service cannot go on: it ends in order, soon. The reason has been logged. */
+    /* The service cannot go on and ends in order soon; the reason is in the log. */
     void (*gives_up)(struct service *s, int code);
 };
 

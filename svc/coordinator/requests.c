@@ -1,5 +1,4 @@
-/* Which message of which role goes to which handler. Owns the table; a new request is a line here.
- * */
+/* Table of handlers by message and role of the peer. A new request is one line here. */
 #include "svc/coordinator/requests.h"
 
 #include "svc/base/log.h"
@@ -69,7 +68,7 @@ static const struct {
     {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},
 };
 
-/* Only requests are answered: a Failure for a Failure would come back for ever (H9). */
+/* Only a request gets an answer: a Failure for a Failure would come back for ever (H9). */
 static void refuse(struct peer *p, const envelope *message, int code, const char *text)
 {
     if (channel_wants_answer(message))

@@ -4,7 +4,8 @@
 
 #include "svc/coordinator/peer/peer.h"
 
-/* Handles a message of a peer that is open, or refuses it; `message` is the caller's. */
+/* Passes a message of an open peer to its handler, or refuses the message. The caller keeps
+ * `message`. */
 void requests_handle(struct peer *p, const envelope *message);
 
 #endif

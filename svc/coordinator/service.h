@@ -1,5 +1,5 @@
-/* The service as a whole: what the coordinator's files share. README.md has its invariants (K1 to
- * K8) and says which file owns what. */
+/* The service as a whole: the state that all rooms of the coordinator share. README.md has the map
+ * and the invariants. */
 #ifndef GRADPOOL_COORDINATOR_SERVICE_H
 #define GRADPOOL_COORDINATOR_SERVICE_H
 
@@ -17,17 +17,18 @@
 #include <limits.h>
 #include <unistd.h>
 
-#define SESSION_AWAY_NS (10 * NS_PER_S)    /* a worker without control connection */
-#define SESSION_RESTORE_NS (30 * NS_PER_S) /* the same after a restart of ours */
+#define SESSION_AWAY_NS (10 * NS_PER_S)    /* until a worker without connection is lost */
+#define SESSION_RESTORE_NS (30 * NS_PER_S) /* the same after a restart of the coordinator */
 #define AGGREGATOR_LOCAL_AWAY_NS (5 * NS_PER_S)
-#define AGGREGATOR_REMOTE_AWAY_NS (10 * NS_PER_S) /* after a restart of ours */
-#define CALL_DEADLINE_NS (10 * NS_PER_S)          /* an aggregator's answer */
+#define AGGREGATOR_REMOTE_AWAY_NS (10 * NS_PER_S) /* the default, and the time after a restart */
+#define CALL_DEADLINE_NS (10 * NS_PER_S)          /* for an aggregator's answer */
 #define DRAIN_DEADLINE_NS (10 * NS_PER_S)
-#define RETRY_NS NS_PER_S /* of what memory or the store did not allow */
+/* Pause before work that failed for want of memory, or at the store, is tried again. */
+#define RETRY_NS NS_PER_S
 
 enum service_phase { SERVICE_UP, SERVICE_DRAINING, SERVICE_DOWN };
 
-/* News that higher rooms want to hear. */
+/* Listeners for news of lower rooms (hooks.h). */
 struct hooks {
     const struct peer_hooks *peer;
     const struct aggregator_hooks *aggregator;
@@ -35,31 +36,31 @@ struct hooks {
     const struct service_hooks *service;
 };
 
-/* Work under way, each kind in a room of its own. */
+/* Work under way, each list owned by one room. */
 struct works {
     struct list migrations, orders, savings, timelines;
 };
 
-/* As others know this service. */
+/* Names and addresses by which others know this service. */
 struct identity {
     char node[HOST_NAME_MAX + 1];
     char endpoint_url[300];
-    char data_host[256]; /* for local lanes; "": they choose */
+    char data_host[256]; /* address of local lanes; "": the lanes choose */
     uint64_t started_ns;
-    struct settings *settings; /* filled once */
+    struct settings *settings; /* never changed after the start */
 };
 
-/* Work that waits for better times. */
+/* Timers of work that must wait. */
 struct retries {
     struct service *service;
-    struct timer stranded; /* what memory or the store did not allow */
-    struct timer unfit;    /* until the last keeper that was relieved is fit again */
+    struct timer stranded; /* work that memory or the store refused */
+    struct timer unfit;    /* until the last refused replica holder may be chosen again */
 };
 
-/* The state of each room is its own, behind a pointer. */
+/* The service. Each room owns its state behind a pointer. */
 struct service {
     const struct hooks *on;
-    struct coordinator_options *options; /* owned, with its strings */
+    struct coordinator_options *options; /* owned, with the strings */
     struct loop *loop;
     struct store *store;
     struct store_service *numbers;
@@ -88,14 +89,14 @@ struct coordinator {
     struct source signals;
 };
 
-/* Of a task, too. */
+/* Most bytes of a piece, and of a task. */
 static inline uint64_t piece_bytes_max(const struct service *s)
 {
     uint64_t named = s->options->piece_bytes_max;
     return named ? named : PACKER_PIECE_BYTES_MAX;
 }
 
-/* Work that memory or the store did not allow is tried again, of all jobs, after RETRY_NS. */
+/* Calls recovery_place_stranded() after RETRY_NS, to repeat what memory or the store refused. */
 static inline void service_retry_later(struct service *s)
 {
     timer_start(s->loop, &s->retries->stranded, clock_now_ns() + RETRY_NS);

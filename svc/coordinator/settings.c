@@ -1,5 +1,5 @@
-/* The settings of a service as text. Owns which are told; must never tell a secret, and nothing
- * that changes while the service runs. */
+/* Settings of a service as text. Must never contain a secret, nor a value that changes while the
+ * service runs. */
 #include "svc/coordinator/settings.h"
 
 #include "svc/base/clock.h"
@@ -30,7 +30,7 @@ tell(struct settings *all, const char *name, const char *format, ...)
     all->list[at] = &all->views[at];
 }
 
-/* " of <model>", or nothing where the kernel does not say. */
+/* " of <model>", or "" if the kernel names no model. */
 static void find_cpu(char ret_text[CPU_BYTES])
 {
     char line[512];

@@ -1,6 +1,7 @@
-/* The end of the service: in order (jobs, aggregators, itself), at once, or leaving jobs and local
- * aggregators to the next start. Owns the phase of the service from SERVICE_UP on. Must never end a
- * job that a later start can go on with, unless an operator said so. README: K91 to K93, K107. */
+/* The end of the service: in order (jobs, aggregators, the process), at once, or with jobs and
+ * local aggregators left to the next start. Owns the phase of the service after SERVICE_UP. Must
+ * never end a job that a later start could continue, unless an operator asked for it. RULES.md: K91
+ * to K93, K107. */
 #include "svc/coordinator/stopping.h"
 
 #include "svc/base/log.h"
@@ -23,7 +24,7 @@ static bool has_local_aggregators(const struct service *s)
     return false;
 }
 
-/* Whether SIGTERM takes lanes from jobs in training, and why; NULL: they train on (K91, K93). */
+/* Why SIGTERM takes lanes from jobs in training; NULL: jobs train on (K91, K93). */
 static const char *why_jobs_end(const struct service *s)
 {
     if (s->options->ends_jobs)
@@ -31,7 +32,7 @@ static const char *why_jobs_end(const struct service *s)
     return s->options->keeps_jobs || !has_local_aggregators(s) ? NULL : s->ending->takes_along;
 }
 
-/* --- leaving --- */
+/* --- jobs left to the next start --- */
 
 static size_t count_live_jobs(const struct service *s)
 {
@@ -41,8 +42,8 @@ static size_t count_live_jobs(const struct service *s)
     return count;
 }
 
-/* As after kill -9, but for aggregators that are still starting: nothing depends on them yet. What
- * is under way (a move, a snapshot, a request) ends as after a crash. */
+/* Ends the process as SIGKILL would, except that aggregators that still start are ended: no job
+ * needs them yet. A move, snapshot or request under way ends as in a crash. */
 static void leave(struct service *s, size_t jobs)
 {
     char patience[64] = "as long as it takes";
@@ -66,7 +67,7 @@ static void end_jobs(struct service *s, const char *why)
     }
 }
 
-/* `why`: what workers are told. */
+/* Ends jobs, then aggregators, then the process. `why` is the reason that workers get. */
 static void end_in_order(struct service *s, const char *why)
 {
     s->fleet->leave_done = NULL;
@@ -95,11 +96,11 @@ void service_give_up(struct service *s, int code)
     if (s->phase != SERVICE_UP)
         return;
     s->ending->ended_by = code;
-    s->phase = SERVICE_DRAINING; /* nothing more is started */
+    s->phase = SERVICE_DRAINING; /* nothing new is started */
     timer_start(s->loop, &s->ending->give_up_timer, 0);
 }
 
-/* Jobs are destroyed by the loop alone (K5): whoever gives up may work on one. */
+/* The caller of service_give_up() may work on a job, so jobs are destroyed from the loop (K5). */
 static void give_up(struct timer *timer)
 {
     end_in_order(container_of(timer, struct service_end, give_up_timer)->service,
@@ -125,7 +126,8 @@ void service_check_drained(struct service *s)
 
 /* --- at once --- */
 
-/* Aggregators on other hosts end by themselves; where state leaves, they stay. */
+/* Kills the aggregators. Those on other hosts only lose their connection; if jobs have moved
+ * (leave_done), only aggregators that end with the service are ended. */
 static void end_now(struct service *s)
 {
     fleet_drain(s, true);
@@ -146,9 +148,10 @@ static void drain_overdue(struct timer *timer)
     end_now(container_of(timer, struct service_end, drain_timer)->service);
 }
 
-/* --- state leaves first, where local aggregators end with this process --- */
+/* --- tasks and state move away first, if local aggregators end with this process --- */
 
-/* Where nobody stays, a job has no lane to wait for. */
+/* Continues after state_leaves(). Without a remaining aggregator no job could get a lane, so all
+ * end. */
 static void departed(struct service *s)
 {
     size_t jobs = outliving_has_any(s) ? count_live_jobs(s) : 0;
@@ -172,7 +175,7 @@ static void depart(struct service *s)
     state_leaves(s, by_ns, departed);
 }
 
-/* Jobs whose tasks have moved train on. */
+/* A second signal while tasks move: jobs whose tasks have moved train on, the others end. */
 static void depart_now(struct service *s, int number)
 {
     log_warn("one more signal: ending at once");
@@ -183,7 +186,7 @@ static void depart_now(struct service *s, int number)
     end_now(s);
 }
 
-/* --- what asks for it --- */
+/* --- signals and requests --- */
 
 void stopping_init(struct service *s)
 {

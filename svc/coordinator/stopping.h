@@ -1,4 +1,5 @@
-/* How the service ends, or leaves its jobs to the next start. README: K91 to K93, K107. */
+/* The end of the service, with its jobs, or without them for the next start. RULES.md: K91 to K93,
+ * K107. */
 #ifndef GRADPOOL_COORDINATOR_STOPPING_H
 #define GRADPOOL_COORDINATOR_STOPPING_H
 
@@ -7,14 +8,15 @@
 struct service;
 
 void stopping_init(struct service *s);
-/* SIGTERM, SIGINT or SIGHUP. */
+/* Handles SIGTERM, SIGINT or SIGHUP. */
 void stopping_signal(struct service *s, int number);
-/* `gradpool stop`. */
+/* Handles `gradpool stop`. */
 void stopping_handle(struct peer *p, const envelope *request);
 
-/* Ends in order, soon, because it cannot go on; the reason has been logged. */
+/* Ends the service in order from the loop, since it cannot go on; the caller has logged the
+ * reason. */
 void service_give_up(struct service *s, int code);
-/* After an aggregator or a local process has gone: the end of a drain, perhaps. */
+/* Checks whether a drain is over, after an aggregator or a local process has ended. */
 void service_check_drained(struct service *s);
 
 #endif

@@ -1,6 +1,6 @@
-/* Aggregator processes as the coordinator sees them: up, away, lost. Owns struct aggregator and
- * struct lane. A local one is lost only when its process is dead: who could still write is not
- * replaced (wire W5, K4). */
+/* Aggregator processes: up, away, lost. Owns struct aggregator and struct lane. A local aggregator
+ * is lost only when its process is dead: a process that may still write must not be replaced (wire
+ * W5, K4). */
 #include "svc/coordinator/aggregator/aggregator.h"
 
 #include "svc/base/log.h"
@@ -24,8 +24,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define LANES_MAX 4096           /* of one aggregator */
-#define SHOWN_NS (60 * NS_PER_S) /* a lost one stays in `status` */
+#define LANES_MAX 4096           /* most lanes of one aggregator */
+#define SHOWN_NS (60 * NS_PER_S) /* a lost aggregator stays in `status` */
 
 const char *aggregator_state_name(const struct aggregator *a)
 {
@@ -93,14 +93,15 @@ static void lost(struct aggregator *a)
     s->on->aggregator->is_lost(a);
 }
 
-/* Without a pidfd its process may live on; a child of this process is ended for certain. */
+/* Counts the aggregator as lost. Without a pidfd its process may live; a child process is
+ * killed. */
 static void lost_alive(struct aggregator *a)
 {
     a->service->on->aggregator->is_cut_off(a);
     lost(a);
 }
 
-/* The end of a process on this host follows at once, and proves more than its word (K4). */
+/* If the process runs on this host, its end follows at once, and is the better proof (K4). */
 void aggregator_left(struct aggregator *a)
 {
     log_info("%s has drained and leaves", AGGREGATOR_NAME(a));
@@ -117,7 +118,7 @@ void aggregator_drain_losing(struct aggregator *a, const char *loses)
     else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
         process_kill(a->process.fd, SIGTERM);
     else if (a->state == AGGREGATOR_AWAY)
-        timer_start(a->service->loop, &a->timer, 0); /* it ends without us */
+        timer_start(a->service->loop, &a->timer, 0); /* the process ends by itself */
 }
 
 void aggregator_hung(struct aggregator *a)
@@ -149,8 +150,8 @@ static void expired(struct timer *timer)
     process_kill(a->process.fd, SIGKILL); /* process_ended() follows */
 }
 
-/* One that lives joins again at once, so on another host the end of its connection is nearly always
- * that of its process. */
+/* A live aggregator connects again at once, so on another host the end of the connection nearly
+ * always means the end of the process. */
 uint64_t aggregator_grace_ns(const struct aggregator *a)
 {
     uint64_t timeout_ns = a->service->options->aggregator_timeout_ns;
@@ -281,7 +282,7 @@ int aggregator_restore(struct service *s, const struct store_aggregator *row)
     a->slot = row->slot;
     list_append(&s->aggregators, &a->link);
     aggregator_watch(a);
-    /* A local one that has died meanwhile need not be waited for. */
+    /* A local aggregator that died meanwhile is lost at once. */
     bool dead = a->identity && a->process.fd < 0 && process_has_ended(a->pid, a->identity);
     aggregator_away(a, dead          ? 0
                        : a->identity ? AGGREGATOR_LOCAL_AWAY_NS

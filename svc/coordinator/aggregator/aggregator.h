@@ -1,4 +1,4 @@
-/* Aggregator processes and their lanes as the coordinator sees them, and requests to them. */
+/* Aggregator processes and their lanes: state, connection, end. */
 #ifndef GRADPOOL_COORDINATOR_AGGREGATOR_AGGREGATOR_H
 #define GRADPOOL_COORDINATOR_AGGREGATOR_AGGREGATOR_H
 
@@ -9,9 +9,9 @@
 
 enum lane_use {
     LANE_OPEN,
-    LANE_CLOSING,  /* is being emptied: nothing new is placed there */
-    LANE_PARKED,   /* nothing is on it, and nothing is placed there before it opens */
-    LANE_WITHHELD, /* an operator has drained it: as closing or parked, until he gives it back */
+    LANE_CLOSING,  /* tasks move away, and no task is placed */
+    LANE_PARKED,   /* empty; no task is placed until the lane opens */
+    LANE_WITHHELD, /* drained by an operator: no task is placed until the lane is given back */
 };
 
 struct lane {
@@ -20,19 +20,23 @@ struct lane {
     uint64_t memory_bytes;
     char *shm, *ofi;
     struct aggregator *aggregator;
-    enum lane_use use;                /* not stored: all are open after a restart */
-    uint32_t leaving;                 /* jobs whose tasks are on their way from it (growth) */
-    uint32_t arriving;                /* moves on their way to it: it only looks empty */
-    uint64_t worked_ns, worked_at_ns; /* when it was last looked at for growth ... */
-    uint64_t load_ppm;                /* ... and its busy time since the look before */
-    uint64_t load_bytes;              /* of all pieces on it */
-    uint32_t jobs, pieces, planned;   /* planned: by the declare that is worked on */
-    uint64_t ranks;                   /* of all pieces together */
-    uint64_t piece_bytes, rank_bytes; /* what each costs it; 0: not known */
-    uint64_t network_bytes_per_s; /* of its host's interface, which others share; 0: not known */
-    uint64_t shared_ns;           /* when more than one job last had pieces on it; 0: never */
-    uint64_t withheld_by;         /* the order of a drain */
-    uint64_t rows_ns;             /* when its figures of jobs last came: later ones are the same */
+    enum lane_use use; /* not stored: every lane is open after a restart */
+    uint32_t leaving;  /* jobs whose tasks growth moves away */
+    uint32_t arriving; /* moves to this lane under way: it only looks empty */
+    /* Busy time of the lane at the last look of growth, and when the figure came. */
+    uint64_t worked_ns, worked_at_ns;
+    /* Busy share of the lane between the last two looks of growth. */
+    uint64_t load_ppm;
+    uint64_t load_bytes;              /* bytes of all pieces */
+    uint32_t jobs, pieces, planned;   /* planned: pieces of the declare under way */
+    uint64_t ranks;                   /* sum over the pieces of the workers of their jobs */
+    uint64_t piece_bytes, rank_bytes; /* memory of a piece, of a rank of a piece; 0: not known */
+    /* Speed of the network interface of the host, shared with its other lanes; 0: not known. */
+    uint64_t network_bytes_per_s;
+    uint64_t shared_ns;   /* when several jobs last had pieces here; 0: never */
+    uint64_t withheld_by; /* number of the drain that withholds the lane */
+    /* When rows of jobs last came: later replies had none, since no row had changed (K61). */
+    uint64_t rows_ns;
 };
 
 enum aggregator_state { AGGREGATOR_UP, AGGREGATOR_AWAY, AGGREGATOR_LOST };
@@ -40,50 +44,54 @@ enum aggregator_state { AGGREGATOR_UP, AGGREGATOR_AWAY, AGGREGATOR_LOST };
 struct aggregator {
     struct list link;
     struct service *service;
-    uint32_t id, pid, slot; /* slot 0: not ours to restart */
+    uint32_t id, pid, slot; /* slot 0: joined by hand */
     uint64_t incarnation, identity;
     char *node;
     enum aggregator_state state;
-    bool is_stopping; /* is to drain and go, or has been asked to */
+    bool is_stopping; /* a drain was requested, or will be */
     struct peer *peer;
-    struct leaving *leaving; /* it is asked to end; NULL: it stays */
-    uint32_t former_slot;    /* the number of the slot that it had before; 0: none */
-    struct source process;   /* pidfd, when it runs on this host */
-    struct timer timer;      /* away: until it is lost; lost: until it is forgotten */
-    uint64_t pinged_ns;      /* when the ping was sent that it has not answered; 0: none */
-    uint32_t periods_silent; /* in a row */
-    uint64_t silent_ns;      /* their length together */
-    uint64_t unfit_until_ns; /* as a keeper of copies: it had no room, or did not reach a lane */
+    struct leaving *leaving; /* the request to end; NULL: there is none */
+    uint32_t former_slot;    /* slot before it left to end; 0: none */
+    struct source process;   /* pidfd, if the process runs on this host */
+    struct timer timer;      /* away: until lost; lost: until freed */
+    uint64_t pinged_ns;      /* when the unanswered ping was sent; 0: none */
+    uint32_t periods_silent; /* silent periods in a row */
+    uint64_t silent_ns;      /* total length of those periods */
+    /* End of the time in which no piece gets this replica holder, which had no room or could not
+     * reach a lane. */
+    uint64_t unfit_until_ns;
     struct list calls;
     struct lane *lanes;
     size_t lanes_count;
-    envelope *stats;      /* its last StatsReply, as it is shown ... */
-    envelope *counted;    /* ... and as its lanes have counted: busy_time.c */
-    uint64_t measured_ns; /* when that came */
+    envelope *stats;      /* last StatsReply, busy time corrected (busy_time.c) */
+    envelope *counted;    /* last StatsReply, as the lanes sent it */
+    uint64_t measured_ns; /* arrival of the last StatsReply */
 };
 
-/* In no list and not stored yet; room for `lanes_max` lanes, which never move. */
+/* Creates an aggregator, not listed or stored yet, with room for `lanes_max` lanes, which never
+ * move in memory. NULL: no memory. */
 struct aggregator *aggregator_create(struct service *s, uint32_t id, const char *node,
                                      size_t lanes_max);
 int aggregator_add_lane(struct aggregator *a, uint32_t id, const WIRE(LaneOffer) * offer);
 void aggregator_destroy(struct aggregator *a);
 const char *aggregator_state_name(const struct aggregator *a);
 
-/* From now on the process's end is noticed at once, if it runs on this host. */
+/* Opens a pidfd for the process, so that its end is an event, if the process runs on this host. */
 void aggregator_watch(struct aggregator *a);
-/* It has this connection now, and is up. */
+/* Makes `p` the control connection; the aggregator is up. */
 void aggregator_attach(struct aggregator *a, struct peer *p);
-/* Asks it to finish its open rounds and end. */
+/* Requests that the aggregator finishes its open rounds and ends. */
 void aggregator_drain(struct aggregator *a);
-/* The same, with what is lost with it, as a text for its log. */
+/* Like aggregator_drain(); `loses` is a sentence for its log about jobs that lose state. */
 void aggregator_drain_losing(struct aggregator *a, const char *loses);
-/* It has answered no ping for the time allowed. */
+/* Handles an aggregator that missed its pings for the time allowed: kills a local one, counts
+ * another as lost. */
 void aggregator_hung(struct aggregator *a);
-/* It has said goodbye, with its lanes closed. */
+/* Handles the goodbye of an aggregator whose lanes are closed. */
 void aggregator_left(struct aggregator *a);
-/* Its control connection is gone. */
+/* Handles the end of the control connection; the aggregator is lost after `grace_ns`. */
 void aggregator_away(struct aggregator *a, uint64_t grace_ns);
-/* How long it may be without its connection while this service runs (K4). */
+/* Time that the aggregator may spend without a control connection while this service runs (K4). */
 uint64_t aggregator_grace_ns(const struct aggregator *a);
 void aggregator_put(const struct aggregator *a);
 int aggregator_restore(struct service *s, const struct store_aggregator *row);

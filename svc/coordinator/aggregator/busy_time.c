@@ -1,7 +1,6 @@
-/* Figures that lanes have counted, asked for and taken in: the one place where busy time becomes
- * the time for which a lane had its core, so that what people see of jobs, what is measured and
- * what lanes took are on one basis (K15). Owns the kept figures of each aggregator, which tell it
- * what need not be sent again (K61). */
+/* Figures of lanes: requests and kept replies. Only this file turns busy time into the time for
+ * which a lane had its core, so views, samples and bills have the same basis (K15). Owns the kept
+ * figures of each aggregator; their digests spare lanes from sending unchanged rows (K61). */
 #include "svc/coordinator/aggregator/busy_time.h"
 
 #include "svc/coordinator/aggregator/call.h"
@@ -13,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Lanes and rows keep their places while none comes or goes: looked for there first. */
+/* `place` is tried first: lanes and rows keep their places as long as none comes or goes. */
 static WIRE(LaneUse) * use_in(const envelope *stats, uint32_t lane, size_t place)
 {
     const WIRE(StatsReply) *reply = stats ? stats->stats_reply : NULL;
@@ -37,17 +36,18 @@ static WIRE(JobUse) * job_in(const WIRE(LaneUse) * lane, uint32_t job_id, size_t
     return NULL;
 }
 
-/* A counter that went back began anew. */
+/* A counter that decreased has begun anew. */
 static uint64_t since(uint64_t was, uint64_t is) { return is >= was ? is - was : is; }
 
-/* What a counter shows now, of which the lane had its core for that part. */
+/* Corrected value of a counter: the value before, plus the increase times `part`, the share of time
+ * with the core. */
 static uint64_t shown(uint64_t before, uint64_t was, uint64_t is, double part)
 {
     return (is >= was ? before : 0) + (uint64_t)((double)since(was, is) * part);
 }
 
-/* Lanes count by a clock that goes on while another process has their core; the thread's own clock,
- * read once a look, says how much of that was theirs. */
+/* Busy time runs on while another process has the core. The thread's CPU clock, read once a look,
+ * gives the part of the busy time with the core. */
 static double part_with_core(const WIRE(LaneUse) * was, const WIRE(LaneUse) * is)
 {
     uint64_t busy_ns = since(was->busy_ns, is->busy_ns), cpu_ns = since(was->cpu_ns, is->cpu_ns);
@@ -68,7 +68,7 @@ static void show_job(const WIRE(JobUse) * before, const WIRE(JobUse) * was, doub
         use->pieces_busy_ns[i] = (uint64_t)((double)use->pieces_busy_ns[i] * of_all);
 }
 
-/* `before`: what was shown of it when `was` had been counted. */
+/* `before`: the corrected figures that belong to `was`. */
 static void show_lane(const WIRE(LaneUse) * before, const WIRE(LaneUse) * was, WIRE(LaneUse) * use)
 {
     static const WIRE(LaneUse) nothing;
@@ -89,8 +89,8 @@ void stats_forget(struct aggregator *a)
     a->stats = a->counted = NULL;
 }
 
-/* Rows that are left out must be those that are here, which two requests under way at once may
- * have changed. */
+/* Whether every row that the reply leaves out is kept here; two requests under way at once may have
+ * changed the kept rows. */
 static bool has_known(const struct aggregator *a, const WIRE(StatsReply) * reply)
 {
     for (size_t i = 0; i < reply->n_lanes; i++) {
@@ -117,7 +117,7 @@ static void note_news(struct aggregator *a, uint32_t lane)
             a->lanes[i].rows_ns = a->measured_ns;
 }
 
-/* Rows without news are shown as they were, and go over from there. */
+/* Rows without news keep their corrected values, and move to the new reply. */
 static void take_lane(struct aggregator *a, size_t place, WIRE(LaneUse) * counted,
                       WIRE(LaneUse) * use)
 {
@@ -136,7 +136,7 @@ static void take_lane(struct aggregator *a, size_t place, WIRE(LaneUse) * counte
 
 bool stats_keep(struct aggregator *a, const envelope *reply)
 {
-    /* The reply is the receiver's: copies are kept through its packed form. */
+    /* The receiver owns the reply, so it is packed and unpacked to get copies. */
     size_t bytes = gradpool__wire__envelope__get_packed_size(reply);
     _cleanup_free_ uint8_t *packed = has_known(a, reply->stats_reply) ? malloc(bytes) : NULL;
     if (!packed)

@@ -1,5 +1,5 @@
-/* Requests to aggregators and their answers. Owns struct call. An answer comes from the loop, also
- * when it is "not connected": the caller never sees it before call_send() has returned. */
+/* Calls to aggregators and their answers. Owns struct call. Every answer comes from the loop, even
+ * "not connected": never before call_send() has returned. */
 #include "svc/coordinator/aggregator/call.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -29,7 +29,7 @@ static void call_free(struct call *call)
 
 static void call_end(struct call *call, const envelope *reply, int code, const char *text)
 {
-    /* Out of the list first: `done` may abandon all calls of this aggregator. */
+    /* `done` may abandon all calls of this aggregator, so this call leaves the list first. */
     list_remove(&call->link);
     call->done(call->aggregator->service, call->data, reply, code, text);
     call_free(call);
@@ -88,7 +88,7 @@ void call_answer(struct aggregator *a, const envelope *reply)
                  failed ? reply->failure->text : "");
         return;
     }
-    /* Its deadline was earlier: the caller has been told. */
+    /* The call has ended at its deadline: the answer is dropped. */
 }
 
 bool call_went_unanswered(int code)

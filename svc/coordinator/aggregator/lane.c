@@ -1,4 +1,4 @@
-/* Finding and naming lanes and aggregators. Owns nothing. */
+/* Lookup and names of lanes and aggregators. Owns nothing. */
 #include "svc/coordinator/aggregator/lane.h"
 
 #include "svc/coordinator/service.h"

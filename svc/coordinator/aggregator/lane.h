@@ -7,9 +7,9 @@
 struct aggregator *aggregator_find(struct service *s, uint32_t id);
 struct lane *lane_find(struct service *s, uint32_t id);
 const char *lane_use_name(enum lane_use use);
-/* "aggregator 2 (node7, pid 4242)"; AGGREGATOR_NAME_BYTES are enough. Returns the buffer. */
+/* Writes "aggregator 2 (node7, pid 4242)"; AGGREGATOR_NAME_BYTES are enough. Returns the buffer. */
 const char *aggregator_name(const struct aggregator *a, char *buffer, size_t buffer_bytes);
-/* The same, in memory of the block around it. */
+/* aggregator_name() with a buffer that lives until the end of the block. */
 #define AGGREGATOR_NAME(a) \
     aggregator_name(a, (char[AGGREGATOR_NAME_BYTES]){0}, AGGREGATOR_NAME_BYTES)
 

@@ -1,5 +1,5 @@
-/* Asks all aggregators for figures: one look at a time for everybody, and not more than so many a
- * second, since each costs every lane a turn. README: K100. */
+/* Looks: one request for figures to all aggregators, shared by all readers, and at least PAUSE_NS
+ * apart, since each costs every lane a turn. RULES.md: K100. */
 #include "svc/coordinator/aggregator/looks.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 
 #define STATS_DEADLINE_NS (500 * NS_PER_MS)
-#define PAUSE_NS (20 * NS_PER_MS) /* from the beginning of one to that of the next */
+#define PAUSE_NS (20 * NS_PER_MS) /* least time from one begin to the next */
 
 struct looks {
     struct service *service;
-    uint64_t number;   /* of the newest */
-    uint64_t began_ns; /* when it began */
+    uint64_t number;   /* number of the newest look */
+    uint64_t began_ns; /* begin of the newest look */
     uint32_t pending;  /* aggregators that have not answered */
-    bool is_wanted;    /* another, by somebody who came later */
+    bool is_wanted;    /* another look is requested */
     struct timer timer;
 };
 

@@ -1,6 +1,6 @@
-/* Whether aggregators still answer. Owns the timer of pings. A ping goes through an aggregator's
- * control thread and each of its lanes, so what is stuck anywhere is silent. Must never take for
- * somebody's silence that this process itself did not run, or has not read yet (K14). */
+/* Pings to aggregators. Owns their timer. A ping passes the control thread and each lane of an
+ * aggregator, so one stuck thread makes the aggregator silent. Must never count as silence that
+ * this process did not run, or has not read an answer (K14). */
 #include "svc/coordinator/aggregator/ping.h"
 
 #include "svc/base/log.h"
@@ -12,15 +12,15 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#define PERIODS 3 /* of a limit; without an answer in them it is hung */
-/* A local aggregator has so many periods in its own, longer limit, while no other one is there:
- * pings wake threads, which is most of what an idle service costs. */
+#define PERIODS 3 /* silent periods until an aggregator is hung */
+/* Periods in the longer limit of local aggregators, while there is no other aggregator: pings wake
+ * threads, which is most of the cost of an idle service. */
 #define PERIODS_LOCAL 6
 
 struct pings {
     struct service *service;
     struct timer timer;
-    uint64_t period_ns; /* length of the period that goes on */
+    uint64_t period_ns; /* length of the period under way */
 };
 
 static bool has_own_limit(const struct aggregator *a)
@@ -44,22 +44,22 @@ static void ping(struct aggregator *a)
     peer_reply(a->peer, ++a->service->door->next_id, PING_REQUEST, ping_request);
 }
 
-/* What has come, but waits for its turn in the loop, is no silence. */
+/* An answer that has arrived, and waits for its turn in the loop, is no silence. */
 static bool has_unread(const struct peer *p)
 {
     struct pollfd fd = {.fd = channel_fd(p->channel), .events = POLLIN};
     return poll(&fd, 1, 0) > 0 && fd.revents;
 }
 
-/* That a local one's process lives is known: it only has to be told from one that waits for a core
- * of a loaded machine. */
+/* Limit of the silence. A local process is known to live, so its own, longer limit only has to
+ * exceed the wait for a core of a loaded machine. */
 static uint64_t limit_ns(const struct aggregator *a)
 {
     const struct coordinator_options *o = a->service->options;
     return has_own_limit(a) ? o->local_timeout_ns : o->aggregator_timeout_ns;
 }
 
-/* Periods differ in length, so silence is the sum of those that have passed. */
+/* Adds a silent period: periods differ in length, so their sum is compared with the limit. */
 static void silent_period(struct aggregator *a, uint64_t length_ns)
 {
     uint64_t enough_ns = limit_ns(a) - length_ns / 2;
@@ -87,8 +87,8 @@ static void begin_period(struct service *s, uint64_t now_ns)
     timer_start(s->loop, &s->pings->timer, now_ns + s->pings->period_ns);
 }
 
-/* A period in which this process stood still, however long, is no measure of anybody: the machine
- * may have stood still. The next one begins when it runs again. */
+/* A period whose end this process noticed late is not counted: the whole machine may have stood
+ * still. The next period begins now. */
 static void period_ended(struct timer *timer)
 {
     struct service *s = container_of(timer, struct pings, timer)->service;

@@ -1,19 +1,19 @@
-/* Whether aggregators still answer. README: K14. */
+/* Pings: whether aggregators still answer. RULES.md: K14. */
 #ifndef GRADPOOL_COORDINATOR_AGGREGATOR_PING_H
 #define GRADPOOL_COORDINATOR_AGGREGATOR_PING_H
 
 #include "svc/coordinator/aggregator/aggregator.h"
 
-/* Before anything is restored. -ENOMEM. */
+/* Before the state is restored. -ENOMEM. */
 int liveness_create(struct service *s);
 void liveness_destroy(struct service *s);
-/* Pings the aggregators from now on. */
+/* Begins to ping the aggregators. */
 void liveness_start(struct service *s);
-/* `a` is up: from now on periods are as short as it needs them. */
+/* Shortens the period if the aggregator, now up, needs a shorter one. */
 void liveness_joined(struct aggregator *a);
-/* Something came from it. */
+/* Resets the silence: a message of the aggregator has arrived. */
 void liveness_heard(struct aggregator *a);
-/* How long it has been silent; 0: it is not. */
+/* Silence of the aggregator; 0: none. */
 uint64_t liveness_silent_ns(const struct aggregator *a);
 
 #endif

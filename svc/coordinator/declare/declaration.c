@@ -1,6 +1,6 @@
-/* Declaring tensors. The first rank that names a tensor creates it; the others must agree with it.
- * A declare is answered when every lane has confirmed its pieces (K3), so an announcement never
- * comes before its piece is known. */
+/* Declares of tensors. The first rank that names a tensor creates it; other ranks must declare the
+ * same. A declare is answered when every lane has confirmed its pieces (K3), so no announcement
+ * arrives before its piece is known. */
 #include "svc/coordinator/declare/declaration.h"
 
 #include "svc/base/cleanup.h"
@@ -26,12 +26,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DECLARE_DEADLINE_NS (30 * NS_PER_S) /* all lanes' answers to one declare */
+#define DECLARE_DEADLINE_NS (30 * NS_PER_S) /* for the confirmations of all lanes */
 
 struct declared {
     uint32_t job;
     size_t count;
-    uint32_t tensors[]; /* in the order of the request */
+    uint32_t tensors[]; /* tensor numbers, in the order of the request */
 };
 
 static void send_routes(struct wait *wait, struct job *job, const struct declared *declaration)
@@ -61,7 +61,8 @@ static bool is_ready(const struct tensor *tensor)
     return true;
 }
 
-/* Whether the wait has been answered. */
+/* Answers the declare if all tensors are ready, or one has failed. Returns whether it was
+ * answered. */
 static bool try_answer(struct wait *wait, struct job *job, const struct declared *declaration)
 {
     bool ready = true;
@@ -105,17 +106,17 @@ void declare_check_waits(struct job *job)
     }
 }
 
-/* --- declaring --- */
+/* --- the declare of one rank --- */
 
-/* One request while it is worked on. New tensors become the job's when they are in the store. */
+/* A declare while its message is handled. New tensors stay in the job only once they are stored. */
 struct declare {
     struct peer *peer;
     struct job *job;
     uint64_t request;
-    struct tensor **wanted; /* one for each spec */
+    struct tensor **wanted; /* one tensor for each spec */
     size_t wanted_count;
-    size_t created_count;             /* the last ones of the job's */
-    uint32_t next_tensor, next_piece; /* as they were */
+    size_t created_count;             /* new tensors: the last ones of job->tensors */
+    uint32_t next_tensor, next_piece; /* counters of the job before, for undo() */
 };
 
 static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec)
@@ -141,7 +142,7 @@ static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec
     return false;
 }
 
-/* "rank 0", "ranks 0 and 2", "ranks 0, 1, 2 and 5 more" */
+/* Writes "rank 0", "ranks 0, 2" or "ranks 0, 1, 2 and 5 more". Returns `buffer`. */
 static const char *ranks_text(const struct tensor *tensor, char *buffer, size_t buffer_bytes)
 {
     uint32_t shown = 0;
@@ -156,7 +157,8 @@ static const char *ranks_text(const struct tensor *tensor, char *buffer, size_t 
     return buffer;
 }
 
-/* It came to a tensor that others have agreed on and train: its mistake is not theirs (K50). */
+/* Whether a late worker declares a tensor that other ranks agreed on: its mistake must not fail
+ * theirs (K50). */
 static bool is_newcomer(const struct declare *d, const struct tensor *tensor)
 {
     return tensor->ranks_count > 0 && !tensor_has_rank(tensor, d->peer->session->rank) &&
@@ -174,8 +176,8 @@ static void refuse_newcomer(struct declare *d, const struct tensor *tensor, cons
               ranks_text(tensor, ranks, sizeof ranks));
 }
 
-/* The same name with another shape or dtype: a mistake of this rank, if it has declared it before;
- * else the ranks disagree, which every one of them is told. */
+/* Refuses the name of a tensor with another shape or dtype. If this rank declared the tensor
+ * before, the rank is wrong; else the ranks disagree, and the tensor fails for all of them. */
 static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE(TensorSpec) * spec)
 {
     uint32_t rank = d->peer->session->rank;
@@ -199,7 +201,8 @@ static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE
     declare_check_waits(d->job);
 }
 
-/* The job's at once, so that the next specs of this request find it; undo() takes it back. */
+/* Creates a tensor and adds it to the job at once, so that a later spec of this request finds it;
+ * undo() removes it. */
 static struct tensor *create(struct declare *d, const WIRE(TensorSpec) * spec,
                              const struct terms *terms)
 {
@@ -232,7 +235,8 @@ static bool terms_are_valid(const struct declare *d, const WIRE(TensorSpec) * sp
     return !fault;
 }
 
-/* Its quorum decides whom a round waits for, so nobody may go on with another. */
+/* Refuses other terms. The quorum decides for which ranks a round waits, so no rank may use another
+ * one. */
 static void refuse_terms(struct declare *d, struct tensor *tensor)
 {
     uint32_t rank = d->peer->session->rank;
@@ -285,7 +289,7 @@ static void set_ranks(struct declare *d, const bool *had, bool on)
             tensor_set_rank(d->wanted[i], d->peer->session->rank, on);
 }
 
-/* K1: one transaction; memory follows only when it is in the store. */
+/* Stores the declare in one transaction; memory changes only after it (K1). */
 static int keep(struct declare *d, const bool *had, struct err *err)
 {
     struct service *s = d->peer->service;
@@ -326,7 +330,7 @@ static void adopt(struct declare *d)
     d->job->service->on->service->training_may_begin(d->job->service);
 }
 
-/* What is known of the job from before, found by what it declares first. */
+/* Loads figures of earlier runs of the job; the first declare is the key to them. */
 static void recall(struct declare *d)
 {
     if (d->job->terms->layout == 0)
@@ -334,8 +338,8 @@ static void recall(struct declare *d)
     profiles_recall(d->job, created(d), d->created_count);
 }
 
-/* Pieces and lanes for what is new, within the limits: first by the bytes and the fewest pieces
- * that there can be, then by the pieces that there are. */
+/* Chooses pieces and lanes for the new tensors. The limits are checked twice: before, with the
+ * least number of pieces, and after, with the real one. */
 static int plan(struct declare *d, struct err *err)
 {
     if (d->created_count == 0)
@@ -397,7 +401,7 @@ static void answer_when_ready(struct declare *d)
     declare_check_waits(d->job);
 }
 
-/* Its pieces have a lane by now, but no lane has them. */
+/* Removes the new tensors. Their pieces have lanes but are not attached yet. */
 static void undo(struct declare *d)
 {
     for (; d->created_count > 0; d->created_count--) {
@@ -410,7 +414,7 @@ static void undo(struct declare *d)
     d->job->next_piece = d->next_piece;
     if (d->job->tensors_count > 0)
         return;
-    d->job->terms->layout = 0; /* what it declares first is still to come */
+    d->job->terms->layout = 0; /* the next declare is the first again */
     *d->job->profile = (struct profile){0};
     d->job->figures->knows_tensors = false;
 }

@@ -1,10 +1,11 @@
-/* Declaring tensors. README: K3. */
+/* Declares of tensors. RULES.md: K3. */
 #ifndef GRADPOOL_COORDINATOR_DECLARE_DECLARATION_H
 #define GRADPOOL_COORDINATOR_DECLARE_DECLARATION_H
 
 #include "svc/coordinator/job/tensor.h"
 
-/* Answers the declares of the job whose pieces are all ready, or have failed. */
+/* Answers each open declare of the job whose pieces are all ready, or one of whose tensors has
+ * failed. */
 void declare_check_waits(struct job *job);
 void declare_handle(struct peer *p, const envelope *message);
 

@@ -1,6 +1,6 @@
-/* Where a job would be placed now, what that would cost whom, whether it would be refused. The job
- * is a trial: it takes the way that a declare takes (K34), belongs to no list but while it is
- * counted, and must leave jobs, lanes, numbers and the store as they were. */
+/* `gradpool plan`: where a job would be placed now, with which predicted losses, or why it would be
+ * refused. The job is a dry run on the way of a declare (K34): never listed except while limits are
+ * checked, and without effect on jobs, lanes, numbers and the store. */
 #include "svc/coordinator/declare/dry_run.h"
 
 #include "svc/base/cleanup.h"
@@ -22,7 +22,7 @@
 
 #define PPM 1e6
 
-/* --- the trial --- */
+/* --- the job of the dry run --- */
 
 static struct job *create(struct peer *p, const WIRE(PlanRequest) * request)
 {
@@ -37,7 +37,7 @@ static struct job *create(struct peer *p, const WIRE(PlanRequest) * request)
     return job;
 }
 
-/* No lane has its pieces. */
+/* Frees the job of the dry run. Its pieces were never attached to lanes. */
 static void destroy(struct job *job)
 {
     for (size_t i = 0; i < job->tensors_count; i++)
@@ -99,7 +99,7 @@ static int add_tensors(struct job *job, const WIRE(PlanRequest) * request, struc
     return 0;
 }
 
-/* What measured jobs need of lanes for a byte of theirs, in the mean; 0: none is measured. */
+/* Mean lane time of a byte in measured jobs; 0: no job is measured. */
 static double lane_ns_a_byte(const struct service *s)
 {
     double lanes_ns = 0, bytes = 0;
@@ -113,8 +113,8 @@ static double lane_ns_a_byte(const struct service *s)
     return bytes > 0 ? lanes_ns / bytes : 0;
 }
 
-/* As it ran before, unless it is told how it runs. One who says nothing of his lane time takes what
- * his bytes take others who train now. */
+/* Sets the times of the job: those of the request, else those of an earlier run. Without lane time
+ * in the request, its bytes count as much as the bytes of measured jobs. */
 static void set_times(struct job *job, const WIRE(PlanRequest) * request)
 {
     job->terms->layout = profiles_layout(job->tensors, job->tensors_count);
@@ -134,7 +134,7 @@ static void set_times(struct job *job, const WIRE(PlanRequest) * request)
                        &(struct narrow){0});
 }
 
-/* A tenant's sums are over the jobs of the service: it is one of them meanwhile. */
+/* Checks limits with the job in the list, since a tenant's use is the sum over the listed jobs. */
 static int check_quota(struct job *job, struct err *err)
 {
     list_append(&job->service->jobs, &job->link);
@@ -159,9 +159,9 @@ static int place(struct job *job, struct answer *ret_answer, struct err *err)
     return error;
 }
 
-/* --- what it would cost --- */
+/* --- predicted losses --- */
 
-/* Of jobs that stand in `before` and `after` of one lane. */
+/* The row of the job in the reply, created if missing. NULL: no memory. */
 static WIRE(PlanCost) * find_cost(WIRE(PlanReply) * reply, const struct job *job)
 {
     for (size_t i = 0; i < reply->n_jobs; i++)
@@ -186,7 +186,7 @@ static void raise_to(uint32_t *ppm, double loss)
         *ppm = now_ppm;
 }
 
-/* A tenant sees its own jobs, an operator all. */
+/* The job, if the caller may see it: an operator sees all jobs, a tenant its own. Else NULL. */
 static const struct job *visible(const struct job *trial, uint64_t id)
 {
     const struct job *job = id == trial->id ? trial : jobs_find_id(trial->service, (uint32_t)id);
@@ -194,7 +194,7 @@ static const struct job *visible(const struct job *trial, uint64_t id)
     return is_visible ? job : NULL;
 }
 
-/* Predicted losses on one lane, without the trial (last of `jobs`) and with it. */
+/* Adds the predicted losses on one lane, without the dry run (last of `jobs`) and with it. */
 static int add_costs(const struct job *trial, const struct packer_resident *jobs, size_t count,
                      WIRE(PlanLane) * lane, WIRE(PlanReply) * reply)
 {
@@ -235,7 +235,7 @@ static int add_lane_costs(const struct job *trial, const struct residents *resid
     jobs[count] = (struct packer_resident){
         .job = trial->id, .lane_ns = share->lane_ns, .timing = job_timing(trial)};
     int error = trial->profile->used.period_ns ? add_costs(trial, jobs, count + 1, lane, reply)
-                                               : 0; /* it would be measured first: nobody knows */
+                                               : 0; /* a job without period has no prediction */
     free(jobs);
     return error;
 }

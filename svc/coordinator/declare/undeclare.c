@@ -1,4 +1,4 @@
-/* Undeclaring tensors: the last rank that does takes the pieces from their lanes. */
+/* Undeclares of tensors: after the last rank's undeclare the lanes drop the pieces. */
 #include "svc/coordinator/declare/undeclare.h"
 
 #include "svc/base/cleanup.h"
@@ -25,7 +25,7 @@ static int forget(struct job *job, struct tensor *const *tensors, size_t count, 
     return store_commit(store, err);
 }
 
-/* One message for each lane that held some of it. */
+/* Drops the tensor, with one message to each lane that has pieces of it. */
 static void drop(struct job *job, struct tensor *tensor)
 {
     _cleanup_free_ uint32_t *pieces = calloc(tensor->pieces_count, sizeof *pieces);
@@ -41,7 +41,8 @@ static void drop(struct job *job, struct tensor *tensor)
     jobs_remove_tensor(job, tensor);
 }
 
-/* `tensors` have lost the rank already; they get it back if the store does not take it. */
+/* Stores the undeclare. The caller has removed the rank from `tensors`; on failure the rank is put
+ * back. */
 static int undeclare(struct session *session, struct tensor **tensors, size_t count,
                      struct err *err)
 {
@@ -68,8 +69,8 @@ void undeclare_handle(struct peer *p, const envelope *request)
     size_t count = 0;
     for (size_t i = 0; i < wanted->n_tensors; i++) {
         struct tensor *tensor = jobs_tensor(session->job, wanted->tensors[i]);
-        /* What is not declared by this rank is undeclared already: a request may come twice when
-         * its reply was lost. */
+        /* A tensor that this rank did not declare is skipped: a request is sent twice if its reply
+         * was lost. */
         if (!tensor || !tensor_has_rank(tensor, session->rank))
             continue;
         tensor_set_rank(tensor, session->rank, false);

@@ -1,4 +1,4 @@
-/* Undeclaring tensors. */
+/* Undeclares of tensors. */
 #ifndef GRADPOOL_COORDINATOR_DECLARE_UNDECLARE_H
 #define GRADPOOL_COORDINATOR_DECLARE_UNDECLARE_H
 

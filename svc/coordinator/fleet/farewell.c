@@ -1,6 +1,6 @@
-/* Local aggregators that leave by themselves (SIGTERM): their processes are watched here until they
- * have ended, and their slots have the next ones meanwhile. Owns struct farewell. A planned end
- * counts as no crash. README: K94. */
+/* Local aggregators that end by themselves (SIGTERM): their processes are watched until the end,
+ * while their slots have the next ones. Owns struct farewell. Such an end is not counted as a
+ * crash. RULES.md: K94. */
 #include "svc/coordinator/fleet/farewell.h"
 
 #include "svc/base/log.h"
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A process that was a slot's. */
+/* A process that has left its slot. */
 struct farewell {
-    struct list link; /* in fleet.farewells */
+    struct list link; /* node of fleet.farewells */
     struct service *service;
     struct provisioned process;
     struct source watch;
@@ -37,13 +37,13 @@ static void ended(struct source *source, uint32_t events)
     s->on->aggregator->farewell_is_over(s);
 }
 
-/* The descriptor has another to tell from now on. */
+/* Moves the process and its descriptor from the slot to a new farewell. */
 static void take_process(struct slot *slot)
 {
     struct service *s = slot->service;
     struct farewell *f = calloc(1, sizeof *f);
     if (!f)
-        return; /* the slot stays as it is, and has the next one when this one has ended */
+        return; /* without memory the slot waits for the end of this process */
     *f = (struct farewell){
         .service = s, .process = slot->process, .watch = {.fd = slot->watch.fd, .ready = ended}};
     list_init(&f->link);
@@ -52,7 +52,7 @@ static void take_process(struct slot *slot)
     loop_watch(s->loop, &f->watch, EPOLLIN);
     slot->watch.fd = -1;
     slot->process = (struct provisioned){.watch_fd = -1};
-    if (slot->starts > 0) /* only starts that ended badly are counted */
+    if (slot->starts > 0) /* a planned end does not count as a restart */
         slot->starts_ns[(slot->starts - 1) % RESTARTS_MAX] = 0;
 }
 

@@ -1,6 +1,6 @@
-/* The local aggregators that should run: one a slot, each on its share of the cores. Owns the
- * slots. Starts what is missing, not more than RESTARTS_MAX times a minute each; never starts one
- * while the slot's former aggregator may still be alive (K4). */
+/* Local aggregators, one a slot, each with its share of the cores. Owns the slots. Starts missing
+ * processes, at most RESTARTS_MAX a minute and slot, and never while the slot's former aggregator
+ * may live (K4). */
 #include "svc/coordinator/fleet/fleet.h"
 
 #include "svc/base/log.h"
@@ -34,14 +34,14 @@ static struct aggregator *aggregator_of(const struct slot *slot)
 
 static bool has_aggregator(const struct slot *slot) { return aggregator_of(slot); }
 
-/* It has one that stays. */
+/* Whether the slot has an aggregator that is not about to end. */
 static bool is_manned(const struct slot *slot)
 {
     const struct aggregator *a = aggregator_of(slot);
     return a && !a->is_stopping;
 }
 
-/* Jobs that train on other aggregators are worth more than one that cannot be started. */
+/* Whether jobs train on other aggregators: a failing slot does not end the service then. */
 static bool others_are_needed(const struct service *s)
 {
     list_for_each_entry (struct aggregator, a, &s->aggregators, link)
@@ -50,7 +50,8 @@ static bool others_are_needed(const struct service *s)
     return false;
 }
 
-/* Again and again, it would fail for the same reason. */
+/* Ends the service after START_FAILURES_MAX failed starts: further starts would fail for the same
+ * reason. */
 static void start_failed(struct slot *slot, const char *how)
 {
     struct service *s = slot->service;
@@ -132,7 +133,7 @@ static int start(struct slot *slot, struct err *err)
     return loop_watch(s->loop, &slot->watch, EPOLLIN);
 }
 
-/* When the slot may be started again: RESTARTS_MAX starts a period. */
+/* Time from which the slot may start again: RESTARTS_MAX starts a period. */
 static uint64_t allowed_at(const struct slot *slot)
 {
     if (slot->starts < RESTARTS_MAX)
@@ -148,7 +149,8 @@ static void ask_to_go(struct slot *slot, struct aggregator *a)
     aggregator_drain(a);
 }
 
-/* It is to go, but not before others have whole copies of what it keeps (K57). */
+/* Continues the end of a released aggregator: first its replicas are copied elsewhere (K57), then
+ * it drains, at the deadline it is killed. */
 static void check_leaving(struct slot *slot)
 {
     struct aggregator *a = aggregator_of(slot);
@@ -198,7 +200,7 @@ static void try_again(struct timer *timer)
     fleet_check(container_of(timer, struct slot, again)->service);
 }
 
-/* Somebody must be there for jobs that come, or have lost their lanes. */
+/* Makes slot 0 wanted if no aggregator stays: new jobs, and jobs without lanes, need one. */
 static void want_one(struct service *s)
 {
     if (s->fleet->leave_done)
@@ -243,7 +245,7 @@ bool fleet_expects_more(const struct service *s)
     return false;
 }
 
-/* --- starting and stopping as the load asks for it --- */
+/* --- starts and stops by load --- */
 
 size_t fleet_wanted(const struct service *s)
 {
@@ -253,7 +255,7 @@ size_t fleet_wanted(const struct service *s)
     return count;
 }
 
-/* A copy must lie with another than the owner. */
+/* At least 2 with replicas: the holder must not be the owner. */
 size_t fleet_least(const struct service *s)
 {
     size_t least = s->options->aggregators_min;
@@ -270,10 +272,10 @@ void fleet_want_another(struct service *s)
 {
     for (size_t i = 0; i < s->fleet->slots_count && fleet_wanted(s) < fleet_least(s); i++)
         if (fleet_may_start(&s->fleet->slots[i]))
-            fleet_want(&s->fleet->slots[i], 0); /* for what it keeps, not for its lanes */
+            fleet_want(&s->fleet->slots[i], 0); /* for replicas, not for lanes */
 }
 
-/* One that may not be started yet, after too many ends, is nobody's hope. */
+/* A slot that must pause after too many ends is not expected. */
 bool fleet_is_coming(const struct slot *slot)
 {
     bool waits = !list_is_empty(&slot->again.link) && slot->watch.fd < 0 && !has_aggregator(slot);
@@ -291,7 +293,7 @@ bool fleet_is_any_coming(const struct service *s)
 
 bool fleet_may_start(const struct slot *slot) { return !slot->is_wanted && !is_manned(slot); }
 
-/* When one that goes still runs, it is replaced as soon as it has ended. */
+/* If the slot's former aggregator still ends, the next one starts afterwards. */
 void fleet_want(struct slot *slot, size_t open_count)
 {
     slot->is_wanted = true;
@@ -316,7 +318,7 @@ void fleet_drain(struct service *s, bool now)
 {
     for (size_t i = 0; i < s->fleet->slots_count; i++) {
         timer_stop(&s->fleet->slots[i].again);
-        /* One that has joined is asked over its connection instead. */
+        /* A joined aggregator gets the request over its connection. */
         if (s->fleet->slots[i].watch.fd >= 0 && (now || !has_aggregator(&s->fleet->slots[i])))
             s->fleet->provisioner->ops->stop(s->fleet->provisioner, &s->fleet->slots[i].process,
                                              now);
@@ -341,7 +343,8 @@ bool fleet_is_gone(const struct service *s)
     return farewells_are_over(s);
 }
 
-/* Contiguous runs of cores, as even as can be; with fewer cores than slots, several share one. */
+/* Gives each slot a contiguous run of cores, as even as possible; if there are fewer cores than
+ * slots, slots share cores. */
 static void share_cores(struct service *s, const struct cores *cores)
 {
     size_t total = cores_count(cores), lanes_before = 0;
@@ -384,7 +387,7 @@ int fleet_create(struct service *s)
     if (!s->fleet)
         return -ENOMEM;
     s->fleet->service = s;
-    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c has what it is for */
+    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c sets the function */
     list_init(&s->fleet->farewells);
     return 0;
 }

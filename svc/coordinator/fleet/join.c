@@ -1,5 +1,5 @@
-/* Aggregators join, rejoin after either side lost the connection or this side restarted, and
- * leave. */
+/* Join, rejoin and leave of aggregators. A rejoin follows a lost connection, or a restart of the
+ * coordinator. */
 #include "svc/coordinator/fleet/join.h"
 
 #include "svc/base/cleanup.h"
@@ -18,7 +18,8 @@
 
 #define OFFERS_MAX 4096
 
-/* On a Unix socket the kernel says which process it is; what the message says is for people. */
+/* Sets pid and identity. On a Unix socket the kernel names the process; elsewhere the number in the
+ * message serves people only. */
 static void identify(struct aggregator *a, struct peer *p, uint32_t told_pid)
 {
     int pid;
@@ -61,7 +62,8 @@ static void welcome(struct aggregator *a, uint64_t request)
                .lanes = lanes, .n_lanes = a->lanes_count);
 }
 
-/* The local one that this replaces needs not be shown any longer. */
+/* Frees the lost aggregator that the new one replaces, so that `status` has one row for the
+ * slot. */
 static void drop_lost_of_slot(struct service *s, uint32_t slot)
 {
     list_for_each_safe_entry (struct aggregator, a, &s->aggregators, link)
@@ -112,7 +114,7 @@ static bool same_lanes(const struct aggregator *a, const WIRE(AggregatorJoin) * 
     return true;
 }
 
-/* The store does not have them: they are the program's, not the service's. */
+/* Sets costs from the join: they depend on the program, so the store does not have them. */
 static void take_costs(struct aggregator *a, const WIRE(AggregatorJoin) * join)
 {
     for (size_t i = 0; i < a->lanes_count; i++) {
@@ -160,7 +162,8 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(Aggregato
     return !wrong;
 }
 
-/* A port may be another service's by now: tasks of strangers are no aggregator's to sum. */
+/* Whether the aggregator was started for this service: its port may belong to another service by
+ * now, whose gradients it must not get. */
 static bool is_for_this_service(struct peer *p, uint64_t request, const char *named)
 {
     const char *name = p->service->options->name ? p->service->options->name : "";

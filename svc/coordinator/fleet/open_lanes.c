@@ -1,19 +1,18 @@
-/* How many lanes are open and may be; a lane of an aggregator that does not run has a number of its
- * own here. Owns nothing. */
+/* Number of open lanes, and numbers for lanes of aggregators that do not run. Owns nothing. */
 #include "svc/coordinator/fleet/open_lanes.h"
 
 #include "svc/coordinator/service.h"
 
-#define SLOT_FIRST UINT32_C(0x80000000) /* above any lane that was ever there */
+#define SLOT_FIRST UINT32_C(0x80000000) /* above the number of any real lane */
 #define SLOT_LANES_MAX 4096
 
-/* Lost, or soon gone: the next ones open in its place. */
+/* Whether the aggregator is lost or about to end, so that others may open lanes in its place. */
 static bool is_no_more(const struct aggregator *a)
 {
     return a->state == AGGREGATOR_LOST || a->is_stopping;
 }
 
-/* Open or closing. */
+/* Open and closing lanes of present aggregators. */
 static size_t open_now(const struct service *s)
 {
     size_t open = 0;
@@ -24,7 +23,6 @@ static size_t open_now(const struct service *s)
     return open;
 }
 
-/* And those about to come. */
 size_t lanes_open(const struct service *s)
 {
     size_t open = open_now(s);

@@ -1,5 +1,5 @@
-/* Aggregator processes by fork and exec of this program. Owns no state: a started process is known
- * by the pidfd (or, where none can be had, the pipe) that the caller keeps. */
+/* Aggregator processes by fork and exec of this program. Owns no state: the caller keeps the pidfd
+ * of a process, or a pipe where pidfd_open() is refused. */
 #include "svc/coordinator/fleet/provisioner.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
@@ -57,20 +57,21 @@ static void build(struct command *command, const struct provision *what)
     add_number(command, 4, "--leave-timeout", what->leave_timeout_ns / UINT64_C(1000000000));
 }
 
-/* In the child, where only async-signal-safe calls are allowed up to the exec. */
+/* Runs in the child, where only async-signal-safe calls are allowed before the exec. */
 static void become(const struct command *command, char **environment, int pipe_end)
 {
     if (pipe_end >= 0)
-        fcntl(pipe_end, F_SETFD, 0); /* open until the aggregator has ended */
-    /* Blocked until the aggregator reads them: a library's constructor has handlers for both that
-     * end a process which is still loading, without a word. */
+        fcntl(pipe_end, F_SETFD, 0); /* open until the aggregator ends */
+    /* SIGTERM and SIGINT stay blocked until the aggregator reads them: the constructor of a library
+     * sets handlers for both, which would end a loading process without a message. */
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGTERM);
     sigaddset(&held, SIGINT);
     sigprocmask(SIG_SETMASK, &held, NULL);
     setpgid(0, 0);
-    /* When we die its group is an orphan, and the kernel hangs up on who is stopped just then. */
+    /* After the coordinator's end the group is orphaned, and the kernel sends SIGHUP to a group
+     * with a stopped process. */
     sigaction(SIGHUP, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     execve("/proc/self/exe", command->argv, environment);
     _exit(127);
@@ -97,8 +98,8 @@ static void close_end(int *end)
     *end = -1;
 }
 
-/* Where a sandbox refuses pidfd_open, a pipe tells that the aggregator has ended: the aggregator
- * holds one end, and nothing is ever written. Else the ends stay -1. */
+/* Opens a pipe where a sandbox refuses pidfd_open(): the aggregator holds one end, and the other
+ * reports its end. Nothing is ever written. Elsewhere both ends stay -1. */
 static int open_pipe(int ends[2])
 {
     int fd = pidfd_open(getpid(), 0);
@@ -160,7 +161,8 @@ static bool local_collect(struct provisioner *p, const struct provisioned *it, c
 {
     int status = 0, how = WNOHANG;
     if (is_pipe(it->watch_fd)) {
-        kill(it->pid, SIGKILL); /* its end of the pipe is closed: it is ending, and has no result */
+        /* The pipe is closed, so the process is ending; its exit code does not matter. */
+        kill(it->pid, SIGKILL);
         how = 0;
     }
     if (waitpid(it->pid, &status, how) != it->pid)
@@ -176,7 +178,7 @@ static void local_stop(struct provisioner *p, const struct provisioned *it, bool
 {
     int number = now ? SIGKILL : SIGTERM;
     if (is_pipe(it->watch_fd))
-        kill(it->pid, number); /* our child, and not waited for yet: the number is still its own */
+        kill(it->pid, number); /* a child not yet reaped: no other process has the number */
     else
         pidfd_send_signal(it->watch_fd, number, NULL, 0);
 }

@@ -1,6 +1,6 @@
-/* Exploits and explores for one job at a time (K46): puts down what the rules of
- * packer/growth/explore.h see, splits the tasks of which only some pieces go, has tasks moved, and
- * back. Owns what is tried of each job. Decides nothing by itself. */
+/* Load leaves slow lanes, one experiment a job (K46): gathers the view for packer/growth/explore.h,
+ * splits tasks of which only some pieces move, moves pieces and rolls back. Owns struct exploring.
+ * Decides nothing by itself. */
 #include "svc/coordinator/growth/exploring.h"
 
 #include "packer/explore/explore.h"
@@ -21,23 +21,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARGIN_PPM 10000 /* as the packer's (L1) */
-#define ROOM_STEPS 20    /* of a millionth of a lane's room */
-#define PAUSE_LOOKS 64   /* at most, between two tries of what is refused */
+#define MARGIN_PPM 10000 /* margin below loss limits, as in the packer (L1) */
+#define ROOM_STEPS 20    /* halvings: room to a millionth */
+#define PAUSE_LOOKS 64   /* most looks between two tries of a rollback */
 
-/* By number: a piece may be gone when it is to go back. */
+/* Lane of a piece before the experiment, by numbers: either may be gone at the rollback. */
 struct origin {
     uint32_t piece, lane;
 };
 
 struct exploring {
     struct explore state;
-    uint64_t membership, moved_ns; /* of the job, when nobody else had moved anything */
-    uint32_t layout;               /* of workers and lanes */
-    struct origin *origins;        /* of what is tried, until all that can has gone back */
+    /* membership: raised when others change the job (X8); moved_ns: last move of the job that is
+     * known here. */
+    uint64_t membership, moved_ns;
+    uint32_t layout; /* hash over workers and lanes */
+    /* Pieces of the experiment; kept until every possible one is back. */
+    struct origin *origins;
     size_t origins_count;
-    uint32_t pause, pause_left; /* looks between two tries to go back, and until the next */
-    bool is_under_way;          /* tasks of it go, or go back, batch after batch */
+    uint32_t pause, pause_left; /* pause: looks between two tries; pause_left: until the next */
+    bool is_under_way;          /* tasks of the experiment move now */
 };
 
 struct spot {
@@ -45,13 +48,13 @@ struct spot {
     struct piece *piece;
 };
 
-/* What the rules see, and what stands behind each number. */
+/* View of one job for the rules. */
 struct sight {
     struct explore_seen seen;
     struct explore_lane lanes[EXPLORE_LANES_MAX];
     struct lane *places[EXPLORE_LANES_MAX];
     struct explore_piece *pieces;
-    struct spot *spots; /* of pieces */
+    struct spot *spots; /* spots[i] is the piece of pieces[i] */
 };
 
 void exploring_free(struct exploring *x)
@@ -61,7 +64,7 @@ void exploring_free(struct exploring *x)
     free(x);
 }
 
-/* --- room: what neighbours can stand --- */
+/* --- room on a lane: what its other jobs tolerate --- */
 
 static bool are_within(const char *policy, const struct packer_resident *jobs, size_t count)
 {
@@ -77,7 +80,8 @@ static bool are_within(const char *policy, const struct packer_resident *jobs, s
     return true;
 }
 
-/* By halving: the most lane time of the job that leaves everybody within his limit. */
+/* Most lane time, found by halving, that the job may add with every job of the lane within its loss
+ * limit. */
 static uint64_t room_beside(const struct job *job, const struct residents *all, const char *policy,
                             uint64_t lane_ns, uint32_t lane)
 {
@@ -99,7 +103,8 @@ static uint64_t room_beside(const struct job *job, const struct residents *all, 
     return low;
 }
 
-/* A neighbour that is not measured is not disturbed; without measured lane time nobody knows. */
+/* Bytes that the job may add to the lane. 0: some lane time is not measured; UINT64_MAX: no other
+ * job is there, or the policy knows no losses. */
 static uint64_t room_bytes(const struct job *job, const struct residents *all,
                            const struct lane *lane)
 {
@@ -117,7 +122,7 @@ static uint64_t room_bytes(const struct job *job, const struct residents *all,
     return (uint64_t)((double)room_ns / (double)lanes_ns * (double)job->index->bytes);
 }
 
-/* --- what is seen --- */
+/* --- the view --- */
 
 static bool is_open(const struct lane *lane)
 {
@@ -131,7 +136,7 @@ static int compare_places(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* -E2BIG: more lanes than the rules look at. */
+/* -E2BIG: more lanes than the rules handle. */
 static int see_lanes(struct job *job, struct sight *sight)
 {
     size_t count = 0;
@@ -177,7 +182,7 @@ static size_t place_of(const struct sight *sight, struct lane *lane)
     return found ? (size_t)(found - sight->places) : SIZE_MAX;
 }
 
-/* -EBUSY: something is being placed or moved. */
+/* -EBUSY: some piece has no lane in the view, or is not ready. */
 static int see_pieces(struct job *job, struct sight *sight)
 {
     size_t count = 0;
@@ -196,17 +201,19 @@ static int see_pieces(struct job *job, struct sight *sight)
     return 0;
 }
 
-/* Lanes that are not open may be so again: what counts is which there are, and who trains. */
+/* Hash over the lanes and the workers in training. `use` of lanes is left out, since a closed lane
+ * may open again. */
 static uint32_t layout_of(const struct job *job, const struct sight *sight)
 {
-    uint32_t who = members_training(job) + job->ranks->version; /* the same number may be others */
+    uint32_t who = members_training(job) + job->ranks->version; /* other ranks, same count */
     uint32_t hash = who * UINT32_C(2654435761) + (uint32_t)job->tensors_count;
     for (size_t i = 0; i < sight->seen.lanes_count; i++)
         hash = (hash ^ sight->places[i]->id) * UINT32_C(16777619);
     return hash;
 }
 
-/* X8: others have moved something of it, or lanes or workers have come or gone. */
+/* Starts the rules anew for the job if other rooms moved its tasks, or lanes or workers changed
+ * (X8). */
 static void look_for_strangers(struct exploring *x, const struct job *job,
                                const struct sight *sight)
 {
@@ -236,7 +243,7 @@ static int see(struct job *job, uint64_t rounds, uint64_t elapsed_ns, struct sig
     return error;
 }
 
-/* --- what is done --- */
+/* --- carrying out --- */
 
 static void note(struct job *job, const struct explore_decision *d)
 {
@@ -247,14 +254,14 @@ static void note(struct job *job, const struct explore_decision *d)
     log_info("slow lanes: job %s: %s: %s", job->name, kinds[d->verb], d->reason);
 }
 
-/* Pieces that go, by task and target. */
+/* A piece that moves; sorted by task and target. */
 struct leaver {
     struct spot spot;
     struct lane *target;
 };
 
-/* What has still to go back; `ret_leavers` has room for all origins, or is NULL. What is gone, or
- * whose lane is not open any more, stays. */
+/* Pieces that are not back yet; `ret_leavers` has room for all origins, or is NULL. A piece stays
+ * where it is if it is gone, has no lane, or its former lane is not open. */
 static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
 {
     const struct exploring *x = job->growth->exploring;
@@ -272,7 +279,7 @@ static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
     return count;
 }
 
-/* What had to go back and did not, or half of it only, is tried again with the next look (X4). */
+/* End of the moves. A rollback that failed in part is tried again at the next look (X4). */
 static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
 {
     struct job *job = jobs_find_id(s, job_id);
@@ -280,7 +287,7 @@ static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
         return;
     struct exploring *x = job->growth->exploring;
     x->is_under_way = false;
-    x->moved_ns = job->figures->moved_ns; /* that was us */
+    x->moved_ns = job->figures->moved_ns; /* the move of this experiment */
     if (x->state.phase != EXPLORE_RETURNING || find_returners(job, NULL) == 0)
         explore_moved(&x->state, has_moved);
 }
@@ -297,7 +304,8 @@ static int compare_leavers(const void *a, const void *b)
                : left->spot.piece->id > right->spot.piece->id;
 }
 
-/* All of each go to its target as a task of their own. Sorted; `ret_moves` has room. */
+/* Starts the moves: pieces with the same task and target become a task of their own. Sorts
+ * `leavers`. */
 static int send_off(struct job *job, struct leaver *leavers, size_t count)
 {
     _cleanup_free_ struct task_move *moves = calloc(count + 1, sizeof *moves);
@@ -356,7 +364,7 @@ static void move_back(struct job *job)
         log_warn("slow lanes: job %s: what goes back goes later: %s", job->name, err_text(error));
 }
 
-/* The first time with the look after it was refused, then ever more seldom. */
+/* Tries the rollback again: at the next look first, then after pauses that double. */
 static void try_again(struct job *job)
 {
     struct exploring *x = job->growth->exploring;
@@ -395,7 +403,8 @@ static bool is_away(const struct lane *lane)
     return lane && lane->aggregator->state == AGGREGATOR_AWAY;
 }
 
-/* Who is away is back soon, or lost; until then what is decided could not be carried out. */
+/* Whether a lane of the job, or of its experiment, belongs to an aggregator that is away: no
+ * decision could be carried out before it is back or lost. */
 static bool waits_for_lanes(const struct job *job)
 {
     const struct exploring *x = job->growth->exploring;
@@ -407,7 +416,7 @@ static bool waits_for_lanes(const struct job *job)
     return waits;
 }
 
-/* A look at a job that stands still for a snapshot, or could not be moved, passes over. */
+/* Whether the job may be looked at now; a job with a snapshot or another move under way is not. */
 static bool is_due(struct job *job)
 {
     struct err err;

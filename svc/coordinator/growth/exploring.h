@@ -1,4 +1,4 @@
-/* Slow lanes: what packer/growth/explore.h decides of a job, carried out. README: K46. */
+/* Load leaves slow lanes: decisions of packer/growth/explore.h, carried out. RULES.md: K46. */
 #ifndef GRADPOOL_COORDINATOR_GROWTH_EXPLORING_H
 #define GRADPOOL_COORDINATOR_GROWTH_EXPLORING_H
 
@@ -7,7 +7,8 @@
 struct exploring;
 struct job;
 
-/* So many rounds of the job have been measured since the look before: one decision at most. */
+/* Handles a look with `rounds` measured rounds in `elapsed_ns`: at most one decision for the
+ * job. */
 void exploring_look(struct job *job, uint64_t rounds, uint64_t elapsed_ns);
 void exploring_free(struct exploring *exploring);
 

@@ -1,7 +1,6 @@
-/* Growing and shrinking, carried out: asks the rules (packer/growth/scale.h) once a measured
- * window, opens and parks lanes, has tasks moved, starts and stops local aggregators. Owns the
- * rules' memory and the last decisions. Decides nothing by itself but for a job that comes between
- * windows (K31). */
+/* Growth, carried out: asks the rules (packer/growth/scale.h) once a measured window, opens and
+ * parks lanes, moves tasks, starts and stops local aggregators. Owns the state of the rules.
+ * Decides nothing by itself, except for a job that arrives between windows (K31). */
 #include "svc/coordinator/growth/scaling.h"
 
 #include "svc/base/cleanup.h"
@@ -22,8 +21,8 @@
 #include <string.h>
 
 #define NOTE_BYTES 640
-#define PARK_PART 3   /* an idle lane parks after a third of the hold time, */
-#define STOP_TIMES 10 /* an idle aggregator stops after ten of it */
+#define PARK_PART 3   /* an idle lane parks after a third of the hold time */
+#define STOP_TIMES 10 /* an idle aggregator stops after ten hold times */
 
 const char *scaling_verb_name(enum scale_verb verb)
 {
@@ -32,7 +31,8 @@ const char *scaling_verb_name(enum scale_verb verb)
     return names[verb];
 }
 
-/* The rules know a job by its number, people by its name. */
+/* Replaces the number of the job in the reason by its name. Returns `text`, or the reason as it
+ * is. */
 static const char *name_job(struct service *s, const struct scale_decision *d, char *text,
                             size_t text_bytes)
 {
@@ -101,7 +101,7 @@ static void park_beyond(struct service *s, struct aggregator *a, size_t *open)
     }
 }
 
-/* Lanes that jobs were placed on are open, however many these are: --lanes-max may have changed. */
+/* Lanes with pieces stay open, even if a lower --lanes-max is given now. */
 void scaling_restored(struct service *s)
 {
     size_t open = 0;
@@ -117,8 +117,8 @@ void scaling_restored(struct service *s)
 
 /* --- tasks --- */
 
-/* The last of its tasks has gone, or stays: it is as any other then. With some that stay the load
- * must be low for the hold time again, so that what cannot be done is not tried all the time. */
+/* Opens a closing lane again once no job's tasks move away any more. If tasks stayed, the hold time
+ * of low load begins anew, so a drain that fails is not tried at every window. */
 static void left(struct lane *lane)
 {
     if (lane->leaving > 0 || lane->use != LANE_CLOSING)
@@ -137,7 +137,8 @@ void scaling_left(struct service *s, uint32_t id)
     left(lane);
 }
 
-/* Tasks ascend and stand job by job. Returns how many of these are on their way. */
+/* Moves tasks, one trip a job; `moves` are sorted by task, tasks by job. Returns how many trips
+ * began. */
 static uint32_t move_all(const struct scaling_look *look, const struct scale_decision *d,
                          uint32_t source)
 {
@@ -232,7 +233,7 @@ const char *scaling_stay_text(const struct job *job, char *text, size_t text_byt
     return text;
 }
 
-/* Nothing happens, and that is told: once for each reason. */
+/* Logs why jobs above their loss limit stay, once for each new reason. */
 static void tell_who_stays(struct service *s)
 {
     char prefix[TENANT_PREFIX_BYTES], text[SCALING_STAY_BYTES];

@@ -1,6 +1,6 @@
-/* Tasks that growth moves, or that leave slow lanes: one trip a job, batch after batch, so that no
- * more is frozen at a time than an order freezes (K21). Owns struct trip. Decides nothing: what
- * fails is decided anew. */
+/* Moves of tasks for growth or away from slow lanes: one trip a job, batch after batch, so that no
+ * more state is frozen at a time than in an order (K21). Owns struct trip. Never retries: after a
+ * failure the rules decide anew. */
 #include "svc/coordinator/growth/scaling_moves.h"
 
 #include "svc/base/log.h"
@@ -13,14 +13,14 @@
 #include <stdlib.h>
 
 struct trip {
-    struct list link; /* in service.scaling.trips */
+    struct list link; /* node of service.scaling.trips */
     uint64_t id;
-    uint32_t job, source; /* source: the lane that is to be empty then; 0: none is */
+    uint32_t job, source; /* source: the lane that is drained; 0: none */
     struct task_move *moves;
-    struct task *tasks; /* the same: how much goes along */
+    struct task *tasks; /* sizes of the tasks of `moves`, for batches */
     size_t count, at, batch;
-    struct moved moved; /* in all */
-    trip_done_fn done;  /* NULL: of growth */
+    struct moved moved; /* sums over the batches */
+    trip_done_fn done;  /* NULL: a trip of growth */
 };
 
 static void trip_free(struct trip *trip)
@@ -88,7 +88,7 @@ static struct trip *trip_create(const struct job *job, const struct task_move *m
     return NULL;
 }
 
-/* `why` NULL: all have moved. */
+/* Ends the trip. `why` NULL: all tasks have moved. */
 static void end(struct service *s, struct trip *trip, const char *why)
 {
     const struct moved *moved = &trip->moved;

@@ -1,13 +1,14 @@
-/* Tasks that growth moves, or that leave slow lanes. */
+/* Moves of tasks for growth, or away from slow lanes. */
 #ifndef GRADPOOL_COORDINATOR_GROWTH_SCALING_MOVES_H
 #define GRADPOOL_COORDINATOR_GROWTH_SCALING_MOVES_H
 
 #include "svc/coordinator/growth/scaling.h"
 
-/* Begins to move tasks of the job; `source` hears of the end by scaling_left(), 0: nobody does.
- * Whether they are on their way. */
+/* Begins to move tasks of the job. If `source` is not 0, scaling_left() is called for that lane at
+ * the end. Returns whether the moves have begun. */
 bool scaling_move(struct job *job, const struct task_move *moves, size_t count, uint32_t source);
-/* The same for what is not growth; `done` comes from the loop, once, and the job may be gone. */
+/* Like scaling_move(), for callers other than growth: `done` is called once, from the loop; the job
+ * may be gone by then. */
 typedef void (*trip_done_fn)(struct service *s, uint32_t job, bool has_moved);
 bool scaling_trip(struct job *job, const struct task_move *moves, size_t count, trip_done_fn done);
 void scaling_moves_destroy(struct service *s);

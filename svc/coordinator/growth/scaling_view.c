@@ -1,6 +1,5 @@
-/* What the rules of growth see: lanes, measured jobs and their tasks, put down from the service's
- * own structs. Owns nothing that lasts, changes nothing but what each lane was last seen to have
- * worked. Holds what the rules are owed (packer G10). */
+/* View of lanes, measured jobs and tasks for the rules of growth, gathered from the service's
+ * structs (packer G10). Owns nothing, and changes only the last busy time of each lane. */
 #include "svc/coordinator/growth/scaling_view.h"
 
 #include "svc/base/cleanup.h"
@@ -28,7 +27,7 @@ static struct scale_lane *add_lane(struct scaling_look *look, uint32_t id, uint3
     return to;
 }
 
-/* Its share of the time since it was last looked at. */
+/* Busy share of the lane since the last look with new figures. */
 static uint64_t load_ppm(struct lane *lane)
 {
     const WIRE(LaneUse) *use = stats_of_lane(lane);
@@ -43,8 +42,8 @@ static uint64_t load_ppm(struct lane *lane)
     return lane->load_ppm = load;
 }
 
-/* One that is away, leaves or is withheld can neither open nor close; what is on it, or on its way
- * there, counts. */
+/* Adds the lane to the view. A lane that is withheld, or whose aggregator is away or about to end,
+ * can neither open nor close, but its tasks and those on their way to it count. */
 static void see_lane(struct scaling_look *look, struct lane *lane, bool is_kept)
 {
     const struct aggregator *a = lane->aggregator;
@@ -96,7 +95,7 @@ static void see_lanes(struct service *s, struct scaling_look *look)
     qsort(look->lanes, look->seen.lanes_count, sizeof *look->lanes, compare_lanes);
 }
 
-/* SIZE_MAX: it is not seen. */
+/* Position of the lane in the view; SIZE_MAX: not there. */
 static size_t position_of(const struct scaling_look *look, const struct lane *lane)
 {
     struct scale_lane key = {.lane = {.id = lane->id}};
@@ -110,13 +109,13 @@ static size_t position_of(const struct scaling_look *look, const struct lane *la
 struct task_part {
     uint32_t task, lane, pieces;
     uint64_t bytes;
-    double lane_ns; /* as the tensors were measured, together; 0: not known */
+    double lane_ns; /* sum over its tensors' measured times; 0: not known */
 };
 
-/* What a job has on one lane, by the lane's position. */
+/* Sums over the tasks of a job on one lane; indexed by the lane's position. */
 struct sum {
     double bytes, parts_ns;
-    uint64_t lane_ns; /* measured there */
+    uint64_t lane_ns; /* measured lane time of the share */
 };
 
 static int compare_parts(const void *a, const void *b)
@@ -126,7 +125,7 @@ static int compare_parts(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* One for each piece that has a lane, by task. */
+/* Lists the pieces with a lane, sorted by task. */
 static size_t list_parts(const struct scaling_look *look, const struct job *job,
                          struct task_part *parts)
 {
@@ -151,7 +150,7 @@ static size_t list_parts(const struct scaling_look *look, const struct job *job,
     return count;
 }
 
-/* Pieces of one task lie together. */
+/* Merges adjacent pieces of one task, and adds them to the sums of their lanes. */
 static size_t merge_parts(struct task_part *parts, size_t count, struct sum *sums)
 {
     size_t tasks = 0;
@@ -169,7 +168,8 @@ static size_t merge_parts(struct task_part *parts, size_t count, struct sum *sum
     return tasks;
 }
 
-/* Of what the lane takes for the job now, by what each took when they were measured. */
+/* Lane time of the task: its part of the share's measured lane time, by the measured times of its
+ * tensors, else by bytes. */
 static uint64_t task_lane_ns(const struct task_part *part, const struct sum *sum)
 {
     if (sum->lane_ns == 0)
@@ -206,7 +206,8 @@ static void add_tasks(struct scaling_look *look, const struct job *job, uint32_t
 
 /* --- jobs --- */
 
-/* What is on its way, or will never be ready, is not planned for. */
+/* Whether the job must not be planned for: it has failed, moves, or has a piece that is not
+ * ready. */
 static bool is_moving(const struct job *job)
 {
     if (job->failure || moving_is_busy(job))
@@ -218,15 +219,15 @@ static bool is_moving(const struct job *job)
     return false;
 }
 
-/* It runs beside others, and nobody can say what that costs it. */
+/* Whether a job is measured beside others only, so that its loss is not known. */
 static bool wants_alone(const struct job *job)
 {
     return job->profile->now.period_ns > 0 && !profile_knows_alone(job->profile) &&
            !job_is_idle(job);
 }
 
-/* Nobody can be measured who does not train; and where slow lanes are left, what tasks leave for
- * one reason would come back for the other. */
+/* Number of lanes that is enough for the job; 0: not sought. An idle job cannot be measured, and
+ * load that leaves slow lanes would undo what this rule does. */
 static uint32_t lanes_enough(const struct job *job)
 {
     bool is_sought =
@@ -256,10 +257,10 @@ static void see_job(struct scaling_look *look, struct job *job, struct task_part
     add_tasks(look, job, (uint32_t)position, parts, sums);
 }
 
-/* --- all of it --- */
+/* --- the whole view --- */
 
 struct sizes {
-    size_t lanes, jobs, pieces, pieces_most; /* most: of one job */
+    size_t lanes, jobs, pieces, pieces_most; /* pieces_most: of the job with the most pieces */
 };
 
 static struct sizes count(const struct service *s)

@@ -1,10 +1,10 @@
-/* The lanes, jobs and tasks that the rules of growth see. */
+/* View of the service for the rules of growth. */
 #ifndef GRADPOOL_COORDINATOR_GROWTH_SCALING_VIEW_H
 #define GRADPOOL_COORDINATOR_GROWTH_SCALING_VIEW_H
 
 #include "svc/coordinator/growth/scaling.h"
 
-/* What there is, as the rules see it; who stands behind each number. */
+/* Lanes, jobs, tasks and wishes in the form of the rules. */
 struct scaling_look {
     struct scale_seen seen;
     struct scale_lane *lanes;
@@ -12,8 +12,8 @@ struct scaling_look {
     struct scale_task *tasks;
     struct scale_wish *wishes;
     struct budgets budgets;
-    struct job **owners; /* of jobs */
-    uint32_t *numbers;   /* of tasks */
+    struct job **owners; /* owners[i] is the job of jobs[i] */
+    uint32_t *numbers;   /* numbers[i] is the number of tasks[i] */
 };
 
 /* -ENOMEM. */

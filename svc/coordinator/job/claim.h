@@ -1,11 +1,12 @@
-/* Claims on all pieces of a job: lanes have let go of them, or are about to. Others wait. */
+/* Claims on all pieces of a job: an operation whose lanes have released the pieces, or are about
+ * to. Other operations on the job wait until the claim ends. */
 #ifndef GRADPOOL_COORDINATOR_JOB_CLAIM_H
 #define GRADPOOL_COORDINATOR_JOB_CLAIM_H
 
 #include "svc/coordinator/job/job.h"
 
 enum claim {
-    CLAIM_REGROUP = 1,  /* ranks come or go (membership/regroup.c) */
+    CLAIM_REGROUP = 1,  /* a regrouping: ranks come or go (membership/regroup.c) */
     CLAIM_SNAPSHOT = 2, /* lanes have released all pieces (snapshot/align.c) */
 };
 

@@ -1,4 +1,5 @@
-/* Owns the end of each job's hold. Placing after a lane is lost, and later orders, ignore holds. */
+/* Holds of jobs after an operator's move. Owns job->growth->ordered_until_ns. A placement after the
+ * loss of a lane and a later order ignore holds. */
 #include "svc/coordinator/job/hold.h"
 
 #include "svc/coordinator/job/share.h"

@@ -1,5 +1,5 @@
-/* Jobs: what they hold and how they end. Owns struct job, with its sessions, tensors and shares.
- * A job lives while somebody is in it; a failed one until its last worker has left. */
+/* Jobs: creation, parts, end. Owns struct job, with its sessions, tensors and shares. A job lives
+ * while a worker is joined or away; a failed job until its last worker has left. */
 #include "svc/coordinator/job/job.h"
 
 #include "packer/packer.h"
@@ -188,7 +188,8 @@ int jobs_restore(struct service *s, const struct store_job *row)
     job->next_tensor = row->next_tensor;
     job->next_piece = row->next_piece;
     job->terms->layout = row->layout;
-    job->ranks->founding = row->wanted ? row->founding : row->workers; /* 0: its first never came */
+    job->ranks->founding =
+        row->wanted ? row->founding : row->workers; /* 0: no founding rank ever joined */
     job->ranks->wanted = row->wanted ? row->wanted : row->workers;
     job->ranks->version = row->version;
     job->terms->continues = row->continues;
@@ -252,7 +253,7 @@ void jobs_fail(struct job *job, const struct session *except, int code, const ch
     job->service->on->job->tensors_are_settled(job);
 }
 
-/* What the store keeps by mistake is found empty after a restart, and ends then. */
+/* A row that could not be erased is restored as a job without workers, which then ends. */
 void jobs_forget(struct job *job)
 {
     struct store_row row = {.table = STORE_JOB, .job.job = job->id};
@@ -301,7 +302,7 @@ static void hash_tensor(struct job *job, struct tensor *tensor)
     *first = tensor;
 }
 
-/* Room for one more: as many buckets as tensors. */
+/* Makes room for one more tensor; there are as many buckets as room for tensors. */
 static int grow_tables(struct job *job)
 {
     if (job->tensors_count < job->index->capacity)

@@ -1,4 +1,4 @@
-/* Jobs and what they consist of: workers' sessions, tensors and their pieces. */
+/* Jobs and their parts: sessions of workers, tensors and pieces. */
 #ifndef GRADPOOL_COORDINATOR_JOB_JOB_H
 #define GRADPOOL_COORDINATOR_JOB_JOB_H
 
@@ -15,79 +15,82 @@
 #define SESSION_NAME_BYTES 384
 
 enum piece_state {
-    PIECE_STRANDED, /* has no lane */
-    PIECE_PLACED,   /* has one, which does not know yet */
+    PIECE_STRANDED, /* no lane */
+    PIECE_PLACED,   /* a lane that does not know the piece yet */
     PIECE_ASKED,    /* a PlaceRequest is under way */
     PIECE_READY,
 };
 
-/* Who keeps a copy of a piece's state (K57). */
+/* Replica holder of a piece: the aggregator that stores a copy of the piece's state (K57). */
 struct keeping {
-    uint32_t keeper; /* an aggregator; 0: nobody does */
-    uint32_t former; /* one that lives, and may have what the lane still wants; 0: none */
-    bool begins;     /* the keeper has nothing of it yet */
-    bool is_unfit;   /* the keeper has no room, or does not reach the lane */
-    bool keeper_knows, former_knows, lane_knows; /* where it lies, who keeps it */
+    uint32_t keeper; /* aggregator number of the replica holder; 0: none */
+    uint32_t former; /* a live holder before, whose copy the lane may still need; 0: none */
+    bool begins;     /* the holder has no part of the copy yet */
+    bool is_unfit;   /* the holder has no room, or cannot reach the lane */
+    /* Which of holder, former holder and lane know the lane and the holder of this piece. */
+    bool keeper_knows, former_knows, lane_knows;
 };
 
 struct piece {
     uint32_t id, task, epoch;
-    uint32_t lost_epoch; /* the last one whose lane before had not let go of it; the first (K20) */
+    /* Epoch of the last route whose former lane had not released the piece; else the first one. */
+    uint32_t lost_epoch;
     uint64_t first, elements;
     struct lane *lane;
     enum piece_state state;
-    bool recovering;  /* workers must tell the lane first where they stand */
-    bool regroups;    /* its lane has it at rest, for the ranks before (K41) */
-    uint64_t busy_ns; /* lane time that it has taken in all, when its lane was last asked */
+    bool recovering;  /* workers send their standing to the lane first (W5) */
+    bool regroups;    /* the lane has released the piece for a regrouping (K41) */
+    uint64_t busy_ns; /* lane time of all rounds, by the lane's last StatsReply */
     struct keeping keeping;
 };
 
 struct tensor {
-    struct tensor *next; /* in its bucket */
+    struct tensor *next; /* next tensor of the hash bucket */
     struct job *job;
     uint32_t id, dtype, hash;
     uint64_t elements;
     struct terms terms;
     char *name;
-    char *failure; /* NULL: none */
+    char *failure; /* reason, as workers got it; NULL: the tensor is sound */
     int failure_code;
-    uint8_t ranks[STORE_RANKS_BYTES]; /* who has declared it */
+    uint8_t ranks[STORE_RANKS_BYTES]; /* bit set of the ranks that declared it */
     uint32_t ranks_count;
-    uint64_t members[TERMS_RANK_WORDS]; /* whose pushes make its rounds (K40), of an elastic job */
-    uint32_t grouped;                   /* with which of the job's versions */
-    struct piece *pieces;               /* ids without gaps */
+    /* Elastic job: bit set of the ranks whose pushes make a round (K40). */
+    uint64_t members[TERMS_RANK_WORDS];
+    uint32_t grouped;     /* version of the job in its last regrouping */
+    struct piece *pieces; /* piece numbers have no gaps */
     size_t pieces_count;
-    uint64_t lane_ns; /* lane time a round, measured now or before; 0: not known */
+    uint64_t lane_ns; /* lane time of a round, measured now or earlier; 0: not known */
 };
 
-/* What a lane had counted for a job when it was last looked at. */
+/* Counters of a lane for a job, at the last look of measure/. */
 struct seen {
-    uint64_t at_ns; /* when that was told, our time */
+    uint64_t at_ns; /* when the counters arrived, by our clock */
     uint32_t reference;
     uint64_t rounds, begun_ns, busy_ns;
     uint64_t ended_rounds, span_ns, burst_ns;
     uint64_t queue_ns, handled_ns, stalled_ns;
-    uint64_t lane_busy_ns, core_wait_ns; /* of the lane, for all its jobs */
+    uint64_t lane_busy_ns, core_wait_ns; /* sums of the lane over all its jobs */
 };
 
-/* How a lane was chosen for a job, the last time that something of it was placed there. */
+/* Reason for a lane, from the last placement of a piece of the job there. */
 enum share_how {
-    SHARE_UNKNOWN,   /* before this coordinator was started */
-    SHARE_BY_POLICY, /* one without a loss limit */
-    SHARE_ALONE,     /* to be measured: no other job was there */
-    SHARE_BESIDE,    /* to be measured, but no lane was free */
-    SHARE_FITS,      /* nobody loses more than his limit there */
-    SHARE_OVER,      /* there is no such lane, and that is no reason to refuse it */
-    SHARE_MOVED,     /* its lane was lost, and no lane was within all limits */
-    SHARE_DRAINED,   /* the same, of a lane that was drained */
-    SHARE_ORDERED,   /* an operator named it */
-    SHARE_GATHERED,  /* growth emptied its lane, within everybody's limit */
-    SHARE_RELIEVED,  /* growth took it off a lane where a loss was above a limit */
-    SHARE_NARROWED,  /* fewer lanes were tried, or had been too few */
-    SHARE_SHIFTED,   /* its lane was slow, or it was tried whether another does better */
+    SHARE_UNKNOWN,   /* placed before this coordinator started */
+    SHARE_BY_POLICY, /* by a policy without loss limits */
+    SHARE_ALONE,     /* measurement: no other job was on the lane */
+    SHARE_BESIDE,    /* measurement, but no lane was free of other jobs */
+    SHARE_FITS,      /* every job on the lane stays within its loss limit */
+    SHARE_OVER,      /* no lane fits, and the job must not be refused */
+    SHARE_MOVED,     /* the former lane was lost, and no lane fits */
+    SHARE_DRAINED,   /* the former lane was drained, and no lane fits */
+    SHARE_ORDERED,   /* an operator named the lane */
+    SHARE_GATHERED,  /* growth emptied the former lane, within all loss limits */
+    SHARE_RELIEVED,  /* growth left a lane where a loss exceeded its limit */
+    SHARE_NARROWED,  /* trial of fewer lanes, or its rollback */
+    SHARE_SHIFTED,   /* the former lane was slow, or another lane was tried */
 };
 
-/* What a job has on one lane. */
+/* Share: the pieces of a job on one lane, and the job's figures there. */
 struct share {
     struct lane *lane;
     uint32_t pieces;
@@ -95,18 +98,21 @@ struct share {
     uint32_t open_task;
     uint64_t open_task_bytes;
     struct seen seen;
-    uint64_t looked_ns;   /* of which figures that is */
-    struct estimate time; /* lane time a round, from what was seen there ... */
-    bool was_alone;       /* ... without other jobs */
-    uint64_t lane_ns;     /* that; before it is known, what was predicted; 0: not known */
-    /* A round, at the last look that saw some: JobUse has them; stalled: of one worker. */
+    uint64_t looked_ns;   /* arrival of the figures that were used last */
+    struct estimate time; /* estimate of the lane time of a round, from samples */
+    bool was_alone;       /* `time` has a sample without other jobs on the lane */
+    /* Lane time of a round: measured, before that predicted; 0: not known. */
+    uint64_t lane_ns;
+    /* Times of a round at the last look with rounds (fields of JobUse); stalled_ns: of one
+     * worker. */
     uint64_t queue_ns, handled_ns, stalled_ns;
-    uint64_t behind_ns; /* of handled: neither its own lane time nor a wait for the core (K106) */
+    uint64_t behind_ns; /* rest of handled_ns without lane time and waits for the core (K106) */
     enum share_how how;
-    uint64_t since_ns; /* what its lane counted before is of an earlier share */
+    /* Begin of the share; figures of the lane that are older belong to an earlier share. */
+    uint64_t since_ns;
 };
 
-/* What lanes have counted that have nothing of the job any more, when they were last looked at. */
+/* Sums over ended shares: counters of lanes that have no piece of the job any more. */
 struct left_behind {
     uint64_t rounds, pushed_bytes, busy_ns;
     uint64_t queue_ns, handled_ns, stalled_ns;
@@ -117,107 +123,110 @@ enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
 struct session {
     struct job *job;
     uint32_t rank, pid;
-    uint32_t entered; /* with which version of the job it came; 0: it was there to begin with */
+    /* Version of the job at which the worker joined; 0: the job began with this worker. */
+    uint32_t entered;
     uint64_t number, identity;
     char *node;
     enum session_state state;
-    bool knows_wait; /* of the job (waiting.c) */
+    bool knows_wait; /* the worker got the current reason of the wait (placement/waiting.c) */
     struct peer *peer;
-    uint64_t billed_ns;    /* of its connection's time on the coordinator's thread, before it */
-    struct source process; /* pidfd, when it runs on this host */
+    /* CPU time of the connection, spent on the coordinator's thread before the session began. */
+    uint64_t billed_ns;
+    struct source process; /* pidfd, if the process runs on this host */
     struct timer away;
-    bool was_closed;    /* away: its connection ended as that of a process that has ended */
-    uint64_t broken_ns; /* when a lane last told that its connection to it had ended; 0: never */
+    bool was_closed;    /* away: the connection was closed, not reset */
+    uint64_t broken_ns; /* when a lane last lost its connection to the worker; 0: never */
 };
 
 enum entering {
     ENTERING_NOT,
-    ENTERING_WAITS,   /* for the end of an iteration */
-    ENTERING_AT_ONCE, /* into rounds that are open */
+    ENTERING_WAITS,   /* late workers wait for the end of an iteration */
+    ENTERING_AT_ONCE, /* late workers enter the open round of each tensor */
 };
 
-/* Terms that the first worker named, or an operator of a trial. */
+/* Terms of a job, named by its first worker, or by the operator of a dry run. */
 struct job_terms {
-    bool continues;                   /* without workers that are lost */
-    bool is_elastic;                  /* workers come and go */
-    enum durability durability;       /* UNSAID: nobody has come yet since a restart */
-    uint32_t loss_limit_ppm;          /* its own; 0: none is named */
-    uint32_t lane_wait_ms, answer_ms; /* how long its workers wait; 0: not named */
-    uint32_t layout;   /* profiles_layout() of what it declared first; 0: nothing yet */
-    bool is_trial;     /* nobody's: it is asked what would be, and nothing starts or opens */
-    bool is_operators; /* of a trial: an operator has asked */
+    bool continues;                   /* the job outlives lost workers */
+    bool is_elastic;                  /* ranks may join and leave */
+    enum durability durability;       /* UNSAID: no worker has joined since the restart */
+    uint32_t loss_limit_ppm;          /* the job's own limit; 0: none is named */
+    uint32_t lane_wait_ms, answer_ms; /* time-outs of its workers; 0: not named */
+    uint32_t layout;                  /* profiles_layout() of the first declare; 0: none yet */
+    bool is_trial;                    /* a dry run: no lane opens and no process starts */
+    bool is_operators;                /* dry run of an operator */
 };
 
-/* Ranks of the job, and those on the way in or out: membership/ and session/. */
+/* Ranks of the job, and ranks that join or leave: membership/ and session/. */
 struct job_ranks {
-    uint32_t founding, wanted;     /* began with these, who may yet come (K45); shall have */
-    uint32_t version;              /* of who is in it; grows */
-    uint64_t changed_ns;           /* when it did last; 0: not since this coordinator started */
-    bool told_shrinking;           /* who would shrink for it has been said */
-    bool tells_leavers;            /* its lanes are to be told who has left */
-    bool is_growing;               /* a rank waits for others to come ... */
-    uint32_t grower;               /* ... this one */
-    uint32_t claims;               /* enum claim */
-    enum entering entering;        /* who comes late (membership/late_join.c) */
-    struct regrouping *regrouping; /* under way; NULL: none */
-    struct holding *holding;       /* likewise */
+    /* founding: number of ranks at the start; wanted: number of ranks by the last resize (K45). */
+    uint32_t founding, wanted;
+    uint32_t version;              /* version of the membership; only grows */
+    uint64_t changed_ns;           /* when `version` last rose; 0: not since this start */
+    bool told_shrinking;           /* the advice of placement/shrinking.c is in the log */
+    bool tells_leavers;            /* some lane must still learn which ranks left */
+    bool is_growing;               /* rank `grower` waits until other ranks have joined */
+    uint32_t grower;               /* rank whose resize call waits */
+    uint32_t claims;               /* bits of enum claim */
+    enum entering entering;        /* way of late workers into rounds (late_join.c) */
+    struct regrouping *regrouping; /* regrouping under way; NULL: none */
+    struct holding *holding;       /* hold of a rank under way; NULL: none */
 };
 
-/* Tensors by name, and the sums over them. */
+/* Index of the tensors by name, and sums over them. */
 struct job_index {
-    size_t capacity;         /* of job.tensors */
-    struct tensor **buckets; /* tensors by hash of their name; grow with their number */
+    size_t capacity;         /* allocated length of job.tensors */
+    struct tensor **buckets; /* tensors by hash of the name; as many as `capacity` */
     size_t buckets_count;
     size_t pieces_count;
-    uint64_t bytes;       /* of all tensors */
-    uint64_t piece_bytes; /* of a piece or task of what is declared now, at most */
+    uint64_t bytes;       /* bytes of all tensors */
+    uint64_t piece_bytes; /* most bytes of a piece or task in the declare under way */
 };
 
-/* For what it waits: placement/waiting.c. */
+/* Reasons for which the job waits: placement/waiting.c. */
 struct job_waits {
-    char *waits_for;        /* as workers and operators are told; NULL: nothing (K102) */
-    uint64_t measure_by_ns; /* for another to be measured, until then; 0: it does not */
-    uint64_t start_by_ns;   /* for an aggregator, until then; 0: it does not */
-    uint32_t requests;      /* that are answered later */
+    char *waits_for;        /* sentence for workers and operators; NULL: no wait (K102) */
+    uint64_t measure_by_ns; /* deadline of a wait for another job's measurement; 0: none */
+    uint64_t start_by_ns;   /* deadline of a wait for an aggregator; 0: none */
+    uint32_t requests;      /* open requests of its workers */
 };
 
-/* Copies on other aggregators: replica/. */
+/* Replicas on other aggregators: replica/. */
 struct job_copies {
-    bool lacks_keeper;   /* for want of another aggregator (K57) */
-    bool has_formers;    /* keepers that have been followed by others, perhaps */
-    uint64_t keepers_ns; /* when lanes were last given or told keepers */
+    bool lacks_keeper;   /* no other aggregator could hold replicas (K57) */
+    bool has_formers;    /* some piece may have a former holder */
+    uint64_t keepers_ns; /* when lanes last got their holders */
 };
 
-/* Growth's memory of the job: growth/ and hold.c. */
+/* State of growth for the job: growth/ and hold.c. */
 struct job_growth {
-    struct scale_memory memory;  /* what the rules of growth remember of it */
-    enum scale_stay told_stay;   /* what the log has said of that */
-    uint64_t ordered_until_ns;   /* an operator's move holds against growth until then (K105) */
-    struct exploring *exploring; /* NULL until it is looked at */
+    struct scale_memory memory;  /* state of the rules G1 to G13 */
+    enum scale_stay told_stay;   /* last reason against growth that is in the log */
+    uint64_t ordered_until_ns;   /* end of the hold after an operator's move (K105) */
+    struct exploring *exploring; /* NULL until the first look */
 };
 
-/* How it has run: measure/. */
+/* Figures of the job in training: measure/. */
 struct job_figures {
-    uint64_t moved_ns;    /* when tasks of it last moved; 0: never */
-    bool wants_pieces;    /* its lanes are to be asked for the time of each piece */
-    bool has_pieces;      /* and have answered */
-    bool knows_tensors;   /* lane time of each tensor is known, from now or before */
-    uint64_t trained_ns;  /* when it was last seen to train, or was last expected to begin */
-    uint64_t arrived_ns;  /* when its first worker joined; 0: before this coordinator started */
-    uint64_t feedback_ns; /* from then until its first round was over; 0: not yet, not known */
-    uint64_t control_ns;  /* of the coordinator's thread, for connections that have gone */
+    uint64_t moved_ns;    /* when a task last moved; 0: never */
+    bool wants_pieces;    /* the next look asks for the time of each piece */
+    bool has_pieces;      /* lanes have sent the time of each piece */
+    bool knows_tensors;   /* the lane time of each tensor is known */
+    uint64_t trained_ns;  /* when the job last trained, or was expected to begin */
+    uint64_t arrived_ns;  /* join of the first worker; 0: before this start */
+    uint64_t feedback_ns; /* from `arrived_ns` to the end of the first round; 0: not known */
+    uint64_t control_ns;  /* CPU time of the coordinator for connections that have ended */
 };
 
-/* Each room has its part of the job behind a pointer of its own, never NULL. */
+/* A job. Each room has its part behind a pointer of its own, which is never NULL. */
 struct job {
     struct list link;
     struct service *service;
     struct tenant *tenant;
-    uint32_t id, workers, epoch, next_tensor, next_piece; /* workers: ranks that it may have */
+    uint32_t id, workers, epoch, next_tensor, next_piece; /* workers: upper bound of the ranks */
     char *name;
-    char *failure;             /* NULL: none */
-    struct session **sessions; /* by rank; NULL: has not joined */
-    struct tensor **tensors;   /* ids ascend */
+    char *failure;             /* reason, as workers got it; NULL: the job is sound */
+    struct session **sessions; /* by rank; NULL: the rank has not joined */
+    struct tensor **tensors;   /* tensor numbers ascend */
     size_t tensors_count;
     struct share *shares;
     size_t shares_count;
@@ -234,8 +243,8 @@ struct job {
 
 /* --- job.c --- */
 
-/* Each tensor of a job; each piece of a tensor; each piece of a job, with its tensor, where `break`
- * ends the tensor alone. */
+/* Loops over the tensors of a job, the pieces of a tensor, and the pieces of a job with their
+ * tensors. `break` in job_each_piece() ends the loop over one tensor only. */
 #define job_each_tensor(tensor, job)                                           \
     for (struct tensor *tensor = NULL, **tensor##_at = (job)->tensors;         \
          tensor##_at && tensor##_at < (job)->tensors + (job)->tensors_count && \
@@ -251,36 +260,37 @@ struct job {
 struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, const char *name,
                         uint32_t workers);
 void jobs_destroy(struct job *job);
-/* Names are a tenant's own: two may each have a job of the same name. */
+/* A job by its name within the tenant: jobs of two tenants may have the same name. */
 struct job *jobs_find(struct service *s, const struct tenant *tenant, const char *name);
 struct job *jobs_find_id(struct service *s, uint32_t id);
-/* By name, of those that the peer may ask about: all for an operator, else its tenant's; `tenant`
- * as it was typed ("": any). NULL: the peer was told. */
+/* A job by its name: any job for an operator, else a job of the peer's tenant; `tenant` as typed
+ * ("": any, "-": the local one). NULL: the peer has got the failure. */
 struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, const char *tenant);
-/* Whether every rank has joined. */
+/* Whether every founding rank that still counts has joined. */
 bool jobs_is_complete(const struct job *job);
 /* "failed", "waiting", "training" or "joining". */
 const char *jobs_state(const struct job *job);
-/* Tells every rank (but `except`), once. */
+/* Fails the job once: stores the reason and sends it to every rank but `except`. */
 void jobs_fail(struct job *job, const struct session *except, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void jobs_send_failure(const struct job *job, int code, struct peer *to);
-/* Ends the job, whoever is in it: it is gone afterwards. */
+/* Ends the job, with live workers or without: forgets it in the store, then destroys it. */
 void jobs_end(struct job *job);
-/* Ends the job when nobody is left in it; it may be gone afterwards. */
+/* Ends the job if no worker is joined or away; the job may be destroyed on return. */
 void jobs_end_if_empty(struct job *job);
-/* For the end of the service: forgets it in the store. */
+/* Erases the job from the store. A failure is logged. */
 void jobs_forget(struct job *job);
 void jobs_broadcast(struct job *job, const struct session *except, const envelope *message);
 void jobs_row(const struct job *job, struct store_row *ret_row);
 int jobs_restore(struct service *s, const struct store_job *row);
 
-/* -ENOMEM. */
+/* Adds the tensor, which the job then owns. -ENOMEM: the caller keeps the tensor. */
 int jobs_add_tensor(struct job *job, struct tensor *tensor);
-/* Its pieces are given back; the tensor is freed. */
+/* Detaches the pieces from their lanes and frees the tensor. */
 void jobs_remove_tensor(struct job *job, struct tensor *tensor);
 struct tensor *jobs_tensor(const struct job *job, uint32_t id);
-/* For ids in a row: looks at `*place` first, 0 to begin with, which it keeps up to date. */
+/* Like jobs_tensor(), faster for ascending ids: `*place` (0 at first) is tried before the search,
+ * and moves on. */
 struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *place);
 struct tensor *jobs_tensor_named(const struct job *job, const char *name);
 struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor);

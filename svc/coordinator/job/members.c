@@ -1,5 +1,5 @@
-/* Which ranks are in a job, and in which tensors' rounds: questions about sessions and tensors as
- * they stand. Owns nothing, changes nothing but a tensor that is made. README: K40 to K45. */
+/* Members of a job and of its tensors, computed from sessions and tensors. Owns nothing and changes
+ * nothing but the members of a new tensor. RULES.md: K40 to K45. */
 #include "svc/coordinator/job/members.h"
 
 #include <string.h>

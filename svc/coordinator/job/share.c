@@ -1,5 +1,5 @@
-/* Shares of lanes. Owns struct share; keeps the sums of lanes (jobs, pieces, bytes)
- * with it, so a piece is attached and detached here alone. */
+/* Shares of lanes. Owns struct share, and the sums of each lane (jobs, pieces, bytes), so only this
+ * file attaches and detaches pieces. */
 #include "svc/coordinator/job/share.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -26,7 +26,7 @@ const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *shar
     return is_current ? stats_of_job(share->lane, job->id) : NULL;
 }
 
-/* So that what people are shown never goes back (K15). */
+/* Keeps the counters of an ended share, so that the totals of a job never go back (K15). */
 static void leave(struct job *job, const struct share *share)
 {
     const WIRE(JobUse) *use = jobs_use_of(job, share);
@@ -79,7 +79,7 @@ void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane)
     struct share *share = jobs_share(tensor->job, lane);
     uint64_t bytes = tensor_bytes(tensor, piece->elements);
     if (!share)
-        return service_retry_later(tensor->job->service); /* stays stranded meanwhile */
+        return service_retry_later(tensor->job->service); /* the piece stays stranded meanwhile */
     lane->jobs += share->pieces == 0;
     lane->pieces++;
     lane->ranks += tensor->job->workers;
@@ -98,7 +98,7 @@ void piece_detach(struct tensor *tensor, struct piece *piece)
     uint64_t bytes = tensor_bytes(tensor, piece->elements);
     share->pieces--;
     share->bytes -= bytes;
-    piece->regroups = false; /* where it goes nobody has it */
+    piece->regroups = false; /* the next lane gets the piece without a release */
     piece->lane->load_bytes -= bytes;
     piece->lane->pieces--;
     piece->lane->ranks -= tensor->job->workers;

@@ -1,5 +1,4 @@
-/* The tasks of a job: what its pieces make together, the unit of placing and moving. A list is
- * made, looked at, freed; nothing is kept. */
+/* Tasks of a job. Owns nothing: lists are computed anew, used and freed. */
 #include "svc/coordinator/job/task.h"
 
 #include "svc/coordinator/job/tensor.h"
@@ -16,12 +15,13 @@ static int compare_tasks(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* A batch is frozen as long as its state travels, and the first round at a new owner is slower: its
- * memory for what it gets is new. */
+/* The rounds of a batch wait while its state travels, and the first round on the new lane is
+ * slower, since that lane's memory is fresh. */
 #define BATCH_STATE_BYTES (UINT64_C(8) << 20)
 #define BATCH_BYTES (UINT64_C(32) << 20)
 
-/* Parameters and moments; or the last result, for ranks that may ask for it late. */
+/* Bytes of parameters and moments; without a rule, of the last result, for ranks that fetch the
+ * result late. */
 static uint64_t state_bytes(const struct terms *terms, uint64_t bytes)
 {
     if (terms->rule)
@@ -29,7 +29,7 @@ static uint64_t state_bytes(const struct terms *terms, uint64_t bytes)
     return terms->quorum == QUORUM_ALL ? 0 : bytes;
 }
 
-/* One for each piece that is wanted; `ret_tasks` NULL: they are only counted. */
+/* One entry for each accepted piece; `ret_tasks` NULL: counts only. */
 static size_t list_pieces(const struct job *job, task_wanted_fn wanted, const void *context,
                           struct task *ret_tasks)
 {
@@ -102,7 +102,7 @@ static uint32_t pieces_of(const struct job *job, uint32_t task)
     return count;
 }
 
-/* Numbers of the parts; 0: it stays the task that it is. */
+/* Task numbers of the parts; 0: the part is a whole task and keeps its number. */
 static void number_parts(const struct job *job, const struct spot_of_task *pieces, size_t count,
                          uint32_t *ret_tasks)
 {

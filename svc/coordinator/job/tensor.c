@@ -1,4 +1,4 @@
-/* Tensors: who has declared them, their rows in the store, their routes on the wire. Owns struct
+/* Tensors: their declaring ranks, their rows in the store, their routes on the wire. Owns struct
  * tensor and its pieces. */
 #include "svc/coordinator/job/tensor.h"
 
@@ -113,7 +113,7 @@ int tensor_restore(struct service *s, const struct store_tensor *row)
     tensor->grouped = row->grouped;
     if (*row->failure)
         tensor->failure = strdup(row->failure);
-    tensor->failure_code = -EINVAL; /* the code is not kept */
+    tensor->failure_code = -EINVAL; /* the store has no code */
     return jobs_add_tensor(job, tensor);
 }
 

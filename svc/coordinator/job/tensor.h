@@ -1,12 +1,13 @@
-/* Tensors, where their pieces lie, and what becomes of them when an aggregator is lost. */
+/* Tensors and pieces: the ranks that declared them, their rows in the store, their routes on the
+ * wire. */
 #ifndef GRADPOOL_COORDINATOR_JOB_TENSOR_H
 #define GRADPOOL_COORDINATOR_JOB_TENSOR_H
 
 #include "svc/coordinator/job/job.h"
 
 #define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
-#define DECLARE_PIECES_MAX 300000u /* one DeclareReply fits a frame */
-#define MESSAGE_PIECES_MAX 32768u  /* of one PlaceRequest or RouteChange, so that it fits a frame */
+#define DECLARE_PIECES_MAX 300000u /* most pieces of a DeclareReply, by frame size */
+#define MESSAGE_PIECES_MAX 32768u  /* most pieces of a PlaceRequest or RouteChange */
 
 /* --- tensor.c --- */
 
@@ -16,9 +17,11 @@ void tensor_destroy(struct tensor *tensor);
 uint64_t tensor_bytes(const struct tensor *tensor, uint64_t elements);
 bool tensor_has_rank(const struct tensor *tensor, uint32_t rank);
 void tensor_set_rank(struct tensor *tensor, uint32_t rank, bool on);
-/* Again, of a tensor that has failed, to a rank that may have missed it. */
+/* Sends the failure of a failed tensor to a rank that declared the tensor and may have missed
+ * it. */
 void tensor_send_failure(const struct tensor *tensor, const struct session *to);
-/* Tells every rank that has declared it (but `except`), once; it stays failed. */
+/* Fails the tensor once and for good: stores the reason, sends it to every rank that declared the
+ * tensor, except `except`. */
 void tensor_fail(struct tensor *tensor, const struct session *except, int code, const char *text);
 void tensor_row(const struct tensor *tensor, struct store_row *ret_row);
 void piece_row(const struct tensor *tensor, const struct piece *piece, struct store_row *ret_row);
@@ -26,10 +29,11 @@ int tensor_restore(struct service *s, const struct store_tensor *row);
 int piece_restore(struct service *s, const struct store_piece *row);
 
 typedef bool (*piece_wanted_fn)(const struct piece *piece, const void *context);
-/* Protobuf form of the pieces that `wanted` accepts (NULL: all); one block, for free(). */
+/* Protobuf form of the pieces with a lane that `wanted` accepts (NULL: all); one block, the caller
+ * frees it. NULL: no memory. */
 WIRE(TensorRoute) *
     tensor_route(const struct tensor *tensor, piece_wanted_fn wanted, const void *context);
-/* RouteChange to one session, or (NULL) to all that are connected. */
+/* Sends RouteChange to one session, or (`to` NULL) to all connected ones. */
 void tensors_send_routes(struct job *job, const struct session *to, piece_wanted_fn wanted,
                          const void *context);
 

@@ -1,5 +1,5 @@
 /* Descriptors, timers and turns. Owns the epoll descriptor and the list of armed timers; never the
- * objects they are embedded in. A handler may free any source or timer, its own too. */
+ * objects in which they are embedded. A handler may free any source or timer, also its own. */
 #include "svc/coordinator/loop/loop.h"
 
 #include "svc/base/clock.h"
@@ -8,7 +8,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Handled before the next turn: cheap, and whoever is noticed late is served late. */
+/* Events handled before the next turn: they are cheap, and a connection whose event waits is served
+ * late. */
 #define EVENTS_A_STEP 64
 
 int loop_init(struct loop *loop)
@@ -79,7 +80,7 @@ static struct timer *earliest(struct loop *loop)
     return loop->first;
 }
 
-/* `now` is read once, so timers that handlers arm for "at once" wait for the next step. */
+/* Reads the time once, so a timer that a handler arms for now fires in the next step. */
 static void expire_timers(struct loop *loop)
 {
     uint64_t now_ns = clock_now_ns();

@@ -1,6 +1,6 @@
-/* The next to be served: by party, then by connection, the least user of time lately first.
- * Expensive work waits until nothing cheaper has come for a while, since a handler that has begun
- * is not interrupted. Owns the books of CPU time; never the objects that take turns. README: K99,
+/* Choice of the next turn: the party, then the connection, with the least recent CPU time.
+ * Expensive work waits until no cheaper work has arrived for a while, since a running handler is
+ * not interrupted. Owns the records of CPU time; never the objects that take turns. RULES.md: K99,
  * K100. */
 #include "svc/coordinator/loop/turns.h"
 
@@ -8,16 +8,16 @@
 #include "svc/coordinator/view/pool.h"
 
 #define WINDOW_NS NS_PER_S
-/* Level 0 has used less; each level above twice as much. */
+/* Level 0 ends here; each further level ends at twice the time. */
 #define LEVEL_NS (256 * NS_PER_US)
-/* From here on (131 ms lately) a connection's work is expensive. */
+/* From this level on (131 ms of recent time) work of a connection is expensive. */
 #define HEAVY_LEVEL 10
-/* A party at a share S of the thread has used up to twice S of a window: halved sums. */
+/* A party that uses a share S of the thread has a halved sum of up to twice S of a window. */
 #define BUDGET_NS_A_PERCENT (2 * WINDOW_NS / 100)
-/* Somebody whose request is answered asks the next one within this time, on a loaded host too. */
+/* A client whose request is answered sends the next one within this time, also on a loaded host. */
 #define REST_NS (250 * NS_PER_MS)
 
-/* Lower ones go first, and make those that are over a budget wait for REST_NS. */
+/* Lower keys go first; a key above the budget waits until lower ones have rested for REST_NS. */
 enum turn_key { KEY_FIRST, KEY_LIGHT, KEY_HEAVY, KEY_OVER_LIGHT, KEY_OVER_HEAVY };
 
 static uint64_t usage_now(const struct usage *usage, uint64_t window)
@@ -42,7 +42,7 @@ static int level_of(uint64_t used_ns)
 
 static uint64_t window_at(uint64_t now_ns) { return now_ns / WINDOW_NS; }
 
-/* --- books --- */
+/* --- records of CPU time --- */
 
 void turns_init(struct turns *turns)
 {
@@ -102,9 +102,9 @@ struct turn *turns_bill(struct turns *turns, struct turn *payer)
     return before;
 }
 
-/* --- waiting --- */
+/* --- queues --- */
 
-/* Members that wait are forgiven at the rate of all: level by level, window by window. */
+/* Moves waiting turns down one level for each window that has passed, as their usage halves. */
 static void shift_levels(struct party *party, uint64_t window)
 {
     uint64_t passed = window - party->window;
@@ -149,7 +149,7 @@ void turn_join(struct turns *turns, struct turn *turn, struct party *party)
         enter_queue(turns, turn);
 }
 
-/* --- choosing --- */
+/* --- choice of the next turn --- */
 
 static int first_level(const struct party *party)
 {
@@ -176,7 +176,7 @@ static enum turn_key key_of(const struct party *party, uint64_t window)
     return is_heavy ? KEY_HEAVY : KEY_LIGHT;
 }
 
-/* When a turn of this key may be taken: after a rest of all that goes before it. */
+/* Time at which a turn of this key may be taken: after a rest of all lower keys. */
 static uint64_t rested_ns(const struct turns *turns, enum turn_key key)
 {
     uint64_t last_ns = 0;
@@ -186,8 +186,8 @@ static uint64_t rested_ns(const struct turns *turns, enum turn_key key)
     return last_ns ? last_ns + REST_NS : 0;
 }
 
-/* The party with the lowest key; of several the one that has used least; of these the one that
- * was served longest ago. */
+/* The party with the lowest key; of several, the one with the least usage; of these, the one served
+ * longest ago. */
 static struct party *choose(struct turns *turns, uint64_t now_ns, enum turn_key *ret_key)
 {
     uint64_t window = window_at(now_ns);
@@ -215,7 +215,8 @@ uint64_t turns_due_ns(struct turns *turns, uint64_t now_ns)
     return due_ns <= now_ns ? 0 : due_ns;
 }
 
-/* An aggregator's answer is no sign that somebody is about to ask more. */
+/* The end of a turn counts for REST_NS, except one of aggregators: an answer is no sign of a
+ * further request. */
 static void note_served(struct turns *turns, enum party_kind kind, enum turn_key key)
 {
     if (kind != PARTY_AGGREGATORS)
@@ -232,7 +233,7 @@ void turns_take(struct turns *turns, uint64_t now_ns)
         list_entry(list_first(&party->levels[first_level(party)]), struct turn, link);
     enum party_kind kind = party->kind;
     leave_queue(turn);
-    if (party->waiting > 0) { /* behind the others that wait */
+    if (party->waiting > 0) { /* behind the other parties */
         list_remove(&party->link);
         list_append(&turns->parties, &party->link);
     }

@@ -1,4 +1,5 @@
-/* Turns of the coordinator's thread: who is served next, and who has paid for what (K99, K100). */
+/* Turns of the coordinator's thread: which connection is served next, and which one is charged for
+ * CPU time (K99, K100). */
 #ifndef GRADPOOL_COORDINATOR_LOOP_TURNS_H
 #define GRADPOOL_COORDINATOR_LOOP_TURNS_H
 
@@ -18,58 +19,58 @@ struct usage {
 
 enum party_kind {
     PARTY_OTHERS,      /* a tenant, or strangers of one address: has a budget */
-    PARTY_OPERATORS,   /* before all others, unless it is over its budget */
-    PARTY_AGGREGATORS, /* before all others */
+    PARTY_OPERATORS,   /* served before others, within its budget */
+    PARTY_AGGREGATORS, /* served before others */
 };
 
-/* Shares the thread with other parties; its turns share its part. */
+/* A party shares the thread with other parties; its connections share its part. */
 struct party {
-    struct list link; /* in turns.parties while a turn of it waits */
+    struct list link; /* node of turns.parties while a turn waits */
     struct list levels[TURN_LEVELS];
     size_t waiting;
-    uint64_t window; /* in which `levels` was shifted last */
+    uint64_t window; /* window of the last shift of `levels` */
     struct usage usage;
     enum party_kind kind;
-    uint32_t budget_percent; /* of the thread's time, while others want it; 100: all of it */
-    uint64_t cpu_ns;         /* since the start */
+    uint32_t budget_percent; /* most of the thread's time while others wait; 100: no bound */
+    uint64_t cpu_ns;         /* charged since the start */
 };
 
-/* Embedded in what takes turns: a connection, a listening socket. */
+/* Embedded in an object that takes turns: a connection, a listening socket. */
 struct turn {
-    struct list link; /* in a level of its party while it waits */
+    struct list link; /* node of a level of its party while it waits */
     struct party *party;
     struct usage usage;
-    uint64_t cpu_ns; /* since it began */
+    uint64_t cpu_ns; /* charged since turn_init() */
     void (*take)(struct turn *turn);
 };
 
 struct turns {
     struct list parties;
-    uint64_t served_ns[TURN_KEYS]; /* when the last turn of each key was over */
-    struct turn *payer;            /* of the time since `since_ns`; NULL: the service */
+    uint64_t served_ns[TURN_KEYS]; /* end of the last turn of each key */
+    struct turn *payer;            /* charged from `since_ns` on; NULL: the service */
     uint64_t since_ns;
 };
 
 void turns_init(struct turns *turns);
 void party_init(struct party *party, enum party_kind kind, uint32_t budget_percent);
-/* No turn of it waits any more. */
+/* Requires that no turn of the party waits. */
 void party_fini(struct party *party);
 void turn_init(struct turn *turn, struct party *party, void (*take)(struct turn *turn));
-/* The turn goes: it neither waits nor pays any more. */
+/* Ends the turn: it does not wait, and is not charged any more. */
 void turn_fini(struct turns *turns, struct turn *turn);
 
-/* Waits from now on, unless it does already. */
+/* Lets the turn wait, if it does not yet. */
 void turn_wait(struct turns *turns, struct turn *turn);
 bool turn_waits(const struct turn *turn);
-/* The turn belongs to another party from now on, and pays there. */
+/* Moves the turn to another party, which is charged from then on. */
 void turn_join(struct turns *turns, struct turn *turn, struct party *party);
 
-/* When the next turn may be taken; 0: now; UINT64_MAX: none waits. */
+/* Time at which the next turn may be taken; 0: now; UINT64_MAX: no turn waits. */
 uint64_t turns_due_ns(struct turns *turns, uint64_t now_ns);
-/* Takes one, if one may be taken. */
+/* Takes one turn, if one may be taken now. */
 void turns_take(struct turns *turns, uint64_t now_ns);
 
-/* `payer` pays for what the thread does from now on. Returns who paid until now. */
+/* Charges `payer` from now on. Returns the one charged until now. */
 struct turn *turns_bill(struct turns *turns, struct turn *payer);
 
 #endif

@@ -1,7 +1,6 @@
-/* Measures jobs while they train: asks the aggregators for figures, at intervals, and turns what
- * the lanes have counted between two looks into samples for the job's profile. Owns the timer of
- * that and the kept figures. Must never wait for an answer, nor ask often where nothing trains
- * (K15). */
+/* Measures jobs while they train: requests figures of aggregators at intervals, and turns the
+ * counts between two looks into samples for the job's profile. Owns the timer of the looks. Must
+ * never wait for an answer, nor look often while no job trains (K15). */
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -23,19 +22,19 @@
 #include <stdlib.h>
 
 #define PPM_PER_PERCENT 1e4
-#define IDLE_LOOKS 2 /* in a row without a round, and looks become rarer */
+#define IDLE_LOOKS 2 /* looks without a round, then pauses grow */
 
 /* --- from figures to samples --- */
 
-/* What a lane has done for a job between two looks. */
+/* Difference of a lane's counters for a job between two looks. */
 struct window {
     uint64_t rounds, elapsed_ns, busy_ns;
-    uint64_t span_ns, burst_ns; /* a round; 0: none has ended before the next began */
+    uint64_t span_ns, burst_ns; /* means of a round; 0: rounds overlap */
     uint64_t queue_ns, handled_ns, stalled_ns, core_wait_ns;
-    bool is_alone; /* no other job had pieces on the lane, in all that time */
+    bool is_alone; /* no other job had pieces on the lane all the time */
 };
 
-/* Rounds are counted where there was a look before, on the same piece, by the same process. */
+/* Whether the counters continue the earlier ones: same piece, same process, no decrease. */
 static bool is_next(const struct seen *was, const struct seen *is)
 {
     return was->reference == is->reference && was->busy_ns <= is->busy_ns &&
@@ -53,19 +52,18 @@ static void look_at_ending(const struct seen *was, const struct seen *is, struct
     window->burst_ns = (is->burst_ns - was->burst_ns) / rounds;
 }
 
-/* The job's part, by busy time, of what the lane waited for its core. */
+/* Part of the lane's wait for its core that belongs to the job, by busy time. */
 static uint64_t core_wait(const struct seen *was, const struct seen *is)
 {
     uint64_t lane_ns = is->lane_busy_ns - was->lane_busy_ns, own_ns = is->busy_ns - was->busy_ns;
     if (is->core_wait_ns < was->core_wait_ns || is->lane_busy_ns < was->lane_busy_ns)
-        return 0; /* a process that has just begun to count */
+        return 0; /* the lane has begun to count anew */
     double part = lane_ns > own_ns ? (double)own_ns / (double)lane_ns : 1;
     return (uint64_t)((double)(is->core_wait_ns - was->core_wait_ns) * part);
 }
 
-/* Early feedback: from the arrival of a job to the end of its first round. Only a process that the
- * kernel has named runs on this host and has its clock; of other lanes the time of the message
- * counts. */
+/* Sets `feedback_ns`: from the first join to the end of the first round. A lane of this host (its
+ * process has a pidfd) has our clock; for other lanes the arrival of the message counts. */
 static void note_first_round(struct job *job, const struct share *share, const WIRE(JobUse) * use)
 {
     bool is_ours = share->lane->aggregator->process.fd >= 0;
@@ -78,12 +76,12 @@ static void note_first_round(struct job *job, const struct share *share, const W
         job->figures->feedback_ns = feedback_ns;
 }
 
-/* Whether rounds have begun there since the last look that saw some. Figures from before tasks have
- * moved are of other lanes than are looked at now. */
+/* Computes the window since the last look with rounds. False: there is none. Figures from before
+ * the last move belong to other lanes and are skipped. */
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
     if (share->looked_ns > 0 && share->lane->rows_ns <= share->looked_ns)
-        return false; /* there are the same figures as then (K61) */
+        return false; /* no new figures since (K61) */
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
     const WIRE(LaneUse) *lane_use = stats_of_lane(share->lane);
     if (use)
@@ -121,8 +119,9 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     return is_next(&was, &is);
 }
 
-/* Lane time alone and beside others is of two settings, as the profile has it (R3 of packer). Until
- * there are enough samples what is known stands, be it predicted. */
+/* Adds a sample of lane time. Lane time alone and lane time beside other jobs differ (rule R3 of
+ * packer), so the estimate begins anew at a change. Until there are enough samples the known or
+ * predicted value stays. */
 static void add_lane_time(struct share *share, const struct window *window)
 {
     if (share->was_alone != window->is_alone)
@@ -133,8 +132,8 @@ static void add_lane_time(struct share *share, const struct window *window)
         share->lane_ns = share->time.value;
 }
 
-/* A lane that waits for its core does not see what has come: what it worked and waited is handled,
- * even where that began before it looked. */
+/* A lane that waits for its core does not see arrivals, so its busy and waiting time counts as
+ * handled, even if the round began before the look. */
 static void note_waits(struct share *share, const struct window *window, uint32_t workers)
 {
     uint64_t least_ns = window->busy_ns + window->core_wait_ns;
@@ -146,8 +145,9 @@ static void note_waits(struct share *share, const struct window *window, uint32_
         window->handled_ns > least_ns ? (window->handled_ns - least_ns) / window->rounds : 0;
 }
 
-/* A tensor's lane time is its part of the job's: time that is no piece's, of messages, goes by
- * theirs. Pieces that have moved count from then on, so parts that are known stay as they are. */
+/* Sets each tensor's part of the job's lane time, by the busy time of its pieces; time for messages
+ * is shared in proportion. A moved piece counts from its move on, so known parts stay after a
+ * move. */
 static void share_lane_time(struct job *job)
 {
     job->figures->has_pieces = false;
@@ -173,7 +173,7 @@ static void note(struct job *job, enum profile_news news)
         return;
     profile_use(job->profile);
     job->figures->wants_pieces = true;
-    kept_check_soon(job->service, declare_handle); /* jobs may wait for it to be measured */
+    kept_check_soon(job->service, declare_handle); /* declares may wait for this measurement */
     if (news == PROFILE_NARROWED)
         return log_info(
             "job %s%s runs alone on %u lanes: %u are enough, %u too few; it loses %.1f %%",
@@ -188,8 +188,8 @@ static void note(struct job *job, enum profile_news news)
              (double)known.period_ns / NS_PER_MS, (double)known.lanes_ns / NS_PER_MS);
 }
 
-/* Whether it has trained since the last look. The lane that takes the most time a round says how
- * long a round is. */
+/* Measures one job. Returns whether it has trained since the last look. The lane with the most lane
+ * time gives the period of a round. */
 static bool measure(struct job *job)
 {
     struct window busiest = {0};
@@ -205,7 +205,7 @@ static bool measure(struct job *job)
             continue;
         lanes++;
         if (!look(job, share, &window)) {
-            lanes_ns += share->seen.reference ? share->lane_ns : 0; /* not what was predicted */
+            lanes_ns += share->seen.reference ? share->lane_ns : 0; /* measured only */
             is_alone &= share->lane->jobs == 1;
             continue;
         }
@@ -233,7 +233,7 @@ static bool measure(struct job *job)
                                         packer_loss_limit_ppm(job_limit_ppm(job), 0, 0),
                                     .is_alone = is_alone};
     note(job, profile_take(job->profile, &sample));
-    /* What is known from before may lack them, an answer may be lost. */
+    /* An earlier run may not have measured the tensors, and an answer may be lost. */
     job->figures->wants_pieces |= job->profile->now.period_ns > 0 && !job->figures->knows_tensors;
     job->figures->trained_ns = clock_now_ns();
     exploring_look(job, busiest.rounds, busiest.elapsed_ns);
@@ -245,9 +245,9 @@ static bool measure(struct job *job)
 struct measuring {
     struct service *service;
     struct timer timer;
-    uint64_t scaled_ns;  /* when growth had its last window */
-    uint64_t wait_ns;    /* until the next look at what trains */
-    uint32_t idle_looks; /* in a row that saw nothing train */
+    uint64_t scaled_ns;  /* last window of growth */
+    uint64_t wait_ns;    /* pause until the next look */
+    uint32_t idle_looks; /* looks in a row without training */
 };
 
 static uint64_t least_ns(const struct service *s)
@@ -256,7 +256,7 @@ static uint64_t least_ns(const struct service *s)
     return s->options->measure_ns ? s->options->measure_ns : usual_ns;
 }
 
-/* Of the job whose pieces were asked for. */
+/* Takes the lane time of each piece, for the job that was named in the request. */
 static void take_pieces(const struct lane *lane)
 {
     const WIRE(LaneUse) *use = stats_of_lane(lane);
@@ -303,7 +303,8 @@ static bool has_work(const struct aggregator *a)
     return false;
 }
 
-/* One job's pieces at a time: their number has no bound that would do for all. */
+/* Picks the next job whose pieces are wanted; one job a request, since the number of pieces has no
+ * bound. */
 static uint32_t job_with_wish(struct service *s)
 {
     list_for_each_entry (struct job, job, &s->jobs, link) {
@@ -321,7 +322,8 @@ void stats_ask(struct aggregator *a, uint32_t job_id)
     stats_request(a, job_id, CALL_DEADLINE_NS, got_stats, &asked, sizeof asked);
 }
 
-/* The rules of growth count windows: those of MEASURE_NS, however often slow lanes are sought. */
+/* Whether a window of growth is over: windows last MEASURE_NS, also with the shorter looks of
+ * --explore. */
 static bool is_window(struct service *s)
 {
     uint64_t now_ns = clock_now_ns();
@@ -381,7 +383,7 @@ bool measuring_is_idle(const struct service *s)
     return list_is_empty(&s->jobs) || s->measuring->idle_looks >= IDLE_LOOKS;
 }
 
-/* Somebody who declares tensor by tensor must not put the next look off for ever. */
+/* Never postpones an armed timer: a job that declares tensor by tensor calls this often. */
 void measuring_wake(struct service *s)
 {
     uint64_t next_ns = clock_now_ns() + least_ns(s);

@@ -1,5 +1,5 @@
-/* Workers come and go on purpose: joining a job, resuming after the connection was lost, leaving.
- * Nothing happens that is not in the store first (K1). */
+/* Requests of workers: join a job, resume a session after a lost connection, leave. Stores every
+ * change before it takes effect (K1). */
 #include "svc/coordinator/membership/join.h"
 
 #include "svc/base/log.h"
@@ -22,8 +22,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define JOIN_WAIT_NS (5 * NS_PER_S) /* for a rank that is just leaving */
-#define JOB_END_NS (8 * NS_PER_S)   /* for a former job of the same name, of which ranks are left */
+#define JOIN_WAIT_NS (5 * NS_PER_S) /* wait for a rank that is about to leave */
+#define JOB_END_NS (8 * NS_PER_S)   /* wait for the end of a former job of the same name */
 
 static void reply_joined(const struct session *session, uint64_t request)
 {
@@ -37,7 +37,7 @@ static void reply_joined(const struct session *session, uint64_t request)
     members_tell(job, session);
 }
 
-/* So many ranks it may have. */
+/* Number of ranks that the job may have. */
 static uint32_t room_of(const WIRE(JoinRequest) * join)
 {
     return join->workers_max > join->workers ? join->workers_max : join->workers;
@@ -99,8 +99,8 @@ static const struct session *find_in(const struct job *job, bool is_in)
     return NULL;
 }
 
-/* The job of this name is a former one: the join is for the next, which begins when the last rank
- * of this one has gone. */
+/* Whether the job is a former one of this name: the join waits for the end of that job, and begins
+ * the next. */
 static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
 {
     const struct session *taken = session_of(job, join->rank);
@@ -109,7 +109,8 @@ static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
     return taken ? taken->state != SESSION_JOINED : find_in(job, false) != NULL;
 }
 
-/* A late rank of a job that others have left already has its place there after all. */
+/* Whether the join does not fit the present job: else a late rank has its place there, although
+ * others have left. */
 static bool has_no_place(const struct job *job, const WIRE(JoinRequest) * join)
 {
     return job->failure || session_of(job, join->rank) || job->workers != room_of(join);
@@ -176,7 +177,8 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
     return false;
 }
 
-/* On a Unix socket the kernel names the process that has connected; a proxy is not the worker. */
+/* On a Unix socket the kernel names the connected process; through a proxy that is not the worker.
+ * Returns the identity; 0: not known. */
 static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint32_t *ret_pid)
 {
     if (pid <= 0 || process_own_number((uint32_t)pid) != join->pid)
@@ -185,8 +187,8 @@ static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint
     return process_identity(*ret_pid);
 }
 
-/* Only a process of this host can be watched, and only by a number of this process's namespace: in
- * a container the same number is another process (K59). 0: the end of its connection tells. */
+/* Identity of the worker's process, if it runs on this host and in this PID namespace: elsewhere
+ * the number means another process (K59). 0: only the end of the connection can show its end. */
 static uint64_t identify(const struct peer *p, const WIRE(JoinRequest) * join, uint32_t *ret_pid)
 {
     int pid;
@@ -218,7 +220,7 @@ static int keep_joined(const struct session *session, bool job_is_new, struct er
     return store_commit(s->store, err);
 }
 
-/* One that takes a rank of somebody before it, or one that the job has grown by, comes late. */
+/* A worker is late if its rank was used before, or lies beyond the founding ranks. */
 static void take_place(struct job *job, struct session *session)
 {
     if (job->terms->is_elastic &&
@@ -228,7 +230,7 @@ static void take_place(struct job *job, struct session *session)
         job->ranks->changed_ns = clock_now_ns();
 }
 
-/* K1: stored first; what did not reach the store did not happen. */
+/* Stores the join, then adds the session (K1). On failure nothing has changed. */
 static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *job, bool job_is_new,
                 struct err *err)
 {
@@ -267,7 +269,7 @@ static struct job *make_job(struct peer *p, const WIRE(JoinRequest) * wanted)
     return job;
 }
 
-/* A job begins with ranks below `workers`: those from there on come when it was resized (K45). */
+/* Whether the join may begin a job: ranks from `workers` on may join only after a resize (K45). */
 static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
 {
     struct err err;
@@ -290,8 +292,8 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     return false;
 }
 
-/* false: the join has waited long enough. A rank that is away has less than that from now on, so
- * that the others can hear of its end in the rest of the time. */
+/* Keeps the join until a former job has ended; false: it has waited long enough. A rank that is
+ * away counts as lost after 3/4 of that time, so that lanes and ranks learn of it in the rest. */
 static bool wait_for_end(struct peer *p, const envelope *message, struct session *taken)
 {
     uint64_t now_ns = clock_now_ns(), named = p->service->options->job_end_ns;
@@ -348,14 +350,14 @@ static void join_new(struct peer *p, const envelope *message)
     members_tell(job, NULL);
 }
 
-/* Others are told when their lane has them (K3). */
+/* Other routes follow when their lane has confirmed the pieces (K3). */
 static bool is_confirmed(const struct piece *piece, const void *context)
 {
     return piece->state == PIECE_READY;
 }
 
-/* The routes and failures that it may have missed come with the reply; by their epochs it knows
- * which routes are news. */
+/* Resumes a session. Routes and failures that the worker may have missed follow the reply; the
+ * worker skips routes whose epoch it knows. */
 static void resume(struct peer *p, uint64_t request, struct session *session)
 {
     struct job *job = session->job;
@@ -412,7 +414,7 @@ void join_handle(struct peer *p, const envelope *request)
         return fail_unknown(p, request->id, join);
     session->job->terms->durability = durability_of(p->service, join);
     resume(p, request->id, session);
-    keeping_check(session->job); /* before, nobody knew that it wants keepers (K57) */
+    keeping_check(session->job); /* now the job's durability is known (K57) */
 }
 
 void leave_handle(struct peer *p, const envelope *request)

@@ -1,6 +1,6 @@
-/* Workers that come late enter all tensors between the same two iterations: a rank that trains is
- * held at the end of one while lanes hear of them. Where that cannot be, they enter each tensor at
- * its open round. Decides when a regrouping begins, nothing of what it does. README: K52. */
+/* Late workers enter all tensors between the same two iterations: a rank is held at the end of one
+ * while lanes learn of the late workers. If no rank can be held, they enter each tensor at its open
+ * round. Decides when a regrouping begins; regroup.c carries it out. RULES.md: K52. */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/claim.h"
 #include "svc/coordinator/job/members.h"
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define DECLARE_NS NS_PER_S /* from one declare of who comes to its next */
+#define DECLARE_NS NS_PER_S /* most time between two declares of a late worker */
 
 static bool is_new(const struct job *job, uint32_t rank)
 {
@@ -54,7 +54,8 @@ static bool enter_at_once(struct job *job)
     return true;
 }
 
-/* In some tensors' rounds, and about to be told that it is in the others', which it waits for. */
+/* Whether the rank has entered some tensors but waits to enter others, which it has declared
+ * since. */
 static bool waits_half_way(const struct job *job, uint32_t rank)
 {
     const struct session *session = job->sessions[rank];
@@ -70,7 +71,8 @@ static bool waits_half_way(const struct job *job, uint32_t rank)
     return has_some && waits;
 }
 
-/* Nobody comes to the end of an iteration whose rounds need somebody who waits for this. */
+/* Whether some rank waits half way: the others' rounds need that rank, so no rank could reach the
+ * end of an iteration. */
 static bool hinders_all(const struct job *job, char *ret_text, size_t text_bytes)
 {
     for (uint32_t rank = 0; rank < job->workers; rank++) {
@@ -142,7 +144,8 @@ void entering_waits(struct job *job)
         job->ranks->entering = ENTERING_NOT;
 }
 
-/* Who has declared some tensors is about to declare the others. */
+/* Continues after a regrouping. A late worker that lacks tensors is about to declare them, so the
+ * held rank waits DECLARE_NS more. */
 void entering_went_on(struct job *job)
 {
     job->ranks->entering = ENTERING_NOT;

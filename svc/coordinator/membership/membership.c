@@ -1,6 +1,5 @@
-/* Who is in a job whose workers come and go: joining late, leaving, being lost, resizing. Decides
- * which ranks make a tensor's rounds; that lanes and workers follow is membership/regroup.c's.
- * README: K40 to K45. */
+/* Membership of elastic jobs: leave, loss, resize. Decides which ranks are members;
+ * membership/regroup.c makes lanes and workers follow. RULES.md: K40 to K45. */
 #include "svc/coordinator/membership/membership.h"
 
 #include "svc/base/log.h"
@@ -10,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* --- telling --- */
+/* --- messages --- */
 
 WIRE(Membership) members_describe(const struct job *job, uint64_t *ranks)
 {
@@ -62,9 +61,9 @@ void members_leave(struct session *session)
 
 /* --- resizing --- */
 
-/* Who is still to come comes late from the new size on; below it he is waited for, unless the
- * number that holds is asked for: he may have died on the way, of which nobody would hear (K45).
- * Who has come is in by his session, whatever this says. */
+/* Number of founding ranks after a resize. A founding rank that has not joined is waited for if it
+ * is below the new size, except when the resize repeats the current size: the rank may have died
+ * before its join, which nobody would report (K45). */
 static uint32_t founding_after(const struct job *job, uint32_t workers)
 {
     uint32_t rank = 0;

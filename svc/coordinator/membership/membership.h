@@ -1,4 +1,5 @@
-/* Who is in a job whose workers come and go, and in which tensors' rounds (K40 to K45). */
+/* Membership of elastic jobs: which ranks are members, and in which tensors' rounds (K40 to
+ * K45). */
 #ifndef GRADPOOL_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H
 #define GRADPOOL_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H
 
@@ -6,34 +7,38 @@
 
 /* --- membership.c --- */
 
-/* The session has ended for good; the job goes on without it. */
+/* Removes the ended session from the membership; the job continues without the worker. */
 void members_leave(struct session *session);
-/* In the caller's memory: `ranks` of TERMS_RANK_WORDS. */
+/* Membership as a message that points to `ranks`, TERMS_RANK_WORDS of the caller. */
 WIRE(Membership) members_describe(const struct job *job, uint64_t *ranks);
-/* Membership to a session, or (NULL) to all. */
+/* Sends the membership of an elastic job to one session, or (`to` NULL) to all. */
 void members_tell(const struct job *job, const struct session *to);
 void members_handle_resize(struct peer *p, const envelope *message);
 
 /* --- late_join.c --- */
 
-/* Whether what is to be regrouped is now; else regrouping_check() is called when it may be. */
+/* Whether a regrouping may begin now. Else a hold of a rank is under way, and its end calls
+ * regrouping_check(). */
 bool entering_may_begin(struct job *job, bool somebody_goes);
-/* A rank waits for others to come: it is who can be held. */
+/* Ends the wait for a hold, after a resize that adds ranks: its caller waits and can be held at
+ * once. */
 void entering_asked_for(struct job *job);
-/* Nothing can be, for now. */
+/* Handles a plan that is empty, or cannot begin now. */
 void entering_waits(struct job *job);
-/* It has been. */
+/* Handles the end of a regrouping: the held rank continues when the late workers have all
+ * tensors. */
 void entering_went_on(struct job *job);
 
 /* --- regroup.c --- */
 
-/* Begins what is to be done, if anything is and can be: to be called when that may have changed.
- * Nothing comes of it for a job whose workers do not come and go. */
+/* Begins a regrouping of an elastic job, if one is due and possible; called whenever either may
+ * have changed. No effect on other jobs. */
 void regrouping_check(struct job *job);
 void regrouping_check_all(struct service *s);
-/* Away, lost or on another connection: what it has said of a change under way holds no more. */
+/* Handles an aggregator that is away, lost, or on another connection: a regrouping that waits for
+ * its releases fails. */
 void regrouping_aggregator_gone(const struct aggregator *a);
-/* The job ends. */
+/* Frees the regrouping of a job that ends. */
 void regrouping_end(struct job *job);
 
 #endif

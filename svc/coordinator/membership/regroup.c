@@ -1,6 +1,6 @@
-/* Lanes and workers follow a job's membership: pieces are released where they are, given their new
- * ranks under the next epoch, and workers told, in this order and all at once. Decides nothing
- * about who is in a job; must never leave a piece released. README: K41, K42. */
+/* Regrouping: lanes and workers follow the membership of a job. Lanes release the pieces, pieces
+ * get the new ranks under the next epoch, workers get the routes; all tensors at once. Decides
+ * nothing about the membership; must never leave a piece released. RULES.md: K41, K42. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -19,18 +19,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One for a job at a time. What it is about is fixed when it begins: lanes are told the same. */
+/* A regrouping, at most one a job. Its ranks and tensors are fixed at the begin, so that all lanes
+ * get the same. */
 struct regrouping {
     uint64_t id;
     uint32_t version, epoch;
-    size_t pending; /* calls */
+    size_t pending; /* unanswered calls */
     bool has_failed;
     uint64_t have[TERMS_RANK_WORDS], gone[TERMS_RANK_WORDS];
     size_t count;
     uint32_t tensors[];
 };
 
-/* Behind a call; the regrouping may be over, or its job gone. */
+/* Context of a call; the regrouping may be over and the job gone when the answer arrives. */
 struct regroup_asked {
     uint64_t id;
     uint32_t job, lane;
@@ -43,7 +44,7 @@ void regrouping_end(struct job *job)
     job_unclaim(job, CLAIM_REGROUP);
 }
 
-/* --- what is to be done --- */
+/* --- plan --- */
 
 static bool belongs(const struct tensor *tensor, const uint64_t *have, uint32_t rank)
 {
@@ -56,7 +57,8 @@ static bool belongs(const struct tensor *tensor, const uint64_t *have, uint32_t 
     return session->entered > 0 && tensor_has_rank(tensor, rank);
 }
 
-/* Who should make its rounds. Returns whether that is not so already. */
+/* Computes the ranks that should make the tensor's rounds. Returns whether they differ from the
+ * present ones. */
 static bool wanted_members(const struct tensor *tensor, const uint64_t *have, uint64_t *ret_ranks)
 {
     bool is_news = false;
@@ -79,7 +81,8 @@ static bool is_there(const struct tensor *tensor)
     return true;
 }
 
-/* Of a partial quorum that is larger than what is left nothing can come any more. */
+/* Whether rounds of the tensor can still be complete; fails a tensor whose partial quorum exceeds
+ * its remaining ranks. */
 static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
 {
     char text[2 * ERR_TEXT_BYTES];
@@ -95,8 +98,8 @@ static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
     return false;
 }
 
-/* All that is to be regrouped, if all of it can be now: what a lane is about to get, or has lost,
- * comes first. NULL: nothing to do, or not now. */
+/* Plans a regrouping of all tensors that need one. NULL: none needs one, no memory, or some piece
+ * is not ready on a connected lane, which comes first. */
 static struct regrouping *plan(struct job *job)
 {
     struct regrouping *r = calloc(1, sizeof *r + job->tensors_count * sizeof r->tensors[0]);
@@ -187,7 +190,8 @@ static void thaw_all(struct job *job)
     }
 }
 
-/* What has not been switched is served as before, and tried again. */
+/* Ends a regrouping before its switch: lanes serve the pieces as before, and the regrouping is
+ * tried again after RETRY_NS. */
 static void give_up(struct job *job)
 {
     struct service *s = job->service;
@@ -202,7 +206,8 @@ static bool is_of_epoch(const struct piece *piece, const void *epoch)
     return piece->epoch == *(const uint32_t *)epoch && piece->state == PIECE_READY;
 }
 
-/* In one go: what a worker says of a piece depends on the whole tensor (W15). */
+/* Sends the new routes in one go: what a worker may send for a piece depends on its whole tensor
+ * (W15). */
 static void finish(struct job *job)
 {
     uint32_t epoch = job->ranks->regrouping->epoch, version = job->ranks->regrouping->version;
@@ -239,7 +244,9 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
     if (!r)
         return;
     r->has_failed =
-        !reply; /* of this lane; it is asked again, at the latest when it is back (K9) */
+        /* has_failed is about this lane: its pieces are sent again, at the latest when it is back
+         * (K9). */
+        !reply;
     each_piece(job, settle, asked);
     if (code == -ETIMEDOUT)
         service_retry_later(s);
@@ -326,8 +333,8 @@ static void switch_all(struct job *job)
     }
 }
 
-/* All pieces are at rest. The transaction is the switch: before it all can be undone, after it
- * nothing is. */
+/* All pieces are released. The transaction is the switch: before it everything can be undone, after
+ * it nothing is. */
 static void regroup(struct job *job)
 {
     struct regrouping *r = job->ranks->regrouping;
@@ -338,7 +345,7 @@ static void regroup(struct job *job)
         return give_up(job);
     }
     switch_all(job);
-    r->pending = 1; /* ours, until all are asked */
+    r->pending = 1; /* held until all calls are sent */
     for (size_t i = 0; i < job->shares_count && !job->failure; i++)
         ask_regroup(job, job->shares[i].lane);
     if (--r->pending == 0)
@@ -347,8 +354,8 @@ static void regroup(struct job *job)
 
 /* --- the release --- */
 
-/* What has been released there may rest no more when it comes back, or is elsewhere without having
- * rested: the change begins anew. */
+/* An aggregator that is away may come back without its releases, or its pieces may move unreleased,
+ * so the regrouping has failed and begins anew. */
 void regrouping_aggregator_gone(const struct aggregator *a)
 {
     list_for_each_entry (struct job, job, &a->service->jobs, link) {
@@ -388,7 +395,7 @@ static void released(struct service *s, void *data, const envelope *reply, int c
         regroup(job);
 }
 
-/* -EAGAIN: nobody is there who could hear it. */
+/* -EAGAIN: the aggregator is not connected. */
 static int send_release(struct job *job, struct lane *lane, const struct gathering *g,
                         const uint64_t *gone)
 {
@@ -402,7 +409,8 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
     return error;
 }
 
-/* All lanes of the job hear who is gone, those too that keep their pieces as they are. */
+/* Sends a release to the lane, also without pieces: each lane of the job gets the ranks that are
+ * gone. */
 static void ask_release(struct job *job, struct lane *lane)
 {
     struct regrouping *r = job->ranks->regrouping;
@@ -416,8 +424,8 @@ static void ask_release(struct job *job, struct lane *lane)
     free(g.pieces);
 }
 
-/* Lanes finish first what they have begun, which somebody who is lost meanwhile would hold up: they
- * hear of him at once, though the ranks of their pieces follow in a change of its own. */
+/* Sends lanes the ranks that were lost since the regrouping began: a released piece first finishes
+ * its round, which such a rank would hold up. The next regrouping removes these ranks. */
 static void tell_of_more(struct job *job)
 {
     const struct gathering nothing = {0};
@@ -475,7 +483,7 @@ void regrouping_check(struct job *job)
         free(r);
         return;
     }
-    moving_worker_leaves(job); /* what is on its way stays where it is, or arrives first */
+    moving_worker_leaves(job); /* an unswitched migration is undone */
     saving_give_way(job, "its workers come or go");
     if (!moving_is_busy(job))
         return begin(job, r);

@@ -1,5 +1,5 @@
-/* How lanes are asked about what moves: messages of one lane's pieces, one turn of asking after the
- * other, answers of former turns passed over. Owns struct migration_asked; decides nothing. */
+/* Messages of a migration to lanes, each with the pieces of one lane; answers of earlier turns are
+ * dropped. Owns struct migration_asked; decides nothing. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
@@ -31,7 +31,8 @@ uint32_t migration_lane_of(const struct migration *m, const uint32_t *order, siz
     return order == m->by_source ? t->source : t->target;
 }
 
-/* Those of one lane and, on the way to it, of one keeper: who asks him sorts them no further. */
+/* Whether two pieces belong in one message: the same lane and, by target, the same replica holder,
+ * which gets its message in the same way. */
 static bool is_together(const struct migration *m, const uint32_t *order, size_t i, size_t k)
 {
     bool is_kept_alike = m->travellers[order[i]].keeper == m->travellers[order[k]].keeper;
@@ -39,7 +40,7 @@ static bool is_together(const struct migration *m, const uint32_t *order, size_t
            (order == m->by_source || is_kept_alike);
 }
 
-/* The next message's pieces, from `*cursor` on. NULL: no memory. */
+/* The next message, from `*cursor` on. NULL: no memory. */
 static struct migration_asked *next_message(const struct migration *m, const struct job *job,
                                             const uint32_t *order, size_t *cursor)
 {
@@ -76,7 +77,7 @@ int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask)
     return error < 0 ? error : 0;
 }
 
-/* Nobody may answer, because all pieces have been undeclared. */
+/* If all pieces have been undeclared, no message is sent, and `then` is called at once. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
                    void (*then)(struct migration *m))
 {
@@ -90,7 +91,6 @@ void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
         then(m);
 }
 
-/* NULL: nobody waits for that answer any more. */
 struct migration *migration_awaiting(struct service *s, const struct migration_asked *asked)
 {
     struct migration *m = migration_find(s, asked->migration);

@@ -1,6 +1,6 @@
-/* What a migration says to lanes, and what their answers mean for it. A message has the pieces of
- * one lane, those that still are, MESSAGE_PIECES_MAX at most; each has a deadline. Decides nothing
- * about the way of the migration (migration.c does). */
+/* Calls of a migration to lanes, and the handling of their answers. A message has the pieces of one
+ * lane that still exist, at most MESSAGE_PIECES_MAX; each call has a deadline. migration.c decides
+ * the order of the steps. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -15,7 +15,7 @@
 
 /* --- the target makes room --- */
 
-/* The ranks of these pieces. */
+/* Adds the ranks of these pieces to `ranks`. */
 static void add_ranks(const struct job *job, const WIRE(PieceSpec) * specs, size_t count,
                       uint64_t ranks[RANKS_WORDS])
 {
@@ -35,8 +35,8 @@ static bool has_connection(const struct job *job, uint32_t rank)
     return job->sessions[rank] && job->sessions[rank]->peer;
 }
 
-/* Nobody is waited for where a rank is away, which would take all of that time, and where a source
- * is about to end, whose time is short. */
+/* Whether the target may wait for the workers' connections: not if a rank is away, which would use
+ * up the time, nor if a source is about to end, whose time is short. */
 static bool may_await(const struct migration *m, const struct migration_asked *asked,
                       const struct job *job, const uint64_t ranks[RANKS_WORDS])
 {
@@ -51,7 +51,8 @@ static bool may_await(const struct migration *m, const struct migration_asked *a
     return true;
 }
 
-/* Workers that ask for a ticket come after the pieces, on the same connection of the aggregator. */
+/* Workers get the message early; a worker's ticket request reaches the lane after the pieces, over
+ * the same connection. */
 static void tell_workers_ahead(const struct job *job, const uint64_t ranks[RANKS_WORDS],
                                const struct lane *lane)
 {
@@ -131,7 +132,7 @@ void migration_release(struct migration *m, migration_fn then)
     migration_ask(m, m->by_source, ask_to_release, then);
 }
 
-/* --- the target has all it needs --- */
+/* --- the target has the whole state --- */
 
 static int ask_to_install(struct migration *m, struct lane *lane, struct migration_asked *asked)
 {
@@ -154,7 +155,7 @@ void migration_install(struct migration *m, migration_fn then)
 
 /* --- after the switch --- */
 
-/* Nothing of the job lies there, whatever state it is in. */
+/* Whether the lane has no piece of the job, in any state. */
 static bool is_empty(const struct job *job, const struct lane *lane)
 {
     for (size_t i = 0; i < job->shares_count; i++)
@@ -163,7 +164,7 @@ static bool is_empty(const struct job *job, const struct lane *lane)
     return true;
 }
 
-/* One that is gone or away has let go: when it is back, it is told what to drop (K9). */
+/* A source that is away or lost needs no answer: when it is back, it gets a drop (K9). */
 static void let_go(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     struct migration *m = migration_awaiting(s, data);
@@ -192,7 +193,8 @@ static int ask_to_let_go(struct migration *m, struct lane *lane, struct migratio
     return error;
 }
 
-/* Who cannot be asked, for want of memory, is met again, and told then (K9). */
+/* Breaks the connections to the sources that could not get a message for want of memory; after the
+ * reconnect they get it (K9). */
 static void meet_again(struct migration *m)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -211,7 +213,7 @@ void migration_let_go(struct migration *m)
         m->feed(m, MIGRATOR_E_RELEASED);
 }
 
-/* --- telling lanes, not asking --- */
+/* --- messages whose answers do not matter --- */
 
 static void drop_run(struct migration *m, struct job *job, struct lane *lane, uint32_t *pieces,
                      size_t count)
@@ -239,7 +241,8 @@ static bool is_told(const struct job *job, uint32_t piece, enum telling telling)
     return telling == TELL_ALL || is_gone == (telling == TELL_OF_GONE);
 }
 
-/* Without memory for a list a lane is told nothing: its connection ends, and K9 settles it. */
+/* Without memory for the list the lane's connection is broken; K9 settles the pieces after the
+ * reconnect. */
 static void tell_all(struct migration *m, struct job *job, const uint32_t *order,
                      enum telling telling,
                      void (*tell)(struct migration *m, struct job *job, struct lane *lane,

@@ -1,7 +1,6 @@
-/* Copies of what moves, where another aggregator is to keep them from then on (K57): it begins
- * before the source lets go, and has them before the routes are written. So there is no moment in
- * which one process alone has a state. Decides nothing about who that is (replica/replica.c does).
- * */
+/* Replicas of moving pieces, if another aggregator holds them after the move (K57): the holder
+ * begins to copy before the release, and has the copy before the routes are written, so the state
+ * is never in one process alone. replica/replica.c chooses the holder. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -11,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Those of a message whose copies begin; the rest of it is left out. */
+/* Removes from the message the pieces whose holder stays the same. Returns the rest. */
 static size_t keep_copied(const struct migration *m, struct migration_asked *asked)
 {
     size_t count = 0;
@@ -21,9 +20,9 @@ static size_t keep_copied(const struct migration *m, struct migration_asked *ask
     return asked->count = count;
 }
 
-/* --- who keeps them begins --- */
+/* --- new holders begin --- */
 
-/* The next attempt is with another. */
+/* Relieves the holder, so that the next attempt chooses another. */
 static void relieve(struct service *s, const struct migration_asked *asked, const char *why)
 {
     struct migration *m = migration_find(s, asked->migration);
@@ -63,7 +62,7 @@ static int ask_to_keep(struct migration *m, struct lane *lane, struct migration_
                         migration_asked_bytes(asked));
 }
 
-/* --- what the target knows of them --- */
+/* --- targets wait for holders --- */
 
 static void waited(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
@@ -94,7 +93,7 @@ void migration_await_copies(struct migration *m, migration_fn then)
     migration_ask(m, m->by_target, ask_to_wait, then);
 }
 
-/* --- they are not needed --- */
+/* --- end of copies --- */
 
 void migration_end_copies(struct migration *m, const struct job *job, bool are_all)
 {

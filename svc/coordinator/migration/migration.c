@@ -1,6 +1,6 @@
-/* Migrations: how they begin, where they stand, how they end. Carries out what migrator_step() says
- * and writes the one switch (K19); what is said to lanes is in calls.c. Must never leave a
- * piece without the owner that the store names, nor call back from within a caller. */
+/* Migrations: begin, steps, end. Carries out the actions of migrator_step() and makes the one
+ * switch (K19); calls.c has the messages. Must never leave a piece without the owner that the store
+ * names, nor call done() inside a caller. */
 #include "svc/coordinator/migration/migration.h"
 
 #include "svc/base/log.h"
@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* --- finding --- */
+/* --- lookup --- */
 
 bool moving_is_busy(const struct job *job)
 {
@@ -91,7 +91,7 @@ bool moving_goes_astray(const struct job *job)
     return false;
 }
 
-/* Its targets are not empty, though nothing is on them before the switch. */
+/* Counts the move in its targets, so that they do not look empty before the switch. */
 static void note_arriving(const struct migration *m, bool begins)
 {
     uint32_t last = 0;
@@ -109,7 +109,8 @@ static void note_arriving(const struct migration *m, bool begins)
 static void report(struct timer *timer);
 static void migration_feed(struct migration *m, enum migrator_event event);
 
-/* Its epoch is taken now and stored with the switch, so that a recovery meanwhile takes another. */
+/* The epoch is taken now and stored with the switch, so that a recovery meanwhile takes another
+ * one. */
 void migration_begin(struct migration *m, struct job *job)
 {
     timer_init(&m->over, report);
@@ -151,7 +152,7 @@ static void report(struct timer *timer)
     s->on->job->may_regroup(job);
 }
 
-/* Once for each. */
+/* Ends the migration, once; done() follows from the loop. */
 static void finish(struct migration *m)
 {
     const struct job *job = migration_job(m);
@@ -218,7 +219,8 @@ static int write_route(struct migration *m)
     return error;
 }
 
-/* What the piece takes of its lane's time, by its bytes: until that is measured where it goes. */
+/* Takes the piece's part of the source's lane time, by bytes: the target uses it until its own is
+ * measured. */
 static uint64_t take_lane_time(const struct tensor *tensor, const struct piece *piece)
 {
     struct share *share = jobs_share(tensor->job, piece->lane);
@@ -229,7 +231,7 @@ static uint64_t take_lane_time(const struct tensor *tensor, const struct piece *
     return lane_ns;
 }
 
-/* Its share is there since the move began, so attaching cannot fail. */
+/* Moves the piece to its target. moving_start() has made the share, so this cannot fail. */
 static void settle(struct migration *m, struct job *job, const struct traveller *t)
 {
     struct tensor *tensor;
@@ -240,7 +242,7 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     uint64_t lane_ns = take_lane_time(tensor, piece);
     piece_detach(tensor, piece);
     piece_attach(tensor, piece, target);
-    lane_open(target); /* parked it is no longer, whatever was decided on the way */
+    lane_open(target); /* a target that was parked meanwhile is open again */
     struct share *share = jobs_share(job, target);
     share->lane_ns += lane_ns;
     share->how = t->how ? t->how : share->how;
@@ -250,7 +252,8 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     keeping_moved(job, piece, t->keeper, t->is_copied);
 }
 
-/* Figures of before say nothing of the lanes as they are now: all begin anew (K20). */
+/* Moves all pieces to their targets. Samples of other lanes are void, so all shares begin anew
+ * (K20). */
 static void settle_all(struct migration *m)
 {
     struct job *job = migration_job(m);
@@ -269,7 +272,7 @@ static bool has_moved(const struct piece *piece, const void *context)
     return piece->epoch == m->epoch && piece->lost_epoch < m->epoch;
 }
 
-/* The target needs no word that it may serve: nobody speaks to it before the workers know. */
+/* Sends the routes. The target needs no message to begin: workers are the first to send to it. */
 static void activate(struct migration *m)
 {
     struct job *job = migration_job(m);
@@ -292,7 +295,7 @@ static void switch_over(struct migration *m)
     migration_feed(m, is_written ? MIGRATOR_E_ROUTE_WRITTEN : MIGRATOR_E_REFUSED);
 }
 
-/* --- the order of what lanes are asked --- */
+/* --- the order of the calls --- */
 
 static void step_prepared(struct migration *m) { migration_feed(m, MIGRATOR_E_PREPARED); }
 static void step_await_keepers(struct migration *m) { migration_await_copies(m, step_prepared); }
@@ -318,7 +321,7 @@ static void carry_out(struct migration *m, enum migrator_action action, enum mig
     case MIGRATOR_A_WRITE_ROUTE: return switch_over(m);
     case MIGRATOR_A_SEND_ACTIVATE: return activate(m);
     case MIGRATOR_A_SEND_ABORT: return give_up(m, migration_job(m));
-    case MIGRATOR_A_RECOVER: /* recovery.c follows */
+    case MIGRATOR_A_RECOVER: /* recovery.c places the pieces */
         if (m->state == MIGRATOR_C_ABORTED && was != MIGRATOR_C_ABORTED)
             give_up(m, migration_job(m));
         else if (m->state == MIGRATOR_C_DONE && was != MIGRATOR_C_DONE)
@@ -346,7 +349,8 @@ static bool has_lane_of(const struct migration *m, const struct aggregator *a, b
     return false;
 }
 
-/* No round of these ends before they have another, and that is given to what stays (K57). */
+/* Whether `a` holds, or begins to hold, replicas of moving pieces: rounds end only with a live
+ * holder, and a moving piece gets no new one (K57). */
 static bool waits_for_keeper(const struct migration *m, const struct aggregator *a)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -395,7 +399,7 @@ void moving_aggregator_lost(struct aggregator *a)
     }
 }
 
-/* Sources are told by whoever ends the job: they have its pieces. */
+/* Ends the migrations of the job. The end of the job makes the sources drop its pieces. */
 void moving_end_job(struct job *job)
 {
     list_for_each_entry (struct migration, m, &job->service->works->migrations, link) {

@@ -1,5 +1,5 @@
-/* Moving a job's tasks to other lanes while it trains: drives the migrator's protocol (its README
- * tells it) with the calls that lanes answer, and is the one place that changes the route of a task
+/* Migration: moves tasks of a job to other lanes while it trains. Drives the migrator's state
+ * machine (see its README) with calls to lanes. The only place that changes the route of a task
  * whose lane lives. Tasks move whole, keep their numbers, and get the job's next epoch. */
 #ifndef GRADPOOL_COORDINATOR_MIGRATION_MIGRATION_H
 #define GRADPOOL_COORDINATOR_MIGRATION_MIGRATION_H
@@ -12,53 +12,55 @@
 #include <stdint.h>
 
 struct moved {
-    int code; /* negative errno: nothing has moved */
+    int code; /* negative errno: no task has moved */
     const char *text;
     uint32_t tasks;
     uint64_t state_bytes;
-    uint64_t longest_ns; /* from a lane's release of tasks until workers were told the new one */
+    uint64_t longest_ns; /* from the first release until workers got the new routes */
 };
-/* Comes from the loop once, never from within moving_start(); the job may be gone. */
+/* Result of a migration, once, from the loop, never inside moving_start(). The job may be gone. */
 typedef void (*moving_done_fn)(struct service *s, uint64_t context, const struct moved *moved);
 
 struct task_move {
     uint32_t task;
-    uint32_t lane;      /* the target's number */
-    enum share_how how; /* what is said of the target once it is there; SHARE_UNKNOWN: no change */
-    bool is_forced;     /* a target that is withheld is better than none */
+    uint32_t lane;      /* number of the target lane */
+    enum share_how how; /* new reason of the target share; SHARE_UNKNOWN: keep */
+    bool is_forced;     /* the target may be withheld */
 };
 
-/* Begins to move tasks of the job; all of them move, or none does. Tasks that are there already are
- * left out. -EBUSY: tasks of this job are on their way; -ENOENT: no such task, or lane; -EAGAIN: a
- * lane's aggregator or a worker is away, a target is withheld, a task is being placed, or the job
- * has failed; -ENOMEM.
- * Nothing has begun then. */
+/* Begins to move tasks of the job: all of them, or none. Tasks that are on their target already are
+ * left out. Errors, with nothing begun: -EBUSY (tasks of the job move, or a snapshot is under way),
+ * -ENOENT (no such task or lane), -EAGAIN (an aggregator or a worker is away, a target is withheld
+ * or about to end, a task is being placed, workers come or go, or the job has failed), -ENOMEM. */
 int moving_start(struct job *job, const struct task_move *moves, size_t count, moving_done_fn done,
                  uint64_t context, struct err *err);
-/* Whether any task of it may now, whatever the lanes: -EBUSY, also while a snapshot has released
- * its pieces, or -EAGAIN. */
+/* Whether tasks of the job may move now, whatever the lanes: 0, or -EBUSY or -EAGAIN as
+ * moving_start(). */
 int moving_check(const struct job *job, struct err *err);
-/* Some of its tasks are on their way. */
+/* Whether tasks of the job move. */
 bool moving_is_busy(const struct job *job);
-/* Some are on their way to a lane that has been withheld meanwhile. */
+/* Whether tasks of the job move to a lane that was withheld, or is about to end. */
 bool moving_goes_astray(const struct job *job);
-/* That piece is on its way, and its route is not written. */
+/* Whether the piece moves and its new route is not written yet. */
 bool moving_has(const struct job *job, uint32_t piece);
-/* That aggregator begins to keep copies of what is on its way (to that lane, unless it is NULL). */
+/* Whether `keeper` begins to copy pieces that move to `lane` (NULL: to any lane). */
 bool moving_has_keeper(const struct job *job, const struct aggregator *keeper,
                        const struct lane *lane);
-/* ... and does not reach the lane: what was not written is undone. */
+/* `keeper` cannot reach `lane` (NULL: any lane): the uncommitted moves of this job that need it are
+ * aborted. */
 void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
                          const struct lane *lane);
-/* The job ends: both sides are told to forget it. */
+/* Ends the migration of a job that ends; targets drop the pieces. */
 void moving_end_job(struct job *job);
-/* A worker says goodbye: what was not written is undone, for only the source knows of it. */
+/* A worker leaves the job: its uncommitted moves are aborted, since only the sources know of the
+ * goodbye. */
 void moving_worker_leaves(const struct job *job);
-/* What was not written is undone; when it is back, K9 says what it may keep. */
+/* Aborts uncommitted moves in which the aggregator takes part; when it is back, K9 decides which
+ * pieces it keeps. */
 void moving_aggregator_away(struct aggregator *a);
-/* The same, before recovery_aggregator_lost() looks at the pieces. */
+/* The same for a lost aggregator, before recovery_aggregator_lost() handles the pieces. */
 void moving_aggregator_lost(struct aggregator *a);
-/* At the end of the service: nobody is told anything. */
+/* Frees all migrations at the end of the service, without messages. */
 void moving_destroy(struct service *s);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a migration takes along, and whether it may begin: looks, and changes nothing until all is
- * there. The way itself is in migration.c. */
+/* Plan of a migration: which pieces move, and whether the move may begin. Changes nothing until all
+ * is checked. The steps are in migration.c. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/claim.h"
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* One task as it is looked for. */
+/* One task to move. */
 struct wanted {
     uint32_t task, target;
     enum share_how how;
@@ -23,7 +23,7 @@ struct wanted {
 struct search {
     struct wanted *wanted;
     size_t wanted_count;
-    struct traveller *travellers; /* NULL: they are only counted */
+    struct traveller *travellers; /* NULL: pieces are only counted */
     size_t count;
     struct err *err;
 };
@@ -40,7 +40,7 @@ static struct wanted *find_wanted(const struct search *search, uint32_t task)
     return bsearch(&key, search->wanted, search->wanted_count, sizeof key, compare_wanted);
 }
 
-/* --- may it begin --- */
+/* --- checks --- */
 
 int moving_check(const struct job *job, struct err *err)
 {
@@ -52,7 +52,7 @@ int moving_check(const struct job *job, struct err *err)
         return err_set(err, -EAGAIN, "job %.64s has failed", job->name);
     if (job_has_claim(job, CLAIM_REGROUP))
         return err_set(err, -EAGAIN, "workers of job %.64s come or go", job->name);
-    /* Who is away may miss that the lane it knows has let go (K20). */
+    /* A worker that is away may miss that its lane has released the pieces (K20). */
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank] && job->sessions[rank]->state == SESSION_AWAY)
             return err_set(err, -EAGAIN, "rank %u of job %.64s is away", rank, job->name);
@@ -96,7 +96,7 @@ static int check_targets(struct job *job, const struct search *search)
     return 0;
 }
 
-/* --- what travels --- */
+/* --- which pieces move --- */
 
 static int note_traveller(struct search *search, const struct tensor *tensor,
                           const struct piece *piece, const struct wanted *wanted)
@@ -147,7 +147,7 @@ static int look_at_all(struct search *search, const struct job *job)
     return error;
 }
 
-/* --- beginning --- */
+/* --- begin --- */
 
 static int compare_sources(const void *a, const void *b, void *travellers)
 {
@@ -179,7 +179,7 @@ static uint32_t *order(struct migration *m, int (*compare)(const void *, const v
     return indexes;
 }
 
-/* Takes over the travellers. */
+/* Creates the migration, which owns search->travellers from then on. NULL: no memory. */
 static struct migration *migration_create(struct job *job, struct search *search)
 {
     struct migration *m = calloc(1, sizeof *m);
@@ -205,7 +205,7 @@ static struct migration *migration_create(struct job *job, struct search *search
     return m;
 }
 
-/* A task is on one lane: what is declared meanwhile goes into tasks of its own. */
+/* A task is on one lane, so tensors declared meanwhile get tasks of their own. */
 static void close_tasks(struct job *job, const struct search *search)
 {
     for (size_t i = 0; i < job->shares_count; i++)
@@ -213,7 +213,8 @@ static void close_tasks(struct job *job, const struct search *search)
             job->shares[i].open_task = 0;
 }
 
-/* Nobody uses what has failed: it needs no lane, and must keep none from becoming empty. */
+/* Drops the pieces of failed tensors: no worker uses them, and a lane with them would not become
+ * empty. */
 static void drop_failed(struct job *job, const struct search *search)
 {
     job_each_piece (piece, tensor, job) {

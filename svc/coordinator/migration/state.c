@@ -1,6 +1,6 @@
-/* What a lane keeps for a task (parameters, moments, a sum that goes on) on its way to the next:
- * pulled from the source, put to the target, a few messages at a time, so that both lanes and the
- * connections work at once and none of them ever holds more than those. It is not looked at. */
+/* Transfer of state (parameters, moments, a running sum) from source to target: requested from the
+ * source and put to the target, a few messages at a time, so that both lanes and both connections
+ * work at once and never hold more than those. The contents are not interpreted. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
@@ -8,26 +8,26 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PART_BYTES (UINT64_C(1) << 20) /* of one StateReply, less only at the end of a piece */
-#define PARTS_MAX 4                    /* on their way: asked for, or put and not answered */
+#define PART_BYTES (UINT64_C(1) << 20) /* bytes of a StateReply; less at the end of a piece */
+#define PARTS_MAX 4                    /* most parts requested, or put and not answered */
 
-/* Parameters and moments on their way. */
+/* Transfer of state of one migration. */
 struct state_way {
-    size_t at;       /* of travellers: whose state is asked for next ... */
-    uint64_t offset; /* ... from here on */
-    uint32_t parts;  /* on their way */
+    size_t at;       /* index of the traveller whose state is requested next */
+    uint64_t offset; /* offset of the next request in its state */
+    uint32_t parts;  /* parts under way */
 };
 
 static void fill(struct migration *m);
 
-/* One message's worth. Those of a piece come and go in order: one connection has them all. */
+/* One part. The parts of a piece stay in order, since one connection has them all. */
 struct state_part {
     uint64_t migration;
-    size_t at; /* of travellers */
+    size_t at; /* index of the traveller */
     uint64_t offset, bytes;
 };
 
-/* Any answer while state travels is that of a part. */
+/* The migration of the part; NULL: it is not in its transfer any more. */
 static struct migration *waiting(struct service *s, const struct state_part *part)
 {
     struct migration *m = migration_find(s, part->migration);
@@ -39,7 +39,7 @@ static bool is_gone(const struct migration *m, size_t at)
     return !jobs_piece(migration_job(m), m->travellers[at].piece, NULL);
 }
 
-/* Who was undeclared meanwhile needs nothing any more, and its lanes may say so. */
+/* A failure about a piece that was undeclared meanwhile does not matter; any other aborts. */
 static void failed(struct migration *m, const struct state_part *part, int code, const char *text)
 {
     if (!is_gone(m, part->at))
@@ -102,7 +102,7 @@ static int pull(struct migration *m)
                      .piece = t->piece, .offset = part.offset);
 }
 
-/* Asks for as many parts as may be on their way; what follows begins when all have come. */
+/* Requests parts up to PARTS_MAX; calls the next step when all have arrived. */
 static void fill(struct migration *m)
 {
     int error = 0;

@@ -1,7 +1,7 @@
-/* Planned ends of aggregators: an aggregator says that it is to end; its tasks move to others, job
- * after job, as often as it takes (order.c), others store the copies that it has
- * (replica/replica.c), then it is told to drain. At the deadline it ends with what is left, which
- * the log names. Owns struct leaving. README: K94. */
+/* Planned ends of aggregators. An aggregator announces its end; its tasks move to others, job after
+ * job, in as many orders as needed (order.c), other holders copy its replicas (replica/replica.c),
+ * then it drains. At the deadline it drains with the rest, and the log names the jobs that lose
+ * state. Owns struct leaving. RULES.md: K94. */
 #include "svc/coordinator/order/leaving.h"
 
 #include "svc/base/log.h"
@@ -18,23 +18,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PAUSE_NS (100 * NS_PER_MS) /* before another attempt, doubling ... */
-#define PAUSE_MOST_NS NS_PER_S     /* ... up to this */
+#define PAUSE_NS (100 * NS_PER_MS) /* first pause between two orders; each is twice the last */
+#define PAUSE_MOST_NS NS_PER_S     /* longest pause */
 #define LOSES_BYTES 768
-#define NEXT_NS (5 * NS_PER_S) /* for the next local one to start, where nobody names a wait */
+#define NEXT_NS (5 * NS_PER_S) /* wait for the next local aggregator, if no option names one */
 
 struct leaving {
     struct aggregator *aggregator;
-    uint64_t by_ns;       /* the process ends then */
-    uint64_t start_by_ns; /* until then the next local one is waited for */
-    uint64_t pause_ns;    /* before another attempt */
+    uint64_t by_ns;       /* deadline: the process ends then */
+    uint64_t start_by_ns; /* until then the next local aggregator is waited for */
+    uint64_t pause_ns;    /* pause before the next order */
     bool is_moving;       /* an order is under way */
-    bool is_over;         /* told to drain */
-    char why[256];        /* tasks stayed, last */
+    bool is_over;         /* the drain is requested */
+    char why[256];        /* why tasks stayed in the last order */
     struct timer timer;
 };
 
-/* --- what is there --- */
+/* --- what the aggregator still has --- */
 
 static bool is_there(const struct aggregator *a, const struct tensor *tensor,
                      const struct piece *piece)
@@ -42,7 +42,7 @@ static bool is_there(const struct aggregator *a, const struct tensor *tensor,
     return piece->lane && piece->lane->aggregator == a && !tensor->failure;
 }
 
-/* Tensors of the job with pieces there; `lane`: on that one only. */
+/* Number of tensors of the job with pieces on the aggregator; `lane` not NULL: on that lane. */
 static size_t count_tensors(const struct aggregator *a, const struct job *job,
                             const struct lane *lane, bool (*counts)(const struct tensor *tensor))
 {
@@ -81,8 +81,8 @@ static size_t count_others_up(const struct service *s)
 
 static bool others_are_up(const struct service *s) { return count_others_up(s) > 0; }
 
-/* Copies of what others own, which somebody else can store; where nobody comes, the only other
- * aggregator is the owner. */
+/* Whether the aggregator holds replicas that another holder could copy. If all aggregators leave,
+ * the only other one may be the owner. */
 static bool has_copies(const struct aggregator *a)
 {
     list_for_each (node, &a->service->jobs)
@@ -91,7 +91,7 @@ static bool has_copies(const struct aggregator *a)
     return false;
 }
 
-/* --- what is lost --- */
+/* --- state that would be lost --- */
 
 static bool keeps_state(const struct tensor *tensor)
 {
@@ -105,7 +105,7 @@ static bool is_copied(const struct job *job, const struct share *share)
     return use && use->states > 0 && (uint64_t)use->copied + use->empty == use->states;
 }
 
-/* Tensors whose state has no copy anywhere else. */
+/* Number of tensors whose state has no replica. */
 static size_t count_lost(const struct aggregator *a, const struct job *job)
 {
     size_t count = 0;
@@ -154,7 +154,7 @@ void leaving_check_done(struct service *s)
         timer_start(s->loop, &s->fleet->leave_timer, 0);
 }
 
-/* Jobs with tasks on an aggregator that ends with this process, and soon. */
+/* Fails and ends jobs with tasks on an aggregator that ends with this process. */
 void leaving_end_jobs(const struct aggregator *a)
 {
     struct service *s = a->service;
@@ -191,7 +191,7 @@ static void let_go(struct aggregator *a)
     aggregator_drain_losing(a, loses);
 }
 
-/* --- on the way --- */
+/* --- steps --- */
 
 static void look_again(struct aggregator *a, uint64_t pause_ns)
 {
@@ -208,7 +208,7 @@ static void pause_a_while(struct aggregator *a)
     look_again(a, l->pause_ns);
 }
 
-/* Some may have been busy, or there was no room. */
+/* End of an order. Jobs may have been busy, or lanes full, so another order follows. */
 static void moved(struct service *s, const struct order *order)
 {
     struct aggregator *a = aggregator_find(s, order->from_aggregator);
@@ -223,7 +223,8 @@ static void moved(struct service *s, const struct order *order)
     look_again(a, 0);
 }
 
-/* The next local one is worth a moment: else all would crowd on those that are there. */
+/* Whether to wait for the next local aggregator: without it all tasks would crowd the present
+ * ones. */
 static bool waits_for_next(const struct aggregator *a)
 {
     return clock_now_ns() < a->leaving->start_by_ns && fleet_is_any_coming(a->service);
@@ -249,7 +250,7 @@ static void check(struct aggregator *a)
     if (clock_now_ns() >= l->by_ns)
         return let_go(a);
     if (a->state != AGGREGATOR_UP)
-        return look_again(a, l->by_ns); /* the aggregator tells again when it is back */
+        return look_again(a, l->by_ns); /* the aggregator announces its end again when it is back */
     if (l->is_moving)
         return;
     if (is_hopeless || (!has_tasks(a) && !has_copies(a)))
@@ -264,7 +265,7 @@ static void look(struct timer *timer)
     check(container_of(timer, struct leaving, timer)->aggregator);
 }
 
-/* --- the beginning --- */
+/* --- the begin --- */
 
 static struct leaving *leaving_create(struct aggregator *a, uint64_t by_ns)
 {
@@ -288,7 +289,7 @@ static void begin(struct aggregator *a, uint64_t by_ns)
     if (is_first)
         a->leaving = leaving_create(a, by_ns);
     if (!a->leaving && a->peer)
-        peer_break(a->peer); /* an aggregator that asked by itself asks again when it is back */
+        peer_break(a->peer); /* the next connection announces the end again */
     if (!a->leaving)
         return;
     if (by_ns < a->leaving->by_ns)
@@ -339,7 +340,7 @@ void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             begin(a, by_ns);
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST && !a->leaving)
-            aggregator_drain(a); /* no memory to do more */
+            aggregator_drain(a); /* no memory for more */
     }
     leaving_check_done(s);
 }

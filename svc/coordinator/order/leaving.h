@@ -1,22 +1,23 @@
-/* Aggregators that are asked to end (SIGTERM): what they have goes to others first. README: K94. */
+/* Aggregators that are asked to end (SIGTERM): tasks and replicas move to others first. RULES.md:
+ * K94. */
 #ifndef GRADPOOL_COORDINATOR_ORDER_LEAVING_H
 #define GRADPOOL_COORDINATOR_ORDER_LEAVING_H
 
 #include "svc/coordinator/service.h"
 
-/* The aggregator is lost: nothing more is done for it. */
+/* Frees the state of the planned end of an aggregator that is lost or freed. */
 void leaving_stop(struct aggregator *a);
-/* An aggregator has joined, or is back: those that leave may go on with it. */
+/* Continues planned ends with an aggregator that has joined or is back. */
 void leaving_check_all(struct service *s);
-/* All aggregators that end with this process (outliving.h) leave, none is replaced: what they have
- * goes to others, as far as there are any and until `by_ns`; jobs with tasks that stay end before
- * their lanes do. Once the aggregators have ended: `done`, from the loop. */
+/* Begins the end of all aggregators that end with this process (outliving.h), without replacements:
+ * their tasks and replicas move to other aggregators until `by_ns`; a job whose tasks stay ends
+ * before its lanes do. `done` is called from the loop, after those aggregators have ended. */
 void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service *s));
 
-/* Whether they have ended. */
+/* Calls `done` of state_leaves() if its aggregators have ended. */
 void leaving_check_done(struct service *s);
 
-/* Jobs with tasks on an aggregator that ends with this process, and soon, fail and end. */
+/* Fails and ends the jobs with tasks on an aggregator that ends with this process. */
 void leaving_end_jobs(const struct aggregator *a);
 
 void leaving_handle(struct peer *p, const envelope *message);

@@ -1,5 +1,5 @@
-/* Carries out what operators order: job after job, some tasks at a time (K21). Owns struct order.
- * Moves nothing itself (migration/migration.c does), and must never hold up anything else. */
+/* Orders of operators, carried out job after job, batch after batch (K21). Owns struct order.
+ * migration/migration.c moves the tasks. Must never hold up any other work. */
 #include "svc/coordinator/order/order.h"
 
 #include "svc/base/log.h"
@@ -15,12 +15,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ORDER_DEADLINE_NS (600 * NS_PER_S) /* of the answer, not of the order */
-#define BUSY_NS (10 * NS_PER_S)            /* a job that moves already, or cannot just now */
-#define BUSY_ENDING_NS NS_PER_S            /* the same, where others wait behind it */
-#define TIMES_MOST 16                      /* as much as others in a batch */
-#define AGAIN_NS (50 * NS_PER_MS)          /* doubling, */
-#define AGAIN_MOST_NS NS_PER_S             /* up to this: each try is told in the log */
+#define ORDER_DEADLINE_NS (600 * NS_PER_S) /* deadline of the answer, not of the order */
+#define BUSY_NS (10 * NS_PER_S)            /* how long a job may be busy, or unable to move */
+#define BUSY_ENDING_NS NS_PER_S            /* how long, if the aggregator ends */
+#define TIMES_MOST 16                      /* most factor of a batch */
+#define AGAIN_NS (50 * NS_PER_MS)          /* first pause between two tries; doubles */
+#define AGAIN_MOST_NS NS_PER_S             /* longest pause: each try is in the log */
 
 static void step(struct order *order);
 
@@ -49,7 +49,8 @@ void orders_destroy(struct service *s)
         order_free(list_entry(node, struct order, link));
 }
 
-/* Without growth and slow-lane experiments there is nothing to hold against. */
+/* Hold that the answer names; 0 without growth and without --explore, which are all that it
+ * affects. */
 static uint64_t hold_told_ns(const struct service *s)
 {
     return s->scaling->is_on || s->options->explores ? s->options->order_hold_ns : 0;
@@ -64,7 +65,7 @@ static void answer(struct wait *wait, const struct order *order)
     wait_destroy(wait);
 }
 
-/* Counts from the end of a move, however long that took. */
+/* Begins the hold of moved jobs at the end of the move. */
 static void hold_moved(const struct order *order)
 {
     const struct lane *lane = lane_find(order->service, order->lane);
@@ -75,11 +76,11 @@ static void hold_moved(const struct order *order)
     }
 }
 
-/* A drain that fails leaves lanes as they were: withheld, they would serve nobody (K95). */
+/* Gives back the lanes of a failed drain: withheld lanes with tasks could not be used (K95). */
 static void undo_drain(struct order *order)
 {
     struct service *s = order->service;
-    list_remove(&order->link); /* that they are given back is no news for it */
+    list_remove(&order->link); /* so that orders_lane_back() skips this order */
     list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
             struct lane *lane = &a->lanes[i];
@@ -109,7 +110,7 @@ static void finish(struct order *order)
         order->done(s, order);
     order_free(order);
     if (has_lanes)
-        recovery_place_stranded(s); /* who waits for a lane may take it */
+        recovery_place_stranded(s); /* jobs that wait for a lane may take it */
 }
 
 static void too_late(struct wait *wait)
@@ -119,7 +120,7 @@ static void too_late(struct wait *wait)
     wait_destroy(wait);
 }
 
-/* --- one job --- */
+/* --- the current job --- */
 
 static struct job *job_at_hand(const struct order *order)
 {
@@ -159,7 +160,7 @@ static bool is_ordered(const struct tensor *tensor, const struct piece *piece, c
     return piece->lane->id != order->lane && (order->task == 0 || order->task == piece->task);
 }
 
-/* It was fit when the order came, but that may be a while ago. */
+/* Checks the target lane again, since the request may be a while ago. */
 static int check_lane(const struct lane *lane, uint32_t id, struct err *err)
 {
     if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
@@ -196,7 +197,8 @@ static void be_patient(struct order *order)
     order->pause_ns = AGAIN_NS;
 }
 
-/* Whether the job is looked at again soon: as long as our patience with it lasts. */
+/* Starts the timer of another try, unless the job has been busy for too long. Returns whether it
+ * will be tried. */
 static bool try_later(struct order *order)
 {
     uint64_t now_ns = clock_now_ns();
@@ -207,7 +209,7 @@ static bool try_later(struct order *order)
     return true;
 }
 
-/* False: there is something to wait for first. */
+/* Plans the moves of the job. False: a move under way must end first. */
 static bool plan(struct order *order, struct job *job)
 {
     struct err err;
@@ -237,14 +239,16 @@ static void tell_progress(const struct order *order)
                    .tasks = order->moved, .bytes = order->state_bytes);
 }
 
-/* Somebody is busy, away or gone, or one of the tensors is; what it is then is another question. */
+/* Whether the error may pass: a job is busy, an aggregator or worker is away, or a piece is gone;
+ * the next plan shows the new state. */
 static bool may_pass(int error)
 {
     return error == -EBUSY || error == -ECANCELED || error == -EAGAIN || error == -ENOENT ||
            error == -ECONNRESET || error == -ETIMEDOUT;
 }
 
-/* Much of the time was waiting for the job's idle time, of which each batch takes one (K39). */
+/* Doubles the batch if most of the time was a wait for an idle moment of the job, as each batch
+ * needs one (K39). */
 static void choose_batch(struct order *order, const struct moved *moved)
 {
     bool has_waited = clock_now_ns() - order->began_ns > 2 * moved->longest_ns;
@@ -301,7 +305,7 @@ static int start_batch(struct order *order, struct job *job, struct err *err)
     return error;
 }
 
-/* Whether a batch is on its way, or will be tried again. */
+/* Whether a batch is under way, or will be tried again. */
 static bool go_on(struct order *order, struct job *job)
 {
     struct err err;
@@ -351,7 +355,7 @@ void orders_lane_back(const struct lane *lane)
     }
 }
 
-/* Tasks may be gone, and lanes be others by now. */
+/* Plans anew: tasks and lanes may have changed. */
 static void try_again(struct timer *timer)
 {
     struct order *order = container_of(timer, struct order, again);

@@ -1,5 +1,5 @@
-/* `gradpool move` and `gradpool drain` as they come: who may ask, what is meant, which lanes are
- * given out no longer. order.c carries them out. */
+/* Requests of `gradpool move` and `gradpool drain`: permission, the meaning of names, withheld
+ * lanes. order.c carries them out. */
 #include "svc/coordinator/order/request.h"
 
 #include "svc/base/log.h"
@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What changes everybody's lanes is for operators (K11). */
+/* Orders change lanes of all tenants, so they are for operators (K11). */
 static bool is_allowed(struct peer *p, const envelope *request)
 {
     if (!peer_is_operator(p, request->id, "moving tasks"))
@@ -21,7 +21,7 @@ static bool is_allowed(struct peer *p, const envelope *request)
     return p->service->phase == SERVICE_UP;
 }
 
-/* NULL: the peer was told. */
+/* NULL: no memory, and the peer has got the failure. */
 static struct order *create(struct peer *p, uint64_t request)
 {
     struct order *order = order_create(p->service);
@@ -40,7 +40,7 @@ static bool has_task(const struct job *job, uint32_t task)
     return false;
 }
 
-/* `-' is the local tenant, as it is shown. */
+/* `-' is the local tenant, as views show it. */
 static bool is_meant(const struct job *job, const WIRE(MoveRequest) * wanted)
 {
     const char *tenant = strcmp(wanted->tenant, "-") == 0 ? "" : wanted->tenant;
@@ -51,8 +51,8 @@ static bool is_meant(const struct job *job, const WIRE(MoveRequest) * wanted)
     return wanted->task == 0 || has_task(job, wanted->task);
 }
 
-/* A bare number was typed, and some job is called that: whoever asks is to say which he means, or
- * another's task might move. */
+/* Whether a bare number is also the name of a job: the operator must say which is meant, or another
+ * tenant's task might move. */
 static bool may_be_either(const struct service *s, const WIRE(MoveRequest) * wanted)
 {
     if (wanted->task == 0)
@@ -85,7 +85,7 @@ static const struct job *find_meant(struct peer *p, uint64_t request,
     return meant;
 }
 
-/* One that is parked opens for it: an operator's word is reason enough. */
+/* Whether tasks may move to the lane. A parked lane opens for an order. */
 static bool lane_is_fit(struct peer *p, uint64_t request, uint32_t id)
 {
     const struct lane *lane = lane_find(p->service, id);
@@ -135,7 +135,7 @@ static bool is_named(const struct lane *lane, const WIRE(DrainLanesRequest) * wa
     return wanted->lane ? lane->id == wanted->lane : lane->aggregator->id == wanted->aggregator;
 }
 
-/* One that is given back may be one too many to be open. */
+/* Use of a lane that is given back: parked, if no more lanes may open. */
 static enum lane_use given_back(const struct lane *lane)
 {
     const struct service *s = lane->aggregator->service;
@@ -160,7 +160,7 @@ static void withhold(struct lane *lane, uint64_t order)
              AGGREGATOR_NAME(lane->aggregator));
 }
 
-/* How many lanes were meant; the order counts how many of them were not so before. */
+/* Marks the named lanes. Returns their number; order->lanes counts those whose use has changed. */
 static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * wanted,
                          struct order *order)
 {
@@ -206,7 +206,7 @@ void order_handle_drain(struct peer *p, const envelope *request)
                          wanted->lane ? wanted->lane : wanted->aggregator);
     }
     if (wanted->undo)
-        recovery_place_stranded(s); /* who waits for a lane may take it */
+        recovery_place_stranded(s); /* jobs that wait for a lane may take it */
     if (!wanted->undo)
         order_add_jobs(order);
     order->from_lane = wanted->undo ? 0 : wanted->lane;

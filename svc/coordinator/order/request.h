@@ -1,4 +1,4 @@
-/* `gradpool move` and `gradpool drain` as they come. */
+/* Requests of `gradpool move` and `gradpool drain`. */
 #ifndef GRADPOOL_COORDINATOR_ORDER_REQUEST_H
 #define GRADPOOL_COORDINATOR_ORDER_REQUEST_H
 

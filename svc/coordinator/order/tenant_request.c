@@ -1,5 +1,5 @@
-/* `gradpool tenant`: adding, changing, revoking and listing tenants, as operators ask for it. Owns
- * nothing; must never log a secret. README: K10 to K12. */
+/* Requests of `gradpool tenant`: add, change, revoke and list. Owns nothing; must never log a
+ * secret. RULES.md: K10 to K12. */
 #include "svc/coordinator/order/tenant_request.h"
 
 #include "svc/base/cleanup.h"
@@ -19,7 +19,7 @@
 
 /* --- adding --- */
 
-/* Keys are not made over a network (K12). */
+/* Keys never pass a network, so only the Unix socket manages tenants (K12). */
 static bool may_manage(struct peer *p, uint64_t request)
 {
     if (!p->is_local)
@@ -55,7 +55,7 @@ static bool limit_is_valid(struct peer *p, uint64_t request, uint32_t ppm)
     return ppm <= LOSS_LIMIT_PPM_MAX;
 }
 
-/* -EINVAL: a name or a value is none. */
+/* -EINVAL: an unknown name, or a bad value. */
 static int read_limits(struct service *s, struct limits *limits, WIRE(TenantLimit) *const *named,
                        size_t count, struct err *err)
 {
@@ -79,7 +79,7 @@ static void reply_added(struct peer *p, uint64_t request, const struct key *key)
     explicit_bzero(text, sizeof text);
 }
 
-/* K1: stored first. */
+/* Stores the tenant before it takes effect (K1). */
 static int add(struct service *s, const WIRE(TenantAddRequest) * wanted, struct err *err)
 {
     struct tenant added = {.is_operator = wanted->is_operator,
@@ -138,7 +138,7 @@ static struct tenant *find_active(struct peer *p, const envelope *request, const
     return NULL;
 }
 
-/* Shares that jobs have stay; lanes hear what holds from now on (K13). */
+/* Sends lanes the new limits. Jobs keep the shares that they have (K13). */
 static void tell_lanes(struct service *s, const struct tenant *tenant)
 {
     list_for_each_entry (struct job, job, &s->jobs, link)

@@ -1,4 +1,4 @@
-/* What others are told to connect to: given, or found out from where we listen. */
+/* The address of the service for others: an option, or found from the listeners. */
 #include "svc/coordinator/peer/advertise.h"
 
 #include "svc/base/cleanup.h"
@@ -13,8 +13,8 @@
 
 #define LOOKUP_NS (2 * NS_PER_S)
 
-/* The source address of the default route: connecting a datagram socket sends nothing, and the
- * address is one of those kept for documentation. */
+/* Source address of the default route: the connect of a datagram socket sends nothing, and its
+ * target is an address reserved for documentation. */
 static int default_route_address(char *buffer, size_t buffer_bytes)
 {
     _cleanup_fd_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -42,7 +42,8 @@ static bool is_loopback_name(const char *host, char address[INET6_ADDRSTRLEN])
     return endpoint_name_is_loopback(host, clock_now_ns() + LOOKUP_NS, address, INET6_ADDRSTRLEN);
 }
 
-/* Debian gives a host's own name the address 127.0.1.1: lanes there would be out of reach. */
+/* Chooses the address of local lanes. Debian maps the host's own name to 127.0.1.1, where other
+ * hosts could not reach lanes. */
 static void choose_data_host(struct service *s, const char *host)
 {
     char loopback[INET6_ADDRSTRLEN], *found = s->identity->data_host;
@@ -56,7 +57,7 @@ static void choose_data_host(struct service *s, const char *host)
              host, loopback, found);
 }
 
-/* A service that only this host reaches, though a name was given. */
+/* Whether only this host can reach the service, although --listen names another host. */
 static bool listens_in_vain(const struct service *s)
 {
     const struct endpoint *e = &s->door->tcp->endpoint;
@@ -78,7 +79,7 @@ int advertise_choose(struct service *s, struct err *err)
     else if (is_any && find_host(s, shown.host, sizeof shown.host, err) < 0)
         return err->code;
     endpoint_format(&shown, s->identity->endpoint_url, sizeof s->identity->endpoint_url);
-    /* Lanes of a service that only this host reaches choose for themselves. */
+    /* Lanes of a service for this host alone choose their address themselves. */
     bool is_local = endpoint_is_loopback(&s->door->tcp->endpoint) || listens_in_vain(s);
     if (s->options->advertise || !is_local)
         choose_data_host(s, shown.host);

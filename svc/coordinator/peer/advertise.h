@@ -1,4 +1,4 @@
-/* The address that others are told to connect to. */
+/* The address of the service for others. */
 #ifndef GRADPOOL_COORDINATOR_PEER_ADVERTISE_H
 #define GRADPOOL_COORDINATOR_PEER_ADVERTISE_H
 
@@ -6,7 +6,7 @@
 
 struct service;
 
-/* Fills endpoint_url and data_host, once we listen. */
+/* Fills endpoint_url and data_host; needs the open listeners. */
 int advertise_choose(struct service *s, struct err *err);
 
 #endif

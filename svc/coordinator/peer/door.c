@@ -1,5 +1,5 @@
-/* Connections as a whole. Owns struct door, its listeners and the parties of those that are no
- * tenant's; what they hold comes and goes in the other files of the room. */
+/* The door. Owns struct door, its listeners, and the parties of connections without a tenant; the
+ * other files of the room fill its lists. */
 #include "svc/coordinator/peer/door.h"
 
 #include "svc/coordinator/service.h"
@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-/* Of this thread, while others want it. */
+/* Share of this thread while other parties wait. */
 #define OPERATORS_PERCENT 50
 #define STRANGERS_PERCENT 25
 

@@ -1,6 +1,6 @@
-/* Memory for long control messages that are being received: set aside as a whole when their length
- * is known, so that those that have begun always end. Bounded a tenant and in all; others wait in
- * order. Must never hold back an aggregator. README: K101. */
+/* Memory for long control messages while they arrive: reserved as a whole when the length is known,
+ * so every message that was begun can end. Bounded for a tenant and in all; other peers wait in
+ * order. Must never hold back an aggregator. RULES.md: K101. */
 #include "svc/coordinator/peer/frames.h"
 
 #include "svc/coordinator/job/quota.h"
@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-/* Of all connections. With other tenants about, no tenant has more than half of it. */
+/* Most bytes of all connections. Beside other tenants, a tenant has at most half of them. */
 #define FRAMES_BYTES_MAX (UINT64_C(1) << 30)
 
 static bool has_room(const struct peer *p, uint32_t bytes)
@@ -36,7 +36,7 @@ int frames_admit(struct peer *p)
     if (bytes <= FRAME_BYTES_FREE || p->frame_bytes > 0)
         return 0;
     if (p->state != PEER_OPEN)
-        return -EAGAIN; /* nobody wants it any more */
+        return -EAGAIN; /* the peer is closing */
     if (p->aggregator) {
         channel_hold_frames(p->channel, CHANNEL_FRAME_BYTES_MAX);
         return 1;
@@ -52,7 +52,7 @@ int frames_admit(struct peer *p)
 
 bool frames_waits(const struct peer *p) { return !list_is_empty(&p->frame_link); }
 
-/* Peers for which there is room now come again by themselves. */
+/* Resumes waiting peers for which there is room now. */
 static void let_others(struct service *s)
 {
     list_for_each_safe_entry (struct peer, p, &s->door->frames_waiting, frame_link) {

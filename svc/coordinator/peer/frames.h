@@ -1,22 +1,22 @@
-/* Memory for long control messages that are being received (K101). */
+/* Memory for long control messages while they arrive (K101). */
 #ifndef GRADPOOL_COORDINATOR_PEER_FRAMES_H
 #define GRADPOOL_COORDINATOR_PEER_FRAMES_H
 
 #include "svc/coordinator/peer/peer.h"
 
-/* Longer messages are read on once memory for all of them is set aside. */
+/* Longer messages are read on when memory for the whole message is reserved. */
 #define FRAME_BYTES_FREE (64u << 10)
-/* From there on the rest has to come within this time. */
+/* Time for the rest of the message, from the reservation on. */
 #define FRAME_DEADLINE_NS (30 * NS_PER_S)
 
-/* A message has begun, and is not whole. 0: it may go on coming; 1: from now on; -EAGAIN: not yet,
- * peer_check_held() follows once it may. */
+/* Reserves memory for a message that has begun. 0: none is needed, or it is reserved already; 1:
+ * reserved now; -EAGAIN: the peer must wait, and peer_check_held() is called when there is room. */
 int frames_admit(struct peer *p);
-/* The peer waits for memory. */
+/* Whether the peer waits for memory. */
 bool frames_waits(const struct peer *p);
-/* A message is whole. */
+/* Releases the memory when the message is whole. */
 void frames_received(struct peer *p);
-/* The peer goes. */
+/* Releases the memory, or ends the wait, of a peer that is freed. */
 void frames_forget(struct peer *p);
 
 #endif

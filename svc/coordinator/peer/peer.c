@@ -1,6 +1,6 @@
-/* Control connections: accepting, greeting, handing each message to its handler, letting go. Owns
- * struct peer. A peer is freed only from the loop (its own timer), never inside a handler, so
- * handlers may break any peer at any time (K5). What it sends is read in its turn alone (K99). */
+/* Control connections: accept, greet, pass messages to handlers, close. Owns struct peer. A peer is
+ * freed only from the loop (by its own timer), never inside a handler, so a handler may break any
+ * peer at any time (K5). Messages are read in the peer's turn only (K99). */
 #include "svc/coordinator/peer/peer.h"
 
 #include "svc/base/log.h"
@@ -25,15 +25,15 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define GREET_DEADLINE_NS (5 * NS_PER_S) /* from its first turn to Hello */
-#define CLOSE_DEADLINE_NS NS_PER_S       /* to take our last words */
-/* Handled in a row before others get their turn, if they do not take too long. */
+#define GREET_DEADLINE_NS (5 * NS_PER_S) /* from the first turn to Hello */
+#define CLOSE_DEADLINE_NS NS_PER_S       /* to read the last messages */
+/* Most messages in one turn, if they take less than TURN_NS. */
 #define MESSAGES_IN_A_ROW 64
 #define TURN_NS (250 * NS_PER_US)
 #define ACCEPTS_A_TURN 4
-/* Of one operator's connection, not answered yet. */
+/* Most open requests of one connection of an operator. */
 #define REQUESTS_AT_A_TIME 4
-/* With so much of ours unread, a peer is answered no more. */
+/* With more unread answers a peer is not read on. */
 #define BACKLOG_BYTES_READ_ON (256u << 10)
 
 bool text_is_plain(const char *text) { return !strchr(text, '"') && text_is_harmless(text); }
@@ -60,7 +60,7 @@ static void peer_destroy(struct peer *p)
     free(p);
 }
 
-/* The connection has ended: what stood behind it learns so, then it goes. */
+/* Frees the peer, then reports the end of its connection to aggregator or session. */
 static void peer_gone(struct peer *p)
 {
     struct aggregator *aggregator = p->aggregator;
@@ -71,7 +71,8 @@ static void peer_gone(struct peer *p)
     s->on->peer->connection_ended(aggregator, session, was_closed);
 }
 
-/* A peer that waits for a turn is late by our doing. */
+/* Handles a missed deadline. A peer that waits for its turn is late by our fault, and gets more
+ * time. */
 static void peer_expired(struct timer *timer)
 {
     struct peer *p = container_of(timer, struct peer, timer);
@@ -94,7 +95,7 @@ void peer_break(struct peer *p)
     timer_start(p->service->loop, &p->timer, 0);
 }
 
-/* Lets it go once it has read what was sent. */
+/* Closes the connection after the messages that were sent. */
 void peer_finish(struct peer *p)
 {
     if (p->state == PEER_BROKEN)
@@ -105,12 +106,13 @@ void peer_finish(struct peer *p)
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
 
-/* A peer that waits for a turn has said enough; the end of the connection is told once, ever. */
+/* Watches for input, unless the peer waits for a turn or is held. A waiting peer that has hung up
+ * is not watched at all, since epoll reports a hang-up at every wait. */
 static void update_events(struct peer *p)
 {
     uint32_t events = channel_events(p->channel);
     if (turn_waits(&p->turn) && p->has_hung_up)
-        return; /* it would be told again and again */
+        return;
     if (turn_waits(&p->turn) || p->is_held)
         events &= ~(uint32_t)EPOLLIN;
     loop_rewatch_once(p->service->loop, &p->source, events);
@@ -148,8 +150,8 @@ void peer_fail_memory(struct peer *p, uint64_t id)
     peer_fail(p, id, -ENOMEM, "gradpool serve is out of memory");
 }
 
-/* Without a key: over the Unix socket; in plain TCP from this host, and from others with
- * --insecure (K10). */
+/* Whether the connection needs a key: not over the Unix socket, not over plain TCP from this host,
+ * and with --insecure not from other hosts (K10). */
 static bool needs_key(const struct peer *p)
 {
     const struct coordinator_options *o = p->service->options;
@@ -179,7 +181,7 @@ static bool count_in(struct peer *p, uint64_t request, struct tenant *tenant)
     return true;
 }
 
-/* An operator on the Unix socket stays with the operators. */
+/* Moves the connection to its party. An operator on the Unix socket stays with DOOR_OPERATORS. */
 static void choose_party(struct peer *p, WIRE(Role) role)
 {
     struct service *s = p->service;
@@ -189,7 +191,7 @@ static void choose_party(struct peer *p, WIRE(Role) role)
         turn_join(&s->loop->turns, &p->turn, &p->tenant->party);
 }
 
-/* Finds out whose connection it is; false: nobody's that may come, and it was told. */
+/* Settles the tenant of the connection. False: it is refused, and the peer has got the failure. */
 static bool admit(struct peer *p, uint64_t request, const WIRE(Hello) * hello)
 {
     const char *name = channel_tenant(p->channel);
@@ -199,7 +201,7 @@ static bool admit(struct peer *p, uint64_t request, const WIRE(Hello) * hello)
                          "that its operator made with `gradpool tenant add`"),
                false;
     struct tenant *tenant = name ? tenants_find(p->service, name) : tenants_local(p->service);
-    if (!tenant || tenant->is_revoked) /* since the handshake */
+    if (!tenant || tenant->is_revoked) /* revoked since the handshake */
         return turn_down(p, request, -EKEYREVOKED, "the tenant's key was revoked"), false;
     p->is_operator = p->is_local || (name && tenant->is_operator);
     if (hello->role == GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR && !p->is_operator)
@@ -222,8 +224,8 @@ bool peer_is_operator(struct peer *p, uint64_t request, const char *what)
     return p->is_operator;
 }
 
-/* An operator's command goes from the door of everybody to its own; over that one, `listen` shows
- * that both belong to one service. */
+/* Names the other address of the service. An operator's command connects again over the Unix
+ * socket, and `listen` shows that both belong to one service. */
 static void name_doors(const struct peer *p, char *listen, size_t listen_bytes,
                        WIRE(Welcome) * welcome)
 {
@@ -278,8 +280,8 @@ static void handle_message(struct peer *p, envelope *message)
     visitors_heard(p);
 }
 
-/* A peer that asks for more than it takes is not read on: its requests wait where they cost
- * nothing. */
+/* Whether reading is suspended: too many open requests, too many unread answers, or no memory for a
+ * long message. The requests then wait in the kernel. */
 static bool is_held_back(const struct peer *p)
 {
     if (p->has_hung_up || p->state != PEER_OPEN || p->aggregator)
@@ -302,19 +304,20 @@ void peer_check_held(struct peer *p)
     peer_wait_for_turn(p);
 }
 
-/* Nothing whole is there: whether a long message that has begun may be read on at once. */
+/* Without a whole message in the channel: whether a long message may be read on at once. */
 static bool goes_on(struct peer *p)
 {
     int admitted = frames_admit(p);
     if (admitted >= 0 && channel_has_more(p->channel))
         return true;
     if (admitted < 0 && p->has_hung_up)
-        peer_break(p); /* the rest will never come */
+        peer_break(p); /* the rest will never arrive */
     p->is_held = admitted < 0;
     return admitted > 0;
 }
 
-/* Whether more may lie in the channel already, of which epoll knows nothing. */
+/* Handles messages for one turn. Returns whether the channel may have more, which epoll would not
+ * report. */
 static bool receive(struct peer *p)
 {
     uint64_t began_ns = clock_now_ns();
@@ -382,7 +385,7 @@ static void peer_ready(struct source *source, uint32_t events)
     update_events(p);
 }
 
-/* Strangers of one address share a party: a flood from one leaves the others their turns. */
+/* Party of a stranger, by address: a flood from one address leaves turns to the others. */
 static struct party *party_of_stranger(struct peer *p)
 {
     const char *text = channel_peer(p->channel), *end = strrchr(text, ':');
@@ -429,8 +432,8 @@ int peer_accept(struct service *s, int fd)
     return error;
 }
 
-/* Out of descriptors, a waiting connection would wake us for ever: a spare one serves to accept
- * and close it. */
+/* Without free descriptors a waiting connection would wake the loop for ever, so the spare
+ * descriptor is used to accept and close it. */
 static void turn_away(struct service *s, int listening_fd)
 {
     log_warn_rarely("out of file descriptors: a connection was turned away (see ulimit -n)");
@@ -463,7 +466,7 @@ static void accept_in_turn(struct turn *turn)
     loop_rewatch_once(l->service->loop, &l->source, EPOLLIN);
 }
 
-/* The Unix socket is for operators first. */
+/* The Unix socket accepts at once, without a turn, for operators. */
 static void listener_ready(struct source *source, uint32_t events)
 {
     struct listener *l = container_of(source, struct listener, source);

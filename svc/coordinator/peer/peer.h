@@ -1,4 +1,4 @@
-/* Control connections, and requests on them that are answered later. */
+/* Control connections (peers). */
 #ifndef GRADPOOL_COORDINATOR_PEER_PEER_H
 #define GRADPOOL_COORDINATOR_PEER_PEER_H
 
@@ -16,10 +16,10 @@ struct aggregator;
 struct tenant;
 
 enum peer_state {
-    PEER_GREETING, /* has not said hello */
+    PEER_GREETING, /* before its Hello */
     PEER_OPEN,
-    PEER_CLOSING, /* may read our last words */
-    PEER_BROKEN,  /* goes when this handler ends */
+    PEER_CLOSING, /* no message is handled; it may read the last ones */
+    PEER_BROKEN,  /* freed by its timer, after this handler */
 };
 
 struct peer {
@@ -27,33 +27,37 @@ struct peer {
     struct list link;
     struct service *service;
     struct channel *channel;
-    struct timer timer; /* of greeting, of a long message, of closing */
+    struct timer timer; /* greeting, long message or closing */
     struct turn turn;
     enum peer_state state;
     WIRE(Role) role;
-    bool is_local;         /* over the Unix socket */
-    bool is_operator;      /* over the Unix socket, or with the key of an operator (K96) */
-    struct tenant *tenant; /* NULL while greeting */
+    bool is_local; /* over the Unix socket */
+    /* Over the Unix socket, or with the key of an operator (K96). */
+    bool is_operator;
+    struct tenant *tenant; /* NULL before the Hello */
     struct session *session;
-    uint64_t join_by_ns; /* its join waits until then for a former job (K58); 0: none does */
+    /* Deadline of a join that waits for a former job (K58); 0: no join waits. */
+    uint64_t join_by_ns;
     struct aggregator *aggregator;
-    struct list visit; /* in door.visitors while it has joined nothing (visitors.c) */
+    /* Node of door.visitors while the peer has neither job nor aggregator (visitors.c). */
+    struct list visit;
     uint64_t heard_ns;
-    uint64_t look_ns;       /* session/host_silence.c: not before this; 0: not looked at */
-    uint32_t silent_looks;  /* in a row */
-    bool was_seen;          /* it has had a turn */
-    bool is_held;           /* what it sends is not read for now (K101) */
-    bool has_hung_up;       /* nothing is held back any more: all it sent is read to its end */
-    bool process_ended;     /* of its session, which is lost when all is read */
-    struct list own_waits;  /* requests of it that are not answered yet */
-    uint32_t waits;         /* so many */
-    uint32_t frame_bytes;   /* of the long message that it may send; 0: none */
-    struct list frame_link; /* in door.frames_waiting until it may (frames.c) */
+    /* Time of the next look of session/host_silence.c; 0: the host is not watched. */
+    uint64_t look_ns;
+    uint32_t silent_looks;  /* silent looks in a row */
+    bool was_seen;          /* the peer has had a turn */
+    bool is_held;           /* reading is suspended (K101) */
+    bool has_hung_up;       /* connection ended: all is read, without holding back */
+    bool process_ended;     /* process of its session ended; lost after the last message */
+    struct list own_waits;  /* unanswered requests of the peer */
+    uint32_t waits;         /* length of own_waits */
+    uint32_t frame_bytes;   /* reserved for a long message; 0: none */
+    struct list frame_link; /* node of door.frames_waiting (frames.c) */
 };
 
 struct listener {
     struct source source;
-    struct turn turn; /* over TCP: accepting costs what strangers may spend */
+    struct turn turn; /* over TCP: strangers are charged for accepting */
     struct service *service;
     struct endpoint endpoint;
 };
@@ -62,30 +66,34 @@ int listener_open(struct service *s, struct listener *l, const char *interface_n
                   struct err *err);
 void listener_close(struct listener *l);
 
-/* Takes over `fd`. */
+/* Creates a peer for the connection `fd`, which is owned from then on, also on failure. */
 int peer_accept(struct service *s, int fd);
-/* A failed send breaks the peer, so no caller has to look. */
+/* Sends a message. A failure breaks the peer, so callers need no check. */
 void peer_send(struct peer *p, const envelope *message);
-/* peer_reply(p, id, LATE_REPLY, late_reply, .text = text); the id of what nobody asked for is 0. */
+/* Sends a message: peer_reply(p, id, LATE_REPLY, late_reply, .text = text). `id` is that of the
+ * request, or 0 without one. */
 #define peer_reply(p, id, KIND, member, ...) peer_send(p, &MESSAGE(id, KIND, member, __VA_ARGS__))
 void peer_reply_done(struct peer *p, uint64_t id);
 void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void peer_fail_memory(struct peer *p, uint64_t id);
-/* false: the peer was told that `what` ("moving tasks") is for operators, and how to be one. */
+/* Whether the peer is an operator; false: the peer has got a failure that names `what` ("moving
+ * tasks") and the remedy. */
 bool peer_is_operator(struct peer *p, uint64_t request, const char *what);
-/* The process of its session has ended: once all is read that it sent, the session is lost. */
+/* Handles the end of the session's process: the session is lost when all messages of the process
+ * are read. */
 void peer_read_out(struct peer *p);
-/* The peer has a turn, as if something had come from it. */
+/* Lets the peer wait for a turn, as if a message had arrived. */
 void peer_wait_for_turn(struct peer *p);
-/* The reason for which the peer was held may be over. */
+/* Resumes reading if the reason to suspend it is over. */
 void peer_check_held(struct peer *p);
-/* Lets it go from the loop, not before this handler ends. */
+/* Frees the peer from the loop, after the running handler. */
 void peer_break(struct peer *p);
-/* Names that go into log lines: UTF-8, no quotes, harmless (text.h); a node's not too long. */
+/* Whether a name is fit for log lines: UTF-8, no quotes, no control characters (text.h); of a node
+ * also: not too long. */
 bool text_is_plain(const char *text);
 bool text_is_node(const char *text);
-/* It hears nothing after what has been sent, and goes once it has read that. */
+/* Ends the connection after the messages that were sent: no further ones follow. */
 void peer_finish(struct peer *p);
 void peers_destroy(struct service *s);
 

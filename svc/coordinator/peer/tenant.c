@@ -1,6 +1,6 @@
-/* Tenants and their rows in the store. Owns struct tenant, which lives as long as the
- * service. A revoked one stays, so that the log can say so, and may be added again with a new key.
- * Must never log a secret. README: K10 to K12. */
+/* Tenants and their rows in the store. Owns struct tenant, which lives as long as the service. A
+ * revoked tenant stays, so that refusals can name the reason, and may get a new key. Must never log
+ * a secret. RULES.md: K10 to K12. */
 #include "svc/coordinator/peer/tenant.h"
 
 #include "svc/coordinator/service.h"

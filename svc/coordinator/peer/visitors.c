@@ -1,6 +1,6 @@
-/* How many control connections there may be over TCP, and who goes when there are too many. Some
- * descriptors are kept back for the Unix socket, so that the operator always gets in. Must never
- * close who has joined. README: K23. */
+/* Number of control connections over TCP, and the choice of one to close when there are too many.
+ * Some descriptors are reserved for the Unix socket, so that operators always get in. Must never
+ * close a connection that has joined. RULES.md: K23. */
 #include "svc/coordinator/peer/visitors.h"
 
 #include "svc/base/log.h"
@@ -12,8 +12,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define KEPT_BACK 64 /* descriptors: for the Unix socket, files, processes to be started */
-/* Who comes in a burst has not joined anything yet either. */
+#define KEPT_BACK 64 /* descriptors for the Unix socket, files and new processes */
+/* Within this time after its last message a visitor, perhaps about to join, is closed only for want
+ * of descriptors. */
 #define BURST_NS NS_PER_S
 
 static uint64_t descriptors(void)
@@ -24,7 +25,7 @@ static uint64_t descriptors(void)
     return limit.rlim_cur > 4 * KEPT_BACK ? limit.rlim_cur - KEPT_BACK : limit.rlim_cur / 4 * 3;
 }
 
-/* Counted, not read off the newest number: that is low again whenever somebody goes. */
+/* Counts descriptors: the newest descriptor's number would be low again after any close. */
 bool visitors_are_many(const struct service *s)
 {
     return s->door->outer_descriptors >= descriptors();
@@ -62,7 +63,7 @@ void visitors_return(struct peer *p)
         visitors_add(p);
 }
 
-/* "10.0.0.7:4242": all but the port. */
+/* Compares "10.0.0.7:4242" without the port. */
 static bool have_one_address(const struct peer *a, const struct peer *b)
 {
     const char *left = channel_peer(a->channel), *right = channel_peer(b->channel);
@@ -71,8 +72,8 @@ static bool have_one_address(const struct peer *a, const struct peer *b)
     return strncmp(left, right, bytes) == 0;
 }
 
-/* Who has been silent longest: from the newcomer's own address, if there is anybody, so that who
- * comes from one address does not drive out others. */
+/* The longest silent visitor, of the newcomer's address if there is one, so that one address does
+ * not drive out others. */
 static struct peer *find_victim(struct service *s, const struct peer *newcomer)
 {
     list_for_each_entry (struct peer, p, &s->door->visitors, visit)
@@ -105,7 +106,7 @@ bool visitors_make_room(struct service *s, struct peer *p)
     return true;
 }
 
-/* With other tenants about, nobody has more than half of all descriptors. */
+/* Beside other tenants a tenant has at most half of all descriptors. */
 static uint64_t share(const struct service *s)
 {
     return tenants_has_one(s) ? descriptors() : descriptors() / 2;

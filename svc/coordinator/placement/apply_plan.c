@@ -1,5 +1,5 @@
-/* Where pieces lie: what becomes of the packer's plan, and what each lane carries. The packer
- * decides (ask_packer.c tells it what there is). */
+/* Plans of the packer, carried out: pieces, tasks and shares of lanes. ask_packer.c asks the
+ * packer. */
 #include "svc/coordinator/placement/apply_plan.h"
 
 #include "svc/base/cleanup.h"
@@ -14,11 +14,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* --- what lies where --- */
-
 /* --- planning --- */
 
-/* The job's open task on that lane while it has room, else a new one. */
+/* The job's open task on that lane while it has room, else a new task. */
 static uint32_t task_for(struct job *job, struct lane *lane, uint64_t bytes)
 {
     struct share *share = jobs_share(job, lane);
@@ -32,7 +30,7 @@ static uint32_t task_for(struct job *job, struct lane *lane, uint64_t bytes)
     return share->open_task;
 }
 
-/* Pieces of one tensor stand together in the plan: [at, end). */
+/* Creates the tensor's pieces from `count` adjacent rows of the plan. */
 static int take_pieces(struct tensor *tensor, const struct packer_piece *plan, size_t count)
 {
     struct job *job = tensor->job;
@@ -76,7 +74,7 @@ static int take_plan(struct tensor *const *tensors, size_t count, const struct p
     return 0;
 }
 
-/* Predicted until it is measured there. */
+/* Sets reason and predicted lane time of the shares, until lane time is measured. */
 static void note_shares(struct job *job, const struct answer *answer, enum ask_for why)
 {
     for (size_t i = 0; i < answer->plan.shares_count; i++) {
@@ -87,7 +85,8 @@ static void note_shares(struct job *job, const struct answer *answer, enum ask_f
             continue;
         lane_open(lane);
         share->how = answer->how;
-        bool goes_along = why == ASK_FOR_LEAVING || why == ASK_FOR_ENDING; /* with the tasks */
+        /* With these tasks a migration moves their measured lane time. */
+        bool goes_along = why == ASK_FOR_LEAVING || why == ASK_FOR_ENDING;
         if (planned->lane_ns > 0 && !goes_along)
             share->lane_ns = planned->lane_ns;
     }
@@ -155,7 +154,7 @@ static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum as
     else
         deciding_log(job, "task of a drained lane goes", "tasks of a drained lane go", count, true,
                      &answer);
-    /* A policy that would cut a task decides by its first piece: a task stays whole. */
+    /* A task stays whole: if a policy cut it, its first piece decides. */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
         tasks[answer.plan.pieces[i].tensor].lane = answer.plan.pieces[i].lane;
     packer_plan_fini(&answer.plan);

@@ -1,5 +1,5 @@
-/* What the packer is told of jobs and lanes, and what is done when it refuses. Decides nothing
- * about lanes itself, but whether a refusal stands (K17). */
+/* Questions to the packer: the description of jobs and lanes, and the handling of refusals. Decides
+ * only whether a refusal stands (K17); the packer chooses lanes. */
 #include "svc/coordinator/placement/ask_packer.h"
 
 #include "svc/base/cleanup.h"
@@ -18,11 +18,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LANES_OF_ITS_OWN_PPM 10000 /* L1 of packer */
+#define LANES_OF_ITS_OWN_PPM 10000 /* rule L1 of packer */
 
 /* --- tensors --- */
 
-/* Lane time of the job that belongs to no tensor known by itself, and the bytes to go by. */
+/* Lane time of the job beyond the known lane time of its tensors, and the bytes of the tensors
+ * without known lane time. */
 struct rest {
     uint64_t lane_ns, bytes;
 };
@@ -157,14 +158,16 @@ static bool is_there(const struct lane *lane)
 
 static bool has_no_choice(enum ask_for why) { return why == ASK_FOR_LOST || why == ASK_FOR_ENDING; }
 
-/* Who has lost his lane may have one that closes: it stays open then. */
+/* Whether the lane is offered. Tasks without a lane may get a closing one, which then stays
+ * open. */
 static bool is_offered(const struct lane *lane, enum ask_for why)
 {
     return is_there(lane) && (lane->use == LANE_OPEN || lane->use == LANE_PARKED ||
                               (lane->use == LANE_CLOSING && has_no_choice(why)));
 }
 
-/* Where nothing else is up, training on it is better than failing (K21). */
+/* A drained lane of a connected aggregator is offered if nothing else is: training there is better
+ * than failure (K21). */
 static bool is_last_resort(const struct lane *lane, enum ask_for why)
 {
     return has_no_choice(why) && is_there(lane) && lane->use == LANE_WITHHELD;
@@ -177,7 +180,7 @@ static bool has_loss_limit(const char *policy)
     return packer_losses(policy, &nobody, 0, &none) == 0;
 }
 
-/* Those of aggregators that may start, too. */
+/* Number of lanes that the job could use, with those of aggregators that may start. */
 static size_t lanes_in_reach(const struct job *job)
 {
     const struct service *s = job->service;
@@ -207,8 +210,9 @@ size_t lanes_on_offer(const struct service *s)
     return count;
 }
 
-/* A period that is told is taken for that of a job alone here: its lane time dealt over as many
- * lanes as it would be measured on. On fewer it would lengthen itself (L3 of packer). */
+/* The period in a request is taken as that of a job without others, with its lane time on as many
+ * lanes as a measurement would use. On fewer lanes the job would delay itself (rule L3 of
+ * packer). */
 size_t job_own_lanes(const struct job *job)
 {
     size_t lanes = lanes_on_offer(job->service);
@@ -225,7 +229,8 @@ static size_t count_lanes(const struct service *s)
     return count;
 }
 
-/* Returns how many of its lanes count as open already. */
+/* Adds lanes of an aggregator that does not run yet. Returns how many of them count as open
+ * already. */
 static size_t add_slot(struct offer *offer, const struct slot *slot)
 {
     bool is_coming = fleet_is_coming(slot);
@@ -235,7 +240,7 @@ static size_t add_slot(struct offer *offer, const struct slot *slot)
     return is_coming ? slot->open_count : 0;
 }
 
-/* Of those that are closed, as many as may open. */
+/* Keeps only as many closed lanes as may open. */
 static void leave_out_closed(struct offer *offer, size_t room)
 {
     size_t kept = 0;
@@ -260,7 +265,7 @@ static void add_lanes(struct offer *offer, const struct job *job, lane_wanted_fn
     }
 }
 
-/* Lanes that are up, ascending; `starts`: those of aggregators that could start, too. */
+/* Offers connected lanes, ascending; if `starts`, also lanes of aggregators that could start. */
 static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
                        struct offer *ret_offer)
 {
@@ -284,7 +289,7 @@ static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
     return 0;
 }
 
-/* --- asking --- */
+/* --- the question --- */
 
 static bool somebody_is_there(const struct packer_request *request)
 {
@@ -294,9 +299,9 @@ static bool somebody_is_there(const struct packer_request *request)
     return false;
 }
 
-/* What is not measured must run somewhere to be; who trains already, or has lost his lane, must go
- * on, and who only leaves his may as well stay; where nobody else is nobody else loses; and a limit
- * that nobody has named is no reason to send somebody away. */
+/* Whether the job is refused. A job is not refused if it is not measured, trains already or has
+ * lost its lane, if no other job is on the lanes, or if no limit is named. Tasks that only leave a
+ * drained lane may stay there. */
 static bool refusal_stands(const struct job *job, const struct packer_request *request,
                            enum ask_for why)
 {
@@ -312,8 +317,8 @@ static enum share_how how_placed(const struct packer_request *request)
     return request->timing.period_ns ? SHARE_FITS : SHARE_ALONE;
 }
 
-/* Whether an aggregator that could start has lanes for it, and is started; for a trial that is the
- * plan. */
+/* Whether an aggregator that could start has lanes for the job; starts it, or for a dry run returns
+ * the plan. */
 static bool starts_more(struct job *job, const struct packer_request *request,
                         struct packer_plan *ret_plan)
 {
@@ -338,7 +343,7 @@ static bool starts_more(struct job *job, const struct packer_request *request,
     return starts;
 }
 
-/* Whose limit the job has, for who would change it. */
+/* Adds to `err` the limit of the job, and where to change it. */
 static void name_limit(const struct job *job, struct err *err)
 {
     uint32_t ppm = job_limit_ppm(job);
@@ -368,7 +373,7 @@ static int refuse(const struct job *job, const struct packer_request *request, c
     return error;
 }
 
-/* Of an offer without a lane. */
+/* Writes why no lane is offered. */
 static void say_why_none(const struct service *s, char *reason, size_t reason_bytes)
 {
     const struct lane *drained = NULL;
@@ -388,15 +393,15 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
                  "shows them");
 }
 
-/* Without a limit nobody starts one for it, but one may be about to join: as a service starts, or
- * after the last has died. */
+/* Without growth no aggregator starts for a job, but one may be about to join: at the start of a
+ * service, or after the last one has died. */
 static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
 {
     return why == ASK_FOR_NEW && request->lanes_count == 0 && !job->terms->is_trial &&
            waiting_for_any(job);
 }
 
-/* A refusal beside a job that is not measured may be none a few rounds later. */
+/* Whether the refusal may be void when another job has been measured in a few rounds. */
 static bool waits_for_measure(struct job *job, const struct packer_request *request,
                               enum ask_for why, struct err *err)
 {
@@ -448,7 +453,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;
         request->policy = "least-loaded";
-        request->timing = (struct packer_timing){0}; /* nor for what a network carries a second */
+        request->timing = (struct packer_timing){0}; /* without limits on loss and network */
         error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
     }
     if (error == -ENOSPC && waits_for_measure(job, request, why, err))
@@ -473,7 +478,8 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
                                      .tensors = items,
                                      .tensors_count = items_count,
                                      .timing = job_timing(job)};
-    /* Who has lost his lane, or must leave it, is not refused for memory: it fails him. */
+    /* A refusal for memory would fail a job that has lost its lane or must leave it, so memory is
+     * unlimited for its tasks. */
     for (size_t i = 0; i < offer.count && why != ASK_FOR_NEW; i++)
         offer.lanes[i].memory_bytes = UINT64_MAX;
     if (why == ASK_FOR_NEW) {

@@ -1,5 +1,5 @@
-/* What lanes have to spare of what they may hold. Tells the packer; decides nothing, and quota.c,
- * which knows every piece of a plan, has the last word (K35). */
+/* Free memory and network of lanes, for the packer. quota.c, which knows every piece of a plan, has
+ * the last word (K35). */
 #include "svc/coordinator/placement/budget.h"
 
 #include "svc/base/cleanup.h"
@@ -33,7 +33,8 @@ void budgets_free(struct budgets *b)
     *b = (struct budgets){0};
 }
 
-/* What its pieces cost it by count, or what it said it holds, when that is more. */
+/* Memory that the lane has taken: by the count of its pieces, or by its own figure if that is
+ * more. */
 static uint64_t held_bytes(const struct lane *lane)
 {
     const WIRE(LaneUse) *use = stats_of_lane(lane);
@@ -45,7 +46,8 @@ static uint64_t left_of(uint64_t all, uint64_t taken) { return all > taken ? all
 
 /* --- network --- */
 
-/* Those that are known to be elsewhere; who has not joined yet comes from where the others do. */
+/* Number of ranks on other hosts; ranks that have not joined are assumed to come from there, if any
+ * does. */
 static uint32_t remote_ranks(const struct job *job, const char *host)
 {
     uint32_t here = 0, elsewhere = 0;
@@ -59,7 +61,7 @@ static uint32_t remote_ranks(const struct job *job, const char *host)
     return elsewhere ? job->workers - here : 0;
 }
 
-/* What a job moves there: inputs in, results out. */
+/* Bytes a second that the job moves over the host's network: gradients in, results out. */
 static uint64_t moved_per_s(const struct job *job, const char *host)
 {
     uint64_t period_ns = profile_known(job->profile).period_ns, bytes = 0;
@@ -71,7 +73,7 @@ static uint64_t moved_per_s(const struct job *job, const char *host)
     return (uint64_t)(2.0 * (double)bytes * remote_ranks(job, host) * NS_PER_S / (double)period_ns);
 }
 
-/* Of the host's interface, both ways. */
+/* Free bytes a second of the host's interface, both directions together. */
 static uint64_t network_left(const struct lane *lane)
 {
     uint64_t left = 2 * lane->network_bytes_per_s;
@@ -111,14 +113,14 @@ void budgets_of_lane(struct budgets *b, const struct lane *lane, struct packer_l
 {
     uint64_t most = lane->aggregator->service->options->limits.most[LIMIT_LANE_MEMORY];
     struct packer_node *node = &b->nodes[ret_lane->node = (uint32_t)node_of(b, lane)];
-    /* By count: more is let in than what passes by may take, but less than what stays. */
+    /* The limit of a lane counts pieces, as in quota.c; memory in use has temporary buffers. */
     uint64_t counted = lane->pieces * lane->piece_bytes + lane->ranks * lane->rank_bytes;
     ret_lane->memory_bytes = left_of(most, counted);
     if (node->memory_bytes != UINT64_MAX)
         node->memory_bytes = left_of(node->memory_bytes, held_bytes(lane));
 }
 
-/* Lanes of one version cost the same; the dearest, where they are of several. */
+/* Lanes of one version have equal costs; of several versions, the highest counts. */
 uint64_t budgets_piece_bytes(const struct job *job)
 {
     uint64_t most = 0;
@@ -137,7 +139,7 @@ uint64_t budgets_tensor_bytes(const struct tensor *tensor, uint64_t piece_bytes)
     uint64_t most = tensor->job->index->piece_bytes;
     uint64_t pieces = bytes / most + (bytes % most > 0);
     uint64_t cost = (pieces ? pieces : 1) * piece_bytes;
-    return cost ? cost : 1; /* 0 would mean as much as its own bytes */
+    return cost ? cost : 1; /* 0 would mean the tensor's own bytes */
 }
 
 /* --- refusals --- */
@@ -172,7 +174,7 @@ static bool would_fit(const struct packer_request *request, unsigned without)
     return true;
 }
 
-/* Of the largest node: what its lanes said, who know their cgroup, too. */
+/* Memory of the largest node, as its lanes reported it, with their cgroup's limit. */
 static uint64_t node_memory(const struct service *s)
 {
     uint64_t most = 0;

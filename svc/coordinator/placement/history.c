@@ -1,6 +1,5 @@
-/* How jobs ran before. Owns the list of that, newest last, which stands in the store too. A hint
- * for placing alone: whatever goes wrong here fails no request, and costs a job that comes again
- * no more than to be measured again (K16). */
+/* Figures of earlier runs. Owns the list, which the store has too. Only a hint for placement: an
+ * error here fails no request; the job is then measured again (K16). */
 #include "svc/coordinator/placement/history.h"
 
 #include "packer/packer.h"
@@ -14,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As it stands in the store. */
+/* The form of the store. */
 struct past_tensor {
-    uint32_t hash; /* of its name */
+    uint32_t hash; /* hash of the name */
     uint32_t lane_ns;
 };
 
@@ -26,15 +25,15 @@ struct past {
     uint32_t workers, layout;
     uint64_t turn; /* greater is newer */
     struct profile_times times;
-    bool is_alone; /* else these were measured beside others */
+    bool is_alone; /* measured without other jobs on the lanes */
     struct narrow narrow;
-    struct past_tensor *tensors; /* by hash */
+    struct past_tensor *tensors; /* sorted by hash */
     size_t tensors_count;
 };
 
 struct past_jobs {
-    struct list jobs; /* newest last */
-    uint64_t turn;    /* of the newest */
+    struct list jobs; /* jobs, the newest last */
+    uint64_t turn;    /* turn of the newest job */
 };
 
 static void past_free(struct past *past)
@@ -98,8 +97,8 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     const struct past *past = find(job);
     if (!past)
         return;
-    /* Of those that were measured together who is missing took nothing to speak of; 0 would mean
-     * that nothing is known, and what the job takes as a whole would be looked for there. */
+    /* A tensor that is missing in a complete list took nearly no time, so 1: 0 would mean "not
+     * known", and the rest of the job's time would go to it. */
     bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
     if (job->profile->used.period_ns == 0)
         profile_recall(job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job),
@@ -115,9 +114,9 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     }
 }
 
-/* --- keeping --- */
+/* --- storing --- */
 
-/* Tensors were measured once, the job ever since: together they are what it takes now. */
+/* Factor from the tensors' lane time, measured once, to the job's present lane time. */
 static double scale_of(const struct job *job)
 {
     double all_ns = 0;
@@ -171,7 +170,7 @@ static void past_row(const struct past *past, struct store_row *ret_row)
         .tensors = {past->tensors, (uint32_t)(past->tensors_count * sizeof *past->tensors)}};
 }
 
-/* The oldest make room. */
+/* Stores the figures, and removes the oldest beyond PROFILES_MAX. */
 static void put(struct service *s, const struct past *past)
 {
     struct store_row row;
@@ -217,7 +216,7 @@ void profiles_keep(const struct job *job)
 
 /* --- restoring --- */
 
-/* Rows come by name: each goes behind what is older. */
+/* Inserts by age, since the store returns rows by name. */
 static void insert(struct service *s, struct past *past)
 {
     struct list *at = &s->history->jobs;

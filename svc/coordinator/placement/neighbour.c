@@ -1,5 +1,6 @@
-/* Which measured jobs share which lanes. Owns nothing that lasts; must never change a job or a
- * lane. In order of lanes and jobs, so that the same service gives the same sums (P1 of packer). */
+/* Residents: which measured jobs share which lanes. Owns nothing that lasts; must never change a
+ * job or a lane. Sorted by lane and job, so the same service always gives the same sums (P1 of
+ * packer). */
 #include "svc/coordinator/placement/neighbour.h"
 
 #include "svc/coordinator/service.h"
@@ -44,7 +45,7 @@ struct packer_timing job_timing(const struct job *job)
                                   .loss_limit_ppm = job_limit_ppm(job)};
 }
 
-/* What people are shown as a whole is the sum of the parts that they are shown (K15). */
+/* Lane time of the shown shares, so that the total of a view equals the sum of its rows (K15). */
 uint64_t job_lane_ns(const struct job *job)
 {
     uint64_t known_ns = profile_known(job->profile).lanes_ns, sum_ns = 0;
@@ -91,8 +92,8 @@ bool job_is_idle(const struct job *job)
     return clock_now_ns() - job->figures->trained_ns > (idle_ns ? idle_ns : JOB_IDLE_NS);
 }
 
-/* One that was never measured and does not train takes nothing, and stands everything: any period
- * will do. What was measured keeps what it was promised, for it may go on. */
+/* An idle job that was never measured needs nothing and tolerates everything, so any period will
+ * do. An idle job that was measured keeps its limit, for it may continue. */
 struct packer_timing job_resident_timing(const struct job *job)
 {
     struct packer_timing timing = job_timing(job);
@@ -101,7 +102,8 @@ struct packer_timing job_resident_timing(const struct job *job)
     return timing;
 }
 
-/* Its lanes take nobody else while it is seen how many it needs (G12 of packer). */
+/* Whether growth tries how many lanes the job needs: its lanes then take no other job (G12 of
+ * packer). */
 static bool is_tried(const struct job *job)
 {
     return job->growth->memory.narrowed > 0 && job->growth->memory.narrowed < SCALE_ALONE_WINDOWS;

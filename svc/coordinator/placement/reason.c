@@ -1,4 +1,4 @@
-/* Says in the log which lanes a job was given and why. Owns the sentences; decides nothing. */
+/* Reasons of placements, for views and the log. Owns the sentences; decides nothing. */
 #include "svc/coordinator/placement/reason.h"
 
 #include "svc/coordinator/placement/ask_packer.h"
@@ -41,7 +41,7 @@ const char *share_why(enum share_how how)
     return "chosen before this start of the service";
 }
 
-/* "lanes 1, 4, 7 and 12 more" */
+/* Writes "lanes 1, 4, 7 and 12 more". */
 static void name_lanes(const struct packer_plan *plan, char *text)
 {
     text_append(text, SENTENCE_BYTES, "lane%s ", plan->shares_count == 1 ? "" : "s");
@@ -51,7 +51,7 @@ static void name_lanes(const struct packer_plan *plan, char *text)
         text_append(text, SENTENCE_BYTES, " and %zu more", plan->shares_count - LANES_NAMED);
 }
 
-/* What the packer expects of it, where it knows: the largest losses over the lanes. */
+/* Writes the largest predicted losses over the lanes, if the packer knows them. */
 static void name_losses(const struct packer_plan *plan, char *text)
 {
     uint32_t own_ppm = 0, others_ppm = 0;

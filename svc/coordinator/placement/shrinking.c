@@ -1,6 +1,6 @@
-/* Which running job would give a worker to one that arrives and finds no lane within everybody's
- * limit: asks packer/growth/elastic.h, and says what it answers. Must never change a job: who
- * starts and ends workers is not this service. README: K49; packer/README.md: E1 to E5. */
+/* Advice which running job could give a worker to a new job that no lane fits: the answer of
+ * packer/growth/elastic.h, as text. Must never change a job: this service does not start and end
+ * workers. RULES.md: K49; packer/README.md: E1 to E5. */
 #include "svc/coordinator/placement/shrinking.h"
 
 #include "packer/growth/elastic.h"
@@ -32,8 +32,8 @@ static uint32_t tenant_number(const struct service *s, const struct tenant *tena
     return number;
 }
 
-/* From what is measured with as many workers and lanes as it has: all but lane time is work that is
- * dealt to the workers, lane time grows with them. */
+/* Description of a job, from its figures with the present workers and lanes: lane time grows with
+ * the workers, the rest of the period is work that they divide. */
 static struct elastic_job describe(const struct job *job)
 {
     struct profile_times known = profile_known(job->profile);

@@ -1,5 +1,5 @@
-/* Waits have a deadline of the worker's own: its connect timeout for a lane, its timeout of
- * requests for a measurement. Must never hold a job that has lanes. */
+/* Waits of jobs. A worker sets the deadline: its connect time-out for a lane, its request time-out
+ * for a measurement. Must never hold a job that has lanes. */
 #include "svc/coordinator/placement/waiting.h"
 
 #include "svc/base/log.h"
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LANE_NS (10 * NS_PER_S)       /* where the worker names none */
-#define ANSWER_NS (60 * NS_PER_S)     /* likewise */
-#define ANSWER_PART_NS (2 * NS_PER_S) /* the refusal is to arrive before the worker gives up */
+#define LANE_NS (10 * NS_PER_S)       /* wait for a lane, if the worker names none */
+#define ANSWER_NS (60 * NS_PER_S)     /* request time-out, if the worker names none */
+#define ANSWER_PART_NS (2 * NS_PER_S) /* reserve, so that a refusal arrives in time */
 
 static uint64_t named_ns(uint32_t ms, uint64_t otherwise_ns)
 {
@@ -33,7 +33,7 @@ static uint64_t measure_ns(const struct job *job)
     return answer_ns > 2 * ANSWER_PART_NS ? answer_ns - ANSWER_PART_NS : answer_ns / 2;
 }
 
-/* --- what workers are told --- */
+/* --- messages to workers --- */
 
 static void send_text(const struct session *session, const char *text)
 {

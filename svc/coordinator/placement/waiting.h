@@ -1,5 +1,5 @@
-/* Jobs that wait where waiting helps: for a lane, for another job to be measured. Owns the text of
- * each wait, which workers log and `gradpool jobs` shows. README: K102. */
+/* Jobs that wait for a lane, or for the measurement of another job. Owns the reason of each wait,
+ * which workers log and `gradpool jobs` shows. RULES.md: K102. */
 #ifndef GRADPOOL_COORDINATOR_PLACEMENT_WAITING_H
 #define GRADPOOL_COORDINATOR_PLACEMENT_WAITING_H
 
@@ -10,26 +10,27 @@ struct job;
 struct packer_plan;
 struct packer_request;
 
-/* A declare waits so long for a lane, as its worker has named it. */
+/* Time that a declare waits for a lane: of the option, else of its worker. */
 uint64_t waiting_lane_ns(const struct job *job);
-/* Logs and sends the text, to each worker once; another text begins another wait. */
+/* Begins a wait: logs the reason, and sends it to each worker once. Another reason begins another
+ * wait. */
 void waiting_begin(struct job *job, const char *text);
-/* The job has what it waited for, or waits no longer. */
+/* Ends the wait; `goes_on`: the job has what it waited for, which is logged and sent. */
 void waiting_end(struct job *job, bool goes_on);
-/* A job that trains on one of the offered lanes and is not measured; NULL: none, or this job has
- * waited for one as long as its worker allows. */
+/* A job in training on one of the offered lanes that is not measured yet. NULL: there is none, or
+ * `job` has waited as long as its worker allows. */
 const struct job *waiting_for_measure(struct job *job, const struct packer_request *request);
-/* Of the wait that a declare begins now. */
+/* Rest of the wait of a declare, at least 1. */
 uint64_t waiting_left_ns(const struct job *job);
 
-/* Whether a job that finds no lane as it should may wait for an aggregator to start. */
+/* Whether a job that finds no fitting lane may wait until an aggregator starts. */
 bool waiting_may_start(const struct job *job);
-/* Starts the aggregators that the plan needs; false: it needs none. */
+/* Starts the aggregators that the plan needs; false: the plan needs none. */
 bool waiting_start_for(struct job *job, const struct packer_plan *plan);
-/* For a job that finds no lane at all, under any policy: whether it may wait for an aggregator to
- * come, and it does then. */
+/* Begins the wait of a job without any lane for an aggregator, under any policy; false: its time is
+ * over. */
 bool waiting_for_any(struct job *job);
-/* It has its lanes, and waits no longer. */
+/* Clears the deadlines of a job that has its lanes. */
 void waiting_placed(struct job *job);
 
 #endif

@@ -1,5 +1,5 @@
-/* What happens to pieces when an aggregator is lost or comes back. A lost one is fenced before this
- * file hears of it (K4). Tasks move whole, keep their numbers, and get the job's next epoch. */
+/* Recovery of pieces when an aggregator is lost or back. A lost aggregator is fenced before this
+ * file handles it (K4). Tasks move whole, keep their numbers, and get the job's next epoch. */
 #include "svc/coordinator/recovery/recovery.h"
 
 #include "svc/base/cleanup.h"
@@ -29,7 +29,7 @@ static void each_piece(struct job *job, piece_fn visit, void *context)
         visit(tensor, piece, context);
 }
 
-/* --- placing anew --- */
+/* --- new lanes --- */
 
 struct stranded {
     struct service *service;
@@ -74,7 +74,8 @@ static void move(struct tensor *tensor, struct piece *piece, void *context)
     keeping_placed(tensor->job, piece, piece->keeping.keeper);
 }
 
-/* K1: stored first. A store that fails is tried again, and the job waits meanwhile. */
+/* Stores the new routes before they take effect (K1). If the store fails, the job waits, and
+ * RETRY_NS later they are tried again. */
 static int keep_moved(struct job *job, struct stranded *list)
 {
     struct service *s = job->service;
@@ -120,8 +121,8 @@ static void wait_for_lane(struct job *job, const struct aggregator *lost)
         waiting_begin(job, text);
 }
 
-/* The job has stranded tasks that found no lane. A job without any lane waits, as long as its
- * workers do; with lanes of others that are full it fails. */
+/* Handles stranded tasks without a lane. If no lane is left, the job waits as long as its workers
+ * do; if other lanes are full, it fails. */
 static void place_failed(struct job *job, const struct aggregator *lost, const struct err *err)
 {
     char name[AGGREGATOR_NAME_BYTES];
@@ -179,7 +180,7 @@ void recovery_place_stranded(struct service *s)
     regrouping_check_all(s);
 }
 
-/* --- lost --- */
+/* --- an aggregator is lost --- */
 
 static void strand(struct tensor *tensor, struct piece *piece, void *context)
 {
@@ -201,7 +202,7 @@ void recovery_aggregator_lost(struct aggregator *a)
     keeping_aggregator_lost(a);
 }
 
-/* --- back --- */
+/* --- an aggregator is back --- */
 
 static void expect(struct tensor *tensor, struct piece *piece, void *context)
 {
@@ -212,8 +213,8 @@ static void expect(struct tensor *tensor, struct piece *piece, void *context)
     piece->state = PIECE_PLACED;
 }
 
-/* It rests there since before a switch that its lane has not heard of: since no lane was lost
- * between, it was the piece's ranks that changed (K41). */
+/* Whether the lane released the piece for a regrouping and missed its switch: no lane was lost in
+ * between, so only the ranks of the piece have changed (K41). */
 static bool missed_regrouping(const struct job *job, const struct piece *piece,
                               const WIRE(PieceHeld) * held)
 {
@@ -221,7 +222,8 @@ static bool missed_regrouping(const struct job *job, const struct piece *piece,
            held->epoch >= piece->lost_epoch;
 }
 
-/* False: it is not its any more. */
+/* Sets the state of a piece that the aggregator holds. False: the piece is not of this lane any
+ * more. */
 static bool take_held(struct service *s, struct lane *lane, const WIRE(PieceHeld) * held)
 {
     struct job *job = jobs_find_id(s, held->job_id);
@@ -230,11 +232,11 @@ static bool take_held(struct service *s, struct lane *lane, const WIRE(PieceHeld
         return false;
     piece->regroups = missed_regrouping(job, piece, held);
     if (piece->regroups)
-        return true; /* it is told with what else it does not know */
+        return true; /* the regrouping is sent with the placed pieces */
     if (piece->epoch != held->epoch)
         return false;
     piece->state = PIECE_READY;
-    if (held->is_frozen) /* a move or a regrouping that did not come to its switch (K19, K41) */
+    if (held->is_frozen) /* an aborted move or regrouping (K19, K41) */
         telling_thaw(lane, job->id, (uint32_t[]){held->piece}, 1);
     return true;
 }

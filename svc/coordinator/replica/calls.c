@@ -1,5 +1,5 @@
-/* What is said about copies: to lanes, who keeps those of their pieces; to keepers, which lane has
- * the pieces now. All pieces of one kind are one message; what is not answered is said again. */
+/* Messages about replicas: to lanes, the holders of their pieces; to holders, the lanes of the
+ * pieces. Pieces with equal contents share a message; an unanswered message is repeated. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -13,11 +13,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Pieces that one message names. */
+/* The pieces of one message. */
 struct copies_told {
     enum keeping_whom whom;
     uint32_t job, lane;
-    uint32_t keeper; /* that is told, or that the lane is told of */
+    uint32_t keeper; /* receiver, or the holder that the lane learns */
     bool when_known, begins;
     size_t count;
     uint32_t pieces[];
@@ -41,7 +41,8 @@ static uint32_t keeper_of(const struct piece *piece, enum keeping_whom whom)
     return whom == TELL_FORMER ? piece->keeping.former : piece->keeping.keeper;
 }
 
-/* A lane must know its pieces before anything is said of them. */
+/* Whether the receiver lacks the message and can get it; a lane must have confirmed the piece
+ * before. */
 static bool can_be_told(const struct job *job, struct piece *piece, enum keeping_whom whom)
 {
     if (piece->state != PIECE_READY || *knows(piece, whom))
@@ -69,7 +70,8 @@ static bool is_of_kind(const struct copies_told *told, const struct copies_told 
            told->when_known == other->when_known && told->begins == other->begins;
 }
 
-/* Those of one message, which count as told until the answer says otherwise. */
+/* Gathers the next message. Its pieces count as known by the receiver until the answer is a
+ * failure. */
 static size_t gather(struct job *job, struct copies_told *told, enum keeping_whom whom)
 {
     told->count = 0;
@@ -91,7 +93,8 @@ static size_t gather(struct job *job, struct copies_told *told, enum keeping_who
     return told->count;
 }
 
-/* They are to be told again, or (`is_unfit`) somebody else is. */
+/* Marks the pieces of a failed message, so that it is repeated, or (`is_unfit`) another holder is
+ * chosen. */
 static void forget_told(struct job *job, const struct copies_told *told, bool is_unfit)
 {
     for (size_t i = 0; i < told->count; i++) {
@@ -100,19 +103,19 @@ static void forget_told(struct job *job, const struct copies_told *told, bool is
             keeper_of(piece, told->whom) != told->keeper)
             continue;
         *knows(piece, told->whom) = false;
-        piece->keeping.begins |= is_unfit; /* who is silent may have begun */
+        piece->keeping.begins |= is_unfit; /* a silent holder may have begun */
         piece->keeping.is_unfit |= is_unfit;
     }
 }
 
-/* What it has needs no room: it may not have heard of what began. */
+/* Whether a holder lacks room for copies that it may not have heard of yet. */
 static bool lacks_room(const struct copies_told *told, int code)
 {
     return told->whom == TELL_KEEPER && (code == -ENOSPC || code == -ENOMEM || code == -EMFILE);
 }
 
-/* Where nobody answered, the aggregator is told when it is back; or it is lost. Without room for
- * what begins another may have some. */
+/* Handles the answer. After a missing answer the receiver gets the message when it is back, or is
+ * lost; a holder without room for a new copy is replaced. */
 static void answered(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
 {

@@ -1,6 +1,6 @@
-/* Copies of what lanes keep, on other aggregators: who keeps which, and who must be told. A keeper
- * is stored before a lane counts on it, and stays as long as it lives and is another process than
- * the owner's: what it has is worth something only there. README: K57; svc/wire/README.md: W20. */
+/* Replicas: choice of the holder of each piece, and what lanes and holders must know. Stores a
+ * holder before a lane counts on it. A holder stays as long as it lives and is another process than
+ * the owner's, since its copy has value only there. RULES.md: K57; svc/wire/README.md: W20. */
 #include "svc/coordinator/replica/replica.h"
 
 #include "packer/packer.h"
@@ -26,16 +26,16 @@ static bool wants_copy(const struct tensor *tensor, const struct piece *piece)
            piece->elements > 0 && !tensor->failure;
 }
 
-/* After a restart nobody knows before a worker is back. */
+/* Whether the job may have holders; after a restart that is not known before a worker is back. */
 static bool may_have_keepers(const struct job *job)
 {
     return job->terms->durability == DURABILITY_REPLICA ||
            job->terms->durability == DURABILITY_UNSAID;
 }
 
-/* --- choosing --- */
+/* --- choice --- */
 
-/* An operator who drains it will end it: better than none, until then. */
+/* Whether an operator drains all lanes of the aggregator, and so will end it: the last choice. */
 static bool is_drained(const struct aggregator *a)
 {
     size_t withheld = 0;
@@ -50,8 +50,9 @@ static bool may_keep(const struct aggregator *a, const struct lane *lane)
            clock_now_ns() >= a->unfit_until_ns;
 }
 
-/* Each owner's copies of a job lie together, and stay where they are while others come and go. On
- * another host, if there is any: one that fails takes all its processes along. */
+/* Rank of a candidate: not drained, then on another host, since a host fails with all its
+ * processes; then a hash of owner and job, so that the copies of one owner and job stay together
+ * while other aggregators come and go. */
 static uint64_t score(const struct aggregator *a, const struct job *job, const struct lane *lane)
 {
     char text[64];
@@ -93,12 +94,13 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
     return stays ? piece->keeping.keeper : choose(job, lane);
 }
 
-/* Who has just been told where the piece is knows it as its former keeper, too. */
+/* Sets holder and former holder. If the current holder becomes the former one, its "already
+ * informed" flag carries over. */
 static void set(struct piece *piece, uint32_t keeper, uint32_t former)
 {
     struct keeping *now = &piece->keeping;
     bool knows = former == now->keeper ? now->keeper_knows : now->former_knows;
-    bool returns = keeper == now->former; /* what it has may still be wanted */
+    bool returns = keeper == now->former; /* its copy may still be needed */
     if (now->keeper != keeper)
         *now = (struct keeping){.keeper = keeper, .begins = !returns};
     now->former = former;
@@ -106,7 +108,7 @@ static void set(struct piece *piece, uint32_t keeper, uint32_t former)
     now->keeper_knows = now->lane_knows = false;
 }
 
-/* The lane begins with that keeper, whose copy it is that it may want. */
+/* Sets the holder of a placed piece: the lane begins with that holder, whose copy it may read. */
 void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper)
 {
     if (piece->keeping.former && piece->keeping.former != keeper)
@@ -127,7 +129,7 @@ void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool i
     piece->keeping.keeper_knows = true;
 }
 
-/* Whatever that costs: a lane that is to be emptied, a process that is to end. */
+/* Whether tasks must leave the lane, even without a holder elsewhere. */
 static bool must_leave(const struct lane *lane)
 {
     return lane->use == LANE_WITHHELD || lane->aggregator->is_stopping;
@@ -146,7 +148,7 @@ int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uin
     return 0;
 }
 
-/* --- another keeper --- */
+/* --- change of holders --- */
 
 struct change {
     struct tensor *tensor;
@@ -154,8 +156,8 @@ struct change {
     uint32_t keeper;
 };
 
-/* Not before its lane has it: it is placed with the keeper that has its copy, if any. What moves
- * has been given one for where it goes. */
+/* Finds pieces whose holder changes. A piece that is not ready, or moves, is left out: it has been
+ * given a holder for its new lane. */
 static size_t find_changes(struct job *job, struct change *changes, size_t room)
 {
     size_t count = 0;
@@ -170,8 +172,9 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
     return count;
 }
 
-/* The lane may not have looked yet at the copy of the first, whoever was to follow that. One that
- * is unfit does not come to the lane any more: it would be waited for in vain. */
+/* The former holder after the change. The oldest one stays as long as it lives, since the lane may
+ * not have read its copy yet. An unfit holder never connects to the lane, which would wait in vain,
+ * so it is none. */
 static uint32_t former_of(struct service *s, const struct keeping *now, uint32_t keeper)
 {
     if (!is_lost(aggregator_find(s, now->former)))
@@ -220,7 +223,7 @@ static void note_lack(struct job *job)
         fleet_want_another(job->service);
 }
 
-/* It has no room for more, or is not reached: what it has there is no use. */
+/* Drops the copy of an unfit holder, which is of no use. */
 static void end_unfit(const struct job *job, const struct piece *piece)
 {
     if (piece->keeping.is_unfit)
@@ -246,9 +249,9 @@ static void change_keepers(struct job *job)
         job->copies->keepers_ns = clock_now_ns();
 }
 
-/* --- nobody waits any more --- */
+/* --- former holders --- */
 
-/* What the job keeps there; false where the lane has not been told yet of all keepers. */
+/* Number of states that the job has on the lane; false: the lane does not know all holders yet. */
 static bool count_states(const struct job *job, const struct lane *lane, size_t *ret_count)
 {
     bool is_told = true;
@@ -275,17 +278,17 @@ static void forget_formers(struct job *job, const struct lane *lane)
     job->copies->has_formers = false;
     job_each_piece (piece, tensor, job) {
         if (piece->lane == lane && piece->keeping.former) {
-            keeping_end_piece(job, piece->keeping.former, piece->id); /* never read, maybe */
+            keeping_end_piece(job, piece->keeping.former, piece->id); /* maybe never read */
             piece->keeping.former = 0;
-            piece->keeping.lane_knows = false; /* it is told not to wait */
+            piece->keeping.lane_knows = false; /* the lane must not wait for the former holder */
         }
         job->copies->has_formers |= piece->keeping.former > 0;
     }
     keeping_tell(job, TELL_LANE);
 }
 
-/* Requests to an aggregator are served in their order: figures that were asked for after the lane
- * was told of its keepers tell of copies with these. */
+/* An aggregator serves requests in order, so figures that were requested after the lane got its
+ * holders show copies at these holders. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 {
     if (asked_ns < job->copies->keepers_ns || lane->aggregator->measured_ns < asked_ns)
@@ -315,16 +318,17 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
         now->is_unfit |= now->keeper == a->id;
         if (now->former != a->id)
             continue;
-        now->former = 0; /* nor does the lane get what that has */
+        now->former = 0; /* the lane cannot read that copy either */
         now->lane_knows = false;
         keeping_end_piece(job, a->id, piece->id);
     }
     keeping_check(job);
 }
 
-/* --- when --- */
+/* --- changes --- */
 
-/* Keepers first: one that is about to be relieved may have what a new owner needs. */
+/* Holders get their messages first: one that is about to be replaced may have the copy that a new
+ * owner needs. */
 void keeping_check(struct job *job)
 {
     if (job->failure || job->service->phase != SERVICE_UP || !may_have_keepers(job))
@@ -363,7 +367,7 @@ static void tell_anew(struct piece *piece, const struct aggregator *a)
         piece->keeping.lane_knows = false;
 }
 
-/* Who waits for what it had waits no longer. */
+/* Clears a lost former holder, so that the lane does not wait for its copy. */
 static void forget_former(struct piece *piece, const struct aggregator *a)
 {
     if (piece->keeping.former != a->id)
@@ -392,7 +396,7 @@ static void ended(struct service *s, void *data, const envelope *reply, int code
 {
 }
 
-/* Who does not hear it finds out when it is back. */
+/* Tells a holder to drop copies; a holder that is away learns it when it is back. */
 static void send_end(struct aggregator *a, const struct job *job, uint32_t *pieces, size_t count,
                      bool others)
 {
@@ -403,8 +407,8 @@ static void send_end(struct aggregator *a, const struct job *job, uint32_t *piec
                   CALL_DEADLINE_NS, ended, NULL, 0);
 }
 
-/* What ended while it was away it does not know. More than a message holds is left to the end of
- * the job. */
+/* Sends a returning holder the pieces that it still holds, so that it drops all others. If they
+ * exceed one message, the drop waits for the end of the job. */
 static void end_others(struct aggregator *a, const struct job *job)
 {
     size_t room = job->index->pieces_count < MESSAGE_PIECES_MAX ? job->index->pieces_count

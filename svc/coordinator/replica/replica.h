@@ -1,60 +1,64 @@
-/* Who keeps copies of what lanes have of jobs with `durability replica` (K57). */
+/* Replica holders (keepers): the aggregators that store copies of lane state, for jobs with
+ * `durability replica` (K57). */
 #ifndef GRADPOOL_COORDINATOR_REPLICA_REPLICA_H
 #define GRADPOOL_COORDINATOR_REPLICA_REPLICA_H
 
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/job/job.h"
 
-/* The aggregator that is to keep a copy of the piece when it lies on that lane; 0: none. The one
- * that has it, if it may go on. */
+/* The holder for the piece on that lane: the present one, if it may stay; 0: none. */
 uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
                         const struct lane *lane);
-/* The piece lies on a lane that is told of that keeper with it; the keeper is to be told. */
+/* Sets the holder of a piece that is placed: the lane learns the holder with the piece, the holder
+ * is yet to get its message. */
 void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper);
-/* It has moved there; `is_copied`: its keeper was told then, and has the copy. */
+/* Sets the holder of a piece that has moved; `is_copied`: the holder has the copy since before the
+ * switch. */
 void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool is_copied);
-/* Where it goes that one would keep its copy. -EAGAIN: what that has may still be wanted here, or
- * there is none, and here is one. */
+/* Whether the piece may move to a lane where `keeper` would be its holder. -EAGAIN: the lane may
+ * still read the copy of `keeper` as a former holder, or the piece would lose its only holder. */
 int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uint32_t keeper,
                      struct err *err);
-/* Chooses for pieces whose keeper is gone, or is on their own aggregator now; tells keepers and
- * lanes what they do not know. To be called whenever that may have changed. */
+/* Chooses holders for pieces whose holder is gone, or is their owner's process now, and sends lanes
+ * and holders what they do not know. Called whenever that may have changed. */
 void keeping_check(struct job *job);
 void keeping_check_all(struct service *s);
-/* It is back: it may have heard none of what it was told last. */
+/* Handles an aggregator that is back, and may have missed the last messages. */
 void keeping_aggregator_back(struct aggregator *a);
-/* It is gone, and its pieces have new lanes, or none. */
+/* Handles a lost aggregator, whose pieces have new lanes, or none. */
 void keeping_aggregator_lost(struct aggregator *a);
-/* Nobody keeps anything of it any more: of a job that ends, of a tensor that is undeclared, of a
- * piece that has gone where another keeps its copies. */
+/* Tell holders to drop copies: of a job that ends, of an undeclared tensor, of a piece that has a
+ * new holder. */
 void keeping_end(struct job *job);
 void keeping_end_tensor(const struct tensor *tensor);
 void keeping_end_piece(const struct job *job, uint32_t keeper, uint32_t piece);
-/* It is chosen for nothing for a minute, and that is said. */
+/* Excludes the aggregator as a holder for a minute, and logs why. */
 void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why);
-/* ... because it does not reach that lane: others keep what the job has there. */
+/* Excludes the aggregator, which cannot reach the lane; the job's pieces there get other
+ * holders. */
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane);
-/* The lane has told its figures, as they were asked for then: where each state has a whole copy,
- * former keepers are not needed. */
+/* Handles figures of the lane, requested at `asked_ns`: if every state has a whole copy, former
+ * holders drop theirs. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns);
-/* Whether it keeps anything of the job; of what is on that lane, unless that is NULL. */
+/* Whether the aggregator holds, or begins to hold, replicas of the job; `lane` not NULL: of pieces
+ * on that lane. */
 bool keeping_has(const struct aggregator *a, const struct job *job, const struct lane *lane);
 
-/* calls.c: says to all of these what they do not know. */
+/* Sends pending messages of one kind; see calls.c. */
 enum keeping_whom {
-    TELL_LANE,   /* who keeps copies of its pieces */
-    TELL_KEEPER, /* where they are */
-    TELL_FORMER, /* likewise: the lane may want what it has */
+    TELL_LANE,   /* to lanes: the holders of their pieces */
+    TELL_KEEPER, /* to holders: the lanes of their pieces */
+    TELL_FORMER, /* to former holders: the lanes that may read their copies */
 };
 void keeping_tell(struct job *job, enum keeping_whom whom);
-/* What a keeper is asked for: a copy of the piece as it lies under that epoch. */
+/* Description of a copy for a holder: of the piece as placed with that epoch. */
 WIRE(CopySpec)
 keeping_spec(const struct tensor *tensor, const struct piece *piece, uint32_t epoch, bool begins);
 int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane,
                  WIRE(CopySpec) * specs, size_t count, call_done_fn done, const void *data,
                  size_t data_bytes);
 
-/* ticket.c: a keeper wants a ticket for a lane. */
+/* Handles the request of a holder for a ticket to a lane (ticket.c). */
 void copy_ticket_handle(struct peer *p, const envelope *message);
 
 #endif

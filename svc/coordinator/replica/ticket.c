@@ -1,6 +1,6 @@
-/* Tickets for keepers of copies: as those of workers (route/ticket.c), but asked for and told on
- * the aggregators' own connections, unasked both ways: a keeper asks until it is told something
- * final.  */
+/* Tickets for replica holders: like those of workers (route/ticket.c), but request and answer are
+ * single messages on the aggregators' connections. A holder repeats its request until it gets a
+ * final answer. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/replica/replica.h"
@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <sys/random.h>
 
-#define FAILURES_MOST 8 /* to connect, in a row: three seconds and more */
+#define FAILURES_MOST 8 /* failed connections in a row: at least three seconds */
 
 struct copy_ticket_asked {
     uint32_t keeper, job, lane;
@@ -33,7 +33,7 @@ static void tell(struct aggregator *keeper, uint32_t job, uint32_t lane, int cod
         peer_send(keeper->peer, &ENVELOPE(0, COPY_TICKET, copy_ticket, &ticket));
 }
 
-/* What may be otherwise in a moment is asked for again. */
+/* Sends the ticket, or -EAGAIN, after which the holder repeats its request. */
 static void granted(struct service *s, void *data, const envelope *reply, int code,
                     const char *text)
 {
@@ -55,7 +55,8 @@ static int ask_lane(struct aggregator *keeper, struct lane *lane, uint32_t job)
                      .ticket = {sizeof asked.connect, (uint8_t *)&asked.connect});
 }
 
-/* Of a job that it keeps nothing of it may forget all; a lane that is gone has a successor. */
+/* -ENOENT: the holder has no copies of the job and may drop all; -ESTALE: no copies of that lane's
+ * pieces, or the lane is gone and another one has followed. */
 static int answer_of(const struct aggregator *keeper, const struct job *job,
                      const struct lane *lane)
 {

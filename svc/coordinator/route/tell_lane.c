@@ -1,5 +1,5 @@
-/* Telling lanes what they are to serve, and what no longer. A piece is PIECE_ASKED from the request
- * to the answer; an answer for a piece that has moved meanwhile is passed over. */
+/* Messages to lanes about pieces. A piece is PIECE_ASKED from the request to the answer; the answer
+ * for a piece that has moved meanwhile is dropped. */
 #include "svc/coordinator/route/tell_lane.h"
 
 #include "svc/base/cleanup.h"
@@ -36,11 +36,12 @@ static void fail_tensor(struct tensor *tensor, int code, const char *why)
     tensor_fail(tensor, NULL, code, text);
 }
 
-/* -EAGAIN: it was there before, and what was begun then is not over. */
+/* Whether pieces are sent again later. -EAGAIN: the lane had the pieces before and has not finished
+ * with them. */
 static bool is_told_again(int code) { return call_went_unanswered(code) || code == -EAGAIN; }
 
-/* Where nobody answered, the aggregator is told again when it is back, and when it is lost another
- * lane gets them. */
+/* Sets the state of the pieces. After a missing answer they are PIECE_PLACED: the lane gets them
+ * when it is back, another lane if it is lost. */
 static void settle(struct job *job, const struct placed *placed, int code, const char *text)
 {
     for (size_t i = 0; i < placed->count; i++) {
@@ -48,7 +49,7 @@ static void settle(struct job *job, const struct placed *placed, int code, const
         struct piece *piece = jobs_piece(job, placed->pieces[i], &tensor);
         if (!piece || !piece->lane || piece->lane->id != placed->lane ||
             piece->epoch != placed->epoch || piece->state != PIECE_ASKED)
-            continue; /* it has gone elsewhere meanwhile */
+            continue; /* the piece has moved meanwhile */
         piece->state = code < 0 ? PIECE_PLACED : PIECE_READY;
         piece->regroups &= code < 0;
         if (code < 0 && !is_told_again(code))
@@ -87,7 +88,7 @@ telling_spec(const struct tensor *tensor, const struct piece *piece, struct term
                         .terms = {terms_bytes(told), (uint8_t *)told});
 }
 
-/* The job's pieces that wait for their lane to be told, those of one message. */
+/* Gathers the next message: PIECE_PLACED pieces of one lane with equal flags. */
 static size_t gather(struct job *job, struct placed *placed, struct terms *terms,
                      WIRE(PieceSpec) * specs)
 {
@@ -140,7 +141,7 @@ int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_h
                      .tenant = job->tenant->key.tenant);
 }
 
-/* Takes over `placed`. */
+/* Sends the gathered pieces to their lane. */
 static void ask_lane(struct job *job, const struct placed *placed, WIRE(PieceSpec) * specs)
 {
     struct lane *lane = lane_find(job->service, placed->lane);
@@ -195,12 +196,13 @@ static void dropped(struct service *s, void *data, const envelope *reply, int co
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
-        return; /* when it is back, it is told what to drop by what it holds */
+        return; /* its list of pieces at the next join leads to the drops */
     lane_call(lane, dropped, NULL, 0, DROP_REQUEST, drop_request, .job_id = job_id,
               .pieces = pieces, .n_pieces = count);
 }
 
-/* Whose pieces stay frozen serves nobody: who did not hear it comes back, and says what is. */
+/* A lane whose pieces stay frozen serves no round: its connection is broken, and its next join
+ * lists them. */
 static void meet_again(struct lane *lane)
 {
     if (lane->aggregator->peer)
@@ -220,7 +222,7 @@ static void thawed(struct service *s, void *data, const envelope *reply, int cod
 void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
-        return; /* when it is back, it says what is frozen */
+        return; /* its next join lists the frozen pieces */
     if (lane_call(lane, thawed, &lane->id, sizeof lane->id, THAW_REQUEST, thaw_request,
                   .job_id = job_id, .pieces = pieces, .n_pieces = count) < 0)
         meet_again(lane);

@@ -1,6 +1,6 @@
-/* Tickets for the data plane (wire W7): made here, told to the lane first, then to the worker. Must
- * never let a worker take a lane for lost that may come back: nobody would tell it of another one
- * (K56). */
+/* Tickets for connections of workers to lanes (wire W7): created here, sent to the lane first, then
+ * to the worker. Must never let a worker count a lane as lost that may come back, since no other
+ * route would follow (K56). */
 #include "svc/coordinator/route/ticket.h"
 
 #include "svc/coordinator/aggregator/call.h"
@@ -16,8 +16,8 @@
 #include <sys/random.h>
 
 #define TICKET_DEADLINE_NS (5 * NS_PER_S)
-#define CROWD_NS (100 * NS_PER_MS)     /* more ask at a time than a job may */
-#define UNREACHED_NS (500 * NS_PER_MS) /* before a worker tries a lane again */
+#define CROWD_NS (100 * NS_PER_MS)     /* pause when a job has too many open requests */
+#define UNREACHED_NS (500 * NS_PER_MS) /* pause after a failed connection of the worker */
 
 struct grant {
     uint64_t wait;
@@ -35,7 +35,8 @@ static void send_ticket(struct wait *wait, const struct grant *grant, const stru
                .ticket = {sizeof grant->connect, (uint8_t *)&grant->connect});
 }
 
-/* Where the lane has not answered, but may, the worker is told to ask again (L38 of `client`). */
+/* If the lane has not answered but still may, the worker gets -EAGAIN and repeats the request (L38
+ * of `client`). */
 static void granted(struct service *s, void *data, const envelope *reply, int code,
                     const char *text)
 {
@@ -105,7 +106,8 @@ void ticket_answer(struct peer *p, const envelope *request)
     ask_lane(p, request->id, lane);
 }
 
-/* A lane that cannot be reached, though it is up, may be in a moment. */
+/* A lane that is up may be out of reach for a moment, so after a failed connection the ticket
+ * waits. */
 void ticket_handle(struct peer *p, const envelope *request)
 {
     if (request->ticket_request->failures > 0)

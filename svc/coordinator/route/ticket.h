@@ -1,11 +1,11 @@
-/* Tickets for the data plane. README: K56. */
+/* Tickets for connections of workers to lanes. RULES.md: K56. */
 #ifndef GRADPOOL_COORDINATOR_ROUTE_TICKET_H
 #define GRADPOOL_COORDINATOR_ROUTE_TICKET_H
 
 #include "svc/coordinator/peer/peer.h"
 
 void ticket_handle(struct peer *p, const envelope *message);
-/* Of one that was kept. */
+/* Handles a ticket request that was kept. */
 void ticket_answer(struct peer *p, const envelope *message);
 
 #endif

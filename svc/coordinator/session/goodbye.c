@@ -1,5 +1,5 @@
-/* Ranks that have said goodbye, told to the lanes of their job: one that they never spoke to would
- * be waited for there until a deadline. Owns the timer of that. README: K55. */
+/* Goodbyes of ranks, reported to the lanes of their job: a lane without a connection to the rank
+ * would wait for it until a deadline. Owns the timer of these reports. RULES.md: K55. */
 #include "svc/coordinator/session/goodbye.h"
 
 #include "svc/base/log.h"
@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* The ranks of a job end one soon after the other, and then there is nobody to be told. */
+/* Delay of a report: the ranks of a job mostly end together, and then no rank needs it. */
 #define TELL_NS (200 * NS_PER_MS)
 
 struct goodbyes {
@@ -47,7 +47,8 @@ void leavers_changed(struct job *job)
     s->goodbyes->are_due = true;
 }
 
-/* A lane that has dropped the job waits for nobody. */
+/* Handles the answer: unanswered reports are repeated; a lane that has dropped the job (-ENOENT)
+ * needs none. */
 static void told(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     const struct goodbye_asked *asked = data;

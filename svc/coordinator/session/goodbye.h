@@ -1,4 +1,4 @@
-/* Ranks that have said goodbye, told to the lanes of their job. README: K55. */
+/* Goodbyes of ranks, reported to the lanes of their job. RULES.md: K55. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_GOODBYE_H
 #define GRADPOOL_COORDINATOR_SESSION_GOODBYE_H
 
@@ -6,10 +6,10 @@
 
 int leavers_create(struct service *s);
 void leavers_destroy(struct service *s);
-/* Lanes hear again of ranks that had left before this start. */
+/* Reports again, after a restart, the ranks that had left before. */
 void leavers_start(struct service *s);
-/* A rank has left, or a lane has pieces of the job that it had not before: lanes hear soon who will
- * not come. Where workers come and go regroupings tell it. */
+/* Reports the ranks that have left to all lanes of the job, soon: called when a rank leaves, or a
+ * lane gets pieces. No effect on elastic jobs, where regroupings do it. */
 void leavers_changed(struct job *job);
 
 #endif

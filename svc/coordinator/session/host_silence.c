@@ -1,6 +1,6 @@
-/* Whether the hosts of workers are still there. Owns the timer of looks. What is looked at is what
- * the worker's kernel says: a worker that is stopped, or reads nothing, is late and not dead, so no
- * word of its own must ever be needed here (K53). */
+/* Detection of dead hosts of workers. Owns the timer of the looks. Only the worker's kernel counts:
+ * a worker that is stopped or reads nothing is late, not dead, so no message of its own must ever
+ * be needed (K53). */
 #include "svc/coordinator/session/host_silence.h"
 
 #include "svc/coordinator/service.h"
@@ -9,26 +9,28 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* --worker-timeout is 8 looks long: quiet for 5 of them, a host is asked, and has 3 to answer. */
+/* --worker-timeout lasts 8 looks: after 5 quiet ones a ping is sent, which has 3 looks to be
+ * acknowledged. */
 #define LOOKS 8
 #define LOOKS_QUIET 5
 
 struct silence {
     struct service *service;
-    struct timer timer; /* of the next look */
+    struct timer timer; /* timer of the next look */
 };
 
 static uint64_t period_ns(const struct service *s) { return s->options->worker_timeout_ns / LOOKS; }
 
-/* So seldom its kernel is asked, and so often that one which answers is never quiet for 5 looks. */
+/* Period of keep-alive probes: so long that they are rare, so short that a living host is never
+ * quiet for 5 looks. */
 static unsigned ask_s(const struct service *s)
 {
     uint64_t half_s = s->options->worker_timeout_ns / 2 / NS_PER_S;
     return half_s > 0 ? (unsigned)half_s : 1;
 }
 
-/* The ping is for the sake of its way: what is lost of it is sent again some times before the last
- * look, where a question of our kernel, lost once, would end a worker. No worker needs it. */
+/* Counts a quiet look. The ping exists for its TCP segment, which our kernel repeats several times
+ * if it is lost; a single lost probe would end a worker. The worker need not read it. */
 static void judge(struct peer *p, uint64_t silent_ns)
 {
     if (p->silent_looks++ == 0)
@@ -48,11 +50,11 @@ static void look_at(struct peer *p, uint64_t now_ns)
     if (silent_ns >= quiet_ns)
         return judge(p, silent_ns);
     p->silent_looks = 0;
-    p->look_ns = now_ns + quiet_ns - silent_ns; /* it cannot be quiet for so long before */
+    p->look_ns = now_ns + quiet_ns - silent_ns; /* no earlier look could be quiet */
 }
 
-/* A late look makes silence no longer: the next one is a whole period later, and sees an answer
- * of the meantime. Without a peer that is looked at there is none: an idle service sleeps. */
+/* A look after a late one is a full period later, so an answer in between counts. Without a watched
+ * peer the timer does not run, and an idle service sleeps. */
 static void looks(struct timer *timer)
 {
     struct service *s = container_of(timer, struct silence, timer)->service;
@@ -86,7 +88,7 @@ void silence_destroy(struct service *s)
     free(s->silence);
 }
 
-/* The end of a process on this host is seen as it is. */
+/* Workers on this host are left out: the end of their process is an event. */
 void silence_watch(struct peer *p)
 {
     struct service *s = p->service;

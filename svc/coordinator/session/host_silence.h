@@ -1,4 +1,4 @@
-/* Whether the hosts of workers are still there. README: K53. */
+/* Detection of dead hosts of workers. RULES.md: K53. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_HOST_SILENCE_H
 #define GRADPOOL_COORDINATOR_SESSION_HOST_SILENCE_H
 
@@ -6,7 +6,7 @@
 
 int silence_create(struct service *s);
 void silence_destroy(struct service *s);
-/* Looks from now on whether the host of a peer that is open answers, if that is a worker's. */
+/* Watches the host of a peer from now on, if the peer is a worker on another host. */
 void silence_watch(struct peer *p);
 
 #endif

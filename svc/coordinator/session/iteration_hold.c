@@ -1,6 +1,5 @@
-/* Holds one rank of a job at the end of an iteration for those who need all tensors between the
- * same two. Owns struct holding; must never leave a rank held whom nobody waits for. README: K51.
- */
+/* Holds one rank of a job at the end of an iteration. Owns struct holding; must never leave a rank
+ * held that no operation needs. RULES.md: K51. */
 #include "svc/coordinator/session/iteration_hold.h"
 
 #include "svc/coordinator/job/members.h"
@@ -14,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_RESERVED "gradpool." /* how names of the client's own tensors begin */
+#define NAME_RESERVED "gradpool." /* prefix of tensors that the client library declares */
 
-/* How long an iteration may take; and without a round: the job does not train. A snapshot must be
- * right, who comes late would rather not wait. */
+/* iteration_ns: how long the end of an iteration is waited for; rest_ns: a rank idle that long
+ * stands at an end. A snapshot must be exact; late workers prefer a short wait. */
 static const struct hold_patience {
     uint64_t iteration_ns, rest_ns;
 } patience[] = {
@@ -36,7 +35,7 @@ struct holding {
     uint64_t context;
 };
 
-/* --- who --- */
+/* --- choice of the rank --- */
 
 static bool is_meant(const struct tensor *tensor, enum hold_scope scope)
 {
@@ -65,7 +64,8 @@ static const struct session *take_rank(const struct job *job, uint32_t rank, enu
     return is_there && is_in_all(session, scope) ? session : NULL;
 }
 
-/* Who waits for others to come may stand already, and then no other comes to an end. */
+/* Prefers the rank that waits in resize(): it may stand at an end already, and then no other rank
+ * reaches one. */
 static const struct session *find_rank(const struct job *job, enum hold_scope scope)
 {
     const struct session *found =
@@ -75,12 +75,12 @@ static const struct session *find_rank(const struct job *job, enum hold_scope sc
     return found;
 }
 
-/* --- telling --- */
+/* --- messages --- */
 
 static void tell(const struct holding *h, bool is_over)
 {
     const struct session *session = h->job->sessions[h->rank];
-    if (session && session->peer) /* a rank that has lost its connection holds nothing */
+    if (session && session->peer) /* a rank without connection holds nothing */
         peer_reply(session->peer, 0, HOLD, hold, .hold = h->id, .is_over = is_over,
                    .scope = (WIRE(HoldScope))h->scope);
 }
@@ -194,9 +194,10 @@ void holding_job_ends(struct job *job)
         give_up(job->ranks->holding, -ECONNRESET, "the job has ended");
 }
 
-/* --- what the rank says --- */
+/* --- states of the rank --- */
 
-/* Where one ends nobody has seen; but who does nothing for a while is behind one. */
+/* No iteration boundary was observed yet: a rank that is idle this long is assumed to stand at
+ * one. */
 static void note_rest(struct holding *h, bool rests)
 {
     uint64_t rested_ns = clock_now_ns() + patience[h->scope].rest_ns;
@@ -204,7 +205,7 @@ static void note_rest(struct holding *h, bool rests)
     wait_until(h, h->rests ? rested_ns : h->until_ns);
 }
 
-/* However long that takes: who saves has a deadline of his own. */
+/* While the rank saves for itself the time stands still: that operation has its own deadline. */
 static void note_saving(struct holding *h, bool saves)
 {
     if (h->saves && !saves)
@@ -217,7 +218,7 @@ static void note_saving(struct holding *h, bool saves)
 static void take(struct holding *h, const WIRE(HeldRequest) * said)
 {
     if (h->is_held)
-        return; /* what goes on behind it is what had begun before */
+        return; /* later messages are about work from before the hold */
     note_saving(h, said->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES);
     switch (said->state) {
     case GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES: return;

@@ -1,5 +1,5 @@
-/* Requests that are kept until what they wait for has come: an aggregator that starts (K31) or is
- * away (K56), a rank that is just leaving (K40). Owns copies of the requests; decides nothing. */
+/* Requests that are kept until their reason has passed: an aggregator starts (K31) or is away
+ * (K56), a rank is about to leave (K40). Owns copies of the requests; decides nothing. */
 #include "svc/coordinator/session/kept.h"
 
 #include "svc/coordinator/service.h"
@@ -16,7 +16,7 @@ struct kept {
     uint8_t request[];
 };
 
-/* The wait is gone before the request is handled: that may make another. */
+/* Destroys the wait before the request is handled, since that may create another one. */
 static void handle_again(struct wait *wait)
 {
     struct peer *p = wait->peer;
@@ -59,7 +59,8 @@ void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept
     gradpool__wire__envelope__pack(request, kept->request);
     struct wait *wait = wait_create(p, request->id, timeout_ns, handle_again, kept);
     if (wait)
-        wait_uncount(wait); /* or those that wait for room would be what takes it */
+        /* Kept requests are not counted: else those that wait for room would take it. */
+        wait_uncount(wait);
 }
 
 static bool is_for(const struct wait *wait, kept_handler handler)
@@ -75,7 +76,8 @@ static struct wait *next(struct service *s, kept_handler handler, uint64_t newes
     return NULL;
 }
 
-/* Any handler may end any wait, and those that wait again are newer. */
+/* Handles only requests that are kept now: a handler may end any wait, and a request that is kept
+ * again has a higher number. */
 void kept_check(struct service *s, kept_handler handler)
 {
     uint64_t newest = s->door->next_id;

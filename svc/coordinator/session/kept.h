@@ -1,5 +1,5 @@
-/* Requests that cannot be handled yet and are kept: each is handled from the start again, as if it
- * came only then. */
+/* Kept requests: they cannot be handled yet, and are handled again from the start, as if they
+ * arrived later. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_KEPT_H
 #define GRADPOOL_COORDINATOR_SESSION_KEPT_H
 
@@ -7,13 +7,13 @@
 
 typedef void (*kept_handler)(struct peer *p, const envelope *request);
 
-/* Until kept_check() or the time is over. Of one peer no more is kept than one message may hold, be
- * it in many; it is told so, `what` they wait for. */
+/* Keeps a request until kept_check() or the time-out. All kept requests of a peer together fit one
+ * message; beyond that the request fails with a text that names `what` they wait for. */
 void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept_handler handler,
               const char *what);
-/* Handles those that are for `handler`; each may be kept again. */
+/* Handles all requests that are kept for `handler`; each may be kept again. */
 void kept_check(struct service *s, kept_handler handler);
-/* The same from the loop, when the caller has returned. */
+/* Like kept_check(), but from the loop, after the caller has returned. */
 void kept_check_soon(struct service *s, kept_handler handler);
 
 #endif

@@ -1,5 +1,5 @@
-/* Knowledge about ranks for which others wait: for the text of an error or of a warning, nothing
- * else. Decides nothing about anybody. README: K77. */
+/* Text about ranks for which others wait, for errors and warnings only. Decides nothing. RULES.md:
+ * K77. */
 #include "svc/coordinator/session/late_rank.h"
 
 #include "svc/base/system/process.h"
@@ -10,9 +10,9 @@
 #include <errno.h>
 
 #define RANKS_TOLD_MAX 3
-#define TEXT_BYTES 400 /* of an error's 640 */
+#define TEXT_BYTES 400 /* part of an error text of 640 */
 
-/* Of a process on this host the kernel's word; only the very one that has joined. */
+/* State of a process of this host by its kernel, if it still is the one that joined. */
 static const char *describe_process(const struct session *session)
 {
     bool is_here = session->identity && process_identity(session->pid) == session->identity;

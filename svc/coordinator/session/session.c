@@ -1,5 +1,5 @@
-/* Workers of a job: connected, away, gone. Owns struct session. A worker that is lost fails its
- * job: a sum without it is not the sum that was asked for (K6). */
+/* Sessions. Owns struct session. A lost worker fails its job, since a sum without its gradient
+ * would be wrong, unless the job continues after losses (K6). */
 #include "svc/coordinator/session/session.h"
 
 #include "svc/base/log.h"
@@ -19,7 +19,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* The kernel closes all connections of a process that ends; so late they are told of at most. */
+/* The kernel closes all connections of a dead process together; their reports arrive within this
+ * time. */
 #define ENDS_TOGETHER_NS NS_PER_S
 
 const char *session_state_name(enum session_state state)
@@ -37,7 +38,7 @@ const char *session_name(const struct session *session, char *buffer, size_t buf
     return buffer;
 }
 
-/* Of connections that have gone, and of those that are there. */
+/* Sums the connections that have ended, and the present ones. */
 uint64_t session_control_ns(const struct job *job)
 {
     uint64_t spent_ns = job->figures->control_ns;
@@ -59,8 +60,8 @@ static void unwatch_process(struct session *session)
     session->process.fd = -1;
 }
 
-/* Its connection may go on, as that of a visitor; the answers that it waited for were the
- * session's. */
+/* Separates session and connection. The connection may live on as a visitor; its open requests
+ * end. */
 static void detach(struct session *session)
 {
     struct peer *p = session->peer;
@@ -148,7 +149,7 @@ void session_silent(struct session *session, uint64_t silent_ns)
     lost_because(session, why);
 }
 
-/* It may live on: what it hears last is why it is out. */
+/* The process may live: a JobFailure is the last message that it gets. */
 void session_cut_off(struct session *session, uint32_t lane)
 {
     struct job *job = session->job;
@@ -160,7 +161,7 @@ void session_cut_off(struct session *session, uint32_t lane)
     struct peer *peer = session->peer;
     if (peer) {
         peer_reply(peer, 0, JOB_FAILURE, job_failure, .code = -ECONNRESET, .text = text);
-        session->peer = NULL; /* it may go on reading */
+        session->peer = NULL; /* the peer may read its last messages */
         peer->session = NULL;
         waits_cancel(peer);
         peer_finish(peer);
@@ -170,8 +171,8 @@ void session_cut_off(struct session *session, uint32_t lane)
 
 void session_process_ended(struct session *session) { lost(session); }
 
-/* A goodbye may still lie in the socket of a process that has ended: all is read first, turn by
- * turn, and the end of the connection behind it takes care of the session. */
+/* A goodbye may be unread in the socket of a dead process: all messages are handled first, in
+ * turns, then the session ends. */
 static void process_ended(struct source *source, uint32_t events)
 {
     struct session *session = container_of(source, struct session, process);
@@ -183,8 +184,8 @@ static void process_ended(struct source *source, uint32_t events)
 
 static void away_too_long(struct timer *timer) { lost(container_of(timer, struct session, away)); }
 
-/* The process is dead, or is watched and alive: either is better known than guessed. Without a
- * descriptor to spare the end of its connection tells, only later. */
+/* Opens a pidfd for the process. Without a free descriptor only the end of the connection shows its
+ * end, later. */
 static void watch_process(struct session *session)
 {
     struct loop *loop = session->job->service->loop;
@@ -198,8 +199,8 @@ static void watch_process(struct session *session)
         unwatch_process(session);
 }
 
-/* A process that is not watched is dead if its connections here and to a lane were closed
- * together. */
+/* Whether a process without pidfd is dead: its connections here and to a lane were closed within
+ * ENDS_TOGETHER_NS. */
 static bool is_dead_by_ends(const struct session *session)
 {
     bool is_broken =
@@ -219,7 +220,8 @@ void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
     timer_start(session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
 }
 
-/* After a restart of ours all are away, and have longer. */
+/* After a restart of the coordinator all workers are away with more time, which is left as it
+ * is. */
 void session_claimed(struct session *session, uint64_t within_ns)
 {
     uint64_t now_ns = clock_now_ns(), until_ns = session->away.deadline_ns;
@@ -232,7 +234,7 @@ void session_broken(struct session *session, uint32_t lane)
     char why[128];
     session->broken_ns = clock_now_ns();
     if (session->state == SESSION_LEFT)
-        return leavers_changed(session->job); /* the lane has not heard the goodbye */
+        return leavers_changed(session->job); /* the lane did not get the goodbye */
     if (session->state != SESSION_AWAY || !is_dead_by_ends(session))
         return;
     snprintf(why, sizeof why, ": its connections to the coordinator and to lane %u have ended",
@@ -242,7 +244,7 @@ void session_broken(struct session *session, uint32_t lane)
 
 void session_attach(struct session *session, struct peer *p)
 {
-    holding_rank_gone(session); /* who comes again has let go */
+    holding_rank_gone(session); /* a reconnected rank is not held any more */
     session->peer = p;
     session->state = SESSION_JOINED;
     session->billed_ns = p->turn.cpu_ns;

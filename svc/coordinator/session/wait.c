@@ -1,5 +1,5 @@
-/* Requests that are answered later. A wait ends with its answer, its deadline or its peer, whatever
- * comes first; calls know it by number only, so an answer that comes too late finds nothing. */
+/* Requests that are answered later. A wait ends with its answer, its deadline or its peer. Calls
+ * know a wait by its number, so a late answer finds none. */
 #include "svc/coordinator/session/wait.h"
 
 #include "svc/coordinator/service.h"

@@ -1,5 +1,5 @@
-/* How the tensors of a snapshot come to stand still: one rank is held at the end of an iteration,
- * then lanes let go of all pieces. Decides which they are; moves nothing. README: K47. */
+/* Makes the tensors of a snapshot stand still: one rank is held at the end of an iteration, then
+ * lanes release all pieces. Decides which tensors belong to it; reads nothing. RULES.md: K47. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/job/claim.h"
@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_NS (10 * NS_PER_S) /* with a job that has something else to do */
+#define PATIENCE_NS (10 * NS_PER_S) /* how long another operation on the job is waited for */
 #define AGAIN_NS (50 * NS_PER_MS)
 
 static void try_again(struct timer *timer);
 
-/* --- what there is --- */
+/* --- tensors and pieces --- */
 
 static int compare_names(const void *a, const void *b)
 {
@@ -104,9 +104,9 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
     return error;
 }
 
-/* --- coming to rest --- */
+/* --- standing still --- */
 
-/* Pieces of one message. */
+/* Context of a call: indexes of the pieces of its message. */
 struct align_asked {
     uint64_t saving;
     uint32_t turn;
@@ -121,7 +121,7 @@ static void try_later(struct saving *sv, uint64_t wait_ns)
     timer_start(sv->service->loop, &sv->timer, clock_now_ns() + wait_ns);
 }
 
-/* What hindered may pass: from the beginning once more, as long as there is patience. */
+/* Begins again if the obstacle may pass and time is left. */
 void saving_hindered(struct saving *sv, const struct err *why)
 {
     bool may_pass = why->code == -EBUSY || why->code == -EAGAIN || why->code == -ENOENT ||
@@ -161,8 +161,8 @@ static int check_parameters(const struct saving *sv, const struct job *job, stru
     return 0;
 }
 
-/* A round that was given up when a connection or a keeper was lost, and is to be made again, may be
- * over for this rank and not for a lane: its pieces would be of two states. */
+/* Whether all pieces of a tensor are of the same round. A round that was aborted for a lost
+ * connection or replica holder may be over for the rank but not for a lane. */
 static int check_rounds(const struct saving *sv, const struct job *job, struct err *err)
 {
     for (size_t i = 0; i < sv->pieces_count; i++) {
@@ -197,7 +197,8 @@ static void stand(struct saving *sv, const struct job *job)
     saving_await(sv);
 }
 
-/* What the rank begins from now on waits at its lanes. */
+/* All lanes have released: rounds that the rank begins from now on wait at the lanes, so it may
+ * continue. */
 static void all_rest(struct saving *sv)
 {
     struct job *job = jobs_find_id(sv->service, sv->job);
@@ -297,7 +298,8 @@ static int look(struct saving *sv, struct job **ret_job, struct err *err)
     return error < 0 ? error : collect(sv, *ret_job, err);
 }
 
-/* While the rank came there, anything may have come. */
+/* Checks the job again, since another operation may have begun while the rank came to the end of
+ * its iteration. */
 static void held(struct service *s, uint64_t id, int code, const char *text)
 {
     struct saving *sv = saving_find(s, id);

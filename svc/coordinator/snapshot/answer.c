@@ -1,5 +1,5 @@
-/* The answer that all stands still: what a snapshot has of each tensor. Owns nothing. README: K47.
- * */
+/* The answer when all lanes stand still: what the snapshot has of each tensor. Owns nothing.
+ * RULES.md: K47. */
 #include "svc/coordinator/snapshot/internal.h"
 
 #include "svc/base/cleanup.h"

@@ -1,6 +1,6 @@
-/* What a snapshot reads of lanes: the arrays of one tensor after the other, some parts at a time,
- * which go on to who asked as they are. Owns the cursor and the parts on their way; never holds
- * more than one answer's worth. README: K47. */
+/* Reads the arrays of one tensor after another from lanes, some parts at a time, and passes them to
+ * the caller unchanged. Owns the cursor and the parts under way; never holds more than one answer.
+ * RULES.md: K47. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/snapshot/internal.h"
@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PART_BYTES (UINT64_C(1) << 20) /* of one StateReply */
+#define PART_BYTES (UINT64_C(1) << 20) /* bytes of one StateReply */
 #define BATCH_BYTES (4 * PART_BYTES)
 #define PARTS_MAX 64
 
 struct snapshot_part {
     uint32_t tensor;
-    uint64_t offset, bytes; /* in the tensor's arrays */
+    uint64_t offset, bytes; /* position in the tensor's arrays */
     uint8_t *data;
 };
 
@@ -25,7 +25,7 @@ struct saving_batch {
     struct snapshot_part parts[PARTS_MAX];
 };
 
-/* Behind a call. */
+/* Context of a call. */
 struct read_asked {
     uint64_t saving;
     uint32_t turn;
@@ -73,9 +73,9 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
         send_batch(sv);
 }
 
-/* --- what comes next --- */
+/* --- next parts --- */
 
-/* False: that was all. */
+/* Moves the cursor to the next element to read. False: all is read. */
 static bool skip(struct saving *sv)
 {
     struct saving_cursor *c = &sv->cursor;
@@ -97,7 +97,7 @@ static bool skip(struct saving *sv)
     return false;
 }
 
-/* A piece's arrays are the last thing in its state (A27 of svc/lane). */
+/* Requests a part. The arrays are at the end of a piece's state (A27 of svc/lane). */
 static int ask(struct saving *sv, const struct saved_tensor *t, const struct saved_piece *p,
                uint64_t bytes)
 {
@@ -127,7 +127,7 @@ static int ask(struct saving *sv, const struct saved_tensor *t, const struct sav
     return 0;
 }
 
-/* -EBADMSG: the lane's state is too short for the arrays. */
+/* Requests the next part. -EBADMSG: the lane's state is too short for the arrays. */
 static int ask_next(struct saving *sv)
 {
     struct saving_cursor *c = &sv->cursor;
@@ -146,7 +146,7 @@ static int ask_next(struct saving *sv)
 void saving_read(struct saving *sv)
 {
     int error = 0;
-    timer_stop(&sv->timer); /* calls have deadlines */
+    timer_stop(&sv->timer); /* the calls have deadlines */
     sv->batch = calloc(1, sizeof *sv->batch);
     if (!sv->batch)
         return saving_break(sv, -ENOMEM, "gradpool serve is out of memory");

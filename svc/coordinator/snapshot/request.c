@@ -1,12 +1,12 @@
-/* `gradpool snapshot` as it comes: which job is meant, who may ask, what it is told of the tensors.
- * snapshot.c carries it out. README: K47. */
+/* Requests of `gradpool snapshot`: the meaning of job and tensors, and the next batch. snapshot.c
+ * carries them out. RULES.md: K47. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/snapshot/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* -ENOENT: the job has no such tensor. */
+/* Sets the wanted tensors. -ENOENT: the job has no such tensor. */
 static int take_wanted(struct saving *sv, const struct job *job,
                        const WIRE(SnapshotRequest) * request, struct err *err)
 {
@@ -53,7 +53,8 @@ void saving_handle_request(struct peer *p, const envelope *request)
     saving_begin(sv);
 }
 
-/* NULL: the peer was told; what it has asked for is broken, or not its own. */
+/* The peer's snapshot, if it is ready. NULL: it is broken, or there is none, and the peer has got
+ * the failure. */
 static struct saving *find_own(struct peer *p, uint64_t request, uint64_t id)
 {
     struct saving *sv = saving_find(p->service, id);

@@ -1,7 +1,6 @@
-/* A snapshot that an operator takes while the job trains: all tensors with update rules come to
- * rest between the same two iterations (align.c), stand still while they are read
- * (read.c), and go on. Owns struct saving; must never leave a piece released. README: K47.
- */
+/* A snapshot of a job in training: tensors with update rules stand still between the same two
+ * iterations (align.c), are read (read.c), and train on. Owns struct saving; must never leave a
+ * piece released. RULES.md: K47. */
 #include "svc/coordinator/snapshot/snapshot.h"
 
 #include "svc/base/cleanup.h"
@@ -17,10 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SILENCE_NS (5 * NS_PER_S) /* of who has asked, while the job stands still */
-#define STANDS_NS (20 * NS_PER_S) /* that it does in all */
+#define SILENCE_NS (5 * NS_PER_S) /* silence of the caller while the job stands still */
+#define STANDS_NS (20 * NS_PER_S) /* most time that the job stands still */
 
-/* --- finding --- */
+/* --- lookup --- */
 
 struct saving *saving_find(struct service *s, uint64_t id)
 {
@@ -70,7 +69,7 @@ static void thaw(const struct saving *sv, struct job *job, struct lane *lane)
 {
     _cleanup_free_ uint32_t *pieces = calloc(sv->pieces_count + 1, sizeof *pieces);
     if (!pieces && lane->aggregator->peer)
-        peer_break(lane->aggregator->peer); /* it is met again, and K9 settles it */
+        peer_break(lane->aggregator->peer); /* K9 settles its pieces after the reconnect */
     size_t count = pieces ? saving_gather(sv, job, lane->id, pieces) : 0;
     for (size_t i = 0; i < count; i++)
         pieces[i] = sv->pieces[pieces[i]].piece;

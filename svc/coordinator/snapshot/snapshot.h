@@ -1,17 +1,18 @@
-/* Snapshots that operators take of jobs in training: tensors with update rules stand still, all
- * between the same two iterations, while their lanes are read. README: K47. */
+/* Snapshots of jobs in training, for operators: tensors with update rules stand still between the
+ * same two iterations while their lanes are read. RULES.md: K47. */
 #ifndef GRADPOOL_COORDINATOR_SNAPSHOT_SNAPSHOT_H
 #define GRADPOOL_COORDINATOR_SNAPSHOT_SNAPSHOT_H
 
 #include "svc/coordinator/job/job.h"
 
-/* What else is to happen to the job goes first: it trains on, and who asked is told why. */
+/* Ends or delays a snapshot for another operation on the job; the caller gets `why`. */
 void saving_give_way(const struct job *job, const char *why);
-/* It is away, or lost: what stands still there is met again when it is back (K19). */
+/* Breaks snapshots with pieces on an aggregator that is away or lost; its released pieces are
+ * settled when it is back (K9). */
 void saving_aggregator_gone(const struct aggregator *a);
-/* Who asked is gone. */
+/* Frees the snapshots of a peer that is gone. */
 void saving_peer_gone(const struct peer *p);
-/* At the end of the service: nobody is told anything. */
+/* Frees all snapshots at the end of the service, without messages. */
 void saving_destroy(struct service *s);
 
 void saving_handle_request(struct peer *p, const envelope *message);

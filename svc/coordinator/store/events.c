@@ -1,4 +1,4 @@
-/* The ring of what happened. Owns nothing but its rows. */
+/* Ring of recent events. Owns nothing but its rows. */
 #include "svc/coordinator/store/events.h"
 
 #include "svc/base/clock.h"

@@ -1,4 +1,4 @@
-/* What was done lately about lanes and tasks, for people: `status`, the report. A ring. */
+/* Ring of recent events about lanes and tasks, for `status` and the report. */
 #ifndef GRADPOOL_COORDINATOR_STORE_EVENTS_H
 #define GRADPOOL_COORDINATOR_STORE_EVENTS_H
 
@@ -8,19 +8,19 @@
 
 struct event {
     uint64_t at_ns;
-    const char *kind; /* "open", "park", "move", ...; lives for ever */
+    const char *kind; /* "open", "park", "move", ...; a literal */
     char text[384];
 };
 
 struct events {
     struct event ring[EVENTS_KEPT];
-    uint64_t count; /* ever */
+    uint64_t count; /* number of all events so far */
 };
 
-/* A longer text is cut. */
+/* Adds an event; a longer text is cut. */
 void events_note(struct events *events, const char *kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Number `count - 1` is the newest; NULL: not remembered any more, or not there yet. */
+/* The event of that number; `count - 1` is the newest. NULL: overwritten, or not there yet. */
 const struct event *events_at(const struct events *events, uint64_t number);
 
 #endif

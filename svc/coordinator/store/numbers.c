@@ -1,4 +1,4 @@
-/* The numbers that a service gives out: one row. Owns nothing. */
+/* The row of numbers that the service gives out. Owns nothing. */
 #include "svc/coordinator/store/numbers.h"
 
 #include "svc/coordinator/service.h"

@@ -1,4 +1,4 @@
-/* The state directory, and the lock that keeps a second coordinator out. */
+/* The state directory, and its lock against a second coordinator. */
 #ifndef GRADPOOL_COORDINATOR_STORE_STATE_DIR_H
 #define GRADPOOL_COORDINATOR_STORE_STATE_DIR_H
 
@@ -6,14 +6,16 @@
 
 #include <stddef.h>
 
-/* As others must be told of it: absolute. `path` may not exist yet. */
+/* Writes the absolute path. `path` need not exist. -EINVAL: empty, too long, or no current
+ * folder. */
 int state_dir_whole(const char *path, char *buffer, size_t buffer_bytes, struct err *err);
-/* Creates what is missing. -EPERM: others can write it, or replace it as a whole. */
+/* Creates the directory and missing parents. -EPERM: other users could write it, or replace it. */
 int state_dir_create(const char *path, struct err *err);
-/* Lets the group through the state dir (mode 0710) to the socket in it. -EINVAL: no such group;
- * -EPERM: this user may not give them to it. */
+/* Gives the group access to the state dir (mode 0710) and to the socket in it. -EINVAL: no such
+ * group; -EPERM: this user may not give files to the group. */
 int state_dir_admit(const char *path, const char *socket, const char *group, struct err *err);
-/* -EBUSY, naming who holds it. The descriptor is the lock. */
+/* Locks the state dir as long as the descriptor is open. -EBUSY: `err` names the process that has
+ * it. */
 int state_dir_lock(const char *path, int *ret_fd, struct err *err);
 
 #endif

@@ -1,8 +1,8 @@
-/* What the coordinator remembers across a restart, behind a small seam: SQLite is the first store,
- * a key-value server can be another.
+/* The state that survives a restart, behind a small interface: SQLite is the first store, a
+ * key-value server could be another.
  *
- * A change is: store_begin, any puts and erases, store_commit. Puts do not fail by themselves; the
- * first error is kept and comes out of the commit, which then leaves the store as it was before. */
+ * A change is: store_begin(), puts and erases, store_commit(). Puts do not fail by themselves: the
+ * commit returns the first error, and the store is then as before. */
 #ifndef GRADPOOL_COORDINATOR_STORE_STORE_H
 #define GRADPOOL_COORDINATOR_STORE_STORE_H
 
@@ -11,10 +11,10 @@
 
 #include <stdint.h>
 
-#define STORE_RANKS_BYTES 96 /* a bit a rank: 768 */
+#define STORE_RANKS_BYTES 96 /* one bit a rank, for 768 ranks */
 #define STORE_TERMS_BYTES 112
 
-/* In the order in which load() gives them: what refers comes after what it refers to. */
+/* In the order of load(): a row comes after the rows that it refers to. */
 enum store_table {
     STORE_SERVICE,
     STORE_TENANT,
@@ -28,24 +28,24 @@ enum store_table {
     STORE_TABLES,
 };
 
-/* One row. The next numbers to give out, so that none is ever given twice. */
+/* A single row: the next numbers to give out, so that no number is given twice. */
 struct store_service {
-    uint32_t key; /* 1 */
+    uint32_t key; /* always 1 */
     uint64_t incarnation;
     uint32_t next_aggregator, next_lane, next_job, next_task;
 };
 struct store_tenant {
     const char *name;
-    const char *secret; /* hex */
+    const char *secret; /* hexadecimal */
     uint32_t is_operator, is_revoked;
     uint64_t added_s;
     uint32_t loss_limit_ppm; /* 0: none */
-    const char *limits;      /* its own ones, as limits_write_own() has them */
+    const char *limits;      /* own limits, in the form of limits_write_own() */
 };
 struct store_aggregator {
     uint32_t aggregator;
     uint64_t incarnation;
-    uint64_t identity; /* process_identity() of pid; 0: not on this host */
+    uint64_t identity; /* process_identity() of pid; 0: on another host */
     uint32_t pid, slot;
     const char *node;
 };
@@ -58,13 +58,14 @@ struct store_lane {
 };
 struct store_job {
     uint32_t job;
-    const char *tenant; /* "": the local one */
+    const char *tenant; /* "": the local tenant */
     const char *name;
     uint32_t workers, epoch, next_tensor, next_piece;
-    const char *failure;     /* "": none */
+    const char *failure;     /* "": the job is sound */
     uint32_t loss_limit_ppm; /* 0: none */
-    uint32_t layout;         /* profiles_layout(); 0: nothing was declared yet */
-    uint32_t founding, wanted, version, continues, is_elastic; /* K40 */
+    uint32_t layout;         /* profiles_layout(); 0: no declare yet */
+    /* Fields of struct job_ranks and struct job_terms (K40). */
+    uint32_t founding, wanted, version, continues, is_elastic;
 };
 struct store_session {
     uint32_t job, rank;
@@ -78,34 +79,35 @@ struct store_tensor {
     const char *name;
     uint32_t dtype;
     uint64_t elements;
-    const char *failure;    /* "": none */
-    const uint8_t *ranks;   /* STORE_RANKS_BYTES: who has declared it */
+    const char *failure;    /* "": the tensor is sound */
+    const uint8_t *ranks;   /* STORE_RANKS_BYTES: ranks that declared it */
     const void *terms;      /* STORE_TERMS_BYTES: struct terms */
-    const uint8_t *members; /* STORE_RANKS_BYTES: whose pushes make its rounds */
+    const uint8_t *members; /* STORE_RANKS_BYTES: ranks whose pushes make a round */
     uint32_t grouped;
 };
 struct store_piece {
     uint32_t job, piece;
     uint32_t tensor, task, lane, epoch;
     uint64_t first, elements;
-    uint32_t lost_epoch;    /* the last one whose lane before had not let go of it */
-    uint32_t keeper;        /* the aggregator that has a copy of its state; 0: none */
-    uint32_t former_keeper; /* one whose copy its lane may want; 0: none */
+    /* Epoch of the last route whose earlier lane had not released the piece (K20). */
+    uint32_t lost_epoch;
+    uint32_t keeper;        /* aggregator that is the replica holder; 0: none */
+    uint32_t former_keeper; /* former holder, maybe still needed; 0: none */
 };
 
 struct store_blob {
     const void *data;
     uint32_t bytes;
 };
-/* How a job ran that may come again. */
+/* Figures of a job for its next run. */
 struct store_profile {
     const char *tenant, *job;
     uint32_t workers, layout;
     uint64_t turn; /* greater is newer */
     uint64_t period_ns, busiest_ns, lanes_ns, span_ns, burst_ns, slack_ns;
     struct store_blob tensors;
-    uint32_t is_alone;               /* no other job had its lanes meanwhile: 1, else 0 */
-    uint32_t few, enough, spent_ppm; /* of its lanes, as the packer has it */
+    uint32_t is_alone;               /* 1: measured without other jobs on its lanes; else 0 */
+    uint32_t few, enough, spent_ppm; /* struct narrow of the packer */
 };
 
 struct store_row {
@@ -126,14 +128,15 @@ struct store_row {
 struct store;
 struct store_ops {
     void (*begin)(struct store *store);
-    /* Inserts, or replaces the row with the same key. */
+    /* Inserts the row, or replaces the row with the same key. */
     void (*put)(struct store *store, const struct store_row *row);
-    /* Only the key fields of `row` are read. Rows that belong to it go with it: a job's sessions,
-     * tensors and pieces, a tensor's pieces, an aggregator's lanes. */
+    /* Reads only the key fields of `row`, and erases the rows that depend on it too: sessions,
+     * tensors and pieces of a job, pieces of a tensor, lanes of an aggregator. */
     void (*erase)(struct store *store, const struct store_row *row);
     int (*commit)(struct store *store, struct err *err);
     void (*sync)(struct store *store);
-    /* Strings of a row are valid during the callback, which ends the load with an error. */
+    /* Calls `each` for all rows. Strings of a row are valid during the callback; a negative result
+     * ends the load. */
     int (*load)(struct store *store, int (*each)(void *context, const struct store_row *row),
                 void *context, struct err *err);
     void (*close)(struct store *store);
@@ -151,12 +154,12 @@ static inline void store_erase(struct store *store, const struct store_row *row)
 {
     store->ops->erase(store, row);
 }
-/* -ENOSPC, -EROFS, -EIO, ...: nothing of it happened; the text names the file. */
+/* -ENOSPC, -EROFS, -EIO, ...: nothing was changed; `err` names the file. */
 static inline int store_commit(struct store *store, struct err *err)
 {
     return store->ops->commit(store, err);
 }
-/* One row, put or erased by itself. */
+/* Puts or erases one row, in a transaction of its own. */
 static inline int store_put_one(struct store *store, const struct store_row *row, struct err *err)
 {
     store_begin(store);
@@ -169,8 +172,8 @@ static inline int store_erase_one(struct store *store, const struct store_row *r
     store_erase(store, row);
     return store_commit(store, err);
 }
-/* Commits so far are on the disk, and in the file rather than in its log. A failure is logged:
- * it takes nothing back. */
+/* Writes all commits so far to the disk, into the file itself instead of its log. A failure is only
+ * logged: the commits hold. */
 static inline void store_sync(struct store *store) { store->ops->sync(store); }
 static inline int store_load(struct store *store,
                              int (*each)(void *context, const struct store_row *row), void *context,
@@ -184,12 +187,12 @@ static inline void store_close(struct store *store)
         store->ops->close(store);
 }
 
-/* -EBADMSG: it was used before, and is gone, damaged or lacks changes; the text says what to do.
- * `pages_max`: refuse to grow over so many pages of 4 KiB (0: no limit). */
+/* Opens or creates the database. -EBADMSG: a used database is gone, damaged or lacks changes; `err`
+ * says what to do. `pages_max`: most pages of 4 KiB (0: no limit). */
 int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_store,
                       struct err *err);
 
-/* SQLite's versions. */
+/* Versions of SQLite, at build time and now. */
 void store_sqlite_library(struct library *ret_row);
 
 #endif

@@ -1,5 +1,5 @@
-/* The marker of a database: a line of fixed length, written over with each change. Owns its
- * descriptor until the store closes it. */
+/* The marker of a database: a line of fixed length, overwritten at each change. Owns its descriptor
+ * until the store closes it. */
 #include "svc/coordinator/store/store_marker.h"
 
 #include "svc/base/cleanup.h"
@@ -42,7 +42,8 @@ int store_marker_read(const char *path, struct store_marker *ret_marker, struct 
         m->is_of_this_boot = strcmp(boot, now) == 0;
     } else {
         m->changes = m->synced =
-            1; /* cut short with the host's power: it was used, no more is known */
+            /* Cut short by a loss of power: the database was used, and no more is known. */
+            1;
     }
     return 0;
 }

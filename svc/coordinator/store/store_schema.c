@@ -1,4 +1,4 @@
-/* What each kind of row looks like in SQLite. A new field is a line here. */
+/* Tables of the SQLite store as data. A new field is one line here. */
 #include "svc/coordinator/store/store_schema.h"
 
 #include "svc/base/text.h"
@@ -111,7 +111,7 @@ void schema_create(const struct table_schema *table, char *sql)
     text_append(sql, SQL_BYTES, ")%s) WITHOUT ROWID", table->constraint);
 }
 
-/* An upsert, not REPLACE: that would first delete the row, and what belongs to it. */
+/* An upsert: REPLACE would first delete the row, and with it the rows that depend on it. */
 void schema_put(const struct table_schema *table, char *sql)
 {
     int count = schema_columns(table);

@@ -1,5 +1,5 @@
-/* The store in one SQLite file (WAL). The only file that knows SQLite. Tables are described by
- * data (store_schema.c); every kind of row goes through the same few lines. */
+/* The store in one SQLite file (WAL). The only file that knows SQLite. Tables are data
+ * (store_schema.c), so every kind of row takes the same code. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/base/system/shortage.h"
@@ -16,11 +16,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Beside the tables of the schema, since it is no row of anybody. */
+/* Count of changes, beside the tables of the schema. */
 #define CHANGES_TABLE \
     "CREATE TABLE IF NOT EXISTS changes(one INTEGER PRIMARY KEY, count INTEGER NOT NULL)"
 #define CHANGES_PUT "INSERT INTO changes VALUES(1, ?1) ON CONFLICT DO UPDATE SET count=?1"
-#define FILE_BYTES_ENOUGH (UINT64_C(16) << 20) /* more than the log is between two checkpoints */
+#define FILE_BYTES_ENOUGH (UINT64_C(16) << 20) /* more than the log between two checkpoints */
 
 struct store_sqlite {
     struct store store;
@@ -28,12 +28,12 @@ struct store_sqlite {
     char *path;
     sqlite3_stmt *put[STORE_TABLES], *erase[STORE_TABLES];
     int failed;      /* first SQLite code of the open transaction */
-    bool is_changed; /* by it */
+    bool is_changed; /* the open transaction has a put or erase */
     dev_t device;
-    ino_t file;   /* of the database, as it was opened */
-    bool is_gone; /* and this was said */
+    ino_t file;   /* inode of the opened database */
+    bool is_gone; /* the file is gone, which is in the log */
     struct store_marker marker;
-    sqlite3_stmt *count; /* the next change */
+    sqlite3_stmt *count; /* statement that counts a change */
 };
 
 static struct store_sqlite *of(struct store *store) { return (struct store_sqlite *)store; }
@@ -56,7 +56,8 @@ static int errno_of(int code)
     }
 }
 
-/* SQLite's own codes do not name limits, and errno does not survive all of its failed writes. */
+/* File size and descriptor limits as errno: SQLite's codes do not name them, and errno does not
+ * survive all its failed writes. */
 static int limit_of(const struct store_sqlite *s, int code)
 {
     int error = s->db ? sqlite3_system_errno(s->db) : 0;
@@ -148,8 +149,8 @@ static void sqlite_erase(struct store *store, const struct store_row *row)
         of(store)->failed = run(of(store)->erase[row->table], table, table->keys, row);
 }
 
-/* SQLite goes on with a file that nobody can open any more. That loses nothing before this process
- * ends, so what was asked is done, and whoever runs the service hears what is at stake, once. */
+/* Logs once that the file was removed or replaced. SQLite still writes to it, and nothing is lost
+ * before this process ends, so requests succeed. */
 static void check_place(struct store_sqlite *s)
 {
     struct stat there;
@@ -189,7 +190,7 @@ static int sqlite_commit(struct store *store, struct err *err)
     if (code == SQLITE_OK)
         return 0;
     int error = failure(s, code, "write", err);
-    sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL); /* fails when SQLite already did */
+    sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL); /* fails if SQLite has rolled back itself */
     return error;
 }
 
@@ -316,7 +317,7 @@ static int read_number(void *context, int columns, char **values, char **names)
     return 0;
 }
 
-/* The first complaint. */
+/* Keeps the first complaint. */
 static int read_complaint(void *context, int columns, char **values, char **names)
 {
     char *complaint = context;
@@ -325,7 +326,7 @@ static int read_complaint(void *context, int columns, char **values, char **name
     return 0;
 }
 
-/* Whether it holds all that was ever written to it; nothing is changed before that is known. */
+/* Checks that the database has all changes that were ever written; nothing is changed before. */
 static int check_whole(struct store_sqlite *s, struct err *err)
 {
     char complaint[ERR_TEXT_BYTES / 4] = "";
@@ -335,17 +336,16 @@ static int check_whole(struct store_sqlite *s, struct err *err)
         snprintf(complaint, sizeof complaint, "%s", sqlite3_errmsg(s->db));
     if (*complaint)
         return damaged(s, complaint, err);
-    /* Fails where no change was ever counted. */
+    /* The query fails before the first counted change, which leaves 0. */
     (void)sqlite3_exec(s->db, "SELECT count FROM changes", read_number, &changes, NULL);
     int error = store_marker_check(&s->marker, s->path, changes, err);
     s->marker.changes = changes;
     return error;
 }
 
-/* A declare of 262,144 tensors stays in memory until it is written, once: pages that are spilled
- * are read again for the next row. NORMAL loses the last changes with the host's power, not with
- * the process: then every local aggregator is gone too, and nothing is left that an older state
- * could contradict. */
+/* A declare of 262,144 tensors stays in memory until the commit writes it once: spilled pages would
+ * be read again for the next row. NORMAL can lose the last changes in a loss of power, not with the
+ * process; then every local aggregator is gone as well, so none contradicts the older state. */
 static int configure(struct store_sqlite *s, uint32_t pages_max)
 {
     char sql[SQL_BYTES];
@@ -357,7 +357,7 @@ static int configure(struct store_sqlite *s, uint32_t pages_max)
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL);
 }
 
-/* In a new file (version 0): all tables or none. */
+/* Creates all tables of a new file (version 0), or none. */
 static int create_tables(struct store_sqlite *s)
 {
     char sql[SQL_BYTES];
@@ -412,7 +412,7 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
     return code == SQLITE_OK ? 0 : failure(s, code, "open", err);
 }
 
-/* From here on what is in the database counts, and what is lost of it is noticed. */
+/* Writes the marker: from here on a loss of changes is noticed. */
 static int mark(struct store_sqlite *s, struct err *err)
 {
     int error = store_marker_open(&s->marker, err);
@@ -428,7 +428,8 @@ static int mark(struct store_sqlite *s, struct err *err)
     return 0;
 }
 
-/* It holds the tenants' keys. What SQLite puts beside it gets the same mode. */
+/* Creates or opens the file with mode 0600, since it has the tenants' keys; SQLite gives its other
+ * files the same mode. */
 static int make_private(struct store_sqlite *s, struct err *err)
 {
     struct stat file;

@@ -1,6 +1,5 @@
-/* Who records for a timeline: asked for a batch, whose answer also says how its clock stands to
- * ours. One question at a time, and one batch that waits to be told: so what this process holds is
- * bounded. README: K54. */
+/* Sources of a timeline: each gets requests for a batch; the answer also gives the offset of its
+ * clock. At most one request and one batch for each source, so memory is bounded. RULES.md: K54. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/timeline/internal.h"
 #include "svc/wire/trace_ring.h"
@@ -8,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BATCH_BYTES (2u << 20) /* of all sources together */
+#define BATCH_BYTES (2u << 20) /* most bytes of records in all sources together */
 #define ROUNDS_LEAST 16
 #define ASK_AGAIN_NS (2 * NS_PER_S)
-#define PATIENCE_NS (2 * NS_PER_S) /* for the rest, behind the end */
-#define DRIFT_PPM 100              /* of two clocks, at most */
+#define PATIENCE_NS (2 * NS_PER_S) /* wait for late records after the end */
+#define DRIFT_PPM 100              /* most drift between two clocks */
 
 static struct timeline_source *find(const struct timeline *tl, bool is_aggregator, uint32_t number)
 {
@@ -22,7 +21,8 @@ static struct timeline_source *find(const struct timeline *tl, bool is_aggregato
     return NULL;
 }
 
-/* NULL: no memory, so it is asked the next time. */
+/* The source, added if missing, and present from now on. NULL: no memory; the next request tries
+ * again. */
 static struct timeline_source *know(struct timeline *tl, bool is_aggregator, uint32_t number,
                                     uint32_t pid, const char *name)
 {
@@ -50,7 +50,7 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
 {
     if (tells) {
         tl->ended_ns = tl->ended_ns ? tl->ended_ns : clock_now_ns();
-        tl->end_ns = 0; /* what nobody fetches is forgotten */
+        tl->end_ns = 0; /* what_to_take() then makes sources stop and forget */
         timeline_ask(tl, jobs_find_id(tl->service, tl->job));
     }
     list_for_each_safe_entry (struct timeline_source, s, &tl->sources, link) {
@@ -62,9 +62,9 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
 
 /* --- answers --- */
 
-/* Its clock said `now_ns` at some time between question and answer. The tightest bound that is
- * known stands, wider by what clocks may drift. What cannot be told from none is none: on one host
- * there is one clock. */
+/* Estimates the offset: the source's clock showed `its_ns` between request and answer. The tightest
+ * bound stays, widened by drift. An offset within its error counts as 0: on one host there is one
+ * clock. */
 static void judge_clock(struct timeline_source *s, uint64_t its_ns)
 {
     uint64_t now_ns = clock_now_ns(), error_ns = (now_ns - s->asked_ns) / 2 + 1;
@@ -130,7 +130,7 @@ static void take(struct timeline *tl, struct timeline_source *s, const WIRE(Time
 void timeline_take_told(struct timeline *tl, uint32_t rank, const WIRE(TimelineTaken) * taken)
 {
     struct timeline_source *s = find(tl, false, rank);
-    if (s && s->asked_ns) /* else it was asked twice, and has answered */
+    if (s && s->asked_ns) /* else a repeated request was answered twice */
         take(tl, s, taken);
 }
 
@@ -153,9 +153,9 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
     source->is_dry = tl->ended_ns > 0;
 }
 
-/* --- questions --- */
+/* --- requests --- */
 
-/* A worker, or the lanes of an aggregator with tasks of the job. */
+/* Lists the lanes of an aggregator that have pieces of the job. Returns their number. */
 static size_t lanes_of(const struct job *job, const struct aggregator *a, uint32_t *ret_lanes)
 {
     size_t count = 0;
@@ -186,7 +186,8 @@ static WIRE(TimelineTake) what_to_take(const struct timeline *tl, const struct j
                         .rounds_max = tl->end_ns ? most : 0);
 }
 
-/* What is to be told first, or was asked a moment ago, waits. */
+/* Whether the source may get a request: not with records that the caller has not fetched, nor soon
+ * after an unanswered request. */
 static bool is_due(const struct timeline *tl, const struct timeline_source *s)
 {
     if (tl->end_ns == 0)
@@ -204,7 +205,7 @@ static void ask_worker(struct timeline *tl, const struct session *session, WIRE(
     peer_send(session->peer, &ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask));
 }
 
-/* Its calls have a deadline of their own. */
+/* An unanswered aggregator gets no second request: the call has its own deadline. */
 static void ask_aggregator(struct timeline *tl, struct aggregator *a, WIRE(TimelineTake) * ask)
 {
     struct timeline_source *s = know(tl, true, a->id, a->pid, a->node);
@@ -222,7 +223,8 @@ static void ask_lanes(struct timeline *tl, const struct job *job, WIRE(TimelineT
     uint32_t *lanes = calloc(job->shares_count + 1, sizeof *lanes);
     list_for_each_entry (struct aggregator, a, &tl->service->aggregators, link) {
         size_t count = lanes && a->state == AGGREGATOR_UP ? lanes_of(job, a, lanes) : 0;
-        bool was_here = find(tl, true, a->id) != NULL; /* it may have rounds of tasks that left */
+        /* A former source may have rounds of tasks that have moved away. */
+        bool was_here = find(tl, true, a->id) != NULL;
         ask->lanes = lanes;
         ask->n_lanes = count;
         if (a->state == AGGREGATOR_UP && (count > 0 || was_here))

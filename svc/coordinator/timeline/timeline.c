@@ -1,6 +1,5 @@
-/* Timelines of jobs, as operators ask for them: who may, for how long, what is told. Owns struct
- * timeline. Decides nothing about rounds, and passes what was recorded on without looking at it.
- * README: K54. */
+/* Timelines for operators and tenants: permission, duration, answers. Owns struct timeline. Passes
+ * records on without a look at their contents. RULES.md: K54. */
 #include "svc/coordinator/timeline/timeline.h"
 
 #include "svc/base/cleanup.h"
@@ -11,12 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TIMELINES_MAX 8              /* a MiB a worker and lane each */
-#define FOR_NS_MAX (3600 * NS_PER_S) /* a file that anybody can open */
-#define SILENCE_NS (5 * NS_PER_S)    /* of who asked */
+#define TIMELINES_MAX 8              /* most timelines at a time: 1 MiB a worker and lane */
+#define FOR_NS_MAX (3600 * NS_PER_S) /* longest timeline whose file can be opened */
+#define SILENCE_NS (5 * NS_PER_S)    /* longest silence of the caller */
 #define TENSORS_PER_REPLY 4096
 
-/* --- life --- */
+/* --- lookup and end --- */
 
 struct timeline *timeline_find(struct service *s, uint64_t id)
 {
@@ -70,7 +69,7 @@ static size_t count_all(const struct service *s, uint32_t job, bool *ret_is_busy
     return count;
 }
 
-/* Whether it may be; else the peer was told. */
+/* Whether the timeline may begin; else the peer has got the failure. */
 static bool is_fit(struct peer *p, const envelope *message, const struct job *job)
 {
     uint64_t for_ns = message->timeline_request->for_ns;
@@ -121,7 +120,7 @@ void timelines_handle_request(struct peer *p, const envelope *message)
              (double)wanted->for_ns / NS_PER_S);
 }
 
-/* --- what has come --- */
+/* --- answers --- */
 
 struct next {
     WIRE(TimelineNext) message;
@@ -155,7 +154,8 @@ static int next_init(struct next *next, const struct timeline *tl)
     return is_whole ? 0 : -ENOMEM;
 }
 
-/* Numbers ascend, so those that are new stand last. Returns whether that was all of them. */
+/* Adds tensors that the caller does not know: numbers ascend, so they are the last ones. Returns
+ * whether all have been added. */
 static bool add_tensors(struct timeline *tl, const struct job *job, struct next *next)
 {
     size_t at = job->tensors_count;
@@ -202,7 +202,7 @@ static void forget_told(struct timeline *tl)
     }
 }
 
-/* What has come is told once who asked knows all names. */
+/* Answers with names of tensors and, once the caller has all names, with the records. */
 static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
 {
     struct next next = {0};
@@ -229,7 +229,7 @@ static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
 
 static bool is_lacking(const struct timeline_source *s) { return s->is_here && !s->is_dry; }
 
-/* Who has not answered by now is named. */
+/* The last answer, which names the sources whose records are missing. */
 static void answer_over(struct timeline *tl, uint64_t request)
 {
     struct next next = {0};
@@ -249,7 +249,8 @@ static void answer_over(struct timeline *tl, uint64_t request)
     next_free(&next);
 }
 
-/* Behind the end it is over once nothing waits anywhere, and all has been told. */
+/* Answers a request for more. The timeline is over when, after its end, all records have arrived
+ * and were fetched. */
 void timelines_handle_next(struct peer *p, const envelope *message)
 {
     const WIRE(TimelineNextRequest) *wanted = message->timeline_next_request;

@@ -1,5 +1,5 @@
-/* Timelines of jobs that train: workers and lanes record their rounds, who asked fetches them
- * through here. README: K54. */
+/* Timelines of jobs in training: workers and lanes record their rounds, and the caller fetches the
+ * records through the coordinator. RULES.md: K54. */
 #ifndef GRADPOOL_COORDINATOR_TIMELINE_TIMELINE_H
 #define GRADPOOL_COORDINATOR_TIMELINE_TIMELINE_H
 
@@ -8,9 +8,9 @@
 void timelines_handle_request(struct peer *p, const envelope *message);
 void timelines_handle_next(struct peer *p, const envelope *message);
 void timelines_handle_told(struct peer *p, const envelope *message);
-/* Who asked is gone: nothing of it is recorded any more. */
+/* Ends the timelines of a peer that is gone; sources stop recording. */
 void timelines_peer_gone(const struct peer *p);
-/* At the end of the service: nobody is told anything. */
+/* Frees all timelines at the end of the service, without messages. */
 void timelines_destroy(struct service *s);
 
 #endif

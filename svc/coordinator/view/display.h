@@ -1,5 +1,5 @@
-/* What shows the service to people besides control connections: reports, a web server, a test. The
- * coordinator knows it by these functions only; none of them may wait. */
+/* Display of the service for people, apart from control connections: reports, a web server, a test.
+ * The coordinator uses only these functions; none of them may wait. */
 #ifndef GRADPOOL_COORDINATOR_VIEW_DISPLAY_H
 #define GRADPOOL_COORDINATOR_VIEW_DISPLAY_H
 
@@ -9,14 +9,16 @@
 
 struct display {
     void *context;
-    uint64_t period_ns; /* between two snapshots; 0: a second */
-    int fd;             /* readable: there is something for run(); -1: there never is */
-    /* Returns when it wants to be called at the latest (ns; UINT64_MAX: not before fd is). */
+    uint64_t period_ns; /* time between two snapshots; 0: 1 s */
+    int fd;             /* readable when run() has work; -1: never */
+    /* Works without waiting. Returns the latest time of its next call (ns; UINT64_MAX: when fd is
+     * readable). */
     uint64_t (*run)(void *context);
-    /* The service as it is, as status and jobs show it to an operator, but for ranks and limits of
-     * jobs. Takes over both. */
+    /* Gets a snapshot: status and jobs as an operator sees them, without ranks and limits of jobs.
+     * Owns both from then on. */
     void (*show)(void *context, envelope *status, envelope *jobs);
-    /* What it was shown, as a report; the caller frees the text. -ENODATA: nothing yet, -ENOMEM. */
+    /* The last snapshot as a report; the caller frees the text. -ENODATA: no snapshot yet,
+     * -ENOMEM. */
     int (*report)(void *context, bool is_json, char **ret_text, size_t *ret_bytes);
     void (*destroy)(void *context);
 };
@@ -25,16 +27,16 @@ struct service;
 
 int display_create(struct service *s);
 void display_destroy(struct service *s);
-/* Shows the service from now on, if there is a display in the options. */
+/* Begins to send snapshots, if the options have a display. */
 int display_start(struct service *s);
-/* Something has come, gone or begun: the next snapshot waits no longer than usual. */
+/* Ends a long pause: the next snapshot comes after the usual one. */
 void display_wake(struct service *s);
-/* Destroys it; fine without one. */
+/* Destroys the display; no effect without one. */
 void display_end(struct service *s);
 
 struct peer;
 
-/* `gradpool report`: what the display was shown, as a text. */
+/* Handles `gradpool report`: the last snapshot as text. */
 void report_handle(struct peer *p, const envelope *message);
 
 #endif

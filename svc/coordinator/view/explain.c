@@ -1,5 +1,5 @@
-/* Why each task of a job lies where it does: what `gradpool explain` asks for. Shows what is kept
- * already, asks nobody, changes nothing. */
+/* `gradpool explain`: why each task of a job is on its lane, from kept state only. Sends no
+ * requests and changes nothing. */
 #include "svc/coordinator/view/explain.h"
 
 #include "svc/base/cleanup.h"
@@ -18,13 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TASKS_SHOWN_MAX 4096 /* of one job */
+#define TASKS_SHOWN_MAX 4096 /* most tasks of a job in a reply */
 
 /* --- tasks --- */
 
 struct explained_part {
     uint32_t task;
-    size_t share; /* position */
+    size_t share; /* index in job->shares */
     uint64_t bytes;
     double lane_ns;
     const struct tensor *tensor;
@@ -38,7 +38,8 @@ static int compare_parts(const void *a, const void *b)
     return left->tensor->id < right->tensor->id ? -1 : left->tensor->id > right->tensor->id;
 }
 
-/* Pieces in a row mostly lie on the lanes of the last ones. */
+/* Index of the lane's share; the search begins at `from`, as adjacent pieces are mostly on the same
+ * lanes. */
 static size_t share_at(const struct job *job, const struct lane *lane, size_t from)
 {
     size_t i = from;
@@ -58,8 +59,8 @@ static struct explained_part part_of(const struct tensor *tensor, const struct p
                                    .tensor = tensor};
 }
 
-/* Tensors were measured once, together, lanes ever since: what each lane takes now goes by what its
- * parts took then, or by their bytes. */
+/* Scales the parts to the lane time of today: tensors were measured once, together, but lanes ever
+ * since. Without times the bytes decide. */
 static int scale_parts(const struct job *job, struct explained_part *parts, size_t count)
 {
     _cleanup_free_ double *lane_ns = calloc(job->shares_count + 1, sizeof *lane_ns);
@@ -78,7 +79,7 @@ static int scale_parts(const struct job *job, struct explained_part *parts, size
     return 0;
 }
 
-/* One for each piece that has a lane, by task; for free(). */
+/* One part for each piece with a lane, sorted by task; the caller frees the list. */
 static int parts_of(const struct job *job, struct explained_part **ret_parts, size_t *ret_count)
 {
     _cleanup_free_ struct explained_part *parts =
@@ -99,7 +100,7 @@ static int parts_of(const struct job *job, struct explained_part **ret_parts, si
     return 0;
 }
 
-/* Messages are made with malloc(), so that free_unpacked() frees them as a whole. */
+/* All messages come from malloc(), so that free_unpacked() can free the whole reply. */
 static WIRE(TaskChoice) *
     task_choice(const struct job *job, const struct explained_part *first, size_t count)
 {
@@ -155,7 +156,7 @@ static int add_tasks(const struct job *job, WIRE(ExplainedJob) * to)
 
 /* --- lanes --- */
 
-/* And why nothing happens although it loses more than it should. */
+/* Reason of the placement, and why growth leaves the job there. */
 static char *why(const struct job *job, const struct share *share)
 {
     char stay[SCALING_STAY_BYTES], hold[ORDER_HOLD_TEXT_BYTES], *text = NULL;
@@ -203,7 +204,7 @@ static int add_lanes(const struct job *job, const struct residents *residents,
 
 /* --- jobs --- */
 
-/* Of what lanes have told last; no other figure. */
+/* Sum of the last figures about copies; other fields stay 0. */
 static WIRE(JobUse) * count_copies(const struct job *job)
 {
     WIRE(JobUse) *sum = malloc(sizeof *sum);
@@ -240,12 +241,12 @@ static int add_job(const struct job *job, const struct residents *residents,
     if (!to)
         return -ENOMEM;
     *to = MESSAGE_PART(ExplainedJob, explained_job);
-    reply->jobs[reply->n_jobs++] = to; /* what is half there is freed with the reply */
+    reply->jobs[reply->n_jobs++] = to; /* also incomplete, so that it is freed with the reply */
     int error = add_figures(job, residents, to) ?: add_lanes(job, residents, to);
     return error < 0 ? error : add_tasks(job, to);
 }
 
-/* A tenant sees its own jobs, an operator all. */
+/* A tenant sees its own jobs, an operator all jobs. */
 static int fill(const struct peer *p, const char *name, WIRE(ExplainReply) * reply)
 {
     const struct service *s = p->service;

@@ -1,4 +1,4 @@
-/* Why each task of a job lies where it does. */
+/* `gradpool explain`: why each task of a job is on its lane. */
 #ifndef GRADPOOL_COORDINATOR_VIEW_EXPLAIN_H
 #define GRADPOOL_COORDINATOR_VIEW_EXPLAIN_H
 

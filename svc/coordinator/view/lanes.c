@@ -1,5 +1,5 @@
-/* Lanes as `gradpool status` shows them: all of a lane to operators, and to a tenant what its own
- * jobs have there (K98). Owns nothing. */
+/* Lanes in the reply to `gradpool status`: a whole lane for operators, for a tenant its own jobs
+ * there (K98). Owns nothing. */
 #include "svc/coordinator/view/lanes.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -16,8 +16,8 @@ static void add_use(WIRE(LaneUse) * shown, const WIRE(JobUse) * use)
     shown->cpu_ns = shown->busy_ns;
 }
 
-/* A lane's use by the jobs of one tenant. Those of others are one row without a number, from which
- * a tenant knows which part of the lane's time its own jobs have, and no more. */
+/* Use of a lane by one tenant's jobs. Other tenants' jobs are one row without a number, so a tenant
+ * knows its part of the lane's time and no more. */
 static WIRE(LaneUse) * own_use(struct pool *pool, const struct lane *lane,
                                const WIRE(LaneUse) * use, const struct tenant *only)
 {

@@ -1,4 +1,4 @@
-/* The memory of one reply to an operator, freed as a whole. */
+/* Memory of one reply, freed as a whole. */
 #ifndef GRADPOOL_COORDINATOR_VIEW_POOL_H
 #define GRADPOOL_COORDINATOR_VIEW_POOL_H
 
@@ -16,7 +16,7 @@ struct pool {
     bool failed;
 };
 
-/* Zeroed; NULL: out of memory, which `failed` keeps. */
+/* Zeroed memory; NULL: no memory, which sets `failed`. */
 static inline void *pool_take(struct pool *pool, size_t bytes)
 {
     struct pool_block *block = calloc(1, sizeof *block + bytes);

@@ -1,6 +1,6 @@
-/* What operators are shown: status and jobs. Asks the aggregators for figures first, and shows the
- * last known ones of those that do not answer in time. Answers are made in turns of those who have
- * asked, who pay for them (K99). */
+/* Status and jobs. Requests figures of the aggregators first; those that do not answer in time
+ * appear with their last figures. Each answer is built in a turn of the peer that requested it,
+ * which is charged for it (K99). */
 #include "svc/coordinator/view/status.h"
 
 #include "svc/base/cleanup.h"
@@ -24,14 +24,14 @@
 
 struct view {
     bool is_jobs;
-    bool is_ready;                    /* to be answered in the next turn of who asked */
-    uint64_t look;                    /* that it waits for */
-    char job[JOB_NAME_BYTES_MAX + 1]; /* "": all */
+    bool is_ready;                    /* answered in the peer's next turn */
+    uint64_t look;                    /* number of the look that it waits for */
+    char job[JOB_NAME_BYTES_MAX + 1]; /* "": all jobs */
 };
 
 /* --- figures --- */
 
-/* Of the newest round that a lane knows; lanes that are behind are left out. */
+/* Adds figures of the newest round; a lane that has an older round is left out. */
 static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
 {
     if (use->squares_round < total->squares_round)
@@ -45,7 +45,7 @@ static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
     total->loss_sum = use->loss_sum + (is_newer ? 0 : total->loss_sum);
 }
 
-/* What workers lend is the same memory on every lane: counted once. */
+/* Memory lent by workers is the same on every lane, so it counts once. */
 static void add_use(WIRE(JobUse) * total, const WIRE(JobUse) * use)
 {
     if (!use)
@@ -85,7 +85,7 @@ static int compare_places(const void *a, const void *b)
     return by_lane ? by_lane : compare_numbers(&left->task, &right->task);
 }
 
-/* The job's tasks, each once, by lane. Returns how many; the caller frees them. */
+/* The job's tasks, each once, sorted by lane. Returns their number; the caller frees the list. */
 static size_t places_of(const struct job *job, struct place **ret_places)
 {
     size_t count = 0, different = 0;
@@ -111,13 +111,13 @@ static uint32_t count_tasks(const struct job *job)
 
 /* --- status --- */
 
-/* The tenant to whose jobs the reader's view is limited; NULL: an operator, or the display. */
+/* Tenant to whose jobs the reader's view is limited; NULL: an operator, or the display. */
 static const struct tenant *limit_of(const struct peer *reader)
 {
     return !reader || reader->is_operator ? NULL : reader->tenant;
 }
 
-/* An aggregator without a lane that is shown has none here. */
+/* A tenant's view has only the aggregator's lanes that are shown. */
 static WIRE(AggregatorView) * aggregator_view(struct pool *pool, struct service *s,
                                               const struct aggregator *a, const struct tenant *only)
 {
@@ -155,7 +155,7 @@ static WIRE(LaneView) * find_lane(const WIRE(StatusReply) * reply, uint32_t lane
     return NULL;
 }
 
-/* One walk over each job's pieces, whatever the number of lanes (K2). */
+/* One pass over each job's pieces, whatever the number of lanes (K2). */
 static void fill_tasks(const struct service *s, const struct tenant *only,
                        WIRE(StatusReply) * reply)
 {
@@ -178,7 +178,7 @@ static void fill_tasks(const struct service *s, const struct tenant *only,
     }
 }
 
-/* Those that are remembered; they name jobs of anybody. */
+/* Adds the kept events, for operators only: they name jobs of all tenants. */
 static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
 {
     uint64_t ever = s->events->count, first = ever > EVENTS_KEPT ? ever - EVENTS_KEPT : 0;
@@ -275,7 +275,7 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
 }
 
-/* Of what only lanes see: most of what any of them has. */
+/* Sets the use that only lanes know: the most that one lane has. */
 static void add_lent(const struct job *job, struct quota *quota)
 {
     WIRE(JobUse) use = MESSAGE_PART(JobUse, job_use, .job_id = job->id);
@@ -346,8 +346,8 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
     return view;
 }
 
-/* A tenant sees its own jobs, an operator all. `reader` NULL: the display, which sees all without
- * ranks and limits, the most of a job's rows. */
+/* A tenant sees its own jobs, an operator all jobs. `reader` NULL: the display, which sees all jobs
+ * without ranks and limits, the largest part of a row. */
 static void fill_jobs(struct pool *pool, struct service *s, const struct peer *reader,
                       const char *name, WIRE(JobsReply) * reply)
 {
@@ -369,7 +369,7 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct peer *r
     residents_free(&residents);
 }
 
-/* --- asking, answering --- */
+/* --- requests and answers --- */
 
 static void answer(struct wait *wait)
 {
@@ -457,7 +457,7 @@ static envelope *received(const envelope *e)
     return gradpool__wire__envelope__unpack(NULL, bytes, packed);
 }
 
-/* As somebody would receive them: what they were made of may change meanwhile. */
+/* Copies of the messages, packed and unpacked: the state behind the originals may change. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs)
 {
     struct pool pool = {0};

@@ -1,4 +1,4 @@
-/* The service and its jobs as operators and the display are shown them. README: K99. */
+/* Status and jobs, for operators, tenants and the display. RULES.md: K99. */
 #ifndef GRADPOOL_COORDINATOR_VIEW_STATUS_H
 #define GRADPOOL_COORDINATOR_VIEW_STATUS_H
 
@@ -7,15 +7,16 @@
 struct job;
 struct residents;
 
-/* Round times, losses and limits of a job, for both replies that show a job. */
+/* Sets round times, losses and limits of a job, in replies to jobs and explain. */
 void view_add_profile(WIRE(JobView) * view, const struct job *job,
                       const struct residents *residents);
-/* The view of an operator, but for ranks and limits of jobs: a StatusReply and a JobsReply, the
- * caller's. Figures are the last known ones. -ENOMEM. */
+/* Creates a StatusReply and a JobsReply for the display, from the last known figures: an operator's
+ * view without ranks and limits of jobs. The caller owns both. -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
-/* A peer that waits for this look at aggregators, or an earlier one, is answered in its turn. */
+/* Makes ready the requests that wait for this look, or an earlier one; each is answered in a turn
+ * of its peer. */
 void view_look_over(struct service *s, uint64_t look);
-/* One request of the peer that is ready; false: there is none. */
+/* Answers one ready request of the peer; false: there was none. */
 bool view_answer(struct peer *p);
 void view_handle_status(struct peer *p, const envelope *message);
 void view_handle_jobs(struct peer *p, const envelope *message);
