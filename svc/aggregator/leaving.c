@@ -66,8 +66,8 @@ void leaving_check(struct aggregator *a)
 {
     if (!is_leaving(a) || a->is_draining || clock_now_ns() < a->leave_by_ns)
         return;
-    log_warn("the time to leave is over (--leave-timeout %.0f s) without a word of the "
-             "coordinator: what is still here ends with this process",
+    log_warn("the time to leave is over (--leave-timeout %.0f s) without an answer of the "
+             "coordinator: tasks that are still here end with this process",
              (double)a->options->leave_timeout_ns / NS_PER_S);
     a->is_draining = true;
 }

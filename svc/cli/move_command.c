@@ -33,7 +33,8 @@ static int set_operand(void *context, const char *value, struct err *err)
 {
     struct move *m = context;
     if (m->lane)
-        return err_set(err, -EINVAL, "'%s' is too much: what moves, and the lane", value);
+        return err_set(err, -EINVAL,
+                       "'%s': one argument too many; give the job or task, and the lane", value);
     *(m->what ? &m->lane : &m->what) = value;
     return 0;
 }

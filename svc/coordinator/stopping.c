@@ -167,7 +167,7 @@ static void departed(struct service *s)
 static void depart(struct service *s)
 {
     uint64_t by_ns = clock_now_ns() + s->options->leave_timeout_ns;
-    log_info("stopping (SIGTERM): %s, so what they have moves to others first, within %llu s "
+    log_info("stopping (SIGTERM): %s, so their tasks move to others first, within %llu s "
              "(--leave-timeout); jobs whose tasks cannot move end; one more signal ends the local "
              "aggregators at once",
              s->ending->takes_along, (unsigned long long)(s->options->leave_timeout_ns / NS_PER_S));

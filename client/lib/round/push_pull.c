@@ -92,8 +92,8 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
                                                      result_bytes(t, s->operation) > t->bytes);
     if (s->job->is_elastic && is_counted && terms_are_for_all(&t->terms))
         return client_error(-EOPNOTSUPP,
-                            "tensor '%s': of a job whose workers come and go nobody can know how "
-                            "many blocks there will be; declare it for a set of ranks",
+                            "tensor '%s': the number of blocks is not known in a job whose workers "
+                            "come and go; declare the tensor for a set of ranks",
                             t->name);
     uint64_t most;
     if (__builtin_mul_overflow(t->bytes, t->members, &most))

@@ -181,7 +181,7 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
     if (is_being_left(job))
         r = err_set(&reading.err, -ECANCELED, "the job was left");
     if (r < 0)
-        client_error(r, "job '%s': what lanes keep was not read: %s", job->name,
+        client_error(r, "job '%s': the parameters on lanes were not read: %s", job->name,
                      reading.err.text[0] ? reading.err.text : err_text(r));
     end_turn(&reading);
     return r;

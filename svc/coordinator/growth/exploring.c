@@ -361,7 +361,8 @@ static void move_back(struct job *job)
     else if (leavers)
         explore_moved(&x->state, true);
     if (error < 0)
-        log_warn("slow lanes: job %s: what goes back goes later: %s", job->name, err_text(error));
+        log_warn("slow lanes: job %s: the return of its tasks is postponed: %s", job->name,
+                 err_text(error));
 }
 
 /* Tries the rollback again: at the next look first, then after pauses that double. */

@@ -29,7 +29,7 @@ static bool has_new(const struct job *job)
 
 static void told_at_once(const struct job *job, const char *why)
 {
-    log_info("job %s: who comes enters in mid-iteration: %s", job->name, why);
+    log_info("job %s: late workers enter in mid-iteration: %s", job->name, why);
 }
 
 static void came(struct service *s, uint64_t id, int code, const char *text)

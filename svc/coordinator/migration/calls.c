@@ -171,7 +171,7 @@ static void let_go(struct service *s, void *data, const envelope *reply, int cod
     if (!m)
         return;
     if (!reply)
-        log_warn("a lane did not drop what has moved: %s", text);
+        log_warn("the source of a migration did not drop the pieces that have moved: %s", text);
     if (code == -ETIMEDOUT)
         m->feed(m, MIGRATOR_E_TIMEOUT);
     else if (--m->pending == 0)

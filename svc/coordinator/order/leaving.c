@@ -295,7 +295,7 @@ static void begin(struct aggregator *a, uint64_t by_ns)
     if (by_ns < a->leaving->by_ns)
         a->leaving->by_ns = by_ns;
     if (is_first) {
-        log_info("%s is to end: what it has moves to others, for %.1f s at most",
+        log_info("%s is to end: its tasks and copies move to others, for %.1f s at most",
                  AGGREGATOR_NAME(a), (double)left_ns / NS_PER_S);
         a->is_stopping = true;
         fleet_leaves(a);

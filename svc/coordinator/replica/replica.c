@@ -301,7 +301,7 @@ void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why)
 {
     char name[AGGREGATOR_NAME_BYTES];
-    log_warn("job %s: %s keeps no copies of what is on lane %u: %s", job->name,
+    log_warn("job %s: %s keeps no copies of the tasks on lane %u: %s", job->name,
              aggregator_name(a, name, sizeof name), lane, why);
     a->unfit_until_ns = clock_now_ns() + UNFIT_NS;
     timer_start(a->service->loop, &a->service->retries->unfit, a->unfit_until_ns);

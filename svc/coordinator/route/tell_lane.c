@@ -172,8 +172,8 @@ static void limits_told(struct service *s, void *data, const envelope *reply, in
                         const char *text)
 {
     if (!reply && code != -ECONNRESET && code != -ENOTCONN)
-        log_warn("a lane was not told what a tenant may use now: %s; it hears it when it is given "
-                 "pieces of the tenant's next",
+        log_warn("a lane did not get the new limits of a tenant: %s; the next pieces of the tenant "
+                 "bring them",
                  text);
 }
 
@@ -190,7 +190,7 @@ static void dropped(struct service *s, void *data, const envelope *reply, int co
                     const char *text)
 {
     if (!reply && code != -ECONNRESET && code != -ENOTCONN)
-        log_warn("a lane did not drop what it was told to: %s", text);
+        log_warn("a lane did not drop pieces: %s", text);
 }
 
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
@@ -214,7 +214,7 @@ static void thawed(struct service *s, void *data, const envelope *reply, int cod
     struct lane *lane = lane_find(s, *(const uint32_t *)data);
     if (reply || !lane)
         return;
-    log_warn("lane %u did not thaw what it was told to: %s", lane->id, text);
+    log_warn("lane %u did not resume its released pieces: %s", lane->id, text);
     if (code == -ETIMEDOUT)
         meet_again(lane);
 }

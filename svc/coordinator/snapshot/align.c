@@ -149,10 +149,11 @@ static int check_parameters(const struct saving *sv, const struct job *job, stru
         const struct tensor *tensor = jobs_tensor(job, tensor_of(sv, i)->tensor);
         const char *name = tensor ? tensor->name : "?";
         if (sv->is_recovering)
-            return err_set(err, -EAGAIN,
-                           "tensor '%.255s' of job %.64s: its lane has died, and its workers have "
-                           "not all said what there is of it",
-                           name, job->name);
+            return err_set(
+                err, -EAGAIN,
+                "tensor '%.255s' of job %.64s: the lane was lost, and some workers have not yet "
+                "reported the state of the tensor; try again",
+                name, job->name);
         return err_set(err, -ENODATA,
                        "tensor '%.255s' of job %.64s has no parameters: nothing was broadcast "
                        "yet, or they died with their lane",

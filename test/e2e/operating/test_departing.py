@@ -20,7 +20,7 @@ STEPS = leaving.STEPS
 setUpModule = durability.setUpModule
 UNIT = 'sh', '-c', 'SYSTEMD_EXEC_PID=$$ exec "$@"', 'sh'
 LONG = '--leave-timeout', '600'
-MOVES = 'what they have moves to others first'
+MOVES = 'their tasks move to others first'
 
 
 class Case(leaving.Case):
