@@ -1,4 +1,5 @@
-/* Remembers what was done. Owns nothing that lasts. Must never excuse what failed before it. */
+/* Keeps the last strikes and ends, so that a failure can be matched with a cause. Owns nothing that
+ * lasts. Must never excuse a failure that came before its cause. */
 #include "bench/faults/blame.h"
 
 #include "svc/base/clock.h"

@@ -12,8 +12,8 @@
 #define WITH_AVX2
 #endif
 
-/* ThreadSanitizer would take most of a test's time if each step of a loop over elements were
- * watched. It knows the range as a whole: as it is written here, as memcpy() reads it there. */
+/* ThreadSanitizer would spend most of a test's time on loops over elements. The loops are exempt,
+ * and the written range is declared as a whole, for the memcpy() that reads it. */
 #ifdef __SANITIZE_THREAD__
 void __tsan_write_range(void *memory, size_t bytes);
 #else

@@ -1,5 +1,5 @@
-/* Gradients that anybody can compute again: a value from (seed, tensor, round, rank, element), so
- * that each worker can check each element of a result against the sum in rank order. */
+/* Gradients that every worker can compute: a value is a function of (seed, tensor, round, rank,
+ * element), so that each worker checks each element of a result against the sum in rank order. */
 #ifndef GRADPOOL_BENCH_LIB_GRADIENT_H
 #define GRADPOOL_BENCH_LIB_GRADIENT_H
 

@@ -1,4 +1,4 @@
-/* What the kernel says about processes. Owns nothing. */
+/* Reads the state of processes from the kernel. Owns nothing. */
 #include "bench/lib/host.h"
 
 #include "svc/base/cleanup.h"

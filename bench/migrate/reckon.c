@@ -54,7 +54,7 @@ static double taken_ms(const struct crowd *c, const struct migrate_window *w)
     return w->stands ? crowd_pause_ms(c, w->stood_in) : w->answer_ms;
 }
 
-/* What the longest iteration near by does not show. */
+/* Part of the migration time that does not lengthen any iteration near by. */
 static double hidden_ms(const struct crowd *c, const struct migrate_window *w, double quiet_ms)
 {
     double seen = longest_ms(c, w) - quiet_ms;
