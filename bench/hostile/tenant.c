@@ -79,7 +79,7 @@ bool tenant_join(struct tenant *t, struct channel *ch, const char *job, uint32_t
     join.workers = workers;
     join.node = (char *)"hostile";
     join.pid = (uint32_t)getpid();
-    if (tenant_draw(t, 4) > 0) { /* or nobody can see that this process is dead */
+    if (tenant_draw(t, 4) > 0) { /* otherwise the service cannot see the end of this process */
         join.pid_namespace = process_namespace();
         join.identity = process_identity(join.pid);
     }

@@ -16,7 +16,7 @@ struct run_facts {
 /* `name` is not copied. More than RUN_FACTS_MAX facts are an error of the program. */
 void run_fact(struct run_facts *facts, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Machine, load, commit, date. */
+/* Adds machine, load, commit and date. */
 void run_facts_of_host(struct run_facts *facts);
 
 /* Checks before a run, which takes minutes, that run_write() can open the file. Negative errno,

@@ -251,6 +251,6 @@ int push_report(const struct push_options *options)
     struct push_result result;
     int r = push_run(options, &result);
     if (r == 0 || result.rounds > 0)
-        print_result(options, &result); /* else why not has been said, and 0 wrong is no news */
+        print_result(options, &result); /* without a round the reason is printed already */
     return r < 0 || result.wrong ? 1 : 0;
 }
