@@ -1,10 +1,12 @@
-/* The worker's side of a comparison: a process that gets its orders from a conductor (crew.h) over
- * a socket, in lines of text:
+/* The worker's side of a comparison: a process that a conductor (crew.h) controls over a socket, in
+ * lines of text:
  *
- * -> seat RANK rank of the process <- size BYTES TENSORS -> ok memory for equal tensors of BYTES in
- * all <- run ROUNDS FIRST PAUSE_US -> ready the gradient is in place <- go -> done CPU_NS
- * ELAPSED_NS ROUND_NS... <- check -> wrong ELEMENTS in the last round's result <- quit, or the end
- * of the socket
+ *   -> seat RANK                  rank of this process
+ *   <- size BYTES TENSORS         -> ok                     memory for equal tensors, one group
+ *   <- run ROUNDS FIRST PAUSE_US  -> ready                  the gradient is in place
+ *   <- go                         -> done CPU_NS ELAPSED_NS ROUND_NS...
+ *   <- check                      -> wrong ELEMENTS         in the last round's result
+ *   <- quit, or the end of the socket
  *
  * Between "go" and "done" the process only runs rounds: clocks are read at both ends only. */
 #ifndef GRADPOOL_BENCH_SEAT_H
