@@ -76,11 +76,11 @@ enum migrator_action {
     MIGRATOR_A_SEND_STATE,    /* send the state to the target */
     MIGRATOR_A_INSTALL,       /* install the state; send INSTALLED or REFUSED */
     MIGRATOR_A_SERVE,         /* take the announcement; on ACTIVATE: serve, the held ones first,
-                                 and say ACTIVATED */
+                                 and send ACTIVATED */
     MIGRATOR_A_HOLD,          /* keep the announcement unanswered */
     MIGRATOR_A_REDIRECT,      /* answer the announcement with "moved" */
-    MIGRATOR_A_FREE,          /* free what is left; on RELEASE: answer the held announcements
-                                 "moved" and say RELEASED */
+    MIGRATOR_A_FREE,          /* free the task's memory; on RELEASE: answer the held announcements
+                                 with "moved" and send RELEASED */
     MIGRATOR_A_THAW,          /* serve again, the held announcements first */
     MIGRATOR_A_REFUSE,        /* not a row of the table: a peer's mistake */
     MIGRATOR_ACTION_COUNT,

@@ -35,7 +35,7 @@ PYTHON_TOKEN = re.compile(r'(?:"""|\'\'\').*?(?:"""|\'\'\')|"(?:\\.|[^"\\\n])*"'
 
 
 class Count:
-    """A value, and the lines that it counts."""
+    """A value, and the lines that count."""
 
     def __init__(self, lines=(), value=None):
         self.lines = list(lines)
@@ -185,7 +185,7 @@ def read_limits(files):
 
 
 def compare(counted, limits):
-    """({subject: value} of those above their limit, the same of those below one of their own)"""
+    """({subject: value} of subjects above their limit, the same of those below their own limit)"""
     values = {subject: counted[subject].value if subject in counted else 0
               for subject in {*counted, *limits} if '*' not in subject}
     worse = {subject: value for subject, value in sorted(values.items())

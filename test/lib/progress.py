@@ -39,7 +39,7 @@ def owners(roots, table):
 
 
 def thread_time(folder):
-    """A kernel without schedstat tells the time on a core alone, in ticks."""
+    """CPU and waiting time. A kernel without schedstat has only CPU time, in ticks."""
     with contextlib.suppress(FileNotFoundError):
         with open(f'{folder}/schedstat', 'rb') as file:
             ran, waited, _ = map(int, file.read().split())
@@ -125,7 +125,7 @@ class Patience:
 
 
 def idle_s():
-    """Seconds that the host's cores have had nothing to do, together, since it started."""
+    """Idle seconds of all cores of the host together, since its start."""
     with open('/proc/stat', encoding='ascii') as file:
         fields = file.readline().split()
     return (int(fields[4]) + int(fields[5])) / os.sysconf('SC_CLK_TCK')
@@ -140,9 +140,9 @@ def pressure_s():
 
 
 class Stopwatch:
-    """Time without the seconds in which a process of the host waited for a core. A deadline of the
-    service is held against it: on a host that is busy or slow it runs slower, and stands still on
-    none that is idle."""
+    """Time without the seconds in which a process of the host waited for a core. Deadlines of the
+    service are compared with this time: on a busy or slow host the clock runs slower, on an idle
+    one it runs normally."""
 
     def __init__(self):
         self.began, self.before_s = time.monotonic(), pressure_s()

@@ -1,6 +1,7 @@
-"""Protocols as models that spin searches whole, and each planted mistake found. shm_sleep.pml: no
-state in which somebody sleeps on while work waits (W8). move.pml: a task moves while two workers
-train, whatever is lost (M1 to M10 of migrator). GRADPOOL_TEST_LONG searches further."""
+"""Searches models of protocols exhaustively with spin, and checks that each planted mistake is
+found. shm_sleep.pml: no state in which a thread sleeps while work waits (W8). move.pml: a task
+moves while two workers train, with any loss (M1 to M10 of migrator). GRADPOOL_TEST_LONG searches
+deeper."""
 import os
 import pathlib
 import re

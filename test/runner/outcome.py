@@ -7,7 +7,7 @@ ALL_SKIPPED = re.compile(r'^1\.\.0\s*#\s*skip\S*\s*(?P<reason>.*)$', re.M | re.I
 PLAN = re.compile(r'^1\.\.(\d+)', re.M)
 SEED = re.compile(r'GRADPOOL_TEST_SEED=(\d+)')
 SHADOW = re.compile(r'^Shadow bytes around', re.M)  # the sanitizer's map of memory
-SHOWN_LINES = 60  # of the beginning, and of the end
+SHOWN_LINES = 60  # lines shown of the beginning, and of the end
 
 
 class Outcome:

@@ -1,5 +1,6 @@
-/* The world: builds it, gives everybody turns in random order, moves the clock, and takes it down.
- * All chance comes from one seed, and nothing here looks at real time. README: S1 to S6. */
+/* Owns the simulated world: builds it, gives lanes and workers turns in random order, moves the
+ * clock, and frees it. All random numbers come from one seed. Must never read real time. README: S1
+ * to S6. */
 #include "test/sim/sim_types.h"
 
 #include <errno.h>
@@ -110,8 +111,8 @@ static uint64_t lay_out(struct sim_piece *piece, uint64_t at, uint64_t offset[2]
     return at;
 }
 
-/* A mapped network wants what can be mapped; else plain memory of the exact size, so that a
- * sanitizer sees who goes too far. */
+/* Allocates a region. A mapped network needs mappable memory; otherwise plain memory of the exact
+ * size, so that a sanitizer detects an access beyond its end. */
 static void make_region(struct sim *sim, bool is_mapped, size_t bytes, struct region *ret_region)
 {
     int r = 0;
@@ -266,7 +267,8 @@ static bool lane_turn(struct sim *sim, struct sim_lane *lane)
            fabric_arm(lane->fabrics[SIM_MAPPED], &wait) == -EAGAIN;
 }
 
-/* Everybody in a new order, some left out. Returns whether anything can still happen now. */
+/* Gives turns to lanes and workers in random order, some left out. Returns whether anything can
+ * still happen now. */
 static bool give_turns(struct sim *sim)
 {
     struct actor actors[SIM_LANES_MAX + SIM_JOBS_MAX * SIM_WORKERS_MAX];
@@ -299,7 +301,7 @@ static uint64_t next_wake_ns(const struct sim *sim)
     return next_ns;
 }
 
-/* A packet, or somebody who wakes. */
+/* Time of the next due packet or of the next wake-up of a stopped worker. */
 static uint64_t next_due_ns(const struct sim *sim)
 {
     uint64_t due_ns = next_wake_ns(sim);

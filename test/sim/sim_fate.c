@@ -1,5 +1,5 @@
-/* What befalls the world: workers that are stopped or killed, lanes that are killed, pieces that
- * have to move. Decides when and whom; what follows from it is for the others to get right. */
+/* Stops and kills workers, kills lanes, and orders moves of pieces, at random times. Must never
+ * handle the consequences: lanes, workers and coordinator do. */
 #include "test/sim/sim_types.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ static void stop_worker(struct sim *sim)
     mem_fabric_stop(w->fabric, true);
 }
 
-/* Every lane that it was connected to has to tell the others. */
+/* Whether every lane that the victim was connected to has informed the others. */
 static bool is_everywhere(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {
@@ -77,7 +77,7 @@ static void kill_worker(struct sim *sim)
     fate_doom(sim, w->job, w->rank);
 }
 
-/* What it had to say to a job it may not have said. */
+/* Marks messages of the lane that its jobs may not have received. */
 static void mark_lost(struct sim *sim, uint32_t number)
 {
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
