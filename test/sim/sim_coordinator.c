@@ -133,7 +133,8 @@ void coordinator_place_job(struct sim *sim, struct sim_job *job)
     }
 }
 
-/* A worker that has not adopted the former route skips the lane that has released the piece. */
+/* If the worker has not adopted the former route yet, a release by that route's predecessor stays
+ * valid, because the worker goes straight to the new lane. */
 void tell_route(struct sim_piece *piece, bool is_released)
 {
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {

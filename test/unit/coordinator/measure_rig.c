@@ -1,4 +1,4 @@
-/* Jobs that train by script: what lanes count of them, told when the coordinator asks. */
+/* Scripted training: counters of lanes, sent when the coordinator asks. */
 #include "test/unit/coordinator/measure_rig.h"
 
 #include "svc/base/clock.h"
@@ -21,7 +21,7 @@ void trained_go_on(struct trained *t, uint64_t rounds, uint64_t period_ns, uint6
     t->busy_ns += rounds * lane_ns;
 }
 
-/* What one lane has counted, and of whom. */
+/* Counters of one lane and of its jobs. */
 struct counted {
     WIRE(LaneUse) lane;
     WIRE(JobUse) jobs[TRAINED_MAX], *list[TRAINED_MAX];

@@ -1,5 +1,4 @@
-/* A job of one worker on one lane, and another lane to move it to: what the tests of moving begin
- * with. */
+/* A job of one worker on one lane, and another lane as the target of moves. */
 #ifndef GRADPOOL_TEST_MOVING_CASE_H
 #define GRADPOOL_TEST_MOVING_CASE_H
 
@@ -13,15 +12,15 @@ struct moving {
     WIRE(Piece) piece;
 };
 
-/* With a tensor declared on the source, by rank 0 of a job of so many workers, or of one. */
+/* Declares a tensor on the source, by rank 0 of a job of `workers` workers, or of one. */
 struct moving moving_begin_with(struct rig *rig, uint32_t workers);
 struct moving moving_begin(struct rig *rig);
 /* Asks for the job to move to the target; the answer is asked for apart. */
 void moving_order(struct moving *m);
-/* The answer; `stays`: NULL when all has moved, else a part of what it says. The
- * caller frees it. */
+/* Waits for the answer. `stays`: NULL when all has moved, otherwise a part of the reason. The
+ * caller frees the answer. */
 envelope *moving_answer(struct moving *m, const char *stays);
-/* Waits for the message that the lane is to get, and frees it. */
+/* Waits for a message to the lane, and frees it. */
 void moving_passes(struct end *lane, int body);
 /* The move is ordered, and the target has not answered what it is to install; now it does. */
 envelope *moving_stop_at_install(struct moving *m);

@@ -1,4 +1,4 @@
-/* Declaring, undeclaring and tickets: what clients and lanes see, in which order. */
+/* Declarations, undeclarations and tickets: the messages to clients and lanes, and their order. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>
@@ -350,7 +350,7 @@ static void expect_failure(struct end *e, uint64_t id, int code, const char *tex
     message_free(reply);
 }
 
-/* Nobody would tell the worker of another lane. */
+/* The worker would get no message about another lane. */
 static void a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back(void **state)
 {
     envelope request;

@@ -1,6 +1,6 @@
-/* Where a worker that comes late enters (K52): a rank that trains is held at the end of an
- * iteration until lanes have heard of him for all that he declares; where that cannot be, he is
- * not kept. */
+/* The iteration at which a late worker enters (K52): a training rank is held at the end of an
+ * iteration until the lanes know the late worker in all its tensors; where that is impossible, the
+ * late worker is removed. */
 #include "test/unit/coordinator/members_case.h"
 
 #include "svc/coordinator/service.h"
@@ -26,7 +26,7 @@ struct scene {
     struct member workers[WORKERS];
 };
 
-/* Three workers train "w" on one lane; what they are asked to hold the test answers. */
+/* Three workers train "w" on one lane; the test answers their holds. */
 static struct scene begin(struct rig *rig)
 {
     struct scene s = {.lane = rig_aggregator(rig, 1)};

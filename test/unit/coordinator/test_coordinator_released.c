@@ -1,5 +1,5 @@
-/* A change of workers while one lane has let go of its pieces and another has not yet (K41): what
- * happens to the first in between. */
+/* A change of workers while one lane has released its pieces and another has not yet (K41): events
+ * of the first lane in between. */
 #include "test/unit/coordinator/members_case.h"
 
 #define WORKERS 3
@@ -73,7 +73,7 @@ static void both_follow(void **state)
     expect_changed(&s);
 }
 
-/* Its pieces went on as they were, and must rest again before anything is switched. */
+/* Its pieces were thawed, and must be released again before the switch. */
 static void one_that_comes_back_lets_go_again(void **state)
 {
     struct scene s = begin(*state);

@@ -41,7 +41,7 @@ static void with_options(struct rig *rig, bool ends_jobs, bool keeps_jobs)
     rig_start(rig);
 }
 
-/* The worker has been told before the aggregator is. */
+/* The worker gets its message before the aggregator. */
 static void expect_end_in_order(struct rig *rig, struct worker *w, struct end *lane,
                                 const char *text)
 {
@@ -94,7 +94,7 @@ static void one_that_is_still_starting_is_not_left(void **state)
     assert_int_equal(rig->starts, 2);
     coordinator_signal(rig->coordinator, SIGTERM);
     assert_true(is_ending(rig));
-    assert_int_equal(rig->stops, 1); /* of the other one */
+    assert_int_equal(rig->stops, 1); /* of the other aggregator */
 }
 
 static void sigterm_without_a_job_ends_the_aggregators(void **state)

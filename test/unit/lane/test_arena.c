@@ -1,4 +1,4 @@
-/* The memory of a lane: what accounts say is what the allocator holds. */
+/* The memory of a lane: the accounts equal the allocator's numbers. */
 #include "svc/lane/memory/arena.h"
 #include "test/lib/extent.h"
 

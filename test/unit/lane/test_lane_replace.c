@@ -1,5 +1,6 @@
-/* A worker's connection that died: the worker makes another and says where it stands. The lane
- * takes the first one for alive (A69), or has seen its end (A70). Transcripts over libfabric. */
+/* A worker's connection died: the worker connects again and reports its standing. The lane still
+ * holds the first connection for alive (A69), or has seen its end (A70). Transcripts over
+ * libfabric. */
 #include "svc/base/text.h"
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/hear/replace.h"
@@ -163,7 +164,7 @@ static void a_connection_that_dies_between_two_records_does_not_count(void **sta
     nobody_was_hurt();
 }
 
-/* Rank 1 or 2 may hold a result with rank 0's gradient: another one would differ from it. */
+/* Rank 1 or 2 may hold a result with rank 0's gradient: a repeated one would differ. */
 static void where_the_first_make_a_round_its_tensor_fails(void **state)
 {
     const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
@@ -377,7 +378,7 @@ static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
     assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
 }
 
-/* Its goodbye may have been lost with the connection: the coordinator tells of it (K55). */
+/* The goodbye may have been lost with the connection: the coordinator reports the rank (K55). */
 static void a_rank_that_has_left_is_waited_for_no_longer(void **state)
 {
     const uint64_t left[RECORD_MISSING_WORDS] = {1};
