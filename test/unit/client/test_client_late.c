@@ -1,5 +1,4 @@
-/* The client when somebody takes his time: a goodbye that finds no room, a barrier whose first call
- * has to declare it. */
+/* The client with delays: a goodbye without room, a barrier whose first call has to declare it. */
 #include "client/lib/job/tensor.h"
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"

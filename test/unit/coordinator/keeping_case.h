@@ -21,9 +21,9 @@ struct kept {
 /* A job of one worker; `session` 0: a new one. */
 struct end *keeping_join(struct rig *rig, const char *job, enum durability durability,
                          uint64_t *session, uint32_t *job_id);
-/* A tensor that Adam updates. The reply is asked for apart. */
+/* Declares a tensor that Adam updates; the caller waits for the reply. */
 uint64_t keeping_ask_declare(struct end *worker, const char *name);
-/* Like keeping_declare_all(), returning the tensor's only piece. */
+/* Declares a tensor that Adam updates, and waits; returns the tensor's only piece. */
 WIRE(Piece) keeping_declare(struct end *worker, const char *name);
 /* An aggregator with one lane, which gets no piece before keeping_open(). */
 struct end *keeping_aggregator(struct rig *rig);
@@ -45,7 +45,7 @@ void keeping_keeper_hears(const struct kept *k, struct end *keeper, const struct
 uint32_t keeping_placed_with(const struct kept *k, struct end *owner);
 /* Neither aggregator gets another message about copies. */
 void keeping_expect_silence(struct end *owner, struct end *keeper);
-/* Unasked, as aggregators do: it has no id. */
+/* Sends a message without an id, as aggregators do: no request asks for it. */
 void keeping_ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_t failures);
 /* Orders a move of the job's tasks; the caller waits for the answer separately. */
 uint64_t keeping_order_move(struct end *asker, const struct end *target);

@@ -22,10 +22,12 @@ void moving_order(struct moving *m);
 envelope *moving_answer(struct moving *m, const char *stays);
 /* Waits for a message to the lane, and frees it. */
 void moving_passes(struct end *lane, int body);
-/* The move is ordered, and the target has not answered what it is to install; now it does. */
+/* moving_stop_at_install() orders the move and stops it before the target answers the install;
+ * moving_go_on() sends that answer. */
 envelope *moving_stop_at_install(struct moving *m);
 void moving_go_on(struct moving *m, envelope *install);
-/* One of the two is 0. The answer is asked for as that of a move. */
+/* Orders a drain of the lane or of the aggregator; the other one is 0. The answer is that of a
+ * move. */
 uint64_t moving_drain(struct moving *m, uint32_t lane, uint32_t aggregator, bool undo);
 uint64_t moving_declare(struct end *worker, const char *name, WIRE(Piece) * ret_piece);
 
