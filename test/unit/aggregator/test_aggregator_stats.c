@@ -1,5 +1,6 @@
-/* What an aggregator answers when asked for figures, however much there is to tell. Its lanes are
- * made up: every call into one is carried out here, and each counts as high as can be. */
+/* Answers of an aggregator to requests for figures, with any number of jobs and pieces. Its lanes
+ * are simulated: this file implements every call to a lane, and each counter has its largest
+ * value. */
 #include "svc/aggregator/internal.h"
 #include "test/unit/channel/channel_pair.h"
 

@@ -1,5 +1,5 @@
-/* What `gradpool-bench migrate` makes of its iterations: which are the median's, how long a
- * migration took, and what of it is hidden. */
+/* Results that `gradpool-bench migrate` computes from iterations: the iterations of the median, the
+ * length of a migration, and its hidden part. */
 #include "bench/migrate/reckon.h"
 
 #include "svc/base/clock.h"
@@ -21,8 +21,8 @@ static struct crowd crowd;
 int trainee_run(const struct trainee *trainee) { return 0; }
 int64_t trainee_count_wrong(const struct trainee *trainee) { return 0; }
 
-/* So many ms, of which the last `still_ms` after aggregation. The second worker is later with all:
- * by 4 ms. */
+/* An iteration of `ms`, the last `still_ms` of it after aggregation. The second worker is 4 ms
+ * later with every step. */
 static void lap(uint32_t iteration, uint64_t ms, uint64_t still_ms)
 {
     for (uint32_t rank = 0; rank < WORKERS; rank++) {

@@ -1,4 +1,4 @@
-/* Metrics and the page: what users have named cannot break them, nor can how much there is. */
+/* Metrics and the page: neither names of users nor large numbers of objects can break them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -153,7 +153,7 @@ static void names_are_escaped_in_labels_and_on_the_page(void **state)
     text = page_of(s, &history);
     has(text, "acme/a&quot;b\\c\nd&lt;script&gt;&amp;&#39;");
     assert_null(strstr(text, "<script>"));
-    has(text, "d\\u003cscript>&'\""); /* in its data */
+    has(text, "d\\u003cscript>&'\""); /* in the page's data */
     has(text, "<script type=\"application/json\" id=\"data\">");
     has(text, "}\n</script>\n</body></html>\n");
     free(text);
@@ -309,7 +309,7 @@ static void jobs_that_have_ended_stay_on_the_page_for_hours(void **state)
     ended_look(&history.ended, old, old);
     assert_null(ended_at(ended, 0, now_s));
     ended_look(&history.ended, old, now);
-    snapshot_destroy(old); /* what is kept has its own names */
+    snapshot_destroy(old); /* the history keeps its own copies of names */
     assert_string_equal(ended_at(ended, 0, now_s)->view.job, "job-119");
     assert_string_equal(ended_at(ended, ENDED_JOBS_MAX - 1, now_s)->view.job, "job-20");
     assert_null(ended_at(ended, ENDED_JOBS_MAX, now_s));

@@ -1,4 +1,4 @@
-/* The file of a snapshot: what was written is read again, and nothing else is taken for it. */
+/* The file of a snapshot: written contents are read back, and any other file is refused. */
 #include "svc/reduce/update.h"
 #include "svc/state/state_layout.h"
 #include "svc/state/state_write.h"

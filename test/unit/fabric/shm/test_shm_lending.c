@@ -1,5 +1,5 @@
-/* S12 and S14: what a lane maps of memory that workers lend to it over shm, and that it never adds
- * a page; where a touch of an absent page fails, and where each touch needs a look. */
+/* Memory that workers lend over shm: the lane's mapping, which never adds a page (S12, S14);
+ * touches of absent pages that fail, and touches that need a check first. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"
