@@ -23,7 +23,7 @@ def tearDownModule():
 
 
 class Case(unittest.TestCase):
-    """A test with a job of its own, all ranks of it in this process."""
+    """A test with a job of its own, all its ranks in this process."""
 
     def join(self, workers=1):
         name = self.id().rsplit('.', 1)[-1]

@@ -279,7 +279,7 @@ static bool give_turns(struct sim *sim)
         struct actor actor = actors[i];
         actors[i] = actors[left - 1];
         if (sim_chance(sim, 4))
-            did = true; /* it may have had something to do */
+            did = true; /* an actor that was left out may have had work */
         else if (actor.lane)
             did |= lane_turn(sim, actor.lane);
         else

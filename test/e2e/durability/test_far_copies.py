@@ -84,7 +84,7 @@ class FarCopies(unittest.TestCase):
         return use.get('states') and use['states'] == use['copied']
 
     def kill_owner(self):
-        """The host that has most of it; another aggregator comes there."""
+        """Kills the host with most tasks of the job; another aggregator starts there."""
         lanes = self.service.job('far')['lanes']
         owner = next(a for a in self.service.serving()
                      if any(lane['lane'] in lanes for lane in a['lanes']))

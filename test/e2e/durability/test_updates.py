@@ -90,7 +90,7 @@ for _rule in rules.RULES:
 
 
 class FirstRankLeaves(Case):
-    """Who becomes the first rank and names no settings goes on with those given last."""
+    """A new first rank that sends no settings continues with the last ones."""
     RATE, GRADIENT = 0.5, 1.0
 
     def updates(self, jobs, tensors, values, rounds):

@@ -1,5 +1,5 @@
-"""Connections between workers and lanes that are reset while both live, as by a firewall: jobs go
-on over new ones, to the same bits. Workers that die are found as fast as ever."""
+"""Resets of connections between live workers and lanes, as by a firewall: jobs continue over new
+connections, with the same bits. Dead workers are found as fast as without resets."""
 import os
 import pathlib
 import signal
@@ -129,7 +129,7 @@ class Resets(unittest.TestCase):
 
     def test_a_lane_that_refuses_connections_for_a_while_is_tried_again(self):
         workers = self.training('closed', 2, '--elements', 100000)
-        # socket.dup() would make it a socket that blocks, for the aggregator, too.
+        # socket.dup() would make the socket blocking, for the aggregator, too.
         doors = [socket.socket(fileno=os.dup(door.fileno())) for port in self.ports
                  for door in connections(self.aggregator, port, 'local', LISTENING)]
         self.assertEqual(len(doors), len(self.ports))
@@ -171,7 +171,7 @@ class Resets(unittest.TestCase):
         jobs = self.join('large')
         tensors = [job.declare('w', LARGE) for job in jobs]
         self.finish(*self.push(jobs, tensors, LARGE, 0))
-        for i, part in enumerate((1, 3, 6)):    # eighths of what goes to and fro
+        for i, part in enumerate((1, 3, 6)):    # eighths of the bytes in both directions
             before = received_bytes()
             pushed = self.push(jobs, tensors, LARGE, 1 + i)
             deadline = time.monotonic() + WAIT_MS / 1000

@@ -1,5 +1,5 @@
-"""Ranks that have trained before beside ranks that are fresh, and jobs of one name after each
-other: what a process has done before must not change which job it joins."""
+"""Ranks that have trained before together with fresh ones, and jobs of one name after each other:
+earlier jobs of a process must not change which job it joins."""
 import os
 import tempfile
 import unittest

@@ -1,5 +1,5 @@
-"""Variables that options had once: commands do not react to them, and one line names those that are
-set. What destroys, grants or is for once is typed."""
+"""Variables that options had once: commands ignore them, and one line names those that are set.
+Options that destroy, grant or have a single effect must be typed."""
 import json
 import os
 import pathlib

@@ -47,11 +47,11 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 
 
 class Slurm:
-    """Up when made; `environment` is what its commands want. To be ended by end()."""
+    """Runs once constructed; `environment`: variables of its commands. end() ends it."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-slurm-'))
-        self.folder.chmod(0o755)    # or munged will not listen in it
+        self.folder.chmod(0o755)    # munged listens only in such a folder
         self.environment = {'SLURM_CONF': str(self.folder / 'slurm.conf'), 'PATH': PATH}
         self.daemons = []
         try:
@@ -96,7 +96,7 @@ class Slurm:
         return told.stdout.strip() == 'idle'
 
     def end(self):
-        """The node first: it tells the controller, and both need munged."""
+        """The node first: it informs the controller, and both need munged."""
         for daemon in reversed(self.daemons):
             daemon.signal(signal.SIGTERM)
             with contextlib.suppress(AssertionError):

@@ -163,7 +163,7 @@ def moved(of):
 
 
 def wrap_again(of):
-    """Another model of the same parameters. The former one is found to be gone on rank 0 only."""
+    """Another model of the same parameters. Only rank 0 notices that the former model is gone."""
     of.model = of.attachment = None
     if of.rank == 0:
         gc.collect()
@@ -173,7 +173,7 @@ def wrap_again(of):
 
 
 def attach_again(of):
-    """The error; then what goes after load_state_dict()."""
+    """The error; then the steps that work after load_state_dict()."""
     saved, text = of.optimizer.state_dict(), 'no error'
     of.attachment.close()
     try:
@@ -273,8 +273,8 @@ def fresh(rank, workers, number, optimizer_of):
 
 
 def rank_loads_and_trains(rank, workers):
-    """{optimizer: digests: loaded after attach(); before it, on rank 0; how far a DDP with
-    PyTorch's own optimizer is that has loaded the same}"""
+    """{optimizer: digests: loaded after attach(); before it, on rank 0; distance to a DDP with
+    PyTorch's own optimizer that has loaded the same}"""
     found, number = {}, 0
     for name, optimizer_of in OPTIMIZERS.items():
         after, before, plain = [fresh(rank, workers, number + i, optimizer_of) for i in range(3)]
@@ -293,8 +293,8 @@ def rank_loads_and_trains(rank, workers):
 
 
 def rank_goes_on_from_pytorch(rank, workers):
-    """Moments that PyTorch's own optimizer has made, before attach(). Also what state_dict() says
-    before and after steps, and what copies and pickles of the optimizer have."""
+    """Moments of PyTorch's own optimizer, from before attach(). Also the contents of state_dict()
+    before and after steps, and of copies and pickles of the optimizer."""
     of = Rank(rank, workers)
     torch = of.torch
     of.optimizer = torch.optim.Adam(of.net.parameters(), 0.01)
@@ -328,7 +328,7 @@ def rank_goes_on_from_pytorch(rank, workers):
 
 
 def same(torch, one, other):
-    """Optimizers' dictionaries: the same keys, in that order, and near values."""
+    """Optimizers' dictionaries: the same keys in the same order, and near values."""
     if isinstance(one, dict):
         return list(one) == list(other) and all(same(torch, one[key], other[key]) for key in one)
     if isinstance(one, torch.Tensor):

@@ -25,12 +25,12 @@ class Eights(test_kept.Ones):
 
 
 def again(of):
-    """A second step, which is as large as it would be had nothing happened."""
+    """A second step of the size that it has without a disturbance."""
     of.train()
     return of.are(TWICE)
 
 
-# ---- what works ----
+# ---- supported actions ----
 
 def copy_of_the_module(of):
     copied = copy.deepcopy(of.model.module)
@@ -119,7 +119,7 @@ def two_backward_passes(of):
     with of.model.no_sync():
         sum(one.sum() for one in of.net.parameters()).backward()
     of.optimizer.zero_grad = lambda: None
-    of.train()      # gradients: what the first step has left, and two more
+    of.train()      # gradients: of the first step, and two more
     return of.are(ONCE - 0.5 * (0.5 + 3))
 
 
@@ -171,7 +171,7 @@ WORKS = (copy_of_the_module, copy_of_the_model, module_pickled, optimizer_pickle
          norm_of_gradients, evaluation_by_rank_0_alone, gradients_as_views)
 
 
-# ---- what is refused ----
+# ---- refused actions ----
 
 def between(of, act):
     """A step, in which something is done between backward() and step()."""
@@ -211,7 +211,7 @@ def parameter_frozen(of):
 
 def parameters_of_another_dtype(of):
     of.net.double()
-    of.model(of.ones().double()).sum().backward()     # DDP does not see it any more
+    of.model(of.ones().double()).sum().backward()     # DDP does not see the parameters any more
     of.optimizer.step()
 
 
@@ -254,7 +254,7 @@ def begin(of, prefix):
 
 
 def rank_works(rank, workers):
-    warnings.simplefilter('ignore')     # of torch's own, about a scaler without a GPU
+    warnings.simplefilter('ignore')     # torch's own, about a scaler without a GPU
     return {one.__name__: one(fresh(rank, workers, number)) for number, one in enumerate(WORKS)}
 
 

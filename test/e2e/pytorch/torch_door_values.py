@@ -1,5 +1,6 @@
-"""For test_torch_door: values that a careless way would lose. Factors of every dtype, gradients by
-Horovod's rules, odd strides, handles that nobody keeps, names that are used for several things."""
+"""For test_torch_door: values that a careless implementation would lose. Factors of every dtype,
+gradients by Horovod's rules, odd strides, dropped handles, names that are used for several things.
+"""
 import time
 
 from torch_door_calls import UNTIL_S
@@ -154,7 +155,7 @@ def compare_columns(of):
 # ---- handles and names ----
 
 def compare_dropped_handles(of):
-    """Operations that nobody waits for are completed in place all the same, and forgotten."""
+    """Operations without a wait complete in place all the same, and are forgotten."""
     torch, hvd = of.torch, of.hvd
     for count in 1, 3, 200:
         for name in None, f'dropped {count}':

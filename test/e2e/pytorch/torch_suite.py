@@ -30,7 +30,8 @@ TEST_S = 120        # instead of 300: of one that hangs
 # there by then, and one of gloo cannot be made.
 OF_NAME = 'test_accumulate_gradients_no_sync'
 MANY = 8            # ranks where three are too few, or odd: PyTorch 2 has tests of sub-groups so
-ROUNDS_A_TEST = 2   # of the service, on the mean, at the least: some only ask for a rank
+# rounds of the service a test, in the mean, at least: some tests only ask for a rank
+ROUNDS_A_TEST = 2
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')   # before torch; its threads would not be forked
 os.environ.setdefault('WORLD_SIZE', '3')        # with two PyTorch 1 skips tests of sub-groups
@@ -42,7 +43,7 @@ Verdict = collections.namedtuple('Verdict', 'name ranks is_skipped wrong')
 
 
 class ExpectTest(unittest.TestCase):
-    """Of the module expecttest, which Debian has not; none of the tests uses more of it."""
+    """A part of the module expecttest, which Debian lacks; the tests use no other part."""
 
     def assertExpectedInline(self, actual, expected, skip=0):
         self.assertEqual(actual, expected)
@@ -51,13 +52,13 @@ class ExpectTest(unittest.TestCase):
 sys.modules['expecttest'] = types.ModuleType('expecttest')
 sys.modules['expecttest'].TestCase, sys.modules['expecttest'].ACCEPT = ExpectTest, False
 
-import ranks    # before gradpool: it says where the library is
+import ranks    # before gradpool: it sets the path of the library
 import torch
 import gradpool.distributed
 from torch.distributed import distributed_c10d
 from torch.testing._internal import common_distributed
-# Decorators look at the backend now, tests when they run: what is for gloo alone is asked of
-# gradpool as well.
+# Decorators read the backend at import, tests at run time: tests for gloo alone run on gradpool as
+# well.
 os.environ['BACKEND'] = 'gloo'
 from torch.testing._internal.distributed import distributed_test
 os.environ['BACKEND'] = distributed_test.BACKEND = backend
@@ -80,9 +81,9 @@ class TorchSuite(distributed_test.TestDistBackend,
 
     @classmethod
     def _run(cls, *arguments, **options):
-        os.dup2(2, 1)   # what a test prints is no TAP
+        os.dup2(2, 1)   # a test's output is no TAP
         if distributed_test.BACKEND != 'gloo':
-            distributed_c10d.ProcessGroupGloo = None    # a group of it cannot be made any more
+            distributed_c10d.ProcessGroupGloo = None    # a group of gloo cannot be made any more
         super()._run(*arguments, **options)
 
     def run_test(self, *arguments, **options):
@@ -142,7 +143,7 @@ def tell(result, test, wrong):
 
 
 class Whole(unittest.TestCase):
-    """What the tests came to together."""
+    """Results of all tests."""
     service, tests = None, {}
     passed = {}
 
@@ -158,7 +159,7 @@ class Whole(unittest.TestCase):
 
 
 def absent(name, count):
-    """What the service's log lacks of a test's job."""
+    """Lines about a test's job that the service's log lacks."""
     log = Whole.service.serve.text()
     lines = [f'rank {rank} of job {name} (' for rank in range(count)]
     return '; '.join(f'the service has had no {line[:-2]}' for line in lines if line not in log)
@@ -184,7 +185,7 @@ def on_gradpool(names, result):
 
 
 def on_gloo(names, result):
-    """What is skipped or fails here is nothing to gradpool, unless it was asked for by name."""
+    """A skipped or failed test means nothing here unless the caller named it."""
     for verdict in run_all(run_in_more, names or shipped()):
         if names or not verdict.wrong:
             tell(result, TorchSuite(verdict.name), verdict.wrong)

@@ -1,6 +1,6 @@
-/* Every operation and quorum of gradpool.h against a real service, all ranks of a job in this one
- * process: a push returns at once, so one thread is enough for them. Usage: operations ENDPOINT
- * TRANSPORT. Values are small integers: every result is exact. Says which checks passed. */
+/* Every operation and quorum of gradpool.h against a real service, all ranks of a job in this
+ * process: a push returns at once, so one thread suffices. Usage: operations ENDPOINT TRANSPORT.
+ * Values are small integers: every result is exact. Prints the checks that passed. */
 #include "client/gradpool.h"
 
 #include <errno.h>
