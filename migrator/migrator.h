@@ -15,12 +15,13 @@ enum migrator_side { MIGRATOR_COORDINATOR, MIGRATOR_SOURCE, MIGRATOR_TARGET };
 enum migrator_state {
     /* coordinator */
     MIGRATOR_C_IDLE,
-    MIGRATOR_C_PREPARING,  /* target asked to allocate and open paths */
-    MIGRATOR_C_MOVING,     /* source asked to finish its round and freeze; state on its way */
+    MIGRATOR_C_PREPARING, /* PREPARE sent: the target allocates and opens paths */
+    /* MOVE sent: the source finishes its round, freezes and sends the state. */
+    MIGRATOR_C_MOVING,
     MIGRATOR_C_COMMITTING, /* target has the state; the route is being written, outcome unknown */
     MIGRATOR_C_COMMITTED,  /* route written with epoch + 1: the one switch point */
-    MIGRATOR_C_ACTIVATED,  /* target serves; the source has not let go yet */
-    MIGRATOR_C_RELEASED,   /* source has let go or is lost; the target has not reported ACTIVATED */
+    MIGRATOR_C_ACTIVATED,  /* target serves; the source has not released the task */
+    MIGRATOR_C_RELEASED, /* source has released or is lost; the target has not reported ACTIVATED */
     MIGRATOR_C_DONE,
     MIGRATOR_C_ABORTED,
     /* source */

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Holds the pure libraries to memory and arithmetic, as a TAP program: one case a library.
+"""Checks that pure libraries use only memory and arithmetic, as a TAP program: one case a library.
 
 Usage: pure.py LIBRARY.a...
 
-A pure library may leave undefined only the symbols named here. What is not on the list (I/O,
-clocks, threads, randomness, the environment, locales) is a complaint.
+A pure library may leave undefined only the symbols named here. Any other one (I/O, clocks, threads,
+randomness, the environment, locales) is a complaint.
 """
 import re
 import subprocess

@@ -7,7 +7,7 @@ Usage: structure.py [ROOT]                            judges the tree
 
 A measure is a function of a House that returns {subject: what it counts, one line each}; its
 docstring is the name of the case. test/structure.limits has the limits, test/structure.rooms the
-modules and rooms. test_structure.py feeds every measure a tree that is worse than another.
+modules and rooms. test_structure.py checks every measure on a tree that gets worse.
 """
 import argparse
 import collections

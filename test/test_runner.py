@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The runner (runner/) counts no way of failing as a success, ends programs that stand still and no
-others, and keeps the load near the number of cores."""
+"""The runner (runner/) counts no failure as a success, ends hanging programs and no others, and
+keeps the load near the number of cores."""
 import contextlib
 import io
 import os
@@ -204,7 +204,7 @@ class Closing(unittest.TestCase):
 
 
 class Standing(unittest.TestCase):
-    """A process that stands still, and one that is only slow."""
+    """A hanging process, and one that is only slow."""
 
     def patience(self, code, seconds):
         with subprocess.Popen([sys.executable, '-c', code]) as child:

@@ -57,7 +57,7 @@ ARROWS = {
 }
 PURE = {'packer', 'migrator', 'svc/reduce'}
 PRODUCT = {'svc', 'client', 'packer', 'migrator'}
-# Made at build time; stands for a header of that folder.
+# Made at build time, in place of a header of that folder.
 GENERATED = {'messages.pb-c.h': 'svc/proto/messages.pb-c.h'}
 # As installed at the user's side.
 INSTALLED = {'gradpool.h': 'client/gradpool.h'}
@@ -112,7 +112,7 @@ CLANG_FORMAT = '14'   # the version of Debian 12; later ones break lines in othe
 
 
 class Skip(Exception):
-    """Raised by a rule that has nothing to look at yet, or nothing to look with."""
+    """Raised by a rule without files to check, or without its tool."""
 
 
 class Tree:

@@ -6,7 +6,8 @@ Usage: words.py [ROOT]                            judges the tree
        words.py [ROOT] --tighten                  lowers the limits to the values of today
 
 A measure is a function of the files that returns {subject: a Count}; its docstring is the name of
-the case. test/words.limits has the limits. test_words.py feeds every measure a page that is worse.
+the case. test/words.limits has the limits. test_words.py checks every measure on a page that gets
+worse.
 """
 import argparse
 import collections

@@ -37,8 +37,8 @@ struct cell {
 /* Exit code: 1 when a system failed that was there, or a result was wrong. */
 int compare_run(const struct compare_options *options);
 
-/* compare_report.c: `cells_count` cells of one load; the table's ratios are to the floor of the
- * same cell. Sorts the cells' round times. */
+/* compare_report.c: prints `cells_count` cells of one load; the table's ratios are to the lower
+ * bound (sockets) of the same cell. Sorts the cells' round times. */
 void compare_report_start(const struct compare_options *options);
 void compare_report(const struct compare_options *options, struct cell *cells, size_t cells_count);
 

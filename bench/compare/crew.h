@@ -38,7 +38,7 @@ struct crew {
     pid_t children[CREW_SEATS_MAX];
     size_t children_count;
     FILE *in[CREW_SEATS_MAX]; /* by rank; the server of the system last */
-    char *line;               /* last heard */
+    char *line;               /* last line from a seat */
     size_t line_bytes;
     uint32_t next_round;
     bool is_up;
@@ -54,7 +54,7 @@ struct segment {
     uint64_t *round_ns; /* workers * rounds of them */
 };
 
-/* Starts the processes and returns at once; crew_await() waits until all are there. */
+/* Starts the processes and returns at once; crew_await() waits until all have connected. */
 int crew_start(struct crew *crew, const struct system *system, const struct service *service,
                uint32_t workers);
 int crew_await(struct crew *crew);

@@ -1,4 +1,4 @@
-"""The gradpool service of the demo: started, asked, measured, stopped."""
+"""The gradpool service of the demo: start, commands, measurements, stop."""
 import json
 import subprocess
 import time
@@ -39,7 +39,7 @@ class Service:
         self._children.wait('the service starts', is_up, self._processes, START_TIMEOUT_S)
 
     def _key(self, tenant, *options):
-        """The variable with which a process is that tenant; made when first asked for."""
+        """The variable with the tenant's key; the first call makes the key."""
         if tenant not in self._keys:
             made = subprocess.run([self._program, 'tenant', 'add', tenant, *options, '--state-dir',
                                    self._state], capture_output=True, timeout=START_TIMEOUT_S,

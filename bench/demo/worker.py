@@ -70,7 +70,7 @@ def main():
         ended_s = train(model, optimizer, data.batches(rank, workers), options.steps,
                         options.hold)
     except RuntimeError:
-        attachment.check()      # says what backward() could not
+        attachment.check()      # raises the error that backward() could not raise
         raise
     numpy.savez(options.result, parameters=training.flatten(net), ended_s=ended_s)
     say('done', accuracy=data.accuracy(net), digest=training.digest(net))

@@ -32,8 +32,8 @@ static const char *const transports[] = {"shm", "tcp"};
 static bool is_elastic(size_t job) { return job >= ELASTIC; }
 static bool is_elastic_update(size_t job) { return job == JOBS - 1; }
 
-/* Both kinds of copies, in turns: each time that a job is started, or of one that goes on by seed.
- */
+/* Alternates between both kinds of copies: at each start of a job, or by the seed for a job that is
+ * never restarted. */
 static enum gp_durability durability_of(const struct company *c, size_t job)
 {
     bool has_updates = is_elastic(job) ? is_elastic_update(job) : job >= ELASTIC / 2;

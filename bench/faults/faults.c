@@ -424,7 +424,7 @@ static int train(struct conductor *c)
         r = rage(c);
     end_hostile(c);
     roam_end(&c->roam);
-    snapshots_end(&c->snapshots); /* while its job is there */
+    snapshots_end(&c->snapshots); /* while the snapshot's job exists */
     int ended = let_end(c);
     drains_end(&c->drains); /* a drain that waits for a rank ends with the last job */
     take_operated(c);

@@ -21,9 +21,9 @@ struct watch {
 int watch_init(struct watch *watch, struct service *service, struct company *company);
 /* Judges all ends since the last look. */
 void watch_look(struct watch *watch);
-/* An aggregator is to be killed now. */
+/* Called before an aggregator is killed. */
 void watch_strike(struct watch *watch, pid_t pid);
-/* An aggregator is to be asked to end now: that excuses no loss. */
+/* Called before an aggregator is asked to end: a planned end excuses no loss. */
 void watch_retire(struct watch *watch, pid_t pid);
 /* Reaps the coordinator, which has ended or is about to. False, and a crash: its status (128 +
  * signal, or an exit code) is not `expected`. */

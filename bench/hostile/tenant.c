@@ -1,5 +1,5 @@
 /* A hostile tenant's control connections. Owns nothing. Must never wait beyond the end of its
- * attack, nor give up before: the coordinator may just be killed, or start again. */
+ * attack, nor stop before it: the coordinator may have been killed, and may be restarting. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"

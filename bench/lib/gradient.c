@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define BLOCK 512 /* elements that are summed at a time */
-/* The loader resolves clones before the runtime of a sanitizer is there; clang builds sanitize. */
+/* The loader resolves clones before a sanitizer's runtime is initialised; clang builds sanitize. */
 #if defined __x86_64__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && \
     !defined __clang__
 #define WITH_AVX2 __attribute__((target_clones("avx2", "default")))

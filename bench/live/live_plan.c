@@ -24,7 +24,7 @@ static double end_of(const struct workload *workload)
     return end_ns;
 }
 
-/* The most workers that are there at once. */
+/* Largest number of workers present at the same time. */
 static uint32_t peak_of(const struct workload *workload)
 {
     uint32_t peak = 0;

@@ -163,7 +163,8 @@ static int start(struct migrate *m, const char *piece_max)
                                                       /* Late on a machine with much to do is
                                                          not lost. */
                                                       .aggregator_timeout = "10",
-                                                      /* State is there twice, at both ends. */
+                                                      /* During a migration the state exists twice,
+                                                       * at both lanes. */
                                                       .job_memory_max = "2G",
                                                       .lane_memory_max = "4G"});
 }

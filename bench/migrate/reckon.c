@@ -1,5 +1,5 @@
-/* Medians over windows and over the iterations that no migration touched. Owns nothing. Must never
- * take time for hidden in which workers stood still. */
+/* Computes medians over windows and over the iterations without a migration. Owns nothing. Must
+ * never count time as hidden in which workers stood still. */
 #include "bench/migrate/reckon.h"
 
 #include "bench/savings/statistics.h"

@@ -5,7 +5,7 @@
 #include "bench/migrate/crowd.h"
 #include "bench/migrate/migrate.h"
 
-#define RECKON_WARM 6 /* iterations that are not looked at */
+#define RECKON_WARM 6 /* first iterations, which do not count */
 #define RECKON_WINDOWS_MAX 512
 
 /* Iterations in which something was ordered. */

@@ -305,7 +305,7 @@ static int aggregate(struct worker *w, struct trainee_lap *lap)
     return r < 0 ? complain(w, "wait", r) : 0;
 }
 
-/* -ECANCELED: the order is to end. */
+/* Carries the order out. -ECANCELED: the order is TRAINEE_END. */
 static int obey(struct worker *w, enum trainee_order order)
 {
     if (order == TRAINEE_GO)

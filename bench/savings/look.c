@@ -60,7 +60,7 @@ static int try_to_ask(char **argv, const char *path, const char *errors_path, ch
     return code;
 }
 
-/* The caller frees the text. On a machine under load one look may fail: the run goes on. */
+/* The caller frees the text. On a loaded machine one look may fail: the run continues. */
 static int ask(const struct service *s, const char *command, const char *job, char **ret_text)
 {
     const struct timespec again = {0, AGAIN_NS};

@@ -84,7 +84,7 @@ int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most)
     return r;
 }
 
-/* Of too many the newest, which stand last. */
+/* If there are too many, keeps the newest, which are last. */
 int look_parse_events(const char *text, struct look_events *ret_events)
 {
     json_t *root = json_loads(text, 0, NULL), *event;

@@ -115,7 +115,7 @@ static void print_interval(const struct savings *s, enum savings_setting setting
         printf("  %s %8.2f [%.2f, %.2f]", name, median, low, high);
 }
 
-/* 1 - d / d': of the time that a round takes now, so much is lost. */
+/* Loss: 1 - d / d', the lost part of the present round time. */
 static double loss(const struct interval *before, const struct interval *now)
 {
     return 1 - before->median / now->median;

@@ -33,7 +33,7 @@ struct conductor {
     uint64_t begin_ns, next_look_ns, deadline_ns;
     bool has_left; /* a job has left */
     struct look first, last;
-    struct look full_first, full_last; /* while all are there */
+    struct look full_first, full_last; /* first and last look with all jobs present */
 };
 
 void turn_all(struct turn *turn)

@@ -1,4 +1,4 @@
-/* One turn: jobs come, train and leave on a service that is looked at meanwhile. */
+/* One turn: jobs come, train and leave on a service, which is read at each look. */
 #ifndef GRADPOOL_BENCH_SAVINGS_TURN_H
 #define GRADPOOL_BENCH_SAVINGS_TURN_H
 

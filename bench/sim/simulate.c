@@ -1,5 +1,5 @@
-/* Owns the virtual clock: jobs come, are measured, are placed, leave; in between the windows are
- * looked at. Must never read a clock of the machine. */
+/* Owns the virtual clock: jobs come, are measured, are placed, leave; between these events the
+ * windows are simulated. Must never read a clock of the machine. */
 #include "bench/sim/simulate.h"
 
 #include "bench/sim/chance.h"

@@ -1,5 +1,5 @@
-/* A lane that is slow without using its core: how slow stands in a file, which `stragglers` writes
- * and the lanes of its service map (slow_lanes.c). */
+/* A lane that is slow without using its core: a file, which `stragglers` writes and the lanes of
+ * its service map (slow_lanes.c), sets the slow-down. */
 #ifndef GRADPOOL_BENCH_STRAGGLERS_SLOWING_H
 #define GRADPOOL_BENCH_STRAGGLERS_SLOWING_H
 

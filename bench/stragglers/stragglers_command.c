@@ -312,7 +312,7 @@ static int run_all(struct stragglers *s, const struct models *models)
     return r < 0 ? r : demand_rows(s);
 }
 
-/* Four lanes on as many of two cores as there are: they sleep most of the time. */
+/* Four lanes, two for each core: they sleep most of the time. */
 static void choose_cores(struct stragglers *s)
 {
     bool has_two = sysconf(_SC_NPROCESSORS_ONLN) >= 2;

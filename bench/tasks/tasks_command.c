@@ -1,5 +1,5 @@
-/* `tasks`: what a coordinator holds for very many tasks, and how long a new job waits for its place
- * beside them. Owns a service and the jobs, which are all of this process and push nothing. */
+/* `tasks`: memory of a coordinator with very many tasks, and the time until a new job has its place
+ * beside them. Owns a service and the jobs, which are all in this process and push nothing. */
 #include "bench/commands.h"
 #include "bench/lib/host.h"
 #include "bench/lib/own_service.h"

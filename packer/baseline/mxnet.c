@@ -1,5 +1,5 @@
-/* Owns the rule of MXNet's key-value store: a small tensor goes whole to one server, a large one
- * is split evenly over all. A baseline: must never look at load. Source: README.md. */
+/* Owns the rule of MXNet's key-value store: a small tensor goes whole to one server, a large one is
+ * split evenly over all. A baseline: must never read load. Source: README.md. */
 #include "packer/baseline/baseline.h"
 
 /* A larger tensor is split; for smaller pieces than PACKER_PIECE_BYTES_MAX in proportion. */

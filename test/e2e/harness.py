@@ -143,7 +143,7 @@ def until(condition, what, seconds=WAIT_S, process=None):
 
 
 def end_of(child, seconds=WAIT_S):
-    """The exit code of a subprocess that is to end by itself."""
+    """The exit code of a subprocess that ends by itself."""
     until(lambda: child.poll() is not None, f'{child.args} ends', seconds)
     return child.returncode
 
@@ -394,7 +394,8 @@ def result(process):
 
 
 def end_training(*workers):
-    """Kills workers that train on and on and say so (--verbose), all of whose sums were right."""
+    """Kills verbose workers that train without an end, and checks that all their sums were right.
+    """
     for worker in workers:
         worker.wait_for('round ')
     for worker in workers:

@@ -136,6 +136,6 @@ def main(module, forks=False):
     if forks:
         importlib.import_module('torch.distributed')
         gc.collect()
-        gc.freeze()     # a collection of a rank need not look at all of torch
+        gc.freeze()     # a rank's garbage collection need not visit all objects of torch
         _forks = True
     return tap.main()

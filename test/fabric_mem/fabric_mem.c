@@ -1,5 +1,5 @@
-/* Owns the fabrics of kind "mem": the verbs of fabric.h on virtual time, and the accidents that
- * tests order. Single-threaded; must never sleep or look at real time. README: N1 to N9. */
+/* Owns the fabrics of kind "mem": the verbs of fabric.h on virtual time, and the faults that tests
+ * order. Single-threaded; must never sleep or read real time. README: N1 to N9. */
 #include "test/fabric_mem/fabric_mem.h"
 
 #include "test/fabric_mem/conn.h"

@@ -214,7 +214,7 @@ struct write {
     bool has_word;
 };
 
-/* The bytes are there at once; only the word travels. */
+/* The bytes land at once; only the word travels. */
 static void write_mapped(struct mem_conn *c, const struct write *w, void *target)
 {
     if (target != NULL && w->bytes > 0)

@@ -1,7 +1,7 @@
-"""How busy processes are, read from /proc: a slow process is told apart from one that stands still.
+"""Progress of processes, read from /proc: distinguishes a slow process from a hanging one.
 
 A process makes progress while one of its threads runs, waits for a core or waits for a disk. A
-process beside other load, or on a host with slow memory, is busy all the same; a process that hangs
+process beside other load, or on a host with slow memory, is busy all the same; a hanging process
 sleeps.
 """
 import contextlib
@@ -88,9 +88,9 @@ class Activity:
 
 
 class Patience:
-    """A limit of time that stands for processes without progress.
+    """A time limit for processes without progress.
 
-    is_over() turns true after `seconds` in which neither the descendants of `root` were busy nor
+    is_over() becomes true after `seconds` in which neither the descendants of `root` were busy nor
     `size()` grew, and after ten times `seconds` without growth: a process that spins ends, too."""
     BUSY_FACTOR = 10
 

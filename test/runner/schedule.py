@@ -1,8 +1,8 @@
-"""The order of programs: as many at once as the cores can bear, by what they want of them.
+"""The order of programs: as many at once as the cores allow, by the programs' use of cores.
 
-A program that waits leaves its core to others; a program that computes, or that is slowed by other
-load on the host, keeps them waiting in the queue. So the load stays near the number of cores on
-every host, and no program needs a figure of its own.
+A waiting program leaves its core to others; a program that computes, or that other load on the host
+slows down, delays the queue. So the load stays near the number of cores on every host, and no
+program needs a setting of its own.
 """
 import os
 import time

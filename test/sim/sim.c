@@ -54,7 +54,7 @@ void sim_fail(const struct sim *sim, const char *format, ...)
     if (exit_code)
         _exit(exit_code);
     fail_msg("%s", text);
-    abort(); /* fail_msg() does not return, but does not say so */
+    abort(); /* fail_msg() does not return, but lacks the attribute */
 }
 
 struct sim_options sim_options_draw(uint64_t seed)

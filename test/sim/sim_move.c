@@ -122,7 +122,7 @@ static void carry_out(struct sim *sim, struct sim_piece *piece, enum migrator_ac
     case MIGRATOR_A_SEND_ABORT: give_up(sim, piece); break;
     case MIGRATOR_A_RECOVER: recover(sim, piece); break;
     case MIGRATOR_A_FINISH: finish(sim, piece); break;
-    default: break; /* the store is asked, and answers in a later turn */
+    default: break; /* the store answers in a later turn */
     }
 }
 

@@ -287,7 +287,7 @@ void kind_begin(struct sim_worker *w, const struct sim_piece *piece);
 /* For kinds with an open set: the round whose result lies in the landing area. 0: none. */
 uint64_t kind_result_round(const struct sim_worker *w, struct sim_piece *piece, uint64_t round);
 
-/* --- sim_memory.c: stands between the lanes and their arenas --- */
+/* --- sim_memory.c: wraps the lanes' arenas --- */
 
 void memory_start(void);
 /* The n-th allocation from now fails; 0: none. */

@@ -15,7 +15,7 @@ struct table {
     size_t line;
     char *text; /* the line, cut at its commas */
     size_t text_bytes;
-    const char *const *names; /* asked for, NULL at the end */
+    const char *const *names; /* wanted columns, NULL at the end */
     size_t positions[TABLE_COLUMNS_MAX];
     char *fields[TABLE_COLUMNS_MAX];
     size_t columns; /* columns of the file */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define WARM_ROUNDS 2
-#define ROUNDS_MIN 5 /* fewer say nothing */
+#define ROUNDS_MIN 5 /* least rounds of a meaningful window */
 
 struct window {
     const struct cluster *cluster;

@@ -275,7 +275,7 @@ static double piece_ns(const struct run *run, const struct stream *stream, uint3
     return work_ns(&run->jobs[stream->job].pieces[run->order[stream->first + at]]);
 }
 
-/* Takes in all pieces that are there by now, and notes when the next one comes. */
+/* Admits all pieces that have arrived by now, and stores the time of the next arrival. */
 static void admit(struct run *run, struct run_lane *lane, double now_ns)
 {
     double next_ns = INFINITY;

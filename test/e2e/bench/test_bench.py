@@ -251,7 +251,8 @@ class Budget(unittest.TestCase):
         self.assertTrue(0 < shm < tcp, cells)
         # A MiB that is read from a socket and one that is written take a call each at the least.
         self.assertGreater(tcp, 2 * rounds_per_gib, cells)
-        # A lane that always finds the next announcement there need not sleep in so few rounds.
+        # A lane that always finds the next announcement in its memory need not sleep in so few
+        # rounds.
         self.assertGreater(sum(cell['lane_wakes_per_gib'] for cell in cells), 0, cells)
         for name in ('lane', 'worker'):
             self.assertEqual(cells[0][f'{name}_memory_calls_per_gib'], 0, cells[0])

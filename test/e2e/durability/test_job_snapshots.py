@@ -156,7 +156,7 @@ class JobSnapshots(unittest.TestCase):
         self.restore(-3)
 
     def late(self, call, *who):
-        """These call while the others do not, and give up."""
+        """These ranks call while the others do not, and time out."""
         for rank in who:
             with self.assertRaisesRegex(gradpool.Timeout, r'gp_job_\w+\(\) waits for all ranks'):
                 call(self.jobs[rank], rank)

@@ -48,7 +48,7 @@ class Case(unittest.TestCase):
         return tensors, values
 
     def step(self, jobs, tensors, values, gradients, settings):
-        """Only rank 0's settings are looked at."""
+        """Only rank 0's settings count."""
         others = [settings] + [{'lr': 123.0}] * (len(jobs) - 1)
         requests = [job.update(tensor, gradient, value, **of_rank) for
                     job, tensor, gradient, value, of_rank in

@@ -312,7 +312,8 @@ class Faults(unittest.TestCase):
 
     @unittest.skipIf('--fifth' in sys.argv, 'a thread of the sanitizer itself wakes up')
     def test_quiet_seconds_wake_workers_never_and_the_service_for_its_pings_alone(self):
-        """However many jobs are idle: a timer that looks at each of them, or at nothing, shows."""
+        """With many idle jobs: a periodic timer, for each job or for none, would show as wake-ups.
+        """
         until(lambda: not self.service.status()['jobs'], 'no job is left')
         for job in range(IDLE_JOBS):
             self.service.worker(f'quiet-{job}', 0, 1, '--compute-ms', '600000', '--transport',

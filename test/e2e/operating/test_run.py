@@ -39,7 +39,7 @@ except KeyboardInterrupt:
     time.sleep(0.5)
     print('saved')
 """
-# Each part when the file of its number is there.
+# Each part waits for the file with its number.
 PARTS = """
 import os, pathlib, sys, time
 def say(number, text):

@@ -95,7 +95,7 @@ class Case(unittest.TestCase):
         self.assertEqual(sorted(self.service.pids()), pids)
 
     def check_end(self, workers, words=STOPPED):
-        """Of a service with everything, for a reason that its workers heard."""
+        """The whole service has ended, and its workers have the reason."""
         for worker in workers:
             self.assertEqual(worker.wait(), 1)
             self.assertIn(words, worker.text())

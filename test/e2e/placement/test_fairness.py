@@ -91,7 +91,7 @@ class Fences(unittest.TestCase):
     VISITS = ('join.tcp', 'join.unix', 'status.tcp', 'status.unix', 'add.unix', 'revoke.unix')
 
     def measure(self):
-        """Name -> value, each line looked at by itself."""
+        """Name -> value; each line is checked by itself."""
         how = () if os.environ.get('GRADPOOL_TEST_LONG') else ('--quick',)
         answer = bench('fences', '--json', *how)
         print(re.sub('(?m)^', '# ', answer.stdout.strip()), flush=True)

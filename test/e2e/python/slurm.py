@@ -65,7 +65,7 @@ class Slurm:
             raise
 
     def start(self, program, *options):
-        # Looked for in the PATH that is given, and ended with us if we are killed.
+        # Searched in the PATH of the environment, and killed with this process.
         daemon = Process(['/usr/bin/setpriv', '--pdeathsig', 'KILL', program, *options],
                          self.folder, program, self.environment)
         self.daemons.append(daemon)

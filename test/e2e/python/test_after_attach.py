@@ -1,10 +1,10 @@
-"""Calls of scripts on models and optimizers that are attached or wrapped: each row of the table
-"After attach or wrap" of client/python/BEHAVIOUR.md, at each of its doors.
+"""Calls of scripts on attached or wrapped models and optimizers: each row of the table "After
+attach or wrap" of client/python/BEHAVIOUR.md, at each of its doors.
 
-A row is a function that trains. It runs twice: at the door, with this rank's batch; and in plain
-PyTorch with the batches of all ranks. Where the table says "works", parameters agree; where it says
-"refused", the error has the words that stand there. "As on gloo" is a limit of
-DistributedDataParallel's own."""
+A row is a function that trains, twice: at the door with this rank's batch, and in plain PyTorch
+with the batches of all ranks. For "works" in the table the parameters must agree; for "refused" the
+error must have the words of the table. "As on gloo" is a limit of DistributedDataParallel itself.
+"""
 import copy
 import io
 import os

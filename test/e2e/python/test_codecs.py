@@ -92,8 +92,8 @@ def begin_by(door, trainer, codec):
 
 
 def train_with_a_break(rank, workers, door, codec):
-    """Digests of a training that goes on, of one from its checkpoint, and of one from there without
-    residuals."""
+    """Digests of an uninterrupted training, of one from its checkpoint, and of one from the
+    checkpoint without residuals."""
     import torch
     path = f"{os.environ['TEST_STORE']}.step-3.{rank}"
     first = Rank.beside(rank, workers)

@@ -531,7 +531,7 @@ class TorchTensors(unittest.TestCase):
 
 
 def lose_rank_1(function, workers, **environment):
-    """Rank 1 ends on purpose and has nothing to say."""
+    """Rank 1 ends on purpose, without a result."""
     processes = ranks.start_ranks(function, workers, **environment)
     found = ranks.finish_ranks(processes[:1])
     harness.finish(processes[1], ranks.RANK_TIMEOUT_S)

@@ -75,7 +75,7 @@ def rank_lets_the_service_step(rank, workers):
 
 
 def rank_accumulates_and_restores(rank, workers):
-    """Two backward passes a step, a closure, and a snapshot that another model goes on from."""
+    """Two backward passes a step, a closure, and a snapshot from which another model continues."""
     trainer, other = Rank(rank, workers), Rank.beside(rank, workers)
     path = os.environ['TEST_STORE'] + '.snapshot'
 

@@ -234,7 +234,7 @@ def path_of(name):
 
 
 def save(of, name):
-    """As scripts do: rank 0 alone, while the others go on."""
+    """As in scripts: rank 0 saves alone, while the other ranks continue."""
     if of.rank == 0:
         of.torch.save({'model': of.net.state_dict(), 'optimizer': of.optimizer.state_dict()},
                       path_of(name))

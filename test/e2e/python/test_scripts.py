@@ -265,8 +265,8 @@ def rank_makes_groups_anew(rank, workers):
 
 
 def rank_copies_a_model(rank, workers):
-    """Copies of an attached model, by copy and by pickle, are models of their own; the attached one
-    goes on."""
+    """Copies of an attached model, by copy and by pickle, are plain models of their own; the
+    attached one still works."""
     torch, _ = begin(rank, workers)
     model = wrapped(torch.nn.Linear(4, 1))
     attachment = attach(model)

@@ -123,7 +123,7 @@ def compare_scaling_and_clipping(of):
     scaler.unscale_(bare)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter('always')
-        optimizer.step()    # the sum that is there already
+        optimizer.step()    # the sum from the first step()
     of.expect_true('told', 'skip_synchronize()' in str(told[0].message))
     expect_weight(of, 'summed once', net, -3.0)
     for change in (lambda: scaler.unscale_(bare),
@@ -235,7 +235,7 @@ def compare_added_parameters(of):
 # ---- sparse gradients ----
 
 def rows_of(of, rank, turn):
-    """Looked up by a rank: one row, twice; other ones; none."""
+    """Rows that a rank looks up in the turn: one row twice, other rows, none."""
     return [[[3, 3], [4, 5]], [[], [1]], [[0], []], [[], []]][turn][rank]
 
 
@@ -523,7 +523,7 @@ def compare_folds(of):
 
 
 def compare_another_job(of):
-    """An optimizer goes on after shutdown() and init()."""
+    """An optimizer still works after shutdown() and init()."""
     net = linear(of)
     optimizer = wrap(of, net)
     descend(of, net, optimizer)

@@ -123,8 +123,8 @@ def train(of, is_sparse=False, passes=1, wrong_start=False, **options):
 
 
 def compare_pushes(of):
-    """A known operation costs one push a tensor, small gradients together one, and nothing else:
-    no rank is asked."""
+    """A known operation costs one push for each tensor, small gradients together one, and no
+    question to another rank."""
     hvd, job = of.hvd, of.hvd.global_process_set.sequences().job
     pushed, names = job.push_pull, []
 

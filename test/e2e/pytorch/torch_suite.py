@@ -2,13 +2,13 @@
 ranks, a job a test. torch_suite.txt (of PyTorch 1.13) and torch_suite_2.6.txt name all that gloo
 passes, with the number of ranks where a test needs more; a test that is skipped has failed.
 
-Ranks are forked from a process that has torch already. With --spawn each is an interpreter of its
-own, as PyTorch has it: that one also unloads everything when it ends, which a forked rank does not,
-but most of its time goes into imports.
+Ranks are forked from a process with torch loaded. With --spawn each rank is an interpreter of its
+own, as in PyTorch: such a rank also unloads everything at its end, which a forked rank does not,
+but spends most of its time in imports.
 
 Usage: torch_suite.py [--backend gloo] [--spawn] [NAME...]
 
-On gloo and without names all that is shipped runs, and what passes must be what the file names."""
+On gloo and without names all shipped tests run, and the passed ones must be those of the file."""
 import argparse
 import collections
 import concurrent.futures
@@ -108,7 +108,7 @@ def named():
 
 
 def run_in_more(name):
-    """run(), with more ranks if so few are a reason to skip the test."""
+    """run(), repeated with more ranks if the test was skipped for too few."""
     verdict = run((name, RANKS))
     is_of_ranks = verdict.is_skipped and re.search('(small|odd) world size', verdict.wrong)
     return run((name, MANY)) if is_of_ranks else verdict

@@ -14,7 +14,7 @@
 #define WORKERS 3
 #define ROUNDS 5
 
-/* Of the second look at results, that at the last round. */
+/* Result of the second check, that of the last round. */
 static enum { RIGHT, WRONG, UNSEEN } last_round;
 
 int model_worker_come(struct model_worker *w) { return 0; }

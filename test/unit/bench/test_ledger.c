@@ -11,7 +11,7 @@
 
 static struct ledger *ledger;
 
-/* Ranks 0 to 2 are there. */
+/* Ranks 0 to 2 are present. */
 static int begin(void **state)
 {
     ledger = calloc(1, sizeof *ledger);

@@ -61,7 +61,7 @@ static void who_stands_still_for_a_migration_hides_nothing_of_it(void **state)
     lap(10, LAP_MS + 40, 0); /* the order is on its way */
     lap(11, LAP_MS + 300, 300);
     reckon(&crowd, &window, 1, &row);
-    assert_float_equal(row.migration_ms, 304, NEAR); /* the first stands before the second */
+    assert_float_equal(row.migration_ms, 304, NEAR); /* the first is listed before the second */
     assert_float_equal(row.hidden_ms, 0, NEAR);
     assert_float_equal(row.visible_pause_fraction, 3, NEAR);
 }

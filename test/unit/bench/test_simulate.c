@@ -147,8 +147,8 @@ static void a_job_that_is_over_before_it_was_measured_was_never_placed(void **st
     assert_near(r.allocated, 2 * 0.001, 1e-9);
 }
 
-/* Real tables, drawn jobs: six hours. The figures are of this program; a change of them is a change
- * of placing or of the simulation, and is to be looked at. */
+/* Real tables, drawn jobs: six hours. The expected figures are results of this program; a change of
+ * them means a change of placement or of the simulation, and needs a review. */
 static void six_drawn_hours_come_out_as_they_did(void **state)
 {
     struct setting setting = {.policy = "shared",

@@ -361,7 +361,8 @@ static void the_kernel_of_a_peer_that_says_nothing_is_heard_every_second(void **
     struct pair pair = tcp_open(AF_INET, &port);
     channel_watch_host(pair.channel, 1);
     uint64_t longest_ns = longest_silence_ns(pair.channel);
-    assert_in_range(longest_ns, 500 * NS_PER_MS, 3 * NS_PER_S); /* asked, and has answered */
+    /* The kernel's question was answered. */
+    assert_in_range(longest_ns, 500 * NS_PER_MS, 3 * NS_PER_S);
     pair_close(&pair);
 }
 

@@ -346,7 +346,7 @@ static void a_barrier_waits_for_every_worker(void **state)
     for (int i = 0; i < 3; i++) {
         failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, "gradpool.barrier", "rank 1", NULL);
         pthread_create(&other.thread, NULL, barrier_in_thread, &other);
-        ok(gp_barrier(jobs[0], WAIT_MS)); /* goes on with the one whose time ran out */
+        ok(gp_barrier(jobs[0], WAIT_MS)); /* completes the barrier of the call that timed out */
         pthread_join(other.thread, NULL);
         assert_int_equal(other.result, 0);
     }

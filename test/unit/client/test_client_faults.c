@@ -128,7 +128,7 @@ static void an_error_of_a_round_ends_its_request_and_later_pushes(void **state)
     say_error(0, word_of(0, 1), -EINVAL, "tensor 'w' round 1: rank 1 pushes sum, others mean");
     failed(gp_wait(q[0], WAIT_MS), -EINVAL, "rank 1 pushes sum, others mean", NULL);
     failed(gp_push_pull(t[0], gradient[0], result[0], GP_MEAN, &q[0]), -EINVAL, "rank 1", NULL);
-    run_round(other, 1); /* the job goes on */
+    run_round(other, 1); /* the job trains on */
 }
 
 static void an_error_that_names_no_tensor_gets_its_name(void **state)

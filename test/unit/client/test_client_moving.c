@@ -1,6 +1,6 @@
-/* The client when lanes let go of pieces while it trains (L19): nothing is closed, rounds go on
- * with the new owner, and what the former one still says finds nobody. And when a lane that is up
- * cannot be had for a moment (L38). */
+/* The client when lanes release pieces during training (L19): no connection is closed, rounds
+ * continue at the new owner, and late messages of the former owner have no effect. Also a lane that
+ * cannot be reached for a moment (L38). */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>

@@ -161,7 +161,7 @@ static void *resize_in_thread(void *context)
     return NULL;
 }
 
-/* Returns when the service has been asked. */
+/* Returns once the request has reached the service. */
 static void begin_resize(struct resizer *r, uint32_t workers)
 {
     *r = (struct resizer){.workers = workers};

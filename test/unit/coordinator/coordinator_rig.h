@@ -107,7 +107,7 @@ envelope *end_expect(struct end *e, int body);
 envelope *end_expect_reply(struct end *e, uint64_t id);
 /* Sends, and waits for the reply. */
 envelope *end_ask(struct end *e, envelope *request);
-/* Asks, expects a Failure with that code whose text contains `text`. */
+/* Sends a request, and expects a Failure with that code whose text contains `text`. */
 void end_ask_refused(struct end *e, envelope *request, int code, const char *text);
 void end_expect_closed(struct end *e);
 /* Everything under way has been handled, and nothing of that kind has come. */
@@ -123,12 +123,12 @@ void message_free(envelope *message);
 
 void join_request(envelope *e, WIRE(JoinRequest) * join, const char *job, uint32_t rank,
                   uint32_t workers);
-/* As that process of this host, whose end the coordinator hears of. */
+/* A request as that process of this host, whose end the coordinator sees. */
 void join_request_of_process(WIRE(JoinRequest) * join, int pid);
 /* A client that has joined; its session and job number. */
 struct end *rig_join(struct rig *rig, const char *job, uint32_t rank, uint32_t workers,
                      uint64_t *ret_session, uint32_t *ret_job);
-/* Its reply is asked for apart (end_expect DECLARE_REPLY or FAILURE). */
+/* The caller waits for the reply (end_expect DECLARE_REPLY or FAILURE). */
 uint64_t end_declare(struct end *e, size_t count, const char *const *names,
                      const uint64_t *elements);
 uint64_t end_declare_one(struct end *e, const char *name, uint64_t elements);

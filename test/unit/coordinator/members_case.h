@@ -21,7 +21,7 @@ struct joining {
     bool continues;
     int pid; /* 0: one of another host */
 };
-/* Sent only; the reply is asked for apart. */
+/* Sends the request only; the caller waits for the reply. */
 struct end *members_ask(struct rig *rig, struct joining how, uint64_t *ret_id);
 struct member members_joined(struct end *e, uint64_t id, uint32_t rank);
 struct member members_join(struct rig *rig, struct joining how);

@@ -15,7 +15,7 @@ struct moving {
 /* Declares a tensor on the source, by rank 0 of a job of `workers` workers, or of one. */
 struct moving moving_begin_with(struct rig *rig, uint32_t workers);
 struct moving moving_begin(struct rig *rig);
-/* Asks for the job to move to the target; the answer is asked for apart. */
+/* Orders a move of the job to the target; the caller waits for the answer separately. */
 void moving_order(struct moving *m);
 /* Waits for the answer. `stays`: NULL when all has moved, otherwise a part of the reason. The
  * caller frees the answer. */

@@ -39,7 +39,7 @@ static void say_broken(const struct scene *s)
     rig_settle(s->lane->rig);
 }
 
-/* As a firewall ends it. */
+/* Resets the connection, as a firewall does. */
 static void reset_control(struct end *e)
 {
     const struct linger at_once = {.l_onoff = 1};
@@ -93,7 +93,7 @@ static void one_whose_connections_were_all_reset_may_come_back(void **state)
     end_expect_none(s.zero, BODY(JOB_FAILURE));
 }
 
-/* The lane has not heard the goodbye that was said here. */
+/* The goodbye has not reached the lane. */
 static void a_lane_is_told_again_who_has_left(void **state)
 {
     struct scene s = begin(*state);

@@ -32,7 +32,7 @@ static struct moving begin(struct rig *rig)
     return m;
 }
 
-/* To the keeper's own process: then the owner's is to keep the copy. */
+/* Orders a move to the replica holder's own process: the owner's process becomes the holder. */
 static struct moving order(struct rig *rig)
 {
     struct moving m = begin(rig);
@@ -289,7 +289,7 @@ static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **
     keeping_lane_hears(&m.k, m.k.owner, third->aggregator, false);
 }
 
-/* The source has still to let go. */
+/* The source has not released the task yet. */
 static void a_keeper_that_is_lost_after_the_switch_is_followed_at_once(void **state)
 {
     struct moving m = begin(*state);

@@ -131,7 +131,7 @@ static void a_lane_that_was_to_get_a_later_batch_ends_meanwhile(void **state)
         rig_step_within(m.rig, NS_PER_MS);
     struct end *other = has_come(third, BODY(INSTALL_REQUEST)) ? m.target : third;
     m.target = other == third ? m.target : third;
-    /* One that is to end is forgotten at once. */
+    /* A stopping aggregator is removed at once. */
     lane_find(m.rig->coordinator->service, other->lanes[0])->aggregator->is_stopping = true;
     end_say_goodbye(other);
     rig_settle(m.rig);

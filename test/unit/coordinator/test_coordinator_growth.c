@@ -311,7 +311,7 @@ static void what_an_operator_has_moved_together_stays_together(void **state)
     wait_for_verb(rig, SCALE_RELIEVE);
 }
 
-/* The machine is slow as a whole, say: another lane would not help. */
+/* For example the whole machine is slow: another lane would not help. */
 static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
 {
     struct rig *rig = *state;

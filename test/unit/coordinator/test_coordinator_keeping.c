@@ -276,7 +276,8 @@ static void tell_figures(const struct kept *k, uint32_t copied)
     message_free(request);
 }
 
-/* The keeper is to go: the lane hears of the next. Figures the test answers. */
+/* The replica holder is being replaced: the lane knows the next one. The test answers requests for
+ * figures. */
 static struct end *begin_with_another(struct kept *k)
 {
     struct end *third = keeping_aggregator(k->rig);

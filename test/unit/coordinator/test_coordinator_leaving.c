@@ -1,5 +1,5 @@
-/* Aggregators that are asked to end: their tasks move first, another aggregator takes their place,
- * and the answer names the rest (K94). */
+/* Planned ends of aggregators: their tasks move first, another aggregator takes their place, and
+ * the answer names the rest (K94). */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/base/clock.h"

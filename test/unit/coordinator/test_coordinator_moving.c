@@ -265,7 +265,7 @@ static void a_worker_that_leaves_before_the_switch_is_not_forgotten_by_it(void *
     end_leave(other);
     expect_thaw(&m);
     expect_drop(&m, m.target, 0);
-    expect_moved(&m, 3); /* the order goes on */
+    expect_moved(&m, 3); /* the order is still carried out */
 }
 
 static void a_target_that_is_lost_leaves_the_task_with_the_source(void **state)
@@ -292,7 +292,7 @@ static void tasks_of_a_source_that_is_lost_are_placed_anew(void **state)
         end_say_goodbye(m.source);
         message_free(moving_answer(&m, NULL)); /* the task is on the ordered lane */
         expect_drop(&m, m.target, 0);
-        expect_route(&m, m.target->lanes[0], 3, false); /* the lost one has let go of nothing */
+        expect_route(&m, m.target->lanes[0], 3, false); /* the lost source has released nothing */
         rig_start_afresh(m.rig);
     }
 }
@@ -334,7 +334,7 @@ static void one_that_was_away_is_told_what_became_of_its_pieces(void **state)
     expect_drop(&m, m.target, 1);
     m.source = rig_rejoin(m.rig, &source, 1, &frozen);
     expect_thaw(&m);
-    expect_moved(&m, 3); /* the order goes on */
+    expect_moved(&m, 3); /* the order is still carried out */
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

@@ -49,7 +49,7 @@ static struct scene begin(struct rig *rig)
     return s;
 }
 
-/* --- where a regrouping stands when something happens --- */
+/* --- the step of a regrouping at which an event comes --- */
 
 enum step { RELEASING, RELEASED_UNHEARD, SWITCHED, REGROUPED_UNHEARD, STEPS };
 
@@ -94,7 +94,7 @@ static void expect_routed(struct scene *s, uint32_t rank, uint64_t ranks)
     assert_int_equal(s->routed[rank].ranks, ranks);
 }
 
-/* And nothing more is to come. */
+/* The piece is served for these ranks, and no message follows. */
 static void expect_served(struct scene *s, uint64_t ranks)
 {
     shadow_until(&s->shadow, s->lane, PIECE, ranks);

@@ -27,7 +27,7 @@ static void declare(struct scene *s, const char *name)
     }
 }
 
-/* Rank 2 has left, and one of two lanes has let go. */
+/* Rank 2 has left, and one of two lanes has released its pieces. */
 static struct scene begin(struct rig *rig)
 {
     rig->options.policy = "round-robin";
@@ -51,7 +51,7 @@ static struct scene begin(struct rig *rig)
     return s;
 }
 
-/* The slow lane lets go at last. */
+/* The slow lane releases its pieces at last. */
 static void go_on(struct scene *s)
 {
     shadow_do(&s->slow.shadow, s->kept);

@@ -252,7 +252,7 @@ static void what_another_hold_is_told_is_passed_over(void **state)
     expect_standing(&c, RIG_ROUND);
 }
 
-/* --- for a rank of the job, which stands between two of its iterations --- */
+/* --- a snapshot for a rank of the job, between two of its iterations --- */
 
 static uint64_t ask_between(struct saving_case *c, char *tensor)
 {

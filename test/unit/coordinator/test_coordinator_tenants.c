@@ -338,7 +338,8 @@ static void also_with_insecure_orders_and_aggregators_need_one_of_them(void **st
     end_ask_refused(e, &request, -EPERM, "--operator");
 }
 
-/* Where an operator's command without a key goes on: to the socket, if that is of this service. */
+/* An operator's command without a key continues at the socket, if the socket is that of this
+ * service. */
 static void each_door_names_the_other_to_an_operator_on_this_host(void **state)
 {
     struct rig *rig = *state;

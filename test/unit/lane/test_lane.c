@@ -158,7 +158,7 @@ static void a_fast_worker_laps_a_slow_one_and_nothing_is_overwritten(void **stat
                 (struct say){
                     .piece = 1, .word = (uint32_t)round, .round = round, .elements = ELEMENTS});
         rig_settle(&rig);
-        if (round > 1) /* the slow one looks at its last result only now */
+        if (round > 1) /* the slow worker reads its last result only now */
             check_result(1, 2, round - 1, 0, ELEMENTS, false);
         fill(1, round, 0, ELEMENTS);
         rig_say(&rig, 1,

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* Its lane dies in the moment in which the copy is whole: no rank has heard of the COMMIT. */
+/* The lane dies when the copy is complete: no rank has the COMMIT. */
 static void lose_lane_behind_a_copy_that_begins(void)
 {
     start_with_keeper(3);

@@ -111,7 +111,7 @@ static void expect_made(uint32_t rank, uint64_t round, float value)
     expect_has(rank, value);
 }
 
-/* Its announcement of `asked` is answered with the result of `round`. */
+/* The rank's announcement of `asked` is answered with the result of `round`. */
 static void expect_late(uint32_t rank, uint64_t asked, uint64_t round, float value)
 {
     const struct rig_worker *w = &rig.workers[rank];
@@ -266,7 +266,7 @@ static void another_set_than_that_of_one_who_is_gone_cuts_nobody_off(void **stat
     choose(1, 1, 1 << 0 | 1 << 1);
     push(0, 1, 2);
     push(1, 1, 1000);
-    expect_made(0, 1, 2); /* the first that was heard */
+    expect_made(0, 1, 2); /* the first two announcements */
     expect_late(1, 1, 1, 2);
 }
 

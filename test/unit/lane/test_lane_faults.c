@@ -534,7 +534,7 @@ static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **sta
         rig_turn(&rig);
     rig.workers[0].is_stopped = rig.workers[1].is_stopped = true;
     if (strcmp(kind, "ofi") == 0)
-        rig_settle(&rig); /* all is heard, nothing can be read */
+        rig_settle(&rig); /* all announcements have arrived, no input can be read */
     lane_drop(rig.lane, RIG_JOB, &id, 1);
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), -EAGAIN);
     rig_say(&rig, 0,

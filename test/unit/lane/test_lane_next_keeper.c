@@ -140,7 +140,7 @@ static void a_next_keeper_that_comes_late_holds_up_what_was_read_from_the_former
     expect_kept(OTHER, 5);
 }
 
-/* Some of its chunks are there, not all. */
+/* Some of the chunks have landed, not all. */
 static void begin_copy_with_other(void)
 {
     name(NUMBER(OTHER), false);

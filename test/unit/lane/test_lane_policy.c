@@ -70,7 +70,7 @@ static uint32_t landed_at_all(void)
     return count;
 }
 
-/* One turn of the lane; the workers hear of nothing. */
+/* One turn of the lane; the workers are not polled. */
 static void turn(void)
 {
     uint32_t before = landed_at_all();

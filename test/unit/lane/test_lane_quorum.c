@@ -71,7 +71,7 @@ static void expect_commit(uint32_t rank, int count, uint64_t round, float value)
     expect(rank, value);
 }
 
-/* The worker asked for `word` and got the result of `round`, after its word. */
+/* The worker announced under `word` and got the result of `round`, after the message CLOSED. */
 static void expect_closed(uint32_t rank, int count, uint32_t word, uint64_t round, float value)
 {
     struct rig_worker *w = &rig.workers[rank];

@@ -1,5 +1,5 @@
-/* A lane that takes a piece over finds out where its round stood (W5): standings in every order.
- * Transcripts over shared memory and over libfabric. */
+/* A lane that takes a piece over determines the state of the piece's round (W5): standings in every
+ * order. Transcripts over shared memory and over libfabric. */
 #include "test/unit/lane/lane_rig.h"
 
 #include <errno.h>

@@ -173,7 +173,7 @@ static void who_is_lost_is_told_and_fails_nothing(void **state)
     push(1, 2, 2);
     kill_worker(2);
     rig_settle(&rig);
-    assert_true(rig.failures >= 1); /* called out, to be looked at */
+    assert_true(rig.failures >= 1); /* reported to the coordinator */
     assert_int_equal(rig.workers[0].errors_count + rig.workers[1].errors_count, 0);
 }
 

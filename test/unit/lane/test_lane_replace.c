@@ -244,7 +244,7 @@ static void lose_connection(void)
     reset_oldest();
     rig.workers[0].is_stopped = true; /* its end of the socket is no connection any more */
     rig_until(&rig, lost_ranks() == 1);
-    assert_int_equal(rig.failures, 1); /* called out, to be looked at */
+    assert_int_equal(rig.failures, 1); /* reported to the coordinator */
 }
 
 struct said {

@@ -1,4 +1,4 @@
-/* Views as JSON and as tables: every figure is there, under its name, and columns line up. */
+/* Views as JSON and as tables: every figure has its name, and columns line up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -341,7 +341,7 @@ static void measure_anything(struct pool *p, uint64_t *seed)
         p->jobs[i].loss_ppm = pool_draw(seed, 3) ? 0 : (uint32_t)pool_draw(seed, 1000000);
 }
 
-/* A job that is not measured is nothing pool_excess() could say something about. */
+/* pool_excess() cannot judge a job that is not measured. */
 static bool can_be_checked(const struct pool *p)
 {
     for (size_t i = 0; i < p->seen.jobs_count; i++)

@@ -31,7 +31,7 @@ static void keep_both_at_lane_1(void)
         write_state(1, &lanes[1].told[i], 4);
 }
 
-/* ---- let go ---- */
+/* ---- released pieces ---- */
 
 static void what_a_lane_has_let_go_of_is_told_to_the_next_at_once(void **state)
 {
@@ -126,7 +126,7 @@ static void a_copy_goes_on_to_a_third_lane_behind_the_same_fence(void **state)
     lanes[1].is_stopped = true;
     keep(2, moved(1, 2, true));
     connect_lane(2);
-    keep(3, moved(1, 3, true)); /* the second is lost, too, and has heard of nothing */
+    keep(3, moved(1, 3, true)); /* the second lane is lost, too, and has got no message */
     connect_lane(3);
     settle();
     assert_int_equal(lanes[3].told_count, 0);

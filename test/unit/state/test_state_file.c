@@ -210,7 +210,7 @@ static void a_link_is_followed_wherever_it_leads(void **context)
     unlink(link);
     unlink(second);
     unlink(target);
-    assert_int_equal(rmdir(place), 0); /* nothing else is there */
+    assert_int_equal(rmdir(place), 0); /* the folder holds no other file */
 }
 
 static void a_place_that_cannot_be_written_is_named(void **context)

@@ -1,4 +1,4 @@
-/* The store by itself: rows come back as they were put, changes are all or nothing. */
+/* The store by itself: rows are read back as written, changes are all or nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

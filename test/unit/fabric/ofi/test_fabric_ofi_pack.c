@@ -135,7 +135,7 @@ static void messages_of_a_burst_keep_their_payloads_and_are_given_back_one_by_on
     rig_expect_nothing(&rig, &rig.lane);
 }
 
-/* A message that stays with its taker keeps its receive, and the rest goes on through the other. */
+/* A message that its receiver holds keeps its receive; the rest of the pack uses the other one. */
 static void one_message_of_a_pack_may_be_held(void **state)
 {
     enum { COUNT = 200 };

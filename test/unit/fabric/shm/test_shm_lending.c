@@ -196,7 +196,7 @@ static void wait_until_warm(struct rig *rig)
     }
 }
 
-/* Pages that their owner gives back are passed over, and others behind them are touched. */
+/* Pages that their owner has returned are skipped, and others behind them are touched. */
 static void known_pages_become_warm_and_no_page_is_added_for_it_(void **state)
 {
     struct rig *rig = *state;

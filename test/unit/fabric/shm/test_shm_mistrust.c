@@ -64,7 +64,7 @@ static void records_that_make_no_sense_end_the_connection(void **state)
         {0, 0, 0},
         {99, 0, 0},
         {255, 0, 120},
-        {SHM_RECORD_WORD, 1, 0}, /* a lane's to say */
+        {SHM_RECORD_WORD, 1, 0}, /* only a lane sends this */
         {SHM_RECORD_WITHDRAW, 0, 0},
         {SHM_RECORD_WITHDRAW, FABRIC_REGIONS_MAX, 0},
         {SHM_RECORD_WITHDRAW, UINT32_MAX, 0},
