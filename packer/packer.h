@@ -79,7 +79,7 @@ struct packer_request {
     size_t lanes_count;
     const struct packer_tensor *tensors;
     size_t tensors_count;
-    struct packer_timing timing; /* of the job to be placed; period_ns 0: not measured */
+    struct packer_timing timing; /* timing of the job to be placed; period_ns 0: not measured */
     uint32_t lanes_max; /* most lanes of the job; 0: max(8, workers). For policies with a limit */
     const struct packer_node *nodes;
     size_t nodes_count;
@@ -113,7 +113,7 @@ struct packer_share {
 };
 
 struct packer_plan {
-    struct packer_piece *pieces; /* in the request's order of tensors, then by `first` */
+    struct packer_piece *pieces; /* sorted by the request's order of tensors, then by `first` */
     size_t pieces_count;
     struct packer_share *shares; /* one for each lane with pieces of this plan, ascending ids */
     size_t shares_count;

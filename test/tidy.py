@@ -59,7 +59,7 @@ PURE = {'packer', 'migrator', 'svc/reduce'}
 PRODUCT = {'svc', 'client', 'packer', 'migrator'}
 # Made at build time, in place of a header of that folder.
 GENERATED = {'messages.pb-c.h': 'svc/proto/messages.pb-c.h'}
-# As installed at the user's side.
+# Headers as a user includes the installed ones.
 INSTALLED = {'gradpool.h': 'client/gradpool.h'}
 
 # Header (or its folder) of a library -> the files or folders that may include the header.
@@ -167,7 +167,7 @@ TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*
 
 
 def blank(text):
-    """As many lines as `text`, and nothing on them."""
+    """Keeps the number of lines, and blanks them."""
     return '\n' * text.count('\n')
 
 
@@ -380,7 +380,7 @@ def documented_variables(tree):
 
 
 def option_variables(tree):
-    """Those of the command line's options, which may have rows of their own."""
+    """Variables of the command line's options, which may have rows of their own."""
     return {'GRADPOOL_' + option.upper().replace('-', '_')
             for path, text in tree.select('.c', '.h') if path.startswith('svc/cli/')
             for option in re.findall(r'\{[\s\\]*"([a-z][a-z-]+)", ', text)}

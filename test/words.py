@@ -82,7 +82,7 @@ def share(files):
 
 
 def share_of(words):
-    """In hundredths of a percent, rounded up."""
+    """The share in hundredths of a percent, rounded up."""
     vague = collections.Counter(word for word in words if word in VAGUE)
     value = -(-sum(vague.values()) * 10000 // max(1, len(words)))
     return Count([f'{count} {word}' for word, count in vague.most_common()]

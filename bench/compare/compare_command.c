@@ -31,7 +31,7 @@ static const struct argp_option options[] = {
     {0},
 };
 
-/* As a model has them beside its large ones: biases and scales. */
+/* Bytes of a model's small tensors: biases and scales. */
 #define SMALL_BYTES 400
 #define SMALL_TENSORS 1000
 

@@ -78,7 +78,7 @@ class Run:
         return {worker.last('done')['digest'] for worker in self.workers}
 
     def ended_s(self):
-        """When each step ended on rank 0; the ranks are within a step of each other."""
+        """End of each step on rank 0; the ranks are within a step of each other."""
         return numpy.load(self._results[0])['ended_s']
 
     def start_reference(self):

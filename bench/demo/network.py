@@ -114,7 +114,7 @@ class Nodes:
         return {'GLOO_SOCKET_IFNAME': 'eth0'}
 
     def cut(self, node):
-        """From here on nothing goes to or from a node."""
+        """Cuts the node off: no packet goes to or from it any more."""
         self._ip('-n', self._name('hub'), 'link', 'set', f'port-{node}', 'down')
 
     def restore(self, node):

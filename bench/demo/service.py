@@ -50,7 +50,7 @@ class Service:
         return {'GRADPOOL_KEY_FILE': str(self._keys[tenant])}
 
     def environment(self, tenant):
-        """With which a tenant's workers find the service, and are let in."""
+        """Variables with which a tenant's workers find the service and are admitted."""
         key = self._key(tenant) if self._place.needs_keys() else {}
         return {'GRADPOOL_ENDPOINT': self.endpoint, **key}
 

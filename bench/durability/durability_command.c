@@ -23,7 +23,8 @@ static const char *const names[KINDS] = {"none", "replica", "worker"};
 static const enum gp_durability durabilities[KINDS] = {GP_DURABILITY_NONE, GP_DURABILITY_REPLICA,
                                                        GP_DURABILITY_WORKER};
 
-/* Of a round, each the median of a turn's or its mean; lanes with those that keep copies. */
+/* Values of a round, each the median or mean of a turn; lane time includes the holders of
+ * copies. */
 struct figures {
     double wall_ms, lane_cpu_ms, workers_cpu_ms;
 };

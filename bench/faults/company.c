@@ -340,7 +340,7 @@ static void bury_the_dead(struct company *c, size_t job)
         j->broken_ns = clock_now_ns();
 }
 
-/* Those that should have ended by now never will. */
+/* Kills workers that should have ended long ago, as hangs. */
 static void end_the_hung(struct company *c, size_t job)
 {
     struct job *j = &c->jobs[job];

@@ -11,7 +11,7 @@ struct gradient {
     uint64_t tensor, round;
 };
 
-/* In [-1, 1), with enough bits that sums round: the order of summing shows. */
+/* A value in [-1, 1), with enough bits that sums round: the order of summation shows. */
 float gradient_value(const struct gradient *g, uint32_t rank, uint64_t element);
 void gradient_fill(const struct gradient *g, uint32_t rank, float *values, uint64_t elements);
 /* How many of `values` differ in any bit from ((g0 + g1) + ...), divided by workers if `is_mean`.

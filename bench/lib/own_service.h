@@ -19,7 +19,8 @@ struct service {
 };
 
 struct service_setting {
-    /* As `gradpool serve` has them; NULL: its own choice, but one aggregator and a free port. */
+    /* Options of `gradpool serve`; NULL: the service's default, except one aggregator and a free
+     * port. */
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
     const char *aggregator_timeout;

@@ -125,7 +125,7 @@ static int measure_jobs(struct live *live, const struct service *service)
     return r;
 }
 
-/* As many rounds as the simulated job does in its time. */
+/* Plays the trace; each job does as many rounds as in the simulation. */
 static int play(struct live *live, const struct service *service, struct turn **ret_turn)
 {
     struct turn *turn = turn_create(live, service);

@@ -60,7 +60,7 @@ static int start_job(struct draining *d, size_t job, const char *transport)
     return r == 0 ? crowd_await(&d->crowds[job], 1) : r;
 }
 
-/* As the service has cut and packed them. */
+/* Counts the tasks as the service has cut and packed them. */
 static int count_tasks(struct draining *d)
 {
     for (size_t job = 0; job < JOBS; job++) {

@@ -17,7 +17,7 @@
 
 #define WORKERS 2
 #define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
-/* Of states beyond this only a part is trained in each iteration, so that these stay short. */
+/* Of larger states only a part is trained in each iteration, so that iterations stay short. */
 #define PART_STATE_BYTES (UINT64_C(64) << 20)
 #define PROBE_ITERATIONS 5
 #define PROBE_ELEMENTS (UINT64_C(1) << 20)
@@ -131,7 +131,7 @@ static int migrate_once(struct conductor *c, size_t lane)
     return r < 0 ? r : close_window(c, w);
 }
 
-/* As long as the last one, beside a command that changes nothing. */
+/* Watches a window of the last one's length, with a command that changes nothing. */
 static int watch_once(struct conductor *c)
 {
     const struct migrate_window *before = &c->windows[c->windows_count - 1];

@@ -24,7 +24,7 @@ struct migrate_cell {
     enum migrate_mode mode;
     const char *transport;
     uint64_t state_bytes;
-    enum gp_durability durability; /* where copies of that go */
+    enum gp_durability durability; /* place of the copies */
     uint64_t seed;
     uint32_t migrations; /* number of migrations wanted */
     /* Load of this state and transport, calibrated by the first of its cells. */

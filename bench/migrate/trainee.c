@@ -70,7 +70,7 @@ static struct reference reference_of(const struct trainee *a, size_t tensor)
                               .is_update = tensor >= FIRST_PART};
 }
 
-/* Of this iteration; 0: there are none. */
+/* The part trained in this iteration; 0: no parts. */
 static size_t part_at(const struct trainee *a, uint32_t iteration)
 {
     return a->part_elements ? FIRST_PART + iteration % a->parts : 0;

@@ -42,7 +42,7 @@ struct trainee {
     int fd;
 };
 
-/* Of its job, which has another name after each restart. */
+/* The name of the job, which changes with each restart. */
 void trainee_job_name(const struct trainee *trainee, uint32_t restarts, char *ret_name,
                       size_t name_bytes);
 /* Returns after TRAINEE_END: 0, or the negative errno of the first failed call, with a text on

@@ -1,5 +1,6 @@
-/* From a mix of models to jobs that come and go. Owns nothing: models stay the caller's. Must never
- * draw differently for two settings, or jitter would be taken for loss. */
+/* Turns a mix of models into jobs that come and go. Owns nothing: the caller keeps the models. Must
+ * never draw differently for two settings, because jitter would then look like a difference of the
+ * settings. */
 #include "bench/savings/plan.h"
 
 #include "bench/sim/chance.h"

@@ -73,7 +73,7 @@ static int calibrate_scale(struct savings *s)
     return r < 0 ? r : calibrate_once(s);
 }
 
-/* Those of jobs `first` to `last` that are not known yet. */
+/* Profiles the unknown jobs among `first` to `last`. */
 static int profile_turn(struct savings *s, size_t first, size_t last)
 {
     struct turn *turn = turn_create(s, &s->shared);

@@ -16,7 +16,7 @@ enum savings_setting {
     SAVINGS_SETTINGS
 };
 
-/* Of the turns of one setting. */
+/* Figures over the turns of one setting. */
 struct savings_series {
     double period_ns[PLAN_JOBS_MAX][SAVINGS_TURNS_MAX];
     size_t periods[PLAN_JOBS_MAX];

@@ -320,7 +320,7 @@ static int sum_up(struct simulation *s)
     return 0;
 }
 
-/* Of each job that was seen, in the order of the workload. */
+/* Keeps the losses of each job with a window, in the order of the workload. */
 static int keep_jobs(const struct simulation *s, struct trail *trail)
 {
     trail->jobs = calloc(s->workload->count + 1, sizeof(*trail->jobs));

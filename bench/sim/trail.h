@@ -8,7 +8,7 @@
 
 #define TRAIL_PARTS 360 /* parts of equal length, from the begin to the end of the clock */
 
-/* As the fields of struct simulated; cores, mean over the part. */
+/* Cores as in struct simulated, mean over the part. */
 struct trail_part {
     double allocated, fluid, dedicated;
 };

@@ -33,7 +33,7 @@ struct cell {
     double during_ns, during_p95_ns;   /* all windows with the injector */
     double settled_ns, settled_p95_ns; /* last two windows with the injector */
     double after_ns;          /* last window, without the injector again; 0: not measured */
-    uint32_t windows, rounds; /* until recovered; 0: never */
+    uint32_t windows, rounds; /* windows and rounds until recovered; 0: never */
     uint32_t tried, kept;     /* experiments, until the injector ended */
     /* Bytes of tensors on other lanes at the end than before, or than the injector's placement; a
      * move and its roll-back count 0. */

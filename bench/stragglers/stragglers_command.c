@@ -12,7 +12,7 @@
 
 #define MIB 1048576.0
 #define TARGET_BYTES (1 * MIB) /* bytes of a scaled model */
-#define WORK_BYTES (8 * MIB)   /* where lanes work instead of sleeping */
+#define WORK_BYTES (8 * MIB)   /* model size where lanes work instead of sleeping */
 #define PIECES 64              /* least pieces of a model */
 #define LANE_MS 8.0            /* sleep of an even lane a round */
 #define STEP_NS UINT64_C(20000000)
@@ -45,7 +45,7 @@ struct stragglers {
     /* Settled time of policy "nothing" with the present model; 0: not run. */
     double nothing_settled_ns[INJECTORS];
     double quiet_ns[2][QUIET_TURNS]; /* without an injector: policies "nothing" and "explore" */
-    /* Of the bars, the worst over models; NAN: not run. */
+    /* worst value over the models for each limit; NAN: not run */
     double speed, cost;
     uint32_t windows;
     uint64_t wrong;
@@ -131,7 +131,7 @@ static struct cell make_cell(struct stragglers *s, const struct model *model,
         .usual_ns_per_kib = works ? 0 : (uint32_t)(LANE_MS * 1e6 / lane_kib),
         .times = TIMES,
         .task_ns = (uint32_t)(2 * LANE_MS * 1e6),
-        /* In and out for each worker, in half of the slowed lane's time. */
+        /* room in and out for each worker, in half of the slowed lane's time */
         .cap_mbit = (uint32_t)(TARGET_BYTES / CELL_LANES * 4 * WORKERS * 8 /
                                (TIMES * LANE_MS * 1e-3) / 1e6)};
 }

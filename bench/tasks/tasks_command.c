@@ -22,7 +22,7 @@ struct tasks {
     struct service service;
     gp_client *client;
     gp_job **held;
-    double *waits_ms; /* of the newcomers */
+    double *waits_ms; /* waits of the new jobs */
     uint64_t resting_ns, watched_ns;
     uint64_t coordinator_before, coordinator_after, lane_before, lane_after; /* bytes */
     uint64_t placing_ns; /* CPU of the coordinator for all that is held */

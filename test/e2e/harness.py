@@ -149,7 +149,7 @@ def end_of(child, seconds=WAIT_S):
 
 
 def await_readable(fd, patience, what):
-    """Until there is something to read."""
+    """Waits until there is something to read."""
     while not select.select([fd], [], [], 0.1)[0]:
         if patience.is_over():
             raise AssertionError(f'never: {what}')
@@ -281,7 +281,8 @@ class Service:
         return self.operator_key
 
     def stop(self, number=None):
-        """With its jobs: by `gradpool stop`, or by a signal. The exit code."""
+        """Stops the service with its jobs, by `gradpool stop` or by a signal. Returns the exit
+        code."""
         if number:
             self.serve.signal(number)
         else:

@@ -12,7 +12,7 @@ service = None
 
 
 def setUpModule():
-    """To be imported by the test module, as the two below."""
+    """The test module imports this function and the two below."""
     global service
     service = harness.Service()
     os.environ['GRADPOOL_ENDPOINT'] = service.endpoint

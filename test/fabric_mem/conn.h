@@ -112,9 +112,10 @@ struct mem_conn {
     struct list inbox;
     uint64_t inbox_due_ns; /* due time of the last packet in the inbox */
     struct list ops;
-    struct list messages;                      /* packets that are held */
-    struct region lent[FABRIC_REGIONS_MAX];    /* by us */
-    struct region regions[FABRIC_REGIONS_MAX]; /* by the peer; on a mapped network our mapping */
+    struct list messages;                   /* packets that are held */
+    struct region lent[FABRIC_REGIONS_MAX]; /* lent by this end */
+    /* Lent by the peer; on a mapped network this end's mapping. */
+    struct region regions[FABRIC_REGIONS_MAX];
     unsigned char ticket[FABRIC_TICKET_BYTES_MAX];
     size_t ticket_bytes;
     char peer_text[32];
@@ -130,7 +131,7 @@ struct mem_conn *mem_conn_create(struct mem_fabric *f, enum mem_conn_state state
 /* Frees this end with its packets and regions, without a message to the other end. */
 void mem_conn_destroy(struct mem_conn *c);
 
-/* With room for `bytes` bytes of data, to be filled in. */
+/* Allocates a packet with `bytes` bytes of data, for the caller to fill in. */
 struct mem_packet *mem_packet_create(enum mem_packet_kind kind, size_t bytes);
 /* Sends a packet, which arrives at the other end after a delay. Takes the packet over. */
 void mem_conn_send(struct mem_conn *c, struct mem_packet *p);

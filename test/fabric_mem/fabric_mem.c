@@ -150,7 +150,7 @@ static void hand_out(struct mem_event *e, struct fabric_event *ret_event)
     free(e);
 }
 
-/* Of all connections the packet that came first. */
+/* Takes the packet that came first on any connection. */
 static bool take_packet(struct mem_fabric *f)
 {
     struct mem_conn *from = NULL;

@@ -48,7 +48,7 @@ static void on_signal(int number)
     raise(number); /* kills now: SA_RESETHAND restored the default action */
 }
 
-/* There under a sanitizer only. */
+/* Exists under a sanitizer only. */
 extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
 static void save_on_death(void)

@@ -111,7 +111,8 @@ class Patience:
                 or now - self.start >= self.BUSY_FACTOR * self.seconds)
 
     def is_quiet(self):
-        """Of processes that lived a sample ago: short commands of the waiting test are no sign."""
+        """Only processes that lived a sample ago count: short commands of the waiting test are no
+        progress."""
         size, pids = self.size(), set(owners([self.root], processes())) - {os.getpid()}
         has_grown, self.grown = size > self.grown, size
         if has_grown:

@@ -14,7 +14,7 @@ import tap
 
 HERE = pathlib.Path(__file__).parent
 IS_LONG = 'GRADPOOL_TEST_LONG' in os.environ
-# To compile with optimisation takes ten seconds, more than half a million states.
+# Compiling with optimisation takes ten seconds, longer than half a million states.
 SHORT, LONG = ['-O0'], ['-O2', '-DCOLLAPSE']
 
 

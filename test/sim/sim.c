@@ -216,7 +216,7 @@ static struct sim *make(const struct sim_options *options)
 /* --- turning --- */
 
 struct actor {
-    struct sim_lane *lane; /* or */
+    struct sim_lane *lane; /* NULL: the actor is a worker */
     struct sim_worker *worker;
 };
 
@@ -243,7 +243,7 @@ static uint64_t lane_posts(const struct sim_lane *lane)
            mem_fabric_counters(lane->fabrics[SIM_MAPPED]).posts;
 }
 
-/* At the post that the test has ordered. */
+/* Whether the lane died at the post that the test has ordered. */
 static bool has_died(struct sim *sim, const struct sim_lane *lane)
 {
     const struct sim_fault *fault = &sim->options.fault;

@@ -7,7 +7,7 @@
 /* Turns between two accidents, at most. */
 #define PEACE_TURNS 40
 #define STOP_NS_MOST UINT64_C(2000000)
-/* Until a coordinator knows that a lane is dead. */
+/* Most turns until a coordinator knows that a lane is dead. */
 #define NOTICE_TURNS_MOST 30
 
 void fate_doom(struct sim *sim, struct sim_job *job, uint32_t victim)

@@ -30,7 +30,7 @@ void memory_fail(uint64_t n) { fails_in = n; }
 
 uint64_t memory_allocations(void) { return allocations; }
 
-/* Of this arena, or a free one. */
+/* The entry of this arena, or a free one. */
 static struct holding *holding_of(const struct arena *arena)
 {
     size_t i = 0;

@@ -87,7 +87,7 @@ struct sim_move {
     uint64_t next_turn; /* turn of the coordinator's next step */
 };
 
-/* As this lane was seen last with the piece. */
+/* The state of the piece in this lane at the last check. */
 struct sim_seen {
     uint32_t epoch;
     uint64_t round;

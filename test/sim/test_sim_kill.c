@@ -104,7 +104,7 @@ static void an_update_is_finished_or_its_loss_is_told_wherever_its_owner_dies(vo
     }
 }
 
-/* With a copy in a worker's memory nothing is lost, and no bit is another. */
+/* With a copy in a worker's memory nothing is lost, and every bit is equal. */
 static void an_update_with_a_copy_is_finished_wherever_its_owner_dies(void **state)
 {
     for (int reach = SIM_MESSAGES; reach <= SIM_MAPPED; reach++) {

@@ -16,7 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-#define JOIN_NS (15 * NS_PER_S) /* until the service knows that the one before has gone */
+/* Pause between joins until the service knows that the rank's former process is gone. */
+#define JOIN_NS (15 * NS_PER_S)
 #define JOIN_AGAIN_NS (50 * NS_PER_MS)
 #define RESIZE_MS 8000
 

@@ -34,7 +34,7 @@ struct victim {
     const char *endpoint, *transport, *job;
     uint32_t rank, workers;
     bool updates; /* momentum and Adam, with copies of parameters and moments; else sums */
-    enum gp_durability durability; /* where these lie */
+    enum gp_durability durability; /* place of the copies */
     uint64_t seed, compute_ns;     /* the pause of the worker in each round */
     struct victim_board *board;
 };

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define GIB ((double)(1 << 30))
-#define FORWARD_PART (1.0 / 3) /* of a step; the backward pass costs twice the forward pass */
+#define FORWARD_PART (1.0 / 3) /* part of a step; the backward pass costs twice the forward pass */
 #define ROUNDS 100 /* rounds simulated for the times; the service's mean refines the first 20 */
 #define MEASURED_ROUNDS 25 /* 5 to warm up and 20 that count, during which lanes are held */
 #define HOLD_NS UINT64_C(30000000000) /* time before growth tries fewer lanes (G5, G12 of packer) */
@@ -209,8 +209,7 @@ static int measure(const struct job_profile *profile, uint32_t lanes, uint32_t r
     return 0;
 }
 
-/* When the lanes' work of a round may begin. */
-/* Where the packer's spread comes from, and how a round ends. */
+/* Fills in the packer's spread and the end of a round. */
 static void take_ending(struct packer_timing *timing, const struct measurement *m)
 {
     timing->spread_ns = (uint64_t)m->busiest_ns;

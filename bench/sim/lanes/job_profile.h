@@ -27,7 +27,7 @@ int job_profile_make(struct job_profile *profile, const struct model *model, uin
                      const struct setting *setting, char *error);
 void job_profile_fini(struct job_profile *profile);
 
-/* Of a piece, a round; at least 1. */
+/* Lane time a round of a piece; at least 1. */
 uint64_t job_profile_piece_ns(const struct job_profile *profile, const struct packer_piece *piece);
 /* The pieces as the event simulation takes them: a lane is as slow as its core or its line. */
 void job_profile_to_queue(const struct job_profile *profile, const struct packer_piece *pieces,

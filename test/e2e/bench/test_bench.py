@@ -70,7 +70,7 @@ def compare(case, *options):
 
 
 def gib(cell):
-    """Of all tensors of all workers, once a round."""
+    """Bytes of all tensors of all workers in all rounds."""
     bytes_ = cell['workers'] * cell['tensor_bytes'] * cell['tensors'] * cell['rounds']
     return bytes_ / 2**30
 

@@ -239,7 +239,7 @@ class Replicas(Case):
     KIND = 'replica'
 
     def await_copies(self):
-        """Of the last aggregator that has died another may not have them yet."""
+        """Copies that were on the last dead aggregator may not exist elsewhere yet."""
         def are_copied():
             use = self.service.job('job')['use']
             return use.get('states') and use['copied'] == use['states']

@@ -26,7 +26,7 @@ def gradient(name, rank):
 
 
 def rank_steps(rank, workers):
-    """Until rank 0 finds a file. A line a step."""
+    """Trains until rank 0 finds a file. One line for each step."""
     folder = pathlib.Path(os.environ['FAR_FOLDER'])
     first = {name: gradient(name, 1000) for name in ELEMENTS}
     mean = {name: sum(gradient(name, r) for r in range(1, workers)) for name in ELEMENTS}

@@ -97,7 +97,7 @@ class Case(durability.Case):
 
     def kill_owner(self):
         owners = self.owners()
-        if owners:      # else its tasks are on their way to another
+        if owners:      # otherwise its tasks are moving to another aggregator
             self.kill(self.random.choice(owners))
 
     def lanes(self):

@@ -24,7 +24,7 @@ LANES_MAX = 2 * os.cpu_count()
 
 
 def received_bytes():
-    """By the loopback interface, so far."""
+    """Bytes received by the loopback interface so far."""
     for line in pathlib.Path('/proc/net/dev').read_text().splitlines():
         name, _, fields = line.partition(':')
         if name.strip() == 'lo':
@@ -44,7 +44,7 @@ class Resets(unittest.TestCase):
         cls.ports = [int(lane['ofi'].rsplit(':', 1)[1]) for lane in aggregator['lanes']]
 
     def reset(self, end):
-        """Of all jobs; the other end gets a reset."""
+        """Resets connections of all jobs; the other end gets a reset."""
         self.assertGreater(sum(reset_connections(port, end) for port in self.ports), 0)
 
     def join(self, name, **how):
@@ -181,7 +181,7 @@ class Resets(unittest.TestCase):
             self.finish(*pushed)
 
     def train(self, name, disturb, **how):
-        """With Adam. All values after each step."""
+        """Trains with Adam. Returns all values after each step."""
         jobs, history = self.join(name, **how), []
         random = numpy.random.default_rng(20261127)
         tensors = [job.declare('w', SHORT * 10, rule='adam') for job in jobs]

@@ -60,7 +60,7 @@ class Silence(unittest.TestCase):
         return process
 
     def rounds_of(self, mask):
-        """When those of rank 0 ended that had just these ranks."""
+        """Ends of rank 0's rounds with exactly these ranks."""
         path = self.folder / 'on.0.rounds'
         lines = path.read_text().splitlines(True) if path.exists() else []
         return [float(line.split()[0]) for line in lines

@@ -43,7 +43,7 @@ class Sums:
         return values
 
     def of(self, name, mask):
-        """In rank order."""
+        """The sum in rank order."""
         if (name, mask) not in self.known:
             total = None
             for rank in range(32):

@@ -129,7 +129,7 @@ class Crashes(unittest.TestCase):
             return [line for line in log.read().splitlines(True) if line.endswith('\n')]
 
     def newest(self, rank):
-        """Of how many workers its newest round was, of both tensors."""
+        """Numbers of workers in the rank's newest round, for both tensors."""
         words = self.lines(rank, LINE_BYTES_MAX)[-1:]
         return tuple(map(int, words[0].split()[-3:-1])) if words else None
 

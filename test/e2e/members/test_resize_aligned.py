@@ -66,7 +66,7 @@ class Worker:
         return self.job.push_pull(tensor, gradient, values)
 
     def iterate(self, stops):
-        """Of which ranks the tensors were; the parameters."""
+        """The ranks of each tensor, and the parameters."""
         before = {name: float(self.values[name][0]) for name in RULED}
         requests = [self.push(tensor, stops) for tensor in self.shuffled(self.tensors)]
         for request in self.shuffled(requests):

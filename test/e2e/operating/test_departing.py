@@ -35,7 +35,7 @@ class Case(leaving.Case):
         """A job that trains on the local aggregator; then another one joins."""
         self.serve(*options, before=before)
         self.begin('moves', transport, durability)
-        self.train(0, 5)    # there are moments
+        self.train(0, 5)    # creates moments
         self.other = self.by_hand('elsewhere')
         self.service.joined = 1
 

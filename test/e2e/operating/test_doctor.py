@@ -14,7 +14,7 @@ import tap
 from harness import BUILD, GRADPOOL, WAIT_S, Service
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
-# Of the source tree, with the library of this build: as an installed package would be.
+# The package of the source tree with the library of this build, like an installed package.
 PACKAGE = {'PYTHONPATH': str(SOURCE / 'client/python'),
            'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so'), 'PATH': '/usr/bin:/bin'}
 HOST = ['build', 'kernels', 'libraries', 'clock', 'nofile', 'memlock', 'dev-shm', 'memfd', 'pidfd',

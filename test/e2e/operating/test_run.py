@@ -192,7 +192,7 @@ for i in range(20):
                                         for r in range(3) for i in range(20)])
 
     def test_a_line_that_is_too_long_is_cut_between_characters(self):
-        """Of two, so that each may come between parts of the other's."""
+        """The text of two workers, so that each may come between parts of the other's."""
         text = 'aé' * 1000000
         done = self.done(run('--workers', 2, sys.executable, '-c', "print('aé' * 1000000)"))
         parts = {'[0] ': '', '[1] ': ''}

@@ -80,7 +80,7 @@ class Case(unittest.TestCase):
         self.service.start(f'serve-{self.starts}')
 
     def start_process(self, aggregators):
-        """Not waited for."""
+        """Starts without waiting."""
         self.starts += 1
         self.service.serve = harness.Process(
             [GRADPOOL, 'serve', '--state-dir', self.service.state, '--listen',
@@ -324,8 +324,8 @@ class FirstOfContainer(Case):
 
 
 class Longest(Case):
-    """Of the iterations of eight jobs: in windows in which the coordinator stops and starts, and in
-    as long ones before. Prints the figures; the bound is for a busy host."""
+    """Iterations of eight jobs: in windows in which the coordinator stops and starts, and in
+    windows of the same length before. Prints the figures; the bound is for a busy host."""
 
     def restart_unasked(self):
         """Waits for the log's lines about both aggregators: status commands would take cores from

@@ -35,7 +35,7 @@ class Case(unittest.TestCase):
         return [lane['lane'] for a in self.service.serving() for lane in a['lanes']]
 
     def start_move(self, lane, job='adam'):
-        """Not waited for."""
+        """Starts the command without waiting."""
         return subprocess.Popen([GRADPOOL, 'move', job, str(lane), '--endpoint',
                                  f'unix:{self.service.state}/control.sock'],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -13,7 +13,7 @@ import tempfile
 import harness
 from harness import WAIT_S, Process, free_ports, until
 
-PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'     # where the daemons are
+PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'     # path of the daemons
 TASKS_MOST = 4
 
 # Ports and folders are this cluster's own; `cons_tres` so that several jobs share the node.

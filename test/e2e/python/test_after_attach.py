@@ -46,7 +46,7 @@ class Alone:
         return net
 
     def batches(self):
-        """Of all ranks, another at each call."""
+        """The batches of all ranks, different at each call."""
         self.seen += 1
         generator = self.torch.Generator().manual_seed(self.seen)
         return self.torch.randn(self.of.workers, 5, 3, generator=generator)

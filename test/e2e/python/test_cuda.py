@@ -69,7 +69,7 @@ def bare(tensor):
 
 
 class MadeGpu:
-    """As gradpool._tensors.cuda.Gpu. The values of its tensors lie on the host."""
+    """Simulates gradpool._tensors.cuda.Gpu. The values of its tensors lie on the host."""
 
     def __init__(self, is_prompt=False):
         self._is_prompt, self._tensors = is_prompt, set()

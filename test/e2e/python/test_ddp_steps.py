@@ -185,7 +185,7 @@ def rank_steps_with_another(rank, workers):
 
 
 def rank_steps_alone(rank, workers):
-    """As the one above, without a second attach()."""
+    """Like the one above, without a second attach()."""
     trainer = Rank(rank, workers)
     with attach(trainer, optimizer=trainer.optimizer):
         for _ in range(STEPS):

@@ -40,7 +40,7 @@ def what_is_raised(call, *arguments):
 
 
 def own_class():
-    """Of the process group that a script has made with the backend."""
+    """Uses the process group that a script has made with the backend."""
     import gradpool.distributed
     return gradpool.distributed.ProcessGroup
 

@@ -121,7 +121,7 @@ def rank_writes(rank, workers):
 
 
 def rank_clips_in_each_step(rank, workers):
-    """As a Wasserstein GAN does; with evaluation by rank 0 alone between."""
+    """Trains like a Wasserstein GAN, with evaluation by rank 0 alone in between."""
     of = ones_of(rank, workers, True, None)
     for _ in range(5):
         of.train()
@@ -155,7 +155,7 @@ def rank_writes_alone(rank, workers):
 # ---- the same optimizer with another model ----
 
 def moved(of):
-    """By how much a step moves all parameters."""
+    """Movement of all parameters in a step."""
     before = [one.detach().clone() for one in of.net.parameters()]
     of.train()
     return sorted({round(value, 3) for one, other in zip(of.net.parameters(), before)
@@ -210,7 +210,7 @@ def rank_goes_on_with_the_optimizer(rank, workers):
     steps += [moved(of), moved(of)]
     of.optimizer.state.clear()
     steps += [moved(of), moved(of)]
-    stays = ones_of(rank, workers, False, 'stays/')     # and so does the job
+    stays = ones_of(rank, workers, False, 'stays/')     # the job stays, too
     texts = [attach_again(of)]
     steps.append(moved(of))
     del stays
@@ -262,7 +262,7 @@ def load(of, name, is_rank_0_alone=False):
 
 
 def fresh(rank, workers, number, optimizer_of):
-    """At the beginning of the second half, with other parameters."""
+    """Loads at the beginning of the second half, with other parameters."""
     of = trainer_of(rank, workers, number)
     of.optimizer = optimizer_of(of.torch, of.net)
     for one in of.net.parameters():

@@ -49,7 +49,7 @@ def worker_sums():
 
 
 def worker_has_a_door():
-    """By Horovod's calls: its place, and a sum."""
+    """By Horovod's calls: the worker's rank and size, and a sum."""
     import torch
     import gradpool.torch as hvd
     hvd.init()

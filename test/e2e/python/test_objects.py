@@ -68,7 +68,7 @@ def checkpoint_of_rank_0_alone(of):
 
 
 def checkpoint_loaded(of):
-    """Of the first step, after a second one."""
+    """State of the first step, loaded after a second one."""
     model, optimizer = copy.deepcopy(of.net.state_dict()), of.optimizer.state_dict()
     of.train()
     of.net.load_state_dict(model)
@@ -191,7 +191,7 @@ def values_clipped(of):
 
 
 def gradients_unscaled(of):
-    """As GradScaler.step() does, which is for GPUs alone."""
+    """Scales gradients like GradScaler.step(), which works on GPUs only."""
     between(of, lambda: [one.grad.mul_(0.5) for one in of.net.parameters()])
 
 

@@ -59,7 +59,7 @@ def packs_of(job):
 
 
 def rank_trains(rank, workers):
-    """Of each way: digests with packs and with parameters alone, and names in the last step."""
+    """For each way: digests with packs and with parameters alone, and names in the last step."""
     first, found = Deep(rank, workers), []
     for options, how, size in WAYS:
         digests = []

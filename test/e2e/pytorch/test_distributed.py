@@ -280,7 +280,8 @@ def send_and_receive(of):
 
 
 def keep_many_under_way(of):
-    """Of one size, waited for backwards; the Future of the last one, which queues behind them."""
+    """Operations of one size, awaited backwards; the Future of the last one, which queues behind
+    them."""
     tensors = [of.values('float64') + i for i in range(6)]
     works = [of.dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     found, = works[-1].get_future().wait()
@@ -514,7 +515,7 @@ class Distributed(python_case.Case):
                 self.assertEqual(first, later)
 
     def check_late(self, kind, text):
-        """Of rank 0, which waited for rank 1 in vain."""
+        """The error of rank 0, which waited for rank 1 in vain."""
         self.assertEqual(kind, 'Timeout')
         self.assertIn('rank 1 (', text)
         self.assertIn('has joined, but has not pushed this tensor', text)

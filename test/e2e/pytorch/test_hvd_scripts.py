@@ -533,7 +533,7 @@ def compare_another_job(of):
     expect_weight(of, 'in another job', net, -2.0)
 
 
-# In this order; the last leaves the job.
+# Run in this order; the last leaves the job.
 COMPARES = (compare_schedulers, compare_scaling_and_clipping, compare_averaged_models,
             compare_thawed_parameters, compare_frozen_on_one_rank, compare_added_parameters,
             compare_rows, compare_sparse_as_dense, compare_many_tensors,

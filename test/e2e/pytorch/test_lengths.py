@@ -50,7 +50,7 @@ def count_declarations(of):
 
 
 def sum_of(every):
-    """In rank order, halves as float32."""
+    """The sum in rank order, halves as float32."""
     first, *others = [one.float() if one.element_size() == 2 else one for one in every]
     return sum(others, first).to(every[0].dtype)
 

@@ -420,7 +420,7 @@ def rank_disagrees(rank, workers):
 
 
 def rank_is_left_alone(rank, workers):
-    """By a rank that never comes, then by one that is gone."""
+    """The errors about a rank that never comes, then about a rank that is gone."""
     os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
     of, is_told = Rank(rank, workers), pathlib.Path(os.environ['TEST_FOLDER'], 'told')
     if rank == 1:
@@ -466,7 +466,7 @@ def rank_is_refused(rank, workers):
     hvd, ones = of.hvd, of.torch.ones(4)
     handle = hvd.allreduce_async(ones, name='twice') if rank == 0 else None
     found = [of.raised(lambda: hvd.allreduce_async(ones, name='twice'))] if rank == 0 else [None]
-    hvd.barrier()       # until then the first one is not over
+    hvd.barrier()       # the first operation is open until then
     hvd.synchronize(handle or hvd.allreduce_async(ones, name='twice'))
     for call in (lambda: hvd.allreduce(ones, op=hvd.Adasum),
                  lambda: hvd.alltoall(ones, splits=[1] * workers + [0]),

@@ -32,7 +32,8 @@ def compare_factors(of):
 
 
 def close_to(of, what, found, wanted):
-    """To one unit of the dtype, as two orders of a float32 product may differ in its last bit."""
+    """Compares to one unit of the dtype, as two orders of a float32 product may differ in the last
+    bit."""
     unit = of.torch.finfo(wanted.dtype).eps * wanted.float().abs() + 2 ** -24
     of.expect_true(f'{what}: {found} instead of {wanted}', found.dtype == wanted.dtype and bool(
         ((found.float() - wanted.float()).abs() <= unit).all() and wanted.isfinite().all()))

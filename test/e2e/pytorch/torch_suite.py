@@ -23,7 +23,8 @@ import types
 import unittest
 
 HERE = pathlib.Path(__file__).parent
-FILES = {'1.13': 'torch_suite.txt'}     # by version of PyTorch, where the name has none
+# file by version of PyTorch, for versions without a number in its name
+FILES = {'1.13': 'torch_suite.txt'}
 NICENESS = 10       # the tests beside this one measure times
 TEST_S = 120        # instead of 300: of one that hangs
 # Tests that make their model only if the name of the backend is one of PyTorch's own. The group is

@@ -35,7 +35,7 @@ static float *gradient[RANKS], *result[RANKS];
         }                                                           \
     } while (0)
 
-/* Of rank r, for rank i. */
+/* Element e of rank r's tensor for rank i. */
 static float value(int r, int i, size_t e) { return (float)((size_t)(r * 7 + i * 3) + e % 11); }
 
 static void declare(gp_tensor_spec spec)

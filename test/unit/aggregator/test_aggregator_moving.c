@@ -502,7 +502,7 @@ static void workers_that_do_not_come_hold_nothing_up(void **state)
     UNTIL(is_answered(), (void)0);
     assert_true(clock_now_ns() - began_ns >= 3 * NS_PER_S);
     expect_done(7);
-    assert_int_equal(ahead_await(&a, 8, TARGET, JOB + 1), 0); /* there is no such job */
+    assert_int_equal(ahead_await(&a, 8, TARGET, JOB + 1), 0); /* an unknown job */
     UNTIL(is_answered(), (void)0);
     expect_refused(8, -ENOENT);
 }

@@ -76,7 +76,7 @@ static Gradpool__Wire__StatsReply *ask(size_t lanes, size_t jobs, size_t pieces)
     return ask_of(lanes, JOB, 0, NULL);
 }
 
-/* Of one lane: whether rows come. Returns their digest. */
+/* Expects the figures of one lane, with or without rows. Returns the rows' digest. */
 static uint64_t expect_rows(uint32_t job, uint64_t known, bool are_sent)
 {
     Gradpool__Wire__StatsReply *stats = ask_of(1, job, 1, &known);

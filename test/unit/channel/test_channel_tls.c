@@ -11,7 +11,7 @@
 
 static struct key good, stranger;
 
-/* As in the middle of a message of TLS itself (new traffic keys) whose rest has yet to come. */
+/* Simulates a message of TLS itself (new traffic keys) whose rest has not arrived. */
 static bool wants_to_read;
 
 ssize_t __real_tls_write(struct tls *tls, const uint8_t *bytes, size_t count);

@@ -68,7 +68,7 @@ struct service_rig {
     int wake_fd, listen_fd;
     const char *late_text;  /* knowledge of late ranks; NULL: the question is unknown there */
     uint64_t late_ranks[1]; /* ranks of the last question */
-    const char *host;       /* where the coordinator listens */
+    const char *host;       /* host at which the coordinator listens */
     uint16_t port;
     bool is_stopping;
     char endpoint[64];
@@ -133,7 +133,7 @@ void script_kill_lane(struct service_rig *rig, uint32_t lane);
 void script_move(struct service_rig *rig, uint32_t from, uint32_t to);
 /* Puts the pieces under the next epoch in place, for these ranks (L20). */
 void script_regroup(struct service_rig *rig, uint64_t ranks);
-/* Of `ranks`, `bytes` are sent; 0: as many as there should be. */
+/* Sends a membership with `bytes` bytes of `ranks`; 0: the right number. */
 void script_tell_members(struct service_rig *rig, uint32_t version, uint32_t wanted, uint64_t ranks,
                          size_t bytes);
 /* Sends the present routes, as after a resume. */

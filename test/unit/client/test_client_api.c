@@ -220,7 +220,7 @@ static void slabs_never_hand_memory_out_twice(void **state)
     slabs_fini(&slabs);
 }
 
-/* With a walk over all areas this would not end before the program's time limit. */
+/* A walk over all areas for each would exceed the program's time limit. */
 static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state)
 {
     enum { AREAS = 200000 };

@@ -169,7 +169,7 @@ static void push_first(gp_tensor *const *t, float (*values)[ELEMENTS], gp_reques
         ok(gp_broadcast(t[rank], values[rank], 0, &ret_requests[rank]));
 }
 
-/* Of the two halves of a copy the lane would write the one that a new owner may need (W17). */
+/* The lane would write the half of the copy that a new owner may need (W17). */
 static void the_next_short_push_waits_for_the_commit_where_a_copy_is_kept(void **state)
 {
     static float values[WORKERS][ELEMENTS];

@@ -302,7 +302,7 @@ static void of_updates_plain_tensors_are_no_part(void **state)
 {
     iterate(3);
     hold(1, UPDATES);
-    expect_state(1, STATE(RESTS)); /* there were none */
+    expect_state(1, STATE(RESTS)); /* no iteration was seen */
     iterate(2);
     let_go(1);
 }

@@ -73,7 +73,7 @@ struct rig {
  * aggregators. */
 int rig_setup(void **state);
 int rig_teardown(void **state);
-/* As after kill -9: everything in memory is gone, connections break. */
+/* Ends the coordinator like kill -9: its memory is gone, connections break. */
 void rig_crash(struct rig *rig);
 void rig_start(struct rig *rig);
 /* Starts another one on an empty state dir. */
@@ -144,7 +144,7 @@ struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *gr
 struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
                        const WIRE(PieceHeld) * held);
 void end_answer(struct end *e, const envelope *request);
-/* As an aggregator does that ends in good order. */
+/* Sends the goodbye of an aggregator that ends in order. */
 void end_say_goodbye(struct end *e);
 
 #endif

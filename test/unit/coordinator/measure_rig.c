@@ -89,7 +89,7 @@ uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size
     return detailed;
 }
 
-/* Those that were sent before the last answer was taken in. */
+/* Skips requests sent before the last answer was read. */
 static void pass_over_requests(struct end *aggregator)
 {
     rig_settle(aggregator->rig);

@@ -24,7 +24,7 @@ static struct scene begin(struct rig *rig)
     return s;
 }
 
-/* Of rank 1. */
+/* The lane reports the broken connection of rank 1. */
 static void say_broken(const struct scene *s)
 {
     WIRE(WorkerLost) lost = GRADPOOL__WIRE__WORKER_LOST__INIT;

@@ -203,7 +203,7 @@ static void a_target_that_does_not_see_the_copy_gives_up_the_move(void **state)
     expect_as_before(&m);
 }
 
-/* Then the task stays for now, and goes when a third can keep the copy. */
+/* The task stays for now, and moves when a third aggregator can hold the copy. */
 static void expect_moved_with(struct moving *m, struct end *third)
 {
     keeping_keeper_hears(&m->k, third, m->k.keeper, 3, 1, true);

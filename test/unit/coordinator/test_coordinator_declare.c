@@ -195,7 +195,7 @@ static void a_lane_that_refuses_fails_the_declare_with_its_words(void **state)
     assert_int_equal(channel_send(lane->channel, &reply), 0);
     message_free(place);
     refused(zero, -ENOSPC, "no memory left");
-    end_declare_one(zero, "w", 1); /* and so for whoever comes later */
+    end_declare_one(zero, "w", 1); /* a later declaration is refused, too */
     refused(zero, -ENOSPC, "no memory left");
 }
 

@@ -104,7 +104,7 @@ static void pieces_and_bytes_are_counted_too(void **state)
     declare(one, "w", MIB);
 }
 
-/* There is no lane, which would be the next reason. */
+/* Without a lane, whose absence would be the next reason. */
 static void what_is_beyond_a_limit_is_refused_before_it_is_placed(void **state)
 {
     struct rig *rig = *state;
@@ -260,7 +260,7 @@ static void who_finds_no_room_on_one_lane_gets_another(void **state)
     limit(rig, LIMIT_LANE_MEMORY, MIB); /* two pieces of these ranks */
     rig_aggregator(rig, 2);
     struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
-    declare(wide, "large", 1000); /* so that its lane has more bytes than the other, ... */
+    declare(wide, "large", 1000); /* so that its lane has more bytes than the other */
     declare(wide, "a", 10);
     declare(wide, "b", 10);
     declare(wide, "c", 10); /* this fills the lane */

@@ -179,7 +179,7 @@ static void a_loss_is_believed_once_and_only_of_who_can_know_it(void **state)
     members_lose(lane, 4711, one.job, 1);                    /* no lane */
     members_lose(lane, lane->lanes[0], one.job + 1, 1);      /* no job */
     members_lose(lane, lane->lanes[0], one.job, 3);          /* no rank of the job */
-    members_lose(lane, lane->lanes[0], one.job, UINT32_MAX); /* nor this */
+    members_lose(lane, lane->lanes[0], one.job, UINT32_MAX); /* no rank at all */
     end_expect_none(zero.end, BODY(MEMBERSHIP));
     members_lose(lane, lane->lanes[0], one.job, 1);
     members_lose(lane, lane->lanes[0], one.job, 1);
@@ -210,7 +210,7 @@ static void a_process_that_dies_while_its_declare_waits_takes_nothing_along(void
     members_declared(one.end, members_declare(one.end, "w", NULL), NULL);
     end_leave(one.end);
     rig_settle(rig);
-    lane->answers = false; /* so that whoever comes late waits for the lane */
+    lane->answers = false; /* so that a late worker waits for the lane */
     how.pid = rig_spawn(rig);
     one = members_join(rig, how);
     members_declare(one.end, "w", NULL);

@@ -86,7 +86,7 @@ static void a_task_moves_by_place_release_install_then_the_switch_then_a_drop(vo
     assert_int_equal(place->place_request->n_pieces, 1);
     assert_int_equal(place->place_request->pieces[0]->piece, m.piece.id);
     assert_int_equal(place->place_request->pieces[0]->task, m.piece.task);
-    end_expect_none(m.source, BODY(RELEASE_REQUEST)); /* there is no room yet */
+    end_expect_none(m.source, BODY(RELEASE_REQUEST)); /* the target has no room yet */
     end_answer(m.target, place);
     envelope *release = end_expect(m.source, BODY(RELEASE_REQUEST));
     assert_int_equal(release->release_request->pieces[0], m.piece.id);

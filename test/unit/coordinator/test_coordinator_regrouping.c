@@ -280,7 +280,7 @@ static void a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile(void **state
 static void the_loss_is_told_again(struct scene *s, enum step step)
 {
     members_lose(s->lane, s->lane->lanes[0], s->workers[2].job, 2);
-    members_resize(s->workers[0].end, WORKERS); /* nor does this change a set */
+    members_resize(s->workers[0].end, WORKERS); /* a resize does not change the set either */
     go_on(s);
     expect_served(s, LEFT);
     assert_int_equal(s->shadow.regroupings, 1);

@@ -103,7 +103,7 @@ static void says(struct saving_case *c, int state, int code, const char *text)
 
 static void says_ended(struct saving_case *c) { says(c, STATE(ENDED), 0, ""); }
 
-/* And the rank is at the end of an iteration. */
+/* Orders a snapshot, with the rank at the end of an iteration. */
 static void ask(struct saving_case *c)
 {
     ask_of(c, c->asker, "resnet");

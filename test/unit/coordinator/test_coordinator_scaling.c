@@ -12,7 +12,7 @@
 
 #define HOLD_NS (60 * NS_PER_MS)
 #define PATIENT_NS (60 * NS_PER_S) /* waits of a declare, where an aggregator does start */
-#define BRIEF_NS (300 * NS_PER_MS) /* where none does */
+#define BRIEF_NS (300 * NS_PER_MS) /* time of a declare that waits in vain */
 
 static int scaling_setup(void **state)
 {

@@ -323,8 +323,8 @@ static void a_stopped_worker_serves_nothing_until_it_goes_on(void **state)
     world_close(&w);
 }
 
-/* Of eight messages a killed worker had sent, the lane gets the first few: over many seeds every
- * number of them, never a gap. */
+/* The lane gets the first few of eight messages of a killed worker: over many seeds every number of
+ * them, never with a gap. */
 static void a_kill_keeps_some_first_part_of_what_was_sent(void **state)
 {
     bool seen[9] = {0};

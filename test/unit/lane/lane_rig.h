@@ -13,7 +13,7 @@
 #define RIG_JOB 7
 #define RIG_LANE 3
 #define RIG_INCARNATION UINT64_C(0xfeed)
-/* Of a machine so small that long tensors go past its cache (A18), short ones do not. */
+/* Cache of a machine so small that long tensors go past the cache (A18), and short ones do not. */
 #define RIG_CACHE_BYTES (64u << 10)
 /* Worker memory: inputs from the start, landing areas from the middle. */
 #define RIG_REGION_BYTES (8u << 20)

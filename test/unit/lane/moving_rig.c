@@ -120,7 +120,7 @@ void moving_release(void)
     rig_until(&moving.from, lane_rested(moving.from.lane, RIG_JOB, moved, 1) == 1);
 }
 
-/* In parts, the first of which is as short as may be. */
+/* Moves the state in parts, the first of which is as short as possible. */
 static uint64_t hand_over_state(size_t part)
 {
     static char data[RIG_REGION_BYTES];

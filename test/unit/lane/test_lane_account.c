@@ -163,8 +163,8 @@ static void a_round_waits_while_another_has_the_core(void **state)
     assert_true(rig_use(&rig).queue_ns > 0);
 }
 
-/* Also where its turn comes in that of the round before: the small piece's second round waits for
- * the large one's chunk. */
+/* A round may begin in the turn of the round before: the small piece's second round waits for the
+ * large one's chunk. */
 static void a_round_that_begins_in_a_turn_waits_from_there(void **state)
 {
     struct lane_piece_use pieces[2];

@@ -332,7 +332,8 @@ static void say_long(uint32_t rank, uint32_t id)
     rig_say(&rig, rank, say);
 }
 
-/* In mid-round of the first of two pieces, which has all transfers for long chunks then. */
+/* Loses a rank during a round of the first of two pieces, which then has all transfers for long
+ * chunks. */
 static void lose_one_of(struct lane_terms terms, struct lane_terms of_other, bool other_waits)
 {
     start_elastic(terms); /* a short piece as well, placed again with the length of the other */

@@ -393,8 +393,8 @@ static size_t meet_at_another_lane(void)
     return bytes;
 }
 
-/* As where a move is given up, and the piece comes back with the loss of its lane. The keeper's
- * host may be gone: nothing that is on its way there ends by itself. */
+/* A move is given up, and the piece comes back with the loss of its lane. The replica holder's host
+ * may be gone, in which case no transfer to it ends by itself. */
 static void a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again(void **state)
 {
     struct lane_piece piece = {.id = W,

@@ -186,7 +186,7 @@ static void a_job_that_changes_its_tenant_in_the_line_is_not_lost(void **state)
 #define WIDE 12
 #define WIDE_ELEMENTS (1u << 18)
 
-/* With a turn's end after each step. */
+/* The turn ends after each step. */
 static void a_chunk_of_a_wide_sum_is_bounded_over_all_ranks(void **state)
 {
     uint32_t landed_elements = 0;

@@ -110,7 +110,7 @@ static void all_holding_means_committed(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* By W4 its landing area holds the result; only the word was lost. */
+/* The landing area holds the result (W4); only the word was lost. */
 static void a_worker_that_missed_the_end_of_a_committed_round_is_told(void **state)
 {
     start_recovering(2, 100);

@@ -212,7 +212,7 @@ static bool is_connected_to_lane(int fd)
            ntohs(peer.sin_port) == port;
 }
 
-/* As a firewall does: the lane gets a reset on its oldest connection. */
+/* Acts like a firewall: the lane gets a reset on its oldest connection. */
 static void reset_oldest(void)
 {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
@@ -344,7 +344,7 @@ static void where_workers_come_and_go_the_coordinator_decides_after_that(void **
     assert_int_equal(failure().code, 0);
 }
 
-/* Else a round that no connection outlives would begin again for ever. */
+/* Without a limit, a round that no connection outlives would be repeated for ever. */
 static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
 {
     rig_start_job(&rig, "ofi", 1, 1, SHORT);

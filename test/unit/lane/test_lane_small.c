@@ -96,7 +96,7 @@ static void many_small_pieces_are_under_way_at_once(void **state)
     say_filled(0, 1, COUNT, 2, SMALL);
     say_filled(1, 1, COUNT, 2, SMALL);
     fabric_flush(rig.workers[1].fabric);
-    rig.workers[1].is_stopped = true; /* so nothing of round 2 is over before all has begun */
+    rig.workers[1].is_stopped = true; /* so that no piece of round 2 ends before all have begun */
     rig_until(&rig, rig.workers[0].words_count == 2 * COUNT);
     if (is_remote())
         assert_int_equal(rig.workers[0].commits_count, COUNT);

@@ -485,7 +485,7 @@ static void requests_without_sense_are_refused(void **state)
     do_round(from, 1, 5); /* repeated: no effect */
 }
 
-/* Of a running sum after one round; returns its bytes, in `ret_state`. */
+/* Reads the state of a running sum after one round into `ret_state`; returns its bytes. */
 static size_t read_sum(char **ret_state)
 {
     static char data[LANE_STATE_HEAD_BYTES + BYTES];

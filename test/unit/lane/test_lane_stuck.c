@@ -29,7 +29,7 @@ static void stop_in_mid_read(void)
                         job_find(rig.lane, RIG_JOB)->workers[1].posted > 0);
 }
 
-/* As if nothing had come back since long ago. */
+/* Lets time pass as if no answer had come for long. */
 static void pass_time(void)
 {
     for (uint32_t i = 0; i < 3; i++)

@@ -116,7 +116,7 @@ static void a_lane_that_sleeps_is_idle_until_something_has_come_for_it(void **st
     wait_until_held();
     assert_true(lane_thread_is_idle(thread));
     int fd = connect_to(lane_thread_ofi(thread));
-    until_idle(false); /* and stays so: the lane does not look */
+    until_idle(false); /* no longer idle, because the lane does not poll */
     assert_false(lane_thread_is_idle(thread));
     eventfd_write(released_fd, 1);
     until_idle(true);

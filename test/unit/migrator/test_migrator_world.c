@@ -424,7 +424,7 @@ static void check_owner(const struct world *w)
                 "the target owns the task and does not have its state");
 }
 
-/* Where nothing is under way any more. */
+/* Checks states in which nothing is under way. */
 static void check_rest(const struct world *w)
 {
     bool owner_lost = w->route_written ? w->target_lost : w->source_lost;

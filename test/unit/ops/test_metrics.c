@@ -63,7 +63,7 @@ static size_t lines_with(const char *text, const char *part)
 {
     size_t count = 0, bytes = strlen(part);
     const char *end = text + strlen(text);
-    /* By lengths: under a sanitizer each function of strings goes to the end of the text. */
+    /* Uses lengths: under a sanitizer each string function reads to the end of the text. */
     for (const char *line = text, *newline; line < end; line = newline ? newline + 1 : end) {
         newline = memchr(line, '\n', (size_t)(end - line));
         count += bytes <= (size_t)(end - line) && memcmp(line, part, bytes) == 0;
@@ -122,7 +122,7 @@ static void figures_that_are_not_known_have_no_sample(void **state)
     snapshot_destroy(s);
 }
 
-/* As after a start of the coordinator: a zero would be a counter that begins anew. */
+/* After a start of the coordinator a zero would look like a counter that begins anew. */
 static void lanes_that_have_told_nothing_yet_have_no_counters(void **state)
 {
     struct rig_service now = rig_before();

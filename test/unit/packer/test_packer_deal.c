@@ -97,7 +97,7 @@ static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
     free(f);
 }
 
-/* Of each lane: how far its pieces run ahead of its part of the request, at most, in ns. */
+/* Largest lead of any lane's pieces over its part of the request, in ns. */
 static double worst_lead_ns(const struct fleet *f, const struct packer_plan *plan)
 {
     double all_ns = 0, so_far_ns = 0, had_ns[FLEET_LANES_MAX] = {0}, worst_ns = 0;

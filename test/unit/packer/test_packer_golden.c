@@ -129,7 +129,8 @@ static void write_policy(FILE *out, const struct model *model, const char *polic
     packer_plan_fini(&plan);
 }
 
-/* Under a loss limit: two lanes that others use and six parked ones, 1 ns of lane time a byte. */
+/* Packs under a loss limit: two lanes with other jobs and six parked ones, 1 ns of lane time a
+ * byte. */
 static void write_packed(FILE *out, const struct model *model, const char *policy)
 {
     static const struct packer_resident residents[] = {

@@ -179,7 +179,7 @@ static void who_runs_faster_beside_others_was_measured_wrong(void **state)
     assert_int_equal(run(&p, 40, 100 * MS, 8 * MS, false), PROFILE_DRIFTED);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
-    assert_false(profile_knows_alone(&p)); /* nor was that measured alone */
+    assert_false(profile_knows_alone(&p)); /* the recalled period was not measured alone either */
 }
 
 static void who_was_never_alone_is_known_as_he_runs(void **state)

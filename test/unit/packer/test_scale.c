@@ -196,7 +196,7 @@ static void relief_starts_an_aggregator_where_no_lane_will_do(void **state)
     pool_free(p);
 }
 
-/* Else a job on the edge of its limit would start and stop one for ever. */
+/* Without the limit a job at the edge of its limit would start and stop an aggregator for ever. */
 static void a_job_above_its_limit_now_and_then_starts_few_aggregators(void **state)
 {
     struct pool *p = crowded();

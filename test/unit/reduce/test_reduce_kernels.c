@@ -319,7 +319,7 @@ static void check_passes(enum reduce_set set, const struct kernel *k)
 
 static void passes_give_the_bits_of_one(void **state) { for_each_kernel(check_passes, 1); }
 
-/* Also of a NaN with a payload, whatever the operation (R8). */
+/* A copy keeps the bits of a NaN with a payload, for any operation (R8). */
 static void check_copy(enum reduce_set set, const struct kernel *k)
 {
     enum { ELEMENTS = 1100 };

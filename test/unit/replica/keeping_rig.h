@@ -35,7 +35,7 @@ struct scripted_lane {
     struct fabric_conn *conn;
     struct record_connect ticket; /* ticket of the last connection */
     bool refuses, is_stopped;
-    int opened, closed, by_ofi, regions; /* so far */
+    int opened, closed, by_ofi, regions; /* counts so far */
     struct record_backup told[TOLD_MOST];
     int told_count;
 };

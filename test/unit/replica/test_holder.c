@@ -308,7 +308,7 @@ static void a_copy_that_was_kept_again_meanwhile_stays(void **state)
     keep(1, copy(1, 1));
     uint32_t next = expect_told(1, 2)->note;
     let_go(1, 1, note);
-    let_go(1, 99, next); /* there is none */
+    let_go(1, 99, next); /* no such copy */
     settle();
     assert_int_equal(use().copies, 1);
     assert_int_equal(lanes[1].closed, 0);

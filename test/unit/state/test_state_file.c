@@ -194,7 +194,7 @@ static void a_link_is_followed_wherever_it_leads(void **context)
     snprintf(target, sizeof target, "%s/target", place);
     assert_int_equal(symlink("second", link), 0);
     assert_int_equal(symlink(target, second), 0);
-    for (int i = 0; i < 2; i++) { /* also where there is something */
+    for (int i = 0; i < 2; i++) { /* also over an existing file */
         ok(state_write_begin(link, written, 0, &w, &err), &err);
         ok(state_write_finish(&w, &err), &err);
     }

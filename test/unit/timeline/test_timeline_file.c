@@ -106,7 +106,7 @@ static struct trace_round round_at(uint64_t begin, uint64_t end)
     return r;
 }
 
-/* As one worker, or lane 2 of an aggregator, would send them. */
+/* Adds rounds as one worker, or lane 2 of an aggregator, would send them. */
 static void add(struct rig *rig, bool is_aggregator, const void *rounds, size_t bytes,
                 uint64_t dropped)
 {

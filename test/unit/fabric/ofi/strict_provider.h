@@ -8,7 +8,7 @@
 
 #include "svc/fabric/fabric.h"
 
-/* As fabric_open("ofi"). */
+/* Like fabric_open("ofi"). */
 int strict_open(const struct fabric_options *options, struct fabric **ret_fabric);
 
 struct strict_counts {

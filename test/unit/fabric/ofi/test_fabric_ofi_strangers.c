@@ -161,7 +161,7 @@ static void silence_ends_after_five_seconds(void **state)
     rig_close(&rig);
 }
 
-/* In pieces that come one after the other, as over a slow network. */
+/* The request comes in pieces, as over a slow network. */
 static void a_request_in_pieces_is_taken_when_it_is_whole(void **state)
 {
     uint8_t request[STRANGER_REQUEST_BYTES_MAX];

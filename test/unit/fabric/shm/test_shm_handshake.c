@@ -184,7 +184,7 @@ static size_t count_descriptors(void)
     return count;
 }
 
-/* Of each that is accepted a lane has its socket and a descriptor of its process. */
+/* For each accepted peer a lane has its socket and a descriptor of its process. */
 static void strangers_are_taken_four_a_look_and_then_the_listener_rests(void **state)
 {
     struct rig *rig = *state;

@@ -51,7 +51,7 @@ static int set_up(void **state)
 
 static int with_help(void **state)
 {
-    kernel_helps = shm_absent_can_fail(); /* else the looks once more */
+    kernel_helps = shm_absent_can_fail(); /* if not, these cases repeat those with checks */
     return set_up(state);
 }
 
@@ -69,7 +69,7 @@ static int tear_down(void **state)
 
 static size_t pages_of(size_t bytes) { return bytes / (size_t)sysconf(_SC_PAGESIZE); }
 
-/* Of the pages from `at` on, those that this process has mapped there. */
+/* Number of pages from `at` on that this process has mapped. */
 static size_t mapped_pages(const char *at, size_t bytes)
 {
     size_t mapped = 0;
