@@ -1,4 +1,5 @@
-/* Options of `stragglers`; its rows, and the two bars (algorithm: README of packer, X1 to X10). */
+/* Options of `stragglers`; its rows, and the two bars (algorithm: RULES.md of packer, X1 to
+ * X10). */
 #include "bench/commands.h"
 #include "bench/savings/statistics.h"
 #include "bench/sim/input/csv.h"

@@ -1,4 +1,4 @@
-/* The lane's accounts: lane time of each job, begins of rounds. README of svc/lane: A22. */
+/* The lane's accounts: lane time of each job, begins of rounds. RULES.md of svc/lane: A22. */
 #include "svc/base/clock.h"
 #include "test/unit/lane/lane_rig.h"
 

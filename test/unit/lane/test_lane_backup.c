@@ -1,4 +1,4 @@
-/* States that are saved, restored, and copied for the next owner (README of svc/lane, A30,
+/* States that are saved, restored, and copied for the next owner (RULES.md of svc/lane, A30,
  * A31; svc/wire, W16, W17). */
 #include "test/unit/lane/update_rig.h"
 

@@ -1,5 +1,5 @@
 /* A copy that has just begun holds one round, which its lane had committed: when a new owner takes
- * its word for that, and when not (README of svc/lane, A49). */
+ * its word for that, and when not (RULES.md of svc/lane, A49). */
 #include "test/unit/lane/keeper_rig.h"
 
 #include <errno.h>

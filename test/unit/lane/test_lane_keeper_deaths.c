@@ -1,6 +1,6 @@
-/* An owner or a replica holder dies at every step of a round and of a recovery (README of svc/lane,
- * A49; svc/wire, W20): the bits are always the same. Over the network, and under a sanitizer, at
- * some of the steps; at all with GRADPOOL_TEST_LONG. */
+/* An owner or a replica holder dies at every step of a round and of a recovery (RULES.md of
+ * svc/lane, A49; svc/wire, W20): the bits are always the same. Over the network, and under a
+ * sanitizer, at some of the steps; at all with GRADPOOL_TEST_LONG. */
 #include "test/lib/extent.h"
 #include "test/unit/lane/keeper_rig.h"
 

@@ -1,4 +1,4 @@
-/* States with a copy on another aggregator (README of svc/lane, A49; svc/wire, W20), as
+/* States with a copy on another aggregator (RULES.md of svc/lane, A49; svc/wire, W20), as
  * transcripts: the waits for the replica holder, the contents of the copy, and the start of a new
  * owner from it. */
 #include "test/unit/lane/keeper_rig.h"

@@ -1,4 +1,4 @@
-/* Changes around a state's copy (README of svc/lane, A49; svc/wire, W20): of the replica holder
+/* Changes around a state's copy (RULES.md of svc/lane, A49; svc/wire, W20): of the replica holder
  * between rounds, during a round, and during a recovery; of the lane; of the ranks. */
 #include "test/unit/lane/keeper_rig.h"
 

@@ -1,5 +1,5 @@
-/* A rank whose pushed memory does not answer is named (README of svc/lane, A79): to ranks that ask,
- * and to a coordinator that moves its pieces. Over a network: shared memory always answers. */
+/* A rank whose pushed memory does not answer is named (RULES.md of svc/lane, A79): to ranks that
+ * ask, and to a coordinator that moves its pieces. Over a network: shared memory always answers. */
 #include "svc/base/clock.h"
 #include "svc/lane/chunk/stuck.h"
 #include "svc/lane/job/table.h"

@@ -1,4 +1,4 @@
-/* Slow lanes: README of packer, X1 to X10. A job of pieces on lanes whose speed is set; a round
+/* Slow lanes: RULES.md of packer, X1 to X10. A job of pieces on lanes whose speed is set; a round
  * takes its compute time and then as long as its slowest lane. Noise is seeded. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The number of lanes of each trial, and the verdicts: README of packer, R10. */
+/* The number of lanes of each trial, and the verdicts: RULES.md of packer, R10. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

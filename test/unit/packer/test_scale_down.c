@@ -1,4 +1,4 @@
-/* Each rule by which the pool shrinks, and its bounds: README of packer, G3, G5 to G7, G9. */
+/* Each rule by which the pool shrinks, and its bounds: RULES.md of packer, G3, G5 to G7, G9. */
 #include "test/unit/packer/scale_pool.h"
 
 /* --- a lane whose tasks fit elsewhere --- */

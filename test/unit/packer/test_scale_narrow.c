@@ -1,4 +1,4 @@
-/* A job that is alone on its lanes is tried on fewer: README of packer, G12. */
+/* A job that is alone on its lanes is tried on fewer: RULES.md of packer, G12. */
 #include "test/unit/packer/scale_pool.h"
 
 #include "packer/profile/narrow.h"
