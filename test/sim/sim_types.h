@@ -16,8 +16,7 @@
 enum { SIM_INPUTS, SIM_LANDINGS, SIM_COPIES, SIM_REGIONS }; /* regions, by their ids */
 #define SIM_GUARD_BYTES 64
 
-/* The ranks of a round, and the state of its lane. For kinds from SIM_FIRST on the set is not known
- * before the round. */
+/* Ranks of a round, and state of its lane. From SIM_FIRST on the set is not known before. */
 enum sim_kind { SIM_SUM, SIM_UPDATE, SIM_FIRST, SIM_STALE, SIM_ANY };
 
 /* Operation of a round of a piece, known to all workers. */
@@ -181,8 +180,7 @@ void sim_fail(const struct sim *sim, const char *format, ...)
 
 void coordinator_start_lane(struct sim *sim);
 void coordinator_place_job(struct sim *sim, struct sim_job *job);
-/* Does the coordinator's work between two turns: routes, drops. Returns whether anything was
- * done. */
+/* Between two turns: sends routes and drops. Returns whether anything was done. */
 bool coordinator_turn(struct sim *sim);
 /* A ticket that the lane will take; false: the lane is dead or does not know the job. */
 bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lane,
@@ -230,8 +228,7 @@ bool worker_is_finished(const struct sim_worker *w);
 
 bool copy_is_kept(const struct sim *sim, const struct sim_piece *piece);
 uint64_t copy_lay_out(const struct sim *sim, struct sim_piece *piece, uint64_t at);
-/* Sends the place of the copy, before any other message about the piece to a lane. -EAGAIN: no room
- * now. */
+/* Sends the copy's place to a lane, before any other message about the piece. -EAGAIN: no room. */
 int copy_tell(struct sim_worker *w, const struct sim_piece *piece);
 
 /* --- sim_check.c --- */

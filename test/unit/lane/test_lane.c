@@ -187,8 +187,7 @@ static void an_announcement_of_the_next_round_waits(void **state)
     fill(1, 2, 0, 100);
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 2, .elements = 100});
     rig_until(&rig, rig.workers[0].commits_count == 1);
-    /* The result of round 2 implies the commit of round 1. */
-    assert_int_equal(rig.workers[0].commits[0], 2);
+    assert_int_equal(rig.workers[0].commits[0], 2); /* implies the commit of round 1 */
     check_result(0, 2, 2, 8192, 100, false);
     check_result(1, 2, 2, 0, 100, false);
 }
@@ -233,8 +232,7 @@ static void a_repeated_announcement_of_a_committed_round_is_no_error(void **stat
     assert_int_equal(rig.workers[0].errors_count, 0);
     assert_int_equal(rig.workers[0].commits_count, 1);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 2, .round = 1, .elements = 100});
-    /* The same round under another word is an error. */
-    rig_until(&rig, rig.workers[0].errors_count == 1);
+    rig_until(&rig, rig.workers[0].errors_count == 1); /* another word: an error */
     assert_int_equal(rig.workers[0].error.code, -EPROTO);
 }
 
@@ -295,8 +293,7 @@ static void an_inline_payload_is_summed_out_of_the_receive_buffer(void **state)
     }
 }
 
-/* The announcement of the next round makes the commit message unnecessary, even if it was about to
- * be sent. */
+/* The announcement of the next round makes a commit message unnecessary, even a pending one. */
 static void who_announces_the_next_round_is_told_no_commit(void **state)
 {
     enum { ROUNDS = 50 };

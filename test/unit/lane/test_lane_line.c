@@ -1,4 +1,4 @@
-/* The queue for a lane's time (RULES.md of svc/lane, A77): turns, and entries that let others pass.
+/* The queue for a lane's time (README of svc/lane, A77): turns, and entries that let others pass.
  * Time is a number here. */
 #include "svc/lane/turn/line.h"
 

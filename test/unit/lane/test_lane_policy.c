@@ -1,4 +1,4 @@
-/* The choice of the job for the lane's next chunk (RULES.md of svc/lane, A20, A77), turn by turn:
+/* The choice of the job for the lane's next chunk (A20 and A77 of svc/lane), turn by turn:
  * jobs of one worker each in shared memory, where a chunk is done in the turn that starts it. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"

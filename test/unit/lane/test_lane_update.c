@@ -1,4 +1,4 @@
-/* Pieces with an update rule (RULES.md of svc/lane, A19; svc/wire, W14): the lane keeps parameters
+/* Pieces with an update rule (README of svc/lane, A19; svc/wire, W14): the lane keeps parameters
  * and moments, rank 0 sends the settings, every rank gets the new parameters. test_update tests the
  * kernels; here they are the reference. */
 #include "test/unit/lane/update_rig.h"

@@ -173,8 +173,8 @@ static inline void pool_change(struct pool *p, uint32_t id, enum packer_lane_sta
     lane->lane.state = is;
 }
 
-/* Checks that the moves cover exactly the tasks of the lane (of the job, for a relief) and respect
- * all limits; then applies them. */
+/* Checks that exactly the lane's tasks (the job's, for a relief) move, within all limits;
+ * applies. */
 static inline void pool_move(struct pool *p, double margin)
 {
     const struct scale_decision *d = &p->last;

@@ -448,8 +448,7 @@ static void a_forked_child_that_lets_go_changes_nothing(void **state)
     region_destroy(&region);
 }
 
-/* The child's part, as another user: exits with 0 when accepted, else with the reason of the
- * refusal. */
+/* The child's part, as another user: exits with 0 when accepted, else with the refusal's reason. */
 #define STRANGER_UID 65534
 
 static void knock_as_stranger(const char *address)
