@@ -86,9 +86,9 @@ void attack_lists(struct tenant *t)
     repeat(t, &request, LISTS, LISTS_OPEN);
 }
 
-/* --- requests without an end --- */
+/* --- messages without an end --- */
 
-/* Sends the length of a frame, and the frame without its last byte. */
+/* Sends the length of a frame, and the frame without its last byte, so that it never ends. */
 static void send_half(struct channel *ch)
 {
     const uint32_t frame_bytes = CHANNEL_FRAME_BYTES_MAX;

@@ -245,8 +245,8 @@ static void note_bits(const struct sim_worker *w, struct sim_piece *piece, uint6
     w->sim->result.bits += hash;
 }
 
-/* Overwrites the committed input with garbage, so that a lane that still reads it produces a wrong
- * sum. */
+/* After the check input and landing area become garbage, so that a lane that still reads them
+ * produces a wrong sum or result. */
 void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     uint64_t of = check_landed(w, piece, round);

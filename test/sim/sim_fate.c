@@ -44,7 +44,8 @@ static void stop_worker(struct sim *sim)
     mem_fabric_stop(w->fabric, true);
 }
 
-/* Whether every lane that the victim was connected to has informed the others. */
+/* Whether all workers are connected to the lanes of all pieces, so that each lane of a victim can
+ * inform the others. */
 static bool is_everywhere(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {
@@ -77,7 +78,7 @@ static void kill_worker(struct sim *sim)
     fate_doom(sim, w->job, w->rank);
 }
 
-/* Marks messages of the lane that its jobs may not have received. */
+/* Marks the jobs with a connection to the lane, which may have missed its last messages. */
 static void mark_lost(struct sim *sim, uint32_t number)
 {
     for (uint32_t i = 0; i < sim->options.jobs; i++) {

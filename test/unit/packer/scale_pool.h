@@ -173,8 +173,7 @@ static inline void pool_change(struct pool *p, uint32_t id, enum packer_lane_sta
     lane->lane.state = is;
 }
 
-/* Checks that exactly the lane's tasks (the job's, for a relief) move, within all limits;
- * applies. */
+/* Checks that exactly the lane's (for a relief the job's) tasks move, within limits; applies. */
 static inline void pool_move(struct pool *p, double margin)
 {
     const struct scale_decision *d = &p->last;
