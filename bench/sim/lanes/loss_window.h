@@ -4,7 +4,7 @@
 
 #include "bench/sim/lanes/cluster.h"
 
-/* Sums over the windows with one job. */
+/* Figures of one job, summed over the windows in which the job is placed. */
 struct window_sums {
     uint32_t windows;
     double loss;      /* measured loss against as many lanes as workers, without other jobs */

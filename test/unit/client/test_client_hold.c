@@ -424,7 +424,7 @@ static void who_stands_in_mid_iteration_is_not_waited_for(void **state)
     run(1);
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
-    stand(&rig); /* a report between two turns is allowed */
+    stand(&rig); /* allowed between two iterations */
     expect_state(2, STATE(ENDED));
     stand(NULL);
 }

@@ -1,6 +1,6 @@
 /* The iteration at which a late worker enters (K52): a training rank is held at the end of an
- * iteration until the lanes know the late worker in all its tensors; where that is impossible, the
- * late worker is removed. */
+ * iteration until the lanes know the late worker in all its tensors; where no rank can be held, the
+ * late worker enters each tensor at the tensor's open round. */
 #include "test/unit/coordinator/members_case.h"
 
 #include "svc/coordinator/service.h"
