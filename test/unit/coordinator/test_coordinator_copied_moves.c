@@ -188,7 +188,7 @@ static void a_move_that_is_given_up_changes_no_keeper(void **state)
     expect_stays(&m, "it does not want to");
     keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 2, 1, true);
     expect_as_before(&m);
-    end_say_goodbye(m.k.keeper); /* the worker has learned of the former one before the new one */
+    end_say_goodbye(m.k.keeper); /* the lane is informed: it still knew this holder */
     keeping_lane_hears(&m.k, m.k.owner, 0, false);
 }
 

@@ -117,7 +117,7 @@ static void at_each_step(struct rig *rig, scene_fn happens)
     }
 }
 
-/* For events with a live lane that still reads: its unanswered message is an unread one. */
+/* Runs the steps with an unanswered message only: a live lane that reads has not received it. */
 static void at_both_steps(struct rig *rig, scene_fn happens)
 {
     for (enum step step = RELEASING; step < STEPS; step += SWITCHED - RELEASING) {
