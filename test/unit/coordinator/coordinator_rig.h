@@ -45,7 +45,7 @@ struct end {
     uint64_t state_bytes; /* bytes of each piece's state in the answer to a release */
     uint64_t round;       /* last committed round in answers; 0: RIG_ROUND */
     uint64_t lag;         /* rounds by which the last of several pieces is behind `round` */
-    uint64_t steps;       /* steps behind the parameters in answers, plus one */
+    uint64_t steps;       /* steps since the parameters were set, plus one; in answers */
     bool recovering;      /* workers have yet to report the state of pieces to the lane */
 };
 #define RIG_ROUND 7u                  /* last committed round in answers */
