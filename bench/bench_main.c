@@ -41,7 +41,7 @@ static void print_help(FILE *out)
     fputs("\n`gradpool-bench COMMAND --help` says more.\n", out);
 }
 
-/* Figures that nobody could take are a failure. */
+/* Lost output is a failure of the command. */
 static int finish(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -6,7 +6,8 @@
 #include <argp.h>
 #include <stdint.h>
 
-/* Argument of an option; ends the program with a text when it is not a number in that range. */
+/* Parses the argument of an option; ends the program with a text if it is not a number in that
+ * range. */
 uint64_t command_number(struct argp_state *state, const char *text, uint64_t least, uint64_t most);
 
 int push_command(int argc, char **argv);

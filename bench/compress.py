@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What gradients cost that travel compressed: bytes, CPU and accuracy beside each other, of two
-workers that train an MLP of 1.2 MB on the handwritten digits of scikit-learn through one service.
+"""The cost of compressed gradients: bytes, CPU and accuracy of each codec, for two workers that
+train an MLP of 1.2 MB on the handwritten digits of scikit-learn through one service.
 
     bench/compress.py BUILD [--steps 120] [--turns 2] [--transport shm]
 
-The kinds take turns in the same processes; each turn has a seed of its own. Prints a table, with
---json a line for each kind and turn, and on standard error what ranks say as they come to it. Bytes
-sent are those that the service has counted, bytes received are what the operation gives back; CPU
-is that of both workers and of the service.
+The codecs take turns in the same processes; each turn has a seed of its own. Prints a table, with
+--json a line for each codec and turn; the ranks' own lines go to standard error. Bytes sent are
+counted by the service, bytes received are those of the operation's result; CPU is that of both
+workers and of the service.
 """
 import argparse
 import contextlib
@@ -120,7 +120,7 @@ class Worker:
                              nn.Linear(WIDTH, 10))
 
     def train(self, name, settings, turn):
-        """One line of what it came to."""
+        """Prints one line of the turn's result."""
         import gradpool.ddp
         torch, net = self.torch, self.net(turn)
         model = torch.nn.parallel.DistributedDataParallel(net, broadcast_buffers=False)
@@ -170,7 +170,7 @@ class Worker:
         return total
 
     def pushed_bytes(self, job):
-        """As the service says, once it says the same twice."""
+        """Bytes that the service has counted, once two answers are equal."""
         last = None
         while True:
             answer = subprocess.run([self.options.build / 'gradpool', 'jobs', '--json'],
@@ -225,7 +225,7 @@ def merged(of_ranks, steps):
 
 
 def row(of_kind, of_none):
-    """Medians of the turns; CPU also beside that of `none` in the same turn."""
+    """Medians over the turns; CPU also relative to `none` in the same turn."""
     def middle(values, form):
         values = list(values)
         return form.format(statistics.median(values)) + ' (' + form.format(min(values)) + ' to ' \

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The demo, one command: installs what is missing, builds, then two PyTorch jobs train at the
+# The demo, one command: installs missing packages, builds, then two PyTorch jobs train at the
 # same time on one service (bench/demo/run.py, which has the options: --help).
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,7 @@
-/* Owns the table of the migration protocol, all three sides, and the question who owns a task.
- * Must never do I/O, keep state, or send anything: the caller carries the actions out. What each
- * side may rely on is written as M1.. in README.md; a row that serves one of them names it. */
+/* Owns the table of the migration protocol for all three sides, and the owner of a task in each
+ * state. Must never do I/O, keep state, or send anything: the caller carries the actions out.
+ * README.md has the guarantees M1, M2, ... of each side; a row that serves one of them cites the
+ * number. */
 #include "migrator/migrator.h"
 
 #include <stdbool.h>
@@ -13,7 +14,7 @@ struct row {
 #define ROW(from, event, to, action) \
     [MIGRATOR_##from][MIGRATOR_E_##event] = {true, {MIGRATOR_##to, MIGRATOR_A_##action}}
 
-/* clang-format off: one row a line reads as the table it is */
+/* clang-format off: each row of the table stays on one line */
 static const struct row table[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT] = {
     /* -- coordinator ------------------------------------------------------------------------- */
     ROW(C_IDLE, START, C_PREPARING, SEND_PREPARE),
@@ -30,14 +31,15 @@ static const struct row table[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT] = {
     ROW(C_MOVING, TARGET_LOST, C_ABORTED, SEND_ABORT),
     ROW(C_MOVING, SOURCE_LOST, C_ABORTED, RECOVER),
 
-    /* The store alone decides now (M4); a loss is told again when the lost side is sent to (M6). */
+    /* Only the store decides in this state (M4). A loss is reported again when the coordinator
+     * sends to the lost side (M6). */
     ROW(C_COMMITTING, ROUTE_WRITTEN, C_COMMITTED, SEND_ACTIVATE),
     ROW(C_COMMITTING, REFUSED, C_ABORTED, SEND_ABORT),
     ROW(C_COMMITTING, TIMEOUT, C_COMMITTING, NONE),
     ROW(C_COMMITTING, SOURCE_LOST, C_COMMITTING, NONE),
     ROW(C_COMMITTING, TARGET_LOST, C_COMMITTING, NONE),
 
-    /* No way back from here: time-outs repeat, they do not abort (M2). */
+    /* After the switch there is no abort: a time-out repeats the message (M2). */
     ROW(C_COMMITTED, ACTIVATED, C_ACTIVATED, NONE),
     ROW(C_COMMITTED, RELEASED, C_RELEASED, NONE),
     ROW(C_COMMITTED, SOURCE_LOST, C_RELEASED, NONE),
@@ -56,7 +58,7 @@ static const struct row table[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT] = {
     ROW(C_RELEASED, TIMEOUT, C_RELEASED, SEND_ACTIVATE),
     ROW(C_RELEASED, RELEASED, C_RELEASED, NONE),
 
-    /* Over: what is still on its way is swallowed, only the owner's loss matters. */
+    /* After the end late messages are ignored; only the loss of the owner has an effect. */
     ROW(C_DONE, ACTIVATED, C_DONE, NONE),
     ROW(C_DONE, RELEASED, C_DONE, NONE),
     ROW(C_DONE, SOURCE_LOST, C_DONE, NONE),

@@ -1,9 +1,10 @@
-/* migrator: the protocol that moves a task from one lane to another while training goes on. PURE:
- * a table of (state, event) -> (state, action) and migrator_step(). No I/O, no clock: a time-out
- * is an event. The rules are our reconstruction of Parameter Service's migration, not the paper's
- * text (README.md).
+/* migrator: the protocol that moves a task from one lane to another while the job trains. PURE: a
+ * table of (state, event) -> (state, action) and migrator_step(). No I/O, no clock: a time-out is
+ * an event. The rules are a reconstruction of Parameter Service's migration, not the paper's text
+ * (README.md).
  *
- * Three sides run it, each with states of its own: coordinator, source lane, target lane. */
+ * Three sides run the protocol, each with states of its own: coordinator, source lane, target
+ * lane. */
 #ifndef GRADPOOL_MIGRATOR_MIGRATOR_H
 #define GRADPOOL_MIGRATOR_MIGRATOR_H
 
@@ -14,12 +15,13 @@ enum migrator_side { MIGRATOR_COORDINATOR, MIGRATOR_SOURCE, MIGRATOR_TARGET };
 enum migrator_state {
     /* coordinator */
     MIGRATOR_C_IDLE,
-    MIGRATOR_C_PREPARING,  /* target asked to allocate and open paths */
-    MIGRATOR_C_MOVING,     /* source asked to finish its round and freeze; state on its way */
+    MIGRATOR_C_PREPARING, /* PREPARE sent: the target allocates and opens paths */
+    /* MOVE sent: the source finishes its round, freezes and sends the state. */
+    MIGRATOR_C_MOVING,
     MIGRATOR_C_COMMITTING, /* target has the state; the route is being written, outcome unknown */
     MIGRATOR_C_COMMITTED,  /* route written with epoch + 1: the one switch point */
-    MIGRATOR_C_ACTIVATED,  /* target serves; the source has not let go yet */
-    MIGRATOR_C_RELEASED,   /* source has let go or is lost; target does not say that it serves */
+    MIGRATOR_C_ACTIVATED,  /* target serves; the source has not released the task */
+    MIGRATOR_C_RELEASED, /* source has released or is lost; the target has not reported ACTIVATED */
     MIGRATOR_C_DONE,
     MIGRATOR_C_ABORTED,
     /* source */
@@ -37,21 +39,21 @@ enum migrator_state {
 };
 
 enum migrator_event {
-    /* to the coordinator */
+    /* events of the coordinator */
     MIGRATOR_E_START,
     MIGRATOR_E_PREPARED,
     MIGRATOR_E_INSTALLED,
     MIGRATOR_E_ROUTE_WRITTEN,
     MIGRATOR_E_ACTIVATED,
     MIGRATOR_E_RELEASED,
-    MIGRATOR_E_REFUSED, /* target, source or (COMMITTING) the store said no */
+    MIGRATOR_E_REFUSED, /* refused by target, source or (COMMITTING) the store */
     MIGRATOR_E_TIMEOUT,
     MIGRATOR_E_SOURCE_LOST,
     MIGRATOR_E_TARGET_LOST,
-    /* to source and target */
+    /* events of source and target */
     MIGRATOR_E_PREPARE,
     MIGRATOR_E_MOVE,
-    MIGRATOR_E_ROUND_COMMITTED, /* the open round is over */
+    MIGRATOR_E_ROUND_COMMITTED, /* the open round is committed */
     MIGRATOR_E_ANNOUNCEMENT,
     MIGRATOR_E_STATE_ARRIVED,
     MIGRATOR_E_ACTIVATE,
@@ -67,19 +69,19 @@ enum migrator_action {
     MIGRATOR_A_SEND_MOVE,
     MIGRATOR_A_WRITE_ROUTE,
     MIGRATOR_A_SEND_ACTIVATE, /* ACTIVATE to the target and RELEASE to the source */
-    MIGRATOR_A_SEND_ABORT,    /* to both */
+    MIGRATOR_A_SEND_ABORT,    /* ABORT to both lanes */
     MIGRATOR_A_RECOVER,       /* the owner is lost: ABORT to the other side if the switch has not
                                  happened, then crash recovery */
-    MIGRATOR_A_FINISH,        /* the migration is over: report it, forget it */
-    MIGRATOR_A_ALLOCATE,      /* memory and paths; says PREPARED or REFUSED */
-    MIGRATOR_A_SEND_STATE,    /* to the target */
-    MIGRATOR_A_INSTALL,       /* says INSTALLED or REFUSED */
+    MIGRATOR_A_FINISH,        /* the migration is over: report the result, free its state */
+    MIGRATOR_A_ALLOCATE,      /* allocate memory and paths; send PREPARED or REFUSED */
+    MIGRATOR_A_SEND_STATE,    /* send the state to the target */
+    MIGRATOR_A_INSTALL,       /* install the state; send INSTALLED or REFUSED */
     MIGRATOR_A_SERVE,         /* take the announcement; on ACTIVATE: serve, the held ones first,
-                                 and say ACTIVATED */
+                                 and send ACTIVATED */
     MIGRATOR_A_HOLD,          /* keep the announcement unanswered */
-    MIGRATOR_A_REDIRECT,      /* answer it "moved" */
-    MIGRATOR_A_FREE,          /* free what is left; on RELEASE: answer the held announcements
-                                 "moved" and say RELEASED */
+    MIGRATOR_A_REDIRECT,      /* answer the announcement with "moved" */
+    MIGRATOR_A_FREE,          /* free the task's memory; on RELEASE: answer the held announcements
+                                 with "moved" and send RELEASED */
     MIGRATOR_A_THAW,          /* serve again, the held announcements first */
     MIGRATOR_A_REFUSE,        /* not a row of the table: a peer's mistake */
     MIGRATOR_ACTION_COUNT,
@@ -90,14 +92,14 @@ struct migrator_transition {
     enum migrator_action action;
 };
 
-/* The row for (state, event). An event that the table does not know in this state leaves the state
- * and says MIGRATOR_A_REFUSE: peers' mistakes are data, not bugs. `round_is_open`: for MOVE,
- * whether a round of the task has its quorum and is not committed yet. */
+/* Returns the row for (state, event). An event without a row leaves the state and returns
+ * MIGRATOR_A_REFUSE, because a peer may send anything. `round_is_open`: for MOVE, whether a round
+ * of the task has its quorum and is not committed yet. */
 struct migrator_transition migrator_step(enum migrator_state state, enum migrator_event event,
                                          _Bool round_is_open);
 
-/* Who owns the task when the sides are in these states: the source before the route is written, the
- * target after. Never both, never none. */
+/* Returns the owner of the task in the coordinator's state: the source before the route is written,
+ * the target afterwards. A task never has two owners, and never none. */
 enum migrator_side migrator_owner(enum migrator_state coordinator);
 
 const char *migrator_state_name(enum migrator_state state);

@@ -1,5 +1,5 @@
-/* Owns the names of states, events and actions, for logs, status and tests. Must never be parsed:
- * what travels is the number, what a person reads is the name. */
+/* Owns the names of states, events and actions, for logs, status and tests. Messages carry numbers:
+ * a name must never be parsed. */
 #include "migrator/migrator.h"
 
 #define COUNT(names) (sizeof(names) / sizeof((names)[0]))

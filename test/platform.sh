@@ -70,7 +70,7 @@ commit_tree() {
     rm "$index"
 }
 
-# Brings the sources of an earlier run to this tree: what is the same keeps its time, so that a
+# Updates the sources of an earlier run to this tree: unchanged files keep their time, so that a
 # second run compiles only changes.
 copy_tree() {
     local commit
@@ -84,8 +84,9 @@ copy_tree() {
 }
 
 # Runs a command in the root, which is a mount of its own, so that tests may mount things in it.
-# Mounts and processes live in namespaces of their own and end with it. Their first process is a
-# shell that stays, so that orphans are reaped and no command is the first process of a container.
+# Mounts and processes live in namespaces of their own and end with the command. Their first process
+# is a shell that stays, so that orphans are reaped and no command is the first process of a
+# container.
 inside() {
     unshare --mount --pid --fork --kill-child --propagation private bash -euc '
         root=$1

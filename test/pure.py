@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Holds the pure libraries to memory and arithmetic, as a TAP program: one case a library.
+"""Checks that pure libraries use only memory and arithmetic, as a TAP program: one case a library.
 
 Usage: pure.py LIBRARY.a...
 
-A pure library may leave undefined only the symbols named here. What is not on the list (I/O,
-clocks, threads, randomness, the environment, locales) is a complaint.
+A pure library may leave undefined only the symbols named here. Any other one (I/O, clocks, threads,
+randomness, the environment, locales) is a complaint.
 """
 import re
 import subprocess
@@ -22,7 +22,7 @@ ALLOWED = set('''
     __cpu_model __cpu_features2 __cpu_indicator_init
     __memcpy_chk __memmove_chk __memset_chk __snprintf_chk __vsnprintf_chk
 '''.split())
-# What a sanitizer build puts in.
+# Symbols that a sanitizer build adds.
 INSTRUMENTED = re.compile(r'__(asan|ubsan|tsan|lsan|sanitizer|sancov)_|__(start|stop)___sancov')
 
 
@@ -34,7 +34,7 @@ def symbols(library, which):
 
 
 def forbidden(library):
-    """What the library needs from outside itself and may not have."""
+    """Symbols that the library needs from outside and that are not allowed."""
     needed = symbols(library, '--undefined-only') - symbols(library, '--defined-only')
     return sorted(s for s in needed if s not in ALLOWED and not INSTRUMENTED.match(s))
 

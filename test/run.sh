@@ -1,6 +1,6 @@
 #!/bin/bash
 # All tests of gradpool, from a fresh clone: set-up, builds, every case, one closing line. `--help`
-# has the options. The runner needs the python3 of the system, and installs the rest.
+# has the options. The runner needs the system's python3, and installs all other packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -x /usr/bin/python3 ] || test/setup.sh --tests

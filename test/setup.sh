@@ -1,7 +1,7 @@
 #!/bin/bash
-# Installs what gradpool needs to build and demonstrate itself on a bare Debian 12 or 13 host; with
-# --tests also the large packages that only tests use. Does nothing, at once, when all of it is
-# there. Called by test/run.sh and bench/demo.sh.
+# Installs the packages for the build and the demo on a bare Debian 12 or 13 host; with --tests also
+# the large packages that only tests use. Returns at once if all packages are installed. Called by
+# test/run.sh and bench/demo.sh.
 set -euo pipefail
 
 packages=(
@@ -13,7 +13,7 @@ packages=(
     libcmocka-dev python3-scipy binutils clang libclang-rt-dev clang-format util-linux spin
     # jobs: PyTorch, and data sets that come with scikit-learn
     python3 python3-torch python3-numpy python3-sklearn python3-jsonschema
-    # what gradpool is compared with
+    # systems that gradpool is compared with
     openmpi-bin libopenmpi-dev
     # several nodes on one host
     iproute2
@@ -22,18 +22,18 @@ packages=(
 # Headers that torch.compile builds with: 5 MiB.
 [ "${1:-}" = --tests ] && packages+=(prometheus chromium-headless-shell
     munge slurmctld slurmd slurm-client debootstrap python3-dev)
-# Of these, what a host with systemd starts at once, or with every boot.
+# Services of these packages that a host with systemd would start at once, or with every boot.
 services=(prometheus munge slurmctld slurmd)
 
 missing() {
     local installed
-    # dpkg-query fails when it knows one of the names not at all; what it prints still holds.
+    # dpkg-query fails if one of the names is unknown; its output is still right.
     installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null |
         sed -n 's/^installed //p' || true)
     printf '%s\n' "${packages[@]}" | grep -vxF -f <(printf '%s\n' "$installed") || true
 }
 
-# Says nothing unless the command fails.
+# Runs the command; prints its output only if it fails.
 quietly() {
     local said
     said=$("$@" 2>&1) || {
@@ -64,7 +64,8 @@ main() {
         apt-get -o DPkg::Lock::Timeout=600 -qq)
     quietly "${apt[@]}" update
     quietly "${apt[@]}" install -y --no-install-recommends "${wanted[@]}"
-    # Packages start what nobody asked for; tests start their own. What was there before stays.
+    # Packages start services that are not wanted, since tests start their own. Services from before
+    # keep running.
     local service
     for service in "${services[@]}"; do
         if [ -d /run/systemd/system ] && [[ " ${wanted[*]} " == *" $service "* ]]; then

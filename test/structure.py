@@ -7,7 +7,7 @@ Usage: structure.py [ROOT]                            judges the tree
 
 A measure is a function of a House that returns {subject: what it counts, one line each}; its
 docstring is the name of the case. test/structure.limits has the limits, test/structure.rooms the
-modules and rooms. test_structure.py feeds every measure a tree that is worse than another.
+modules and rooms. test_structure.py checks every measure on a tree that gets worse.
 """
 import argparse
 import collections
@@ -24,9 +24,9 @@ import tidy  # noqa: E402
 
 LIMITS = 'test/structure.limits'
 ROOMS = 'test/structure.rooms'
-CYCLE_FILES_MAX = 3   # a cycle of so many files is readable
+CYCLE_FILES_MAX = 3   # largest cycle of files that is readable
 ROOM_FILES_MAX = 20   # a folder with more is no room, and has no header for all its files
-WHOLE = 'product'     # subject of what is counted over all folders of the product
+WHOLE = 'product'     # subject of values over all folders of the product
 
 
 class Wrong(Exception):
@@ -57,7 +57,7 @@ class Plan:
             self.paths[words[0]].append(words[1])
 
     def place(self, kind, path):
-        """The module or room that has the file: the longest path wins; None: none has it."""
+        """The module or room of the file: the longest path wins; None: no one has it."""
         owners = [place for place in self.paths[kind] if path.startswith(place + '/')]
         return max(owners, key=len, default=None)
 
@@ -80,7 +80,7 @@ class House:
                 yield path, unit
 
     def is_header_of(self, header, source):
-        """Whether what `source` defines may be declared in `header`."""
+        """Whether definitions of `source` may be declared in `header`."""
         folder = os.path.dirname(source)
         if header in (own_header(source), folder + '/internal.h'):
             return True
@@ -95,7 +95,7 @@ class House:
 
     @functools.cached_property
     def calls(self):
-        """{.c file: {.c file of the same module: functions of it that the first one names}}"""
+        """{.c file: {.c file of the same module: its functions that the first file names}}"""
         sources = {path: unit for path, unit in self.units.items() if path.endswith('.c')}
         definers = collections.defaultdict(set)
         for path, unit in sources.items():
@@ -183,7 +183,7 @@ def cyclic(house):
 
 
 def cycle_lines(house, files):
-    """One line a file: the others of the cycle that it names, by which functions."""
+    """One line for each file: the other files of the cycle that it names, with the functions."""
     return [path + ' -> ' + ', '.join(f'{os.path.basename(other)} ({" ".join(names)})'
                                       for other, names in house.calls[path].items()
                                       if other in files) for path in files]
@@ -286,7 +286,7 @@ def read_limits(files):
 
 
 def limit_of(limits, subject):
-    """That of the subject itself, else of the longest pattern that it matches; without one, 0."""
+    """The limit of the subject itself, else of the longest matching pattern; otherwise 0."""
     return limits[subject] if subject in limits else bar_of(limits, subject)
 
 
@@ -297,7 +297,7 @@ def bar_of(limits, subject):
 
 
 def compare(counted, limits):
-    """({subject: value} of those above their limit, the same of those below one of their own)"""
+    """({subject: value} of subjects above their limit, the same of those below their own limit)"""
     values = {subject: len(counted.get(subject, ())) for subject in {*counted, *limits}
               if '*' not in subject}
     worse = {subject: value for subject, value in sorted(values.items())

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Builds small libraries and sees pure.py let the pure ones pass and name what others use."""
+"""Builds small libraries, and checks that pure.py accepts the pure ones and names symbols of
+others."""
 import os
 import subprocess
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Counts each measure of structure.py on small trees, and shows it a tree that is worse."""
+"""Counts each measure of structure.py on small trees, and on a worse tree."""
 import os
 import subprocess
 import sys
@@ -54,7 +54,7 @@ ROOMS = {'svc/a/low/x.c': defines('x', 'y'), 'svc/a/middle/y.c': defines('y', 'x
          'svc/a/high/z.c': defines('z', 'x', 'y'), 'svc/a/root.c': defines('root', 'x', 'z')}
 SHARED = 'static int ask(void) { return 1; }\n'
 
-# measure -> (a tree, its counts, what makes the tree worse, the subject that gets worse)
+# measure -> (a tree, its counts, changes that make the tree worse, the subject that gets worse)
 CASES = {
     structure.cycle: (
         {**ring('svc/a', ['p', 'q', 'r']), **ring('client', ['s', 't'])},
@@ -192,7 +192,7 @@ class Headers(unittest.TestCase):
 
 
 class Sources(unittest.TestCase):
-    """The parser on what the tree writes."""
+    """Tests of the parser on forms that the tree uses."""
 
     def test_definitions_and_declarations_are_told_apart(self):
         unit = c_units.Unit('''

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Feeds each rule of tidy.py what it must refuse, and what it must let pass."""
+"""Feeds each rule of tidy.py trees that it must refuse, and trees that it must accept."""
 import os
 import subprocess
 import sys
@@ -31,7 +31,7 @@ FORMAT = 'BasedOnStyle: LLVM\n'
 PAGE = 'svc/OPERATING.md'
 TABLE = '| variable | meaning |\n|---|---|\n| `GRADPOOL_A` | a |\n'
 
-# rule -> trees that it must refuse
+# rule -> trees that the rule must refuse
 REFUSED = {
     tidy.arrows_run_downwards: [
         {'svc/base/a.c': '#include "svc/wire/b.h"\n'},
@@ -110,7 +110,7 @@ REFUSED = {
     ],
 }
 
-# rule -> trees that it must let pass
+# rule -> trees that the rule must accept
 PASSED = {
     tidy.arrows_run_downwards: [
         {'svc/wire/a.c': '#include "svc/base/b.h"\n#include "svc/wire/c.h"\n'},

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Counts each measure of words.py on small trees, and shows it a tree that is worse."""
+"""Counts each measure of words.py on small trees, and on a worse tree."""
 import contextlib
 import io
 import os

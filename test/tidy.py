@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-# Who may include whom: a module and those below it that it names. Longest matching path wins.
+# Allowed includes: a module, and the modules below it that it may include. Longest matching path
+# wins.
 SERVICE = {'svc/aggregator', 'svc/lane', 'svc/replica', 'svc/coordinator', 'svc/cli', 'svc/ops',
            'svc/fabric', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/proto', 'svc/host',
            'svc/reduce', 'svc/state', 'svc/timeline', 'svc/base', 'svc/view', 'packer', 'migrator'}
@@ -48,7 +49,7 @@ ARROWS = {
     'client': {'svc/fabric', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/state',
                'svc/timeline', 'svc/reduce', 'svc/base'},
     'bench/sim': {'packer', 'migrator'},
-    # sends what no client would
+    # sends messages that no client would send
     'bench/hostile': {'svc/fabric', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/base'},
     'bench': {'bench/sim', 'client', 'svc/lane', 'svc/aggregator', 'svc/reduce', 'svc/host',
               'svc/view', 'svc/ops', 'svc/state', 'packer', 'migrator', 'svc/base'},
@@ -56,12 +57,12 @@ ARROWS = {
 }
 PURE = {'packer', 'migrator', 'svc/reduce'}
 PRODUCT = {'svc', 'client', 'packer', 'migrator'}
-# Made at build time; stands for a header of that folder.
+# Made at build time, in place of a header of that folder.
 GENERATED = {'messages.pb-c.h': 'svc/proto/messages.pb-c.h'}
-# As installed at the user's side.
+# Headers as a user includes the installed ones.
 INSTALLED = {'gradpool.h': 'client/gradpool.h'}
 
-# Header (or its folder) of a library -> the files or folders that may include it.
+# Header (or its folder) of a library -> the files or folders that may include the header.
 LIBRARIES = {
     'rdma/': {'svc/fabric/ofi', 'test/unit/fabric/ofi/strict_provider.c'},
     'protobuf-c/': {'svc/proto'},
@@ -98,7 +99,7 @@ TOP_LEVEL = set('''meson.build svc client packer migrator bench test README.md m
 # The pages whose tables have the variables of workers, of the service and of tests.
 VARIABLE_PAGES = ('client/README.md', 'svc/OPERATING.md', 'test/README.md')
 DATA_FOLDERS = ('test/fuzz/corpus/', 'test/golden/')
-# Put together, so that this file does not hold what it looks for.
+# Put together, so that this file does not contain the searched strings.
 MACHINE_PATHS = ['/wo' + 'rk/', '/tm' + 'p/b-', '/ro' + 'ot/', '/ho' + 'me/', '../sha' + 'red']
 UNFINISHED = re.compile(r'\b(' + 'TO' + r'DO|FIX' + r'ME|X' + r'XX)\b')
 
@@ -107,15 +108,15 @@ HEADER_LINES_MAX = 299
 PUBLIC_HEADER_LINES_MAX = 600   # client/gradpool.h: as long as clear sentences need
 FUNCTION_LINES_MAX = 60
 LINE_COLUMNS_MAX = 100
-CLANG_FORMAT = '14'   # Debian 12 has it; later ones break lines in other places
+CLANG_FORMAT = '14'   # the version of Debian 12; later ones break lines in other places
 
 
 class Skip(Exception):
-    """Raised by a rule that has nothing to look at yet, or nothing to look with."""
+    """Raised by a rule without files to check, or without its tool."""
 
 
 class Tree:
-    """The files of the project: path from the root -> text (None for what is not text)."""
+    """The files of the project: path from the root -> text (None for binary files)."""
 
     def __init__(self, files):
         self.files = files
@@ -135,7 +136,7 @@ class Tree:
 
 
 def list_paths(root):
-    """What git knows or would take; without git, all but hidden folders and builds."""
+    """Files that git tracks or would add; without git, all but hidden folders and builds."""
     command = ['git', '-C', root, 'ls-files', '-z', '--cached', '--others', '--exclude-standard']
     try:
         listing = subprocess.run(command, capture_output=True, check=True).stdout.decode()
@@ -166,7 +167,7 @@ TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*
 
 
 def blank(text):
-    """As many lines as `text`, and nothing on them."""
+    """Keeps the number of lines, and blanks them."""
     return '\n' * text.count('\n')
 
 
@@ -314,7 +315,7 @@ def asserts_change_nothing(tree):
 
 
 def balanced(code, start):
-    """From `start`, behind a parenthesis, up to the one that closes it."""
+    """The text from `start`, behind a parenthesis, up to the closing parenthesis."""
     depth = 1
     for end in range(start, len(code)):
         depth += {'(': 1, ')': -1}.get(code[end], 0)
@@ -379,7 +380,7 @@ def documented_variables(tree):
 
 
 def option_variables(tree):
-    """Those of the command line's options, which may have rows of their own."""
+    """Variables of the command line's options, which may have rows of their own."""
     return {'GRADPOOL_' + option.upper().replace('-', '_')
             for path, text in tree.select('.c', '.h') if path.startswith('svc/cli/')
             for option in re.findall(r'\{[\s\\]*"([a-z][a-z-]+)", ', text)}
@@ -461,7 +462,7 @@ RULES = [
 
 
 def run_rule(number, rule, tree):
-    """Prints the case; false when it failed."""
+    """Prints the case; returns False if it failed."""
     try:
         complaints = list(rule(tree))
     except Skip as reason:

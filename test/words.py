@@ -6,7 +6,8 @@ Usage: words.py [ROOT]                            judges the tree
        words.py [ROOT] --tighten                  lowers the limits to the values of today
 
 A measure is a function of the files that returns {subject: a Count}; its docstring is the name of
-the case. test/words.limits has the limits. test_words.py feeds every measure a page that is worse.
+the case. test/words.limits has the limits. test_words.py checks every measure on a page that gets
+worse.
 """
 import argparse
 import collections
@@ -35,7 +36,7 @@ PYTHON_TOKEN = re.compile(r'(?:"""|\'\'\').*?(?:"""|\'\'\')|"(?:\\.|[^"\\\n])*"'
 
 
 class Count:
-    """A value, and the lines that it counts."""
+    """A value, and the lines that count."""
 
     def __init__(self, lines=(), value=None):
         self.lines = list(lines)
@@ -81,7 +82,7 @@ def share(files):
 
 
 def share_of(words):
-    """In hundredths of a percent, rounded up."""
+    """The share in hundredths of a percent, rounded up."""
     vague = collections.Counter(word for word in words if word in VAGUE)
     value = -(-sum(vague.values()) * 10000 // max(1, len(words)))
     return Count([f'{count} {word}' for word, count in vague.most_common()]
@@ -185,7 +186,7 @@ def read_limits(files):
 
 
 def compare(counted, limits):
-    """({subject: value} of those above their limit, the same of those below one of their own)"""
+    """({subject: value} of subjects above their limit, the same of those below their own limit)"""
     values = {subject: counted[subject].value if subject in counted else 0
               for subject in {*counted, *limits} if '*' not in subject}
     worse = {subject: value for subject, value in sorted(values.items())

@@ -24,7 +24,7 @@ static bool map_rows(const char *path)
     return rows != NULL;
 }
 
-/* The rows live as long as this process: others open them through it. */
+/* The memory file lives as long as this process; other processes open it through /proc. */
 static bool make_rows(void)
 {
     char path[64];

@@ -1,5 +1,5 @@
-/* How much processes allocate: counted by a library that is preloaded into this program and thereby
- * into all that it starts. */
+/* Counts allocations of processes, with a library that is preloaded into this program and inherited
+ * by every process that it starts. */
 #ifndef GRADPOOL_BENCH_ALLOCATIONS_H
 #define GRADPOOL_BENCH_ALLOCATIONS_H
 
@@ -16,10 +16,11 @@ struct allocations_row {
     uint64_t count;
 };
 
-/* Whether they are counted. Starts this program anew, with the library, unless it is in already;
- * false where there is none (sanitizers bring functions of their own). `argv`: of the command. */
+/* Whether allocations are counted. Starts this program anew with the library unless it is loaded;
+ * false without the library (sanitizers have functions of their own). `argv`: arguments of the
+ * command. */
 bool allocations_counted(const char *command, int argc, char **argv);
-/* By all threads of the process, so far. */
+/* Allocations of all threads of the process so far. */
 uint64_t allocations_of(pid_t pid);
 
 #endif

@@ -1,6 +1,5 @@
-/* A library to be preloaded: counts what its process allocates, in a file that all such processes
- * map (allocations.h). Stands before the C library's and jemalloc's functions and calls them; never
- * allocates itself. */
+/* A preloaded library that counts allocations of its process in a file that all such processes map
+ * (allocations.h). Wraps the C library's and jemalloc's functions; never allocates memory. */
 #include "bench/budget/allocations.h"
 
 #include <dlfcn.h>
@@ -15,7 +14,7 @@
 
 #define API __attribute__((visibility("default")))
 void *mallocx(size_t bytes, int flags); /* jemalloc's */
-/* What dlsym() itself asks for while the real functions are looked up. */
+/* Memory that dlsym() requests during the look-up of the real functions. */
 #define EARLY_BYTES 4096
 
 static struct allocations_row nowhere, *row = &nowhere;
@@ -34,8 +33,8 @@ static void (*real_free)(void *);
 
 static void count(void) { __atomic_fetch_add(&row->count, 1, __ATOMIC_RELAXED); }
 
-/* A forked child is a process of its own; what it becomes by exec is still the same one. When all
- * rows are taken it counts for itself alone. */
+/* A forked child takes a row of its own; exec keeps the row. Without a free row the process counts
+ * for itself only. */
 static void take_row(void)
 {
     int32_t mine = (int32_t)getpid();

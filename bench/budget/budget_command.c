@@ -1,5 +1,5 @@
-/* `budget`: what moving a GiB costs in calls of the kernel, allocations and wake-ups, by counting.
- * Owns a service and one crew at a time. */
+/* `budget`: counts system calls, allocations and wake-ups for one GiB. Owns a service and one crew
+ * at a time. */
 #include "bench/budget/allocations.h"
 #include "bench/budget/trace.h"
 #include "bench/commands.h"
@@ -17,16 +17,16 @@
 struct budget {
     uint32_t rounds;
     uint64_t tensor_bytes; /* 0: a short and a long one */
-    uint32_t tensors;      /* of a group */
+    uint32_t tensors;      /* tensors of a group */
     bool is_json, counts_allocations;
     struct service service;
 };
 
-/* Per role, over the same number of rounds. */
+/* Counts by role, over equal numbers of rounds. */
 struct counted {
     struct trace_counts calls[TRACE_ROLES];
     uint64_t sleeps[TRACE_ROLES], allocations[TRACE_ROLES];
-    bool lacks_allocations; /* of a process */
+    bool lacks_allocations; /* the allocations of a process are unknown */
 };
 
 enum { KEY_ROUNDS = 1000, KEY_BYTES, KEY_TENSORS, KEY_JSON };
@@ -99,7 +99,7 @@ static int count(const struct budget *o, struct crew *crew, struct counted *ret_
     return r;
 }
 
-/* Ends the line. Where they are not counted nothing is said of them. */
+/* Ends the line; without counts of allocations nothing more is printed. */
 static void print_allocations(const struct budget *o, const struct counted *c, double gib)
 {
     const char *format = o->is_json ? ", \"lane_allocations_per_gib\": %.1f, "

@@ -1,6 +1,6 @@
-/* A tracer is a child process of its own, so that who starts it can go on talking to the traced.
- * It writes its counts into shared memory and is killed at the end: the kernel then lets go of
- * those it follows. */
+/* The tracer is a child process, so that its starter can talk to the traced processes meanwhile.
+ * The tracer writes counts into shared memory and is killed at the end: the kernel then detaches
+ * the traced threads. */
 #include "bench/budget/trace.h"
 
 #include "bench/lib/host.h"
@@ -98,7 +98,7 @@ static void follow(struct trace *t)
     }
 }
 
-/* Tells how it went by one number on the pipe, then follows. */
+/* Writes one number about its start to the pipe, then traces. */
 static void run(struct trace *t, int pipe_fd, const pid_t *servers, size_t servers_count,
                 const pid_t *workers, size_t workers_count)
 {

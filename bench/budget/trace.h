@@ -16,14 +16,15 @@ struct trace_counts {
 
 struct trace;
 
-/* Follows all threads of the processes; returns when it does. Negative errno: -EPERM where tracing
- * is not allowed. */
+/* Traces all threads of the processes; returns once they are traced. Negative errno: -EPERM where
+ * tracing is not allowed. */
 int trace_start(const pid_t *servers, size_t servers_count, const pid_t *workers,
                 size_t workers_count, struct trace **ret_trace);
-/* Lets go of them; `ret_counts`: one for each role. NULL is fine. */
+/* Detaches; `ret_counts`: one for each role. NULL is allowed. */
 void trace_stop(struct trace *trace, struct trace_counts *ret_counts);
 
-/* How often the threads of a process have gone to sleep so far: each time somebody woke one. */
+/* Number of voluntary sleeps of the process's threads so far, which is the number of their
+ * wake-ups. */
 uint64_t trace_sleeps(pid_t pid);
 
 #endif

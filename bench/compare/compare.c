@@ -1,5 +1,5 @@
-/* The order of a comparison: all systems of a number of workers are started together and asleep
- * but for the one whose turn it is, so that a cell's systems see the same machine. */
+/* Owns the order of a comparison. All systems with one number of workers are started together, and
+ * all but one sleep, so that the systems of a cell run on the same machine state. */
 #include "bench/compare/compare.h"
 
 #include "bench/compare/seat.h"
@@ -42,7 +42,8 @@ static bool is_chosen(const struct compare_options *o, const struct system *syst
     return !o->systems;
 }
 
-/* Others may be absent or broken on this host; what is ours may not. */
+/* Drops a system that failed. Only the service, a server of the bench, or a system that was up
+ * makes the run fail; other systems may be absent or broken on this host. */
 static void drop(struct comparison *c, size_t i)
 {
     const struct system *system = c->crews[i].system;
@@ -81,7 +82,7 @@ static int add(struct cell *cell, const struct segment *s)
     return 0;
 }
 
-/* `counts`: the rounds belong to the figures; otherwise only what is wrong does. */
+/* `counts`: times and wrong elements count; otherwise only wrong elements do. */
 static int take_turn(struct comparison *c, size_t i, uint32_t rounds, bool counts,
                      uint64_t *ret_round_ns)
 {
@@ -99,7 +100,7 @@ static int take_turn(struct comparison *c, size_t i, uint32_t rounds, bool count
     return r;
 }
 
-/* Touches all memory, fills caches and windows, and tells how long a round takes. */
+/* Touches all memory, fills caches and windows, and measures the length of a round. */
 static int warm_up(struct comparison *c, size_t i)
 {
     const struct compare_options *o = c->options;

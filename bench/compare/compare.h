@@ -6,7 +6,7 @@
 
 #define COMPARE_CHOICES_MAX 16
 
-/* What one round pushes: so many tensors, as one group. */
+/* The tensors that a round pushes as one group. */
 struct compare_load {
     uint64_t tensor_bytes;
     uint32_t tensors;
@@ -14,30 +14,31 @@ struct compare_load {
 
 struct compare_options {
     uint32_t workers[COMPARE_CHOICES_MAX];          /* 0 ends the list */
-    struct compare_load loads[COMPARE_CHOICES_MAX]; /* 0 bytes ends it */
+    struct compare_load loads[COMPARE_CHOICES_MAX]; /* 0 bytes ends the list */
     const char *systems;                            /* names, separated by commas; NULL: all */
     uint32_t passes;                                /* turns each system gets for a cell */
-    uint64_t cell_ns;   /* time of the rounds of a cell, as far as two rounds a turn allow */
-    uint32_t slow_rank; /* pauses ten times as long before each round; UINT32_MAX: nobody pauses */
+    uint64_t cell_ns; /* time of the rounds of a cell, as far as two rounds a turn allow */
+    /* This rank pauses ten times as long before each round; UINT32_MAX: no rank. */
+    uint32_t slow_rank;
     bool is_json;
 };
 
-/* What was measured of one system, number of workers, and load. */
+/* Measurements of one system with one number of workers and one load. */
 struct cell {
     const struct system *system;
     uint32_t workers;
     struct compare_load load;
     uint64_t rounds, wrong;
     uint64_t worker_cpu_ns, server_cpu_ns, elapsed_ns;
-    uint64_t *round_ns; /* of all workers */
+    uint64_t *round_ns; /* times of rounds of all workers */
     size_t round_ns_count;
 };
 
 /* Exit code: 1 when a system failed that was there, or a result was wrong. */
 int compare_run(const struct compare_options *options);
 
-/* compare_report.c: `cells_count` cells of one load; the table's ratios are to the floor of the
- * same cell. Sorts the cells' round times. */
+/* compare_report.c: prints `cells_count` cells of one load; the table's ratios are to the lower
+ * bound (sockets) of the same cell. Sorts the cells' round times. */
 void compare_report_start(const struct compare_options *options);
 void compare_report(const struct compare_options *options, struct cell *cells, size_t cells_count);
 

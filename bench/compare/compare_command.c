@@ -31,7 +31,7 @@ static const struct argp_option options[] = {
     {0},
 };
 
-/* As a model has them beside its large ones: biases and scales. */
+/* Bytes of a model's small tensors: biases and scales. */
 #define SMALL_BYTES 400
 #define SMALL_TENSORS 1000
 
@@ -61,7 +61,7 @@ static void be_quick(struct compare_options *o)
     o->cell_ns = 350 * NS_PER_MS;
 }
 
-/* One load alone; 0: what was chosen before, else the usual. */
+/* Sets a single load. 0: the load chosen before, or the usual one. */
 static void choose_load(struct compare_options *o, uint64_t tensor_bytes, uint32_t tensors)
 {
     struct compare_load load = {SMALL_BYTES, 1};

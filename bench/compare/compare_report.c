@@ -1,4 +1,4 @@
-/* A comparison as people and programs read it. Owns nothing. */
+/* Prints a comparison as text and as JSON. Owns nothing. */
 #include "bench/compare/compare.h"
 #include "svc/base/text.h"
 
@@ -34,7 +34,7 @@ static struct figures summarise(struct cell *cell)
     };
 }
 
-/* One line of a small file, without its end; "?" when it is not there. */
+/* Reads one line of a small file, without its end; "?" without the file. */
 static const char *read_line(const char *path, char *buffer, int buffer_bytes)
 {
     FILE *file = fopen(path, "r");

@@ -63,7 +63,7 @@ int crew_start(struct crew *crew, const struct system *system, const struct serv
     return system->start(crew);
 }
 
-/* Until somebody knocks; -ECHILD when one of the processes has ended instead. */
+/* Waits for a connection; -ECHILD when a process of the crew has ended. */
 static int await_knock(const struct crew *crew, uint64_t deadline_ns)
 {
     struct pollfd fds[1 + CREW_SEATS_MAX] = {{.fd = crew->listen_fd, .events = POLLIN}};

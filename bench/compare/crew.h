@@ -1,5 +1,5 @@
-/* The processes of one system for one number of workers, and what is asked of them (seat.h has the
- * words). One thread; every wait has a deadline. */
+/* The processes of one system for one number of workers, and the requests to them (protocol:
+ * seat.h). One thread; every wait has a deadline. */
 #ifndef GRADPOOL_BENCH_CREW_H
 #define GRADPOOL_BENCH_CREW_H
 
@@ -29,16 +29,16 @@ struct system {
 
 struct crew {
     const struct system *system;
-    const struct service *service; /* of those who use it */
+    const struct service *service; /* for systems that use the service */
     uint32_t workers, seats;
-    char address[64]; /* what seats connect to */
+    char address[64]; /* address that seats connect to */
     char job[64];
-    char folder[PATH_MAX]; /* of systems that need one; removed at the end */
+    char folder[PATH_MAX]; /* for systems that need one; removed at the end */
     int listen_fd;
     pid_t children[CREW_SEATS_MAX];
     size_t children_count;
     FILE *in[CREW_SEATS_MAX]; /* by rank; the server of the system last */
-    char *line;               /* last heard */
+    char *line;               /* last line from a seat */
     size_t line_bytes;
     uint32_t next_round;
     bool is_up;
@@ -48,13 +48,13 @@ struct crew {
 struct segment {
     uint32_t rounds;
     const uint32_t *pause_us;              /* per rank, before each round; NULL: none */
-    uint64_t worker_cpu_ns, server_cpu_ns; /* here and below: what came out */
+    uint64_t worker_cpu_ns, server_cpu_ns; /* results, here and below */
     uint64_t elapsed_ns;                   /* of the slowest worker */
     uint64_t wrong;
     uint64_t *round_ns; /* workers * rounds of them */
 };
 
-/* Starts the processes and returns at once; crew_await() waits until all are there. */
+/* Starts the processes and returns at once; crew_await() waits until all have connected. */
 int crew_start(struct crew *crew, const struct system *system, const struct service *service,
                uint32_t workers);
 int crew_await(struct crew *crew);
@@ -67,7 +67,7 @@ void crew_end(struct crew *crew);
 void crew_note(struct crew *crew, pid_t child);
 /* Most rounds that may be run at a stretch. */
 uint32_t crew_rounds_max(const struct crew *crew);
-/* CPU time of the workers so far, as the kernel counts it. */
+/* CPU time of the workers so far, by the kernel's clock. */
 uint64_t crew_children_cpu_ns(const struct crew *crew);
 
 #endif

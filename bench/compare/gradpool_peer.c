@@ -68,7 +68,7 @@ static int declare(struct peer *p, uint64_t elements)
     return r < 0 ? complain("declare", r) : 0;
 }
 
-/* Another order at each rank, the same in each run. */
+/* Shuffles the tensors: another order at each rank, equal in each run. */
 static void shuffle(struct peer *p)
 {
     uint64_t state = p->rank + 1;

@@ -1,4 +1,4 @@
-/* Starts workers in Python. Changes the environment of this process, which only they look at. */
+/* Starts Python workers. Sets variables in the environment of this process for them. */
 #include "bench/compare/interpreter.h"
 
 #include "bench/lib/host.h"

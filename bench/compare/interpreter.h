@@ -4,10 +4,10 @@
 
 #include "bench/compare/crew.h"
 
-/* They find the service, and of the build that this program is of package and library. */
+/* Sets the environment in which workers find the service, and package and library of this build. */
 void interpreter_prepare(const struct service *service);
-/* Its arguments: the crew's address, number of workers, the system's name, the job's. Negative
- * errno, with a text on standard error. */
+/* Passes the crew's address, number of workers, system and job as arguments. Negative errno, with a
+ * text on standard error. */
 int interpreter_start(struct crew *crew, const char *script);
 
 #endif

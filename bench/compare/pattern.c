@@ -1,4 +1,5 @@
-/* Exact gradients from a hash. Owns nothing. bench/peers/gloo_worker.py computes the same ones. */
+/* Computes exact gradients from a hash. Owns nothing. bench/peers/gloo_worker.py computes the same
+ * values. */
 #include "bench/compare/pattern.h"
 
 static float value(uint32_t place, uint32_t rank, uint32_t round)

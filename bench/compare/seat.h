@@ -1,14 +1,14 @@
-/* The worker's side of a comparison: a process that a conductor (crew.h) tells over a socket what
- * to do, in lines of text:
+/* The worker's side of a comparison: a process that a conductor (crew.h) controls over a socket, in
+ * lines of text:
  *
- *   -> seat RANK                  who is here
- *   <- size BYTES TENSORS         -> ok                     memory for so many alike, together
+ *   -> seat RANK                  rank of this process
+ *   <- size BYTES TENSORS         -> ok                     memory for equal tensors, one group
  *   <- run ROUNDS FIRST PAUSE_US  -> ready                  the gradient is in place
  *   <- go                         -> done CPU_NS ELAPSED_NS ROUND_NS...
  *   <- check                      -> wrong ELEMENTS         in the last round's result
  *   <- quit, or the end of the socket
  *
- * Between "go" and "done" nothing happens but rounds: clocks are read at both ends only. */
+ * Between "go" and "done" the process only runs rounds: clocks are read at both ends only. */
 #ifndef GRADPOOL_BENCH_SEAT_H
 #define GRADPOOL_BENCH_SEAT_H
 
@@ -17,12 +17,13 @@
 #define SEAT_ROUNDS_MAX 4000
 
 struct seat {
-    const char *address; /* of the conductor's socket, abstract, without the leading zero */
+    const char *address; /* the conductor's abstract socket, without the leading zero */
     uint32_t rank;       /* workers: the system's server, whose gradient is NULL */
     uint32_t workers;
 };
 
-/* What a system makes of it; 0 or a negative errno, with a text on standard error. */
+/* The system's implementation. Each function returns 0, or a negative errno with a text on standard
+ * error. */
 struct seat_work {
     int (*resize)(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
                   float **ret_result);
@@ -30,7 +31,7 @@ struct seat_work {
     int (*settle)(void *context); /* after the clocks were read; may be NULL */
 };
 
-/* Returns when told to quit. */
+/* Returns at "quit" or at the end of the socket. */
 int seat_run(const struct seat *seat, const struct seat_work *work, void *context);
 
 #endif

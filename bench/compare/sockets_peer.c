@@ -1,6 +1,6 @@
-/* The floor: what a server costs that somebody writes by hand over plain TCP sockets. One thread
- * that reads a piece from every worker, sums, writes it back; no framing, no failure handling, one
- * tensor at a time. Server and workers sit on the cores where gradpool's lane and workers sit. */
+/* The lower bound: the cost of a server written by hand over plain TCP sockets. One thread reads a
+ * piece from every worker, sums and writes back; no framing, no failure handling, one tensor at a
+ * time. Server and workers use the cores of gradpool's lane and workers. */
 #include "bench/compare/seat.h"
 #include "bench/compare/systems.h"
 #include "bench/lib/host.h"
@@ -107,8 +107,8 @@ static int serve(const struct crew *crew, int listen_fd)
     return seat_run(&seat, &verbs, &s);
 }
 
-/* As far as the socket takes it: a worker that slept here while the server sleeps in a send to it
- * would wait for ever. */
+/* Sends as much as the socket takes. A worker blocked in send() would deadlock with a server
+ * blocked in send() to it. */
 static int push(const struct client *c, uint64_t limit, uint64_t *sent)
 {
     while (*sent < limit) {

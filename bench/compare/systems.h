@@ -1,4 +1,4 @@
-/* What is compared. */
+/* The compared systems. */
 #ifndef GRADPOOL_BENCH_SYSTEMS_H
 #define GRADPOOL_BENCH_SYSTEMS_H
 
@@ -6,9 +6,9 @@
 
 #define SYSTEMS_MAX 16
 
-/* In the order they are run and shown in; the last has a NULL name. */
+/* In the order of runs and reports; the last has a NULL name. */
 extern const struct system systems[];
-/* Of a row that is there. */
+/* Finds a row, which must exist. */
 const struct system *system_find(const char *name, const char *transport);
 
 /* How a worker of gradpool pushes. */

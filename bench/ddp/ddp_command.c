@@ -16,7 +16,8 @@ enum { GLOO, GRADPOOL, SYSTEMS };
 
 static const struct model {
     const char *name;
-    uint64_t bytes; /* of its gradients, about; ddp_worker.py knows it by this */
+    /* Approximate bytes of the gradients; ddp_worker.py chooses the model by this number. */
+    uint64_t bytes;
 } models[] = {{"mlp", UINT64_C(40) << 20}, {"cnn", UINT64_C(4) << 20}};
 #define MODELS (sizeof models / sizeof *models)
 
@@ -24,13 +25,13 @@ struct figures {
     double steps_per_s, cpu_s_per_step;
 };
 
-#define FIGURES (sizeof(struct figures) / sizeof(double)) /* of a turn */
+#define FIGURES (sizeof(struct figures) / sizeof(double)) /* values of a turn */
 
 struct ddp {
     struct service service;
     struct crew crews[SYSTEMS];
     struct figures turns[SYSTEMS][STATISTICS_TURNS_MAX];
-    struct figures ratios[MODELS]; /* of gradpool's to gloo's */
+    struct figures ratios[MODELS]; /* gradpool divided by gloo */
     uint32_t turns_count;
     uint64_t turn_ns, wrong;
     const char *model; /* NULL: all */

@@ -1,7 +1,7 @@
-"""Child processes of the demo: their JSON lines, their logs, deadlines, and that none outlives it.
+"""Child processes of the demo: their JSON lines, their logs, deadlines, and their end.
 
-Every child runs in a session of its own, so that Ctrl-C reaches the demo alone; it is killed when
-the demo dies in whatever way. Grandchildren that lose their parent become the demo's own."""
+Every child runs in a session of its own, so that Ctrl-C reaches only the demo; a child is killed
+when the demo dies in any way. Grandchildren that lose their parent become children of the demo."""
 import ctypes
 import json
 import os
@@ -32,15 +32,15 @@ def cpu_s(pids):
 
 
 class Failed(Exception):
-    """The demo cannot go on; the text says what happened and shows the end of a log."""
+    """The demo cannot continue; the text has the failure and the end of a log."""
 
 
 class Interrupted(Exception):
-    """Somebody wants the demo to end."""
+    """A signal ends the demo."""
 
 
 class Child:
-    """A running process; `events`: the JSON lines it has printed so far."""
+    """A running process; `events`: its JSON lines so far."""
 
     def __init__(self, name, process, log):
         self.name, self.process, self.log = name, process, log
@@ -57,7 +57,7 @@ class Child:
         return ''.join(f'\n    {line}' for line in lines) or '\n    (its log is empty)'
 
     def read(self):
-        """Takes in what it has printed; False at the end."""
+        """Reads the child's output; False at its end."""
         data = os.read(self.process.stdout.fileno(), 65536)
         *lines, self._rest = (self._rest + data).split(b'\n')
         for line in lines:
@@ -73,7 +73,7 @@ class Child:
 
 
 def _surroundings():
-    """This environment without variables of gradpool, so that the demo is what it says."""
+    """This environment without variables of gradpool, so that only the demo's settings apply."""
     return {name: value for name, value in os.environ.items()
             if not name.startswith('GRADPOOL_') or name == 'GRADPOOL_LOG_LEVEL'}
 
@@ -83,8 +83,8 @@ def _die_with_parent():
 
 
 class Patience:
-    """A limit of time that stands for children without progress: it begins anew while one of
-    `children` prints or uses CPU, up to ten times `seconds` in all."""
+    """A time limit that begins anew while one of `children` prints or uses CPU, up to ten times
+    `seconds` in all."""
     MOST_TIMES = 10
 
     def __init__(self, seconds, children):
@@ -117,7 +117,7 @@ class Children:
         _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
     def start(self, name, argv, environment=None):
-        """Starts a child; what it writes to standard error is in its log."""
+        """Starts a child; its standard error goes to its log."""
         log = self._folder / f'{name}.log'
         with open(log, 'ab') as errors:
             process = subprocess.Popen(
@@ -130,13 +130,13 @@ class Children:
         return child
 
     def interrupt(self, *_):
-        """A signal handler: ends the wait under way, or the next. (An exception thrown by a handler
+        """A signal handler: ends the present wait, or the next. (An exception thrown by a handler
         can land where Python drops it.)"""
         self._is_interrupted = True
 
     def wait(self, what, is_done, needed, timeout_s, watched=None):
-        """Waits until is_done(). Failed: no progress of `needed` for so long, a child of these
-        failed, or all of them ended first. `watched`: whose progress counts instead.
+        """Waits until is_done(). Failed: no progress of `needed` for `timeout_s`, a child of these
+        failed, or all of them ended first. `watched`: children whose progress counts instead.
         Interrupted: a signal came."""
         patience = Patience(timeout_s, needed if watched is None else watched)
         while not is_done():
@@ -161,7 +161,7 @@ class Children:
                 for child in bad))
 
     def wait_ended(self, children, timeout_s):
-        """Waits until all have ended and everything they printed is read."""
+        """Waits until all have ended and all their output is read."""
         self.wait(' and '.join(child.name for child in children) + ' end',
                   lambda: all(child.process.poll() is not None for child in children), [],
                   timeout_s, children)
@@ -185,7 +185,7 @@ class Children:
         return [int(pid) for pid in found if int(pid) not in ours]
 
     def kill_all(self):
-        """Ends everything that was started, by process id, and collects it."""
+        """Kills every started process, by process id, and reaps it."""
         for child in self._all:
             if child.process.poll() is None:
                 child.process.kill()

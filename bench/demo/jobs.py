@@ -1,4 +1,4 @@
-"""The two jobs of the demo: their workers started together, watched, and what came of them."""
+"""The two jobs of the demo: their workers, started together and watched, and their results."""
 import dataclasses
 import os
 import sys
@@ -14,7 +14,7 @@ WARM_STEPS = 10     # not timed: first allocations, DDP's new buckets
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What is trained by how many workers, and how well it must end."""
+    """A job: training, number of workers, and the accuracy that the training must reach."""
     name: str
     text: str
     workers: int
@@ -30,8 +30,8 @@ class Run:
     """One job's workers, from start to end."""
 
     def __init__(self, job, phase, stage, steps=None, holds=()):
-        """`stage`: what the demo runs on (run.py). `holds`: shares of the training at which the
-        workers wait for let_go(), so that no job is over before something happens to it."""
+        """`stage`: environment of the demo (run.py). `holds`: shares of the training at which the
+        workers wait for let_go(), so that no job ends before the demo disturbs it."""
         self.job, self.phase, self.stage = job, phase, stage
         self._holds = [int(share * (steps or job.steps)) for share in holds]
         self.steps = steps or job.steps
@@ -53,7 +53,7 @@ class Run:
             'RANK': str(rank), 'WORLD_SIZE': str(job.workers)})
 
     def progress(self):
-        """The step that all workers have reached, or what they still do."""
+        """The step that all workers have reached, or their state before the first step."""
         steps = [worker.last('step') for worker in self.workers]
         if all(steps):
             return f'{self.job.name} {min(s["step"] for s in steps)}/{self.steps}'
@@ -64,7 +64,7 @@ class Run:
                    for worker in self.workers)
 
     def let_go(self):
-        """Starts the workers, or lets them pass the next step at which they are held."""
+        """Starts the workers, or lets them continue at a hold."""
         for worker in self.workers:
             worker.tell('go')
 
@@ -78,7 +78,7 @@ class Run:
         return {worker.last('done')['digest'] for worker in self.workers}
 
     def ended_s(self):
-        """When each step ended on rank 0; the ranks are within a step of each other."""
+        """End of each step on rank 0; the ranks are within a step of each other."""
         return numpy.load(self._results[0])['ended_s']
 
     def start_reference(self):
@@ -90,7 +90,7 @@ class Run:
 
 
 def wait_ready(runs):
-    """All workers have joined; they wait for the word."""
+    """Waits until all workers have joined; they train after let_go()."""
     workers = [worker for run in runs for worker in run.workers]
     runs[0].stage.children.wait('the workers join', lambda: all(w.last('ready') for w in workers),
                                 workers, START_TIMEOUT_S)
@@ -121,7 +121,8 @@ def longest_pause_s(run):
 
 
 def environment(library, package, transport):
-    """What all workers and references get: one thread a process, and where gradpool is."""
+    """Environment of all workers and references: one thread a process, and the paths of gradpool.
+    """
     return {'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1',
             'PYTHONDONTWRITEBYTECODE': '1', 'GRADPOOL_LIBRARY': str(library),
             'GRADPOOL_TRANSPORT': transport,

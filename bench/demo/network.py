@@ -1,8 +1,9 @@
-"""Where the demo runs: all on this host, or on nodes, each a network namespace of its own.
+"""Places of the demo's processes: all on this host, or on nodes, each a network namespace of its
+own.
 
-Nodes hang by veth pairs on one bridge in a further namespace, so nothing of the host's own network
-is touched and nothing is left of it when the namespaces go. Every node has the same clock, files
-and process ids; only its network is its own."""
+Nodes are connected by veth pairs to one bridge in a further namespace. The host's own network is
+not changed, and everything ends with the namespaces. All nodes have the same clock, files and
+process ids; only their networks differ."""
 import dataclasses
 import os
 import subprocess
@@ -15,15 +16,15 @@ COMMAND_TIMEOUT_S = 20
 
 @dataclasses.dataclass
 class Place:
-    """Where the parts of the service run."""
-    node: str                       # of the coordinator
+    """Places of the parts of the service."""
+    node: str                       # node of the coordinator
     address: str
     port: int
     local_aggregators: int = 0
     aggregator_nodes: tuple = ()
 
     def needs_keys(self):
-        """Who comes from other nodes proves who it is."""
+        """Whether clients on other nodes need a key."""
         return bool(self.aggregator_nodes)
 
     def aggregator_options(self, node):
@@ -113,7 +114,7 @@ class Nodes:
         return {'GLOO_SOCKET_IFNAME': 'eth0'}
 
     def cut(self, node):
-        """From here on nothing goes to or from a node."""
+        """Cuts the node off: no packet goes to or from it any more."""
         self._ip('-n', self._name('hub'), 'link', 'set', f'port-{node}', 'down')
 
     def restore(self, node):

@@ -1,6 +1,6 @@
 """The same training in one process, without gradpool: each rank's gradient of the same batch, their
-mean in rank order in float32, the same optimizer. Compares the parameters of every worker with it,
-bit by bit, and says what differs as one JSON line."""
+mean in rank order in float32, the same optimizer. Compares the parameters of every worker with the
+result, bit by bit, and prints the differences as one JSON line."""
 import argparse
 import json
 

@@ -1,4 +1,4 @@
-"""What the demo shows: a progress line while it works, a table and one JSON line at the end."""
+"""Output of the demo: a progress line during the run, a table and one JSON line at the end."""
 import json
 import os
 import sys
@@ -42,7 +42,7 @@ class Progress:
 
 
 class Stopped:
-    """What happened when the service was stopped under a job."""
+    """Result of stopping the service under a job."""
 
     def __init__(self, exit_code, failures, left):
         self.exit_code, self.failures, self.left = exit_code, failures, left
@@ -53,13 +53,13 @@ class Stopped:
 
 
 class Result:
-    """All that was found; holds() says whether the demo succeeded."""
+    """All results; holds() returns whether the demo succeeded."""
 
     def __init__(self, where, lanes):
         self._where, self._lanes = where, lanes
         self._alone, self._together, self._accuracy, self._jobs = {}, {}, {}, {}
         self._digests = {}
-        self._more = {}         # for the JSON line, where the stage allows it
+        self._more = {}         # more values of the JSON line, if the stage has them
         self._checks = []       # (statement, does it hold, detail)
 
     def alone(self, run, rates):

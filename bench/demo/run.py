@@ -7,7 +7,7 @@ tasks move from one aggregator process to the other, which is then killed. Check
 replicas equal to the last bit, the same bits whatever happens to the service, parameters equal to
 a one-process reference, and that nothing trains without the service.
 
-Exit code: 0 all of it holds, 1 something does not, 2 it cannot be run like this, 130 Ctrl-C. The
+Exit code: 0 all checks hold, 1 a check failed, 2 the demo cannot run like this, 130 Ctrl-C. The
 last line of standard output is JSON."""
 import argparse
 import os
@@ -35,12 +35,12 @@ CUT_NODE = 'c'
 CUT_HOLDS, DISTURB_HOLDS = (0.5,), (0.5, 0.75, 1)
 STEPS_BEFORE_STOP = 40
 STEPS_WITHOUT_END = 1000000
-# SIGINT too: a script's background job inherits it ignored.
+# SIGINT too: a background job of a script inherits SIGINT ignored.
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stage:
-    """What the demo runs on: folder, children, network, service."""
+    """Environment of the demo: folder, children, network, service."""
 
     def __init__(self, options):
         self.here = pathlib.Path(__file__).resolve().parent
@@ -64,7 +64,7 @@ class Stage:
         self.service = Service(self.program, self.folder, self.children, self.network)
 
     def end(self):
-        """Nothing is left of it: no process, no namespace, no file."""
+        """Removes every process, namespace and file of the demo."""
         self.progress.end()
         self.children.kill_all()
         self.network.remove()
@@ -77,8 +77,8 @@ def let_go(runs):
 
 
 def train(stage, phase, some_jobs, during=None, holds=()):
-    """Trains these jobs at the same time; returns (runs, service CPU s, s, what `during` saw).
-    `holds`: shares of the training at which `during` has to let them go on."""
+    """Trains these jobs at the same time; returns (runs, service CPU s, s, result of `during`).
+    `holds`: shares of the training at which the workers wait until `during` lets them continue."""
     runs = [jobs.Run(job, phase, stage, holds=holds) for job in some_jobs]
     stage.progress.phase(phase, runs)
     jobs.wait_ready(runs)
@@ -104,8 +104,8 @@ def cut_link(stage, runs):
 
 
 def disturb(stage, runs):
-    """Under two jobs that train: all tasks of the first move to the other aggregator process, then
-    that one is killed, then the page is written. Returns what the move says of itself."""
+    """Disturbs two jobs that train: moves all tasks of the first to the other aggregator process,
+    kills that process, then writes the page. Returns the output of the move."""
     first, workers = runs[0], [worker for run in runs for worker in run.workers]
     service = stage.service
 
@@ -141,7 +141,7 @@ def compare(stage, runs):
 
 
 def stop_in_mid_run(stage):
-    """Stops the service under a job that trains; returns what its workers said of it."""
+    """Stops the service under a training job; returns the reports of its workers."""
     run = jobs.Run(jobs.JOBS[0], 'stopped', stage, STEPS_WITHOUT_END)
     stage.progress.phase('service stopped', [run])
     jobs.wait_ready([run])
@@ -167,7 +167,7 @@ def demonstrate(stage):
     if stage.network.can_cut:
         result.cut({run.job.name: jobs.longest_pause_s(run) for run in runs}, CUT_S)
     else:
-        # By itself: what moves and dies here would else be in the figures above.
+        # A run of its own, so that the move and the kill do not affect the figures above.
         disturbed, *_, seen = train(stage, 'disturbed', jobs.JOBS, disturb,
                                      DISTURB_HOLDS)
         result.disturbed(disturbed, seen, max(map(jobs.longest_pause_s, disturbed)))

@@ -1,4 +1,4 @@
-"""The gradpool service of the demo: started, asked, measured, stopped."""
+"""The gradpool service of the demo: start, commands, measurements, stop."""
 import json
 import subprocess
 import time
@@ -39,7 +39,7 @@ class Service:
         self._children.wait('the service starts', is_up, self._processes, START_TIMEOUT_S)
 
     def _key(self, tenant, *options):
-        """The variable with which a process is that tenant; made when first asked for."""
+        """The variable with the tenant's key; the first call makes the key."""
         if tenant not in self._keys:
             made = subprocess.run([self._program, 'tenant', 'add', tenant, *options, '--state-dir',
                                    self._state], capture_output=True, timeout=START_TIMEOUT_S,
@@ -50,19 +50,19 @@ class Service:
         return {'GRADPOOL_KEY_FILE': str(self._keys[tenant])}
 
     def environment(self, tenant):
-        """With which a tenant's workers find the service, and are let in."""
+        """Variables with which a tenant's workers find the service and are admitted."""
         key = self._key(tenant) if self._place.needs_keys() else {}
         return {'GRADPOOL_ENDPOINT': self.endpoint, **key}
 
     def status(self):
-        """`gradpool status --json` as a dict, or None while nobody answers."""
+        """`gradpool status --json` as a dict, or None without an answer."""
         asked = subprocess.run([self._program, 'status', '--json', '--endpoint',
                                 f'unix:{self._state}/control.sock'], capture_output=True,
                                timeout=START_TIMEOUT_S, check=False)
         return json.loads(asked.stdout) if asked.stdout else None
 
     def _ask(self, *words):
-        """Standard output of a gradpool command at this service. Failed: it did not do it."""
+        """Standard output of a gradpool command at this service. Failed: the command failed."""
         asked = subprocess.run([self._program, *map(str, words), '--endpoint',
                                 f'unix:{self._state}/control.sock'], capture_output=True,
                                timeout=START_TIMEOUT_S, check=False, text=True)
@@ -82,11 +82,12 @@ class Service:
                     if lanes & {lane['lane'] for lane in a['lanes']})
 
     def move(self, job, aggregator):
-        """Moves all tasks of a job to the first lane of that aggregator; what the command says."""
+        """Moves all tasks of a job to the first lane of the aggregator; returns the command's
+        output."""
         return json.loads(self._ask('move', job, aggregator['lanes'][0]['lane'], '--json'))
 
     def write_report(self, path):
-        """The page of what was saved."""
+        """Writes the page of saved cores."""
         self._ask('report', '--output', path)
 
     def pids(self):
@@ -98,8 +99,8 @@ class Service:
         return sum(len(a['lanes']) for a in self.status()['aggregators'])
 
     def stop(self):
-        """`gradpool stop`: jobs end, then the aggregators, wherever they are, then the coordinator.
-        Returns its exit code."""
+        """Runs `gradpool stop`: jobs end, then the aggregators on all nodes, then the coordinator.
+        Returns the exit code."""
         stopped = subprocess.run([self._program, 'stop', '--state-dir', self._state], text=True,
                                  capture_output=True, timeout=STOP_TIMEOUT_S, check=False)
         if stopped.returncode != 0:
@@ -116,5 +117,5 @@ class Meter:
         self._cpu_s, self._at_s = cpu_s(pids), time.monotonic()
 
     def read(self):
-        """(CPU seconds, seconds) since it was made."""
+        """(CPU seconds, seconds) since the meter was made."""
         return cpu_s(self._pids) - self._cpu_s, time.monotonic() - self._at_s

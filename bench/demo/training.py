@@ -1,7 +1,7 @@
-"""What the two jobs train: data, models, batches. Worker and reference share it to the last bit.
+"""Data, models and batches of the two jobs, equal to the last bit in worker and reference.
 
-Everything follows from the kind of job, the rank and the step; nothing here depends on time, on the
-other ranks or on who averages the gradients."""
+All values follow from the kind of job, the rank and the step; nothing depends on time, on other
+ranks or on the service."""
 import dataclasses
 import hashlib
 import typing

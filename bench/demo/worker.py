@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """One worker of a job of the demo: an ordinary DDP script with one line of gradpool in it.
 
-Started by run.py with rank, size, job and endpoint in the environment. Says how it is doing in JSON
-lines on standard output; begins to train when a line comes in on standard input, and goes on after
-each step of --hold when the next one does."""
+Started by run.py with rank, size, job and endpoint in the environment. Reports its progress in JSON
+lines on standard output; a line on standard input starts the training, and another one continues
+the training after each step of --hold."""
 import argparse
 import itertools
 import json
@@ -70,7 +70,7 @@ def main():
         ended_s = train(model, optimizer, data.batches(rank, workers), options.steps,
                         options.hold)
     except RuntimeError:
-        attachment.check()      # says what backward() could not
+        attachment.check()      # raises the error that backward() could not raise
         raise
     numpy.savez(options.result, parameters=training.flatten(net), ended_s=ended_s)
     say('done', accuracy=data.accuracy(net), digest=training.digest(net))
@@ -78,7 +78,7 @@ def main():
 
 
 def run():
-    """main(), and what the service's absence looks like to a script: an exception."""
+    """Runs main(); without a service a script gets an exception, which is reported here."""
     try:
         return main()
     except gradpool.GradpoolError as error:

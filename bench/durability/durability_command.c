@@ -1,6 +1,6 @@
-/* `durability`: what copies of parameters cost, on another aggregator (--durability replica) and in
- * a worker, beside none, in turns. Owns the service that it measures, and the workers of each turn.
- */
+/* `durability`: the cost of copies of parameters, on another aggregator (--durability replica) or
+ * in a worker, compared with none, in turns. Owns the measured service and the workers of each
+ * turn. */
 #include "bench/commands.h"
 #include "bench/lib/own_service.h"
 #include "bench/migrate/crowd.h"
@@ -15,7 +15,7 @@
 #define STATES_MAX 8
 #define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
 #define LOAD_ELEMENTS 16
-#define COMPUTE_NS (5 * NS_PER_MS) /* in which results are looked at */
+#define COMPUTE_NS (5 * NS_PER_MS) /* computing time in which results are checked */
 #define WARM_ITERATIONS 5
 
 enum { NONE, REPLICA, WORKER, KINDS };
@@ -23,12 +23,13 @@ static const char *const names[KINDS] = {"none", "replica", "worker"};
 static const enum gp_durability durabilities[KINDS] = {GP_DURABILITY_NONE, GP_DURABILITY_REPLICA,
                                                        GP_DURABILITY_WORKER};
 
-/* Of a round, each the median of a turn's or its mean; lanes with those that keep copies. */
+/* Values of a round, each the median or mean of a turn; lane time includes the holders of
+ * copies. */
 struct figures {
     double wall_ms, lane_cpu_ms, workers_cpu_ms;
 };
 
-#define FIGURES (sizeof(struct figures) / sizeof(double)) /* of a turn */
+#define FIGURES (sizeof(struct figures) / sizeof(double)) /* values of a turn */
 
 struct durability {
     struct service service;
@@ -93,7 +94,7 @@ static void reckon(const struct durability *d, const struct crowd *c, uint64_t l
     ret->lane_cpu_ms = (double)lane_cpu_ns / NS_PER_MS / d->rounds;
 }
 
-/* The lanes' clocks are read while all workers pause, so that they count whole iterations. */
+/* Reads the lanes' clocks while all workers pause, so that they cover whole iterations. */
 static int measure(struct durability *d, struct crowd *c, struct figures *ret)
 {
     int r = crowd_await(c, WARM_ITERATIONS - 1);

@@ -1,11 +1,13 @@
-/* Remembers what was done. Owns nothing that lasts. Must never excuse what failed before it. */
+/* Keeps the last strikes and ends, so that a failure can be matched with a cause. Owns nothing that
+ * lasts. Must never excuse a failure that came before its cause. */
 #include "bench/faults/blame.h"
 
 #include "svc/base/clock.h"
 
-#define HURT_NS (10 * NS_PER_S) /* in which it shows: a wait's deadline, and some */
-#define COPY_NS (3 * NS_PER_S)  /* in which another aggregator is there, and has a copy */
-#define LOSS_NS (15 * NS_PER_S) /* in which a loss is told */
+/* Time in which a strike shows: the deadline of a wait, and some more. */
+#define HURT_NS (10 * NS_PER_S)
+#define COPY_NS (3 * NS_PER_S)  /* time in which another aggregator starts and gets a copy */
+#define LOSS_NS (15 * NS_PER_S) /* time in which a loss is reported */
 
 void blame_hurt(struct blame_hurts *h, uint64_t at_ns)
 {

@@ -1,5 +1,5 @@
-/* What was done to whom, and when, so that of each failure it can be told whether it has a cause.
- * Judged by when something failed, not by when that was noticed. */
+/* Strikes against workers and ends of aggregators with their times: the causes that excuse a
+ * failure. A failure is judged by the time of the failure, not by the time of its detection. */
 #ifndef GRADPOOL_BENCH_FAULTS_BLAME_H
 #define GRADPOOL_BENCH_FAULTS_BLAME_H
 
@@ -10,31 +10,31 @@
 #define BLAME_HURTS 4
 #define BLAME_ENDS 16
 
-/* The last times that something was done to a worker that ends it. */
+/* The times of the last strikes against a worker that may end the worker. */
 struct blame_hurts {
     uint64_t at_ns[BLAME_HURTS];
     uint32_t count;
 };
 void blame_hurt(struct blame_hurts *hurts, uint64_t at_ns);
-/* Whether what failed then may be one of them: within 10 s, or the patience of the call that failed
- * if that is longer. */
+/* Whether a strike may have caused a failure at `failed_ns`: the failure came within 10 s of the
+ * strike, or within `patience_ns`, the longest duration of the failed call, if that is longer. */
 bool blame_was_hurt(const struct blame_hurts *hurts, uint64_t failed_ns, uint64_t patience_ns);
 
-/* The last ends of aggregators, which take parameters or copies of these along. */
+/* The last ends of aggregators. Parameters and copies on an aggregator are lost with it. */
 struct blame_losses {
     struct blame_end {
-        uint64_t from_ns, to_ns; /* it was between these */
-        uint64_t still_ns;       /* that the service had stood still until then */
+        uint64_t from_ns, to_ns; /* the aggregator ended between these two times */
+        uint64_t still_ns;       /* total still time of the service until this end */
     } ends[BLAME_ENDS];
     size_t count;
     uint64_t still_ns;
 };
 void blame_ended(struct blame_losses *losses, uint64_t from_ns, uint64_t to_ns);
-/* For so long no coordinator was there, or somebody was stopped: nobody began, or ended, another
- * copy. */
+/* Adds a time without a coordinator or with a stopped process: no copy could be begun or
+ * completed. */
 void blame_stood_still(struct blame_losses *losses, uint64_t ns);
-/* Whether two of them, owner and keeper, ended so soon after each other that there was no time for
- * another copy, and not long before that failure. */
+/* Whether the failure may be a lost copy: two aggregators, owner and replica holder, ended too soon
+ * after each other for another copy, at most 15 s before `failed_ns`. */
 bool blame_is_bereft(const struct blame_losses *losses, uint64_t failed_ns);
 
 #endif

@@ -1,6 +1,6 @@
-/* Looks after the workers of `faults`. A job that has failed is started anew; a member of an
- * elastic one comes again by itself. Owns all workers. Must never let a worker go that did not
- * end: that is a hang. */
+/* Owns all worker processes of `faults`. Starts a failed job anew; a member of an elastic job comes
+ * again by itself. Must never stop waiting for a worker that did not end: such a worker is a
+ * hang. */
 #include "bench/faults/company.h"
 
 #include "bench/faults/ends.h"
@@ -18,20 +18,22 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define END_NS (40 * NS_PER_S)  /* of a worker whose job has failed, or is to end */
-#define GRACE_NS (5 * NS_PER_S) /* less than what others wait for meanwhile */
-#define AWAY_MS 300             /* of a member, at least */
+/* Deadline for the end of a worker whose job has failed or is to end. */
+#define END_NS (40 * NS_PER_S)
+#define GRACE_NS (5 * NS_PER_S) /* shorter than the timeouts of the other members */
+#define AWAY_MS 300             /* least absence of a member before its next start */
 #define AWAY_MORE_MS 1500
-#define COMPUTE_NS (4 * NS_PER_MS)        /* of a worker, in each round ... */
-#define COMPUTE_SHORT_NS (40 * NS_PER_MS) /* of a short run, which leaves cores to others */
+#define COMPUTE_NS (4 * NS_PER_MS) /* computing time of a worker in each round */
+/* The same in a short run, which leaves cores to other tests. */
+#define COMPUTE_SHORT_NS (40 * NS_PER_MS)
 
 static const char *const transports[] = {"shm", "tcp"};
 
 static bool is_elastic(size_t job) { return job >= ELASTIC; }
 static bool is_elastic_update(size_t job) { return job == JOBS - 1; }
 
-/* Both kinds of copies, in turns: each time that a job is started, or of one that goes on by seed.
- */
+/* Alternates between both kinds of copies: at each start of a job, or by the seed for a job that is
+ * never restarted. */
 static enum gp_durability durability_of(const struct company *c, size_t job)
 {
     bool has_updates = is_elastic(job) ? is_elastic_update(job) : job >= ELASTIC / 2;
@@ -73,7 +75,7 @@ bool company_may_strike(const struct company *c, size_t job)
     return !is_elastic(job) || c->jobs[job].has_begun;
 }
 
-/* An elastic job's is always the same: its gradients name themselves. */
+/* Seed of the job's gradients. An elastic job keeps one seed: its gradients name themselves. */
 uint64_t company_seed(const struct company *c, size_t job)
 {
     return c->about->seed + (is_elastic(job) ? 0 : c->jobs[job].number);
@@ -136,7 +138,7 @@ static int start_worker(struct company *c, size_t job, uint32_t rank)
     t->coming = coming;
     if (is_elastic(job))
         atomic_store(&ledger_of(c, job)->present[rank], coming);
-    fflush(NULL); /* or the child would print it again */
+    fflush(NULL); /* otherwise the child would print the buffered text again */
     pid_t pid = process_fork(SIGKILL);
     if (pid == 0) {
         setenv("GRADPOOL_TIMEOUT_MS", VICTIM_TIMEOUT, 1);
@@ -161,7 +163,7 @@ static int start_job(struct company *c, size_t job)
     return r;
 }
 
-/* Nobody's page leads to what a new job begins with. */
+/* Names a new elastic job. Pages of the former job must not match its first state. */
 static void name_elastic(struct company *c, size_t job)
 {
     struct job *j = &c->jobs[job];
@@ -181,7 +183,7 @@ static bool have_all_results(const struct company *c, size_t job)
     return all;
 }
 
-/* Those that it begins with are started once: whoever comes after them comes late. */
+/* Starts the first members once; each later start is a late worker or a returned one. */
 static int start_members(struct company *c, size_t job)
 {
     struct job *j = &c->jobs[job];
@@ -207,7 +209,7 @@ static bool was_hurt_itself(const struct company *c, size_t job, uint32_t rank,
                           failed->patience_ns);
 }
 
-/* What is done to one worker ends a job of two, but of an elastic one that worker alone. */
+/* A strike against one worker ends a job of two workers, but only that member of an elastic job. */
 static bool was_hurt(const struct company *c, size_t job, uint32_t rank)
 {
     const struct victim_board *board = company_board(c, job, rank);
@@ -216,8 +218,8 @@ static bool was_hurt(const struct company *c, size_t job, uint32_t rank)
     return was_hurt_itself(c, job, 0, board) || was_hurt_itself(c, job, 1, board);
 }
 
-/* The operator has drained all lanes that are up: who asks for a place is told so and ends, and so
- * does the other worker of that job. */
+/* Whether the operator has drained all running lanes: the worker that declares a tensor gets an
+ * error and ends, and so does the other worker of the job. */
 static bool was_refused(const struct company *c, size_t job)
 {
     for (uint32_t rank = 0; rank < WORKERS_MAX; rank++) {
@@ -228,15 +230,16 @@ static bool was_refused(const struct company *c, size_t job)
     return false;
 }
 
-/* A copy on another aggregator goes with that one: where both end, one after the other and before
- * the next copy is whole, it is lost, and that is to be told. */
+/* Whether copies must have survived. A replica is lost when the aggregators of owner and replica
+ * end shortly after each other, before the next replica is complete. */
 static bool has_copies(const struct company *c, size_t job, uint32_t rank)
 {
     bool is_bereft = blame_is_bereft(&c->losses, company_board(c, job, rank)->failed_ns);
     return durability_of(c, job) != GP_DURABILITY_REPLICA || !is_bereft;
 }
 
-/* What there is a copy of is not lost; and without a loss that ends a job there is none. */
+/* Counts an error. A lost state is no fault only without copies; every other error needs a strike
+ * or a drain as cause. */
 static void note_error(struct company *c, size_t job, uint32_t rank)
 {
     const struct victim_board *board = company_board(c, job, rank);
@@ -277,7 +280,8 @@ void company_note_crash(struct company *c, const char *who, pid_t pid, int statu
     c->result->crashes++;
 }
 
-/* What it says of itself must fit how it ended. Lanes kill who was cut off and does not go. */
+/* Compares a worker's exit status with its last error. Lanes kill a worker that was cut off and
+ * does not leave. */
 static void judge_end(struct company *c, size_t job, uint32_t rank, int status)
 {
     const struct trainer *t = &c->jobs[job].trainers[rank];
@@ -289,7 +293,8 @@ static void judge_end(struct company *c, size_t job, uint32_t rank, int status)
     company_note_crash(c, who, t->pid, status);
 }
 
-/* Nobody draws when it comes again: when it ended is not the seed's. */
+/* The time of a member's next start is not drawn from the seed, because the time of its end is not
+ * either. */
 static void bury(struct company *c, size_t job, uint32_t rank)
 {
     struct trainer *t = &c->jobs[job].trainers[rank];
@@ -304,8 +309,9 @@ static void bury(struct company *c, size_t job, uint32_t rank)
     take_figures(c, job, rank);
 }
 
-/* A member that fails before the job has begun, or with what lanes kept of all, ends it for all.
- * Who had no result yet would wait for who has gone; before it has begun the others would go on. */
+/* Ends an elastic job when a member fails before all members have results, or with lost state.
+ * Members without a result would wait for the failed one; before the first results the others would
+ * continue. */
 static void break_elastic(struct company *c, size_t job, uint32_t rank)
 {
     struct job *j = &c->jobs[job];
@@ -334,7 +340,7 @@ static void bury_the_dead(struct company *c, size_t job)
         j->broken_ns = clock_now_ns();
 }
 
-/* Those that should have ended by now never will. */
+/* Kills workers that should have ended long ago, as hangs. */
 static void end_the_hung(struct company *c, size_t job)
 {
     struct job *j = &c->jobs[job];

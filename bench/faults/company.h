@@ -1,5 +1,5 @@
-/* The jobs of `faults` and their workers' processes: started, looked after, buried, started anew.
- */
+/* The jobs of `faults` and the processes of their workers: started, watched, reaped, started
+ * again. */
 #ifndef GRADPOOL_BENCH_FAULTS_COMPANY_H
 #define GRADPOOL_BENCH_FAULTS_COMPANY_H
 
@@ -19,19 +19,20 @@
 struct trainer {
     pid_t pid;       /* 0: gone */
     int fd;          /* pidfd */
-    uint32_t coming; /* of a member: how often it was started */
-    bool was_killed; /* by ours */
+    uint32_t coming; /* number of starts of the process (elastic jobs) */
+    bool was_killed; /* the bench killed the process with signal 9 */
     struct blame_hurts hurts;
-    uint64_t due_ns; /* of a member that is gone: when it comes again */
+    uint64_t due_ns; /* time of the next start of an absent member */
 };
 
 struct job {
     char name[32];
-    uint32_t number; /* how often it was started */
+    uint32_t number; /* number of starts of the job */
     struct trainer trainers[WORKERS_MAX];
-    uint64_t broken_ns; /* since when somebody is gone who should not; 0: nobody is */
-    uint32_t wanted;    /* members of an elastic one, as was asked for last */
-    bool has_begun;     /* an elastic one: those that it began with have a result */
+    /* time at which a worker was lost without being asked to leave; 0: no worker is */
+    uint64_t broken_ns;
+    uint32_t wanted; /* members of an elastic job that the last resize asked for */
+    bool has_begun;  /* the first members of an elastic job have results */
 };
 
 struct company {
@@ -47,30 +48,32 @@ struct company {
     } * memory; /* shared with them */
 };
 
-/* -ENOMEM. Nobody is started before the first company_tend(). */
+/* -ENOMEM. The first company_tend() starts the workers. */
 int company_init(struct company *c);
 void company_fini(struct company *c);
 
-/* Buries who has ended, ends who should have long ago, starts who is missing if it is to. */
+/* Reaps ended workers, kills workers that should have ended long ago, and if `starts_anew` starts
+ * missing workers. */
 int company_tend(struct company *c, bool starts_anew);
-/* Until then, or until a worker ends. */
+/* Sleeps until `until_ns` or until a worker ends. */
 void company_sleep(const struct company *c, uint64_t until_ns);
 size_t company_alive(const struct company *c);
-/* All are told to end; those who are still coming are killed: they would have nobody to sum with.
- */
+/* Orders the end of all workers. Members without a result are killed, because the other members of
+ * their first round end. */
 void company_order_end(struct company *c);
 
-/* Members of one, or a whole job, are not struck before it has begun. */
+/* Whether strikes may hit the job: an elastic job not before its first members have results. */
 bool company_may_strike(const struct company *c, size_t job);
 uint64_t company_seed(const struct company *c, size_t job);
 struct victim_board *company_board(const struct company *c, size_t job, uint32_t rank);
-/* Something was done to that worker then that may end it. */
+/* Enters a strike at `at_ns` that may end the worker. */
 void company_hurt(struct company *c, size_t job, uint32_t rank, uint64_t at_ns);
-/* With -9, and it knows why. */
+/* Kills the worker with signal 9, as an expected end. */
 void company_kill(struct company *c, size_t job, uint32_t rank);
-/* A process has ended in a way that nobody has asked for: that fails the run. */
+/* Reports an unexpected end of a process, which fails the run. */
 void company_note_crash(struct company *c, const char *who, pid_t pid, int status);
-/* Before a worker is killed: what it alone has heard of its last round counts no more. */
+/* Called before a worker is killed: other members no longer have to agree with the worker's last
+ * result. */
 void company_doom(struct company *c, size_t job, uint32_t rank);
 
 #endif

@@ -1,5 +1,6 @@
-/* Judges ends. Owns nothing but its table. Must never take an end for good because another process
- * covers for it: whatever was not done by ours, and is not documented, is a crash. */
+/* Judges the ends of processes. Owns the table of running aggregators. Must report each end that
+ * the bench did not cause and that is not documented as a crash, although another process takes
+ * over. */
 #include "bench/faults/ends.h"
 
 #include <signal.h>

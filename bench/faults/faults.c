@@ -1,6 +1,6 @@
-/* Conducts `faults`: jobs train, their tasks move, and something happens to some process of theirs
- * or of the service, again and again. Owns the service. Must never strike before the number of
- * what it strikes is known to be still that process's. */
+/* Conducts `faults`: jobs train, their tasks move, and strikes hit processes of jobs and service in
+ * random order. Owns the service. Must never strike a process id that may belong to another
+ * process. */
 #include "bench/faults/faults.h"
 
 #include "bench/faults/company.h"
@@ -23,15 +23,16 @@
 #define CALM_MS_MIN 200
 #define CALM_MS_MAX 1200
 #define STOP_MS_MAX 2500
-#define MOVE_MS_MAX 80 /* from its order to what happens next */
+#define MOVE_MS_MAX 80 /* longest time from the order of a move to the next strike */
 #define SOMEBODY (ELASTIC * PAIR + (JOBS - ELASTIC) * MEMBERS_MOST)
 
 #define WAYS 10
 
-#define HOSTILE_SLOT_MS 500  /* as many attacks as a short run has time for ... */
+#define HOSTILE_SLOT_MS 500  /* one attack of a short run, which has time for few */
 #define HOSTILE_LONG_MS 1500 /* an attack of a long run */
-#define COMPLETE_S 20        /* a run of so many seconds ... */
-#define SLOWER 3 /* a short run lasts up to so many times longer, until each kind was there */
+#define COMPLETE_S 20        /* a run of fewer seconds is a short run */
+/* A short run lasts up to this many times longer, until each kind of strike was done. */
+#define SLOWER 3
 
 struct conductor {
     const struct faults *about;
@@ -46,9 +47,9 @@ struct conductor {
     struct snapshots snapshots;
     struct hostile hostile;
     char listen[HOSTILE_LISTEN_BYTES];
-    pid_t leaving; /* the aggregator that was asked to end, until it has; 0: none */
+    pid_t leaving; /* the aggregator that was asked to end and still runs; 0: none */
     uint64_t random;
-    uint8_t ways[WAYS]; /* of striking: those that are still to come, before all come again */
+    uint8_t ways[WAYS]; /* kinds of strikes that are still to come before all kinds come again */
     uint32_t ways_left;
 };
 
@@ -58,7 +59,7 @@ static uint32_t draw(struct conductor *c, uint32_t below)
     return (uint32_t)(c->random >> 33) % below;
 }
 
-/* One that ends by itself is no strike: it is told, and another takes its place. */
+/* An end of the coordinator without a strike is reported, and the coordinator is started again. */
 static int tend(struct conductor *c, bool starts_anew)
 {
     watch_look(&c->watch);
@@ -100,7 +101,7 @@ struct chosen {
     struct trainer *trainer;
 };
 
-/* It may be gone; one whose pid is 0 is nobody to strike. */
+/* A random worker, which may be absent: its pid is 0 then, and no strike may hit it. */
 static struct chosen some_worker(struct conductor *c)
 {
     static struct trainer nobody;
@@ -114,7 +115,7 @@ static struct chosen some_worker(struct conductor *c)
     return who;
 }
 
-/* Whoever looks into a failure wants to know what came before it. */
+/* Prints each strike, so that the log of a failure shows the strikes before it. */
 static void tell(const struct conductor *c, const char *what, const char *whom, pid_t pid)
 {
     double at_s = (double)(clock_now_ns() - c->began_ns) / 1e9;
@@ -140,7 +141,8 @@ static int kill_aggregator(struct conductor *c)
     return 0;
 }
 
-/* As planned: what it has moves to others first. One at a time, as an operator does. */
+/* Asks an aggregator to end, which moves its tasks to others first. One at a time, as an operator
+ * does. */
 static int retire_aggregator(struct conductor *c)
 {
     if (c->leaving > 0 && kill(c->leaving, 0) == 0)
@@ -170,7 +172,7 @@ static int kill_worker(struct conductor *c)
     return 0;
 }
 
-/* `status`: with which it ends for that signal. */
+/* `status`: the expected exit status for `signal`. */
 static int end_and_start_coordinator(struct conductor *c, int signal, int status)
 {
     uint64_t began_ns = clock_now_ns();
@@ -190,7 +192,7 @@ static int kill_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGKILL, 128 + SIGKILL);
 }
 
-/* As planned: jobs are left to the next one. */
+/* Planned restart: the next coordinator takes the jobs over. */
 static int restart_coordinator(struct conductor *c)
 {
     tell(c, "restarted", "the coordinator", c->service.coordinator);
@@ -198,7 +200,7 @@ static int restart_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGTERM, 0);
 }
 
-/* Who dies meanwhile is buried later, so the number stays its own. */
+/* A stopped process keeps its pid even if it dies, because it is reaped only later. */
 static void hold_still(struct conductor *c, pid_t pid)
 {
     const uint64_t stop_ns = (100 + draw(c, STOP_MS_MAX - 100)) * NS_PER_MS;
@@ -246,7 +248,7 @@ static int cut_worker(struct conductor *c)
     return 0;
 }
 
-/* Its connection may be with anybody. */
+/* The peer of the connection is unknown, so every worker is excused for 10 s (B16). */
 static int cut_aggregator(struct conductor *c)
 {
     pid_t pid = some_aggregator(c);
@@ -266,7 +268,7 @@ static int cut_somebody(struct conductor *c)
     return draw(c, 3) == 0 ? cut_aggregator(c) : cut_worker(c);
 }
 
-/* One more member, or one less. Who is asked to see to it may be gone. */
+/* Asks a random member to resize its job by one; the member may be absent. */
 static int resize_elastic(struct conductor *c)
 {
     size_t job = ELASTIC + draw(c, JOBS - ELASTIC);
@@ -281,7 +283,7 @@ static int resize_elastic(struct conductor *c)
     return 0;
 }
 
-/* So that what happens next happens in the midst of it, now and then. */
+/* Begins a move shortly before the next strike, so that strikes also hit moves. */
 static int move_somebody(struct conductor *c)
 {
     uint32_t chance = draw(c, 1 << 16);
@@ -289,7 +291,7 @@ static int move_somebody(struct conductor *c)
     return be_calm(c, clock_now_ns() + draw(c, MOVE_MS_MAX) * NS_PER_MS);
 }
 
-/* As an operator does, who knows of no strike. */
+/* Runs the next command of the operator, independently of the strikes. */
 static int operate(struct conductor *c)
 {
     uint32_t kind = draw(c, 4), chance = draw(c, 1 << 16);
@@ -422,7 +424,7 @@ static int train(struct conductor *c)
         r = rage(c);
     end_hostile(c);
     roam_end(&c->roam);
-    snapshots_end(&c->snapshots); /* while its job is there */
+    snapshots_end(&c->snapshots); /* while the snapshot's job exists */
     int ended = let_end(c);
     drains_end(&c->drains); /* a drain that waits for a rank ends with the last job */
     take_operated(c);
@@ -472,7 +474,7 @@ int faults_run(const struct faults *faults, struct faults_result *ret_result)
                                       .piece_max = "262144",
                                       .lanes_per_core = "2"}};
     hostile_find_listen(c.listen);
-    c.setting.listen = c.listen; /* the same after a restart */
+    c.setting.listen = c.listen; /* the same address after a restart */
     c.company = (struct company){.about = faults, .result = &result, .service = &c.service};
     int r = run(&c);
     if (r == 0)

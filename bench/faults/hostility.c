@@ -1,5 +1,5 @@
-/* The hostile tenant's process, from outside. Owns it, its key and its list of attacks. Must never
- * excuse an error of a job: what a tenant does is no cause of another one's failure. */
+/* Starts and ends the process of the hostile tenant. Owns the process, the tenant's key and the
+ * list of attacks. Must never excuse an error of another tenant's job with an attack. */
 #include "bench/faults/hostility.h"
 
 #include "bench/lib/host.h"
@@ -17,8 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PORTS 16384      /* below those that the kernel gives to whom does not ask for one */
-#define PORT_FIRST 49152 /* of the kernel, where it has so many below 1024 that none is left */
+#define PORTS 16384 /* below the ports that the kernel assigns */
+/* the kernel's usual first port; used where no port below its range is left */
+#define PORT_FIRST 49152
 #define KINDS_MAX 32
 #define TENANT_NS (20 * NS_PER_S)
 
@@ -100,7 +101,7 @@ int hostile_begin(struct hostile *h, const char *listen, uint64_t seed,
         return r;
     setenv("GRADPOOL_KEY_FILE", key, 1);
     pid_t pid = process_spawn_apart(argv, environ, output, NULL);
-    unsetenv("GRADPOOL_KEY_FILE"); /* no worker of ours is that tenant */
+    unsetenv("GRADPOOL_KEY_FILE"); /* workers of the bench must not use the hostile tenant's key */
     h->pid = pid > 0 ? pid : 0;
     return pid < 0 ? pid : 0;
 }

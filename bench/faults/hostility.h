@@ -13,25 +13,24 @@ struct hostile {
     const struct service *service;
     pid_t pid;        /* 0: not running */
     uint64_t attacks; /* attacks that were made */
-    uint64_t kinds;   /* of these, different ones that the service let begin */
+    uint64_t kinds;   /* different kinds of attack that the service let begin */
     uint64_t crashes; /* the process ended by itself */
 };
 
-/* An attack lasts for two to four times `slot_ms`; `rest_ms` follow it, in which jobs have the
- * cores to themselves. */
+/* An attack lasts two to four times `slot_ms`; `rest_ms` without attacks follow. */
 struct hostile_pace {
     uint64_t slot_ms, rest_ms;
 };
 
-/* An address for `serve --listen` whose port is free now, stays so over a restart, and is none that
- * the kernel gives anybody. */
+/* Finds an address for `serve --listen` whose port is free and stays free over a restart, because
+ * the kernel never assigns it. */
 void hostile_find_listen(char *ret_listen);
-/* Makes the tenant and starts its process against `listen`, which is that of the service. Where
- * gradpool-bench-hostile is not beside this program, as it is not installed, there is no tenant.
+/* Makes the tenant and starts its process against `listen`, the address of the service. Without
+ * gradpool-bench-hostile beside this program (an installation leaves it out) there is no tenant.
  * Negative errno, with a text on standard error. */
 int hostile_begin(struct hostile *h, const char *listen, uint64_t seed,
                   const struct hostile_pace *pace);
-/* Ends it, and counts. */
+/* Ends the process and reads its counts. */
 void hostile_end(struct hostile *h);
 
 #endif

@@ -16,8 +16,8 @@
 
 #define SOCKETS_MAX 256
 
-/* Of both kinds, if it has a peer; in another process, since libraries make pairs to wake their own
- * threads, which nobody else can cut. */
+/* Whether the descriptor is a TCP or Unix connection to another process. Socket pairs within the
+ * process only wake its threads, and a network cannot cut them. */
 static bool is_connection(int fd, pid_t owner)
 {
     struct sockaddr_storage peer;

@@ -1,5 +1,6 @@
-/* Watches the service's processes. Owns the reaping of those that have lost their parent. Must
- * never miss an end: the service covers for whom it has lost, so nothing else shows a crash. */
+/* Watches the processes of the service. Owns the reaping of aggregators whose coordinator ended.
+ * Must never miss an end: the service replaces lost processes, so that nothing else shows a
+ * crash. */
 #include "bench/faults/watch.h"
 
 #include "bench/lib/host.h"
@@ -28,7 +29,7 @@ int watch_init(struct watch *w, struct service *service, struct company *company
     return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : 0;
 }
 
-/* Seen late, it may have taken a copy along at any time since the last look. */
+/* The end may have come at any time since the last look, and so may the loss of a copy. */
 static void judge(struct watch *w, pid_t pid, int status)
 {
     if (!ends_was_struck(&w->ends, pid) && !ends_was_planned(&w->ends, pid, status))
@@ -52,7 +53,7 @@ static void take_line(struct watch *w, const char *line)
     }
 }
 
-/* What is not a whole line yet is read again. */
+/* An incomplete last line is read again at the next look. */
 static void read_log(struct watch *w)
 {
     char line[LINE_BYTES];
@@ -72,10 +73,10 @@ static void read_log(struct watch *w)
 
 /* --- those of a former coordinator --- */
 
-/* Of our children they alone have process groups of their own. */
+/* Of the children of this process only orphaned aggregators lead a process group. */
 static bool is_orphan(pid_t pid) { return getpgid(pid) == pid; }
 
-/* `ends`: whoever still runs, after some time by force. */
+/* Reaps ended orphans. `ends`: also asks running orphans to end, after some time by force. */
 static void reap_orphans(struct orphans *o, bool ends)
 {
     pid_t children[CHILDREN_MAX];
@@ -95,8 +96,8 @@ static void reap_orphans(struct orphans *o, bool ends)
     }
 }
 
-/* Whoever could not start has written why before it ended: the log is read after they are reaped,
- * and before they are judged. */
+/* Reaps, reads the log, then judges: an aggregator that could not start has logged the reason
+ * before its end. */
 static void look(struct watch *w, bool ends)
 {
     struct orphans orphans;
@@ -114,7 +115,7 @@ void watch_look(struct watch *w) { look(w, false); }
 void watch_strike(struct watch *w, pid_t pid)
 {
     uint64_t now_ns = clock_now_ns();
-    read_log(w); /* it may be new */
+    read_log(w); /* the aggregator may have started since the last look */
     ends_strike(&w->ends, pid);
     blame_ended(&w->company->losses, now_ns, now_ns);
 }

@@ -1,6 +1,6 @@
-/* How each process of the service ends while `faults` strikes: its coordinator, the aggregators
- * that the coordinator has started, as it logs it, and those of a former coordinator, which become
- * children of this process. */
+/* The ends of the service's processes during `faults`: the coordinator, the aggregators that it
+ * starts and whose ends it logs, and the aggregators of a former coordinator, which become children
+ * of this process. */
 #ifndef GRADPOOL_BENCH_FAULTS_WATCH_H
 #define GRADPOOL_BENCH_FAULTS_WATCH_H
 
@@ -21,14 +21,14 @@ struct watch {
 int watch_init(struct watch *watch, struct service *service, struct company *company);
 /* Judges all ends since the last look. */
 void watch_look(struct watch *watch);
-/* An aggregator is to be killed now. */
+/* Called before an aggregator is killed. */
 void watch_strike(struct watch *watch, pid_t pid);
-/* An aggregator is to be asked to end now: that excuses no loss. */
+/* Called before an aggregator is asked to end: a planned end excuses no loss. */
 void watch_retire(struct watch *watch, pid_t pid);
-/* The coordinator has ended, or is to end at once; reaps it. False, and a crash: not in that way
- * (128 + signal, or an exit code). */
+/* Reaps the coordinator, which has ended or is about to. False, and a crash: its status (128 +
+ * signal, or an exit code) is not `expected`. */
 bool watch_bury_coordinator(struct watch *watch, int expected);
-/* Ends the service, and looks for the last time. */
+/* Ends the service and judges the last ends. */
 void watch_end(struct watch *watch);
 
 #endif

@@ -18,9 +18,9 @@ struct fences_row {
     const char *transport;
     uint32_t runs;
     double control_us[RUNS_MAX][FIGURES], beside_us[RUNS_MAX][FIGURES];
-    uint64_t done; /* by the load, in all turns */
+    uint64_t done; /* requests, records and connections of the load in all turns */
     uint64_t wrong;
-    uint32_t visits; /* of each kind, beside the last turn; 0: none */
+    uint32_t visits; /* visits of each kind beside the last turn; 0: none */
     struct visited visited;
 };
 

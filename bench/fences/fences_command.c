@@ -1,4 +1,4 @@
-/* `fences`: what a hostile tenant takes from a victim and from visitors. Owns the service, and the
+/* `fences`: the cost of a hostile tenant for a victim and for visitors. Owns the service, and the
  * victims, which stay for all turns. */
 #include "bench/commands.h"
 #include "bench/faults/hostility.h"
@@ -28,7 +28,7 @@ struct fences {
     struct victim victims[TRANSPORTS];
     struct fences_row rows[LOADS * TRANSPORTS];
     size_t rows_count;
-    struct visited alone; /* beside no load: what the host itself takes */
+    struct visited alone; /* visits without a load */
 };
 
 enum { KEY_QUICK = 1000, KEY_JSON, KEY_RUNS, KEY_LOAD, KEY_TRANSPORT };
@@ -153,7 +153,7 @@ static int run_row(struct fences *f, const struct load *load, struct victim *vic
     return 0;
 }
 
-/* --- all of it --- */
+/* --- the command --- */
 
 static int start_victims(struct fences *f)
 {

@@ -1,5 +1,5 @@
-/* Begins and ends loads. Owns their process and their tenant. Must never leave a load's connections
- * to the turn after it. */
+/* Begins and ends loads. Owns their process and their tenant. Must never leave connections of a
+ * load to the next turn. */
 #include "bench/fences/load.h"
 
 #include "bench/fences/operator.h"

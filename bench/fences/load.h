@@ -1,5 +1,5 @@
-/* The load beside the victim, and its control: one process at a lower priority, so that the
- * victim's own share of the cores is the same beside both. */
+/* The load beside the victim, and its control: one process at a lower priority, so that the victim
+ * has the same share of the cores beside both. */
 #ifndef GRADPOOL_BENCH_FENCES_LOAD_H
 #define GRADPOOL_BENCH_FENCES_LOAD_H
 
@@ -11,8 +11,9 @@
 #define LOAD_NICER 10 /* than this process */
 
 struct load {
-    const char *name;    /* an attack of gradpool-bench-hostile */
-    const char *control; /* LOAD_BUSY, or what gradpool-bench-hostile does; NULL: nothing */
+    const char *name; /* an attack of gradpool-bench-hostile */
+    /* LOAD_BUSY, or another order of gradpool-bench-hostile; NULL: no control. */
+    const char *control;
 };
 
 #define LOAD_BUSY "busy" /* a loop, as the process of the attack would be */
@@ -22,16 +23,16 @@ extern const struct load loads[LOADS];
 struct running_load {
     const struct service *service;
     pid_t pid;       /* 0: nothing runs */
-    char tenant[32]; /* "": it has none */
+    char tenant[32]; /* "": no tenant */
     char output[PATH_MAX + 64];
 };
 
-/* Returns when it is under way. `listen`: the TCP endpoint of the service; `what`: NULL is nothing.
- * A hostile process has a tenant of its own. Negative errno, with a text on standard error. */
+/* Returns once the load runs. `listen`: TCP endpoint of the service; `what`: NULL is no load. A
+ * hostile process has a tenant of its own. Negative errno, with a text on standard error. */
 int load_begin(struct running_load *running, const struct service *service, const char *listen,
                const char *what);
-/* Ends a load, its tenant and the tenant's jobs, and waits until the service rests; a load without
- * a beginning is fine. `ret_done`: requests, records and connections of the load. */
+/* Ends a load, its tenant and the tenant's jobs, and waits until the service is idle; allowed
+ * without a load. `ret_done`: requests, records and connections of the load. */
 int load_end(struct running_load *running, uint64_t *ret_done);
 
 #endif

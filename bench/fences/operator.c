@@ -1,4 +1,4 @@
-/* Runs `gradpool` for `fences`. Owns that process while it runs. */
+/* Runs `gradpool` for `fences`. Owns the running process. */
 #include "bench/fences/operator.h"
 
 #include "bench/lib/host.h"

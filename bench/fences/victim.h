@@ -12,8 +12,8 @@ struct victim {
     struct crew crew;
 };
 
-/* Zeroed but for `transport`. `key`: the file with the key of its tenant. Returns when its worker
- * is there. */
+/* The victim is zeroed but for `transport`. `key`: file with the key of its tenant. Returns once
+ * its worker has joined. */
 int victim_start(struct victim *v, const struct service *service, const char *listen,
                  const char *key);
 /* Microseconds a round; adds to `wrong` how many elements of the last result were. */

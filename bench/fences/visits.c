@@ -50,7 +50,7 @@ static void join_new_job(const char *endpoint, uint32_t number, struct visited *
     gp_disconnect(client);
 }
 
-/* In a process of its own, which no key stays in. */
+/* Joins in a process of its own, so that the key does not stay in this one. */
 static int join_jobs(const char *endpoint, const char *key, uint32_t count, struct visited *shared,
                      enum visit visit)
 {

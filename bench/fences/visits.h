@@ -28,8 +28,8 @@ struct visited {
 };
 
 const char *visit_name(enum visit visit);
-/* So many of each. Negative errno: none could be made; what a visit was refused is counted, with a
- * text on standard error. */
+/* Makes `count` visits of each kind. Negative errno: none was possible; refused visits are counted,
+ * with a text on standard error. */
 int visits_make(const struct visitor *visitor, uint32_t count, struct visited *ret_visited);
 
 #endif

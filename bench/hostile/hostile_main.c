@@ -1,7 +1,7 @@
-/* A tenant that takes what it can: draws one attack after the other, all of them before any comes
- * again, each in a process that is killed when its time is over, and rests after each; or runs one
- * attack that is named. Owns that process. Prints a line for each attack: its name, and how much it
- * did; before that "ready", when one that is named has begun. SIGTERM ends it with that line. */
+/* A tenant that attacks the service: draws one attack after the other, each once before any is
+ * repeated, each in a process that is killed at the end of its time, with a rest after each; or
+ * runs one named attack. Owns that process. Prints a line for each attack with its name and count;
+ * before that "ready", when a named attack has begun. SIGTERM ends the program with that line. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
@@ -32,7 +32,7 @@ static const struct attack attacks[] = {
     {"wide", 4, 1 + WIDE, attack_wide},
     {"strangers", 2, 1, attack_strangers},
     {"junk", 2, 1, attack_junk},
-    {"narrow", 0, 1 + NARROW, attack_narrow}, /* honest: what `wide` is held against */
+    {"narrow", 0, 1 + NARROW, attack_narrow}, /* honest: the control of `wide` */
 };
 
 #define KINDS (sizeof attacks / sizeof *attacks)
@@ -112,7 +112,7 @@ static const struct attack *find(const char *name)
 
 struct order {
     const struct attack *attack; /* NULL: all, one after the other */
-    uint64_t ms, rest_ms;        /* of the attack or of a slot; after each */
+    uint64_t ms, rest_ms;        /* length of the attack or of a slot; rest after each */
 };
 
 static bool parse(int argc, char **argv, uint64_t *ret_seed, struct order *ret_order)

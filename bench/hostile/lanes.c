@@ -153,7 +153,7 @@ static void run_rounds(struct tenant *t, const char *name, uint32_t ranks, uint6
         }
         for (size_t i = 0; i < count; i++)
             seat_leave(f, &seats[i]);
-        *t->done += punches; /* the lane may have ended the job for it */
+        *t->done += punches; /* counts even if the lane has ended the job for it */
     }
 }
 

@@ -9,13 +9,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LISTS_OPEN 64 /* of one connection */
-#define DRIP_US 5000  /* from one byte of a greeting to the next */
+#define LISTS_OPEN 64 /* open lists of one connection */
+#define DRIP_US 5000  /* pause between two bytes of a greeting */
 
 /* --- requests without end --- */
 
 struct asker {
-    struct channel *ch; /* NULL: to be connected */
+    struct channel *ch; /* NULL: not connected */
     int open;
 };
 
@@ -86,9 +86,9 @@ void attack_lists(struct tenant *t)
     repeat(t, &request, LISTS, LISTS_OPEN);
 }
 
-/* --- what never ends --- */
+/* --- messages without an end --- */
 
-/* The length of a frame, and all of it but its last byte. */
+/* Sends the length of a frame, and the frame without its last byte, so that it never ends. */
 static void send_half(struct channel *ch)
 {
     const uint32_t frame_bytes = CHANNEL_FRAME_BYTES_MAX;

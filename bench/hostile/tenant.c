@@ -1,5 +1,5 @@
 /* A hostile tenant's control connections. Owns nothing. Must never wait beyond the end of its
- * attack, nor give up before: the coordinator may just be killed, or start again. */
+ * attack, nor stop before it: the coordinator may have been killed, and may be restarting. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
@@ -79,7 +79,7 @@ bool tenant_join(struct tenant *t, struct channel *ch, const char *job, uint32_t
     join.workers = workers;
     join.node = (char *)"hostile";
     join.pid = (uint32_t)getpid();
-    if (tenant_draw(t, 4) > 0) { /* or nobody can see that this process is dead */
+    if (tenant_draw(t, 4) > 0) { /* otherwise the service cannot see the end of this process */
         join.pid_namespace = process_namespace();
         join.identity = process_identity(join.pid);
     }

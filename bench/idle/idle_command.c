@@ -1,5 +1,5 @@
-/* `idle`: what jobs cost that are connected and have nothing to do. Owns a service and the crews of
- * its jobs for the length of a run. */
+/* `idle`: the cost of connected jobs without work. Owns a service and the crews of its jobs during
+ * a run. */
 #include "bench/commands.h"
 #include "bench/compare/systems.h"
 #include "bench/lib/active.h"
@@ -61,7 +61,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* So that nothing is idle because it was never used. */
+/* Each job runs some rounds, so that a job is idle although it was used. */
 static int run_some_rounds(struct crew *crew)
 {
     uint64_t round_ns[2 * CREW_WORKERS_MAX];

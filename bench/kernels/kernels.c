@@ -1,7 +1,7 @@
-/* gradpool-bench kernels: how fast each kernel goes over its arrays, beside memcpy of the same run.
- * Each timing of a kernel follows one of memcpy over the same sources, so that a slow moment of the
- * machine hits both; medians are told. CPU time, so that turns of other processes do not count.
- * Checks no result: test_reduce_kernels does. */
+/* gradpool-bench kernels: speed of each kernel, compared with memcpy of the same run. Each timing
+ * of a kernel follows one of memcpy over the same sources, so that a slow moment of the machine
+ * hits both; prints medians. CPU time, so that other processes do not count. Checks no result:
+ * test_reduce_kernels does. */
 #include "bench/commands.h"
 
 #include "svc/base/clock.h"
@@ -14,12 +14,12 @@
 
 enum { KEY_BYTES = 1000, KEY_SOURCES, KEY_TARGETS, KEY_STREAMS, KEY_ROUNDS, KEY_SET, KEY_JSON };
 #define ROUNDS_MOST 1000
-/* So many bytes a timing: short arrays are gone over again. */
+/* Bytes of one timing: short arrays are processed repeatedly. */
 #define TIMING_BYTES (8u << 20)
 #define GIB 1073741824.0
 
 struct kernels_options {
-    size_t bytes; /* of a source */
+    size_t bytes; /* bytes of a source */
     int sources, targets;
     bool streams; /* sums only */
     uint32_t rounds;
@@ -245,7 +245,7 @@ static char *make_array(size_t bytes, int number)
 static struct arrays make_arrays(size_t bytes, int targets)
 {
     struct arrays a = {0};
-    size_t wide_bytes = 2 * bytes; /* of halves, in f32 */
+    size_t wide_bytes = 2 * bytes; /* bytes of the same values as f32 */
     float *state[2][1 + UPDATE_MOMENTS_MAX];
     for (int s = 0; s < REDUCE_SOURCES_MAX; s++)
         a.source[s] = make_array(bytes, s);

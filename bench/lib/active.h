@@ -10,7 +10,7 @@ struct active {
     double alone_us, among_us; /* p50 of a round; alone: the mean of before and after */
 };
 
-/* Zeroed but for `transport`. Returns when its workers are there. */
+/* The job is zeroed but for `transport`. Returns once its workers have joined. */
 int active_start(struct active *a, const struct service *service);
 /* The median over a few thousand rounds. */
 int active_measure(struct active *a, double *ret_p50_us);

@@ -1,5 +1,5 @@
-/* Owns a service and a crew of workers while it measures. Must never take a figure from anywhere
- * but the CPU clocks of the service's processes (B4). */
+/* Owns a service and a crew of workers during a measurement. Must take every figure from the CPU
+ * clocks of the service's processes (B4). */
 #include "bench/lib/calibrate.h"
 
 #include "bench/compare/systems.h"

@@ -1,6 +1,6 @@
-/* Folders that go away again, also when this process is ended by a signal: each has a keeper, a
- * child that sleeps until this process and all that it has started since have ended. Owns the
- * keepers. Must never take a folder from under a service that still drains. */
+/* Owns temporary folders that are removed even if a signal ends this process. Each folder has a
+ * keeper: a child that sleeps until this process and all processes started later have ended. Must
+ * never remove the folder of a service that still drains. */
 #include "bench/lib/folder.h"
 
 #include "bench/lib/host.h"
@@ -17,8 +17,8 @@
 
 #define KEEPERS_MAX 8
 
-/* The writing end of its pipe stays open in whatever is started from here, across exec: so its end
- * means that nobody is left. */
+/* Every process started from here inherits the writing end of the pipe, also across exec. The end
+ * of the pipe means that all these processes have ended. */
 static struct keeper {
     char path[PATH_MAX];
     pid_t pid; /* 0: a free row */
@@ -32,7 +32,7 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
 
 static void remove_all(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
 
-/* Holds nothing open that anybody waits for the end of. */
+/* Closes all inherited descriptors, so that no other process waits for the keeper. */
 static void wait_and_remove(const char *path, int fd)
 {
     char nothing;
@@ -62,7 +62,7 @@ static void keep(const char *path)
     int ends[2];
     if (!k || pipe(ends) < 0)
         return;
-    fflush(NULL); /* or the child would print it again */
+    fflush(NULL); /* otherwise the child would print the buffered text again */
     pid_t pid = fork();
     if (pid == 0)
         wait_and_remove(path, ends[0]);

@@ -1,5 +1,5 @@
-/* A folder for a while, under TMPDIR or /tmp. It also goes when this process is killed, as soon as
- * what it has started has ended, too. */
+/* A temporary folder under TMPDIR or /tmp. If this process is killed, the folder is removed once
+ * all processes that it started have ended. */
 #ifndef GRADPOOL_BENCH_FOLDER_H
 #define GRADPOOL_BENCH_FOLDER_H
 
@@ -7,6 +7,6 @@
 
 /* Negative errno, with a text on standard error; the path is then empty. */
 int folder_make(char *ret_path, size_t path_bytes);
-void folder_remove(const char *path); /* with all that is in it; "" is fine */
+void folder_remove(const char *path); /* removes the folder with its contents; "" is allowed */
 
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define BLOCK 512 /* elements that are summed at a time */
-/* The loader resolves clones before the runtime of a sanitizer is there; clang builds sanitize. */
+/* The loader resolves clones before a sanitizer's runtime is initialised; clang builds sanitize. */
 #if defined __x86_64__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && \
     !defined __clang__
 #define WITH_AVX2 __attribute__((target_clones("avx2", "default")))
@@ -12,8 +12,8 @@
 #define WITH_AVX2
 #endif
 
-/* ThreadSanitizer would take most of a test's time if each step of a loop over elements were
- * watched. It knows the range as a whole: as it is written here, as memcpy() reads it there. */
+/* ThreadSanitizer would spend most of a test's time on loops over elements. The loops are exempt,
+ * and the written range is declared as a whole, for the memcpy() that reads it. */
 #ifdef __SANITIZE_THREAD__
 void __tsan_write_range(void *memory, size_t bytes);
 #else

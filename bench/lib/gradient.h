@@ -1,5 +1,5 @@
-/* Gradients that anybody can compute again: a value from (seed, tensor, round, rank, element), so
- * that each worker can check each element of a result against the sum in rank order. */
+/* Gradients that every worker can compute: a value is a function of (seed, tensor, round, rank,
+ * element), so that each worker checks each element of a result against the sum in rank order. */
 #ifndef GRADPOOL_BENCH_LIB_GRADIENT_H
 #define GRADPOOL_BENCH_LIB_GRADIENT_H
 
@@ -11,7 +11,7 @@ struct gradient {
     uint64_t tensor, round;
 };
 
-/* In [-1, 1), with enough bits that sums round: the order of summing shows. */
+/* A value in [-1, 1), with enough bits that sums round: the order of summation shows. */
 float gradient_value(const struct gradient *g, uint32_t rank, uint64_t element);
 void gradient_fill(const struct gradient *g, uint32_t rank, float *values, uint64_t elements);
 /* How many of `values` differ in any bit from ((g0 + g1) + ...), divided by workers if `is_mean`.

@@ -1,4 +1,4 @@
-/* What the kernel says about processes. Owns nothing. */
+/* Reads the state of processes from the kernel. Owns nothing. */
 #include "bench/lib/host.h"
 
 #include "svc/base/cleanup.h"
@@ -118,7 +118,7 @@ uint64_t process_resident_bytes(pid_t pid)
     return sscanf(text, "%*u %llu", &pages) == 1 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* From /proc/PID/stat, where the name in brackets may hold anything, brackets too. */
+/* Parses /proc/PID/stat, whose name in brackets may contain anything, also brackets. */
 static pid_t parent_of(const char *pid)
 {
     char path[64], text[512];

@@ -1,5 +1,5 @@
-/* A client with a model's tensors. Owns the connection and the memory of one stay. Must never
- * compute more than stamps while somebody takes times. */
+/* A client with a model's tensors. Owns the connection and the memory of one stay. Must compute
+ * only stamps while times are measured. */
 #include "bench/lib/model_worker.h"
 
 #include "bench/compare/pattern.h"

@@ -1,5 +1,5 @@
-/* What emulated workers of `savings` and `stragglers` have in common: an ordinary client (B2) with
- * the tensors of a real model, scaled, and gradients whose sums anybody can check. */
+/* Common part of the emulated workers of `savings` and `stragglers`: an ordinary client (B2) with
+ * the scaled tensors of a real model, and gradients whose sums are known. */
 #ifndef GRADPOOL_BENCH_LIB_MODEL_WORKER_H
 #define GRADPOOL_BENCH_LIB_MODEL_WORKER_H
 
@@ -11,7 +11,7 @@ struct model_worker {
     const char *job;
     uint32_t rank, workers;
     const struct model *model;
-    double bytes_scale; /* of tensors, against the table */
+    double bytes_scale; /* bytes of a tensor divided by those of the table */
     /* Made by model_worker_come(). */
     gp_client *client;
     gp_job *membership;
@@ -24,12 +24,12 @@ struct model_worker {
  * model_worker_go() is due in any case. */
 int model_worker_come(struct model_worker *w);
 void model_worker_go(struct model_worker *w);
-/* Says who failed at what, with the client's text; returns `code`. */
+/* Prints rank, failed step and the client's text; returns `code`. */
 int model_worker_complain(const struct model_worker *w, const char *what, int code);
 
-/* One element in thousands: what every round differs in. */
+/* Writes one element in thousands, which differs in every round. */
 void model_worker_stamp(struct model_worker *w, uint32_t round);
-/* Elements of all results that are not the sum in that round. */
+/* Number of elements of all results that are not the sum of that round. */
 uint64_t model_worker_count_wrong(const struct model_worker *w, uint32_t round);
 
 #endif

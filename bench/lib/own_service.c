@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define START_NS (20 * NS_PER_S)
-#define STOP_NS (20 * NS_PER_S) /* more than it gives its aggregators */
+#define STOP_NS (20 * NS_PER_S) /* longer than the coordinator's own timeout for its aggregators */
 #define ASK_AGAIN_NS (20 * NS_PER_MS)
 
 extern char **environ;
@@ -61,8 +61,8 @@ static int spawn(struct service *s, const struct service_setting *setting)
     return 0;
 }
 
-/* `gradpool status` says with its exit code whether all lanes serve, `gradpool jobs` whether the
- * coordinator answers. */
+/* The exit code of `gradpool status` reports whether all lanes serve, that of `gradpool jobs`
+ * whether the coordinator answers. */
 static int is_up(struct service *s, const char *command)
 {
     char *argv[] = {s->program, (char *)command, (char *)"--endpoint", s->endpoint, NULL};
@@ -145,7 +145,7 @@ int service_start_again(struct service *s, const struct service_setting *setting
 
 int service_end(struct service *s)
 {
-    kill(s->coordinator, SIGINT); /* with its jobs */
+    kill(s->coordinator, SIGINT); /* SIGINT ends the jobs, too */
     int status = process_reap(s->coordinator, clock_now_ns() + STOP_NS);
     s->coordinator = 0;
     return status;

@@ -19,7 +19,8 @@ struct service {
 };
 
 struct service_setting {
-    /* As `gradpool serve` has them; NULL: its own choice, but one aggregator and a free port. */
+    /* Options of `gradpool serve`; NULL: the service's default, except one aggregator and a free
+     * port. */
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
     const char *aggregator_timeout;
@@ -31,18 +32,19 @@ struct service_setting {
  * errno, with a text on standard error. */
 int service_start(struct service *s);
 int service_start_as(struct service *s, const struct service_setting *setting);
-/* Starts a coordinator again that has ended, on the same state. Returns when it answers; its
- * aggregators come back, but for those that leave. */
+/* Starts the ended coordinator again on the same state. Returns once the coordinator answers; its
+ * aggregators reconnect, except those that are leaving. */
 int service_start_again(struct service *s, const struct service_setting *setting);
-/* The coordinator has ended by itself: it is still to be reaped. */
+/* Whether the coordinator has ended by itself; it is not reaped. */
 bool service_has_ended(const struct service *s);
-/* Tells the coordinator to end, with its jobs; process_reap() of it: what is too slow is killed. */
+/* Ends the coordinator and its jobs. Returns the status of process_reap(); a coordinator that is
+ * too slow is killed. */
 int service_end(struct service *s);
-/* Moves its log to where service_stop() leaves it. */
+/* Moves the service's log to a place that service_stop() does not remove. */
 int service_keep_log(const struct service *s, char *ret_path, size_t path_bytes);
-void service_stop(struct service *s); /* safe on one that did not start */
+void service_stop(struct service *s); /* allowed on a service that did not start */
 
-/* Used so far by the aggregators, and by the coordinator. */
+/* CPU time so far of the aggregators, and of the coordinator. */
 uint64_t service_lanes_cpu_ns(const struct service *s);
 uint64_t service_coordinator_cpu_ns(const struct service *s);
 

@@ -1,5 +1,5 @@
-/* Writes the page of a run. Owns the file while it is written; must never remove what was named:
- * that may be a device. */
+/* Writes the page of a run. Owns the file while writing; must never remove the named file, which
+ * may be a device. */
 #include "bench/lib/run_file.h"
 
 #include "svc/ops/report/run_report.h"
@@ -49,7 +49,7 @@ static int complain(const char *path, int error)
     return error;
 }
 
-/* What stands there stays until there is something better. */
+/* Opens for appending, so that an earlier page stays until the new one is written. */
 int run_can_write(const char *path)
 {
     FILE *out = fopen(path, "ae");

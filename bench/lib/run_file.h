@@ -1,4 +1,4 @@
-/* A run of the bench as a file: what it ran on, and the page that svc/ops makes of it. */
+/* A run of the bench as a file: machine, settings, and the page that svc/ops makes of the run. */
 #ifndef GRADPOOL_BENCH_LIB_RUN_FILE_H
 #define GRADPOOL_BENCH_LIB_RUN_FILE_H
 
@@ -13,14 +13,14 @@ struct run_facts {
     size_t count;
 };
 
-/* `name` is kept; beyond RUN_FACTS_MAX it is our own mistake. */
+/* `name` is not copied. More than RUN_FACTS_MAX facts are an error of the program. */
 void run_fact(struct run_facts *facts, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Machine, load, commit, date. */
+/* Adds machine, load, commit and date. */
 void run_facts_of_host(struct run_facts *facts);
 
-/* Negative errno, with a text on standard error. Whether run_write() will find the file open to it
- * is asked before a run, which takes minutes. */
+/* Checks before a run, which takes minutes, that run_write() can open the file. Negative errno,
+ * with a text on standard error. */
 int run_can_write(const char *path);
 int run_write(const struct view_run *run, const char *path);
 

@@ -1,6 +1,6 @@
-/* The order of a comparison: scale, let the service measure the jobs, simulate them, play the trace
- * on lanes of their own and on shared ones. Owns both services meanwhile. Must never tell the
- * simulation anything of the two plays that it is compared with. */
+/* Owns the order of a comparison and both services: scale, profile the jobs, simulate them, play
+ * the trace on lanes of each job's own and on shared lanes. Must never give the simulation a result
+ * of the two plays. */
 #include "bench/live/live.h"
 
 #include "bench/lib/host.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SCALE_FIRST 0.02 /* of tensors, while it is not known what a byte costs */
+#define SCALE_FIRST 0.02 /* scale of tensors before the cost of a byte is known */
 #define SCALE_NS 1e9
 #define MEASURE_PASSES 2
 #define LOOKS_FOR_JOBS 2
@@ -38,8 +38,8 @@ static double pushed_bytes(const struct live *live, const struct turn *turn)
     return bytes;
 }
 
-/* Twice: the first time says how large tensors have to be, the second what a byte of these costs.
- * By the jobs of the largest group. */
+/* Measures twice, with the jobs of the largest group: first for the scale of tensors, then for the
+ * cost of a byte at that scale. */
 static int find_scale(struct live *live, const struct service *service)
 {
     live->plan.bytes_scale = SCALE_FIRST;
@@ -100,8 +100,8 @@ static size_t count_unknown(const struct live *live)
     return count;
 }
 
-/* On lanes of their own, so many side by side as there are lanes for; the service keeps what it has
- * learned for when they come again. */
+/* Profiles jobs on lanes of their own, as many side by side as there are lanes; the service keeps
+ * each profile for the next start of the job. */
 static int measure_jobs(struct live *live, const struct service *service)
 {
     struct clocks clocks = {0};
@@ -125,7 +125,7 @@ static int measure_jobs(struct live *live, const struct service *service)
     return r;
 }
 
-/* As many rounds as the simulated job does in its time. */
+/* Plays the trace; each job does as many rounds as in the simulation. */
 static int play(struct live *live, const struct service *service, struct turn **ret_turn)
 {
     struct turn *turn = turn_create(live, service);
@@ -133,7 +133,7 @@ static int play(struct live *live, const struct service *service, struct turn **
         return -ENOMEM;
     turn_all(turn);
     for (size_t i = 0; i < live->plan.jobs_count; i++) {
-        uint32_t least = turn->jobs[i].rounds; /* as of step times alone */
+        uint32_t least = turn->jobs[i].rounds; /* rounds from step times alone */
         double rounds = round(live->plan.jobs[i].stay_ns / live->periods_ns[i]);
         turn->jobs[i].rounds = rounds < least ? (uint32_t)fmax(rounds, 1) : least;
     }

@@ -8,29 +8,30 @@
 
 struct live {
     const char *trace, *models_folder;
-    double replay_s;   /* into which the trace is compressed */
-    double time_scale; /* of step times */
-    double load;       /* cores of lane time that are offered in the mean */
+    double replay_s;   /* length of the compressed trace */
+    double time_scale; /* factor of step times */
+    double load;       /* mean lane time offered, in cores */
     struct setting setting;
     bool is_json;
 
-    /* The trace as it is played. */
+    /* The played trace. */
     struct models models;
     struct workload workload;
     struct plan plan;
-    double compression; /* of the trace's time */
+    double compression; /* factor by which time is compressed */
     uint32_t lanes;
-    double lane_ns_a_byte; /* measured on the way */
+    double lane_ns_a_byte; /* measured during the run */
 
-    /* What the service has told of each job, and what the lanes' clocks say beside it. */
-    double lane_ns[PLAN_JOBS_MAX]; /* a round */
-    double told_to_clock;          /* lane time by the clocks for each that was told */
+    /* Lane time of each job as reported by the service, and its ratio to the clocks of the
+     * lanes. */
+    double lane_ns[PLAN_JOBS_MAX]; /* lane time a round of each job, by the service */
+    double told_to_clock;          /* lane time by the clocks, divided by that of the service */
 
-    /* What came of it. */
+    /* Results. */
     struct turn *dedicated, *shared;
     struct simulated simulated;
     struct trail trail;
-    double losses[PLAN_JOBS_MAX]; /* 0: no window saw it */
+    double losses[PLAN_JOBS_MAX]; /* measured loss of each job; 0: no window has one */
     double periods_ns[PLAN_JOBS_MAX];
 };
 
@@ -39,11 +40,11 @@ struct live {
 /* Reads the trace; fills models, workload and plan, but for the scale of tensors. -errno, with a
  * text in `error` (TABLE_ERROR_BYTES). */
 int live_plan(struct live *live, char *error);
-/* Sets it for the load, when a pushed byte takes so long. */
+/* Sets the scale of tensors for the load, with the given lane time for a pushed byte. */
 void live_scale(struct live *live, double lane_ns_a_byte);
-/* The jobs from `first` on that have room on the lanes side by side; returns the end. */
+/* Returns the end of the group of jobs from `first` on that fit on the lanes side by side. */
 size_t live_group(const struct live *live, size_t first);
-/* Plays the workload on the virtual clock: each job's lane time is what was measured. */
+/* Plays the workload on the virtual clock with the measured lane time of each job. */
 int live_simulate(struct live *live, char *error);
 void live_fini(struct live *live);
 

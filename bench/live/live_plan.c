@@ -1,5 +1,5 @@
-/* From a trace to jobs that this machine can play, and to the same jobs in the simulation. Owns
- * nothing but what it fills in. Must never look at a clock or a service. */
+/* Turns a trace into jobs that this machine can play, and into the same jobs of the simulation.
+ * Owns only its results. Must never read a clock or ask a service. */
 #include "bench/live/live.h"
 
 #include "bench/sim/chance.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #define HOURS_MAX 100000
-#define LINE_GBIT 1000 /* workers on the same machine have no line */
-#define LANES_ROOM 1.5 /* jobs come while others, late, are there still */
+#define LINE_GBIT 1000 /* workers on the same machine have no network line */
+#define LANES_ROOM 1.5 /* jobs arrive while late ones are still there */
 #define LANES_MAX 96
 #define GIB ((double)(1 << 30))
 
@@ -24,7 +24,7 @@ static double end_of(const struct workload *workload)
     return end_ns;
 }
 
-/* The most workers that are there at once. */
+/* Largest number of workers present at the same time. */
 static uint32_t peak_of(const struct workload *workload)
 {
     uint32_t peak = 0;
@@ -93,7 +93,7 @@ int live_plan(struct live *live, char *error)
     return 0;
 }
 
-/* Jobs come and go: what counts is how long each is there. */
+/* Weighs each job by the time that it is present, because jobs come and go. */
 void live_scale(struct live *live, double lane_ns_a_byte)
 {
     double unscaled_ns = 0;
@@ -118,7 +118,7 @@ size_t live_group(const struct live *live, size_t first)
 
 /* --- the same jobs in the simulation --- */
 
-/* Tensors as large as makes the job take the lane time that was measured, at the X that is told. */
+/* Scales tensors so that the simulated job takes the measured lane time at the setting's X. */
 static int make_model(const struct live *live, size_t i, struct model *ret_model)
 {
     const struct plan_job *job = &live->plan.jobs[i];

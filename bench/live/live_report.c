@@ -1,4 +1,4 @@
-/* What a comparison prints: both series, each job, a line that sums up. Owns nothing. */
+/* Prints a comparison: both series, each job, a summary line. Owns nothing. */
 #include "bench/live/live.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 struct sums {
     double live, simulated, predicted;       /* losses, means */
-    size_t jobs, near, told, predicted_near; /* told: a prediction was */
+    size_t jobs, near, told, predicted_near; /* told: jobs with a prediction */
 };
 
 void live_report_plan(const struct live *live)

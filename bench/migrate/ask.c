@@ -1,4 +1,4 @@
-/* Runs `gradpool` for the conductors of `migrate`. Owns that process while it runs. */
+/* Runs `gradpool` for the conductors of `migrate`. Owns the process during a run. */
 #include "bench/migrate/ask.h"
 
 #include "bench/lib/host.h"

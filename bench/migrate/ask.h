@@ -6,11 +6,11 @@
 
 #include <stdbool.h>
 
-/* `gradpool a b c`; b and c may be NULL. -EIO, with a text on standard error: it failed. */
+/* Runs `gradpool a b c`; b and c may be NULL. -EIO, with a text on standard error, if the command
+ * fails. */
 int ask_service(const struct service *service, const char *a, const char *b, const char *c);
 int ask_drain(const struct service *service, uint32_t lane, bool undoes);
-/* The first lanes of the service's two aggregators, which have one each. Waits until both are
- * there. */
+/* Returns the lanes of the service's two aggregators, one each. Waits until both have joined. */
 int ask_lanes(const struct service *service, uint32_t ret_lanes[2]);
 
 #endif

@@ -1,4 +1,5 @@
-/* Starts, tells and ends the workers of a job. Owns these processes, their sockets and boards. */
+/* Starts the workers of a job, passes orders and ends them. Owns these processes, their sockets and
+ * boards. */
 #include "bench/migrate/crowd.h"
 
 #include "bench/lib/host.h"
@@ -25,7 +26,7 @@ static int start_worker(struct crowd *c, uint32_t rank)
     worker.rank = rank;
     worker.board = &c->boards[rank];
     worker.fd = pair[1];
-    fflush(NULL); /* or the child would print it again */
+    fflush(NULL); /* otherwise the child would print the buffered text again */
     pid_t pid = process_fork(SIGKILL);
     if (pid == 0) {
         close(pair[0]);

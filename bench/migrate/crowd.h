@@ -9,7 +9,7 @@
 #define CROWD_WORKERS_MAX 4
 
 struct crowd {
-    struct trainee plan; /* of rank 0 */
+    struct trainee plan; /* settings of rank 0 */
     uint32_t workers;
     pid_t pids[CROWD_WORKERS_MAX];
     int fds[CROWD_WORKERS_MAX];
@@ -18,24 +18,25 @@ struct crowd {
 
 /* Negative errno, with a text on standard error; crowd_end() is due in any case. */
 int crowd_start(struct crowd *c, const struct trainee *plan);
-/* Until so many iterations have ended at rank 0. -ECHILD: a worker has ended before. */
+/* Waits until rank 0 has ended this many iterations. -ECHILD: a worker has ended before. */
 int crowd_await(struct crowd *c, uint32_t iterations);
 uint32_t crowd_iterations(const struct crowd *c);
-/* Tells all workers at the end of an iteration; returns when all pause (END: have ended). */
+/* Orders all workers at the end of an iteration; returns when all pause (END: have ended). */
 int crowd_order(struct crowd *c, enum trainee_order order);
 int crowd_go_on(struct crowd *c);
-/* Of that iteration: from its first beginning to its last end. */
+/* Length of the iteration, from the first begin to the last end of a worker. */
 double crowd_lap_ms(const struct crowd *c, uint32_t iteration);
 double crowd_aggregation_ms(const struct crowd *c, uint32_t iteration);
-/* From the first worker's end of aggregation until the last one has done what it was told then. */
+/* Time from the first worker's end of aggregation until the last worker has carried out the
+ * order. */
 double crowd_pause_ms(const struct crowd *c, uint32_t iteration);
-/* Of all workers, for aggregation. */
+/* CPU time of all workers for aggregation. */
 double crowd_cpu_ms(const struct crowd *c, uint32_t iteration);
-/* Results that are not the right ones, of all workers; -ENOMEM. */
+/* Number of wrong results of all workers; -ENOMEM. */
 int64_t crowd_count_wrong(const struct crowd *c);
 /* Workers that have failed. */
 uint32_t crowd_failed(const struct crowd *c);
-/* Kills who is left, and frees all. */
+/* Kills remaining workers and frees all memory. */
 void crowd_end(struct crowd *c);
 
 #endif

@@ -1,6 +1,6 @@
-/* Conducts the drain of an aggregator with the tasks of eight jobs, to and fro, and with what their
- * update rules keep there. Owns their workers. Must never look at an iteration before all workers
- * have ended. */
+/* Conducts drains of an aggregator with the tasks of eight jobs, to and fro, including the state of
+ * update rules. Owns the workers. Must never read the times of an iteration before all workers have
+ * ended. */
 #include "bench/migrate/drain.h"
 
 #include "bench/migrate/ask.h"
@@ -17,13 +17,13 @@
 
 #define JOBS 8
 #define WORKERS 2
-#define STATE_TASKS 13 /* of 256 KiB of parameters, a job */
+#define STATE_TASKS 13 /* 256 KiB of parameters each, for each job */
 #define TASK_ELEMENTS (UINT64_C(64) << 10)
-#define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
-#define LOAD_ELEMENTS 1024         /* beside it: the conductor's orders travel with a sum */
+#define STATE_BYTES_PER_ELEMENT 12 /* Adam: parameters and two moments */
+#define LOAD_ELEMENTS 1024         /* the conductor's orders travel with a sum beside the state */
 #define JOB_TASKS_MAX 64
-/* That each iteration computes. Chosen, not calibrated: as short as iterations are wished for (100
- * to 200 ms), since the same ms are less of a longer one (B15). */
+/* Computing time of each iteration. Chosen, not calibrated: the short end of iterations, 100 to 200
+ * ms, since a pause is a smaller part of a longer one (B15). */
 #define COMPUTE_MS 100
 #define WARM_ITERATIONS 6
 #define DRAINS_MAX 64
@@ -60,7 +60,7 @@ static int start_job(struct draining *d, size_t job, const char *transport)
     return r == 0 ? crowd_await(&d->crowds[job], 1) : r;
 }
 
-/* As the service has cut and packed them. */
+/* Counts the tasks as the service has cut and packed them. */
 static int count_tasks(struct draining *d)
 {
     for (size_t job = 0; job < JOBS; job++) {
@@ -81,7 +81,7 @@ static void open_window(const struct draining *d, struct window *w)
         w->first[job] = crowd_iterations(&d->crowds[job]);
 }
 
-/* The iteration after it shows what a new lane costs. */
+/* The window includes the iteration after the drain, which shows the cost of a new lane. */
 static int close_window(struct draining *d, struct window *w)
 {
     int r = 0;

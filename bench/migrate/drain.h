@@ -1,20 +1,20 @@
-/* What jobs notice when the aggregator that has all their tasks is drained. */
+/* Measures the pauses of jobs when the aggregator with all their tasks is drained. */
 #ifndef GRADPOOL_BENCH_MIGRATE_DRAIN_H
 #define GRADPOOL_BENCH_MIGRATE_DRAIN_H
 
 #include "bench/lib/own_service.h"
 
-/* Of the service: tasks of so many bytes at most. */
+/* Largest piece of the service, which bounds the bytes of a task. */
 #define DRAIN_PIECE_MAX "262144"
 
 /* The worst job's longest iteration of a window, over that job's median without draining. */
 struct drain_longest {
-    double median, worst; /* of all windows */
+    double median, worst; /* over all windows */
 };
 
 struct drain_row {
     uint32_t jobs, tasks, drains; /* tasks as the service counts them */
-    uint64_t state_bytes;         /* parameters and moments, of all jobs: what each drain moves */
+    uint64_t state_bytes;         /* parameters and moments of all jobs, which each drain moves */
     double iteration_ms;          /* median of the medians of the jobs, without draining */
     double drain_ms;              /* median: from order to answer */
     struct drain_longest near, control; /* while an aggregator is drained; while none is */

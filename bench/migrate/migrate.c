@@ -1,6 +1,6 @@
-/* Conducts one cell of `migrate`: calibrates a job, lets it train, migrates it again and again and
- * notes which iterations are near by; windows without a migration alternate with those. Owns the
- * job's workers. Must never let two windows have an iteration in common. */
+/* Conducts one cell of `migrate`: calibrates a job, lets it train, migrates its tasks repeatedly,
+ * and records the iterations near each migration; windows without a migration alternate with these.
+ * Owns the job's workers. Must never let two windows share an iteration. */
 #include "bench/migrate/migrate.h"
 
 #include "bench/migrate/ask.h"
@@ -17,16 +17,16 @@
 
 #define WORKERS 2
 #define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
-/* Of states beyond this only a part is trained in each iteration, so that these stay short. */
+/* Of larger states only a part is trained in each iteration, so that iterations stay short. */
 #define PART_STATE_BYTES (UINT64_C(64) << 20)
 #define PROBE_ITERATIONS 5
 #define PROBE_ELEMENTS (UINT64_C(1) << 20)
 #define LOAD_ELEMENTS_MAX (double)(UINT64_C(48) << 20)
-#define PROBE_COMPUTE_MS 100 /* longer than what workers check meanwhile */
+#define PROBE_COMPUTE_MS 100 /* longer than the check of results that runs meanwhile */
 #define PROBES_MAX 4
-#define GROWTH_MAX 8.0      /* from one to the next */
-#define AGGREGATION_MS 60.0 /* what the load is made for */
-#define ITERATION_MS 185.0  /* most that is wished for */
+#define GROWTH_MAX 8.0      /* largest growth from one probe to the next */
+#define AGGREGATION_MS 60.0 /* aggregation time for which the load is calibrated */
+#define ITERATION_MS 185.0  /* longest iteration wanted */
 
 struct conductor {
     const struct service *service;
@@ -75,7 +75,7 @@ static int migrate_live(struct conductor *c, struct migrate_window *w, size_t la
     return r;
 }
 
-/* Until it is obeyed the job trains: that time is not the migration's. */
+/* Stops all workers. The job trains until the order arrives, and that time does not count. */
 static int stop_all(struct conductor *c, struct migrate_window *w, enum trainee_order order)
 {
     int r = crowd_order(&c->crowd, order);
@@ -92,7 +92,7 @@ static int migrate_stopped(struct conductor *c, struct migrate_window *w, size_t
     return r < 0 ? r : crowd_go_on(&c->crowd);
 }
 
-/* The lane where it was is closed to it, so that it comes to the other one. */
+/* Drains the job's former lane, so that the new job is placed on the other one. */
 static int migrate_by_restart(struct conductor *c, struct migrate_window *w, size_t lane)
 {
     int r = stop_all(c, w, TRAINEE_RESTART);
@@ -113,7 +113,8 @@ static struct migrate_window *add_window(struct conductor *c)
     return w;
 }
 
-/* The iteration after the last one that a migration touched shows what a new lane costs. */
+/* The window includes the iteration after the last one of the migration, which shows the cost of a
+ * new lane. */
 static int close_window(struct conductor *c, struct migrate_window *w)
 {
     w->last = crowd_iterations(&c->crowd) + 1;
@@ -130,7 +131,7 @@ static int migrate_once(struct conductor *c, size_t lane)
     return r < 0 ? r : close_window(c, w);
 }
 
-/* As long as the last one, beside a command that changes nothing. */
+/* Watches a window of the last one's length, with a command that changes nothing. */
 static int watch_once(struct conductor *c)
 {
     const struct migrate_window *before = &c->windows[c->windows_count - 1];
@@ -173,7 +174,7 @@ static double median_aggregation(const struct crowd *c, uint32_t first)
     return statistics_quantile(ms, PROBE_ITERATIONS, 0.5);
 }
 
-/* On one lane, as it is to train. */
+/* Measures aggregation on one lane, as in the run. */
 static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
 {
     struct trainee plan = c->plan;
@@ -198,8 +199,8 @@ static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
     return r;
 }
 
-/* A load beside the parameters, such that aggregation takes what it should, and nearly twice as
- * long to compute, as far as iterations stay short. */
+/* Finds a load beside the parameters with the aggregation time AGGREGATION_MS, and nearly twice
+ * that as computing time if iterations stay short. */
 static int calibrate(struct conductor *c)
 {
     double load = PROBE_ELEMENTS, aggregation = 0;
@@ -225,7 +226,7 @@ static void plan_state(struct conductor *c)
     c->plan.part_elements = bytes / STATE_BYTES_PER_ELEMENT / c->plan.parts;
 }
 
-/* --- what it comes to --- */
+/* --- results --- */
 
 static int reckon_all(const struct conductor *c, struct migrate_row *row)
 {

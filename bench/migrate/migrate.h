@@ -1,5 +1,5 @@
-/* `gradpool-bench migrate`: what a job notices of its tasks' migrations, beside stopping the world
- * and beside restarting elsewhere. */
+/* `gradpool-bench migrate`: pauses of a job by migrations of its tasks, compared with stopping all
+ * workers and with a restart elsewhere. */
 #ifndef GRADPOOL_BENCH_MIGRATE_H
 #define GRADPOOL_BENCH_MIGRATE_H
 
@@ -14,7 +14,7 @@ enum migrate_mode { MIGRATE_LIVE, MIGRATE_STOP, MIGRATE_RESTART, MIGRATE_MODES }
 
 const char *migrate_mode_name(enum migrate_mode mode);
 
-/* What the job does beside its state, such that iterations are as they should be. */
+/* The job's load beside its state, calibrated for the length of iterations. */
 struct migrate_load {
     uint64_t elements, compute_ns; /* elements 0: not known yet */
 };
@@ -24,17 +24,18 @@ struct migrate_cell {
     enum migrate_mode mode;
     const char *transport;
     uint64_t state_bytes;
-    enum gp_durability durability; /* where copies of that go */
+    enum gp_durability durability; /* place of the copies */
     uint64_t seed;
-    uint32_t migrations;       /* wanted */
-    struct migrate_load *load; /* of this state and transport: found by the first of its cells */
+    uint32_t migrations; /* number of migrations wanted */
+    /* Load of this state and transport, calibrated by the first of its cells. */
+    struct migrate_load *load;
 };
 
 struct migrate_row {
     double iteration_ms, aggregation_fraction; /* medians, without migrating */
     double visible_pause_fraction, control_fraction;
-    /* Medians. Live: from order to answer, and what of that no iteration shows. Else from when the
-     * first worker stands still until the last one trains again; hidden 0. */
+    /* Medians. Live: from order to answer, and the part that no iteration shows. Otherwise from the
+     * stop of the first worker until the last one trains again; hidden 0. */
     double migration_ms, hidden_ms;
     uint32_t migrations;
     uint64_t failed_rounds, wrong;

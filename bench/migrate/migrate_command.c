@@ -1,4 +1,4 @@
-/* `migrate`: its options, its rows. Owns the service that it measures. */
+/* `migrate`: options and rows. Owns the measured service. */
 #include "bench/commands.h"
 #include "bench/lib/host.h"
 #include "bench/migrate/drain.h"
@@ -22,7 +22,7 @@ struct migrate {
     uint32_t migrations, drains;
     uint64_t seed;
     const char *transport, *mode;  /* NULL: all */
-    enum gp_durability durability; /* of what lanes keep */
+    enum gp_durability durability; /* copies of the lanes' state */
     bool is_json, is_quick;
     uint64_t failed, wrong;
 };
@@ -163,7 +163,8 @@ static int start(struct migrate *m, const char *piece_max)
                                                       /* Late on a machine with much to do is
                                                          not lost. */
                                                       .aggregator_timeout = "10",
-                                                      /* State is there twice, at both ends. */
+                                                      /* During a migration the state exists twice,
+                                                       * at both lanes. */
                                                       .job_memory_max = "2G",
                                                       .lane_memory_max = "4G"});
 }

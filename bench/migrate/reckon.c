@@ -1,5 +1,5 @@
-/* Medians over windows and over the iterations that no migration touched. Owns nothing. Must never
- * take time for hidden in which workers stood still. */
+/* Computes medians over windows and over the iterations without a migration. Owns nothing. Must
+ * never count time as hidden in which workers stood still. */
 #include "bench/migrate/reckon.h"
 
 #include "bench/savings/statistics.h"
@@ -22,7 +22,7 @@ static bool is_near(const struct migrate_window *windows, size_t count, uint32_t
     return false;
 }
 
-/* Those of windows without a migration, too: nothing migrates there. */
+/* Adds iterations without a migration, including those of windows without one. */
 static void note_quiet(const struct crowd *c, const struct migrate_window *windows, size_t count,
                        struct migrate_row *row)
 {
@@ -54,7 +54,7 @@ static double taken_ms(const struct crowd *c, const struct migrate_window *w)
     return w->stands ? crowd_pause_ms(c, w->stood_in) : w->answer_ms;
 }
 
-/* What the longest iteration near by does not show. */
+/* Part of the migration time that does not lengthen any iteration near by. */
 static double hidden_ms(const struct crowd *c, const struct migrate_window *w, double quiet_ms)
 {
     double seen = longest_ms(c, w) - quiet_ms;

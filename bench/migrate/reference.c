@@ -1,6 +1,6 @@
-/* The results of a job of `migrate`, replayed with the kernels that lanes use, block by block: all
- * rounds of a block are done while it is in the cache. Owns nothing. Must never look at what the
- * service said. */
+/* Replays the results of a job of `migrate` with the kernels of the lanes, block by block: all
+ * rounds of a block while the block is in the cache. Owns nothing. Must never read a result of the
+ * service. */
 #include "bench/migrate/reference.h"
 
 #include "bench/lib/gradient.h"
@@ -12,7 +12,8 @@
 const struct update_settings reference_settings = {
     .rate = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
 
-#define PARAMETERS_ROUND (UINT64_C(1) << 40) /* of the hash: no round has that number */
+/* Hash key of the first parameters; no round has this number. */
+#define PARAMETERS_ROUND (UINT64_C(1) << 40)
 
 static struct gradient drawn(const struct reference *r, uint64_t round)
 {
@@ -52,8 +53,8 @@ uint64_t reference_checksum(const float *values, uint64_t first, uint64_t elemen
 struct block {
     const struct reference *r;
     uint64_t first, elements;
-    float *gradients[REFERENCE_WORKERS_MAX]; /* of each rank */
-    float *state[2][1 + UPDATE_MOMENTS_MAX]; /* of which the first array is the result */
+    float *gradients[REFERENCE_WORKERS_MAX]; /* gradients of each rank */
+    float *state[2][1 + UPDATE_MOMENTS_MAX]; /* the first array of each is the result */
     float *result;
 };
 

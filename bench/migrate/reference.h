@@ -1,5 +1,5 @@
-/* What a job of `migrate` must get in every round, computed without a service: checksums, since
- * nobody keeps the results of hundreds of rounds. */
+/* The right results of a job of `migrate` in every round, computed without a service and kept as
+ * checksums: hundreds of rounds would not fit in memory. */
 #ifndef GRADPOOL_BENCH_MIGRATE_REFERENCE_H
 #define GRADPOOL_BENCH_MIGRATE_REFERENCE_H
 
@@ -19,19 +19,20 @@ struct reference {
 
 #define REFERENCE_BLOCK 4096
 
-/* What Adam is given, in every round. */
+/* Hyper-parameters of Adam, equal in every round. */
 extern const struct update_settings reference_settings;
 
-/* The gradient of rank `rank` as it is before round 0, and then for `round`. */
+/* reference_fill(): the gradient of `rank` before round 0; reference_stamp() turns it into that of
+ * `round`. */
 void reference_fill(const struct reference *r, uint32_t rank, float *values);
 void reference_stamp(const struct reference *r, uint32_t rank, uint32_t round, float *values);
-/* What an update starts from. */
+/* The first parameters of an update rule. */
 void reference_first(const struct reference *r, float *values);
 
-/* Any bit of any element changes it. `first`: the place of values[0] in its tensor. */
+/* Depends on every bit of every element. `first`: position of values[0] in its tensor. */
 uint64_t reference_checksum(const float *values, uint64_t first, uint64_t elements);
 
-/* That of the result of each of `rounds` rounds. -ENOMEM. */
+/* Checksums of the results of `rounds` rounds. -ENOMEM. */
 int reference_replay(const struct reference *r, uint32_t rounds, uint64_t *ret_checksums);
 
 #endif

@@ -1,5 +1,6 @@
 /* The worker of a migrating job, an ordinary client (B2). Owns its client and its memory. Must
- * never compute while an iteration aggregates; what it checks it checks while it "computes". */
+ * never compute while an iteration aggregates; results are checked during the emulated computing
+ * time. */
 #include "bench/migrate/trainee.h"
 
 #include "bench/migrate/reference.h"
@@ -69,7 +70,7 @@ static struct reference reference_of(const struct trainee *a, size_t tensor)
                               .is_update = tensor >= FIRST_PART};
 }
 
-/* Of this iteration; 0: there are none. */
+/* The part trained in this iteration; 0: no parts. */
 static size_t part_at(const struct trainee *a, uint32_t iteration)
 {
     return a->part_elements ? FIRST_PART + iteration % a->parts : 0;
@@ -208,8 +209,8 @@ static int restore(struct worker *w)
     return r < 0 ? complain(w, "restore", r) : 0;
 }
 
-/* As a job does it whose lanes are to be others: a snapshot, the end, a new job where there is
- * room, and everything back. Who has no state has nothing to save. */
+/* Restarts as a job without migration would change lanes: snapshot, end, new job on a lane with
+ * room, restore. A job without state saves nothing. */
 static int restart(struct worker *w)
 {
     int r = save(w);
@@ -254,7 +255,7 @@ static void stamp(struct worker *w, size_t tensor)
                     w->gradients + place_of(w->about, tensor));
 }
 
-/* The results of the last iteration are looked at before they are written over. */
+/* Takes the checksums of the last iteration's results before the next results overwrite them. */
 static void compute(struct worker *w, uint64_t begin_ns)
 {
     size_t part = part_at(w->about, w->iteration);
@@ -304,7 +305,7 @@ static int aggregate(struct worker *w, struct trainee_lap *lap)
     return r < 0 ? complain(w, "wait", r) : 0;
 }
 
-/* -ECANCELED: it is to end. */
+/* Carries the order out. -ECANCELED: the order is TRAINEE_END. */
 static int obey(struct worker *w, enum trainee_order order)
 {
     if (order == TRAINEE_GO)

@@ -1,5 +1,5 @@
-/* One worker of a job that migrates: sleeps while it "computes", pushes a load that is summed and
- * parameters that its lanes update, and notes when each iteration began and ended. */
+/* One worker of a migrating job: sleeps for the emulated computing time, pushes a summed load and
+ * parameters that lanes update, and records begin and end of each iteration. */
 #ifndef GRADPOOL_BENCH_MIGRATE_TRAINEE_H
 #define GRADPOOL_BENCH_MIGRATE_TRAINEE_H
 
@@ -13,18 +13,18 @@
 #define TRAINEE_ITERATIONS_MAX 16384
 #define TRAINEE_PARTS_MAX 16
 
-/* All workers hear an order at the end of the same iteration: rank 0 passes it on with the load. */
+/* All workers get an order at the end of the same iteration: rank 0 sends it with the load. */
 enum trainee_order { TRAINEE_GO = 0, TRAINEE_PAUSE = 1, TRAINEE_RESTART = 2, TRAINEE_END = 3 };
 
 /* Shared with the conductor; one a worker. */
 struct trainee_board {
-    _Atomic uint32_t order;      /* of rank 0: what the conductor wants next */
-    _Atomic uint32_t iterations; /* that have ended */
-    int code;                    /* why it ended early */
+    _Atomic uint32_t order;      /* the conductor's next order, read by rank 0 */
+    _Atomic uint32_t iterations; /* ended iterations */
+    int code;                    /* error of an early end */
     struct trainee_lap {
         uint64_t begin_ns, pushed_ns, done_ns, end_ns; /* pushed .. done: aggregation */
-        uint64_t cpu_ns;                               /* of the worker, for that */
-        uint64_t load_sum, part_sum;                   /* checksums of results */
+        uint64_t cpu_ns;             /* CPU time of the worker during aggregation */
+        uint64_t load_sum, part_sum; /* checksums of results */
     } laps[TRAINEE_ITERATIONS_MAX];
 };
 
@@ -32,21 +32,23 @@ struct trainee {
     const char *endpoint, *transport, *job, *saved_path; /* saved_path: for restarts */
     uint32_t rank, workers;
     uint64_t load_elements;
-    uint64_t part_elements; /* with Adam; 0: nothing is kept for the job */
+    uint64_t part_elements; /* elements with Adam; 0: lanes keep no state of the job */
     uint32_t parts;         /* one of them is trained in each iteration, in turn */
     uint64_t compute_ns, seed;
     enum gp_durability durability; /* 0: none */
     struct trainee_board *board;
-    int fd; /* to the conductor: 'i' an iteration has ended (rank 0), 'p' paused; from it: go on */
+    /* Socket to the conductor: 'i' an iteration has ended (rank 0), 'p' paused; from it:
+     * continue. */
+    int fd;
 };
 
-/* Of its job, which has another name after each restart. */
+/* The name of the job, which changes with each restart. */
 void trainee_job_name(const struct trainee *trainee, uint32_t restarts, char *ret_name,
                       size_t name_bytes);
-/* Returns when told to end: 0, or the negative errno of the first call that failed, with a text on
+/* Returns after TRAINEE_END: 0, or the negative errno of the first failed call, with a text on
  * standard error and in the board. */
 int trainee_run(const struct trainee *trainee);
-/* Results of all iterations of that board that are not the right ones; -ENOMEM. */
+/* Number of wrong results in all iterations of the board; -ENOMEM. */
 int64_t trainee_count_wrong(const struct trainee *trainee);
 
 #endif

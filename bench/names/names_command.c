@@ -1,4 +1,4 @@
-/* `names`: a push-pull of many named tensors, each rank in an order of its own, beside one tensor
+/* `names`: a push-pull of many named tensors, each rank in its own order, compared with one tensor
  * of the same bytes. Owns the service and the workers of each way. */
 #include "bench/commands.h"
 #include "bench/compare/interpreter.h"
@@ -18,7 +18,7 @@ struct figures {
     double round_ms, cpu_ms;
 };
 
-#define FIGURES (sizeof(struct figures) / sizeof(double)) /* of a turn */
+#define FIGURES (sizeof(struct figures) / sizeof(double)) /* values of a turn */
 
 struct names {
     struct service service;
@@ -133,7 +133,7 @@ static int measure(struct names *n)
     return r;
 }
 
-/* --- what came out --- */
+/* --- the results --- */
 
 static double median_of(const struct names *n, int way, size_t at)
 {

@@ -2,8 +2,8 @@
 
 Usage: ddp_worker.py ADDRESS WORKERS gloo|gradpool JOB
 
-Speaks the lines of bench/compare/seat.h; a size is that of a model's gradients and chooses it. What
-differs between the two is one line, attach(). A step is what a training script has in its loop.
+Speaks the protocol of bench/compare/seat.h; the size of the gradients chooses the model. The two
+systems differ in one line, attach(). A step is the body of a training loop.
 """
 import copy
 import os
@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gloo_worker import fork_all, join_gloo, Seat
 
-BATCHES = 8         # of each rank; a step takes the next one
+BATCHES = 8         # batches of each rank; a step takes the next one
 CLASSES = 10
 PICTURE = 28
 
@@ -34,12 +34,12 @@ def cnn():
                          nn.Linear(324, CLASSES)), (1, PICTURE, PICTURE)
 
 
-# With their batches: small ones, so that what is compared is a good part of a step.
+# Models with their batch sizes: small ones, so that aggregation is a good part of a step.
 MODELS = {40 << 20: (mlp, 4), 4 << 20: (cnn, 8)}
 
 
 def batches(rank, shape):
-    """What a rank trains on; anybody can draw it."""
+    """Training data of a rank, which every rank can draw."""
     generator = torch.Generator().manual_seed(1000 + rank)
     return [(torch.randn(*shape, generator=generator),
              torch.randint(CLASSES, shape[:1], generator=generator)) for _ in range(BATCHES)]
@@ -93,8 +93,8 @@ class Trainer(Seat):
         self.say(f'done {cpu} {elapsed} ' + ' '.join(map(str, times)))
 
     def check(self):
-        """One more gradient, which is held against the mean of what each rank's batch gives with
-        this rank's parameters: replicas that have drifted apart are wrong, too."""
+        """Checks one more gradient against the mean of all ranks' gradients at this rank's
+        parameters: replicas that have drifted apart count as wrong, too."""
         number = self.first % BATCHES
         self.optimizer.zero_grad()
         self.derive(self.model, self.data[number])
@@ -104,7 +104,7 @@ class Trainer(Seat):
         self.say(f'wrong {wrong}')
 
     def means(self, number):
-        """Of two ranks both systems have the same bits, though gloo's DDP divides first."""
+        """With two ranks both systems give the same bits, though gloo's DDP divides first."""
         total = None
         for rank in range(self.workers):
             twin = copy.deepcopy(self.net)

@@ -23,7 +23,7 @@ PERIOD = 16384
 
 
 def values(places, rank, turn):
-    """As value() of pattern.c."""
+    """Equals value() of pattern.c."""
     seed = (rank * 2246822519 + turn * 668265263 + 374761393) & 0xffffffff
     x = places.astype(numpy.uint32) * numpy.uint32(2654435761) + numpy.uint32(seed)
     x ^= x >> numpy.uint32(15)
@@ -61,7 +61,7 @@ class Seat:
         self.say('ok')
 
     def take(self, array, result):
-        """Where the gradient lies, and where its sum will."""
+        """places of the gradient and of its sum"""
         self.array, self.result = array, result
         self.stamps = array[::PERIOD]
         self.places = numpy.arange(len(self.stamps))
@@ -110,7 +110,7 @@ class Seat:
 
 
 def bind(rank):
-    """As process_bind() of bench/lib/host.c."""
+    """Like process_bind() of bench/lib/host.c."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[(rank + 1) % len(cores)]})
 

@@ -1,5 +1,5 @@
 /* gradpool-bench-mpi: a rank of Open MPI in a comparison. A program of its own, because it needs
- * libmpi; built where that is installed. Started by mpirun with the conductor's address. */
+ * libmpi; built only with libmpi installed. Started by mpirun with the conductor's address. */
 #include "bench/compare/seat.h"
 #include "bench/lib/host.h"
 

@@ -2,8 +2,8 @@
 
 Usage: names_worker.py ADDRESS WORKERS SYSTEM JOB
 
-Speaks the lines of bench/compare/seat.h. A round is what a script writes: a push_pull() for each
-name, in an order of the rank's own, then a wait() for each.
+Speaks the protocol of bench/compare/seat.h. A round is a push_pull() for each name, in the rank's
+own order, then a wait() for each, as in a script.
 """
 import random
 import sys

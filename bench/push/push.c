@@ -119,8 +119,8 @@ static void tear_down(struct worker *w)
     free(w->round_us);
 }
 
-/* Ranks walk through the tensors in different orders when asked to: forwards, backwards, rotated.
- */
+/* The tensor at a position in the rank's order; with the option ranks differ: forwards, backwards,
+ * rotated. */
 static uint32_t order(const struct push_options *o, uint32_t position)
 {
     if (!o->is_shuffled)
@@ -172,7 +172,8 @@ static int run_round(struct worker *w, uint64_t round, struct push_result *resul
 {
     const struct push_options *o = w->options;
     uint32_t requests = 0;
-    /* Without a check one gradient is as good as the next: computing is to take --compute-ms. */
+    /* Without a check the first gradient is used again, so that computing takes --compute-ms
+     * only. */
     for (uint32_t t = 0; t < o->tensors && (round == 0 || !o->skips_check); t++) {
         struct gradient g = {o->seed, t, round};
         gradient_fill(&g, o->rank, w->gradients[t], o->elements);
@@ -251,6 +252,6 @@ int push_report(const struct push_options *options)
     struct push_result result;
     int r = push_run(options, &result);
     if (r == 0 || result.rounds > 0)
-        print_result(options, &result); /* else why not has been said, and 0 wrong is no news */
+        print_result(options, &result); /* without a round the reason is printed already */
     return r < 0 || result.wrong ? 1 : 0;
 }

@@ -9,11 +9,11 @@ struct push_options {
     const char *endpoint, *transport, *job;
     uint32_t rank, workers;
     uint32_t tensors;  /* pushed in every round */
-    uint64_t elements; /* of each */
+    uint64_t elements; /* elements of each tensor */
     uint32_t rounds;
     uint32_t group;      /* tensors a request; 0: all in one */
     uint32_t compute_ms; /* slept between rounds, as if computing */
-    uint32_t slow_rank;  /* sleeps ten times as long; UINT32_MAX: nobody */
+    uint32_t slow_rank;  /* this rank sleeps ten times as long; UINT32_MAX: no rank */
     uint64_t seed;
     uint32_t timeout_ms;
     bool is_mean, is_foreign;      /* foreign: memory that gp_alloc() did not make */
@@ -23,8 +23,8 @@ struct push_options {
     bool is_json;
 };
 
-/* Runs one worker and prints a line of what it measured; nothing of a run without rounds, whose
- * reason is on standard error. 1: it failed, or elements were wrong. */
+/* Runs one worker and prints a line of measurements; for a run without rounds only the reason, on
+ * standard error. Returns 1 if the worker failed or elements were wrong. */
 int push_report(const struct push_options *options);
 
 /* Forks options->workers workers and prints one line of totals; 1 if any failed or was wrong. */

@@ -99,7 +99,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* What the command line leaves open comes from the launcher, then from defaults. */
+/* Fills in options that are not on the command line from the launcher's environment, then from
+ * defaults. */
 static void fill_in(struct push_options *o, char *job, size_t job_bytes)
 {
     gp_job_spec spec;

@@ -1,5 +1,5 @@
-/* The emulated worker. Owns its client for the length of a stay. Must never compute while it is
- * timed: a worker that burns a core would be taken for a slow service. */
+/* The emulated worker. Owns its client for the length of a stay. Must never compute while rounds
+ * are timed: a worker that burns a core would look like a slow service. */
 #include "bench/savings/emulated.h"
 
 #include "bench/lib/model_worker.h"
@@ -10,7 +10,7 @@
 #include <time.h>
 
 #define WAIT_MS 60000
-/* Gradients that become ready within so long go out in one call. */
+/* Gradients that become ready within this time go out in one call. */
 #define TOGETHER_NS 1e6
 
 struct worker {

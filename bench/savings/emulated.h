@@ -1,5 +1,5 @@
-/* One worker of an emulated job: sleeps while it "computes", pushes each tensor of a real model
- * when its gradient is ready, waits for all results, goes on with the next step. */
+/* One worker of an emulated job: sleeps for the computing time, pushes each tensor of a real model
+ * when its gradient is ready, waits for all results, and begins the next step. */
 #ifndef GRADPOOL_BENCH_SAVINGS_EMULATED_H
 #define GRADPOOL_BENCH_SAVINGS_EMULATED_H
 

@@ -1,5 +1,5 @@
-/* Asks the service by its own program. Owns that process and its output. Must never reckon what a
- * service holds: allocated and used are what it says. */
+/* Runs `gradpool` and reads its answers. Owns the process and its output. Must never compute the
+ * service's figures: allocated and used are those of the answers. */
 #include "bench/savings/look.h"
 
 #include "bench/lib/host.h"
@@ -35,7 +35,7 @@ static int read_all(const char *path, char **ret_text)
     return 0;
 }
 
-/* What it says of its failure, on one line. */
+/* Prints the command's error text on one line. */
 static void print_failure(const char *command, const char *errors_path, int code)
 {
     char *text = NULL;
@@ -47,8 +47,8 @@ static void print_failure(const char *command, const char *errors_path, int code
     free(text);
 }
 
-/* The exit code; negative: it could not be asked. A whole answer is one, whatever it says of the
- * service's health. */
+/* Returns the exit code, negative if the command could not run. A complete answer counts, whatever
+ * health it reports. */
 static int try_to_ask(char **argv, const char *path, const char *errors_path, char **ret_text)
 {
     unlink(path);
@@ -60,7 +60,7 @@ static int try_to_ask(char **argv, const char *path, const char *errors_path, ch
     return code;
 }
 
-/* The caller frees the text. On a machine under load one look may fail: the run goes on. */
+/* The caller frees the text. On a loaded machine one look may fail: the run continues. */
 static int ask(const struct service *s, const char *command, const char *job, char **ret_text)
 {
     const struct timespec again = {0, AGAIN_NS};

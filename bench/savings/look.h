@@ -1,5 +1,4 @@
-/* What the service says of itself: `gradpool status --json` and `gradpool jobs --json`, as any
- * operator sees them. */
+/* The service's state as operators see it: `gradpool status --json` and `gradpool jobs --json`. */
 #ifndef GRADPOOL_BENCH_SAVINGS_LOOK_H
 #define GRADPOOL_BENCH_SAVINGS_LOOK_H
 
@@ -13,11 +12,11 @@ struct look {
     uint64_t at_ns;
     size_t lanes_count;
     struct look_lane {
-        uint32_t lane;       /* its number, the same in every look */
-        uint32_t aggregator; /* whose it is */
-        uint32_t tasks;      /* 0: it carries nothing */
-        bool is_open;        /* or closing: it holds its core, whatever it carries */
-        uint64_t cpu_ns;     /* of its thread, so far */
+        uint32_t lane;       /* number of the lane, constant over looks */
+        uint32_t aggregator; /* aggregator of the lane */
+        uint32_t tasks;      /* 0: the lane has no tasks */
+        bool is_open;        /* open or closing: the lane holds its core, with or without tasks */
+        uint64_t cpu_ns;     /* CPU time of the lane's thread */
     } lanes[LOOK_LANES_MAX]; /* in the order of the status */
 };
 
@@ -45,7 +44,7 @@ struct look_events {
 /* The last decisions of growth, by `gradpool top --json`. Negative errno, with a text. */
 int look_at_events(const struct service *service, struct look_events *ret_events);
 
-/* What a job has on each lane. Up to `most`; returns how many, or a negative errno. */
+/* Bytes of a job on each lane. Writes up to `most`; returns their number, or a negative errno. */
 struct look_share {
     uint32_t lane;
     uint64_t bytes;
@@ -57,7 +56,7 @@ int look_at_tasks(const struct service *service, const char *job, uint32_t *ret_
 /* Processes of aggregators that serve; up to `most`; returns how many, or a negative errno. */
 int look_at_aggregators(const struct service *service, pid_t *ret_pids, size_t most);
 
-/* What those programs print. -ENODATA: no lanes; -E2BIG: too many; -EBADMSG: not JSON. */
+/* Parse the output of the commands. -ENODATA: no lanes; -E2BIG: too many; -EBADMSG: not JSON. */
 int look_parse_lanes(const char *text, struct look *ret_look);
 int look_parse_aggregators(const char *text, pid_t *ret_pids, size_t most);
 int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most);

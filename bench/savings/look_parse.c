@@ -1,5 +1,5 @@
-/* The service's JSON, as far as it is needed here. Owns nothing that lasts. Must never take what it
- * does not find for a zero that was measured: a status without lanes is an error, a job without a
+/* Parses the parts of the service's JSON that the bench needs. Owns nothing that lasts. Must never
+ * read a missing value as a measured 0: a status without lanes is an error, and a job without a
  * prediction has none. */
 #include "bench/savings/look.h"
 
@@ -84,7 +84,7 @@ int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most)
     return r;
 }
 
-/* Of too many the newest, which stand last. */
+/* If there are too many, keeps the newest, which are last. */
 int look_parse_events(const char *text, struct look_events *ret_events)
 {
     json_t *root = json_loads(text, 0, NULL), *event;

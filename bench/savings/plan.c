@@ -1,5 +1,6 @@
-/* From a mix of models to jobs that come and go. Owns nothing: models stay the caller's. Must never
- * draw differently for two settings, or jitter would be taken for loss. */
+/* Turns a mix of models into jobs that come and go. Owns nothing: the caller keeps the models. Must
+ * never draw differently for two settings, because jitter would then look like a difference of the
+ * settings. */
 #include "bench/savings/plan.h"
 
 #include "bench/sim/chance.h"
@@ -11,7 +12,8 @@
 #include <string.h>
 
 #define FORWARD_PART (1.0 / 3)
-#define COMING_PART 0.25 /* of a turn, in which jobs arrive; as long at its end they leave */
+/* Part of a turn in which jobs arrive; in an equal part at the end they leave. */
+#define COMING_PART 0.25
 #define ROUNDS_LEAST 8
 #define WARM_ROUNDS 2
 #define FACTOR_LEAST 0.5
@@ -28,7 +30,7 @@ static void name_of(const char *mix, size_t index, char *ret_name, size_t name_b
     snprintf(ret_name, name_bytes, "%.*s", (int)strcspn(mix, ","), mix);
 }
 
-/* Who comes first does not leave first: the order of leaving is drawn. */
+/* The order of leaving is drawn, so that the first job does not always leave first. */
 static void draw_stays(struct plan *plan)
 {
     size_t order[PLAN_JOBS_MAX];

@@ -1,5 +1,5 @@
-/* The order of a run: calibrate, profile, then turn by turn. Owns both services while it runs. Must
- * never let two of them work at once: what one does would be in the other's periods (B6). */
+/* Owns the order of a run (calibrate, profile, then turn by turn) and both services. Must never let
+ * both services work at once: each would disturb the other's periods (B6). */
 #include "bench/savings/savings.h"
 
 #include "bench/lib/host.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SCALE_FIRST 0.05 /* of tensors, while it is not known what a byte costs */
+#define SCALE_FIRST 0.05 /* scale of tensors before the cost of a byte is known */
 #define CALIBRATION_NS 1.5e9
 #define PROFILE_PASSES_MAX 3
 #define LOOKS_FOR_JOBS 4 /* two seconds */
@@ -64,8 +64,8 @@ static int calibrate_once(struct savings *s)
     return r;
 }
 
-/* A byte costs less the more there are: what it costs is measured again with as many as are asked
- * for. */
+/* The cost of a byte depends on the number of bytes, so calibration is repeated at the first
+ * result. */
 static int calibrate_scale(struct savings *s)
 {
     s->plan.bytes_scale = SCALE_FIRST;
@@ -73,7 +73,7 @@ static int calibrate_scale(struct savings *s)
     return r < 0 ? r : calibrate_once(s);
 }
 
-/* Those of jobs `first` to `last` that are not known yet. */
+/* Profiles the unknown jobs among `first` to `last`. */
 static int profile_turn(struct savings *s, size_t first, size_t last)
 {
     struct turn *turn = turn_create(s, &s->shared);
@@ -99,8 +99,8 @@ static size_t count_known(const struct savings *s)
     return known;
 }
 
-/* The service measures a new job on lanes without others and keeps what it has learned for when the
- * job comes again (K15 to K17 of svc/coordinator). */
+/* The service measures a new job on lanes of its own and keeps the profile for the job's next start
+ * (K15 to K17, svc/coordinator/RULES.md). */
 static int profile(struct savings *s)
 {
     size_t jobs = s->plan.jobs_count;
@@ -138,7 +138,7 @@ static void keep_parts(const struct savings *s, struct savings_series *series,
     }
 }
 
-/* Of jobs whose loss was told, that is: a new job has none. */
+/* Keeps predictions of jobs that have one; a new job has none. */
 static void keep_predicted(struct savings *s, const struct turn *turn)
 {
     for (size_t i = 0; i < s->plan.jobs_count; i++) {
@@ -184,7 +184,7 @@ static int run_all(struct savings *s, enum savings_setting setting, uint32_t alt
     return r;
 }
 
-/* As if it had had the draws of the other settings, whose stays are longer. */
+/* Corrects the period by the draws of the longer stays in the other settings. */
 static void take_out_draws(const struct plan *plan, size_t index, struct turn_job *seen)
 {
     const struct plan_job *job = &plan->jobs[index];
@@ -211,8 +211,7 @@ static int run_each_alone(struct savings *s, uint32_t alternation)
     return r;
 }
 
-/* Who is first changes from one alternation to the next, so that a machine that gets slower favours
- * nobody. */
+/* The first setting alternates, so that a machine that gets slower favours neither. */
 static int alternate(struct savings *s)
 {
     int r = 0;
@@ -227,8 +226,8 @@ static int alternate(struct savings *s)
     return r;
 }
 
-/* Every job may need lanes of its own at once, as many as it has workers; they time-share the cores
- * of this machine. */
+/* Each job may need lanes of its own, one for each worker, at the same time as the others; the
+ * lanes time-share the cores of this machine. */
 static int start_services(struct savings *s)
 {
     char cores[256] = "", per_core[16];
@@ -264,7 +263,7 @@ int savings_run(struct savings *s)
     if (r == 0)
         r = alternate(s);
     if (r == 0 && s->report)
-        look_at_events(&s->shared, &s->events); /* without them the page says that none is known */
+        look_at_events(&s->shared, &s->events); /* on an error the page reports no known events */
     service_stop(&s->shared);
     service_stop(&s->dedicated);
     struct savings_sums sums;

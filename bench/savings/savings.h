@@ -1,13 +1,13 @@
-/* The same jobs alone, on servers of their own, and on shared lanes, in turns; and what these turns
- * have shown. */
+/* The same jobs alone, on dedicated servers, and on shared lanes, in turns; and the results of
+ * these turns. */
 #ifndef GRADPOOL_BENCH_SAVINGS_SAVINGS_H
 #define GRADPOOL_BENCH_SAVINGS_SAVINGS_H
 
 #include "bench/savings/turn.h"
 
 #define SAVINGS_TURNS_MAX 100
-#define SAVINGS_PARTS 150         /* of a turn, for the chart */
-#define SAVINGS_PARTS_PLANNED 120 /* what the plan says; leaving takes a little longer */
+#define SAVINGS_PARTS 150         /* parts of a turn in the chart */
+#define SAVINGS_PARTS_PLANNED 120 /* parts of the planned length; leaving takes a little longer */
 
 enum savings_setting {
     SAVINGS_ALONE,     /* one job at a time, as many lanes as workers */
@@ -16,16 +16,16 @@ enum savings_setting {
     SAVINGS_SETTINGS
 };
 
-/* Of the turns of one setting. */
+/* Figures over the turns of one setting. */
 struct savings_series {
     double period_ns[PLAN_JOBS_MAX][SAVINGS_TURNS_MAX];
     size_t periods[PLAN_JOBS_MAX];
     size_t turns;
     double offered[SAVINGS_TURNS_MAX], busiest[SAVINGS_TURNS_MAX];
-    double allocated_s, used_s, seconds; /* of all turns */
+    double allocated_s, used_s, seconds; /* over all turns */
     struct savings_part {                /* sums over the turns */
         double allocated, used;
-        uint32_t used_turns; /* in which that was known */
+        uint32_t used_turns; /* turns in which the used cores are known */
     } parts[SAVINGS_PARTS];
 };
 
@@ -41,15 +41,15 @@ struct savings {
     uint32_t cores, lanes_per_core;
     struct service dedicated, shared;
     double lane_ns_a_byte;        /* calibrated, all kinds of tensors together */
-    bool is_known[PLAN_JOBS_MAX]; /* the service has measured it */
+    bool is_known[PLAN_JOBS_MAX]; /* the service has measured the job */
     uint32_t profile_turns;
     struct savings_series series[SAVINGS_SETTINGS];
     struct savings_predicted {
         double sum;     /* losses, over the shared turns */
-        uint32_t turns; /* in which one was told */
+        uint32_t turns; /* shared turns with a prediction */
     } predicted[PLAN_JOBS_MAX];
     uint64_t checked_rounds, wrong;
-    struct look_events events; /* of the shared service; with a report only */
+    struct look_events events; /* events of the shared service; with a report only */
 };
 
 /* Starts services, runs all turns and reports each as it ends. Negative errno, with a text on

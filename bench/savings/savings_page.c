@@ -67,7 +67,7 @@ static void add_figures(const struct savings *s, const struct savings_sums *sums
     add_figure(page, "wrong", "elements wrong", (double)s->wrong, false);
 }
 
-/* Means over the turns, up to the last part in which anybody held anything. */
+/* Means over the turns, up to the last part with an allocated lane. */
 static void add_moments(const struct savings *s, struct page *page)
 {
     const struct savings_series *shared = &s->series[SAVINGS_SHARED];
@@ -96,7 +96,7 @@ static void add_jobs(const struct savings *s, const struct savings_sums *sums, s
             .dedicated_s = known_s(sums->periods_ns[i][SAVINGS_DEDICATED]),
             .shared_s = known_s(sums->periods_ns[i][SAVINGS_SHARED]),
             .loss = sums->losses[i],
-            .predicted_loss = s->predicted[i].sum / s->predicted[i].turns}; /* of 0 turns: NAN */
+            .predicted_loss = s->predicted[i].sum / s->predicted[i].turns}; /* NAN for 0 turns */
 }
 
 static void add_events(const struct savings *s, struct page *page)

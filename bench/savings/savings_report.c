@@ -1,5 +1,5 @@
-/* What was measured as text and JSON lines. Owns nothing. Must never print a figure that does not
- * follow from lines above it: whoever reads can reckon it again. */
+/* Prints measurements as text and JSON lines. Owns nothing. Must never print a figure that cannot
+ * be computed from the lines above. */
 #include "bench/savings/savings_report.h"
 
 #include "bench/savings/statistics.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const uint32_t server_cores[] = {1, 2, 4}; /* of a dedicated server */
+static const uint32_t server_cores[] = {1, 2, 4}; /* cores of a dedicated server */
 
 static void print_plan_json(const struct savings *s, double machine_load)
 {
@@ -43,7 +43,7 @@ void report_plan(const struct savings *s)
     fflush(stdout);
 }
 
-/* Cores allocated over time: a pair at the begin, and wherever it changes. */
+/* Cores allocated over time: a pair at the begin and at each change. */
 static void print_allocated(const struct turn *turn)
 {
     const char *comma = "";
@@ -97,8 +97,9 @@ void report_turn(const struct savings *s, enum savings_setting setting, uint32_t
 #define NEAR 0.02
 
 struct losses {
-    double dedicated[PLAN_JOBS_MAX], alone[PLAN_JOBS_MAX]; /* of the shared period, against these */
-    size_t told, near; /* jobs whose loss was predicted at all; of these, to 2 points */
+    /* Loss of the shared period against these. */
+    double dedicated[PLAN_JOBS_MAX], alone[PLAN_JOBS_MAX];
+    size_t told, near; /* told: jobs with a prediction; near: those within 2 points */
 };
 
 static void print_interval(const struct savings *s, enum savings_setting setting,
@@ -114,7 +115,7 @@ static void print_interval(const struct savings *s, enum savings_setting setting
         printf("  %s %8.2f [%.2f, %.2f]", name, median, low, high);
 }
 
-/* 1 - d / d': of the time that a round takes now, so much is lost. */
+/* Loss: 1 - d / d', the lost part of the present round time. */
 static double loss(const struct interval *before, const struct interval *now)
 {
     return 1 - before->median / now->median;
@@ -140,7 +141,7 @@ static void report_job(struct savings *s, size_t i, struct losses *losses,
                        struct savings_sums *sums)
 {
     struct interval periods[SAVINGS_SETTINGS];
-    double predicted = s->predicted[i].sum / s->predicted[i].turns; /* of 0 turns: NAN */
+    double predicted = s->predicted[i].sum / s->predicted[i].turns; /* NAN for 0 turns */
     printf(s->is_json ? "{\"job\": \"%s\", " : "%-20s", s->plan.jobs[i].name);
     for (int setting = 0; setting < SAVINGS_SETTINGS; setting++) {
         struct savings_series *series = &s->series[setting];
@@ -156,7 +157,7 @@ static void report_job(struct savings *s, size_t i, struct losses *losses,
     print_losses(s, losses->dedicated[i], losses->alone[i], predicted);
 }
 
-/* A server of c cores holds c times what a lane does, however little of it it uses. */
+/* A server of c cores holds c times as many cores as a lane, regardless of use. */
 static double report_cores(const struct savings *s, uint32_t cores)
 {
     const struct savings_series *dedicated = &s->series[SAVINGS_DEDICATED];

@@ -19,8 +19,8 @@ static void sort(double *values, size_t count)
         qsort(values, count, sizeof *values, compare);
 }
 
-/* Between the k-th smallest and the k-th largest of n lies the median unless fewer than k figures
- * are on one side of it: 1 - 2 * P(Binomial(n, 1/2) < k). */
+/* Probability that the median lies between the k-th smallest and the k-th largest of n values: 1 -
+ * 2 * P(Binomial(n, 1/2) < k). */
 static double coverage(size_t count, size_t k)
 {
     double term = 1, below = 0;

@@ -1,5 +1,5 @@
-/* Conducts the workers of a turn, a process each. Owns these processes and the memory that they
- * share with it. One thread: workers are forked from here. */
+/* Conducts the workers of a turn, one process each. Owns these processes and the memory shared with
+ * them. One thread, because workers are forked here. */
 #include "bench/savings/turn.h"
 
 #include "bench/lib/host.h"
@@ -31,9 +31,9 @@ struct conductor {
     size_t children_count;
     bool has_come[PLAN_JOBS_MAX];
     uint64_t begin_ns, next_look_ns, deadline_ns;
-    bool has_left; /* somebody */
+    bool has_left; /* a job has left */
     struct look first, last;
-    struct look full_first, full_last; /* while all are there */
+    struct look full_first, full_last; /* first and last look with all jobs present */
 };
 
 void turn_all(struct turn *turn)
@@ -80,7 +80,7 @@ static int start_worker(struct conductor *c, size_t job, uint32_t rank)
                                     .transport = turn->transport,
                                     .rank = rank,
                                     .rounds = turn->jobs[job].rounds};
-    fflush(NULL); /* or the child would print it again */
+    fflush(NULL); /* otherwise the child would print the buffered text again */
     pid_t pid = process_fork(SIGKILL);
     if (pid < 0)
         return -errno;
@@ -90,7 +90,7 @@ static int start_worker(struct conductor *c, size_t job, uint32_t rank)
     return 0;
 }
 
-/* Starts who is due; tells when the next one is. */
+/* Starts the jobs that are due; returns the time of the next one. */
 static int let_come(struct conductor *c, uint64_t now_ns, uint64_t *ret_next_ns)
 {
     int r = 0;
@@ -136,8 +136,8 @@ static bool are_all_there(const struct conductor *c)
     return !c->has_left;
 }
 
-/* A lane counts as allocated from the look that saw it until the next look. Where no lane parks,
- * only those that carry tasks do: the others are of jobs that are not there. */
+/* A lane counts as allocated from a look until the next. On a service that parks no lanes only
+ * lanes with tasks count: the others belong to absent jobs. */
 static uint32_t count_allocated(const struct turn *turn, const struct look *now)
 {
     uint32_t lanes = 0;

@@ -1,4 +1,4 @@
-/* Owns nothing. Must never look at a clock or at anything but the state it was given. */
+/* Draws random numbers. Owns nothing. Must never read a clock or any state but the caller's. */
 #include "bench/sim/chance.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ double chance_unit(uint64_t *state)
 
 double chance_exponential(uint64_t *state) { return -log(1 - chance_unit(state)); }
 
-/* Half of what Box and Muller's transform gives. */
+/* One of the two values of the Box-Muller transform. */
 double chance_normal(uint64_t *state)
 {
     double radius = sqrt(2 * chance_exponential(state));

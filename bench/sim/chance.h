@@ -1,4 +1,4 @@
-/* Chance from a seed: the same numbers on every machine, in any order of asking. */
+/* Pseudo-random numbers from a seed: equal on every machine, in any order of calls. */
 #ifndef GRADPOOL_BENCH_SIM_CHANCE_H
 #define GRADPOOL_BENCH_SIM_CHANCE_H
 

@@ -1,5 +1,5 @@
-/* Owns the virtual clock: jobs come, are measured, are placed, leave; in between the windows are
- * looked at. Must never read a clock of the machine. */
+/* Owns the virtual clock: jobs come, are measured, are placed, leave; between these events the
+ * windows are simulated. Must never read a clock of the machine. */
 #include "bench/sim/simulate.h"
 
 #include "bench/sim/chance.h"
@@ -13,7 +13,7 @@
 
 #define NEAR 0.02
 
-/* In this order when they fall on one moment: room is made before it is asked for. */
+/* Order of events at the same time: room is freed before it is used. */
 enum event_kind { EVENT_LEAVE, EVENT_ARRIVE, EVENT_PLACE };
 
 struct event {
@@ -26,7 +26,7 @@ struct simulation {
     const struct workload *workload;
     const struct setting *setting;
     struct cluster cluster;
-    struct job_profile *profiles; /* of each kind of job that came */
+    struct job_profile *profiles; /* one for each kind of job so far */
     size_t profiles_count;
     size_t *profile_of; /* by job */
     struct event *events;
@@ -37,8 +37,8 @@ struct simulation {
     uint64_t now_ns;
     double own_lanes;          /* held by jobs that are measured or were refused */
     uint32_t window;           /* the next */
-    struct trail_part present; /* the jobs that are there: what they use, what they would hold */
-    struct trail *trail;       /* NULL: nobody asks */
+    struct trail_part present; /* cores of the present jobs: used lane time, dedicated servers */
+    struct trail *trail;       /* NULL: no trail wanted */
     struct simulated result;
     char *error;
 };
@@ -201,7 +201,7 @@ static int place(struct simulation *s, size_t job)
     int r = cluster_place(&s->cluster, job, profile_of(s, job));
 
     if (r == -ENOSPC) {
-        s->is_refused[job] = true; /* keeps the lanes on which it was measured */
+        s->is_refused[job] = true; /* keeps the lanes of its measurement */
         s->result.refused++;
         return 0;
     }
@@ -234,7 +234,7 @@ static int handle(struct simulation *s, const struct event *event)
     }
 }
 
-/* Beside what becomes of the job: what that opens, closes and moves. */
+/* Handles the event, and counts the lanes that it opens and closes, and the moves. */
 static int handle_noted(struct simulation *s, const struct event *event)
 {
     size_t open = s->cluster.lanes_open;
@@ -267,7 +267,7 @@ static int run_clock(struct simulation *s)
     return r == 0 ? look_until(s, UINT64_MAX) : r;
 }
 
-/* --- what it comes to --- */
+/* --- the result --- */
 
 static int compare_losses(const void *a, const void *b)
 {
@@ -320,7 +320,7 @@ static int sum_up(struct simulation *s)
     return 0;
 }
 
-/* Of each job that was seen, in the order of the workload. */
+/* Keeps the losses of each job with a window, in the order of the workload. */
 static int keep_jobs(const struct simulation *s, struct trail *trail)
 {
     trail->jobs = calloc(s->workload->count + 1, sizeof(*trail->jobs));

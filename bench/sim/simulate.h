@@ -8,12 +8,12 @@
 
 struct simulated {
     double hours;
-    /* Core-hours: of lanes that were open or held to measure; of lane time that the jobs use when
-     * nobody loses anything; of one core for each worker of each job. */
+    /* Core-hours: lanes open or held for measurements; lane time that the jobs would use without
+     * loss; one core for each worker of each job. */
     double allocated, fluid, dedicated;
     double measuring;                /* part of `allocated` */
     double peak;                     /* cores */
-    uint64_t placed, refused, brief; /* brief: over before they were measured */
+    uint64_t placed, refused, brief; /* brief: jobs that ended before they were measured */
     uint64_t moves;
     uint32_t windows;
     uint64_t sampled;    /* jobs that a window saw */
@@ -24,8 +24,8 @@ struct simulated {
     double predicted_near; /* part of these, predicted to 2 points */
 };
 
-/* `trail` may be NULL; else it is all zero, and the caller's to free. -ENOMEM, or an error of the
- * packer's: `error` (TABLE_ERROR_BYTES) says which. */
+/* `trail` may be NULL; otherwise all zeros, and the caller frees it. -ENOMEM, or an error of the
+ * packer with a text in `error` (TABLE_ERROR_BYTES). */
 int simulate(const struct workload *workload, const struct setting *setting, struct trail *trail,
              struct simulated *ret_result, char *error);
 

@@ -1,4 +1,4 @@
-/* Spreads what was so for a while over the parts of a run. Owns the list of jobs. */
+/* Spreads values over the parts of a run. Owns the list of jobs. */
 #include "bench/sim/trail.h"
 
 #include <stdlib.h>

@@ -1,14 +1,14 @@
-/* A simulated run for whom its sums are not enough: cores part by part, and what each job lost.
- * PURE. */
+/* Details of a simulated run beyond its sums: cores in each part of the run, and the loss of each
+ * job. PURE. */
 #ifndef GRADPOOL_BENCH_SIM_TRAIL_H
 #define GRADPOOL_BENCH_SIM_TRAIL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define TRAIL_PARTS 360 /* of equal length, from the begin to the end of the clock */
+#define TRAIL_PARTS 360 /* parts of equal length, from the begin to the end of the clock */
 
-/* As the fields of struct simulated; cores, mean over the part. */
+/* Cores as in struct simulated, mean over the part. */
 struct trail_part {
     double allocated, fluid, dedicated;
 };
@@ -16,27 +16,27 @@ struct trail_part {
 struct trail_job {
     size_t job; /* position in the workload */
     double loss, predicted;
-    double alone_ns; /* a round, on as many lanes as workers with nobody else */
+    double alone_ns; /* round time on as many lanes as workers without other jobs */
 };
 
-#define TRAIL_SPANS 24 /* likewise; what changes is too much to be told one by one */
+#define TRAIL_SPANS 24 /* parts of equal length for the events, which are too many to list */
 
 struct trail_span {
     uint64_t opened, closed; /* shared lanes */
-    uint64_t moves;          /* as struct simulated has them */
+    uint64_t moves;          /* as in struct simulated */
 };
 
 struct trail {
     struct trail_part parts[TRAIL_PARTS];
     struct trail_span spans[TRAIL_SPANS];
-    struct trail_job *jobs; /* those that a window saw */
+    struct trail_job *jobs; /* jobs with a window */
     size_t jobs_count;
 };
 
-/* So many cores from one moment to another, of a run that ends at `end_ns`. */
+/* Adds cores held from one time to another in a run that ends at `end_ns`. */
 void trail_add(struct trail *trail, uint64_t end_ns, uint64_t from_ns, uint64_t to_ns,
                const struct trail_part *cores);
-/* What changed at one moment. */
+/* Adds changes at one time. */
 void trail_count(struct trail *trail, uint64_t end_ns, uint64_t at_ns,
                  const struct trail_span *change);
 void trail_fini(struct trail *trail);

@@ -13,7 +13,7 @@
 
 struct arguments {
     const char *traces, *models, *report; /* report NULL: no page */
-    double hours;                         /* 0: as the trace has it, a week of drawn jobs */
+    double hours;                         /* 0: length of the trace, or a week of drawn jobs */
     const char *live;                     /* a trace that is played on a real service, too */
     const char *not_live;                 /* an option that has no meaning there; NULL: none */
     double live_s, live_load;

@@ -1,4 +1,5 @@
-/* A simulation as one page. Owns nothing; of thousands of jobs it shows those that lose most. */
+/* Writes a simulation as one page. Owns nothing; of thousands of jobs the page shows those with the
+ * largest loss. */
 #include "bench/lib/run_file.h"
 #include "bench/simulate/simulate_report.h"
 
@@ -102,7 +103,7 @@ add_event(struct page *page, double at_s, const char *kind, const char *format, 
     page->events[at] = (struct view_event){at_s, kind, page->texts[at]};
 }
 
-/* Sums of each part of the run, told at its end. */
+/* Adds the sums of each part of the run at the part's end. */
 static void add_events(const struct workload *workload, const struct trail *trail,
                        struct page *page)
 {

@@ -1,10 +1,10 @@
-/* A simulation as people and programs read it. */
+/* Prints a simulation as text and JSON. */
 #ifndef GRADPOOL_BENCH_SIMULATE_SIMULATE_REPORT_H
 #define GRADPOOL_BENCH_SIMULATE_SIMULATE_REPORT_H
 
 #include "bench/sim/simulate.h"
 
-/* Part of the cores of servers of so many cores, one a worker, that are not held. */
+/* Saved part of the cores, compared with one server of `cores` cores for each worker. */
 double simulate_saving(const struct simulated *result, double cores);
 double simulate_moves_per_hour(const struct simulated *result);
 
@@ -16,13 +16,13 @@ struct simulate_report {
     bool is_json;
 };
 
-/* What is assumed; nothing with is_json. */
+/* Prints the assumptions; nothing with is_json. */
 void simulate_report_start(const struct simulate_report *report);
 void simulate_report_result(const struct simulate_report *report, const struct simulated *result);
 /* Simulates again with one assumption changed at a time, a row each. */
 int simulate_report_rows(const struct simulate_report *report, const struct simulated *usual,
                          char *error);
-/* The same as one page, with a chart. Negative errno, with a text on standard error. */
+/* Writes the result as one page with a chart. Negative errno, with a text on standard error. */
 int simulate_page(const struct simulate_report *report, const struct simulated *result,
                   const struct trail *trail, const char *path);
 /* The last line. */

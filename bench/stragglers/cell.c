@@ -1,5 +1,5 @@
-/* Conducts one cell. Owns its service, its workers, its injector. Must never look at the service in
- * rounds that count: what a look costs would be taken for slowness. */
+/* Conducts one cell. Owns its service, workers and injector. Must never query the service during
+ * counted rounds: the cost of a query would look like slowness. */
 #include "bench/stragglers/cell.h"
 
 #include "bench/lib/host.h"
@@ -17,9 +17,9 @@
 
 #define WARM_ROUNDS 30
 #define BEFORE_WINDOWS 2
-#define SLOW_WINDOWS_SHORT 3 /* of what does not adapt */
-#define QUIET_WINDOWS 6      /* of both that are compared where nothing is wrong */
-#define DETECT_WINDOWS 2     /* of the stop-the-world baseline */
+#define SLOW_WINDOWS_SHORT 3 /* windows of a policy that does not adapt */
+#define QUIET_WINDOWS 6      /* windows of the two policies that are compared without an injector */
+#define DETECT_WINDOWS 2     /* windows of the stop-the-world baseline before it acts */
 #define COMMAND_NS (60 * NS_PER_S)
 #define PORT_FIRST 17300
 
@@ -135,7 +135,7 @@ static int see_experiments(struct run *run)
 
 /* --- phases --- */
 
-/* Else rows would tell of a lane that is still in use. */
+/* Drains the lane; otherwise rows would include a lane that is still in use. */
 static int drain(const struct run *run)
 {
     char lane[16];
@@ -164,7 +164,7 @@ static int take_lane_out(struct run *run)
     return r;
 }
 
-/* Where tasks are, and the round from which on nobody has looked. */
+/* Reads the placement of tasks, and the first round after the query. */
 static int see_shares(struct run *run, uint32_t *ret_round)
 {
     run->before_count = look_at_shares(&run->service, run->cell->herd.job, run->before, CELL_LANES);
@@ -183,7 +183,7 @@ static int see_before(struct run *run, uint32_t *ret_round)
     return see_shares(run, ret_round);
 }
 
-/* What the injector itself moves is no doing of the policy's: rounds begin after it. */
+/* Moves by the injector are not the policy's: counted rounds begin after them. */
 static int begin_slow(struct run *run, uint32_t *first)
 {
     int r = injector_begin(&run->injector);

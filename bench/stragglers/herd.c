@@ -1,5 +1,5 @@
-/* Workers that sleep and push (B2), and the board on which they are told when to pause and to stop.
- * Owns the processes and the memory shared with them. Must never compute while it is timed. */
+/* Workers that sleep and push (B2), and the board with their orders to pause and stop. Owns the
+ * processes and the memory shared with them. Must never compute while rounds are timed. */
 #include "bench/stragglers/herd.h"
 
 #include "bench/lib/host.h"
@@ -72,7 +72,8 @@ static void check(struct worker *w, uint32_t round)
     pthread_mutex_unlock(&w->board->lock);
 }
 
-/* False: that was the last. All ranks see the same, for it is said before their rounds meet. */
+/* False after the last round. All ranks get the same answer, because an order is set before their
+ * rounds meet. */
 static bool may_go_on(struct worker *w, uint32_t round)
 {
     struct herd_board *b = w->board;
@@ -149,7 +150,7 @@ int herd_start(struct herd *herd, const struct herd_setting *setting)
                                       .workers = setting->workers,
                                       .model = setting->model,
                                       .bytes_scale = setting->bytes_scale}};
-        fflush(NULL); /* or the child would print it again */
+        fflush(NULL); /* otherwise the child would print the buffered text again */
         pid_t pid = process_fork(SIGKILL);
         if (pid < 0)
             return -errno;
@@ -186,7 +187,7 @@ uint32_t herd_rounds(struct herd *herd)
     return rounds;
 }
 
-/* Nobody is more than a round ahead of the first rank. */
+/* Pauses two rounds ahead: no rank is more than a round ahead of the first rank. */
 int herd_pause(struct herd *herd)
 {
     struct herd_board *b = herd->board;
@@ -225,7 +226,7 @@ static int reap(struct herd *herd)
     return r;
 }
 
-/* Who ends without a look would be taken for one whose results are right. */
+/* A worker that has checked no result must not count as a worker with right results. */
 static int demand_checks(const struct herd *herd, const struct herd_checks *checks)
 {
     uint64_t due = UINT64_C(2) * herd->setting.workers;

@@ -1,5 +1,5 @@
-/* The workers of one job, a process each, that go round after round until they are told to stop;
- * and when each round ended. */
+/* The workers of one job, a process each, that run rounds until they are stopped; and the time at
+ * which each round ended. */
 #ifndef GRADPOOL_BENCH_HERD_H
 #define GRADPOOL_BENCH_HERD_H
 
@@ -17,10 +17,11 @@ struct herd_setting {
     const char *endpoint, *transport; /* transport NULL: as any client chooses */
     const char *job;
     const struct model *model;
-    double bytes_scale; /* of tensors, against the table */
-    uint64_t step_ns;   /* that a worker sleeps before it pushes */
+    double bytes_scale; /* bytes of a tensor divided by those of the table */
+    uint64_t step_ns;   /* sleep of a worker before each push */
     uint32_t workers;
-    bool is_bound; /* to core `core` (index): an injector is to hit the lane, not them */
+    /* Bound to core `core` (index), so that an injector hits the lane and not the workers. */
+    bool is_bound;
     uint32_t core;
 };
 
@@ -28,10 +29,10 @@ struct herd_setting {
 struct herd_board {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint32_t rounds;                  /* that have ended */
+    uint32_t rounds;                  /* ended rounds */
     uint32_t stop_after, pause_after; /* rounds; UINT32_MAX: not yet */
-    uint32_t paused;                  /* workers that wait */
-    uint64_t wrong, checked;          /* as herd_stop() hands them out */
+    uint32_t paused;                  /* waiting workers */
+    uint64_t wrong, checked;          /* results of herd_stop() */
     uint64_t ended_ns[HERD_ROUNDS_MAX];
 };
 
@@ -43,22 +44,22 @@ struct herd {
 
 /* Negative errno, with a text on standard error. */
 int herd_start(struct herd *herd, const struct herd_setting *setting);
-/* Returns when so many rounds have ended. -ETIMEDOUT: none ended for a minute. */
+/* Returns after `rounds` ended rounds. -ETIMEDOUT: no round ended for a minute. */
 int herd_await(struct herd *herd, uint32_t rounds);
 uint32_t herd_rounds(struct herd *herd);
-/* All stand still between two rounds, until they are let go on. */
+/* Stops all workers between two rounds until herd_go_on(). */
 int herd_pause(struct herd *herd);
 void herd_go_on(struct herd *herd);
-/* Elements that are not the right ones, and looks at a round's results: each worker's first round
- * and its last. */
+/* Wrong elements, and number of checked results: each worker checks its first round and its
+ * last. */
 struct herd_checks {
     uint64_t wrong, checked;
 };
-/* Lets them end, and tells what they have found until then: the last rounds come only now. -EIO,
- * with a text on standard error: one failed, or has not looked twice. Safe on one that did not
- * start: nothing was looked at. */
+/* Ends the workers and returns their checks, which include the last rounds. -EIO, with a text on
+ * standard error: a worker failed, or has not checked twice. Allowed on a herd that did not start:
+ * no checks. */
 int herd_stop(struct herd *herd, struct herd_checks *ret_checks);
-/* How long each of the rounds [first, end) took, pauses included. */
+/* Length of each of the rounds [first, end), pauses included. */
 void herd_times(struct herd *herd, uint32_t first, uint32_t end, double *ret_ns);
 
 #endif

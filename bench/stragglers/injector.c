@@ -1,4 +1,5 @@
-/* Slowness on purpose. Owns what it starts: hogs, a queueing discipline, numbers in a file. */
+/* Makes lanes slow on purpose. Owns the started hogs, a queueing discipline, and numbers in a
+ * file. */
 #include "bench/stragglers/injector.h"
 
 #include "bench/lib/host.h"

@@ -1,4 +1,4 @@
-/* What makes one lane slow, or the first placement skewed. */
+/* Injectors: slow one lane, or skew the first placement. */
 #ifndef GRADPOOL_BENCH_INJECTOR_H
 #define GRADPOOL_BENCH_INJECTOR_H
 
@@ -14,8 +14,8 @@
 enum injector_kind {
     INJECTOR_NONE,
     INJECTOR_SLEEP, /* the lane sleeps four times as long for each byte */
-    INJECTOR_TASK,  /* it sleeps for one of its tasks, wherever that goes */
-    INJECTOR_HOG,   /* others want the lane's core */
+    INJECTOR_TASK,  /* the lane of one task sleeps for it, also after the task moved */
+    INJECTOR_HOG,   /* other processes use the lane's core */
     INJECTOR_CAP,   /* the lane's port has a bandwidth */
     INJECTOR_SKEW,  /* all tasks are on the lane at first */
     INJECTORS,
@@ -25,9 +25,9 @@ struct injector {
     enum injector_kind kind;
     uint32_t lane;                   /* index, 0 to 3 */
     struct slowing_numbers *numbers; /* read by the lanes */
-    uint32_t usual, times;           /* ns a KiB of each lane; the slow one: times as much */
+    uint32_t usual, times;           /* sleep in ns a KiB of each lane; factor of the slow lane */
     uint32_t task_ns;                /* for each round of the slow task */
-    uint16_t port;                   /* of the first lane */
+    uint16_t port;                   /* port of the first lane */
     uint32_t cap_mbit;
     const struct service *service;
     const char *job;
@@ -35,7 +35,7 @@ struct injector {
 };
 
 const char *injector_name(enum injector_kind kind);
-/* Makes the file and names it in the environment, for services that start from now on. */
+/* Makes the file and sets its name in the environment for services that start later. */
 int injector_init(struct injector *injector, char *ret_path, size_t path_bytes);
 void injector_fini(struct injector *injector, const char *path);
 int injector_begin(struct injector *injector);

@@ -1,5 +1,5 @@
 /* Lanes of `gradpool-bench-slow`, which is `gradpool` with three functions of lanes wrapped by the
- * linker. Owns what each lane's thread owes. */
+ * linker. Owns the sleep that each lane's thread still has to do. */
 #include "bench/stragglers/slowing.h"
 
 #include "svc/base/log.h"
@@ -20,7 +20,7 @@ void __wrap_account_started(struct piece *p);
 
 static _Thread_local struct slowing own;
 
-/* An aggregator starts its lanes one after the other, each on the thread that it will have. */
+/* An aggregator creates its lanes one after the other, each on its later thread. */
 int __wrap_lane_create(const struct lane_options *options, struct lane **ret_lane)
 {
     static uint32_t lanes;

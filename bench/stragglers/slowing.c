@@ -1,4 +1,5 @@
-/* Sleeps for what a lane has summed. Owns nothing: a mapping stays until the process ends. */
+/* Sleeps in proportion to the bytes that a lane has summed. Owns nothing: a mapping stays until the
+ * process ends. */
 #include "bench/stragglers/slowing.h"
 
 #include "svc/base/clock.h"

@@ -1,5 +1,5 @@
-/* A lane that is slow without using its core: how slow stands in a file, which `stragglers` writes
- * and the lanes of its service map (slow_lanes.c). */
+/* A lane that is slow without using its core: a file, which `stragglers` writes and the lanes of
+ * its service map (slow_lanes.c), sets the slow-down. */
 #ifndef GRADPOOL_BENCH_STRAGGLERS_SLOWING_H
 #define GRADPOOL_BENCH_STRAGGLERS_SLOWING_H
 
@@ -21,13 +21,14 @@ struct slowing {
     int64_t debt_ns;
 };
 
-/* The numbers of a file, mapped for good. NULL: there is no such file, or it is too short. */
+/* Maps the numbers of a file until the process ends. NULL: no such file, or the file is too
+ * short. */
 const struct slowing_numbers *slowing_map(const char *path);
-/* The lane has summed so many bytes. */
+/* Adds sleep for `bytes` that the lane has summed. */
 void slowing_owe(struct slowing *s, uint64_t bytes);
-/* A round of this task has begun. */
+/* Adds sleep for a round of this task. */
 void slowing_owe_task(struct slowing *s, uint32_t task);
-/* Sleeps for the debt, at most 100 ms of it, before the next chunk is begun. */
+/* Sleeps the added time, at most 100 ms of it, before the next chunk begins. */
 void slowing_pay(struct slowing *s);
 
 #endif

@@ -1,4 +1,5 @@
-/* Options of `stragglers`; its rows, and the two bars (algorithm: README of packer, X1 to X10). */
+/* Options of `stragglers`; its rows, and the two bars (algorithm: RULES.md of packer, X1 to
+ * X10). */
 #include "bench/commands.h"
 #include "bench/savings/statistics.h"
 #include "bench/sim/input/csv.h"
@@ -11,9 +12,9 @@
 #include <unistd.h>
 
 #define MIB 1048576.0
-#define TARGET_BYTES (1 * MIB) /* of a model here */
-#define WORK_BYTES (8 * MIB)   /* where lanes work instead of sleeping */
-#define PIECES 64              /* of a model, at least */
+#define TARGET_BYTES (1 * MIB) /* bytes of a scaled model */
+#define WORK_BYTES (8 * MIB)   /* model size where lanes work instead of sleeping */
+#define PIECES 64              /* least pieces of a model */
 #define LANE_MS 8.0            /* sleep of an even lane a round */
 #define STEP_NS UINT64_C(20000000)
 #define WORKERS 8
@@ -41,10 +42,11 @@ struct stragglers {
     bool is_quick, is_json;
     const char *folder, *model, *injector, *policy; /* NULL: all */
     char cores[16], lanes_per_core[8];
-    char piece_max[16], work_piece_max[16]; /* of models of TARGET_BYTES, of WORK_BYTES */
-    double nothing_settled_ns[INJECTORS];   /* of the model at hand; 0: not run */
-    double quiet_ns[2][QUIET_TURNS];        /* where nothing is wrong: nothing, explore */
-    /* Of the bars, the worst over models; NAN: not run. */
+    char piece_max[16], work_piece_max[16]; /* for models of TARGET_BYTES, of WORK_BYTES */
+    /* Settled time of policy "nothing" with the present model; 0: not run. */
+    double nothing_settled_ns[INJECTORS];
+    double quiet_ns[2][QUIET_TURNS]; /* without an injector: policies "nothing" and "explore" */
+    /* worst value over the models for each limit; NAN: not run */
     double speed, cost;
     uint32_t windows;
     uint64_t wrong;
@@ -77,9 +79,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* --- what is run --- */
+/* --- the selection --- */
 
-/* NULL: all are. */
+/* Whether `list` names it; NULL names all. */
 static bool is_named(const char *list, const char *name)
 {
     size_t length = strlen(name);
@@ -96,7 +98,7 @@ static bool is_wanted(const struct stragglers *s, const struct policy *p, enum i
     if (!is_named(s->policy, p->name))
         return false;
     if (kind == INJECTOR_SKEW && !p->adapts && strcmp(p->name, "nothing") != 0)
-        return false; /* what does not adapt is as nothing then */
+        return false; /* a policy that does not adapt behaves like "nothing" */
     return !s->is_quick || (kind == INJECTOR_SLEEP && p < policies + 2);
 }
 
@@ -130,7 +132,7 @@ static struct cell make_cell(struct stragglers *s, const struct model *model,
         .usual_ns_per_kib = works ? 0 : (uint32_t)(LANE_MS * 1e6 / lane_kib),
         .times = TIMES,
         .task_ns = (uint32_t)(2 * LANE_MS * 1e6),
-        /* In and out for each worker, in half of what the slowed lane takes. */
+        /* room in and out for each worker, in half of the slowed lane's time */
         .cap_mbit = (uint32_t)(TARGET_BYTES / CELL_LANES * 4 * WORKERS * 8 /
                                (TIMES * LANE_MS * 1e-3) / 1e6)};
 }
@@ -196,7 +198,7 @@ static void take_bars(struct stragglers *s, const struct cell *c)
     }
 }
 
-/* --- what is run, and its rows --- */
+/* --- runs and their rows --- */
 
 static int run_cell(struct stragglers *s, struct cell *cell)
 {
@@ -210,7 +212,8 @@ static int run_cell(struct stragglers *s, struct cell *cell)
     return 0;
 }
 
-/* Turn by turn, so that what else the machine does hits both alike; medians are compared. */
+/* Both policies run turn by turn, so that other load of the machine hits both; medians are
+ * compared. */
 static int run_quiet(struct stragglers *s, const struct model *model)
 {
     int r = 0;
@@ -232,7 +235,7 @@ static int run_quiet(struct stragglers *s, const struct model *model)
     return 0;
 }
 
-/* --- the bars, told --- */
+/* --- the limits that decide the exit code --- */
 
 static bool print_bars(const struct stragglers *s)
 {
@@ -259,7 +262,7 @@ static bool print_bars(const struct stragglers *s)
     return is_fast && is_quiet;
 }
 
-/* --- all of it --- */
+/* --- the command --- */
 
 static int run_model(struct stragglers *s, const struct model *model)
 {
@@ -310,7 +313,7 @@ static int run_all(struct stragglers *s, const struct models *models)
     return r < 0 ? r : demand_rows(s);
 }
 
-/* Four lanes on as many of two cores as there are: they sleep most of the time. */
+/* Four lanes, two for each core: they sleep most of the time. */
 static void choose_cores(struct stragglers *s)
 {
     bool has_two = sysconf(_SC_NPROCESSORS_ONLN) >= 2;

@@ -1,5 +1,5 @@
-/* `tasks`: what a coordinator holds for very many tasks, and how long a new job waits for its place
- * beside them. Owns a service and the jobs, which are all of this process and push nothing. */
+/* `tasks`: memory of a coordinator with very many tasks, and the time until a new job has its place
+ * beside them. Owns a service and the jobs, which are all in this process and push nothing. */
 #include "bench/commands.h"
 #include "bench/lib/host.h"
 #include "bench/lib/own_service.h"
@@ -22,7 +22,7 @@ struct tasks {
     struct service service;
     gp_client *client;
     gp_job **held;
-    double *waits_ms; /* of the newcomers */
+    double *waits_ms; /* waits of the new jobs */
     uint64_t resting_ns, watched_ns;
     uint64_t coordinator_before, coordinator_after, lane_before, lane_after; /* bytes */
     uint64_t placing_ns; /* CPU of the coordinator for all that is held */

@@ -1,5 +1,5 @@
-/* Policies to compare with: rules of other systems, and two simpler rules of loss. A service can be
- * started with one by name; no help offers them. Not seen outside packer/ and its tests. */
+/* Baselines: policies of other systems, and two simpler rules of loss. `serve --policy` accepts
+ * their names; no help offers them. Not seen outside packer/ and its tests. */
 #ifndef GRADPOOL_PACKER_BASELINE_BASELINE_H
 #define GRADPOOL_PACKER_BASELINE_BASELINE_H
 

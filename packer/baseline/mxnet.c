@@ -1,8 +1,9 @@
-/* Owns the rule of MXNet's key-value store: a small tensor goes whole to one server, a large one
- * is split evenly over all. A baseline: must never look at load. Source: README.md. */
+/* Owns the rule of MXNet's key-value store: a small tensor goes whole to one server, a large one is
+ * split evenly over all. A baseline: must never read load. Source: README.md. */
 #include "packer/baseline/baseline.h"
 
-#define BIG_TENSOR_ELEMENTS 1000000 /* with pieces of PACKER_PIECE_BYTES_MAX; else in proportion */
+/* A larger tensor is split; for smaller pieces than PACKER_PIECE_BYTES_MAX in proportion. */
+#define BIG_TENSOR_ELEMENTS 1000000
 #define KEY_FACTOR 9973
 
 /* round(elements * part / parts), halves up, without a product that could overflow: lanes are at

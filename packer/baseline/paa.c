@@ -1,12 +1,12 @@
 /* Owns the parameter assignment algorithm (PAA) of Optimus: tensors in order of size, towards equal
- * bytes and equal numbers of keys on all servers. It knows one job alone, so it must never look at
- * what the lanes carry from others; only memory limits are added. Source: README.md. */
+ * bytes and equal numbers of keys on all servers. A baseline that knows one job alone: must never
+ * read the load of other jobs; only memory limits are added. Source: README.md. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "packer/baseline/baseline.h"
 
-/* A tensor of at most a hundredth of the mean costs requests, not bytes. */
+/* A tensor of at most a hundredth of the mean bytes of a lane is placed by number of keys. */
 #define TINY_PARTS 100
 
 struct sized {
@@ -19,10 +19,10 @@ struct paa {
     size_t lanes_count;
     uint64_t mean_bytes;
     uint64_t tiny_bytes;
-    uint64_t *lane_bytes; /* this job's, put by this call */
-    uint64_t *lane_keys;
+    uint64_t *lane_bytes;  /* bytes of the job on each lane, from this call only */
+    uint64_t *lane_keys;   /* ranges of tensors on each lane, from this call only */
     struct sized *tensors; /* largest first */
-    struct sized *lanes;   /* scratch: emptiest first */
+    struct sized *lanes;   /* buffer of put_large(): emptiest first */
 };
 
 static int compare_falling(const void *a, const void *b)
@@ -54,7 +54,7 @@ static int put(struct paa *paa, size_t tensor, size_t lane, uint64_t first, uint
     return 0;
 }
 
-/* The lane of the smallest value among those that have room, else lanes_count. */
+/* The lane with the smallest of `values` that has room; lanes_count: none. */
 static size_t smallest(const struct paa *paa, const uint64_t *values,
                        const struct placement_need *need)
 {
@@ -103,7 +103,7 @@ static int put_tiny(struct paa *paa, size_t tensor)
     return put(paa, tensor, lane, 0, elements);
 }
 
-/* What a lane lacks to the mean, as far as its memory goes. */
+/* Bytes up to the mean that the lane can still take; its memory is a bound. */
 static uint64_t gap_bytes(const struct paa *paa, size_t lane)
 {
     uint64_t used = paa->lane_bytes[lane], memory = paa->placement->lanes[lane].memory_bytes;
@@ -112,7 +112,7 @@ static uint64_t gap_bytes(const struct paa *paa, size_t lane)
     return gap < memory ? gap : memory;
 }
 
-/* Fills lane after lane to the mean, emptiest first; the part that fills none goes by best fit. */
+/* Fills lane after lane to the mean, emptiest first; best fit places the last part. */
 static int put_large(struct paa *paa, size_t tensor)
 {
     const struct packer_tensor *t = &paa->placement->request->tensors[tensor];

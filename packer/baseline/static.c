@@ -1,6 +1,6 @@
-/* Owns the two rules that look at nothing but a tensor's place or name: round-robin and hash. They
- * are baselines, so they must never look at load: a lane without memory is a refusal, not a reason
- * to try the next one. Sources of the rules: README.md. */
+/* Owns round-robin and hash, the rules that use only a tensor's position or name. Baselines: must
+ * never read load, and a lane without memory means a refusal, not the next lane. Sources of the
+ * rules: README.md. */
 #include "packer/baseline/baseline.h"
 
 static int put_whole(struct placement *placement, size_t tensor, uint64_t lane)

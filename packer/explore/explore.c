@@ -1,6 +1,6 @@
-/* Exploits and explores: when a window is over, which arm is tried, whether what was tried stays.
- * Owns the states of one experiment. Must never keep what is not surely better (X5), nor try
- * anything where no worker is held up (X3, X6). */
+/* Owns the states of one experiment: the end of a window, the choice of an arm, the verdict on a
+ * try. Must never keep a try that is not significantly better (X5), and must never begin one while
+ * no worker waits (X3, X6). */
 #include "packer/explore/explore.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static bool is_sound(const struct explore_seen *seen)
     return true;
 }
 
-/* Lanes come and go in a window only with what resets it. */
+/* The lanes stay the same within a window: a change of them resets the window (X8). */
 static struct explore_rate *rate_of(struct explore *e, uint32_t id)
 {
     for (size_t i = 0; i < e->rates_count; i++)
@@ -99,7 +99,7 @@ static bool take(struct explore *e, const struct explore_options *o,
            e->round.samples >= (o->samples ? o->samples : EXPLORE_SAMPLES);
 }
 
-/* --- what is tried --- */
+/* --- the choice of an arm --- */
 
 static double stalled(const struct explore *e)
 {
@@ -139,7 +139,7 @@ static void try_arm(struct explore *e, enum explore_arm arm, size_t moves,
     d->moves_count = moves;
 }
 
-/* X3: surely longer than all would take if they were even. */
+/* Whether the slowest lane's interval lies above 1.1 times the even time (X3). */
 static bool is_uneven(const struct explore *e, const struct explore_view *view)
 {
     double slowest_ns = explore_view_time(view, view->slowest);
@@ -147,8 +147,8 @@ static bool is_uneven(const struct explore *e, const struct explore_view *view)
     return slowest_ns - half_of(e, id) > explore_view_even_time(view) * EXPLORE_UNEVEN_PPM / PPM;
 }
 
-/* X3: a lane is slow, workers wait, and what is done about it gains enough of a round: evening out,
- * or, where that did not help lately, emptying. */
+/* Plans a move off a slow lane if workers wait and the gain is large enough (X3): evening out, or
+ * emptying the lane while evening out is held off. */
 static bool exploit(struct explore *e, const struct explore_options *o, struct explore_view *view,
                     struct explore_move *ret_moves, struct explore_decision *d)
 {
@@ -171,7 +171,7 @@ static bool exploit(struct explore *e, const struct explore_options *o, struct e
     return true;
 }
 
-/* splitmix64: the same seed and window, the same number. */
+/* splitmix64: a number that depends on seed and window only. */
 static uint64_t chance(uint64_t seed, uint64_t window)
 {
     uint64_t x = seed + window * UINT64_C(0x9e3779b97f4a7c15);
@@ -186,7 +186,8 @@ static uint64_t chance_ppm(const struct explore *e)
     return ppm < EXPLORE_CHANCE_MOST_PPM ? ppm : EXPLORE_CHANCE_MOST_PPM;
 }
 
-/* X6: one more lane where all are even, else what may help where evening out does not. */
+/* Tries an arm by chance (X6): one more lane if lanes are even, otherwise EXPLORE_IN or
+ * EXPLORE_SHIFT. */
 static bool explore_one(struct explore *e, const struct explore_view *view, uint64_t seed,
                         struct explore_move *ret_moves, struct explore_decision *d)
 {
@@ -221,7 +222,7 @@ static void choose(struct explore *e, const struct explore_options *o,
     explore_one(e, &view, seed, ret_moves, d);
 }
 
-/* --- whether it stays --- */
+/* --- the verdict --- */
 
 static void judge(struct explore *e, const struct explore_options *o, struct explore_decision *d)
 {

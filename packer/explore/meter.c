@@ -1,9 +1,9 @@
-/* Means of samples and how sure they are (X2). Owns the table of Student's t. */
+/* Owns means of samples with their confidence intervals (X2), and the table of Student's t. */
 #include "packer/explore/explore.h"
 
 #include <math.h>
 
-/* Two-sided 95 %, by degrees of freedom, from 1 on; beyond the table the last. */
+/* Two-sided 95 %, by degrees of freedom from 1; more degrees use the last value. */
 static const double student[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
                                  2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120};
 #define STUDENT (sizeof student / sizeof *student)

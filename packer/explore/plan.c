@@ -1,14 +1,13 @@
-/* Which pieces go where for an arm: greedy, in order of size (X7), ties by position: from the
- * first, or, where that has just failed, from the last, for one of them may be what makes a lane
- * slow. Must never put more on a lane than it may take, nor move what makes its target slower than
- * its source was. */
+/* Owns the moves of each arm: greedy, in order of size (X7). Of equal pieces the first moves, and
+ * the last after a failed try, because one of them may be the cause of a slow lane. Must never
+ * exceed the room of a lane, and must never make a target slower than the arm's limit. */
 #include "packer/explore/explore.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define SHIFT_PART 0.1
-#define SLOW_PART 0.5 /* of the rate of the fastest */
+#define SLOW_PART 0.5 /* a lane below this part of the best rate is slow */
 
 static const struct explore_rate *find_rate(const struct explore *explore, uint32_t id)
 {
@@ -61,10 +60,10 @@ double explore_view_longest(const struct explore_view *view)
 
 struct plan {
     struct explore_view *view;
-    uint32_t *at; /* the lane of each piece, as after the moves */
-    double limit_ns;
-    bool takes_last;                 /* of pieces of one size */
-    double taken[EXPLORE_LANES_MAX]; /* of its room */
+    uint32_t *at;                    /* lane of each piece, planned moves included */
+    double limit_ns;                 /* most time a round of a target */
+    bool takes_last;                 /* the last of equal pieces moves, not the first */
+    double taken[EXPLORE_LANES_MAX]; /* part of each lane's room_bytes in use by planned moves */
 };
 
 static bool may_take(const struct plan *plan, size_t lane, double bytes)
@@ -75,7 +74,7 @@ static bool may_take(const struct plan *plan, size_t lane, double bytes)
            (view->load[lane] + bytes) / view->rate[lane] <= plan->limit_ns;
 }
 
-/* Where it leaves least room below the limit; `count`: nowhere. */
+/* The lane with least room below the limit after the move; lanes_count: no lane may take it. */
 static size_t best_target(const struct plan *plan, size_t source, double bytes)
 {
     const struct explore_view *view = plan->view;
@@ -100,7 +99,7 @@ static void put(struct plan *plan, uint32_t piece, size_t target)
     plan->at[piece] = (uint32_t)target;
 }
 
-/* The largest piece of the lane that is at most `bytes`; pieces_count: none. */
+/* The largest piece of the lane of at most `bytes` and less than `below`; pieces_count: none. */
 static uint32_t largest_piece(const struct plan *plan, size_t lane, double bytes, double below)
 {
     const struct explore_seen *seen = plan->view->seen;
@@ -115,7 +114,7 @@ static uint32_t largest_piece(const struct plan *plan, size_t lane, double bytes
     return best;
 }
 
-/* Takes pieces off the lane until it is within the limit, or `most` bytes have gone. */
+/* Moves pieces off the lane until its time is within the limit or `most` bytes have moved. */
 static void lighten(struct plan *plan, size_t source, double most)
 {
     const struct explore_view *view = plan->view;
@@ -127,7 +126,7 @@ static void lighten(struct plan *plan, size_t source, double most)
         double bytes = (double)view->seen->pieces[piece].bytes;
         size_t target = best_target(plan, source, bytes);
         if (target == view->seen->lanes_count) {
-            below = bytes; /* nor does another of its size fit anywhere */
+            below = bytes; /* no lane can take another piece of this size */
             continue;
         }
         put(plan, piece, target);
@@ -137,7 +136,8 @@ static void lighten(struct plan *plan, size_t source, double most)
 
 /* --- arms --- */
 
-/* Pieces are lumps: first within the even time, then each time a little less strict. */
+/* The even time is seldom reached exactly, because pieces stay whole: the limit grows by 3 %
+ * twice. */
 static void make_even(struct plan *plan)
 {
     double even_ns = explore_view_even_time(plan->view);
@@ -148,7 +148,7 @@ static void make_even(struct plan *plan)
     }
 }
 
-/* A lane that has nothing of the job yet is taken to be as fast as the middle of the others. */
+/* Adds a lane without pieces of the job; its rate is assumed to be the mean of the others. */
 static bool open_lane(struct plan *plan)
 {
     struct explore_view *view = plan->view;
@@ -165,8 +165,8 @@ static bool open_lane(struct plan *plan)
     return false;
 }
 
-/* What makes one lane slow may make others slow, too: as long as one of them has a piece, nothing
- * is gained by emptying another. */
+/* The cause of one slow lane may slow others, too: rounds get no shorter while any slow lane keeps
+ * a piece. */
 static bool is_slow(const struct explore_view *view, size_t lane)
 {
     double best = 0;
@@ -190,7 +190,7 @@ static void empty_slow(struct plan *plan)
         return;
     for (size_t i = 0; i < count; i++)
         if (empties[i])
-            view->rate[i] /= 1e9; /* any piece left there is too much */
+            view->rate[i] /= 1e9; /* any piece exceeds the limit there */
     for (int strict = 0; strict < 3; strict++) {
         plan->limit_ns = view->all_bytes / left * (1.05 + 0.1 * strict);
         for (size_t i = 0; i < count; i++)
@@ -212,7 +212,7 @@ size_t explore_plan(enum explore_arm arm, struct explore_view *view, struct expl
     size_t count = view->seen->pieces_count, moves = 0;
     struct plan plan = {.view = view, .at = malloc((count + 1) * sizeof *plan.at)};
     if (!plan.at)
-        return 0; /* a later window */
+        return 0; /* out of memory: a later window plans again */
     for (size_t i = 0; i < count; i++)
         plan.at[i] = view->seen->pieces[i].lane;
     plan.takes_last = view->explore->arms[arm].failed % 2;

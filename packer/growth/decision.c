@@ -1,4 +1,4 @@
-/* Parts of a decision that the rules fill in. Owns nothing; the decision has the memory. */
+/* Fills parts of a decision for the rules. Owns nothing: scale_decision_fini() frees the memory. */
 #include "packer/growth/decision.h"
 
 #include <errno.h>

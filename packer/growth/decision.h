@@ -6,9 +6,9 @@
 
 struct scale_plan;
 
-/* Room for so many lanes. -ENOMEM. */
+/* Allocates `lanes` of the decision for `count` lanes. -ENOMEM. */
 int scale_name_lanes(struct scale_decision *decision, size_t count);
-/* The plan's moves, taken over. */
+/* Passes the moves and their memory from the plan to the decision. */
 void scale_take_moves(struct scale_plan *plan, struct scale_decision *decision);
 
 #endif

@@ -1,5 +1,5 @@
-/* Owns the rules by which the pool shrinks: lanes are emptied, parked, aggregators stopped. Must
- * never take what G3 keeps, and must wait the hold time of each. README.md: G3, G5 to G9. */
+/* Owns the rules by which the pool shrinks: lanes are emptied and parked, aggregators stop. Must
+ * keep `lanes_min` lanes open, and must wait the hold time of each rule. RULES.md: G3, G5 to G9. */
 #include "packer/growth/decision.h"
 #include "packer/growth/internal.h"
 
@@ -21,7 +21,7 @@ static bool is_drainable(const struct scale_look *look, size_t lane)
            !look->lanes[lane].is_held;
 }
 
-/* Of least load; the last of equals. lanes_count: none. */
+/* The drainable lane of least load; the last of equals. lanes_count: none. */
 static size_t emptiest(const struct scale_look *look, const bool *is_tried)
 {
     size_t best = look->seen->lanes_count;
@@ -48,7 +48,7 @@ static void drain(struct scale *scale, const struct scale_look *look, struct sca
         plan->moved_bytes);
 }
 
-/* 0: no plan for this lane. */
+/* Returns 1 with a decision, 0 if no plan empties this lane, -ENOMEM. */
 static int try_drain(struct scale *scale, const struct scale_look *look, size_t lane,
                      struct scale_decision *d)
 {
@@ -91,11 +91,11 @@ int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct sc
     }
     free(is_tried);
     if (r == 0)
-        scale->low_ns = 0; /* the same tasks fit no better in the next window */
+        scale->low_ns = 0; /* the next window would find no plan either */
     return r;
 }
 
-/* --- down: what is not in use (G9) --- */
+/* --- down: lanes and aggregators that are not in use (G9) --- */
 
 static void reverse(uint32_t *ids, size_t count)
 {

@@ -1,5 +1,5 @@
-/* The elastic scheduler's two decisions: who shrinks, who grows. PURE: looks at what it is shown,
- * and enters each change there before the next is decided. README.md: E1 to E5. */
+/* The elastic scheduler's two decisions: which job shrinks, which job grows. PURE: each change is
+ * applied to the caller's jobs before the next decision. RULES.md: E1 to E5. */
 #include "packer/growth/elastic.h"
 
 #include <errno.h>
@@ -19,9 +19,9 @@ static double speed_with(const struct elastic_job *job, uint32_t workers, uint32
     return elastic_rounds_per_s(&job->speed, workers, servers);
 }
 
-/* --- who shrinks --- */
+/* --- jobs shrink --- */
 
-/* What is still to be freed. */
+/* Slots that `need` has more than `free`. */
 static struct elastic_slots lack(const struct elastic_slots *free, struct elastic_slots need)
 {
     return (struct elastic_slots){need.workers > free->workers ? need.workers - free->workers : 0,
@@ -63,7 +63,8 @@ static size_t given_by(uint32_t tenant, const struct elastic_job *jobs, size_t c
     return given;
 }
 
-/* Of the tenant that has given least so far; then by what a slot costs; then the first shown. */
+/* A job of the tenant that has given least so far, with the least loss of speed a slot; the first
+ * of equal jobs. NULL: no job may give. */
 static struct elastic_job *find_victim(struct elastic_job *jobs, size_t count,
                                        struct elastic_slots lacking, uint64_t now_ns,
                                        const struct elastic_change *changes, size_t changes_count)
@@ -140,7 +141,7 @@ int elastic_make_room(struct elastic_job *jobs, size_t count, struct elastic_slo
     return (int)made;
 }
 
-/* --- who grows --- */
+/* --- jobs grow --- */
 
 static bool lacks_least(const struct elastic_job *job, const struct elastic_slots *free,
                         struct elastic_slots *ret_by)
@@ -151,7 +152,7 @@ static bool lacks_least(const struct elastic_job *job, const struct elastic_slot
     return job->is_probing && (worker || server);
 }
 
-/* Rounds a second more; 0: not worth what the change itself costs. */
+/* Rounds a second that the job gains; 0: fewer rounds in all than the change itself costs. */
 static double gain_of(const struct elastic_job *job, struct elastic_slots by)
 {
     double before = speed_with(job, job->has.workers, job->has.servers);

@@ -1,5 +1,5 @@
-/* Which running job gives workers and servers to one that arrives, and which gets what a job that
- * ended leaves. PURE: no clock; the jobs are the caller's. README.md: E1 to E5. */
+/* Decides which running jobs give workers and servers to an arriving job, and which jobs get free
+ * ones. PURE: no clock; the caller owns the jobs. RULES.md: E1 to E5. */
 #ifndef GRADPOOL_PACKER_GROWTH_ELASTIC_H
 #define GRADPOOL_PACKER_GROWTH_ELASTIC_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ELASTIC_HOLD_NS UINT64_C(30000000000) /* after a change a job is left alone for so long */
+#define ELASTIC_HOLD_NS UINT64_C(30000000000) /* time without another change of a changed job */
 
 /* Rounds a second with w workers and s servers: 1 / (work/w + fixed + share*w/s + per_worker*w +
  * per_server*s), none negative (E1). */
@@ -22,12 +22,12 @@ struct elastic_slots {
 
 struct elastic_job {
     uint32_t id, tenant;
-    bool is_probing; /* waits for early feedback: it gives nothing, and comes first to `least` */
+    bool is_probing; /* the job waits for early feedback: gives no slot, is first to get `least` */
     struct elastic_slots has, least;
     struct elastic_speed speed;
-    uint64_t held_until_ns; /* it was changed lately (ELASTIC_HOLD_NS) */
-    double stay_s;          /* how long it is expected to go on */
-    double resize_s;        /* without rounds, when it is changed */
+    uint64_t held_until_ns; /* no change before; set ELASTIC_HOLD_NS ahead by each change */
+    double stay_s;          /* expected time until the job ends */
+    double resize_s;        /* time without rounds that a change costs */
 };
 
 /* One worker, one server or one of each that a job gives or gets. */
@@ -36,16 +36,16 @@ struct elastic_change {
     struct elastic_slots by;
 };
 
-/* Makes room for a job that needs `need` beside what is free: bundles are taken one at a time, and
- * entered in `jobs`, `free` and `ret_changes` in this order. Returns how many; 0: there is room.
- * -ENOSPC: the running jobs cannot give so much, the job has to wait; -ENOBUFS: `room` is too
- * small; then all is as it was. Cost: jobs times changes. */
+/* Takes slots from running jobs until `free` holds `need`. Each change is applied to `jobs` and
+ * `free` and appended to `ret_changes`. Returns the number of changes; 0: `need` was free already.
+ * -ENOSPC: the running jobs cannot give so much, the new job has to wait; -ENOBUFS: more changes
+ * than `room`. On an error `jobs` and `free` are unchanged. Cost: jobs times changes. */
 int elastic_make_room(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                       struct elastic_slots need, uint64_t now_ns,
                       struct elastic_change *ret_changes, size_t room);
 
-/* Gives what is free to jobs, one worker or server at a time, until nobody gains by it or `room`
- * is used up; entered as above. Returns how many. */
+/* Gives free slots to jobs, one worker or server at a time, until no job gains by more or `room`
+ * changes are made; applied and appended as above. Returns the number of changes. */
 size_t elastic_share_out(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                          uint64_t now_ns, struct elastic_change *ret_changes, size_t room);
 

@@ -1,5 +1,4 @@
-/* scale_rules: the rules of scale_tick(), in the order in which they are asked. Not seen outside
- * packer/. */
+/* The rules of scale_tick(), in the order of their calls. Not seen outside packer/. */
 #ifndef GRADPOOL_PACKER_GROWTH_INTERNAL_H
 #define GRADPOOL_PACKER_GROWTH_INTERNAL_H
 
@@ -7,7 +6,7 @@
 
 struct scale_plan;
 
-/* 1: it has decided, 0: it has not, -ENOMEM. */
+/* Returns 1 with a decision, 0 without one, -ENOMEM. */
 typedef int (*scale_rule_fn)(struct scale *scale, struct scale_look *look,
                              struct scale_decision *decision);
 
@@ -19,7 +18,8 @@ int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct sc
 int scale_park_idle(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 int scale_stop_resting(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 
-/* Lanes of the plan in that state; of one aggregator, if they would have to start. */
+/* Appends the plan's target lanes in `state` to the decision; of lanes that are not started, only
+ * those of one aggregator. */
 void scale_name_targets(const struct scale_plan *plan, enum packer_lane_state state,
                         struct scale_decision *decision);
 

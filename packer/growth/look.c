@@ -1,5 +1,5 @@
-/* Owns the count of what is seen in one window: lanes by what is on them, how many are too few or
- * too many. Remembers nothing, decides nothing. README.md: G2 to G6. */
+/* Owns the counts of one window: lanes by their tasks, lanes short, lanes too many. Keeps no state
+ * between windows and decides nothing. RULES.md: G2 to G6. */
 #include "packer/growth/look.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #define NS_PER_S UINT64_C(1000000000)
 #define MILLION 1e6
 
-/* --- whether it makes sense --- */
+/* --- checks of the input --- */
 
 static bool lanes_make_sense(const struct scale_seen *seen)
 {
@@ -69,7 +69,7 @@ bool scale_is_over(const struct scale_job *job)
            job->loss_ppm > packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
 }
 
-/* Nobody who had to be relieved of his neighbours gets others soon after. */
+/* Whether the lanes of the job may drain again after its last relief (G8). */
 static bool is_calm(const struct scale_memory *memory)
 {
     return memory->reliefs == 0 || memory->within >= SCALE_CALM_WINDOWS << memory->reliefs;
@@ -80,7 +80,7 @@ bool scale_is_closed(const struct scale_lane *lane)
     return lane->lane.state != PACKER_LANE_OPEN && !lane->is_changing;
 }
 
-/* Which lanes have several jobs, and who these are. */
+/* Fills in the owners of lanes, shared lanes, and the lanes of each job. */
 static void count_company(struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
@@ -145,7 +145,7 @@ static void count_lane(struct scale_look *look, size_t position)
         look->load += measured > l->load ? measured : l->load;
 }
 
-/* --- too few, too many --- */
+/* --- lanes too few, lanes too many --- */
 
 static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
@@ -157,7 +157,7 @@ static void count_wishes(struct scale_look *look)
         look->wished += look->seen->wishes[i].lanes;
 }
 
-/* G2, G3. */
+/* Computes short_of, room and surplus (G2, G3). */
 static void balance(struct scale_look *look)
 {
     const struct scale_options *o = &look->options;
@@ -186,7 +186,7 @@ bool scale_is_resting(const struct scale_seen *seen, uint32_t aggregator)
     return runs;
 }
 
-/* Lanes of one aggregator stand together. */
+/* Lanes of one aggregator are neighbours in `lanes`. */
 static void count_resting(struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;

@@ -1,6 +1,6 @@
-/* Owns the rule by which a job that is alone on its lanes is tried on fewer of them, and goes back
- * to more when these are too few. What a trial has shown is the profile's (R10). Must never touch a
- * lane that another job is on. README.md: G12. */
+/* Owns the rule by which a job that is alone on its lanes is tried on fewer of them, and gets lanes
+ * back when these are too few. The profile keeps the result of a trial (R10). Must never touch a
+ * lane with another job. RULES.md: G12. */
 #include "packer/growth/decision.h"
 #include "packer/growth/internal.h"
 
@@ -10,9 +10,9 @@
 
 #include "packer/growth/plan.h"
 
-/* --- who is tried, and on how many --- */
+/* --- the next job, and its number of lanes --- */
 
-/* 0: on those that it has, or nothing is sought. */
+/* Lanes that the job should have; 0: the present lanes, or no trial may change them now. */
 static uint32_t lanes_wanted(const struct scale_look *look, size_t job)
 {
     const struct scale_job *of = &look->seen->jobs[job];
@@ -25,7 +25,7 @@ static uint32_t lanes_wanted(const struct scale_look *look, size_t job)
     return now < of->lanes_enough ? of->lanes_enough : 0;
 }
 
-/* Nobody else may come there, or has been planned to. */
+/* Whether no decision opens, drains or fills a lane of the job. */
 static bool owns_quiet_lanes(const struct scale_look *look, size_t job)
 {
     for (size_t i = 0; i < look->seen->lanes_count; i++)
@@ -35,7 +35,7 @@ static bool owns_quiet_lanes(const struct scale_look *look, size_t job)
     return true;
 }
 
-/* As for a drain (G5). */
+/* A trial begins under the conditions of a drain (G5). */
 static bool may_begin(const struct scale *scale, const struct scale_look *look)
 {
     bool helps = look->staying > look->options.lanes_min || look->short_of > 0;
@@ -43,8 +43,8 @@ static bool may_begin(const struct scale *scale, const struct scale_look *look)
            look->open == look->staying;
 }
 
-/* More lanes are for who was tried on too few, and for who is above its limit: a drain may have
- * gathered it on fewer than are enough, within everybody's limit. */
+/* A job gets more lanes after a trial on too few, or when it is above its limit: a drain may have
+ * put the job on fewer lanes than it needs without exceeding a limit. */
 static bool may_go(const struct scale *scale, const struct scale_look *look, size_t job,
                    uint32_t wanted)
 {
@@ -55,7 +55,7 @@ static bool may_go(const struct scale *scale, const struct scale_look *look, siz
     return is_tried || may_begin(scale, look);
 }
 
-/* Who has too few lanes goes before who has too many. */
+/* Jobs with too few lanes come before jobs with too many. jobs_count: no job. */
 static size_t next_to_try(const struct scale *scale, const struct scale_look *look)
 {
     size_t best = look->seen->jobs_count;
@@ -82,7 +82,7 @@ static uint64_t bytes_on(const struct scale_plan *plan, size_t job, size_t lane)
     return 0;
 }
 
-/* Of its lanes those with most of it stay; the first of equals. */
+/* Keeps the job on its `wanted` lanes with most of its bytes; the first of equal lanes. */
 static void aim_fewer(const struct scale_look *look, struct scale_plan *plan, size_t job,
                       uint32_t wanted)
 {
@@ -118,7 +118,7 @@ static bool is_free(const struct scale_look *look, size_t lane, enum packer_lane
     return l->lane.state == state && scale_is_closed(l);
 }
 
-/* Lanes without a job that nobody waits for (G2). */
+/* Lanes in `state` without a job, beyond those for waiting jobs and lanes_spare (G2). */
 static size_t free_lanes(const struct scale_look *look, enum packer_lane_state state)
 {
     uint64_t kept = look->wished + look->options.lanes_spare;
@@ -127,7 +127,7 @@ static size_t free_lanes(const struct scale_look *look, enum packer_lane_state s
     return look->room > look->short_of ? look->room - look->short_of : 0;
 }
 
-/* Says how many there are. */
+/* Makes up to `wanted` free lanes targets; returns their number. */
 static uint32_t aim_free(const struct scale_look *look, enum packer_lane_state state,
                          uint32_t wanted, bool *targets)
 {
@@ -160,7 +160,8 @@ static int plan_more(const struct scale_look *look, struct scale_plan *plan, siz
 
 /* --- the decision --- */
 
-/* What does not come about is tried again ever more seldom, so that it holds up nobody. */
+/* Each failed change doubles the windows before the next, so that a job whose change always fails
+ * does not keep other jobs from theirs. */
 static void remember_try(struct scale_memory *memory, uint32_t wanted)
 {
     memory->narrow_to = wanted;
@@ -183,7 +184,7 @@ static int move(struct scale *scale, const struct scale_job *job, uint32_t now, 
              " (tasks: %zu, bytes: %" PRIu64 ")",
              job->id, wanted < now ? "is tried on fewer lanes" : "needs more lanes than it has",
              now, wanted, d->moves_count, plan->moved_bytes);
-    /* A drain that has gathered it on too few is not to do so again at once (G8). */
+    /* Counts as a relief: a drain would put the job back on too few lanes at once (G8). */
     if (job->memory->narrowed == 0 && wanted > now)
         job->memory->reliefs += job->memory->reliefs < SCALE_RELIEFS_MAX;
     job->memory->narrowed = 1;
@@ -191,7 +192,7 @@ static int move(struct scale *scale, const struct scale_job *job, uint32_t now, 
     return 1;
 }
 
-/* The lanes that it needs are of an aggregator that has stopped. 0: there is none, either. */
+/* Starts an aggregator with free lanes for the job. 0: there is none. */
 static int start(const struct scale_look *look, const struct scale_job *job, uint32_t now,
                  uint32_t wanted, struct scale_decision *d)
 {

@@ -1,6 +1,6 @@
-/* Owns the way from "these tasks must leave this lane" to the lanes that take them. Every lane is
- * chosen by packer_place(), one job after the other, each beside what the ones before have taken
- * (G5). Must never cut a task, and never decide that something is to move: that is scale.c. */
+/* Owns the plan of moves for tasks that must leave a lane. packer_place() chooses every target, one
+ * job after the other, each job beside the tasks of the jobs before (G5). Must never cut a task,
+ * and must never decide that a task moves: the rules in up.c, down.c and narrow.c do. */
 #include "packer/growth/plan.h"
 
 #include <assert.h>
@@ -20,7 +20,7 @@ static int compare_parts(const void *a, const void *b)
 
 static uint64_t add_saturated(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
 
-/* --- who has how much where --- */
+/* --- the parts of jobs on lanes --- */
 
 /* Parts of the same job and lane become one. */
 static void merge_parts(struct scale_plan *plan)
@@ -50,7 +50,7 @@ static void read_tasks(struct scale_plan *plan)
     merge_parts(plan);
 }
 
-/* [first, end) of the lane. */
+/* The first part of the lane; parts_count or a part of a later lane if the lane has none. */
 static size_t first_part(const struct scale_plan *plan, uint32_t lane)
 {
     size_t low = 0, high = plan->parts_count;
@@ -125,7 +125,7 @@ static struct packer_resident resident_of(const struct scale_plan *plan,
                                     .timing = timing_of(plan, part->job)};
 }
 
-/* Describes the lane for the job; residents are put behind `residents`. */
+/* Describes the lane for a placement of the job; fills `residents` and returns their number. */
 static size_t describe_lane(const struct scale_plan *plan, uint32_t lane, uint32_t job,
                             struct packer_resident *residents, struct packer_lane *ret_lane)
 {
@@ -160,7 +160,7 @@ static size_t describe_lanes(struct scale_plan *plan, uint32_t job, uint32_t sou
     return count;
 }
 
-/* Lanes of the job that are not offered count towards the most that it may have, too. */
+/* Lanes of the job outside the request count against the largest number of lanes of a job. */
 static uint32_t lanes_max(const struct scale_plan *plan, uint32_t job, uint32_t source)
 {
     uint32_t workers = plan->seen->jobs[job].workers, elsewhere = 0;
@@ -172,9 +172,9 @@ static uint32_t lanes_max(const struct scale_plan *plan, uint32_t job, uint32_t 
     return most > elsewhere ? most - elsewhere : 1;
 }
 
-/* A task is one tensor of bytes, and as large as a piece may be: so it stays whole. The
- * first, and those that together have no more than `kept->bytes`, stay, and are what is kept then;
- * with 0 none does. */
+/* Describes each task that leaves as one tensor of bytes. The largest task sets the size of a piece
+ * (`ret_bytes_max`), so that no task is cut. `kept->bytes` on entry: bytes that stay (the first
+ * task, and each that still fits; 0: none); on return `kept` is the part that stays. */
 static size_t describe_tasks(struct scale_plan *plan, uint32_t job, uint32_t lane,
                              struct scale_part *kept, uint64_t *ret_bytes_max)
 {
@@ -204,7 +204,7 @@ static size_t describe_tasks(struct scale_plan *plan, uint32_t job, uint32_t lan
     return count;
 }
 
-/* --- what it changes --- */
+/* --- the state after the moves --- */
 
 static uint32_t position_of(const struct scale_plan *plan, uint32_t id)
 {
@@ -225,7 +225,7 @@ static void take(uint64_t *left, uint64_t amount)
         *left -= amount < *left ? amount : *left;
 }
 
-/* Rounded up, as packer_place() has checked it. */
+/* Rounded up, as in the checks of packer_place(). */
 static uint64_t per_second(uint64_t bytes, uint64_t period_ns)
 {
     unsigned __int128 rate = ((unsigned __int128)bytes * NS_PER_S + period_ns - 1) / period_ns;
@@ -239,7 +239,7 @@ static void charge(struct scale_plan *plan, uint32_t target, const struct scale_
     uint64_t memory = task->state_bytes ? task->state_bytes : task->bytes;
     uint64_t rate = per_second(task->wire_bytes, plan->seen->jobs[task->job].timing.period_ns);
     take(&lane->memory_bytes, memory);
-    if (lane->nic_bytes_per_s > 0) { /* nothing left is not 0: that is "not limited" */
+    if (lane->nic_bytes_per_s > 0) { /* 0 would mean "not limited": a used-up lane has 1 */
         take(&lane->nic_bytes_per_s, rate);
         lane->nic_bytes_per_s += lane->nic_bytes_per_s == 0;
     }
@@ -313,9 +313,9 @@ int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane)
     return scale_plan_leave_beyond(plan, job, lane, 0);
 }
 
-/* --- more than one --- */
+/* --- all tasks of a lane, all lanes of a job --- */
 
-/* The part on the lane that takes most of it; the first of equals. SIZE_MAX: it is empty. */
+/* The part with most lane time on the lane; the first of equals. SIZE_MAX: the lane has none. */
 static size_t largest_part(const struct scale_plan *plan, uint32_t lane)
 {
     size_t best = SIZE_MAX;

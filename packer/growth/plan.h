@@ -1,11 +1,11 @@
-/* scale_plan: to which lanes the tasks of one lane can go, with everybody inside his limit. Not
- * seen outside packer/. */
+/* scale_plan: finds target lanes for the tasks of one lane such that every job stays within its
+ * limit. Not seen outside packer/. */
 #ifndef GRADPOOL_PACKER_GROWTH_PLAN_H
 #define GRADPOOL_PACKER_GROWTH_PLAN_H
 
 #include "packer/growth/scale.h"
 
-/* What one job has on one lane. */
+/* All tasks of one job on one lane together. */
 struct scale_part {
     uint32_t lane, job; /* positions */
     uint64_t lane_ns, bytes;
@@ -14,10 +14,10 @@ struct scale_part {
 struct scale_plan {
     const struct scale_seen *seen;
     const char *policy;
-    uint32_t margin_ppm; /* off every limit */
-    bool is_even;        /* dealt by bytes, as for a job that is not measured (P12) */
-    bool *targets;       /* the caller fills it: one for each lane */
-    /* As things stand once the moves are done. */
+    uint32_t margin_ppm; /* subtracted from every limit */
+    bool is_even;        /* tasks are dealt by bytes, as for a job that is not measured (P12) */
+    bool *targets;       /* for each lane: it may take tasks; the caller fills this in */
+    /* The state after the moves planned so far. */
     struct scale_part *parts; /* ascending by lane, then job */
     size_t parts_count, parts_capacity;
     struct packer_lane *lanes; /* one for each lane */
@@ -25,34 +25,37 @@ struct scale_plan {
     struct scale_move *moves;
     size_t moves_count;
     uint64_t moved_bytes;
-    /* Room for one request. */
+    /* Buffers of one request to packer_place(). */
     struct packer_lane *offer;
     struct packer_resident *residents;
-    uint32_t *positions; /* of its tasks */
+    uint32_t *positions; /* the task of each item */
     struct packer_tensor *items;
 };
 
-/* -ENOMEM. To be ended with scale_plan_fini() in any case. */
+/* -ENOMEM. Call scale_plan_fini() after an error, too. */
 int scale_plan_init(struct scale_plan *plan, const struct scale_seen *seen, const char *policy,
                     uint32_t margin_ppm);
 void scale_plan_fini(struct scale_plan *plan);
 
-/* Plans for the job to leave the lane (positions) for targets. -ENOSPC: they do not take it,
- * -EINVAL: packer_place() finds no sense in it, -ENOMEM; then the plan is good for nothing more. */
+/* Plans moves of all tasks of the job from the lane to targets (`job`, `lane`: positions). Errors
+ * of packer_place(); -ENOSPC: the targets lack room. After an error only scale_plan_fini() is
+ * allowed. */
 int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane);
 
-/* The same, but the first of its tasks there and those that fit into `keep_bytes` with it stay. */
+/* Like scale_plan_leave(), but tasks of `keep_bytes` stay: the first, and each that still fits. */
 int scale_plan_leave_beyond(struct scale_plan *plan, uint32_t job, uint32_t lane,
                             uint64_t keep_bytes);
 
-/* Several times: then tasks do not ascend until they are sorted. */
+/* Sorts the moves by task. Needed after more than one call of scale_plan_leave(). */
 void scale_sort_moves(struct scale_plan *plan);
 
-/* The same for all that are on the lane, most lane time first. */
+/* Plans moves of all tasks of the lane, jobs with most lane time first; sorts the moves. Errors as
+ * of scale_plan_leave(). */
 int scale_plan_empty(struct scale_plan *plan, uint32_t lane);
 
-/* Where the job loses most to others, by the policy; not where a decision is being carried out.
- * `ret_loss` is that, 0 to 1, and 0 for -ENOENT: nowhere; -ENOMEM. */
+/* Finds the lane with the highest loss of the job by the policy's rule, among lanes that are not
+ * about to change. `ret_loss`: that loss, 0 to 1. -ENOENT with a loss of 0: the job shares no such
+ * lane; -ENOMEM. */
 int scale_plan_worst_lane(struct scale_plan *plan, uint32_t job, uint32_t *ret_lane,
                           double *ret_loss);
 

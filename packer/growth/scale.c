@@ -1,6 +1,6 @@
-/* Owns what is remembered from window to window, and which rule is asked first. Must never read a
- * clock or decide two things at once: what a decision has changed must be seen first. The rules are
- * in growth/. README.md: G1 to G13. */
+/* Owns the state that lasts from window to window, and the order of the rules. Must never read a
+ * clock, and must never make two decisions in one call: the second would not see the effect of the
+ * first. The rules are in up.c, down.c and narrow.c. RULES.md: G1 to G13. */
 #include "packer/growth/scale.h"
 
 #include <inttypes.h>
@@ -13,9 +13,9 @@
 #define NS_PER_S UINT64_C(1000000000)
 #define WINDOWS_MAX (UINT32_MAX / 2)
 
-/* --- what is remembered --- */
+/* --- state from window to window --- */
 
-/* G7: neither a clock that goes back nor one that leaps makes a hold time pass. */
+/* A clock that goes back or leaps completes no hold time (G7). */
 static uint64_t elapsed_ns(struct scale *scale, uint64_t now_ns)
 {
     uint64_t elapsed = scale->has_begun && now_ns > scale->last_ns ? now_ns - scale->last_ns : 0;
@@ -38,12 +38,13 @@ static void remember_job(const struct scale_job *job)
     m->over = 0;
     m->stay = SCALE_STAY_NOT;
     m->within += m->within < WINDOWS_MAX;
-    /* Later than its lanes may drain: else what does not work would be tried at a steady pace. */
+    /* Reliefs are forgotten later than the lanes may drain: otherwise a drain that always needs a
+     * relief would be repeated at a constant rate. */
     if (m->within >= 8 * SCALE_CALM_WINDOWS << m->reliefs)
         m->reliefs = 0;
 }
 
-/* G11. */
+/* Counts the windows of a job that wants to be measured alone (G11). */
 static void remember_company(const struct scale_job *job, bool shares)
 {
     struct scale_memory *m = job->memory;
@@ -52,7 +53,8 @@ static void remember_company(const struct scale_job *job, bool shares)
     m->alone = counts && !shares ? m->alone + (m->alone < WINDOWS_MAX) : 0;
 }
 
-/* G12: until it is known how many lanes it needs, and it is on these. */
+/* A trial lasts until the number of lanes that the job needs is known and the job is on them
+ * (G12). */
 static void remember_narrow(const struct scale_job *job, uint32_t lanes, bool shares)
 {
     struct scale_memory *m = job->memory;
@@ -72,7 +74,7 @@ static bool is_low(const struct scale_look *look)
            look->load < (double)(look->used - 1) * look->options.low_ppm / 1000000.0;
 }
 
-/* For how long there has been something, and the least of it that there was. */
+/* Updates the time since `now` was last 0, and the least value during that time. */
 static void hold(size_t now, uint64_t elapsed, uint64_t *held_ns, size_t *least)
 {
     *held_ns = now && *least ? *held_ns + elapsed : 0;
@@ -92,8 +94,6 @@ static void remember(struct scale *scale, const struct scale_look *look, uint64_
     hold(look->surplus, elapsed, &scale->idle_ns, &scale->idle_lanes);
     hold(look->resting, elapsed, &scale->rest_ns, &scale->resting);
 }
-
-/* --- what is decided --- */
 
 /* --- one window --- */
 

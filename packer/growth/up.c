@@ -1,6 +1,6 @@
-/* Owns the rules by which the pool grows: lanes that are wanted, relief of a job that loses too
- * much, lanes for a job that was never measured alone. Must never open more than is granted (G3).
- * README.md: G2 to G4, G8, G11. */
+/* Owns the rules by which the pool grows: lanes for waiting jobs, relief of a job above its limit,
+ * lanes for a job that was never measured alone. Must never open more than `lanes_max` lanes (G3).
+ * RULES.md: G2 to G4, G8, G11. */
 #include "packer/growth/decision.h"
 #include "packer/growth/internal.h"
 
@@ -13,7 +13,7 @@
 
 /* --- up: lanes that are wanted (G2) --- */
 
-/* The first lane in that state that could open; lanes_count: none. */
+/* The first lane in `state` that may open; lanes_count: none. */
 static size_t first_closed(const struct scale_seen *seen, enum packer_lane_state state)
 {
     size_t i = 0;
@@ -64,14 +64,14 @@ int scale_open_wanted(struct scale *scale, struct scale_look *look, struct scale
     return 1;
 }
 
-/* --- up: a job that loses too much (G4) --- */
+/* --- up: a job above its loss limit (G4) --- */
 
 static uint32_t excess_ppm(const struct scale_job *job)
 {
     return job->loss_ppm - packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
 }
 
-/* Whom relief has not helped waits for those who have had none. */
+/* Jobs with fewer recent reliefs come first: relief may not have helped the others. */
 static bool is_worse(const struct scale_job *a, const struct scale_job *b)
 {
     if (a->memory->reliefs != b->memory->reliefs)
@@ -79,7 +79,7 @@ static bool is_worse(const struct scale_job *a, const struct scale_job *b)
     return excess_ppm(a) > excess_ppm(b);
 }
 
-/* Above his limit for long enough; jobs_count: nobody. */
+/* The next job to relieve, above its limit for long enough; jobs_count: none. */
 static size_t worst_job(const struct scale_seen *seen)
 {
     size_t worst = seen->jobs_count;
@@ -95,7 +95,7 @@ static size_t worst_job(const struct scale_seen *seen)
     return worst;
 }
 
-/* Closed lanes in that state, as many as there is room for. Says how many more could be. */
+/* Makes up to `room` closed lanes in `state` targets; returns the room that remains. */
 static size_t aim_closed(const struct scale_look *look, enum packer_lane_state state, size_t room,
                          bool *targets)
 {
@@ -127,7 +127,6 @@ static bool is_target(const struct scale_plan *plan, uint32_t id)
     return false;
 }
 
-/* Lanes of the plan in that state; of one aggregator, if they would have to start. */
 void scale_name_targets(const struct scale_plan *plan, enum packer_lane_state state,
                         struct scale_decision *d)
 {
@@ -156,7 +155,7 @@ static void say_relief(const struct scale_look *look, const struct scale_job *jo
     d->lane = look->seen->lanes[lane].lane.id;
 }
 
-/* The others on the lane are given time to see what it has helped them. */
+/* Restarts the count of the other jobs on the lane: the relief of one job may help them, too. */
 static void start_anew(const struct scale_seen *seen, uint32_t lane)
 {
     for (size_t i = 0; i < seen->tasks_count; i++)
@@ -164,8 +163,9 @@ static void start_anew(const struct scale_seen *seen, uint32_t lane)
             seen->jobs[seen->tasks[i].job].memory->over = 0;
 }
 
-/* A target that would have to start is started first, and the job waits for as many windows again:
- * one that is above its limit now and then starts an aggregator ever more seldom (G8). */
+/* An aggregator of a target that is not started starts first; the job moves at its next relief. The
+ * start counts as a relief, so that a job above its limit now and then starts aggregators less and
+ * less often (G8). */
 static int relieve(struct scale *scale, const struct scale_look *look, struct scale_plan *plan,
                    uint32_t job, uint32_t lane, struct scale_decision *d)
 {
@@ -185,8 +185,8 @@ static int relieve(struct scale *scale, const struct scale_look *look, struct sc
     return 1;
 }
 
-/* Loss that lanes cannot explain would be the same on any other lane. `rule`: 0 to 1, on its worst
- * lane. */
+/* Whether other jobs on the lanes explain the loss; other loss would be the same on any lane.
+ * `rule`: loss by the rule on the job's worst lane, 0 to 1. */
 static bool is_explained(const struct scale_job *job, double rule)
 {
     if (!job->knows_shared)
@@ -199,7 +199,7 @@ static uint32_t explained_ppm(const struct scale_job *job, double rule)
     return job->knows_shared ? job->shared_ppm : (uint32_t)(rule * 1e6);
 }
 
-/* 0: no plan for this job; its memory says why. */
+/* Returns 1 with a decision, 0 without a plan (`stay` has the reason), -ENOMEM. */
 static int try_relief(struct scale *scale, const struct scale_look *look, uint32_t job,
                       struct scale_decision *d)
 {
@@ -211,7 +211,7 @@ static int try_relief(struct scale *scale, const struct scale_look *look, uint32
     int r = scale_plan_init(&plan, look->seen, look->options.policy, 0);
     if (r == 0)
         r = scale_plan_worst_lane(&plan, job, &lane, &loss);
-    bool is_short = look->lanes_of[job] < of->lanes_enough; /* G12: that explains it as well */
+    bool is_short = look->lanes_of[job] < of->lanes_enough; /* G12: explains a loss, too */
     if (r != -ENOMEM && !is_explained(of, loss) && !is_short) {
         stay = SCALE_STAY_UNEXPLAINED;
         r = -ENOENT;
@@ -254,7 +254,8 @@ static bool somebody_is_measured(const struct scale_look *look)
     return false;
 }
 
-/* Who has been moved for it least often, of these who has shared longest; jobs_count: nobody. */
+/* The job with fewest moves for a measurement, then the longest time on shared lanes; jobs_count:
+ * none. */
 static size_t next_to_measure(const struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
@@ -272,7 +273,7 @@ static size_t next_to_measure(const struct scale_look *look)
     return best;
 }
 
-/* Says whether there is any. */
+/* Makes lanes without another job targets; returns whether there are any. */
 static bool aim_alone(const struct scale_look *look, size_t job, bool *targets)
 {
     const struct scale_seen *seen = look->seen;
@@ -290,7 +291,7 @@ static bool aim_alone(const struct scale_look *look, size_t job, bool *targets)
     return is_any;
 }
 
-/* All that it has on lanes with others. */
+/* Plans moves of all tasks of the job from lanes that it shares. */
 static int leave_company(const struct scale_look *look, struct scale_plan *plan, uint32_t job)
 {
     const struct scale_seen *seen = look->seen;
@@ -346,7 +347,7 @@ int scale_measure_alone(struct scale *scale, struct scale_look *look, struct sca
     if (r == 0)
         r = begin_measure(scale, &look->seen->jobs[job], &plan, d);
     else if (r != -ENOMEM)
-        look->seen->jobs[job].memory->shares = 0; /* what fails is not tried in each window */
+        look->seen->jobs[job].memory->shares = 0; /* the next attempt waits as long again */
     scale_plan_fini(&plan);
     return r > 0 || r == -ENOMEM ? r : 0;
 }

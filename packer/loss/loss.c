@@ -1,6 +1,5 @@
-/* Owns what all rules of loss have in common: the limit, a job alone on a lane. Must never use more
- * than + - x and division on doubles: these give the same plan everywhere (P1). The rules are
- * explained in README.md. */
+/* Owns the common parts of all rules of loss: the limit, a job alone on a lane. Must use only + - x
+ * and division on doubles, which give the same plan on every machine (P1). RULES.md: L1 to L8. */
 #include "packer/loss/loss.h"
 
 #include <errno.h>
@@ -8,7 +7,7 @@
 
 #include "packer/baseline/baseline.h"
 
-/* A limit of 100 % would divide by nothing. */
+/* A limit of 100 % would divide by 0. */
 #define LIMIT_PPM_MAX 999000
 
 static const struct loss_rule *const rules[] = {&loss_shared, &loss_rate, &loss_cycle};
@@ -45,8 +44,8 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
     return 0;
 }
 
-/* What is late at the end of the round (L8): the last burst takes so much longer, or all of the
- * lane's work has run into one. */
+/* Time by which the job's work on the lane ends late in its round (L8): by the stretch of the last
+ * burst, or by all work if it lasts longer than span_ns. */
 static double late_ns(const struct packer_resident *job, double stretch)
 {
     const struct packer_timing *timing = &job->timing;
@@ -113,7 +112,7 @@ double loss_share_room_ns(const struct packer_timing *timing, double share)
     double period_ns = (double)timing->period_ns, ns = share * period_ns;
 
     if (share >= 1)
-        return 1e300; /* the lane to itself: no lane time makes it more */
+        return 1e300; /* a share cannot exceed 1, whatever the lane time */
     return ns <= free_ns(timing) ? ns : share * (period_ns - free_ns(timing)) / (1 - share);
 }
 

@@ -1,5 +1,5 @@
-/* loss: what sharing a lane costs the jobs on it. Pure functions of shares and periods; the rules
- * and where they come from stand in README.md. Not seen outside packer/ and its tests. */
+/* loss: predicts the loss of the jobs that share a lane. Pure functions of shares and periods.
+ * RULES.md has the rules, L1 to L8. Not seen outside packer/ and its tests. */
 #ifndef GRADPOOL_PACKER_LOSS_LOSS_H
 #define GRADPOOL_PACKER_LOSS_LOSS_H
 
@@ -12,15 +12,15 @@
 
 struct loss_rule {
     const char *name;
-    double margin; /* added to every loss on a lane that is shared */
+    double margin; /* added to every loss on a shared lane */
     /* Predicted loss of each job, 0 to 1, without the margin. Each period_ns is known. */
     void (*losses)(const struct packer_resident *jobs, size_t count, double *ret_losses);
-    /* How many times its lane time job `self` is on the lane until its work is done. Negative: the
-     * sums have lost their meaning. NULL: as `shared` has it. */
+    /* Time on the lane of job `self` until its work is done, divided by its lane time. Negative:
+     * the sums overflowed. NULL: the function of `shared` applies. */
     double (*stretch)(const struct packer_resident *jobs, size_t count, size_t self);
-    /* The most lane time a round, in ns, that one more job may take beside the residents so that
-     * nobody exceeds his limit, the margin counted. Negative: the lane is closed to it. Loss only
-     * grows with lane time, so that this one number answers for every piece. */
+    /* The most lane time a round, in ns, that one more job may take beside the residents so that no
+     * job exceeds its limit, margin included. Negative: the lane is closed to the job. Loss grows
+     * with lane time, so that one number holds for pieces of any size. */
     double (*room_ns)(const struct packer_resident *residents, size_t count,
                       const struct packer_timing *job);
 };
@@ -28,19 +28,19 @@ struct loss_rule {
 /* NULL: no rule of that name. */
 const struct loss_rule *loss_rule_find(const char *name);
 
-/* Round time of a job on this lane with nobody else on it (L3). */
+/* Round time of a job with `lane_ns` on a lane without another job (L3). */
 double loss_alone_ns(const struct packer_timing *timing, double lane_ns);
 
-/* Share of the lane that it takes while nobody else does: 0 to 1. */
+/* Share of the lane that the job takes without another job: 0 to 1. */
 double loss_share(const struct packer_resident *job);
 
-/* The most lane time with which loss_alone_ns() stays within the limit `loss`. */
+/* The most lane time with which loss_alone_ns() means at most the loss `loss`. */
 double loss_alone_room_ns(const struct packer_timing *timing, double loss);
 
 /* The most lane time of a job so that its share of the lane is at most `share`. */
 double loss_share_room_ns(const struct packer_timing *timing, double share);
 
-/* loss_limit_ppm as a fraction below 1. */
+/* loss_limit_ppm less spent_ppm, as a fraction below 1. */
 double loss_limit(const struct packer_timing *timing);
 
 extern const struct loss_rule loss_shared;

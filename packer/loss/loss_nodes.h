@@ -1,4 +1,5 @@
-/* Where rule `shared` evaluates its integral (L2). Not seen outside packer/ and its tests. */
+/* Nodes and weights of the quadrature with which the rule `shared` evaluates its integral (L2). Not
+ * seen outside packer/ and its tests. */
 #ifndef GRADPOOL_PACKER_LOSS_LOSS_NODES_H
 #define GRADPOOL_PACKER_LOSS_LOSS_NODES_H
 

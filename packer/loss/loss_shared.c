@@ -1,19 +1,19 @@
-/* Owns the rule of loss `shared`: a closed queue, one processor-sharing server, one
- * customer a job (L1, L2). Must never divide a polynomial by a factor, where terms cancel:
- * every sum below is of positive terms, and so exact for hundreds of jobs. */
+/* Owns the rule of loss `shared`: a closed queue with one processor-sharing server and one customer
+ * for each job (L1, L2). Must never divide a polynomial by a factor, because terms would cancel:
+ * every sum below has positive terms only, and stays exact for hundreds of jobs. */
 #include "packer/loss/loss.h"
 
 #include "packer/loss/loss_nodes.h"
 
-#define FULL 1e290 /* beyond: a sum of that size has lost its meaning */
+#define FULL 1e290 /* a larger sum is about to overflow: the lane is closed */
 
-/* G = sum of k! c_k of the product over some jobs of ((1-u) + u x) = sum of c_k x^k; then the same
- * of x times the product, and of x^2 times it: enough to add two more jobs at once (L2). */
+/* Sums over a set of jobs with shares u. P(x) = product of ((1-u) + u x), and S(sum of c_k x^k) =
+ * sum of k! c_k (L2). g = S(P), h = S(x P), i = S(x^2 P): enough to add two more jobs. */
 struct sums {
     double g, h, i;
 };
 
-/* weight x product at each node. */
+/* At each node of the quadrature: weight x P(node). */
 struct product {
     double at[LOSS_NODES];
 };
@@ -33,7 +33,7 @@ static void product_add(struct product *product, double share)
         product->at[k] *= 1 - share + share * loss_nodes[k];
 }
 
-/* The sums over the product's jobs without one of them (share 0: with all). */
+/* The sums over the product's jobs without one job of this share (share 0: over all jobs). */
 static struct sums sums_without(const struct product *product, double share)
 {
     struct sums sums = {0};
@@ -70,10 +70,10 @@ static double loss_of(const struct packer_resident *job, const struct sums *othe
            (double)job->timing.period_ns / alone_ns * others->g / g_with(others, loss_share(job));
 }
 
-/* --- how much one more job may take --- */
+/* --- room for one more job --- */
 
-/* The most lane time that the job itself stands: it waits q times its lane time, and lengthens
- * itself beyond what is free of that (L3); both are linear in it. */
+/* The most lane time with which the new job stays within its own limit. Its waits are linear in its
+ * lane time, and so is its own lengthening beyond the free lane time (L3). */
 static double own_room_ns(const struct packer_timing *job, const struct sums *met)
 {
     double limit = loss_limit(job) - LOSS_MARGIN, free_ns, slack_ns, waits;
@@ -88,7 +88,8 @@ static double own_room_ns(const struct packer_timing *job, const struct sums *me
     return (slack_ns + free_ns) / (1 + waits);
 }
 
-/* The most lane time of the job that this resident stands, who meets `others` so far. */
+/* The most lane time of the new job with which this resident stays within its limit. `others`: sums
+ * over the other residents. */
 static double resident_room_ns(const struct packer_resident *resident, const struct sums *others,
                                const struct packer_timing *job)
 {
@@ -106,7 +107,7 @@ static double resident_room_ns(const struct packer_resident *resident, const str
 
 static double least(double a, double b) { return a < b ? a : b; }
 
-/* --- shared: everybody meets everybody --- */
+/* --- the rule --- */
 
 static void shared_losses(const struct packer_resident *jobs, size_t count, double *ret_losses)
 {

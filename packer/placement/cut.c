@@ -1,5 +1,5 @@
-/* Owns how a request falls into pieces and in which order they are placed. Must never choose a
- * lane, and must never leave the order of equal pieces to the sort (P1). */
+/* Owns the cutting of tensors into pieces, and the order in which pieces are placed. Must never
+ * choose a lane, and must never leave the order of equal pieces to qsort() (P1). */
 #include "packer/placement/cut.h"
 
 #include <errno.h>

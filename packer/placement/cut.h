@@ -5,14 +5,14 @@
 #include "packer/placement/placement.h"
 
 struct cut {
-    uint64_t weight; /* what they are sorted by */
+    uint64_t weight; /* sort key: bytes or lane time */
     uint64_t first;
     uint64_t elements;
     uint32_t tensor; /* position */
 };
 
 /* Cuts all tensors (P5) and sorts the pieces: heaviest first, by bytes or by lane time, then
- * position of the tensor, then `first`. To be freed. -ENOMEM. */
+ * position of the tensor, then `first`. The caller frees `*ret_cuts`. -ENOMEM. */
 int cut_by_bytes(struct placement *placement, struct cut **ret_cuts, size_t *ret_count);
 int cut_by_lane_time(struct placement *placement, struct cut **ret_cuts, size_t *ret_count);
 

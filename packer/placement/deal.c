@@ -1,6 +1,6 @@
-/* Owns the order in which lanes get their pieces: gradients become ready one after the other, and a
- * lane that had only the last ones would stand still first and be late then (P14). Must never take
- * a lane that the placement does not have already, nor go beyond the room of one. */
+/* Owns the order in which lanes get their pieces. Gradients become ready one after the other: a
+ * lane with only the last ones would be idle first and late afterwards (P14). Must never use a lane
+ * that the placement does not use already, and must never exceed the room of a lane. */
 #include "packer/placement/deal.h"
 
 #include <errno.h>
@@ -8,11 +8,11 @@
 
 struct hand {
     size_t lane;
-    double quota_ns; /* what it had of this placement */
-    double dealt_ns;
+    double quota_ns; /* lane time of this placement on the lane before the deal */
+    double dealt_ns; /* lane time dealt to the lane so far */
 };
 
-/* A piece; its lane is not asked for. */
+/* A piece without its lane. */
 struct card {
     uint64_t first, elements, lane_ns;
     uint32_t tensor; /* position */
@@ -65,7 +65,7 @@ static void take_hands(struct deal *deal)
     }
 }
 
-/* Who would be least ahead of his quota with it; NULL: it fits on none. */
+/* The lane that the piece would bring least far ahead of its quota; NULL: no lane has room. */
 static struct hand *choose(const struct deal *deal, const struct placement_need *need)
 {
     const struct placement *placement = deal->placement;
@@ -86,7 +86,7 @@ static struct hand *choose(const struct deal *deal, const struct placement_need 
     return best;
 }
 
-/* -ENOSPC: a piece fits on none of the lanes by now. */
+/* -ENOSPC: the lanes that have room left cannot take a piece. */
 static int deal_all(struct deal *deal, int (*compare)(const void *, const void *))
 {
     int r = 0;

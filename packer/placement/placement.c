@@ -1,6 +1,6 @@
-/* Owns the books of one placement: the checked request, what each lane carries and may still take,
- * the pieces put so far. All or nothing (P2): nothing reaches the caller before
- * placement_finish(). Must never choose a lane: that is the policies' part. */
+/* Owns the state of one placement: the checked request, the load and the free room of each lane,
+ * the pieces placed so far. All or nothing (P2): nothing reaches the caller before
+ * placement_finish(). Must never choose a lane; policies do. */
 #include "packer/placement/placement.h"
 
 #include <errno.h>
@@ -126,7 +126,7 @@ static int check_room(struct placement *placement)
     uint64_t spare_bytes = 0, needed_bytes = 0;
 
     if (request->tensors_count == 0)
-        return 0; /* nothing to place needs nothing */
+        return 0; /* an empty request needs no lane */
     if (request->lanes_count == 0)
         return placement_refuse(placement, -ENOSPC,
                                 "%zu tensors of %" PRIu64 " bytes need a lane, there is none",
@@ -227,13 +227,13 @@ uint64_t placement_piece_elements(const struct placement *placement, size_t tens
     even = (elements - 1) / ((elements - 1) / largest + 1) + 1;
     if (CACHE_LINE_BYTES % element_bytes != 0)
         return even;
-    /* P5: pieces start on a cache line of the tensor, where the limit lets them. */
+    /* Pieces start on a cache line of the tensor if the limit allows that (P5). */
     line = CACHE_LINE_BYTES / element_bytes;
     even = (even - 1) / line * line + line;
     return even < largest ? even : largest;
 }
 
-/* part / whole of a number, rounded up. */
+/* number * part / whole, rounded up. */
 static uint64_t part_of(uint64_t number, uint64_t part, uint64_t whole)
 {
     if (part >= whole)
@@ -241,7 +241,7 @@ static uint64_t part_of(uint64_t number, uint64_t part, uint64_t whole)
     return (uint64_t)(((unsigned __int128)number * part + whole - 1) / whole);
 }
 
-/* Bytes a round to bytes a second; a job that is not measured needs none. */
+/* Bytes a second of `bytes` a round, rounded up; 0 for a job that is not measured. */
 static uint64_t per_second(uint64_t bytes, uint64_t period_ns)
 {
     unsigned __int128 rate;
@@ -431,7 +431,7 @@ static int compare_pieces(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Moves the shares of lanes that got something to the front; says how many. */
+/* Moves the shares of lanes with pieces of this plan to the front; returns their number. */
 static size_t gather_shares(struct placement *placement)
 {
     size_t count = 0;

@@ -1,5 +1,5 @@
-/* placement: what a policy works on while it places one request. Keeps the books (bytes, memory)
- * so that no policy can overfill a lane or make a piece too large. Not seen outside packer/. */
+/* placement: state of one request while a policy places it. Counts bytes, memory and bandwidth, so
+ * that no policy can overfill a lane or make a piece too large. Not seen outside packer/. */
 #ifndef GRADPOOL_PACKER_PLACEMENT_PLACEMENT_H
 #define GRADPOOL_PACKER_PLACEMENT_PLACEMENT_H
 
@@ -13,19 +13,19 @@
 #define PLACEMENT_PIECES_MAX (UINT32_C(1) << 22)
 
 struct placement_lane {
-    uint64_t bytes;           /* on it, this placement's pieces included */
-    uint64_t memory_bytes;    /* left; UINT64_MAX: not limited */
+    uint64_t bytes;           /* bytes of all pieces on the lane, this placement's included */
+    uint64_t memory_bytes;    /* memory left; UINT64_MAX: not limited */
     uint64_t load_step;       /* coarse load: lanes of one step count as equally busy */
-    uint64_t nic_bytes_per_s; /* left; UINT64_MAX: not limited */
-    uint64_t job_lane_ns;     /* a round, of the job to be placed */
-    bool usable;              /* a policy may rule lanes out */
-    bool hosts_job;
-    bool taken; /* has a piece of this placement */
+    uint64_t nic_bytes_per_s; /* bandwidth left; UINT64_MAX: not limited */
+    uint64_t job_lane_ns;     /* lane time a round of the job to be placed */
+    bool usable;              /* false: the policy excludes the lane */
+    bool hosts_job;           /* the lane has pieces of the job, from now or from earlier calls */
+    bool taken;               /* the lane has a piece of this placement */
 };
 
-/* What a range of a tensor takes from a lane and its node. */
+/* Resources of a lane and its node that a range of a tensor needs. */
 struct placement_need {
-    uint64_t bytes; /* of data */
+    uint64_t bytes; /* elements x element_bytes */
     uint64_t memory_bytes;
     uint64_t nic_bytes_per_s;
     uint64_t lane_ns;
@@ -34,12 +34,12 @@ struct placement_need {
 struct placement {
     const struct packer_request *request;
     uint64_t piece_bytes_max;
-    uint64_t total_bytes;         /* of all tensors */
-    size_t total_pieces;          /* when each tensor is cut as placement_piece_elements() says */
+    uint64_t total_bytes;         /* bytes of all tensors */
+    size_t total_pieces;          /* pieces of all tensors, cut by placement_piece_elements() */
     struct placement_lane *lanes; /* one for each lane of the request */
-    struct packer_node *nodes;    /* what is left of each */
-    struct packer_share
-        *shares; /* one for each lane; filled by placement_finish(), but the losses */
+    struct packer_node *nodes;    /* memory and bandwidth left of each node */
+    /* One for each lane. The policy fills in losses, placement_finish() the other fields. */
+    struct packer_share *shares;
     struct packer_piece *pieces; /* `tensor` and `lane` are positions until placement_finish() */
     size_t pieces_count;
     size_t pieces_capacity;
@@ -47,7 +47,8 @@ struct placement {
     size_t reason_bytes;
 };
 
-/* Checks the request. -EINVAL with a reason: it makes no sense; -ENOSPC: nothing could hold it. */
+/* Checks the request. With a reason: -EINVAL for an inconsistent request, -ENOSPC if the lanes
+ * together lack the memory; -ENOMEM. */
 int placement_init(struct placement *placement, const struct packer_request *request, char *reason,
                    size_t reason_bytes);
 void placement_fini(struct placement *placement);
@@ -65,26 +66,27 @@ int placement_put(struct placement *placement, size_t tensor, size_t lane, uint6
 struct placement_need placement_need(const struct placement *placement, size_t tensor,
                                      uint64_t elements);
 
-/* Whether a lane that is in use has the memory and the bandwidth, its node's too (P7). */
+/* Whether a usable lane and its node have the memory and the bandwidth (P7). */
 bool placement_lane_fits(const struct placement *placement, size_t lane,
                          const struct placement_need *need);
-/* What the lane, or its node when that is less, has left. */
+/* Memory or bandwidth left on the lane or on its node, the smaller of both. */
 uint64_t placement_memory_left(const struct placement *placement, size_t lane);
 uint64_t placement_nic_left(const struct placement *placement, size_t lane);
 
 uint64_t placement_tensor_bytes(const struct placement *placement, size_t tensor);
 
-/* Undoes all that was put, so that a policy may try again. */
+/* Removes all pieces, so that the policy can place them anew, and makes all lanes usable. */
 void placement_reset(struct placement *placement);
 
-/* Sorts the pieces, puts ids in place of positions, hands them over. Cannot fail. */
+/* Sorts the pieces, replaces positions by ids, and passes pieces and shares to the plan. Cannot
+ * fail. */
 void placement_finish(struct placement *placement, struct packer_plan *ret_plan);
 
-/* Writes the reason, returns `error`. */
+/* Writes the reason and returns `error`. */
 int placement_refuse(struct placement *placement, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* No lane can take so much in one piece: says what was needed and what there was. */
+/* Returns -ENOSPC; the reason has the need of the piece and the most that a lane has left. */
 int placement_refuse_lanes(struct placement *placement, size_t tensor,
                            const struct placement_need *need);
 

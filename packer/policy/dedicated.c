@@ -1,11 +1,11 @@
-/* Owns the rule of dedicated servers: as many lanes as the job has workers, each hosting no other
- * job, filled evenly. Must never take a lane that another job uses, however idle it is. */
+/* Owns the rule of dedicated servers: as many lanes as the job has workers, each without another
+ * job, filled evenly. Must never use a lane of another job, even an idle one. */
 #include <errno.h>
 
 #include "packer/policy/policy.h"
 
-/* Takes up to `wanted` lanes of one state that host this job already (or not yet); says how
- * many. */
+/* Makes up to `wanted` lanes in `state` without another job usable, those that host the job already
+ * or those that do not; returns their number. */
 static size_t take_lanes(struct placement *placement, size_t wanted, bool hosts_job,
                          enum packer_lane_state state)
 {
@@ -18,13 +18,14 @@ static size_t take_lanes(struct placement *placement, size_t wanted, bool hosts_
         if (given->jobs > 0 || given->state != state || lane->hosts_job != hosts_job)
             continue;
         lane->usable = true;
-        lane->load_step = 0; /* its load is the job's own */
+        lane->load_step = 0; /* only the job itself loads the lane */
         taken++;
     }
     return taken;
 }
 
-/* Rules out all lanes but those of the job, up to one a worker; says how many are left. */
+/* Makes only lanes without another job usable, at most one for each worker, those of the job first;
+ * returns their number. */
 static size_t keep_own_lanes(struct placement *placement)
 {
     size_t wanted = placement->request->workers, taken = 0;

@@ -1,11 +1,11 @@
-/* Owns the default rule: pieces in order of size, each to the lane that carries least. Must never
- * depend on the order in which equal lanes are met: ties are settled by P6. */
+/* Owns the default rule: pieces in order of size, each to the lane with least load. P6 decides
+ * between equal lanes. */
 #include <stdlib.h>
 
 #include "packer/placement/cut.h"
 #include "packer/policy/policy.h"
 
-/* Whether lane a is to be taken before lane b; a has the higher position. P6. */
+/* Whether lane a is preferred to lane b; a has the higher position (P6). */
 static bool is_better(const struct placement_lane *a, const struct placement_lane *b)
 {
     if (a->load_step != b->load_step)

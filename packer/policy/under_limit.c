@@ -1,6 +1,6 @@
-/* Owns packing under a loss limit: best fit decreasing, all or nothing, over any rule of loss. Must
- * never let a job of the lane exceed its limit, the placed one included (P9), and must never open
- * a lane while an open one will do (P10). The rules themselves are in loss.h. */
+/* Owns packing under a loss limit: best fit decreasing, all or nothing, with any rule of loss. Must
+ * never let a job on a lane exceed its limit, the placed job included (P9), and must never open a
+ * lane while an open one has room (P10). loss.h has the rules of loss. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -14,12 +14,12 @@
 
 #define LANES_OF_A_JOB_MIN 8
 
-/* Spare room that differs by less than a hundredth of the period counts as equal. */
+/* Lanes whose spare room differs by less than a hundredth of the period count as equal. */
 #define SPARE_STEPS 100
 
 #define PIECES_A_LANE_MIN 8
 
-#define GENTLE_PARTS 4 /* of the limit; tried from half of them on */
+#define GENTLE_PARTS 4 /* put_gently() tries 2/4 and 3/4 of the loss limit */
 
 struct roomy {
     double room_ns;
@@ -31,14 +31,14 @@ struct fit {
     const struct loss_rule *rule;
     struct cut *cuts; /* most lane time first */
     size_t cuts_count;
-    double *room_ns;     /* of each lane; negative: closed */
-    double reserve_ns;   /* left free of it */
+    double *room_ns;     /* most lane time of the job on each lane; negative: the lane is closed */
+    double reserve_ns;   /* part of room_ns that stays free on each lane */
     struct roomy *order; /* lanes, the roomiest first */
-    size_t lanes_max;    /* of this job */
-    size_t lanes_hosted; /* by now */
+    size_t lanes_max;    /* most lanes of this job */
+    size_t lanes_hosted; /* lanes with pieces of the job so far */
 };
 
-/* Why lanes were passed over for one piece, and the best of what there was. */
+/* For a piece without a lane: the number of lanes by obstacle, and the most that a lane offered. */
 struct obstacles {
     size_t memory, network, loss, unmeasured, beyond;
     uint64_t memory_bytes, network_bytes_per_s;
@@ -50,7 +50,7 @@ static const struct packer_lane *lane_at(const struct fit *fit, size_t lane)
     return &fit->placement->request->lanes[lane];
 }
 
-/* What the job may still take on the lane. */
+/* Lane time that the job may still take on the lane. */
 static double spare_ns(const struct fit *fit, size_t lane)
 {
     return fit->room_ns[lane] - fit->reserve_ns - (double)fit->placement->lanes[lane].job_lane_ns;
@@ -81,13 +81,13 @@ static bool is_admissible(const struct fit *fit, size_t lane, const struct place
            placement_lane_fits(fit->placement, lane, need);
 }
 
-/* 0 for a lane that runs already or that this plan opens anyway. */
+/* Cost order of opening: 0 for a lane that is open or that this plan opens already. */
 static int opening(const struct fit *fit, size_t lane)
 {
     return fit->placement->lanes[lane].taken ? 0 : (int)lane_at(fit, lane)->state;
 }
 
-/* Whether lane a is to be taken before lane b; a has the higher position. P10. */
+/* Whether lane a is preferred to lane b; a has the higher position (P10). */
 static bool is_better(const struct fit *fit, size_t a, size_t b, const struct placement_need *need)
 {
     const struct placement_lane *lanes = fit->placement->lanes;
@@ -153,7 +153,8 @@ static void say_tensor(struct placement *placement, size_t *used,
         say(placement, used, "tensor %" PRIu32, tensor->id);
 }
 
-/* P11: what was missing, on how many lanes, and the best there was. */
+/* Writes the reason: the need of the piece, and for each obstacle the number of lanes and the most
+ * that one offered (P11). */
 static int refuse(struct fit *fit, const struct cut *cut, const struct placement_need *need)
 {
     struct placement *placement = fit->placement;
@@ -216,7 +217,7 @@ static int put_all(struct fit *fit)
     return r;
 }
 
-/* Leaves only the lanes that the job is on and the roomiest others, as many as it may have. */
+/* Makes only the lanes of the job and the roomiest others usable, `lanes_max` in all. */
 static void keep_roomiest(struct fit *fit, bool open_only)
 {
     struct placement *placement = fit->placement;
@@ -239,8 +240,8 @@ static void start_again(struct fit *fit)
     fit->lanes_hosted = count_hosted(fit->placement);
 }
 
-/* Best fit takes the tightest lanes, and a job may use up its lanes on crumbs: then once more on
- * the roomiest open lanes, and on the roomiest of all (P10). */
+/* Best fit takes the tightest lanes, and may reach `lanes_max` before all pieces have a lane. Then
+ * the roomiest open lanes are tried, and the roomiest of all lanes (P10). */
 static int put_within_lanes_max(struct fit *fit)
 {
     int r, attempts;
@@ -287,9 +288,9 @@ static double one_piece_ns(const struct fit *fit)
     return has_many ? (double)fit->cuts[0].weight : 0;
 }
 
-/* Best fit fills lanes to the brim, and then there may be no way to deal. With room for one more
- * piece on each lane there is; that costs lanes, which is worth it for a job of many pieces only:
- * of few, none is early or late by much. Never worth it are more lanes than it has workers. */
+/* Dealing may fail on lanes that best fit has filled completely. A reserve of one piece on each
+ * lane lets dealing succeed, but takes more lanes: only a job of many pieces gains from that, and
+ * never by more lanes of its own than workers. */
 static int put_loosely(struct fit *fit)
 {
     size_t workers = fit->placement->request->workers, own = count_own(fit);
@@ -324,7 +325,8 @@ static bool loses_by_itself(const struct fit *fit)
     return false;
 }
 
-/* Room on the lanes of the plan alone: on its own ones for a loss of `loss`, and `more_ns`. */
+/* Reduces the room on the job's own lanes to a loss of `loss`, plus `more_ns`. Closed lanes of
+ * `ret_room_ns` (negative) stay closed. */
 static void take_room(const struct fit *fit, double loss, double more_ns, double *ret_room_ns)
 {
     double own_ns = loss_alone_room_ns(&fit->placement->request->timing, loss) + more_ns;
@@ -336,8 +338,8 @@ static void take_room(const struct fit *fit, double loss, double more_ns, double
     }
 }
 
-/* The same lanes again, filled less on those that it has for itself; dealt with room for a piece
- * more. `room_ns`, `dealt_ns`: of each lane, negative for those that are out. */
+/* Places all pieces on the same lanes again, with less load on the job's own lanes; dealing gets
+ * room for one more piece. `room_ns`, `dealt_ns`: buffers with one value for each lane. */
 static int put_on_same_lanes(struct fit *fit, double *room_ns, double *dealt_ns)
 {
     double *full_ns = fit->room_ns, limit = loss_limit(&fit->placement->request->timing);
@@ -358,7 +360,8 @@ static int put_on_same_lanes(struct fit *fit, double *room_ns, double *dealt_ns)
     return r;
 }
 
-/* What best fit fills to the limit though no lane is saved by it is levelled. */
+/* Levels the lanes of the job if best fit has filled one to the limit without saving a lane
+ * (P15). */
 static int put_gently(struct fit *fit)
 {
     size_t lanes = fit->placement->request->lanes_count;
@@ -375,7 +378,7 @@ static int put_gently(struct fit *fit)
     return r == -ENOSPC ? put_evenly(fit) : r;
 }
 
-/* --- what it comes to --- */
+/* --- the report of losses --- */
 
 static uint32_t to_ppm(double loss, double margin)
 {
@@ -384,7 +387,7 @@ static uint32_t to_ppm(double loss, double margin)
     return ppm < 0 ? 0 : ppm < 1e6 ? (uint32_t)ppm : 1000000;
 }
 
-/* The residents of a lane and, behind them, the placed job. */
+/* Collects the residents of a lane and, last, the placed job; returns the number of residents. */
 static size_t gather_jobs(const struct fit *fit, size_t lane, struct packer_resident *ret_jobs)
 {
     const struct packer_lane *l = lane_at(fit, lane);

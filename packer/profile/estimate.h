@@ -1,5 +1,5 @@
-/* What is known of a time from samples of it: a median of the last ones, smoothed. PURE: the state
- * is the caller's plain struct, all zero to begin with. README.md: R2. */
+/* estimate: a time, known as the smoothed median of its last samples. PURE: the caller owns the
+ * state, which begins as all zeros. RULES.md: R2. */
 #ifndef GRADPOOL_PACKER_PROFILE_ESTIMATE_H
 #define GRADPOOL_PACKER_PROFILE_ESTIMATE_H
 
@@ -8,14 +8,15 @@
 #define ESTIMATE_RECENT 9
 
 struct estimate {
-    uint32_t samples; /* at most twice ESTIMATE_RECENT, which says "many" */
-    uint32_t next;
+    uint32_t samples; /* samples so far; counts up to 2 x ESTIMATE_RECENT */
+    uint32_t next;    /* position in `recent` of the next sample */
     uint64_t recent[ESTIMATE_RECENT];
-    uint64_t value; /* with a sample at least */
+    uint64_t value; /* valid with at least one sample */
 };
 
 void estimate_take(struct estimate *estimate, uint64_t sample);
-/* The samples are of another setting than those that come; the value stays until then. */
+/* Drops the samples, because the next ones have another setting. `value` stays until the next
+ * sample. */
 void estimate_restart(struct estimate *estimate);
 
 #endif

@@ -1,5 +1,5 @@
-/* From samples to what is known of a job. Must never read a clock or look at more than the samples:
- * the same samples give the same profile. README.md: R1 to R5. */
+/* Owns the way from samples to the known times of a job. Must never read a clock or depend on
+ * anything but the samples: the same samples give the same profile. RULES.md: R1 to R10. */
 #include "packer/profile/profile.h"
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #define MILLION 1000000
 
-/* What is a time of a round, in any order. */
+/* Offsets of the times that are estimated; estimates[0] is the period. */
 static const size_t times[] = {
     offsetof(struct profile_times, period_ns), offsetof(struct profile_times, busiest_ns),
     offsetof(struct profile_times, lanes_ns),  offsetof(struct profile_times, span_ns),
@@ -20,14 +20,15 @@ static uint64_t *time_at(struct profile_times *of, size_t offset)
     return (uint64_t *)((char *)of + offset);
 }
 
-/* Beside others a round ends otherwise. */
+/* The end of a round beside other jobs says nothing about its end alone. */
 static void forget_ending(struct profile_times *of)
 {
     of->span_ns = of->burst_ns = of->slack_ns = 0;
 }
 
-/* Longer by a quarter than alone, and than what its fullest lane has more than alone explains.
- * What others cost it is kept below that by far: it is the job that has changed (R9). */
+/* Whether the period exceeds the explained one by a quarter. Explained is the period alone plus the
+ * growth of lane time on the busiest lane. Loss limits keep other jobs' effect far below a quarter,
+ * so the job itself has changed (R9). */
 static bool is_strange(const struct profile *p)
 {
     uint64_t explained_ns = p->alone.period_ns;
@@ -36,19 +37,20 @@ static bool is_strange(const struct profile *p)
     return p->alone.period_ns > 0 && p->now.period_ns > explained_ns + explained_ns / 4;
 }
 
-/* Alone on the lanes that are to be tried (R10). Says whether it is known now if these do. */
+/* Judges the trial on fewer lanes (R10). Returns whether there is a verdict. */
 static bool judge_lanes(struct profile *p, uint32_t limit_ppm)
 {
     if (limit_ppm == 0 || p->setting_rounds < PROFILE_TRIED_ROUNDS)
         return false;
-    uint64_t mean_ns = p->setting_ns / p->setting_rounds; /* a median of 9 would be of few rounds */
+    uint64_t mean_ns =
+        p->setting_ns / p->setting_rounds; /* a median of 9 samples may cover few rounds */
     if (narrow_take(&p->narrow, p->alone.period_ns, mean_ns, limit_ppm))
         p->fewest = p->now;
     return true;
 }
 
-/* On those that are enough it is known what they cost it, so the mark goes with it, whatever
- * becomes of the job. */
+/* On `enough` lanes the cost of fewer lanes is known: the period alone is computed from the present
+ * one, and follows the job when it changes. */
 static void follow_on_fewest(struct profile *p)
 {
     p->fewest = p->now;
@@ -57,7 +59,7 @@ static void follow_on_fewest(struct profile *p)
     p->strange = 0;
 }
 
-/* What it costs was measured under a limit that was less strict. */
+/* Drops the result of a trial that was made under a looser limit and exceeds the present one. */
 static void heed_limit(struct profile *p, uint32_t limit_ppm)
 {
     if (limit_ppm == 0 || narrow_allows(&p->narrow, limit_ppm))
@@ -67,9 +69,9 @@ static void heed_limit(struct profile *p, uint32_t limit_ppm)
 }
 
 enum profile_stand {
-    STANDS_ELSEWHERE,
-    STANDS_TRIED,  /* alone on the lanes that are to be tried, or that were too few */
-    STANDS_FEWEST, /* alone on those that are enough, fewer than it once had */
+    STANDS_ELSEWHERE, /* beside other jobs, or alone on any other number of lanes */
+    STANDS_TRIED,     /* alone on the lanes of the trial, or on lanes known to be too few */
+    STANDS_FEWEST,    /* alone on the `enough` lanes of a search that is over */
 };
 
 static enum profile_stand stand(const struct profile *p)
@@ -89,8 +91,9 @@ static void begin_alone(struct profile *p, bool counts)
     narrow_begin(&p->narrow, p->alone_lanes);
 }
 
-/* What it loses is told against the most lanes that it was alone on: what it is short of on fewer
- * is a loss as well (R3). Says whether it is news how many it needs. */
+/* Updates the known times from the estimates. `alone` is that on the largest number of lanes, so
+ * that a longer period on fewer lanes counts as loss (R3). Returns whether a trial has a new
+ * verdict. */
 static bool settle(struct profile *p, uint32_t limit_ppm)
 {
     for (size_t t = 0; t < PROFILE_TIMES; t++)
@@ -101,7 +104,7 @@ static bool settle(struct profile *p, uint32_t limit_ppm)
         follow_on_fewest(p);
         return false;
     }
-    if (at == STANDS_TRIED) /* no limit holds there: it may be as slow as it likes (R9) */
+    if (at == STANDS_TRIED) /* a long period is expected in a trial (R9) */
         return p->lanes == narrow_next(&p->narrow) && judge_lanes(p, limit_ppm);
     p->strange = is_strange(p) ? p->strange + 1 : 0;
     bool is_other = p->now.period_ns < p->alone.period_ns - p->alone.period_ns / 20 ||
@@ -118,7 +121,7 @@ static bool settle(struct profile *p, uint32_t limit_ppm)
 
 static bool differs(uint64_t was, uint64_t is) { return is > was + was / 4 || is < was - was / 4; }
 
-/* Lane time of less than a hundredth of the period costs nobody anything. */
+/* A change of lane time below a hundredth of the period has no effect on any loss. */
 static bool has_drifted(const struct profile *p)
 {
     struct profile_times known = profile_known(p);
@@ -182,8 +185,8 @@ void profile_recall(struct profile *p, const struct profile_times *before, bool 
 
 bool profile_knows_alone(const struct profile *p) { return p->alone.period_ns > 0; }
 
-/* How it ends on the lanes that it needs, and what the busiest of these has, is no loss any more:
- * that is counted (R10). */
+/* Busiest lane and end of a round on the fewest lanes are not a loss: spent_ppm covers them
+ * (R10). */
 static struct profile_times on_fewest(const struct profile *p)
 {
     struct profile_times known = p->fewest.period_ns ? p->fewest : p->alone;
@@ -191,7 +194,7 @@ static struct profile_times on_fewest(const struct profile *p)
     return known;
 }
 
-/* As it runs says more of a job that was never alone than how it once ran beside others. */
+/* Without times alone, present times beside other jobs are better than recalled ones. */
 static struct profile_times best_known(const struct profile *p)
 {
     if (profile_knows_alone(p))
@@ -201,8 +204,9 @@ static struct profile_times best_known(const struct profile *p)
     return known;
 }
 
-/* Sharing lengthens the round, not the lane time of it. The busiest lane keeps its part of that:
- * lane time beyond it counts as a longer round (L3), so it must not come from another setting. */
+/* Sharing lengthens the period, not the lane time: lane time is that of now. The busiest lane keeps
+ * its part of the lane time in the known setting, because lane time beyond it counts as a longer
+ * period (L3). */
 struct profile_times profile_known(const struct profile *p)
 {
     struct profile_times known = best_known(p);

@@ -1,5 +1,5 @@
-/* How a job runs, from samples of it: how long a round takes, how much lane time. PURE: no clock;
- * the state is the caller's plain struct, all zero to begin with. README.md: R1 to R5. */
+/* profile: estimates a job's period and lane time from samples, alone and beside other jobs. PURE:
+ * no clock; the caller owns the state, which begins as all zeros. RULES.md: R1 to R10. */
 #ifndef GRADPOOL_PACKER_PROFILE_PROFILE_H
 #define GRADPOOL_PACKER_PROFILE_PROFILE_H
 
@@ -12,65 +12,67 @@
 #define PROFILE_WARM_ROUNDS 5
 #define PROFILE_LEAST_ROUNDS 20
 #define PROFILE_LEAST_SAMPLES 3
-#define PROFILE_TRIED_ROUNDS 50    /* on fewer lanes, before these are judged (R10) */
-#define PROFILE_STRANGE_SAMPLES 10 /* in a row, before it is another job (R9) */
-#define PROFILE_TIMES 6            /* in struct profile_times */
+#define PROFILE_TRIED_ROUNDS 50    /* rounds on fewer lanes before a verdict (R10) */
+#define PROFILE_STRANGE_SAMPLES 10 /* strange samples in a row that mean another job (R9) */
+#define PROFILE_TIMES 6            /* fields of struct profile_times */
 
-/* Of the rounds that have begun since the sample before, at least one. */
+/* Covers the rounds that began since the sample before; at least one round. */
 struct profile_sample {
     uint64_t rounds;
-    uint64_t elapsed_ns; /* from the begin of the last round before to that of the last of these */
-    uint64_t busiest_ns; /* lane time a round, on the job's busiest lane */
-    uint64_t lanes_ns;   /* lane time a round, on all its lanes */
-    uint64_t span_ns;    /* how rounds end on the busiest lane (L8); 0: not known */
-    uint64_t burst_ns, slack_ns;
-    uint32_t lanes;          /* that it is on */
-    bool is_alone;           /* no other job had pieces on its lanes meanwhile */
-    uint32_t loss_limit_ppm; /* of the job; 0: fewer lanes are not judged (R10) */
+    uint64_t elapsed_ns; /* from the last begin of a round before to the last one in the sample */
+    uint64_t busiest_ns; /* lane time a round on the job's busiest lane */
+    uint64_t lanes_ns;   /* lane time a round on all lanes of the job */
+    uint64_t span_ns;    /* as in struct packer_timing (L8); 0: not known */
+    uint64_t burst_ns;   /* as in struct packer_timing; valid with span_ns */
+    uint64_t slack_ns;   /* as in struct packer_timing; valid with span_ns */
+    uint32_t lanes;      /* number of lanes of the job */
+    bool is_alone;       /* no other job had pieces on these lanes during the sample */
+    uint32_t loss_limit_ppm; /* the job's loss limit; 0: no verdict on fewer lanes (R10) */
 };
 
 struct profile_times {
     uint64_t period_ns; /* 0: not known */
     uint64_t busiest_ns, lanes_ns;
-    uint64_t span_ns; /* 0: not known, nor are the next two */
+    uint64_t span_ns; /* 0: span_ns, burst_ns and slack_ns are not known */
     uint64_t burst_ns, slack_ns;
 };
 
 struct profile {
-    uint64_t rounds;                     /* of all samples */
-    bool is_alone;                       /* in the samples that the estimates are of, ... */
-    uint32_t lanes;                      /* ... and on how many lanes */
-    uint64_t setting_rounds, setting_ns; /* of these samples */
+    uint64_t rounds; /* rounds of all samples */
+    /* The setting of the present estimates: alone or not, and the number of lanes. */
+    bool is_alone;
+    uint32_t lanes;
+    uint64_t setting_rounds, setting_ns; /* rounds and time of the samples of this setting */
     struct estimate estimates[PROFILE_TIMES];
-    struct profile_times now;    /* as it runs */
-    struct profile_times alone;  /* as it ran without others, now or before, ... */
-    uint32_t alone_lanes;        /* ... on so many lanes */
-    struct narrow narrow;        /* how many of them it needs (R10), ... */
-    struct profile_times fewest; /* ... as it ran alone on these; period_ns 0: all of them */
-    uint32_t strange;            /* samples in a row that are longer than that explains */
-    struct profile_times before; /* as it ran beside others, before */
-    struct profile_times used;   /* what the caller has last made use of */
+    struct profile_times now;   /* times in the present setting */
+    struct profile_times alone; /* last times without other jobs on most lanes; period_ns 0: none */
+    uint32_t alone_lanes;       /* number of lanes of `alone` */
+    struct narrow narrow;       /* search for the fewest lanes of the job (R10) */
+    struct profile_times fewest; /* times alone on narrow.enough lanes; period_ns 0: use `alone` */
+    uint32_t strange;            /* samples in a row with a period that `alone` does not explain */
+    struct profile_times before; /* recalled times of an earlier run beside other jobs */
+    struct profile_times used;   /* times at the last profile_use() */
 };
 
 enum profile_news {
     PROFILE_NOTHING,
-    PROFILE_MEASURED, /* for the first time, or alone for the first time, and that was not known */
-    PROFILE_DRIFTED,  /* it is no longer what the caller has made use of */
-    PROFILE_NARROWED, /* fewer lanes are enough, or turned out to be too few */
+    PROFILE_MEASURED, /* first times of the job, or first times alone */
+    PROFILE_DRIFTED,  /* the known times differ from those of the last profile_use() */
+    PROFILE_NARROWED, /* a trial of fewer lanes has a verdict */
 };
 
-/* The caller makes use of what is news, and says so with profile_use(). */
+/* After any news the caller reads profile_known() and calls profile_use(). */
 enum profile_news profile_take(struct profile *profile, const struct profile_sample *sample);
 void profile_use(struct profile *profile);
-/* It has run before, so, on `lanes` lanes, of which it needs `narrow`; beside others that is a hint
- * for placing and nothing else (R5). */
+/* Enters the times of an earlier run of the job on `lanes` lanes, with the state of its search for
+ * fewer lanes. Times beside other jobs are only a hint for placement (R5). */
 void profile_recall(struct profile *profile, const struct profile_times *before, bool is_alone,
                     uint32_t lanes, const struct narrow *narrow);
-/* Whether it was ever measured without others: else nobody can say what it loses. */
+/* Whether the job was measured without other jobs; otherwise its loss is unknown. */
 bool profile_knows_alone(const struct profile *profile);
-/* What to place it with; period_ns 0: it is not measured. */
+/* The times for placement; period_ns 0: the job is not measured. */
 struct profile_times profile_known(const struct profile *profile);
-/* What it loses now against running alone; 0 when either is not known. */
+/* Present loss against the period alone; 0 if either period is not known. */
 uint32_t profile_loss_ppm(const struct profile *profile);
 
 #endif

@@ -35,7 +35,7 @@ GROUNDS = {1: 'rgb(255, 255, 255)', 0: 'rgb(20, 23, 27)'}  # light, dark
 
 
 def dom(url, *options):
-    """What the browser has made of it, without a word on its console."""
+    """The page's document after its scripts; fails on any output of its console."""
     with tempfile.TemporaryDirectory() as profile:
         shown = harness.run(
             ['chromium-headless-shell', '--no-sandbox', '--disable-gpu',
@@ -72,7 +72,7 @@ def data_of(shown):
 
 
 def check_run(case, path):
-    """The figures that the page of a bench's run shows are those of its JSON, which it returns."""
+    """Checks that the page of a bench's run shows the figures of its JSON; returns that JSON."""
     shown = dom(path.as_uri())
     data = data_of(shown)
     for name, value in data['figures'].items():

@@ -1,7 +1,7 @@
 """A service and emulated workers as real processes, for end-to-end tests.
 
-Everything that is started is ended, also when a case fails; every wait has a deadline and says what
-it waited for, with the end of the log in question.
+Every started process is ended, also when a case fails; every wait has a deadline, and its failure
+names the awaited condition and shows the end of the log.
 """
 import contextlib
 import ctypes
@@ -27,15 +27,15 @@ GRADPOOL = BUILD / 'gradpool'
 BENCH = BUILD / 'bench' / 'gradpool-bench'
 WAIT_S = 30
 SERVING = ('up', 'silent')  # states of an aggregator that has lanes for jobs
-# Under nohup all that is started here would ignore it, which is right, and not what is tested.
+# Under nohup all started processes would ignore SIGHUP, which tests do not expect.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-PIDFD_GETFD = 438  # the same number on every architecture
-ESTABLISHED, LISTENING = '01', '0A'  # in /proc/net/tcp
+PIDFD_GETFD = 438  # equal on every architecture
+ESTABLISHED, LISTENING = '01', '0A'  # states in /proc/net/tcp
 SO_ATTACH_FILTER = 26
 
 
 def children(pid):
-    """Processes that this one has started, whichever thread of it did."""
+    """Children of this process, started by any of its threads."""
     pids = []
     with contextlib.suppress(OSError):
         for thread in pathlib.Path(f'/proc/{pid}/task').iterdir():
@@ -44,7 +44,7 @@ def children(pid):
 
 
 def running(*parts):
-    """Pids of processes whose command, its words ended by zeros, has all of these in it."""
+    """Pids of processes whose command, with words ended by zeros, contains all of these."""
     pids = []
     for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
         with contextlib.suppress(OSError):
@@ -61,7 +61,7 @@ def kill_all(pids):
 
 
 class Process:
-    """A child whose output goes to a file that can be read while it runs."""
+    """A child with its output in a file that can be read while the child runs."""
 
     def __init__(self, command, folder, name, environment=None):
         self.name = name
@@ -90,8 +90,8 @@ class Process:
         self.child.wait()
 
     def end(self):
-        """Kills it with its children, such as the local aggregators of a coordinator, which would
-        outlive it."""
+        """Kills the process with its children, such as the local aggregators of a coordinator,
+        which would outlive the coordinator."""
         left = children(self.pid)
         self.kill()
         kill_all(left)
@@ -111,7 +111,8 @@ class Process:
         return self.text()[-3000:] + self.doing()
 
     def doing(self):
-        """A line a thread, if it lives: what it waits for, and the ticks that it has run."""
+        """One line for each thread of the live process: the kernel function in which it waits, and
+        its ticks."""
         lines = []
         with contextlib.suppress(OSError):
             for thread in sorted(pathlib.Path(f'/proc/{self.pid}/task').iterdir()):
@@ -125,9 +126,9 @@ class Process:
 
 
 def until(condition, what, seconds=WAIT_S, process=None):
-    """Waits for `condition()`; fails once `seconds` have passed in which no process of this test
-    made progress. `what` is a text, or a function that makes it then; `process`: its log is
-    shown."""
+    """Waits for `condition()`; fails after `seconds` in which no process of this test made
+    progress. `what` is a text, or a function that returns it; `process`: a failure shows its log.
+    """
     size = process.size if process else lambda: 0
     patience = progress.Patience(seconds, size=size)
     began = looked = time.monotonic()
@@ -142,20 +143,21 @@ def until(condition, what, seconds=WAIT_S, process=None):
 
 
 def end_of(child, seconds=WAIT_S):
-    """The exit code of a subprocess that is to end by itself."""
+    """The exit code of a subprocess that ends by itself."""
     until(lambda: child.poll() is not None, f'{child.args} ends', seconds)
     return child.returncode
 
 
 def await_readable(fd, patience, what):
-    """Until there is something to read."""
+    """Waits until there is something to read."""
     while not select.select([fd], [], [], 0.1)[0]:
         if patience.is_over():
             raise AssertionError(f'never: {what}')
 
 
 def finish(child, seconds=WAIT_S, given=None):
-    """communicate() of a subprocess, with a limit of time as until() has. Kills it at the limit."""
+    """communicate() of a subprocess, with the time limit of until(). Kills the process at the
+    limit."""
     patience = progress.Patience(seconds)
     while True:
         try:
@@ -172,7 +174,7 @@ def finish(child, seconds=WAIT_S, given=None):
 
 
 def run(command, timeout=WAIT_S, input=None, capture_output=False, check=False, **options):
-    """subprocess.run() of a command that is to end by itself; `timeout` as until() has it."""
+    """subprocess.run() of a command that ends by itself; `timeout` as in until()."""
     if capture_output:
         options.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if input is not None:
@@ -219,7 +221,7 @@ class Service:
     def is_up(self):
         if self.serve.child.poll() is not None:
             raise AssertionError(f'serve ended:\n{self.serve.tail()}')
-        with contextlib.suppress(AssertionError):  # nobody answers yet
+        with contextlib.suppress(AssertionError):  # no answer yet
             return self.aggregators + self.joined == len(self.pids('up'))
         return False
 
@@ -279,7 +281,8 @@ class Service:
         return self.operator_key
 
     def stop(self, number=None):
-        """With its jobs: by `gradpool stop`, or by a signal. The exit code."""
+        """Stops the service with its jobs, by `gradpool stop` or by a signal. Returns the exit
+        code."""
         if number:
             self.serve.signal(number)
         else:
@@ -289,7 +292,7 @@ class Service:
         return self.serve.wait()
 
     def local_aggregators(self):
-        """Pids, also of those whose coordinator is gone."""
+        """Pids, including those whose coordinator has ended."""
         return running('\0aggregator\0', f'\0unix:{self.state}/control.sock\0')
 
     def end(self):
@@ -302,8 +305,8 @@ class Service:
 
 
 def free_ports(count):
-    """The first of so many ports in a row that nobody has now, and that the kernel gives nobody who
-    asks for any: programs that run at the same time draw others."""
+    """The first of `count` unused ports in a row, outside of the range from which the kernel
+    assigns ports; concurrent programs draw other ones."""
     low = int(pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range').read_text().split()[0])
     while True:
         first = random.randrange(10000, max(low, 20000) - count)
@@ -392,7 +395,8 @@ def result(process):
 
 
 def end_training(*workers):
-    """Kills workers that train on and on and say so (--verbose), all of whose sums were right."""
+    """Kills verbose workers that train without an end, and checks that all their sums were right.
+    """
     for worker in workers:
         worker.wait_for('round ')
     for worker in workers:
@@ -402,8 +406,7 @@ def end_training(*workers):
 
 
 def finish_training(*workers):
-    """Workers that train on and on and say so (--verbose) are seen to do it once more, all of whose
-    sums were right; then they are killed."""
+    """Checks that verbose workers complete one more round with right sums; then kills them."""
     for worker in workers:
         seen = worker.size()
         until(lambda worker=worker, seen=seen: worker.size() > seen + 200
@@ -415,7 +418,7 @@ def finish_training(*workers):
 
 def container():
     """Words before a command that run it in a PID namespace of its own, with the host's network, as
-    the first process of a container. SkipTest: this host does not allow it."""
+    the first process of a container. SkipTest: this host does not allow that."""
     words = 'unshare', '--pid', '--fork', '--mount-proc'
     if subprocess.run([*words, 'true'], capture_output=True).returncode:
         raise unittest.SkipTest('no PID namespace can be made here: CAP_SYS_ADMIN is needed')

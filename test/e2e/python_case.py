@@ -12,7 +12,7 @@ service = None
 
 
 def setUpModule():
-    """To be imported by the test module, as the two below."""
+    """The test module imports this function and the two below."""
     global service
     service = harness.Service()
     os.environ['GRADPOOL_ENDPOINT'] = service.endpoint
@@ -23,7 +23,7 @@ def tearDownModule():
 
 
 class Case(unittest.TestCase):
-    """A test with a job of its own, all ranks of it in this process."""
+    """A test with a job of its own, all its ranks in this process."""
 
     def join(self, workers=1):
         name = self.id().rsplit('.', 1)[-1]

@@ -5,8 +5,9 @@ A test module calls a function of its own by name, once a rank, each in a proces
     def rank_adds(rank, workers): return rank + 1
     run_ranks('rank_adds', 2) -> [1, 2]
 
-It ends with main(), which is either the tests or, in a fresh interpreter, one rank. Importing torch
-takes two seconds of a core: with main(globals(), forks=True) the tests do, and ranks are forks."""
+The module ends with main(), which runs the tests or, in a fresh interpreter, one rank. Importing
+torch takes two seconds of a core: with main(globals(), forks=True) the tests import it once, and
+ranks are forks."""
 import contextlib
 import gc
 import importlib
@@ -33,9 +34,9 @@ _forks = False
 
 
 class Fork(subprocess.Popen):
-    """A rank that is a fork of this process, for who uses it like any other. Nothing that is open
-    here is open there, and what is to be done at the end here is not done there. It ends as a
-    process of multiprocessing does."""
+    """A rank as a fork of this process, used like any other process. Descriptors of this process
+    are not open there, and its exit handlers do not run there. The fork ends like a process of
+    multiprocessing."""
 
     def _execute_child(self, args, *rest):
         environment, pipes = rest[5], rest[9:15]
@@ -80,7 +81,7 @@ def start_ranks(function, workers, prefixes=None, **environment):
 
 
 def finish_ranks(processes):
-    """What each returned, in rank order. Ranks that raised fail the test with their tracebacks."""
+    """Results in rank order. Ranks that raised fail the test with their tracebacks."""
     try:
         ended = [harness.finish(process, RANK_TIMEOUT_S) for process in processes]
     finally:
@@ -101,8 +102,8 @@ def run_ranks(function, workers, **environment):
 
 
 def apart(function, *arguments):
-    """Calls it in a fork and returns the result. After a backward() in a process torch 2 runs none
-    in its forks, which ranks are."""
+    """Calls the function in a fork and returns the result. After a backward() in a process torch 2
+    runs none in its forks, and ranks are forks."""
     with multiprocessing.get_context('fork').Pool(1) as pool:
         return pool.apply(function, arguments)
 
@@ -117,7 +118,7 @@ def expects(case, kind, *words):
 
 
 def one_rank(module, function, rank, workers):
-    """Its exit status; what it returned is the last line on stdout."""
+    """Runs one rank and returns its exit status; its result is the last line on stdout."""
     try:
         result = module[function](int(rank), int(workers))
     except BaseException:
@@ -135,6 +136,6 @@ def main(module, forks=False):
     if forks:
         importlib.import_module('torch.distributed')
         gc.collect()
-        gc.freeze()     # a collection of a rank need not look at all of torch
+        gc.freeze()     # a rank's garbage collection need not visit all objects of torch
         _forks = True
     return tap.main()

@@ -19,7 +19,8 @@ struct mem_packet *mem_packet_create(enum mem_packet_kind kind, size_t bytes)
     return p;
 }
 
-/* A mapping is the receiver's own, so that it outlives the lender as with fabric_shm. */
+/* Unmaps the region. The receiver has a mapping of its own, which outlives the lender as with
+ * fabric_shm. */
 static void region_drop(const struct mem_network *n, struct region *region)
 {
     if (n->options.is_mapped && region->base != NULL)
@@ -149,7 +150,7 @@ void mem_conn_end(struct mem_conn *c, int error, uint32_t reason)
     closed->word = reason;
 }
 
-/* An end that nobody at its side knows of yet. */
+/* Whether this end belongs to a connect that its fabric has not reported yet. */
 static bool is_unseen(const struct mem_conn *c) { return c->state == MEM_ASKED && !c->is_surfaced; }
 
 void mem_conn_leave(struct mem_conn *c)
@@ -180,7 +181,7 @@ static void cut_inbox(struct mem_network *n, struct list *inbox, uint64_t kept)
     }
 }
 
-/* Cuts the other end off: a part of what is under way to it still arrives, then -ECONNRESET. */
+/* Ends the other end with -ECONNRESET, after a part of the packets under way to it has arrived. */
 static void cut_peer(struct mem_conn *c)
 {
     struct mem_network *n = mem_fabric_of(c)->network;
@@ -249,7 +250,7 @@ static void take_request(struct mem_conn *c)
 static void take_lend(struct mem_conn *c, struct mem_packet *p)
 {
     c->regions[p->id] = p->region;
-    p->region.base = NULL; /* ours now */
+    p->region.base = NULL; /* the connection owns the region now */
     struct fabric_event *event = mem_conn_happened(c, FABRIC_EVENT_REGION);
     event->word = p->id;
     event->bytes = p->region.bytes;
@@ -262,7 +263,7 @@ static void take_word(struct mem_conn *c, const struct mem_packet *p)
     mem_conn_happened(c, FABRIC_EVENT_WORD)->word = p->word;
 }
 
-/* The packet itself is the buffer; it lives until it is given back. */
+/* The packet is the message's buffer, and lives until the message is given back. */
 static void take_message(struct mem_conn *c, struct mem_packet *p)
 {
     list_append(&c->messages, &p->node);

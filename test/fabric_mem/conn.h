@@ -1,5 +1,5 @@
-/* Inside fabric_mem: what a connection's end holds and how packets travel. A connection is two
- * ends; each has an inbox in which the other end's packets wait until they are due. */
+/* Internals of fabric_mem: the ends of connections, and packets. A connection is two ends; each end
+ * has an inbox in which the other end's packets wait until they are due. */
 #ifndef GRADPOOL_TEST_FABRIC_MEM_CONN_H
 #define GRADPOOL_TEST_FABRIC_MEM_CONN_H
 
@@ -40,7 +40,7 @@ struct mem_fabric {
     struct mem_counters counters;
     struct list conns;
     struct list events; /* struct mem_event: happened, not handed out yet */
-    uint32_t bell;      /* nobody rings it: there is no other thread */
+    uint32_t bell;      /* never rung: there is no other thread */
 };
 
 enum mem_packet_kind {
@@ -58,7 +58,8 @@ enum mem_packet_kind {
     MEM_DONE, /* answers a read (with its bytes) or a write */
 };
 
-/* What travels. Its bytes end where the allocation ends, so that a sanitizer sees who reads on. */
+/* A packet. Its data ends where the allocation ends, so that a sanitizer detects a read beyond
+ * it. */
 struct mem_packet {
     struct list node;
     uint64_t due_ns;
@@ -70,8 +71,8 @@ struct mem_packet {
     bool has_word;
     bool is_torn; /* a write that the death of its sender cut short */
     uint64_t offset;
-    struct region region; /* MEM_LEND: as the receiver will have it */
-    size_t bytes;         /* of data; MEM_READ: wanted */
+    struct region region; /* MEM_LEND: the region as the receiver gets it */
+    size_t bytes;         /* bytes of data; MEM_READ: bytes wanted */
     unsigned char data[];
 };
 
@@ -82,7 +83,7 @@ struct mem_op {
     void *context;
     void *local; /* READ: where to; WRITTEN: where from */
     size_t bytes;
-    uint64_t digest; /* of what was to be written */
+    uint64_t digest; /* digest of the bytes to be written */
 };
 
 struct mem_event {
@@ -91,11 +92,11 @@ struct mem_event {
 };
 
 enum mem_conn_state {
-    MEM_ASKING, /* our connect is under way */
-    MEM_ASKED,  /* the peer's is; `is_surfaced`: we know of it */
+    MEM_ASKING, /* this end's connect is under way */
+    MEM_ASKED,  /* the peer's connect is under way; `is_surfaced`: reported here */
     MEM_OPEN,
     MEM_ENDED,   /* CLOSED is due, or has been handed out */
-    MEM_RETIRED, /* to be freed when the next poll begins */
+    MEM_RETIRED, /* freed at the beginning of the next poll */
 };
 
 struct mem_conn {
@@ -109,11 +110,12 @@ struct mem_conn {
     uint32_t posted; /* messages and operations under way */
     int held;        /* messages that were not given back */
     struct list inbox;
-    uint64_t inbox_due_ns; /* of its last packet */
+    uint64_t inbox_due_ns; /* due time of the last packet in the inbox */
     struct list ops;
-    struct list messages;                      /* packets that are held */
-    struct region lent[FABRIC_REGIONS_MAX];    /* by us */
-    struct region regions[FABRIC_REGIONS_MAX]; /* by the peer; on a mapped network our mapping */
+    struct list messages;                   /* packets that are held */
+    struct region lent[FABRIC_REGIONS_MAX]; /* lent by this end */
+    /* Lent by the peer; on a mapped network this end's mapping. */
+    struct region regions[FABRIC_REGIONS_MAX];
     unsigned char ticket[FABRIC_TICKET_BYTES_MAX];
     size_t ticket_bytes;
     char peer_text[32];
@@ -126,33 +128,34 @@ static inline struct mem_fabric *mem_fabric_of(const struct mem_conn *c)
 }
 
 struct mem_conn *mem_conn_create(struct mem_fabric *f, enum mem_conn_state state);
-/* Frees this end with all it holds; the other end learns nothing. */
+/* Frees this end with its packets and regions, without a message to the other end. */
 void mem_conn_destroy(struct mem_conn *c);
 
-/* With room for `bytes` bytes of data, to be filled in. */
+/* Allocates a packet with `bytes` bytes of data, for the caller to fill in. */
 struct mem_packet *mem_packet_create(enum mem_packet_kind kind, size_t bytes);
-/* Sends to the other end, which gets it after a delay. Takes the packet over. */
+/* Sends a packet, which arrives at the other end after a delay. Takes the packet over. */
 void mem_conn_send(struct mem_conn *c, struct mem_packet *p);
-/* The same without contents. */
+/* Sends a packet without data. */
 void mem_conn_tell(struct mem_conn *c, enum mem_packet_kind kind);
 
-/* The first packet, if it is due and can be taken now; NULL: none. */
+/* The first packet of the inbox if it is due and can be received now; NULL: none. */
 struct mem_packet *mem_conn_due(struct mem_conn *c);
 void mem_conn_take(struct mem_conn *c, struct mem_packet *p);
 
-/* An event to hand out; what its kind needs besides is to be filled in. */
+/* Appends an event; the caller fills in the fields of its kind. */
 struct fabric_event *mem_conn_happened(struct mem_conn *c, enum fabric_event_kind kind);
-/* Finishes the oldest operation. `data`: what a read brings when `error` is 0. */
+/* Finishes the oldest operation. `data`: the data of a read if `error` is 0. */
 void mem_conn_finish_op(struct mem_conn *c, int error, const void *data);
-/* Ends this side: fails what is posted, then CLOSED. The other side learns nothing by it. */
+/* Ends this end: fails its posted operations, then reports CLOSED. The other end is not
+ * informed. */
 void mem_conn_end(struct mem_conn *c, int error, uint32_t reason);
-/* Orderly, by us. */
+/* Ends the connection in order, from this end. */
 void mem_conn_leave(struct mem_conn *c);
-/* Ends both sides with -ECONNRESET. Of what is under way from us a part still arrives before. */
+/* Ends both ends with -ECONNRESET. A part of this end's packets under way arrives before. */
 void mem_conn_break(struct mem_conn *c);
 
 uint64_t mem_digest(const void *bytes, size_t count);
-/* `bytes` bytes at `offset` of a region, NULL when it does not hold them. */
+/* `bytes` bytes at `offset` of a region; NULL if they are not within it. */
 void *mem_region_at(const struct region *regions, uint32_t id, uint64_t offset, size_t bytes);
 
 /* The verbs of fabric.h on a connection that may be open (verbs.c). */

@@ -1,5 +1,5 @@
-/* Owns the fabrics of kind "mem": the verbs of fabric.h on virtual time, and the accidents that
- * tests order. Single-threaded; must never sleep or look at real time. README: N1 to N9. */
+/* Owns the fabrics of kind "mem": the verbs of fabric.h on virtual time, and the faults that tests
+ * order. Single-threaded; must never sleep or read real time. README: N1 to N9. */
 #include "test/fabric_mem/fabric_mem.h"
 
 #include "test/fabric_mem/conn.h"
@@ -150,7 +150,7 @@ static void hand_out(struct mem_event *e, struct fabric_event *ret_event)
     free(e);
 }
 
-/* Of all connections the packet that came first. */
+/* Takes the packet that came first on any connection. */
 static bool take_packet(struct mem_fabric *f)
 {
     struct mem_conn *from = NULL;

@@ -6,29 +6,30 @@
 #include "svc/fabric/fabric.h"
 #include "test/fabric_mem/network.h"
 
-/* `options` may be NULL; of it only payload_bytes_max counts. Close it before the network. */
+/* `options` may be NULL; only payload_bytes_max is read. Close the fabric before the network. */
 int mem_fabric_open(struct mem_network *network, const struct fabric_options *options,
                     struct fabric **ret_fabric);
 
-/* As kill -9 of its process: of what is under way from it a part that chance decides still arrives
- * (a write perhaps in part), then each peer gets CLOSED with -ECONNRESET. It gives no more events;
- * its verbs say -ECONNRESET; fabric_close() is still due. */
+/* Like kill -9 of the fabric's process. A random part of its packets under way still arrives (the
+ * last write perhaps in part), then each peer gets CLOSED with -ECONNRESET. The fabric reports no
+ * more events, and its verbs return -ECONNRESET; fabric_close() is still required. */
 void mem_fabric_kill(struct fabric *f);
 
-/* As SIGSTOP and SIGCONT: stopped, it polls nothing and serves no read or write of its memory. */
+/* Like SIGSTOP and SIGCONT: a stopped fabric does not poll and serves no read or write of its
+ * memory. */
 void mem_fabric_stop(struct fabric *f, bool is_stopped);
 
 enum mem_fault {
-    MEM_FAULT_AGAIN, /* the verb says -EAGAIN; ROOM follows */
+    MEM_FAULT_AGAIN, /* the verb returns -EAGAIN; ROOM follows */
     MEM_FAULT_RESET, /* the connection dies: -ECONNRESET here, CLOSED at both ends */
-    MEM_FAULT_KILL,  /* as mem_fabric_kill(), before the post */
+    MEM_FAULT_KILL,  /* mem_fabric_kill() before the post */
 };
 /* Fails the n-th post (send, read, write, notify) from now, once; `n` from 1, 0: none. */
 void mem_fabric_fail_post(struct fabric *f, uint64_t n, enum mem_fault fault);
 
 struct mem_counters {
-    uint64_t posts;   /* verbs that were tried on a usable connection, refused ones included */
-    uint64_t refused; /* of them: -EAGAIN */
+    uint64_t posts;                   /* verbs on a usable connection, refused ones included */
+    uint64_t refused;                 /* posts that returned -EAGAIN */
     uint64_t messages, message_bytes; /* sent, with their payloads */
     uint64_t reads, read_bytes;
     uint64_t writes, written_bytes;

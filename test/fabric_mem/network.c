@@ -1,5 +1,5 @@
-/* Owns the virtual clock and the chance of fabric_mem. Never looks at real time: two runs with one
- * seed and the same calls are the same run (README, N1). */
+/* Owns the virtual clock and the random numbers of fabric_mem. Must never read real time: two runs
+ * with one seed and the same calls are the same run (README, N1). */
 #include "test/fabric_mem/network.h"
 
 #include "test/fabric_mem/conn.h"
@@ -57,8 +57,8 @@ void mem_network_advance(struct mem_network *n, uint64_t now_ns)
     n->now_ns = now_ns;
 }
 
-/* The first packet of an inbox that is not due. What is due and waits (for a poll, for a message
- * buffer) does not depend on the clock any more. */
+/* Due time of the first packet of an inbox that is not due. Packets that are due and wait (for a
+ * poll, for a message buffer) do not depend on the clock. */
 static uint64_t inbox_next_ns(const struct mem_conn *c, uint64_t now_ns)
 {
     list_for_each (node, &c->inbox) {

@@ -1,5 +1,5 @@
-/* The world in which fabrics of kind "mem" live: one process, one thread, a clock that only moves
- * when told, and chance that a seed decides. For tests and simulation. */
+/* The world of fabrics of kind "mem": one process, one thread, a clock that only
+ * mem_network_advance() moves, and random numbers from a seed. For tests and simulation. */
 #ifndef GRADPOOL_TEST_FABRIC_MEM_NETWORK_H
 #define GRADPOOL_TEST_FABRIC_MEM_NETWORK_H
 
@@ -10,8 +10,8 @@ struct mem_network;
 
 struct mem_network_options {
     uint64_t seed;
-    /* Every packet takes a time drawn evenly from these; packets of one direction of a connection
-     * keep their order. Both 0: it arrives at the receiver's next poll. */
+    /* Every packet takes a random time between these two; packets of one direction of a connection
+     * keep their order. Both 0: a packet arrives at the receiver's next poll. */
     uint64_t delay_min_ns, delay_max_ns;
     /* Like shared memory: fabric_map() gives pointers, reads and writes are done at once, a message
      * takes no payload, foreign memory cannot be lent. Else like libfabric. */
@@ -26,9 +26,9 @@ int mem_network_create(const struct mem_network_options *options, struct mem_net
 void mem_network_destroy(struct mem_network *n);
 
 uint64_t mem_network_now_ns(const struct mem_network *n);
-/* Moves the clock, never back. What is due by then is delivered as its receivers poll. */
+/* Moves the clock, never back. Packets due by then are delivered when their receivers poll. */
 void mem_network_advance(struct mem_network *n, uint64_t now_ns);
-/* When the next packet comes due that is not due yet; UINT64_MAX: none is under way. */
+/* Due time of the next packet that is not due; UINT64_MAX: no packet is under way. */
 uint64_t mem_network_next_ns(const struct mem_network *n);
 
 #endif

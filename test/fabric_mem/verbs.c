@@ -1,5 +1,5 @@
-/* What is posted on an open connection of fabric_mem, and the memory that is lent on it. Checks
- * like the strictest of the real fabrics; allocates where they would not (N9). */
+/* Verbs on an open connection of fabric_mem, and the memory lent on it. The checks are those of the
+ * strictest real fabric; allocates memory where real fabrics would not (N9). */
 #include "test/fabric_mem/conn.h"
 
 #include <assert.h>
@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Left by fabric_read() in the caller's memory until READ: nobody may rely on what was there. */
+/* Written by fabric_read() to the caller's memory until READ: a caller must not rely on the former
+ * contents. */
 #define JUNK 0xa5
 
 /* --- posting --------------------------------------------------------------------------------- */
@@ -27,7 +28,7 @@ static int try_later(struct mem_conn *c)
     return -EAGAIN;
 }
 
-/* Counts the post; has it fail if the test ordered that, or if the queue is full. */
+/* Counts the post; returns an error if the test ordered one or if the queue is full. */
 static int begin_post(struct mem_conn *c)
 {
     struct mem_fabric *f = mem_fabric_of(c);
@@ -103,7 +104,7 @@ int mem_verb_messages_held_max(const struct fabric *f) { return MEM_MESSAGES_MAX
 
 /* --- lent memory ----------------------------------------------------------------------------- */
 
-/* As the receiver will have it: a mapping of its own, or only the extent. */
+/* Makes the region as the receiver gets it: a mapping of its own, or only the extent. */
 static int share_region(const struct mem_network *n, const struct region *region,
                         struct region *ret_shared)
 {
@@ -204,7 +205,7 @@ int mem_verb_read(struct fabric_conn *base, uint32_t id, uint64_t offset, void *
     return 0;
 }
 
-/* What is to be written: bytes into a region, a word, or both. */
+/* A write: bytes into a region, a word, or both. */
 struct write {
     uint32_t id, word;
     uint64_t offset;
@@ -213,7 +214,7 @@ struct write {
     bool has_word;
 };
 
-/* The bytes are there at once; only the word travels. */
+/* The bytes land at once; only the word travels. */
 static void write_mapped(struct mem_conn *c, const struct write *w, void *target)
 {
     if (target != NULL && w->bytes > 0)
@@ -221,7 +222,9 @@ static void write_mapped(struct mem_conn *c, const struct write *w, void *target
     if (w->has_word) {
         struct mem_packet *p = mem_packet_create(MEM_WORD, 0);
         p->word = w->word;
-        c->posted++; /* until the peer takes it: a peer that does not is not flooded */
+        /* Counts until the peer receives the word, so that a peer that does not poll is not
+         * flooded. */
+        c->posted++;
         mem_conn_send(c, p);
     }
     mem_conn_finish_op(c, 0, NULL);

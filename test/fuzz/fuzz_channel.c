@@ -1,6 +1,6 @@
-/* Control connections: a peer that sends anything at all and hangs up gives whole messages, then
- * -EBADMSG or -ECONNRESET, and nothing is left behind. The first byte says in what portions the
- * rest arrives. */
+/* Fuzzes control connections: a peer that sends any bytes and hangs up yields whole messages, then
+ * -EBADMSG or -ECONNRESET, without a leak. The first byte selects the portions in which the rest
+ * arrives. */
 #include "svc/channel/channel.h"
 #include "test/lib/fuzz.h"
 

@@ -1,5 +1,5 @@
-/* What a stranger says first. By the first byte: connect data of fabric_ofi, or a packet on the
- * socket of fabric_shm. Refused, or sound and the same when packed again. */
+/* Fuzzes the first bytes of an unknown peer. The first byte selects connect data of fabric_ofi, or
+ * a packet on the socket of fabric_shm. Both are refused, or valid and equal when packed again. */
 #include "svc/fabric/ofi/message/hello.h"
 #include "svc/fabric/shm/peer/socket.h"
 #include "test/lib/fuzz.h"

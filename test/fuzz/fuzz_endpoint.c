@@ -1,5 +1,5 @@
-/* What a person typed as an endpoint: refused with a sentence and nothing touched, or formatted and
- * parsed again to the same. */
+/* Fuzzes the text of an endpoint: a text is refused with a sentence and without a change of the
+ * result, or formatting and parsing it again gives the same endpoint. */
 #include "svc/endpoint/endpoint.h"
 #include "test/lib/fuzz.h"
 

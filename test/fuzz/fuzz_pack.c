@@ -1,4 +1,5 @@
-/* A pack of a peer: every item lies within it, nothing is taken twice, the end is met exactly. */
+/* Fuzzes a pack of a peer: every item lies within the pack, no byte is in two items, and the items
+ * end exactly at the end. */
 #include "svc/fabric/ofi/message/item.h"
 #include "test/lib/fuzz.h"
 
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads all of a body, so that the sanitizer sees a byte that is none of it. */
+/* Reads all of a body, so that the sanitizer detects a byte outside the pack. */
 static unsigned touch(const uint8_t *body, size_t bytes)
 {
     unsigned sum = 0;

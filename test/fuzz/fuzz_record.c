@@ -1,5 +1,5 @@
-/* Data-plane records: whatever arrives is refused, or it is a sound record that says how long it is
- * and checks again to the same. */
+/* Fuzzes data-plane records: a record is refused, or it is valid, has a length, and a second check
+ * gives the same result. */
 #include "svc/wire/record.h"
 #include "test/lib/fuzz.h"
 

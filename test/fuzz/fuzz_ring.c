@@ -1,6 +1,7 @@
-/* The record ring of fabric_shm in memory that the other side writes as it likes: the first bytes
- * are its counters and lengths, the rest is a script of what it does between our steps. We never
- * leave the ring, take more than it holds, or believe what cannot be. */
+/* Fuzzes the record ring of fabric_shm, in memory that the other side may write at any time: the
+ * first bytes are its counters and lengths, the rest is a script of its writes between the reader's
+ * steps. The reader must never leave the ring, take more records than it holds, or accept
+ * impossible counters. */
 #include "svc/fabric/shm/peer/ring.h"
 #include "test/lib/fuzz.h"
 
@@ -21,7 +22,7 @@ static uint32_t next(struct script *s)
     return value;
 }
 
-/* Mostly near the true one, so that both what may be and what may not comes up. */
+/* A counter that is mostly near the true one, so that both possible and impossible values occur. */
 static uint32_t counter(struct script *s, uint32_t ours)
 {
     uint32_t value = next(s);

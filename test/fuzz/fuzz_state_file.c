@@ -1,5 +1,6 @@
-/* The index of a snapshot's file: refused with a reason, or so sound that what it says lies in the
- * file. Its checksums would keep most inputs out, so each is also tried with sums that fit. */
+/* Fuzzes the index of a snapshot file: refused with a reason, or all its extents lie within the
+ * file. The checksums would refuse most inputs, so each input is also tried with checksums that
+ * fit. */
 #include "svc/state/state_file.h"
 #include "svc/state/state_layout.h"
 #include "test/lib/fuzz.h"
@@ -30,7 +31,7 @@ static void try(const uint8_t *data, size_t bytes, uint64_t file_bytes)
     free(f.tensors);
 }
 
-/* As its writer would have left it, were the rest its own. */
+/* Sets the header and the checksums as the writer of this content would. */
 static void mend(uint8_t *data, size_t bytes)
 {
     struct state_header h;

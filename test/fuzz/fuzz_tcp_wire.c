@@ -1,7 +1,7 @@
-/* Bytes of an accepted peer, on their way to the tcp provider: the verdict is the same however they
- * are cut, nothing is let through that the provider trusts blindly, and what was asked or answered
- * is never counted below nothing. The first byte says what was sent before, the second how the rest
- * is cut. */
+/* Fuzzes the bytes of an accepted peer on their way to the tcp provider. The verdict must not
+ * depend on the portions, no message may pass with fields that the provider would trust blindly,
+ * and the counts of requests and answers must never become negative. The first byte selects the
+ * bytes sent before, the second the portions. */
 #include "svc/fabric/ofi/door/tcp_wire.h"
 #include "test/lib/fuzz.h"
 
@@ -25,7 +25,7 @@ static void send_before(struct tcp_wire *w, unsigned reads, unsigned messages)
         assert(tcp_wire_went(w, sent_message, sizeof(sent_message)) == 0);
 }
 
-/* What the provider takes on trust of a message it was given whole. */
+/* Checks the fields of a whole message that the provider trusts. */
 static size_t check_message(const uint8_t *bytes, unsigned *reads, unsigned *acks)
 {
     uint64_t total;

@@ -1,6 +1,6 @@
-/* Terms of a tensor, as clients declare them, the store keeps them and aggregators are told:
- * refused with a reason, or so sound that whoever asks for ranks, counts and lengths gets what
- * makes sense. The first byte says how many workers the job has. */
+/* Fuzzes the terms of a tensor, which clients declare, the store keeps and aggregators receive:
+ * refused with a reason, or valid, so that all ranks, counts and lengths computed from them are in
+ * range. The first byte is the number of workers of the job. */
 #include "svc/wire/terms.h"
 #include "test/lib/fuzz.h"
 

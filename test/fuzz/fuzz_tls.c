@@ -1,6 +1,6 @@
-/* Accepting ends that take keys: a peer that sends anything at all and hangs up never becomes a
- * tenant, and is told apart as plain, TLS or nonsense. The first byte says in what portions the
- * rest arrives. The corpus holds greetings that were made with this key. */
+/* Fuzzes accepting ends with keys: a peer that sends any bytes and hangs up never becomes a tenant,
+ * and is classified as plain, TLS or invalid. The first byte selects the portions in which the rest
+ * arrives. The corpus holds greetings made with this key. */
 #include "svc/channel/channel.h"
 #include "test/lib/fuzz.h"
 

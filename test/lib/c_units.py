@@ -1,7 +1,7 @@
 """Reads C sources without a compiler: functions, declarations, structs and names of each file.
 
 The format of the tree is clang-format's, and every brace is closed in the file that opens it.
-Functions made by macros are not seen.
+Functions that macros define are missed.
 """
 import functools
 import re

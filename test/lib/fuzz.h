@@ -1,15 +1,15 @@
-/* What a fuzz target and its replay share. */
+/* The interface between a fuzz target and its replay. */
 #ifndef GRADPOOL_TEST_FUZZ_H
 #define GRADPOOL_TEST_FUZZ_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The target (name and shape are libFuzzer's): feeds the bytes to a parser and asserts what must
- * hold whatever they are. Returns 0. */
+/* The target (name and shape are libFuzzer's): feeds the bytes to a parser and asserts the
+ * conditions that hold for all inputs. Returns 0. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-/* splitmix64: the same sequence for a seed on every machine. */
+/* splitmix64: the same seed gives the same sequence on every machine. */
 struct fuzz_random {
     uint64_t state;
 };

@@ -1,6 +1,6 @@
 /* Replays a fuzz target without a fuzzer: every file of a corpus folder, then a seeded number of
- * mutations of them. Owns the input under test; a crash says where it was saved. Never decides
- * whether an input is good: the target asserts what must hold. See test/fuzz/README.md. */
+ * mutations of them. Owns the input under test; a crash prints the file with the input. Must never
+ * judge an input: the target asserts. See test/fuzz/README.md. */
 #include "test/lib/fuzz.h"
 
 #include <dirent.h>
@@ -29,7 +29,7 @@ static uint8_t current[INPUT_BYTES_MAX];
 static size_t current_bytes;
 static char crash_name[64];
 
-/* Only what a signal handler may do. */
+/* Calls only functions that are safe in a signal handler. */
 static void save_current(void)
 {
     static const char said[] = "# the input that crashed is saved in the working folder: ";
@@ -45,10 +45,10 @@ static void save_current(void)
 static void on_signal(int number)
 {
     save_current();
-    raise(number); /* SA_RESETHAND: now it kills */
+    raise(number); /* kills now: SA_RESETHAND restored the default action */
 }
 
-/* There under a sanitizer only. */
+/* Exists under a sanitizer only. */
 extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
 static void save_on_death(void)

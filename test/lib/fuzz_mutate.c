@@ -1,4 +1,4 @@
-/* Seeded mutations of byte strings. Owns nothing; never writes past the room it was given. */
+/* Seeded mutations of byte strings. Owns nothing; must never write beyond the given room. */
 #include "test/lib/fuzz.h"
 
 #include <string.h>

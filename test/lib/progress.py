@@ -1,7 +1,7 @@
-"""How busy processes are, read from /proc: a slow process is told apart from one that stands still.
+"""Progress of processes, read from /proc: distinguishes a slow process from a hanging one.
 
 A process makes progress while one of its threads runs, waits for a core or waits for a disk. A
-process beside other load, or on a host with slow memory, is busy all the same; a process that hangs
+process beside other load, or on a host with slow memory, is busy all the same; a hanging process
 sleeps.
 """
 import contextlib
@@ -39,7 +39,7 @@ def owners(roots, table):
 
 
 def thread_time(folder):
-    """A kernel without schedstat tells the time on a core alone, in ticks."""
+    """CPU and waiting time. A kernel without schedstat has only CPU time, in ticks."""
     with contextlib.suppress(FileNotFoundError):
         with open(f'{folder}/schedstat', 'rb') as file:
             ran, waited, _ = map(int, file.read().split())
@@ -88,9 +88,9 @@ class Activity:
 
 
 class Patience:
-    """A limit of time that stands for processes without progress.
+    """A time limit for processes without progress.
 
-    is_over() turns true after `seconds` in which neither the descendants of `root` were busy nor
+    is_over() becomes true after `seconds` in which neither the descendants of `root` were busy nor
     `size()` grew, and after ten times `seconds` without growth: a process that spins ends, too."""
     BUSY_FACTOR = 10
 
@@ -111,7 +111,8 @@ class Patience:
                 or now - self.start >= self.BUSY_FACTOR * self.seconds)
 
     def is_quiet(self):
-        """Of processes that lived a sample ago: short commands of the waiting test are no sign."""
+        """Only processes that lived a sample ago count: short commands of the waiting test are no
+        progress."""
         size, pids = self.size(), set(owners([self.root], processes())) - {os.getpid()}
         has_grown, self.grown = size > self.grown, size
         if has_grown:
@@ -125,7 +126,7 @@ class Patience:
 
 
 def idle_s():
-    """Seconds that the host's cores have had nothing to do, together, since it started."""
+    """Idle seconds of all cores of the host together, since its start."""
     with open('/proc/stat', encoding='ascii') as file:
         fields = file.readline().split()
     return (int(fields[4]) + int(fields[5])) / os.sysconf('SC_CLK_TCK')
@@ -140,9 +141,9 @@ def pressure_s():
 
 
 class Stopwatch:
-    """Time without the seconds in which a process of the host waited for a core. A deadline of the
-    service is held against it: on a host that is busy or slow it runs slower, and stands still on
-    none that is idle."""
+    """Time without the seconds in which a process of the host waited for a core. Deadlines of the
+    service are compared with this time: on a busy or slow host the clock runs slower, on an idle
+    one it runs normally."""
 
     def __init__(self):
         self.began, self.before_s = time.monotonic(), pressure_s()

@@ -1,5 +1,5 @@
-/* cmocka catches SIGBUS around each case and lets go of it between cases, while threads of the
- * fabric go on that rely on the handler which they have installed (S8 of svc/fabric/shm). So
+/* cmocka installs a SIGBUS handler around each case and removes it between cases, while threads of
+ * the fabric continue and rely on the handler that they have installed (S8 of svc/fabric/shm). So
  * cmocka's calls for that signal do nothing. */
 #include <signal.h>
 #include <string.h>

@@ -11,12 +11,12 @@ import sys
 import traceback
 import unittest
 
-# Of a case that fails the end of what these have logged is told: each has a name and a tail().
+# Logs whose end is printed for a case that fails: each has a name and a tail().
 witnesses = []
 
 
 def statement(test):
-    # What is no method (a failed setUpClass) has only an id.
+    # A failure outside of a method (setUpClass) has only an id.
     name = getattr(test, '_testMethodName', None) or test.id()
     return name.removeprefix('test_').replace('_', ' ')
 
@@ -27,7 +27,7 @@ def emit(line):
 
 
 class TapResult(unittest.TestResult):
-    """Prints one line a case, and a failure's text as comments under it."""
+    """Prints one line for each case, and a failure's text as comments below it."""
 
     def __init__(self):
         super().__init__()
@@ -86,8 +86,8 @@ def cases(suite, pattern):
 
 
 def main(module='__main__'):
-    """Runs every case of the module, or those of GRADPOOL_TEST_CASE; exits 1 if one failed. A plan
-    of what ran is printed last."""
+    """Runs every case of the module, or those of GRADPOOL_TEST_CASE; exits 1 if one failed. Prints
+    the plan of the run cases last."""
     result, suite = TapResult(), unittest.defaultTestLoader.loadTestsFromModule(sys.modules[module])
     if pattern := os.environ.get('GRADPOOL_TEST_CASE'):
         suite = unittest.TestSuite(cases(suite, pattern))

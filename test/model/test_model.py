@@ -1,6 +1,7 @@
-"""Protocols as models that spin searches whole, and each planted mistake found. shm_sleep.pml: no
-state in which somebody sleeps on while work waits (W8). move.pml: a task moves while two workers
-train, whatever is lost (M1 to M10 of migrator). GRADPOOL_TEST_LONG searches further."""
+"""Searches models of protocols exhaustively with spin, and checks that each planted mistake is
+found. shm_sleep.pml: no state in which a thread sleeps while work waits (W8). move.pml: a task
+moves while two workers train, with any loss (M1 to M10 of migrator). GRADPOOL_TEST_LONG searches
+deeper."""
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import tap
 
 HERE = pathlib.Path(__file__).parent
 IS_LONG = 'GRADPOOL_TEST_LONG' in os.environ
-# To compile with optimisation takes ten seconds, more than half a million states.
+# Compiling with optimisation takes ten seconds, longer than half a million states.
 SHORT, LONG = ['-O0'], ['-O2', '-DCOLLAPSE']
 
 

@@ -6,8 +6,8 @@ import platform
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Sanitizers name lines (-g1) and no variables, and -O1 is enough beside what the address sanitizer
-# costs: both halve the time of its build.
+# Sanitizers report lines (-g1) without variables, and -O1 is enough beside the cost of the address
+# sanitizer: both halve the time of its build.
 CHECKED = ['-Doptimization=1', '-Ddebug=false', '-Db_lundef=false', '-Dc_args=-g1']
 ADDRESS = [*CHECKED, '-Db_sanitize=address,undefined']
 THREAD = [*CHECKED, '-Db_sanitize=thread']
@@ -22,7 +22,7 @@ class Build:
         self.environment = {}
 
     def configure(self):
-        """Starts `meson setup`, or what brings its files up to date. Returns the process."""
+        """Starts `meson setup`, or ninja's update of the build files. Returns the process."""
         self.folder.mkdir(exist_ok=True)
         is_new = not (self.folder / 'build.ninja').exists()
         with open(self.log, 'w', encoding='utf-8') as log:
@@ -35,8 +35,9 @@ class Build:
                                 stdout=log, stderr=subprocess.STDOUT)
 
     def make(self, tests):
-        """True unless it failed; then the end of its log has been printed. All of the plain build;
-        of another one what these tests need: most of its programs run in the plain build alone."""
+        """Builds all targets of the plain build, and of another build the needed ones: most
+        programs run in the plain build only. Returns True; after a failure prints the end of the
+        log."""
         targets = ['all'] if self.name == 'plain' else self.targets_of(tests)
         with open(self.log, 'a', encoding='utf-8') as log:
             ninja = self.start(['ninja', '-C', str(self.folder), 'build.ninja', *targets], log)
@@ -57,14 +58,14 @@ class Build:
         return json.loads(said.stdout)
 
     def targets_of(self, tests):
-        """Paths in the folder, as ninja knows what it makes."""
+        """Paths of the targets in the folder, in ninja's form."""
         wanted = {target for test in tests for target in test['depends']}
         return sorted(os.path.relpath(file, self.folder) for target in self.introspect('targets')
                       if target['id'] in wanted for file in target['filename'])
 
 
 def steady_memory():
-    """Words before a command of ThreadSanitizer, which needs the layout it was built for."""
+    """Words before a command of ThreadSanitizer, which needs the memory layout of its build."""
     words = ['setarch', platform.machine(), '--addr-no-randomize']
     works = subprocess.run([*words, 'true'], stderr=subprocess.DEVNULL, check=False)
     return [] if works.returncode else words

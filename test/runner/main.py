@@ -92,7 +92,8 @@ class Run:
         return self.summary.close()
 
     def configure(self, names):
-        """At once, as each has one process. Yields the builds that compilers can begin with."""
+        """Configures at once, as each has one process. Yields the builds that compilers can begin
+        with."""
         started = {name: self.builds[name].configure() for name in names}
         for name, process in started.items():
             if process.wait() == 0 or self.builds[name].show_failure():

@@ -7,15 +7,15 @@ ALL_SKIPPED = re.compile(r'^1\.\.0\s*#\s*skip\S*\s*(?P<reason>.*)$', re.M | re.I
 PLAN = re.compile(r'^1\.\.(\d+)', re.M)
 SEED = re.compile(r'GRADPOOL_TEST_SEED=(\d+)')
 SHADOW = re.compile(r'^Shadow bytes around', re.M)  # the sanitizer's map of memory
-SHOWN_LINES = 60  # of the beginning, and of the end
+SHOWN_LINES = 60  # lines shown of the beginning, and of the end
 
 
 class Outcome:
     """One program: counts of its cases, and names of the failed and skipped ones.
 
-    `code` is the exit code, negative for a signal. `ended_for` says why the runner ended it.
-    A program that speaks no TAP (`is_tap` false) is one case. `left`: processes that it has left
-    behind, as text."""
+    `code` is the exit code, negative for a signal. `ended_for`: the reason for which the
+    runner ended the program. A program without TAP output (`is_tap` false) is one case. `left`:
+    processes that the program has left behind, as text."""
 
     def __init__(self, name, code, stdout, stderr='', ended_for=None, is_tap=True, left=()):
         self.name, self.code, self.ended_for, self.is_tap = name, code, ended_for, is_tap

@@ -1,4 +1,4 @@
-"""One test program while it runs: its process, its output files, and whether it still moves."""
+"""One running test program: its process, its output files, and its progress."""
 import contextlib
 import os
 import random
@@ -24,7 +24,7 @@ class Program:
         self.name = test['name']
         self.suites = {suite.rpartition(':')[2] for suite in test['suite']}
         self.process = self.pid = self.ended_for = None
-        self.again = []     # variables with which it is repeated
+        self.again = []     # variables with which the case can be repeated
         self.cores = self.cpu_s = self.seconds = 0.0
         self.size, self.quiet_s = 0, 0.0
 
@@ -41,7 +41,7 @@ class Program:
     def start(self, environment):
         self.build.output.mkdir(exist_ok=True)
         command = [*self.build.wrapper, *self.test['cmd']]
-        # As meson has it: fresh memory of the heap holds no zeros.
+        # As meson sets it: fresh memory of the heap holds no zeros.
         perturb = environment.get('MALLOC_PERTURB_') or str(random.randrange(1, 256))
         environment = {**environment, **self.build.environment, **self.test['env'],
                        'MALLOC_PERTURB_': perturb}
@@ -65,7 +65,8 @@ class Program:
         if pid == 0:
             return False
         self.process.returncode = os.waitstatus_to_exitcode(status)
-        self.cpu_s = used.ru_utime + used.ru_stime  # of itself and of all that it waited for
+        # of the process and of all children that it waited for
+        self.cpu_s = used.ru_utime + used.ru_stime
         return True
 
     def note_use(self, cores, elapsed_s, pids):
@@ -88,7 +89,7 @@ class Program:
         return None
 
     def end(self, reason, pids):
-        """Kills the program and all that it has started. `pids`: its processes."""
+        """Kills the program and all processes that it has started. `pids`: its processes."""
         self.ended_for = reason
         with open(self.path('err'), 'a', encoding='utf-8') as err:
             err.write(f'runner: {reason}\n' + ''.join(map(describe, pids)))
@@ -104,18 +105,18 @@ class Program:
 
 
 def hear_interrupts():
-    """A shell starts what runs in the background with SIGINT ignored, and a child would inherit
-    that. An exception in the runner; the default action in what it executes."""
+    """A shell starts background processes with SIGINT ignored, and children inherit that. Restores
+    an exception in the runner, and the default action in executed programs."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def session_of(root):
-    """Processes that it has left behind."""
+    """Processes of the program's session that still live."""
     return [pid for pid, (_, session) in progress.processes().items() if session == root]
 
 
 def left_behind(root):
-    """Pids and commands of those that have not ended a moment after their program."""
+    """Pids and commands of processes that still live a moment after their program's end."""
     deadline, left = time.monotonic() + ENDING_S, commands(session_of(root))
     while left and time.monotonic() < deadline:
         time.sleep(ENDING_S / 10)
@@ -124,7 +125,7 @@ def left_behind(root):
 
 
 def commands(pids):
-    """Of those that live, as text."""
+    """Pids and commands of living processes, as text."""
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -141,7 +142,7 @@ def kill(pids):
 
 
 def describe(pid):
-    """A line a thread: its state and the kernel function in which it waits."""
+    """One line for each thread: its state and the kernel function in which the thread waits."""
     lines = []
     with contextlib.suppress(OSError):
         with open(f'/proc/{pid}/cmdline', 'rb') as file:

@@ -1,8 +1,8 @@
-"""The order of programs: as many at once as the cores can bear, by what they want of them.
+"""The order of programs: as many at once as the cores allow, by the programs' use of cores.
 
-A program that waits leaves its core to others; a program that computes, or that is slowed by other
-load on the host, keeps them waiting in the queue. So the load stays near the number of cores on
-every host, and no program needs a figure of its own.
+A waiting program leaves its core to others; a program that computes, or that other load on the host
+slows down, delays the queue. So the load stays near the number of cores on every host, and no
+program needs a setting of its own.
 """
 import os
 import time
@@ -11,10 +11,10 @@ import progress
 
 LOOK_S = 0.02
 SAMPLE_S = 0.4
-YOUNG_S = 0.75      # until then nothing is known of a program
+YOUNG_S = 0.75      # a younger program's use of cores is not known
 YOUNG_CORES = 0.5
-MORE_CORES = 0.4    # programs may want so much more than the cores: they wait now and then
-IDLE_CORES = 0.3    # so many without work: one more program, though those that run come in bursts
+MORE_CORES = 0.4    # programs may use this much more than the cores, because they wait now and then
+IDLE_CORES = 0.3    # idle cores for one more program, although running programs have bursts
 AT_ONCE = 12        # programs a core, at most
 TORCH_AT_ONCE = 2   # each has a process a rank, and imports
 
@@ -23,8 +23,8 @@ class Schedule:
     """Runs programs in the order given; done(program, outcome) is called as each ends."""
 
     def __init__(self, programs, done, environment):
-        # Sanitizer builds slow all that runs beside them: first what has deadlines to keep.
-        # Programs that want the host for themselves come last, so that nobody waits for them.
+        # Sanitizer builds slow all programs beside them, so programs with deadlines come first.
+        # Programs that need the host alone come last, so that no other program waits for them.
         self.queue = sorted(programs, key=lambda p: (p.is_alone, p.build.name != 'plain', p.order))
         self.running, self.done = [], done
         self.environment = environment

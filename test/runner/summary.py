@@ -1,4 +1,4 @@
-"""Prints a line a program while a run goes on; at its end failures, skips and the closing line."""
+"""Prints a line for each program during a run; at its end failures, skips and the closing line."""
 import re
 import time
 

@@ -1,5 +1,5 @@
-/* A planted mistake: a lane that has let a piece go says that it never had the piece. Linked with
- * --wrap=tell_error_now. */
+/* A planted mistake: a lane that has dropped a piece answers that it never had the piece. Linked
+ * with --wrap=tell_error_now. */
 #include "svc/lane/job/tell.h"
 
 #include <errno.h>

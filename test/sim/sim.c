@@ -1,5 +1,6 @@
-/* The world: builds it, gives everybody turns in random order, moves the clock, and takes it down.
- * All chance comes from one seed, and nothing here looks at real time. README: S1 to S6. */
+/* Owns the simulated world: builds it, gives lanes and workers turns in random order, moves the
+ * clock, and frees it. All random numbers come from one seed. Must never read real time. README: S1
+ * to S6. */
 #include "test/sim/sim_types.h"
 
 #include <errno.h>
@@ -53,7 +54,7 @@ void sim_fail(const struct sim *sim, const char *format, ...)
     if (exit_code)
         _exit(exit_code);
     fail_msg("%s", text);
-    abort(); /* fail_msg() does not return, but does not say so */
+    abort(); /* fail_msg() does not return, but lacks the attribute */
 }
 
 struct sim_options sim_options_draw(uint64_t seed)
@@ -110,8 +111,8 @@ static uint64_t lay_out(struct sim_piece *piece, uint64_t at, uint64_t offset[2]
     return at;
 }
 
-/* A mapped network wants what can be mapped; else plain memory of the exact size, so that a
- * sanitizer sees who goes too far. */
+/* Allocates a region. A mapped network needs mappable memory; otherwise plain memory of the exact
+ * size, so that a sanitizer detects an access beyond its end. */
 static void make_region(struct sim *sim, bool is_mapped, size_t bytes, struct region *ret_region)
 {
     int r = 0;
@@ -215,7 +216,7 @@ static struct sim *make(const struct sim_options *options)
 /* --- turning --- */
 
 struct actor {
-    struct sim_lane *lane; /* or */
+    struct sim_lane *lane; /* NULL: the actor is a worker */
     struct sim_worker *worker;
 };
 
@@ -242,7 +243,7 @@ static uint64_t lane_posts(const struct sim_lane *lane)
            mem_fabric_counters(lane->fabrics[SIM_MAPPED]).posts;
 }
 
-/* At the post that the test has ordered. */
+/* Whether the lane died at the post that the test has ordered. */
 static bool has_died(struct sim *sim, const struct sim_lane *lane)
 {
     const struct sim_fault *fault = &sim->options.fault;
@@ -266,7 +267,8 @@ static bool lane_turn(struct sim *sim, struct sim_lane *lane)
            fabric_arm(lane->fabrics[SIM_MAPPED], &wait) == -EAGAIN;
 }
 
-/* Everybody in a new order, some left out. Returns whether anything can still happen now. */
+/* Gives turns to lanes and workers in random order, some left out. Returns whether anything can
+ * still happen now. */
 static bool give_turns(struct sim *sim)
 {
     struct actor actors[SIM_LANES_MAX + SIM_JOBS_MAX * SIM_WORKERS_MAX];
@@ -277,7 +279,7 @@ static bool give_turns(struct sim *sim)
         struct actor actor = actors[i];
         actors[i] = actors[left - 1];
         if (sim_chance(sim, 4))
-            did = true; /* it may have had something to do */
+            did = true; /* an actor that was left out may have had work */
         else if (actor.lane)
             did |= lane_turn(sim, actor.lane);
         else
@@ -299,7 +301,7 @@ static uint64_t next_wake_ns(const struct sim *sim)
     return next_ns;
 }
 
-/* A packet, or somebody who wakes. */
+/* Time of the next due packet or of the next wake-up of a stopped worker. */
 static uint64_t next_due_ns(const struct sim *sim)
 {
     uint64_t due_ns = next_wake_ns(sim);

@@ -1,7 +1,7 @@
-/* A whole job, or several, in one thread on a virtual clock: real lanes over fabric_mem, workers
- * that follow the client's protocol, and this file's caller as the coordinator and as fate.
- * test/sim/README.md: what holds after every step (S1, S2, ...). A broken invariant fails the
- * running cmocka case and names the seed. */
+/* One or several whole jobs in one thread on a virtual clock: real lanes over fabric_mem, workers
+ * that follow the client's protocol, and simulated coordinator, kills and stops. test/sim/README.md
+ * has the invariants that hold after every step (S1, S2, ...). A broken invariant fails the running
+ * cmocka case and prints the seed. */
 #ifndef GRADPOOL_TEST_SIM_H
 #define GRADPOOL_TEST_SIM_H
 
@@ -27,45 +27,46 @@ struct sim_fault {
 struct sim_options {
     uint64_t seed; /* decides delays, orders and contents */
     uint32_t lanes, jobs, workers, pieces, rounds;
-    uint64_t elements_most; /* of a piece */
-    bool is_exact;          /* so many, not up to so many */
+    uint64_t elements_most; /* most elements of a piece */
+    bool is_exact; /* lanes, jobs, workers and pieces have exactly these numbers; false: at most */
     enum sim_kinds kinds;
-    bool has_copies; /* of states, in workers' memory: they outlive their lanes */
+    bool has_copies; /* copies of states in workers' memory, which outlive their lanes */
     enum sim_reach reach;
     uint32_t queue_depth; /* 0: the network's default */
     uint64_t delay_max_ns;
     uint32_t payload_bytes_max; /* longer inputs do not travel inline */
     bool laps;                  /* workers announce the next round early, from a second buffer */
-    bool repeats;               /* workers say again what they said */
-    bool leaves_early;          /* workers go once they hold their last results */
-    uint32_t stops;             /* how often some worker is stopped for long */
-    uint32_t moves;             /* how often a piece is moved away from a lane that lives */
-    uint32_t handovers;         /* how often lanes hand one to each other while it is in use */
+    bool repeats;               /* workers repeat announcements */
+    bool leaves_early;          /* workers leave once they hold their last results */
+    uint32_t stops;             /* long stops of workers */
+    uint32_t moves;             /* moves of a piece away from a live lane */
+    uint32_t handovers;         /* hand-overs of a piece in use from lane to lane */
     uint32_t lane_deaths, worker_deaths;
     uint32_t cuts; /* how often a worker loses a connection, and lives */
     struct sim_fault fault;
     uint64_t allocation_fails; /* the n-th of all lanes from the first poll on; 0: none */
 };
 
-/* What a run was, for tests that look at it from outside. */
+/* Figures of a run, for tests. */
 struct sim_result {
-    uint64_t transcript; /* hash of every event of everybody */
+    uint64_t transcript; /* hash of every event of all lanes and workers */
     uint64_t turns, rounds, results, commits, repeats, laps, deaths, standings, comebacks;
-    uint64_t handovers, undone; /* came to an end, either way */
+    uint64_t handovers, undone; /* hand-overs that ended: done; undone */
     uint64_t jobs_done, jobs_failed;
-    uint64_t losses;      /* of what a lane kept: its workers were told */
+    uint64_t losses;      /* losses of lane state that workers were informed of */
     uint64_t bits;        /* hash of all results whose bits are fixed by their inputs */
-    uint64_t posts;       /* of whom the sim_fault names */
-    uint64_t allocations; /* from the first poll on */
+    uint64_t posts;       /* posts of the side that sim_fault names */
+    uint64_t allocations; /* allocations from the first poll on */
 };
 
 /* A random mixture: every draw of `seed` is another world. */
 struct sim_options sim_options_draw(uint64_t seed);
 
-/* A broken invariant ends the process with this code, for tests that want it to be found. */
+/* Makes a broken invariant end the process with this code, for tests that expect one. */
 void sim_exit_on_failure(int code);
 
-/* Runs until every job has finished or failed, drops them, and checks that nothing is left. */
+/* Runs until every job has finished or failed, drops the jobs, and checks that no memory
+ * remains. */
 struct sim_result sim_run(const struct sim_options *options);
 
 #endif

@@ -1,6 +1,6 @@
-/* What must hold, checked against sums that are computed here, one float after the other in rank
- * order, without anything from svc/reduce but the formulas of update rules. Owns the contents of
- * the workers' memory. README: S1 to S9. */
+/* Checks results and commits against sums computed here, one float after the other in rank order,
+ * with nothing from svc/reduce but the formulas of update rules. Owns the contents of the workers'
+ * memory. README: S1 to S9. */
 #include "test/sim/sim_types.h"
 
 #include <inttypes.h>
@@ -9,9 +9,9 @@
 
 #define GUARD 0xee
 #define GARBAGE 0xdb
-/* What a job's window and inbox may take (svc/lane/worker/window.c, inbox.c), pages rounded up. */
+/* Most memory of a job's window and inbox (svc/lane/worker/window.c, inbox.c), pages rounded up. */
 #define WINDOW_BYTES_MOST ((9u << 20) + (256u << 10))
-#define JOB_BYTES_MOST (32u << 10) /* with its transfers */
+#define JOB_BYTES_MOST (32u << 10) /* job with its transfers */
 
 static uint32_t mix(uint64_t x)
 {
@@ -27,7 +27,7 @@ static uint32_t stream_of(const struct sim_piece *piece, uint64_t round, uint32_
     return mix(who * UINT64_C(1000003) + round);
 }
 
-/* A gradient's element: lost or taken twice, it changes the sum. */
+/* An element of a gradient: losing it, or adding it twice, changes the sum. */
 static float value(uint32_t stream, uint64_t element)
 {
     uint32_t x = stream ^ (uint32_t)element * 2654435761u;
@@ -36,7 +36,7 @@ static float value(uint32_t stream, uint64_t element)
     return (float)(x >> 8) * 0x1p-23f - 1.0f;
 }
 
-/* --- what a round does --- */
+/* --- the plan of a round --- */
 
 struct sim_plan plan_of(const struct sim_piece *piece, uint64_t round)
 {
@@ -67,7 +67,7 @@ bool plan_has_input(struct sim_plan plan, uint32_t rank)
     return plan.operation != RECORD_BARRIER;
 }
 
-/* A broadcast's root keeps what it has. */
+/* The root of a broadcast gets no result. */
 bool plan_has_output(struct sim_plan plan, uint32_t rank)
 {
     if (plan.operation == RECORD_BROADCAST)
@@ -109,7 +109,7 @@ static float *reduce(struct sim_piece *piece, uint64_t round)
     return sum;
 }
 
-/* What an update makes stands on all rounds before. */
+/* The expected result of a round. The result of an update depends on all rounds before. */
 static const float *expected(struct sim_piece *piece, uint64_t round)
 {
     uint64_t next = piece->kind == SIM_UPDATE ? piece->model_round + 1 : round;
@@ -214,7 +214,8 @@ uint64_t check_landed(struct sim_worker *w, struct sim_piece *piece, uint64_t ro
     return of;
 }
 
-/* Who has had the COMMIT already has shown its result then, and may have written over it since. */
+/* Checks that every worker holds the result. A worker that already got COMMIT has been checked, and
+ * may have overwritten its result since. */
 static void check_all_hold(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     for (uint32_t i = 0; i < w->job->workers_count; i++) {
@@ -231,7 +232,8 @@ static void check_all_hold(const struct sim_worker *w, struct sim_piece *piece, 
     }
 }
 
-/* The same however the world went, where all inputs decide. */
+/* Adds the result's bits to the hash. The bits depend on nothing but the inputs if all ranks take
+ * part. */
 static void note_bits(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     const unsigned char *landing = landing_at(w, piece, round);
@@ -243,7 +245,8 @@ static void note_bits(const struct sim_worker *w, struct sim_piece *piece, uint6
     w->sim->result.bits += hash;
 }
 
-/* Whoever reads on from here gets garbage into a sum, or hands it to a worker as a result. */
+/* After the check input and landing area become garbage, so that a lane that still reads them
+ * produces a wrong sum or result. */
 void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     uint64_t of = check_landed(w, piece, round);
@@ -284,7 +287,7 @@ static void check_memory(struct sim *sim, const struct sim_lane *lane)
         return;
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         const struct sim_job *job = &sim->jobs[i];
-        size_t rank_bytes = 2048; /* with its announcements, tickets and connection */
+        size_t rank_bytes = 2048; /* a rank's announcements, tickets and connection */
         most += WINDOW_BYTES_MOST + JOB_BYTES_MOST + kept_bytes(job) +
                 job->workers_count * rank_bytes * (1 + job->pieces_count);
     }

@@ -1,6 +1,6 @@
-/* Plays the coordinator: places pieces, grants tickets, finds out late that a lane is dead, gives
- * its pieces a new owner with the next epoch, and tells each worker at another moment. Must not
- * place a piece while another lane that lives still serves it (S3). */
+/* Simulates the coordinator: places pieces, grants tickets, detects dead lanes with a delay, gives
+ * their pieces a new owner with the next epoch, and informs each worker at another time. Must never
+ * place a piece while another live lane still serves it (S3). */
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/move/regroup.h"
 #include "svc/reduce/reduce.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define LANE_ID_FIRST 10
-/* Turns in which the survivors of a dead worker can hear of it, unless they are stopped. */
+/* Turns within which the survivors of a dead worker must learn of it, unless they are stopped. */
 #define DOOM_TURNS 4000
 
 /* --- lanes --- */
@@ -133,7 +133,8 @@ void coordinator_place_job(struct sim *sim, struct sim_job *job)
     }
 }
 
-/* Who has not taken up the route before leaves the lane that this one let go of. */
+/* If the worker has not adopted the former route yet, a release by that route's predecessor stays
+ * valid, because the worker goes straight to the new lane. */
 void tell_route(struct sim_piece *piece, bool is_released)
 {
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
@@ -168,7 +169,8 @@ void coordinator_recover(struct sim *sim, struct sim_piece *piece)
         give_another(sim, piece);
 }
 
-/* Where the store is about to say whose it is, it stays his. */
+/* Gives the piece of a dead lane a new owner, except while the store is about to write the
+ * route. */
 static void replace_owner(struct sim *sim, struct sim_piece *piece, uint32_t dead)
 {
     move_hear_losses(sim, piece);
@@ -195,8 +197,8 @@ static bool replace_dead(struct sim *sim, uint32_t number)
     return true;
 }
 
-/* A lane that was told to drop a piece serves it until its open round is over. The piece may come
- * back to it, under another epoch. */
+/* A lane that was ordered to drop a piece serves it until its open round is over. The piece may
+ * return to the lane under another epoch. */
 static bool finish_move(struct sim *sim, struct sim_piece *piece)
 {
     if (!piece->is_leaving || !sim->lanes[piece->lane].is_alive)
@@ -216,7 +218,8 @@ bool job_is_finished(const struct sim_job *job)
     return true;
 }
 
-/* All who shared a lane with the victim have to hear of it; who has lost a lane too may not. */
+/* Whether all survivors know of the failure. Only lanes that a survivor shares with the victim
+ * report it, so a worker that has lost such a lane may not learn of it. */
 static bool doom_is_told(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {
@@ -271,7 +274,7 @@ static void judge_lost(struct sim *sim, struct sim_job *job, struct lane *lane)
         job->workers[rank].has_error |= is_dead;
 }
 
-/* A lane tells those that are connected to it; the rest have it from here (A12). */
+/* A lane informs its connected workers; the coordinator informs the others (A12). */
 static void pass_failure_on(struct sim *sim, struct sim_job *job)
 {
     for (uint32_t i = 0; i < sim->lanes_count; i++) {

@@ -1,6 +1,6 @@
-/* Copies of what lanes keep for pieces with update rules, in the memory of each job's last rank
- * (W17): where they lie, and what is told of them. Never looks at one: whether they are right shows
- * in the results of the lanes that go on from them. */
+/* Copies of the lanes' state of pieces with update rules, in the memory of each job's last rank
+ * (W17): their places, and the messages about them. Must never read a copy: a wrong copy shows in
+ * the results of a lane that continues from it. */
 #include "test/sim/sim_types.h"
 
 #include <string.h>

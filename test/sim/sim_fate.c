@@ -1,5 +1,5 @@
-/* What befalls the world: workers that are stopped or killed, lanes that are killed, pieces that
- * have to move. Decides when and whom; what follows from it is for the others to get right. */
+/* Stops and kills workers, kills lanes, and orders moves of pieces, at random times. Must never
+ * handle the consequences: lanes, workers and coordinator do. */
 #include "test/sim/sim_types.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 /* Turns between two accidents, at most. */
 #define PEACE_TURNS 40
 #define STOP_NS_MOST UINT64_C(2000000)
-/* Until a coordinator knows that a lane is dead. */
+/* Most turns until a coordinator knows that a lane is dead. */
 #define NOTICE_TURNS_MOST 30
 
 void fate_doom(struct sim *sim, struct sim_job *job, uint32_t victim)
@@ -44,7 +44,8 @@ static void stop_worker(struct sim *sim)
     mem_fabric_stop(w->fabric, true);
 }
 
-/* Every lane that it was connected to has to tell the others. */
+/* Whether all workers are connected to the lanes of all pieces, so that each lane of a victim can
+ * inform the others. */
 static bool is_everywhere(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {
@@ -77,7 +78,7 @@ static void kill_worker(struct sim *sim)
     fate_doom(sim, w->job, w->rank);
 }
 
-/* What it had to say to a job it may not have said. */
+/* Marks the jobs with a connection to the lane, which may have missed its last messages. */
 static void mark_lost(struct sim *sim, uint32_t number)
 {
     for (uint32_t i = 0; i < sim->options.jobs; i++) {

@@ -1,25 +1,25 @@
-/* Pieces that are more than a sum of all ranks: update rules, partial quorums, clocks of each rank.
- * Knows what a result of them may be and what it says about who is in it (S7 to S9). Owns the
- * pieces' history; must never look at what a lane keeps. */
+/* Pieces other than a sum of all ranks: update rules, partial quorums, clocks of each rank. Checks
+ * their results and the sets of ranks that results name (S7 to S9). Owns the pieces' history; must
+ * never read a lane's state. */
 #include "test/sim/sim_types.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a float: sums of so many different powers of two are exact, in any order. */
+/* Mantissa bits of a float: sums of this many different powers of two are exact in any order. */
 #define EXACT_BITS 24
 
 static size_t bytes_of(const struct sim_piece *piece) { return piece->elements * sizeof(float); }
 
-/* --- what there is --- */
+/* --- properties of kinds --- */
 
 bool kind_is_loose(const struct sim_piece *piece)
 {
     return piece->kind == SIM_STALE || piece->kind == SIM_ANY;
 }
 
-/* A lane that dies takes something of it along that no worker has. */
+/* Whether a lane holds state of the piece that no worker has, and that is lost with the lane. */
 bool kind_has_state(const struct sim_piece *piece)
 {
     return kind_is_loose(piece) || piece->kind == SIM_UPDATE;
@@ -104,7 +104,8 @@ struct lane_terms kind_terms(const struct sim_piece *piece)
         .quorum = quorums[piece->kind], .bound = piece->bound, .rule = piece->rule};
 }
 
-/* Told anew for each round: that of another must not be taken for it. */
+/* The settings of a round. They differ between rounds, so that settings of another round are
+ * detected. */
 struct update_settings kind_settings(const struct sim_piece *piece, uint64_t round)
 {
     (void)piece;
@@ -118,8 +119,8 @@ struct update_settings kind_settings(const struct sim_piece *piece, uint64_t rou
 
 /* --- update rules --- */
 
-/* One round after the other: `mean` is its gradients' mean or what was broadcast, and becomes the
- * parameters. */
+/* Advances the model by one round: `mean` is the mean of its gradients or the broadcast, and
+ * becomes the parameters. */
 void kind_update(struct sim_piece *piece, uint64_t round, bool is_step, float *mean)
 {
     const struct update_settings settings = kind_settings(piece, round);
@@ -187,7 +188,8 @@ static bool is_sum_of(const struct sim_piece *piece, uint32_t set, uint64_t roun
     return true;
 }
 
-/* The first to hold a round's result tells whose gradients it has; all others hold the same. */
+/* The first worker with a round's result fixes the set of its gradients; all other results must be
+ * equal. */
 static bool is_result_of(struct sim_piece *piece, uint64_t round, const float *result)
 {
     struct sim_result_of *known = &piece->history[round];
@@ -204,7 +206,7 @@ static bool is_result_of(struct sim_piece *piece, uint64_t round, const float *r
     return false;
 }
 
-/* Of the round itself or, for who was late, of one after it. 0: of none. */
+/* Finds the round of a result: the given round or, for a late worker, a later one. 0: none. */
 static uint64_t find_round(struct sim_piece *piece, uint64_t round, const float *result)
 {
     while (round <= piece->job->rounds && !is_result_of(piece, round, result))
@@ -228,7 +230,8 @@ float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t 
     return is_here ? (float)(1u << (rank * rounds + (round - 1) % rounds)) : 0;
 }
 
-/* How many rounds of the rank are in the sum: its first so many, each once. -1: no such sum. */
+/* Number of rounds of the rank in the sum, which must be its first ones, each once. -1: no such
+ * sum. */
 static int64_t count_rounds(const struct sim_piece *piece, const float *sum, uint32_t rank)
 {
     uint32_t rounds = rounds_an_element(piece);
@@ -256,8 +259,8 @@ static bool is_whole(const struct sim_piece *piece, const float *sum)
     return true;
 }
 
-/* What was committed before this announcement is in its sum, nothing twice, and nothing that nobody
- * has begun; nobody is further ahead than the terms allow. */
+/* The sum must contain all rounds committed before the announcement, none twice and none that no
+ * worker has begun; no rank may be further ahead than the terms allow. */
 static bool is_sum_so_far(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round,
                           const float *sum)
 {
@@ -267,7 +270,8 @@ static bool is_sum_so_far(const struct sim_worker *w, const struct sim_piece *pi
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
         int64_t count = count_rounds(piece, sum, rank);
         const struct sim_view *of = &piece->job->workers[rank].views[piece->id - 1];
-        bool is_begun = of->has_failed || count <= (int64_t)of->begun; /* it forgot that one */
+        /* A failed view has forgotten its number of rounds. */
+        bool is_begun = of->has_failed || count <= (int64_t)of->begun;
         if (count < (int64_t)v->known[rank] || !is_begun ||
             (rank == w->rank && count != (int64_t)round))
             return false;

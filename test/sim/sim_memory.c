@@ -1,5 +1,5 @@
-/* Stands between the lanes and their arenas (the linker's --wrap): counts, and has an allocation
- * fail when a test orders it. Serves one thread; must never hide what the arena itself says. */
+/* Wraps the lanes' arenas (the linker's --wrap): counts allocations, and fails one when a test
+ * orders it. Serves one thread; must never change a result of the arena otherwise. */
 #include "test/sim/sim_types.h"
 
 #include <assert.h>
@@ -30,7 +30,7 @@ void memory_fail(uint64_t n) { fails_in = n; }
 
 uint64_t memory_allocations(void) { return allocations; }
 
-/* Of this arena, or a free one. */
+/* The entry of this arena, or a free one. */
 static struct holding *holding_of(const struct arena *arena)
 {
     size_t i = 0;

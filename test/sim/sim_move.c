@@ -1,6 +1,6 @@
-/* Hands pieces from lane to lane while they are in use, as a coordinator does: steps `migrator` and
- * carries out what it says. Each answer comes some turns after its question; a side is lost, time
- * runs out or the store refuses, by chance. */
+/* Hands pieces in use from lane to lane, as a coordinator does: steps `migrator` and carries out
+ * its actions. Each answer comes some turns after its request; a loss of a side, a time-out, or a
+ * refusal by the store comes at random. */
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
 #include "test/sim/sim_types.h"
@@ -47,7 +47,7 @@ static int carry(struct lane *source, struct lane *target, const struct sim_piec
     return r;
 }
 
-/* Nobody has said anything to the target, so it takes what it is told. */
+/* Installs the state in the target, which has had no message about the piece before. */
 static void install(struct sim *sim, struct sim_piece *piece)
 {
     struct lane *source = lane_at(sim, piece->move.source);
@@ -61,7 +61,7 @@ static void install(struct sim *sim, struct sim_piece *piece)
     sim_require(sim, r == 0, "job %u piece %u: not installed: %d", piece->job->id, piece->id, r);
 }
 
-/* --- what migrator says --- */
+/* --- the actions of migrator --- */
 
 static void release(struct sim *sim, struct sim_piece *piece)
 {
@@ -70,7 +70,7 @@ static void release(struct sim *sim, struct sim_piece *piece)
         feed(sim, piece, MIGRATOR_E_REFUSED); /* its job has failed there */
 }
 
-/* Targets need no word to serve: nobody speaks to them before the workers know. */
+/* A target needs no message to serve: workers contact it only after they get the new route. */
 static void activate(struct sim *sim, struct sim_piece *piece)
 {
     piece->lane = piece->move.target;
@@ -99,7 +99,8 @@ static void finish(struct sim *sim, struct sim_piece *piece)
     sim->result.handovers++;
 }
 
-/* Whoever finds the dead gives the piece another lane; if he has been here, it is due now. */
+/* A piece of a dead lane gets another lane once the loss is detected; if the loss is detected
+ * already, now. */
 static void recover(struct sim *sim, struct sim_piece *piece)
 {
     bool is_aborted = piece->move.state == MIGRATOR_C_ABORTED;
@@ -121,7 +122,7 @@ static void carry_out(struct sim *sim, struct sim_piece *piece, enum migrator_ac
     case MIGRATOR_A_SEND_ABORT: give_up(sim, piece); break;
     case MIGRATOR_A_RECOVER: recover(sim, piece); break;
     case MIGRATOR_A_FINISH: finish(sim, piece); break;
-    default: break; /* the store is asked, and answers in a later turn */
+    default: break; /* the store answers in a later turn */
     }
 }
 
@@ -135,7 +136,7 @@ static void feed(struct sim *sim, struct sim_piece *piece, enum migrator_event e
     carry_out(sim, piece, next.action);
 }
 
-/* --- what happens to it --- */
+/* --- the events of a move --- */
 
 void move_begin(struct sim *sim, struct sim_piece *piece)
 {
@@ -182,7 +183,7 @@ static void step(struct sim *sim, struct sim_piece *piece)
     }
 }
 
-/* Before the switch anything may fail; behind it nothing does. */
+/* Before the switch any step may fail; after it none does. */
 static void go_wrong(struct sim *sim, struct sim_piece *piece)
 {
     bool is_stored = piece->move.state == MIGRATOR_C_COMMITTING;

@@ -1,5 +1,5 @@
-/* Who owns a piece, and who applies its rounds, looked at between any two turns from outside: what
- * lanes hold against what the coordinator wants (S3, S10, S11). Must never change a lane. */
+/* Checks between any two turns the owner of each piece and the lane that applies its rounds: the
+ * state of lanes against the plan of the coordinator (S3, S10, S11). Must never change a lane. */
 #include "svc/lane/job/table.h"
 #include "test/sim/sim_types.h"
 
@@ -16,7 +16,8 @@ static struct piece *piece_on(const struct sim_lane *lane, const struct sim_piec
     return p && !p->is_dropped ? p : NULL;
 }
 
-/* The target of a handover waits until the routes are written, whatever it is told by then. */
+/* The target of a hand-over owns the piece only after the routes are written, whatever messages it
+ * got before. */
 static bool is_owner(const struct sim_lane *lane, const struct sim_piece *piece, uint32_t number)
 {
     const struct sim_move *move = &piece->move;
@@ -51,8 +52,8 @@ void check_stays(struct sim *sim, const struct sim_piece *piece, uint32_t source
                 piece->job->id, piece->id);
 }
 
-/* A lane begins with the piece. One that was told goes on exactly where the former one let go; one
- * that had to ask its workers knows no less than they. */
+/* A lane begins with the piece. A lane with installed state continues exactly at the round of the
+ * former owner; a lane that had to ask its workers knows at least as much as they do. */
 static void check_beginning(struct sim *sim, struct sim_piece *piece, const struct piece *p)
 {
     uint64_t before = p->round - 1;

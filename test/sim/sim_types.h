@@ -16,10 +16,10 @@
 enum { SIM_INPUTS, SIM_LANDINGS, SIM_COPIES, SIM_REGIONS }; /* regions, by their ids */
 #define SIM_GUARD_BYTES 64
 
-/* Whose gradients make a round, and what its lane keeps. From FIRST on that is not known before. */
+/* Ranks of a round, and state of its lane. From SIM_FIRST on the set is not known before. */
 enum sim_kind { SIM_SUM, SIM_UPDATE, SIM_FIRST, SIM_STALE, SIM_ANY };
 
-/* What a round of a piece does; all workers know it. */
+/* Operation of a round of a piece, known to all workers. */
 struct sim_plan {
     uint8_t operation; /* enum record_operation */
     uint32_t root;
@@ -35,21 +35,21 @@ struct sim_open {
     enum sim_standing standing;
     uint32_t word;
     bool is_unsent;
-    bool was_told;   /* it held a result already when it got this owner */
-    uint64_t landed; /* the round whose result it got: a later one, when it came late (W12) */
+    bool was_told;   /* the worker held a result already when the piece got this owner */
+    uint64_t landed; /* round of the landed result: for a late worker a later one (W12) */
 };
 
 struct sim_view {
-    bool has_failed;                 /* its state died with a lane, and it was told */
-    uint32_t known[SIM_WORKERS_MAX]; /* rounds of each rank that its open round must see */
+    bool has_failed; /* the piece's state was lost with a lane, and the worker was informed */
+    uint32_t known[SIM_WORKERS_MAX]; /* rounds of each rank that the open round must contain */
     struct sim_open open[2];
     uint64_t begun, committed;
     uint32_t lane, epoch;
     uint32_t next_lane, next_epoch; /* the route that will be known soon; SIM_NOWHERE: none */
-    bool is_released;               /* by the lane that it leaves for next_lane */
+    bool is_released;               /* the lane that the piece leaves has released it */
     uint32_t fence;                 /* lane that must not be able to write any more (W5) */
-    bool owes_idle;                 /* has to tell that nothing is open */
-    bool told_copy;                 /* where the copy of the piece's state lies, if it has one */
+    bool owes_idle;                 /* the worker still has to report that no round is open */
+    bool told_copy; /* place of the state's copy was sent to the lane, if there is a copy */
 };
 
 enum sim_link_state { SIM_LINK_NONE, SIM_LINK_CONNECTING, SIM_LINK_OPEN, SIM_LINK_CLOSED };
@@ -59,7 +59,7 @@ struct sim_link {
     struct fabric_conn *conn;
     uint32_t number; /* of the lane */
     bool said_goodbye;
-    struct record_settings settings; /* that it was told last */
+    struct record_settings settings; /* settings that the lane got last */
 };
 
 struct sim_worker {
@@ -74,28 +74,28 @@ struct sim_worker {
     uint32_t next_word;
     uint64_t stopped_until_ns;
     bool is_killed, has_left;
-    bool has_error; /* of the whole job */
+    bool has_error; /* error of the whole job */
 };
 
 /* --- the world --- */
 
 /* A handover, as its coordinator sees it. */
 struct sim_move {
-    enum migrator_state state; /* of the coordinator; MIGRATOR_C_IDLE: it stays */
+    enum migrator_state state; /* state of the coordinator; MIGRATOR_C_IDLE: no move */
     uint32_t source, target, epoch;
-    uint64_t next_turn; /* when its coordinator goes on */
+    uint64_t next_turn; /* turn of the coordinator's next step */
 };
 
-/* As this lane was seen last with the piece. */
+/* The state of the piece in this lane at the last check. */
 struct sim_seen {
     uint32_t epoch;
     uint64_t round;
 };
 
-/* Of a round whose ranks are not known beforehand: who is in it. */
+/* The set of ranks of a round whose set is not known before. */
 struct sim_result_of {
     uint32_t set;
-    float *result; /* NULL: nobody has got it yet */
+    float *result; /* NULL: no worker has it yet */
 };
 
 struct sim_piece {
@@ -104,18 +104,18 @@ struct sim_piece {
     enum sim_kind kind;
     uint32_t bound;
     enum update_rule rule;
-    float *model[1 + UPDATE_MOMENTS_MAX]; /* of an update rule: parameters, moments ... */
-    uint64_t model_round, model_steps;    /* ... after this round */
-    struct sim_result_of *history;        /* of the first k of n, by round */
-    uint64_t applied; /* the last round that a lane has made part of what it keeps */
+    float *model[1 + UPDATE_MOMENTS_MAX]; /* update rule: parameters, then moments */
+    uint64_t model_round, model_steps;    /* last round, and number of steps, in `model` */
+    struct sim_result_of *history;        /* SIM_FIRST: results by round */
+    uint64_t applied;                     /* the last round that a lane has applied to its state */
     struct sim_seen seen[SIM_LANES_MAX];
-    bool state_died; /* with its lane: what no worker knows is lost */
+    bool state_died; /* the state was lost with its lane */
     uint64_t elements;
-    uint64_t input_offset[2], landing_offset[2]; /* of every worker alike */
+    uint64_t input_offset[2], landing_offset[2]; /* equal for every worker */
     uint64_t copy_offset;
     uint32_t lane, epoch;
-    uint32_t epochs; /* given out so far */
-    bool is_leaving; /* its lane was told to drop it */
+    uint32_t epochs; /* epochs used so far */
+    bool is_leaving; /* the lane was ordered to drop the piece */
     struct sim_move move;
     float *result[2];
     uint64_t result_round[2];
@@ -127,11 +127,11 @@ struct sim_job {
     bool is_double; /* two buffers: may lap */
     bool is_inline; /* short inputs travel along */
     bool is_doomed; /* a worker was killed */
-    bool lost_lane; /* one that a worker of it knew was killed */
+    bool lost_lane; /* a lane with a connection to a worker of the job was killed */
     bool is_dropped;
-    bool is_reported;    /* a lane has said that it failed */
-    uint32_t victim;     /* rank; SIM_NOWHERE: not known who */
-    uint64_t lost_ranks; /* that a lane has no connection to any more */
+    bool is_reported;    /* a lane has reported the failure */
+    uint32_t victim;     /* rank of the killed worker; SIM_NOWHERE: unknown */
+    uint64_t lost_ranks; /* ranks that a lane has lost its connection to */
     uint64_t doomed_turn;
     struct sim_piece pieces[SIM_PIECES_MAX];
     struct sim_worker workers[SIM_WORKERS_MAX];
@@ -142,7 +142,7 @@ struct sim_lane {
     struct fabric *fabrics[2]; /* one a network */
     struct lane *lane;
     bool is_alive;
-    uint64_t rerouted_turn; /* when the coordinator finds out */
+    uint64_t rerouted_turn; /* turn at which the coordinator detects the death */
     char address[FABRIC_ADDRESS_BYTES_MAX];
 };
 
@@ -180,7 +180,7 @@ void sim_fail(const struct sim *sim, const char *format, ...)
 
 void coordinator_start_lane(struct sim *sim);
 void coordinator_place_job(struct sim *sim, struct sim_job *job);
-/* What it does between two turns: routes, drops. Returns whether anything was done. */
+/* Between two turns: sends routes and drops. Returns whether anything was done. */
 bool coordinator_turn(struct sim *sim);
 /* A ticket that the lane will take; false: the lane is dead or does not know the job. */
 bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lane,
@@ -188,9 +188,9 @@ bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lan
 bool sim_lane_serves(const struct sim_lane *lane, const struct sim_piece *piece);
 /* One that lives, but this; SIM_NOWHERE: there is none. */
 uint32_t choose_lane(struct sim *sim, uint32_t but);
-/* Asks a lane to take the piece under this epoch; it recovers there. */
+/* Orders a lane to take the piece under this epoch, with recovery there. */
 void place_on(struct sim *sim, const struct sim_piece *piece, uint32_t lane, uint32_t epoch);
-/* The workers will hear of the piece's lane and epoch. */
+/* Announces the piece's lane and epoch to the workers, each of which learns it at another time. */
 void tell_route(struct sim_piece *piece, bool is_released);
 /* The piece gets another lane if its own is dead and was found to be. */
 void coordinator_recover(struct sim *sim, struct sim_piece *piece);
@@ -199,28 +199,28 @@ bool job_is_finished(const struct sim_job *job);
 /* --- sim_move.c --- */
 
 void move_begin(struct sim *sim, struct sim_piece *piece);
-/* Goes on with it, when it is time. Returns whether one is under way. */
+/* Continues the move if its next step is due. Returns whether a move is under way. */
 bool move_turn(struct sim *sim, struct sim_piece *piece);
 static inline bool move_is_under_way(const struct sim_piece *piece)
 {
     return piece->move.state != MIGRATOR_C_IDLE;
 }
-/* Of its source, its target; it may end. */
+/* Feeds the loss of the source or the target to the move, which may end. */
 void move_hear_losses(struct sim *sim, struct sim_piece *piece);
 
 /* --- sim_fate.c --- */
 
-/* Kills, stops and moves, when it is time. Returns whether anything was done. */
+/* Kills, stops and moves that are due. Returns whether anything was done. */
 bool fate_turn(struct sim *sim);
-/* As kill -9 of its process: what it had posted may still arrive in part, its memory is gone. */
+/* Like kill -9 of the lane's process: its posted packets may arrive in part, its memory is gone. */
 void fate_bury(struct sim *sim, struct sim_lane *lane);
-/* Somebody lost a connection or memory on purpose of the test: the job will end with an error. */
+/* The test cut a connection or took memory on purpose: the job will end with an error. */
 void fate_doom(struct sim *sim, struct sim_job *job, uint32_t victim);
 
 /* --- sim_worker.c --- */
 
 void worker_open_memory(struct sim_worker *w);
-/* Events, then what there is to do. Returns whether anything happened. */
+/* Handles events, then acts. Returns whether anything happened. */
 bool worker_turn(struct sim_worker *w);
 bool worker_is_finished(const struct sim_worker *w);
 
@@ -228,7 +228,7 @@ bool worker_is_finished(const struct sim_worker *w);
 
 bool copy_is_kept(const struct sim *sim, const struct sim_piece *piece);
 uint64_t copy_lay_out(const struct sim *sim, struct sim_piece *piece, uint64_t at);
-/* Before anything else is said of the piece to a lane. -EAGAIN: no room now. */
+/* Sends the copy's place to a lane, before any other message about the piece. -EAGAIN: no room. */
 int copy_tell(struct sim_worker *w, const struct sim_piece *piece);
 
 /* --- sim_check.c --- */
@@ -239,18 +239,18 @@ bool plan_has_output(struct sim_plan plan, uint32_t rank);
 void *input_at(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round);
 void *landing_at(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round);
 void check_prepare_memory(struct sim_worker *w, size_t input_bytes, size_t landing_bytes);
-/* Writes the gradient of a round; the landing area gets what nobody may take for a result. */
+/* Writes the gradient of a round; the landing area gets bytes that are no result. */
 void check_begin(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
-/* A result is said to have landed: every element, and that the input is untouched (S1). Returns
- * which round's it is: where not all take part, that of a later one is given to the late. */
+/* Checks a landed result: every element, and that the input is unchanged (S1). Returns the round of
+ * the result, which is a later one for a late worker of a partial quorum. */
 uint64_t check_landed(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
-/* The round is said to be committed (S2); afterwards the memory is garbage. */
+/* Checks the commit of a round (S2), then overwrites the round's memory with garbage. */
 void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
-/* It may be written over. */
+/* Overwrites the round's memory with garbage, as a worker may after COMMIT. */
 void spoil(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
-/* What holds between any two turns. */
+/* Checks the invariants that hold between any two turns. */
 void check_world(struct sim *sim);
-/* Nothing is left in a lane whose jobs were dropped (S5). */
+/* Checks that a lane without jobs holds no memory (S5). */
 void check_lane_is_empty(struct sim *sim, const struct sim_lane *lane);
 
 /* Each worker's gradient, element by element. */
@@ -259,9 +259,9 @@ float gradient_of(const struct sim_piece *piece, uint64_t round, uint32_t rank, 
 /* --- sim_owner.c --- */
 
 void check_owners(struct sim *sim, struct sim_job *job);
-/* What lanes hold of it, in words. */
+/* Prints the state of lanes about the piece. */
 void explain_owner(const struct sim *sim, const struct sim_piece *piece);
-/* After a move that was undone (S11). */
+/* Checks the piece after an undone move (S11). */
 void check_stays(struct sim *sim, const struct sim_piece *piece, uint32_t source);
 
 /* --- sim_kinds.c --- */
@@ -279,18 +279,18 @@ bool kind_takes(const struct sim_piece *piece, uint64_t round, uint32_t rank);
 void kind_update(struct sim_piece *piece, uint64_t round, bool is_step, float *mean);
 float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t rank,
                         uint64_t element);
-/* What is committed now must be in the result of the round that begins. */
+/* Records the committed rounds, which must be in the result of the beginning round. */
 void kind_begin(struct sim_worker *w, const struct sim_piece *piece);
-/* Of a kind that is open: the round whose result lies in the landing area. 0: of none. */
+/* For kinds with an open set: the round whose result lies in the landing area. 0: none. */
 uint64_t kind_result_round(const struct sim_worker *w, struct sim_piece *piece, uint64_t round);
 
-/* --- sim_memory.c: stands between the lanes and their arenas --- */
+/* --- sim_memory.c: wraps the lanes' arenas --- */
 
 void memory_start(void);
 /* The n-th allocation from now fails; 0: none. */
 void memory_fail(uint64_t n);
 uint64_t memory_allocations(void);
-/* What was asked for and not given back. */
+/* Memory in use: allocated and not freed. */
 size_t memory_blocks(const struct arena *arena);
 size_t memory_bytes(const struct arena *arena);
 

@@ -1,6 +1,6 @@
-/* A worker: the client's side of the protocol as one state machine a piece, without the client.
- * Pushes in random order, tells its standing to a new owner, and never speaks to one before the old
- * one is cut off (W5). What it is told is checked in sim_check.c. */
+/* A worker: the client's side of the protocol as one state machine for each piece, without the
+ * client. Pushes in random order, reports its standing to a new owner, and never contacts a new
+ * owner before the old one is cut off (W5). sim_check.c checks all messages that it gets. */
 #include "test/sim/sim_types.h"
 
 #include "svc/reduce/reduce.h"
@@ -65,7 +65,8 @@ static void describe(struct sim_worker *w, const struct sim_piece *piece, uint64
     }
 }
 
-/* Of this round; those that the lane was told last on this connection hold still (W14). */
+/* Sends the settings of a round; settings that the lane got last on this connection stay valid
+ * (W14). */
 static int send_settings(struct sim_worker *w, const struct sim_piece *piece, uint64_t round)
 {
     struct sim_link *link = &w->links[w->views[piece->id - 1].lane];
@@ -118,7 +119,8 @@ static bool may_speak(const struct sim_worker *w, const struct sim_view *v)
     return v->fence == SIM_NOWHERE && w->links[v->lane].state == SIM_LINK_OPEN;
 }
 
-/* The round that is open first comes first: it is the standing (W5). false: no room now. */
+/* Sends announcements in the order of rounds: the first open round is the standing (W5). false: no
+ * room now. */
 static bool flush_piece(struct sim_worker *w, struct sim_piece *piece)
 {
     struct sim_view *v = &w->views[piece->id - 1];
@@ -145,9 +147,10 @@ static void flush(struct sim_worker *w)
         (void)flush_piece(w, piece_at(w, i));
 }
 
-/* --- being told --- */
+/* --- messages from lanes --- */
 
-/* What a word of this lane names. NULL: an old round, or a piece that lives elsewhere by now. */
+/* Finds the round of a word from this lane. NULL: an old round, or a piece with another lane
+ * now. */
 static struct sim_open *find_word(struct sim_worker *w, const struct sim_link *link, uint32_t word,
                                   struct sim_piece **ret_piece)
 {
@@ -178,7 +181,8 @@ static void commit(struct sim_worker *w, struct sim_piece *piece, struct sim_ope
     w->sim->result.commits++;
 }
 
-/* A lane opens no round before the one before is committed: that is how who laps hears of it. */
+/* A lane opens a round only after the commit of the round before: a worker that is a round ahead
+ * learns of that commit this way. */
 static void commit_before(struct sim_worker *w, struct sim_piece *piece, const struct sim_open *o)
 {
     struct sim_view *v = &w->views[piece->id - 1];
@@ -192,7 +196,8 @@ static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct si
     commit(w, piece, o);
 }
 
-/* It was late, and has another round's result: the next one is after that (W12). */
+/* The worker was late and has the result of another round: its next round comes after that
+ * (W12). */
 static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o,
                               uint64_t round)
 {
@@ -212,7 +217,8 @@ static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, str
     w->sim->result.commits++;
 }
 
-/* Where a connection ends, its round is given up and done again for all, to the same bits. */
+/* Whether rounds may be repeated: at the end of a connection its round is repeated for all, with
+ * the same bits. */
 static bool has_repeats(const struct sim *sim)
 {
     const struct sim_options *o = &sim->options;
@@ -236,7 +242,7 @@ static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_
     w->sim->result.results++;
 }
 
-/* What its lane kept died with it: each of its workers is told, and the piece is over for it. */
+/* The lane's state was lost: each worker of the piece is informed, and its piece is over. */
 static bool take_loss(struct sim_worker *w, const struct sim_link *link, uint32_t word)
 {
     struct sim_piece *piece;
@@ -384,8 +390,8 @@ static void connect_lane(struct sim_worker *w, uint32_t number)
     link->state = SIM_LINK_CONNECTING;
 }
 
-/* What was said to the old owner is said again to the new one, once the old one is cut off. Under
- * new words: a piece may come back to a lane whose COMMIT of its first stay is still on its way. */
+/* Repeats the messages to the old owner to the new one, once the old one is cut off. The words are
+ * new: a piece may return to a lane whose COMMIT of the first stay is still under way. */
 static void adopt(struct sim_worker *w, struct sim_view *v)
 {
     uint32_t old = v->lane;
@@ -395,8 +401,8 @@ static void adopt(struct sim_worker *w, struct sim_view *v)
     for (int k = 0; k < 2; k++)
         v->open[k].word = w->next_word++;
     say_again(v);
-    /* A fence stays until it falls: what was between has never been spoken to. Who let go of the
-     * piece writes no more, dead or alive. */
+    /* A fence stays until it falls, because no lane in between has been contacted. A lane that
+     * released the piece writes no more, dead or alive. */
     if (v->fence == SIM_NOWHERE && old != v->lane && !v->is_released &&
         !w->sim->lanes[old].is_alive && w->links[old].conn)
         v->fence = old;
@@ -421,7 +427,7 @@ static bool adopt_routes(struct sim_worker *w)
     return did;
 }
 
-/* --- what a worker does of its own --- */
+/* --- the worker's own actions --- */
 
 bool worker_is_finished(const struct sim_worker *w)
 {
@@ -435,8 +441,9 @@ bool worker_is_finished(const struct sim_worker *w)
     return true;
 }
 
-/* A second buffer lets it go on without COMMIT once the result is here; and before that where no
- * lane can be lost, which would leave it two rounds behind (W5). */
+/* Whether the next round may begin. A second buffer allows that without COMMIT once the result has
+ * landed; and even earlier if no lane can be lost, which would leave the worker two rounds behind
+ * (W5). */
 static bool can_begin(const struct sim_worker *w, const struct sim_view *v)
 {
     const struct sim_piece *piece = &w->job->pieces[v - w->views];
@@ -503,8 +510,8 @@ static bool holds_everything(const struct sim_worker *w)
     return true;
 }
 
-/* Says goodbye on every connection, and goes. A goodbye that finds no room is said again later: who
- * vanishes without one takes the job with it. */
+/* Sends a goodbye on every connection, and leaves. A goodbye without room is sent later, because a
+ * worker that vanishes without one ends the job. */
 static void leave(struct sim_worker *w)
 {
     struct record_leave leave = {.kind = RECORD_LEAVE};
@@ -521,7 +528,7 @@ static void leave(struct sim_worker *w)
     }
 }
 
-/* New routes first: what is begun then goes the right way. */
+/* Adopts new routes first, so that a new round uses them. */
 static bool act(struct sim_worker *w)
 {
     bool did = adopt_routes(w);

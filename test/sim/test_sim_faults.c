@@ -33,8 +33,8 @@ static struct sim_options small_world(enum sim_reach reach)
                                 .payload_bytes_max = 4096};
 }
 
-/* Each post in its turn, as many as there are when none fails: to the same bits. Returns how many
- * connections were made again. */
+/* Fails each post in turn; the results have the same bits. Returns the number of renewed
+ * connections. */
 static uint64_t fail_each_post(struct sim_options options, struct sim_fault fault)
 {
     options.fault.is_worker = fault.is_worker;
@@ -91,8 +91,8 @@ static void a_step_of_an_update_rule_is_applied_once_wherever_a_connection_ends(
     assert_true(fail_everywhere(options, (struct sim_fault){.fault = MEM_FAULT_RESET}) > 0);
 }
 
-/* It repeats itself, so that the end comes at every point of a round: also when its result is the
- * only one that has not landed, and must not be committed. */
+/* Runs all posts, so that the connection ends at every point of a round: also while the worker's
+ * result is the only one that has not landed, and must not be committed. */
 static void a_connection_that_ends_at_any_post_of_a_worker_is_made_again(void **state)
 {
     uint64_t comebacks = 0;

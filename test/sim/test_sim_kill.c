@@ -1,8 +1,7 @@
-/* The owner of a piece is killed before its n-th post, for each n (by default: for some) until a
- * world needs no more: so
- * between every two RESULTs, and between every two transfers of a chunk where chunks are posted.
- * What has been posted by then arrives in part, as each seed decides. Who takes over finishes to
- * the same bits. */
+/* Kills the owner of a piece before its n-th post, for each n (by default: for some) until a world
+ * has no n-th post: between every two RESULTs, and between every two transfers of a chunk where
+ * chunks are posted. Posted packets arrive in part, as each seed decides. The next owner finishes
+ * with the same bits. */
 #include "test/lib/extent.h"
 #include "test/sim/sim_types.h"
 
@@ -93,8 +92,8 @@ static void a_sum_in_mapped_memory_is_finished_wherever_its_owner_dies(void **st
     a_sum_is_finished_wherever_its_owner_dies(SIM_MAPPED, LONG);
 }
 
-/* Until its first round is committed a new owner can do all again; behind it parameters and moments
- * die with their lane, and each worker that needs them is told. */
+/* Until the first commit a new owner can repeat all rounds; afterwards parameters and moments are
+ * lost with their lane, and each worker that needs them is informed. */
 static void an_update_is_finished_or_its_loss_is_told_wherever_its_owner_dies(void **state)
 {
     for (int reach = SIM_MESSAGES; reach <= SIM_MAPPED; reach++) {
@@ -105,7 +104,7 @@ static void an_update_is_finished_or_its_loss_is_told_wherever_its_owner_dies(vo
     }
 }
 
-/* With a copy in a worker's memory nothing is lost, and no bit is another. */
+/* With a copy in a worker's memory nothing is lost, and every bit is equal. */
 static void an_update_with_a_copy_is_finished_wherever_its_owner_dies(void **state)
 {
     for (int reach = SIM_MESSAGES; reach <= SIM_MAPPED; reach++) {

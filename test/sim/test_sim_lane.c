@@ -33,7 +33,7 @@ static void add(struct sim_result *sum, const struct sim_result *result)
     sum->jobs_failed += result->jobs_failed;
 }
 
-/* The world that was asked for, or the first so many. */
+/* Runs the world of GRADPOOL_TEST_SEED, or the first `count` worlds. */
 static struct sim_result run_worlds(uint64_t count, bool has_copies)
 {
     struct sim_result sum = {0};
@@ -85,7 +85,7 @@ static void parameters_with_a_copy_outlive_their_lanes_in_every_random_world(voi
     assert_true(sum.jobs_done > 0);
 }
 
-/* Sums and update rules: which lanes they were on decides nothing. */
+/* For sums and update rules the bits do not depend on the lanes. */
 static void what_moves_has_the_same_bits_as_what_stays(void **state)
 {
     uint64_t moved = 0;

@@ -1,5 +1,5 @@
-/* A mistake is planted (meson.build says which, README.md where): the random walk must find it.
- * Worlds run in a process of their own, since a broken one ends however it likes. */
+/* A mistake is planted (list: meson.build; place: README.md), and the random walk must find it.
+ * Each world runs in a process of its own, because a broken one may end in any way. */
 #include "test/sim/sim.h"
 
 #include "svc/base/log.h"
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* As many as test_sim_lane has. */
+/* as many as in test_sim_lane */
 #define WORLDS 800
 #define WORLDS_A_PROCESS 40
 #define FOUND 9
@@ -29,7 +29,7 @@ static int run_worlds(uint64_t first)
     return 0;
 }
 
-/* Whether one of these worlds has told which invariant is broken. */
+/* Whether one of these worlds has reported the broken invariant. */
 static bool find(uint64_t first)
 {
     int status = 0;

@@ -1,4 +1,4 @@
-/* A page that cannot be had any more, for programs that test what becomes of who touches it. */
+/* A page that cannot be read any more, for tests of code that touches such a page. */
 #ifndef GRADPOOL_TEST_BROKEN_PAGE_H
 #define GRADPOOL_TEST_BROKEN_PAGE_H
 
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* What such a page is like: past the end of its file. */
+/* Maps a page past the end of its file. */
 static inline void break_page(void *page)
 {
     int fd = memfd_create("broken", MFD_CLOEXEC);

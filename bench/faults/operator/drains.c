@@ -1,5 +1,5 @@
-/* Drains and gives back, in turn. Owns its command. Must never take an order that fails for a
- * fault: who carries it out may just have been killed. */
+/* Drains aggregators and undoes the drains, in turn. Owns the running command. Must never count a
+ * failed command as a fault: a strike may have hit the process that carries it out. */
 #include "bench/faults/operator/drains.h"
 
 #include "bench/savings/look.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EXIT_NOTHING 3 /* the aggregator has gone, and its drain with it */
+#define EXIT_NOTHING 3 /* `gradpool` finds no such aggregator: its drain is gone, too */
 
 static void order(struct drains *d, bool undoes)
 {
@@ -18,7 +18,7 @@ static void order(struct drains *d, bool undoes)
     errand_begin(&d->errand, arguments);
 }
 
-/* One that fails may be in force all the same; so may one that was to be taken back. */
+/* A failed command may have taken effect all the same: a failed drain is undone, too. */
 static void take(struct drains *d, int code)
 {
     if (code != 0) {

@@ -1,4 +1,4 @@
-/* An operator who drains aggregators while `faults` strikes, and gives them back. */
+/* An operator that drains aggregators and undoes the drains during `faults`. */
 #ifndef GRADPOOL_BENCH_FAULTS_OPERATOR_DRAINS_H
 #define GRADPOOL_BENCH_FAULTS_OPERATOR_DRAINS_H
 
@@ -6,15 +6,15 @@
 
 struct drains {
     struct errand errand;
-    uint32_t aggregator; /* that is drained, or was to be; 0: none */
+    uint32_t aggregator; /* aggregator of the last drain; 0: none */
     bool undoes;
-    uint64_t done, undone, refused; /* of these the last: of both */
+    uint64_t done, undone, refused; /* drains; undone drains; failed commands of both kinds */
 };
 
-/* Whatever is due: drains one of the aggregators, as `chance` says, or gives back the one that is
- * drained. Does nothing while that is under way. */
+/* Begins the next command: drains the aggregator that `chance` selects, or undoes the drain. Does
+ * nothing while a command runs. */
 void drains_step(struct drains *drains, uint32_t chance);
-/* Waits for what is under way. */
+/* Waits for the running command. */
 void drains_end(struct drains *drains);
 
 #endif

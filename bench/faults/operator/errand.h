@@ -1,5 +1,5 @@
-/* One command of an operator while `faults` strikes: runs beside everything else, fails when who
- * carries it out was struck, and must end in any case. */
+/* One operator command during `faults`: runs in the background, may fail when a strike hits the
+ * service, and must end in any case. */
 #ifndef GRADPOOL_BENCH_FAULTS_OPERATOR_ERRAND_H
 #define GRADPOOL_BENCH_FAULTS_OPERATOR_ERRAND_H
 
@@ -15,17 +15,18 @@
 
 struct errand {
     const struct service *service;
-    const char *name; /* of its files in the service's folder */
-    pid_t pid;        /* 0: none is under way */
+    const char *name; /* prefix of the command's files in the service's folder */
+    pid_t pid;        /* 0: no command runs */
     uint64_t began_ns;
-    char text[ERRAND_TEXT_BYTES]; /* what the last one has said on standard error */
+    char text[ERRAND_TEXT_BYTES]; /* last line of the last command on standard error */
     uint64_t hangs, crashes;
 };
 
 /* `gradpool ARGUMENTS`, which end with NULL; at most ten. Returns at once. */
 void errand_begin(struct errand *errand, const char *const *arguments);
-/* Its exit code, once; ERRAND_RUNS: it is under way; -ENOENT: none is. One that takes more than a
- * minute is killed, as a hang. `waits`: for its end. */
+/* Returns the exit code of the ended command, once; ERRAND_RUNS while the command runs; -ENOENT
+ * without one. A command that takes more than a minute is killed and counts as a hang. `waits`:
+ * wait for the end. */
 int errand_end(struct errand *errand, bool waits);
 
 #endif

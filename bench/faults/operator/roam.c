@@ -1,5 +1,5 @@
-/* Moves tasks as an operator does. Owns the process of the order that is under way. Must never take
- * an order that fails for a fault: who carries it out may just have been killed. */
+/* Moves tasks as an operator does. Owns the process of the running command. Must never count a
+ * failed command as a fault: a strike may have hit the process that carries it out. */
 #include "bench/faults/operator/roam.h"
 
 #include "bench/faults/ends.h"

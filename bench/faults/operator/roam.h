@@ -1,4 +1,4 @@
-/* What `faults` has moved while it strikes: tasks of its jobs, from lane to lane. */
+/* An operator that moves tasks of jobs from lane to lane during `faults`. */
 #ifndef GRADPOOL_BENCH_FAULTS_OPERATOR_ROAM_H
 #define GRADPOOL_BENCH_FAULTS_OPERATOR_ROAM_H
 
@@ -9,14 +9,14 @@
 
 struct roam {
     const struct service *service;
-    pid_t pid; /* of the order that is under way; 0: none */
+    pid_t pid; /* process of the running command; 0: none */
     uint64_t asked, done, crashes;
 };
 
-/* Orders a move, of the job or one task of it, as `chance` says, and returns at once; does nothing
- * while the last order is under way, or where nobody answers. */
+/* Begins a move of the job or of one task, as `chance` selects, and returns at once. Does nothing
+ * while a command runs or without an answer of the service. */
 void roam_begin(struct roam *roam, const char *job, uint32_t chance);
-/* Waits for what is under way. */
+/* Waits for the running command. */
 void roam_end(struct roam *roam);
 
 #endif

@@ -1,5 +1,5 @@
-/* Takes snapshots and holds them against a replay. Owns its command and the file. Must never look
- * at what the job's workers have: a snapshot is of the lanes. */
+/* Takes snapshots and compares them with a replay. Owns the running command and the file. Must
+ * never compare with memory of the job's workers: a snapshot is made from the lanes. */
 #include "bench/faults/operator/snapshots.h"
 
 #include "bench/faults/worker/replay.h"
@@ -29,10 +29,11 @@ static uint64_t count_different(const float *a, const float *b, uint64_t element
     return count;
 }
 
-/* The service counts rounds from 1, here they count from 0. */
+/* The service counts rounds from 1, the bench from 0. */
 static uint64_t set_round_of(const struct state_tensor *t) { return t->round - 1 - t->steps; }
 
-/* From its last broadcast on. Moments without a step behind them are nobody's. */
+/* Compares the tensor from its last broadcast on. Moments before the first step are undefined and
+ * not compared. */
 static uint64_t count_wrong(struct replay *r, const struct state_tensor *t, float *saved)
 {
     uint64_t set_round = set_round_of(t), wrong;

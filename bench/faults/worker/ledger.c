@@ -1,5 +1,5 @@
-/* Of each push the rounds that it was in, one word each: who said so, and a hash of all pushes of
- * that round. Owns nothing. Must never wait for who is right: only for who is about to end. */
+/* Owns the entries of rounds: for each push one word with an author and a hash of all pushes of its
+ * round. Must never wait for agreement, only for the end of a member that is about to end. */
 #include "bench/faults/worker/ledger.h"
 
 #include "svc/base/clock.h"

@@ -1,7 +1,8 @@
-/* The worker of the elastic jobs of `faults`, an ordinary client (B2). It has one tensor: who comes
- * late enters each tensor where its round is, so only of one does a round tell what was pushed.
- * Owns its client, its memory, and the thread that resizes. Must never learn from the service
- * alone of whom a result is: each gradient names itself, and the other members are asked. */
+/* The worker of the elastic jobs of `faults`, an ordinary client (B2). The job has one tensor,
+ * because a late worker enters each tensor at the tensor's own round, and so the pushes of a round
+ * are known for one tensor only. Owns its client, its memory, and the thread that resizes. Must
+ * never rely on the service alone for the gradients of a result: each gradient names itself, and
+ * the other members confirm. */
 #include "bench/faults/worker/member.h"
 
 #include "bench/faults/worker/timed.h"
@@ -15,7 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-#define JOIN_NS (15 * NS_PER_S) /* until the service knows that the one before has gone */
+/* Pause between joins until the service knows that the rank's former process is gone. */
+#define JOIN_NS (15 * NS_PER_S)
 #define JOIN_AGAIN_NS (50 * NS_PER_MS)
 #define RESIZE_MS 8000
 
@@ -24,7 +26,7 @@ struct resize {
     uint32_t wanted; /* 0: none is under way */
     struct call call;
     _Atomic bool is_done;
-    int code; /* and what it said, and when */
+    int code; /* result of the call, its text, and its time */
     char text[VICTIM_TEXT_BYTES];
     uint64_t ended_ns;
     pthread_t thread;
@@ -36,23 +38,23 @@ struct worker {
     gp_job *job;
     gp_tensor *tensor;
     float *gradient, *result;
-    float *pushed; /* of each rank, drawn again */
+    float *pushed; /* gradients of all ranks, drawn again for the comparison */
     uint32_t count;
-    struct trail trail;   /* of sums */
-    struct mirror mirror; /* of updates */
+    struct trail trail;   /* for sums */
+    struct mirror mirror; /* for updates */
     struct resize resize;
 };
 
 /* --- coming and going --- */
 
-/* The rank is none of those that the job shall have. */
+/* Whether the join failed because the rank is not among the wanted ones. */
 static bool is_not_wanted(int code)
 {
     return code == -EPROTO && strstr(gp_last_error(), "is not one of them");
 }
 
-/* Nobody has told the service yet that the former process of this rank is gone, that this rank is
- * wanted again, or that all have left the job. */
+/* Whether a join may succeed later: the service may not know yet that the rank's former process is
+ * gone, that the rank is wanted again, or that all members have left. */
 static bool may_join_later(int code)
 {
     return code == -EEXIST || code == -ESTALE || is_not_wanted(code);
@@ -112,7 +114,8 @@ static int come(struct worker *w)
         r = victim_connect(a->board, a->endpoint, a->transport, &w->client);
     if (r == 0)
         r = join(w);
-    if (a->rank >= MEMBERS_FEWEST && is_not_wanted(r)) /* who was to ask for it was killed */
+    /* the member that should have resized the job was killed */
+    if (a->rank >= MEMBERS_FEWEST && is_not_wanted(r))
         return 1;
     if (r == 0)
         r = declare(w);
@@ -121,7 +124,7 @@ static int come(struct worker *w)
 
 /* --- orders --- */
 
-/* A thread of its own: who is to leave may need rounds of this one to come to where it leaves. */
+/* Runs in a thread of its own, because a leaving member may need further rounds of this one. */
 static void *run_resize(void *context)
 {
     struct resize *resize = context;
@@ -132,8 +135,8 @@ static void *run_resize(void *context)
     return NULL;
 }
 
-/* Who was to come or to go may have been killed: that it was not done as asked is no fault, unless
- * it says so late, or not why. */
+/* A resize may fail if a strike killed a member that should join or leave. An error is no fault
+ * then, unless it comes late or names no cause. */
 static void end_resize(struct worker *w)
 {
     struct resize *resize = &w->resize;
@@ -180,7 +183,8 @@ static void go(struct worker *w)
 
 /* --- a result --- */
 
-/* In rank order, of those present. The place of the end is whoever's. */
+/* Compares with the sum in rank order over the ranks of the round. Element PUSH_END is not
+ * compared: any rank may set it. */
 static uint64_t count_wrong(const struct worker *w, const struct pushes *pushes)
 {
     const void *present[LEDGER_RANKS];
@@ -211,7 +215,8 @@ static uint64_t follow_update(struct worker *w, struct pushes *ret_pushes)
     return mirror_find(&w->mirror, w->result, a->ledger->grace_ns, ret_pushes) ? 0 : PUSH_ELEMENTS;
 }
 
-/* What those who come late find is a trail that was followed. */
+/* A late worker of an update tensor copies a trail that others have followed, so its first round is
+ * not entered again. */
 static bool follow_trail(struct worker *w, const struct pushes *pushes)
 {
     bool was_found = w->about->updates && !w->about->begins && w->count == 1;
@@ -265,7 +270,7 @@ static bool is_last(const struct worker *w)
     return w->about->updates ? mirror_ends(&w->mirror) : w->result[PUSH_END] > 0;
 }
 
-/* 1: it was the last. */
+/* Returns 1 after the last round. */
 static int run_round(struct worker *w)
 {
     const struct member *a = w->about;
@@ -287,7 +292,7 @@ static int run_round(struct worker *w)
     return is_last(w);
 }
 
-/* The parameters that all begin with: everybody has them, and rank 0 tells the lanes. */
+/* Sets the first parameters: each member draws them, and rank 0 broadcasts them to the lanes. */
 static int begin(struct worker *w)
 {
     gp_request *request;

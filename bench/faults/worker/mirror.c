@@ -1,7 +1,7 @@
-/* A step of momentum is undone to see what gradient made it: in the places that name gradients,
- * where the numbers are whole, what rounding leaves cannot be taken for another one. Owns two
- * states. Must never take a number of the service's but these: a wrong result would become the
- * next reference. */
+/* Computes the gradient of a momentum step from the states before and after, for the elements that
+ * name gradients: these are whole numbers, which rounding cannot turn into others. Owns two states.
+ * Must never copy other numbers from the service: a wrong result would become the next
+ * reference. */
 #include "bench/faults/worker/mirror.h"
 
 #include "bench/lib/gradient.h"
@@ -130,7 +130,7 @@ void mirror_show(struct mirror *k, uint32_t rank)
     atomic_store(&page->turn, turn + 1);
 }
 
-/* False: there is none, or it is being written. */
+/* False: the page is empty or is being written. */
 static bool read_page(struct mirror *k, struct mirror_page *page)
 {
     uint64_t turn = atomic_load(&page->turn);

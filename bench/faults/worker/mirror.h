@@ -1,6 +1,6 @@
-/* What lanes keep of the tensor with an update rule of an elastic job, kept by each member beside
- * the service: parameters and a moment, stepped with plain C by the gradients that each result
- * names. Who comes late finds them with the others. */
+/* The lanes' state of an elastic job's update tensor, kept by each member beside the service:
+ * parameters and a moment, stepped in plain C with the gradients that each result names. A late
+ * worker copies the state from other members. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_MIRROR_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_MIRROR_H
 
@@ -13,9 +13,10 @@ struct mirror_state {
     float parameters[PUSH_ELEMENTS], moment[PUSH_ELEMENTS];
 };
 
-/* Shared. Each member has two pages and writes the older: who is killed meanwhile leaves one. */
+/* Shared. Each member has two pages and writes the older one, so that a member killed while writing
+ * leaves a complete page. */
 struct mirror_page {
-    _Atomic uint64_t turn; /* odd: it is being written */
+    _Atomic uint64_t turn; /* odd while the page is being written */
     struct mirror_state state;
 };
 struct mirror_book {
@@ -37,16 +38,16 @@ void mirror_fini(struct mirror *mirror);
 struct update_settings mirror_settings(void);
 /* The parameters that the job begins with, also into `values`. */
 void mirror_set(struct mirror *mirror, float *values);
-/* One step, to `result`: of which gradients it was, and how many elements differ from what these
- * lead to. All: it names none that anybody pushed. */
+/* Makes one step with the gradients that `result` names. Returns the number of elements that differ
+ * from the step; all elements if no member pushed such gradients. */
 uint64_t mirror_follow(struct mirror *mirror, const float *result, struct pushes *ret_pushes);
-/* Of who comes late, after its first result: takes over what others have, within the grace.
- * False: what none of them has leads there. */
+/* For a late worker after its first result: copies the state of another member from which `result`
+ * follows, within the grace. False: no member has such a state. */
 bool mirror_find(struct mirror *mirror, const float *result, uint64_t grace_ns,
                  struct pushes *ret_pushes);
-/* Shows the others what is kept now. */
+/* Writes the state to a page of `rank` for the others. */
 void mirror_show(struct mirror *mirror, uint32_t rank);
-/* Whether one of the gradients of the last step said that it is the last. */
+/* Whether a gradient of the last step announced the last round. */
 bool mirror_ends(const struct mirror *mirror);
 
 #endif

@@ -1,4 +1,4 @@
-/* What names a gradient. Owns nothing. */
+/* Draws and reads the gradients of elastic jobs. Owns nothing. */
 #include "bench/faults/worker/pushes.h"
 
 #include "bench/lib/gradient.h"

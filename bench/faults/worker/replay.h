@@ -1,5 +1,5 @@
-/* What a tensor with an update rule must be after each round: one worker's own parameters and
- * moments, stepped beside the service with plain C. */
+/* The right state of a tensor with an update rule after each round: parameters and moments of one
+ * worker, stepped beside the service in plain C. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_REPLAY_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_REPLAY_H
 
@@ -15,20 +15,21 @@ struct replay {
     uint32_t workers;
     uint64_t step;                                   /* since the parameters were set */
     float *parameters, *moments[UPDATE_MOMENTS_MAX]; /* as the lane must have them */
-    float *gradients[REPLAY_WORKERS_MAX];            /* of each rank */
+    float *gradients[REPLAY_WORKERS_MAX];            /* gradients of each rank */
 };
 
 /* -ENOMEM; replay_fini() is due in any case. */
 int replay_init(struct replay *replay);
 void replay_fini(struct replay *replay);
 
-/* What is broadcast in that round: into `values`, and the rule begins anew. */
+/* Draws the broadcast parameters of that round into `values`; the update rule begins anew. */
 void replay_set(struct replay *replay, uint64_t round, float *values);
-/* The hyper-parameters of that round: other ones in each, so that those of another one show. */
+/* The hyper-parameters of that round. Each round has others, so that a step with those of another
+ * round is detected. */
 struct update_settings replay_settings(uint64_t round);
 /* One step, with the gradients of that round (bench/lib/gradient.h). */
 void replay_step(struct replay *replay, uint64_t round);
-/* Elements that differ in any bit. */
+/* Number of elements that differ in any bit. */
 uint64_t replay_count_wrong(const struct replay *replay, const float *values);
 
 #endif

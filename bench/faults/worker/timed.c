@@ -1,5 +1,5 @@
-/* Times calls and judges what they say. Owns nothing. Must never excuse a call that was late by
- * what it says. */
+/* Times calls and judges their errors. Owns nothing. Must never excuse a late call because of its
+ * error text. */
 #include "bench/faults/worker/timed.h"
 
 #include "svc/base/clock.h"

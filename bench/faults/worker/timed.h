@@ -1,4 +1,4 @@
-/* A call of a worker held against its own deadline, and against what it may say when it fails. */
+/* Times a call of a worker against its deadline, and checks that its error names a cause. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_TIMED_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_TIMED_H
 
@@ -11,17 +11,17 @@ struct call {
     uint32_t stops;
 };
 
-/* From here on it may take that long, and some. */
+/* Begins a call that may take `deadline_ns` and 2 s more. */
 struct call call_begin(struct victim_board *board, const char *name, uint64_t deadline_ns);
-/* It has returned by then. One that was too late is a hang, unless its worker was stopped
+/* Judges the call by its end. A call that took too long is a hang, unless its worker was stopped
  * meanwhile. */
 void call_time(const struct call *call, uint64_t ended_ns);
-/* The same of one that has just returned. Returns `code`. */
+/* Like call_time() for a call that has just returned. Returns `code`. */
 int call_end(const struct call *call, int code);
-/* Of an error that does not end its worker, whose last one is judged elsewhere: one that names
- * nobody is counted. */
+/* Judges an error that does not end the worker: an error without a cause is counted. The last error
+ * of a worker is judged elsewhere. */
 void call_judge(struct victim_board *board, const char *name, int code, const char *text);
-/* Whoever is named may be looked for: a rank, a process, a connection of somebody. */
+/* Whether the text names a rank, a process or a peer of a connection. */
 bool call_names_a_cause(const char *text);
 
 #endif

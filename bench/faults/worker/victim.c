@@ -1,5 +1,5 @@
 /* The worker of `faults`, an ordinary client (B2). Owns its client and its memory. Must end with
- * the text of what failed, and never go on after that: its job is started anew. */
+ * the text of the first failure, and must never continue after it: the job is started anew. */
 #include "bench/faults/worker/victim.h"
 
 #include "bench/faults/worker/replay.h"
@@ -16,14 +16,14 @@
 #include <unistd.h>
 
 #define TENSORS_MAX 5
-#define CONNECT_NS (10 * NS_PER_S) /* what the client gives a coordinator, and we all tries */
+#define CONNECT_NS (10 * NS_PER_S) /* timeout of gp_connect(), and of all attempts together */
 #define DECLARE_NS (15 * NS_PER_S) /* VICTIM_TIMEOUT */
-#define LEAVE_NS (10 * NS_PER_S)   /* some steps of a second each */
+#define LEAVE_NS (10 * NS_PER_S)   /* several steps of a second each */
 #define CONNECT_AGAIN_NS (50 * NS_PER_MS)
 #define LONG_WAIT_NS (4 * NS_PER_S)
-#define TRIES 3 /* of a wait that has timed out */
+#define TRIES 3 /* attempts of a wait that has timed out */
 
-/* The first tells when to end. Lanes do not reach memory that is not lent. */
+/* The first tensor announces the end. Lanes cannot reach private memory. */
 struct plan {
     uint64_t elements;
     enum gp_rule rule;
@@ -53,7 +53,7 @@ struct worker {
     gp_job *job;
     gp_tensor *tensors[TENSORS_MAX];
     gp_item items[TENSORS_MAX];
-    struct replay replays[TENSORS_MAX]; /* of updates */
+    struct replay replays[TENSORS_MAX]; /* for updates */
     uint64_t round;
 };
 
@@ -214,7 +214,7 @@ static void go(struct worker *w)
 
 /* --- waiting --- */
 
-/* A stop of ours in the midst makes any wait long. */
+/* A wait during a stop by the bench does not count. */
 static void note_wait(const struct call *call)
 {
     struct victim_board *board = call->board;
@@ -228,7 +228,8 @@ static void note_wait(const struct call *call)
         board->longest_wait_ns = waited_ns;
 }
 
-/* Nobody's loss or stop is longer than the deadlines: who still waits then has been forgotten. */
+/* Losses and stops are shorter than the deadlines: a wait longer than all attempts has been
+ * forgotten by the service. */
 int victim_wait(struct victim_board *board, gp_request *request)
 {
     int r = -ETIMEDOUT;
@@ -250,7 +251,8 @@ static bool sets_parameters(const struct worker *w)
     return w->about->updates && w->round % VICTIM_SET_ROUNDS == 0;
 }
 
-/* What rank 0 broadcasts comes from its replay; elsewhere the landing area must not hold it yet. */
+/* Rank 0 broadcasts parameters from its replay; the landing area of other ranks must not hold them
+ * yet. */
 static void compute(struct worker *w)
 {
     const struct victim *a = w->about;
@@ -283,7 +285,7 @@ static int update(struct worker *w, gp_request **ret_request)
                            w->about->rank == 0 ? &settings : NULL, ret_request);
 }
 
-/* Of all that it announces at once. */
+/* Pushes all tensors that this worker announces in this round. */
 static int push(struct worker *w, gp_request **ret_requests, size_t *ret_count)
 {
     size_t together = w->about->updates ? 1 : w->tensors_count, count = 0;
@@ -318,7 +320,8 @@ static void note(struct worker *w, size_t tensor, uint64_t wrong)
     board->elements_checked += w->plan[tensor].elements;
 }
 
-/* Of the first, what rank 0 has pushed, if that is known here: whether to end. */
+/* The first tensor's result must equal the announcement of rank 0, 0 or 1, known exactly in rank
+ * 0. */
 static bool is_first_wrong(const struct worker *w)
 {
     float result = *(const float *)w->items[0].result;
@@ -335,7 +338,7 @@ static void check(struct worker *w)
     w->about->board->rounds++;
 }
 
-/* 1: it was the last. */
+/* Returns 1 after the last round. */
 static int run_round(struct worker *w)
 {
     gp_request *requests[TENSORS_MAX];

@@ -1,6 +1,5 @@
-/* One worker of a job to which bad things happen: pushes gradients to be summed, or to make steps
- * of parameters, checks every element of every result, notes how long it waited and what it was
- * told when something failed. */
+/* One worker of a job under strikes: pushes gradients for sums or updates of parameters, checks
+ * every element of every result, and records its longest wait and its last error. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_VICTIM_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_VICTIM_H
 
@@ -17,15 +16,17 @@
 
 /* Shared with the conductor; one a worker. */
 struct victim_board {
-    _Atomic uint32_t ends;   /* rank 0 tells the others, behind a round */
-    _Atomic uint32_t stops;  /* how often it was stopped: its clock says nothing then */
-    _Atomic uint32_t wanted; /* of a member: the workers that it is to ask for; 0: no matter */
-    uint64_t resizes;        /* that were done as it asked */
+    _Atomic uint32_t ends; /* the run ends: rank 0 announces the end in a round */
+    /* number of stops by the bench: time measured across a stop does not count */
+    _Atomic uint32_t stops;
+    /* number of workers for which the member calls gp_job_resize(); 0: no request */
+    _Atomic uint32_t wanted;
+    uint64_t resizes; /* resizes done as asked */
     uint64_t rounds, elements_checked, wrong, hangs, longest_wait_ns;
-    uint64_t unnamed;     /* errors after which it went on, and that name nobody */
-    uint64_t patience_ns; /* how long the last call may take (timed.h) */
-    int code;             /* why it ended; 0: told to, or killed */
-    uint64_t failed_ns;   /* when that came */
+    uint64_t unnamed;     /* errors that did not end the worker and that name no cause */
+    uint64_t patience_ns; /* longest duration of the last call (timed.h) */
+    int code;             /* error that ended the worker; 0: ordered end, or killed */
+    uint64_t failed_ns;   /* time of that error */
     char text[VICTIM_TEXT_BYTES];
 };
 
@@ -33,32 +34,32 @@ struct victim {
     const char *endpoint, *transport, *job;
     uint32_t rank, workers;
     bool updates; /* momentum and Adam, with copies of parameters and moments; else sums */
-    enum gp_durability durability; /* where these lie */
+    enum gp_durability durability; /* place of the copies */
     uint64_t seed, compute_ns;     /* the pause of the worker in each round */
     struct victim_board *board;
 };
 
-/* A tensor of those that have update rules, numbered from 1; "tensor.N". False: there is none. */
+/* A tensor with an update rule, numbered from 1, named "tensor.N". False: no such tensor. */
 struct victim_rule {
     uint64_t elements;
     enum gp_rule rule;
 };
 bool victim_rule(size_t tensor, struct victim_rule *ret_rule);
-/* gp_connect(), again for some seconds where no coordinator answers: ours may just be killed. */
+/* gp_connect(), repeated for some seconds without a coordinator, which a strike may have killed. */
 int victim_connect(struct victim_board *board, const char *endpoint, const char *transport,
                    gp_client **ret_client);
-/* Likewise. */
+/* gp_job_join(), repeated likewise. */
 int victim_join(struct victim_board *board, gp_client *client, const gp_job_spec *spec,
                 gp_job **ret_job);
-/* As gp_tensors_declare() and gp_job_leave(). */
+/* Like gp_tensors_declare() and gp_job_leave(). */
 int victim_declare(struct victim_board *board, gp_job *job, const gp_tensor_spec *specs,
                    size_t count, gp_tensor **ret_tensors);
 void victim_leave(struct victim_board *board, gp_job *job);
 /* One wait, again after its deadline, some times. -ETIMEDOUT: nothing came, which is a hang. */
 int victim_wait(struct victim_board *board, gp_request *request);
-/* Keeps the text of what has just failed; returns `code`. */
+/* Keeps the text of the last error for the conductor; returns `code`. */
 int victim_fail(struct victim_board *board, int code);
-/* Returns when told to end, or when its job has failed: 0, or a negative errno. */
+/* Returns at the ordered end or after an error of the job: 0, or a negative errno. */
 int victim_run(const struct victim *victim);
 
 #endif

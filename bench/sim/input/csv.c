@@ -1,4 +1,5 @@
-/* Owns one open file and its present line. Must never trust a byte of it: a file is the user's. */
+/* Reads a table. Owns one open file and its present line. Must never trust the contents, which are
+ * the user's. */
 #include "bench/sim/input/csv.h"
 
 #include <errno.h>
@@ -76,7 +77,7 @@ int table_open(struct table *table, const char *path, const char *const *names)
     }
     r = next_line(table);
     if (r == 0)
-        table->line = 1; /* that is missing */
+        table->line = 1; /* line of the error: the missing first line */
     if (r == 0)
         return table_complain(table, "expected a first line with the names of columns");
     if (r < 0)

@@ -1,5 +1,5 @@
-/* Owns the tables of models while they are read. Must never accept a table half: a model without
- * its tensors would cost nothing. */
+/* Reads the tables of models, and owns them during that. Must never accept half a table: a model
+ * without its tensors would cost nothing. */
 #include "bench/sim/input/models.h"
 
 #include "bench/sim/input/csv.h"

@@ -12,10 +12,10 @@ struct model_tensor {
 
 struct model {
     char name[40];
-    double step_ns; /* of one worker, without any exchange */
+    double step_ns; /* step time of one worker, without aggregation */
     struct model_tensor *tensors;
     size_t tensors_count;
-    uint64_t elements; /* of all tensors */
+    uint64_t elements; /* sum over the tensors */
 };
 
 struct models {
@@ -24,12 +24,12 @@ struct models {
 };
 
 /* `folder` holds profiles.csv (model, iter_ms; rows whose default_for is v100) and a <model>.csv
- * for each (elements, ready_frac). On an error the text (TABLE_ERROR_BYTES) says where. */
+ * for each model (elements, ready_frac). An error text (TABLE_ERROR_BYTES) names file and line. */
 int models_load(struct models *models, const char *folder, char *error);
 void models_fini(struct models *models);
 /* NULL: none of that name. */
 const struct model *models_find(const struct models *models, const char *name);
-/* Of a tensor that was scaled; at least one. */
+/* Elements of a scaled tensor; at least one. */
 uint64_t models_elements(const struct model_tensor *tensor, double scale);
 
 #endif

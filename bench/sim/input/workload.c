@@ -1,5 +1,5 @@
-/* Owns the list of jobs, and reads it from a file. Must never guess: a row that makes no sense ends
- * the reading with its place. */
+/* Reads the list of jobs from a file, and owns the list. Must never guess: an inconsistent row is
+ * an error with file and line. */
 #include "bench/sim/input/workload.h"
 
 #include "bench/sim/input/csv.h"
@@ -74,7 +74,7 @@ static int add_row(struct workload *workload, struct table *table, const struct 
     return r < 0 ? table_complain(table, "no memory"), r : 0;
 }
 
-/* What is beyond the end of the clock is not looked at. */
+/* Drops jobs after the end of the clock, and cuts the run time of others. */
 static void cut_at_end(struct workload *workload)
 {
     while (workload->count > 0 && workload->jobs[workload->count - 1].submit_ns >= workload->end_ns)

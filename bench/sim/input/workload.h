@@ -8,7 +8,7 @@
 
 struct workload_job {
     char name[40];
-    uint64_t submit_ns, end_ns; /* as it runs alone, without queueing */
+    uint64_t submit_ns, end_ns; /* submission, and end of a run alone without queueing */
     uint32_t workers;           /* 2 or more */
     const struct model *model;
 };
@@ -16,12 +16,12 @@ struct workload_job {
 struct workload {
     struct workload_job *jobs; /* by submit_ns */
     size_t count;
-    size_t single;   /* jobs of one worker, left out: they have nothing to sum */
+    size_t single;   /* jobs of one worker, left out because they aggregate nothing */
     uint64_t end_ns; /* the clock stops here */
 };
 
 /* Columns job_id, submit_s, duration_s, workers, model. `hours` 0: up to the last submission,
- * rounded up to whole hours. On an error the text (TABLE_ERROR_BYTES) says where. */
+ * rounded up to whole hours. An error text (TABLE_ERROR_BYTES) names file and line. */
 int workload_read(struct workload *workload, const char *path, double hours,
                   const struct models *models, char *error);
 

@@ -1,9 +1,9 @@
-/* Draws jobs for those who have no trace. Must never depend on anything but the seed, so that two
- * people who name it speak of the same jobs.
+/* Draws jobs for simulations without a trace. Must depend on the seed only: the same seed means the
+ * same jobs everywhere.
  *
- * Arrivals come at a constant mean rate. A run time is exp(mu + sigma z) seconds, z normal: half of
+ * Arrivals have a constant mean rate. A run time is exp(mu + sigma z) seconds, z normal: half of
  * the jobs end within half an hour, the longest tenth takes most of the time. Two, four or eight
- * workers are usual, more are rare; that is how multi-worker jobs of public traces look. */
+ * workers are usual, more are rare; multi-worker jobs of public traces look like this. */
 #include "bench/sim/chance.h"
 #include "bench/sim/input/csv.h"
 #include "bench/sim/input/workload.h"

@@ -1,5 +1,5 @@
-/* Owns lanes, residents, the pieces of placed jobs, and the moves between lanes. Must never place
- * by a rule of its own: it asks the packer, and does what the plan says. */
+/* Owns lanes, residents, the pieces of placed jobs, and the moves between lanes. Must never have a
+ * rule of placement: the packer decides, and this file carries the plan out. */
 #include "bench/sim/lanes/cluster.h"
 
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define GIB ((double)(1 << 30))
-#define LANES_OF_A_JOB_MIN 8 /* as the packer has it */
-#define DRAINS_TRIED 8       /* of the least busy lanes, before the others are let be */
+#define LANES_OF_A_JOB_MIN 8 /* equal to the packer's value */
+#define DRAINS_TRIED 8       /* least busy lanes that consolidation tries to empty */
 #define NO_LANE SIZE_MAX
 
 int cluster_init(struct cluster *cluster, const struct setting *setting, size_t jobs_count)
@@ -64,7 +64,7 @@ static int add_work(struct cluster *cluster, size_t lane_id, size_t job, uint64_
     return 0;
 }
 
-/* Residents keep their order: what the packer sees must not hang on how it came about. */
+/* Residents keep their order, because the packer's result must not depend on earlier placements. */
 static void remove_work(struct cluster *cluster, size_t lane_id, size_t job, uint64_t ns)
 {
     struct cluster_lane *lane = &cluster->lanes[lane_id];
@@ -110,8 +110,8 @@ static int add_lanes(struct cluster *cluster, size_t closed_wanted)
 
 /* --- requests --- */
 
-/* What the packer is told of the lanes. `others` holds the residents of lanes that host the job,
- * without the job. */
+/* The lanes as the packer gets them. `others`: residents of lanes that host the job, without the
+ * job. */
 struct view {
     struct packer_lane *lanes;
     size_t count;
@@ -165,7 +165,7 @@ static void view_lane(struct view *view, const struct cluster *cluster, size_t i
     if (own == lane->count)
         return;
     shown->job_lane_ns = lane->residents[own].lane_ns;
-    shown->job_bytes = 1; /* that it is here is what counts */
+    shown->job_bytes = 1; /* any value above 0: the job is on the lane */
     shown->residents = view->others + view->others_count;
     for (size_t i = 0; i < lane->count; i++)
         if (i != own)
@@ -184,7 +184,7 @@ static size_t lanes_to_open(const struct cluster *cluster, const struct job_prof
     return all < open ? 0 : all - open < most ? all - open : most;
 }
 
-/* The open lanes but one, and so many closed ones. */
+/* Fills in all open lanes except `but`, and `closed` closed ones. */
 static void view_fill(struct view *view, const struct cluster *cluster, size_t job, size_t but,
                       size_t closed)
 {
@@ -270,7 +270,7 @@ void cluster_remove(struct cluster *cluster, size_t job)
 
 /* --- lanes are emptied --- */
 
-/* A piece that went to another lane, so that it can be put back. */
+/* A moved piece with its former lane, for the roll-back. */
 struct step {
     size_t job, piece;
     uint32_t source;
@@ -363,7 +363,7 @@ static void put_back(struct drain *drain)
     while (drain->steps_count > 0) {
         const struct step *step = &drain->steps[--drain->steps_count];
 
-        /* The lane had room for it a moment ago: nothing is allocated. */
+        /* The lane had room for the piece before the move, so nothing is allocated. */
         move_piece(drain->cluster, step->job, step->piece, step->source);
     }
 }
@@ -385,7 +385,7 @@ static uint64_t count_moves(const struct drain *drain)
     return moves;
 }
 
-/* All or nothing. 1: the lane is empty; 0: it cannot be emptied. */
+/* Empties the lane completely or not at all. 1: the lane is empty; 0: it cannot be emptied. */
 static int drain_lane(struct cluster *cluster, size_t lane)
 {
     struct drain drain = {.cluster = cluster, .lane = (uint32_t)lane};

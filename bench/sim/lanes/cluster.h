@@ -24,7 +24,7 @@ struct cluster {
     struct cluster_job *jobs; /* position = the workload's */
     size_t jobs_count;
     uint64_t moves;   /* a job's part of one lane to another lane */
-    char reason[256]; /* of the last refusal */
+    char reason[256]; /* reason of the last refusal */
 };
 
 int cluster_init(struct cluster *cluster, const struct setting *setting, size_t jobs_count);
@@ -33,9 +33,9 @@ void cluster_fini(struct cluster *cluster);
 /* -ENOSPC: refused. */
 int cluster_place(struct cluster *cluster, size_t job, const struct job_profile *profile);
 void cluster_remove(struct cluster *cluster, size_t job);
-/* Empties the lanes that can be emptied with everybody inside his limit; -ENOMEM. */
+/* Empties every lane whose tasks fit on other lanes within all loss limits; -ENOMEM. */
 int cluster_consolidate(struct cluster *cluster);
-/* Share of the lane's time in use, if nobody lost anything. */
+/* Share of the lane's time that the jobs would use without any loss. */
 double cluster_busy(const struct cluster *cluster, size_t lane);
 
 #endif

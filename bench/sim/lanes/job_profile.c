@@ -1,5 +1,5 @@
-/* Owns what is known of one kind of job (model, workers). Must never ask the packer's formula: all
- * times come from the event simulation, as they come from clocks in the service. */
+/* Owns the profile of one kind of job (model, workers). Must never use the packer's formula: all
+ * times come from the event simulation, as in the service they come from clocks. */
 #include "bench/sim/lanes/job_profile.h"
 
 #include "bench/sim/chance.h"
@@ -13,13 +13,14 @@
 #include <string.h>
 
 #define GIB ((double)(1 << 30))
-#define FORWARD_PART (1.0 / 3) /* of a step; the backward pass costs twice the forward pass */
-#define ROUNDS 100             /* looked at; EWMA refines what 20 rounds told */
-#define MEASURED_ROUNDS 25     /* 5 to warm up, 20 that count: these hold lanes */
-#define HOLD_NS UINT64_C(30000000000) /* before growth tries fewer lanes (G5, G12 of packer) */
+#define FORWARD_PART (1.0 / 3) /* part of a step; the backward pass costs twice the forward pass */
+#define ROUNDS 100 /* rounds simulated for the times; the service's mean refines the first 20 */
+#define MEASURED_ROUNDS 25 /* 5 to warm up and 20 that count, during which lanes are held */
+#define HOLD_NS UINT64_C(30000000000) /* time before growth tries fewer lanes (G5, G12 of packer) */
 #define TRIED_ROUNDS 50
-#define TRIED_NS UINT64_C(6000000000) /* a trial at least: its move, 3 windows of rest, 2 more */
-#define CHUNK_BYTES (2 << 20)         /* pushed by all workers: 512 KiB of each of four */
+/* Least length of a trial: its move, 3 windows of rest, 2 more. */
+#define TRIED_NS UINT64_C(6000000000)
+#define CHUNK_BYTES (2 << 20) /* 512 KiB of each of four workers */
 
 static double lane_ns_of(const struct job_profile *profile, uint64_t elements)
 {
@@ -154,8 +155,8 @@ static uint32_t find_busiest(const struct measurement *m, uint32_t lanes, double
     return busiest;
 }
 
-/* As the service has it: no lane knows when another was through, but rounds begin nearly together
- * on all of them. */
+/* As in the service: a lane does not know when other lanes have ended, but rounds begin nearly
+ * together on all lanes. */
 static int measure_ending(const struct queue_job *job, uint32_t lanes, uint32_t rounds,
                           struct measurement *m)
 {
@@ -174,7 +175,7 @@ static int measure_ending(const struct queue_job *job, uint32_t lanes, uint32_t 
     return r;
 }
 
-/* Each number of lanes sees rounds of its own, as it would in the service. */
+/* Each number of lanes gets other rounds, as it would in the service. */
 static int measure(const struct job_profile *profile, uint32_t lanes, uint32_t rounds,
                    struct measurement *ret, char *error)
 {
@@ -208,8 +209,7 @@ static int measure(const struct job_profile *profile, uint32_t lanes, uint32_t r
     return 0;
 }
 
-/* When the lanes' work of a round may begin. */
-/* Where the packer's spread comes from, and how a round ends. */
+/* Fills in the packer's spread and the end of a round. */
 static void take_ending(struct packer_timing *timing, const struct measurement *m)
 {
     timing->spread_ns = (uint64_t)m->busiest_ns;
@@ -225,7 +225,7 @@ static uint64_t trial_ns(double period_ns)
     return rounds_ns > TRIED_NS ? rounds_ns : TRIED_NS;
 }
 
-/* As the service does it: R10, G12 of packer. */
+/* Tries fewer lanes as the service does (R10, G12 of packer). */
 static int try_fewer(struct job_profile *profile, char *error)
 {
     struct packer_timing *timing = &profile->timing;

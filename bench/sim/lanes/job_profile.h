@@ -1,4 +1,4 @@
-/* What the service measures of a job before it places it: period, lane time, spread. */
+/* The measurements of a job before its placement: period, lane time, spread. */
 #ifndef GRADPOOL_BENCH_SIM_LANES_JOB_PROFILE_H
 #define GRADPOOL_BENCH_SIM_LANES_JOB_PROFILE_H
 
@@ -11,14 +11,14 @@ struct job_profile {
     const struct model *model;
     uint32_t workers;
     const struct setting *setting;
-    struct packer_tensor *tensors; /* as the packer is asked */
+    struct packer_tensor *tensors; /* tensors of the request to the packer */
     size_t tensors_count;
     struct packer_timing timing;
-    uint64_t lane_ns;              /* a round, all tensors */
-    uint64_t piece_bytes;          /* of a piece, at most */
-    double deviation_ns;           /* of a round's time */
-    uint64_t measuring_ns;         /* how long it held as many lanes as workers for this */
-    struct queue_piece *dedicated; /* how it runs on as many lanes as workers */
+    uint64_t lane_ns;      /* lane time a round of all tensors */
+    uint64_t piece_bytes;  /* largest piece */
+    double deviation_ns;   /* standard deviation of a round's time */
+    uint64_t measuring_ns; /* time for which the measurement held as many lanes as workers */
+    struct queue_piece *dedicated; /* pieces on as many lanes as workers */
     size_t dedicated_count;
 };
 
@@ -27,7 +27,7 @@ int job_profile_make(struct job_profile *profile, const struct model *model, uin
                      const struct setting *setting, char *error);
 void job_profile_fini(struct job_profile *profile);
 
-/* Of a piece, a round; at least 1. */
+/* Lane time a round of a piece; at least 1. */
 uint64_t job_profile_piece_ns(const struct job_profile *profile, const struct packer_piece *piece);
 /* The pieces as the event simulation takes them: a lane is as slow as its core or its line. */
 void job_profile_to_queue(const struct job_profile *profile, const struct packer_piece *pieces,

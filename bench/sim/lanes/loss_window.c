@@ -1,5 +1,5 @@
-/* Owns the input of one event simulation while it runs. Must never change the cluster, and never
- * mix the two figures: the measured loss knows no formula, the predicted one no event. */
+/* Owns the input of one event simulation. Must never change the cluster, and must never mix the two
+ * figures: the measured loss uses no formula, the predicted one no event. */
 #include "bench/sim/lanes/loss_window.h"
 
 #include "bench/sim/chance.h"
@@ -9,25 +9,25 @@
 #include <stdlib.h>
 
 #define WARM_ROUNDS 2
-#define ROUNDS_MIN 5 /* fewer say nothing */
+#define ROUNDS_MIN 5 /* least rounds of a meaningful window */
 
 struct window {
     const struct cluster *cluster;
     uint64_t seed;
-    size_t count; /* of placed jobs */
+    size_t count; /* number of placed jobs */
     size_t *ids;
     struct queue_job *jobs;
     struct queue_outcome *outcomes;
-    struct queue_piece *pieces; /* of all */
+    struct queue_piece *pieces; /* pieces of all jobs */
 };
 
-/* What formulas say of a job: the largest over its lanes. */
+/* Losses of a job by formulas: the largest over its lanes. */
 struct formulas {
     double predicted, counted;
 };
 
-/* When the next round of a job begins, counted from now. Rounds have kept their beat since the job
- * started, but for what jitter added to each: their phase walks at random. */
+/* Time from now to the next round of a job. Rounds have kept their period since the start of the
+ * job, except for jitter, so that their phase is a random walk. */
 static double next_start_ns(const struct cluster_job *job, uint64_t age_ns, uint64_t seed)
 {
     double period_ns = (double)job->timing.period_ns;
@@ -113,8 +113,8 @@ static int predict(const struct cluster *cluster, struct formulas *ret_jobs)
     return r;
 }
 
-/* The same rounds with the same jitter: on as many lanes as workers, on its lanes without the other
- * jobs, and as they were. */
+/* Simulates the same rounds with the same jitter three times: on as many lanes as workers, on the
+ * job's lanes without other jobs, and with other jobs. */
 static int measure_loss(const struct window *w, size_t at, struct window_sums *sums)
 {
     const struct job_profile *profile = w->cluster->jobs[w->ids[at]].profile;

@@ -1,16 +1,16 @@
-/* A look at the cluster at one moment, chunk by chunk: what each placed job loses there. */
+/* Simulates the cluster chunk by chunk at one moment, and measures the loss of each placed job. */
 #ifndef GRADPOOL_BENCH_SIM_LANES_LOSS_WINDOW_H
 #define GRADPOOL_BENCH_SIM_LANES_LOSS_WINDOW_H
 
 #include "bench/sim/lanes/cluster.h"
 
-/* Of one job, summed over the windows that saw it. */
+/* Figures of one job, summed over the windows in which the job is placed. */
 struct window_sums {
     uint32_t windows;
-    double loss;      /* measured: against as many lanes as workers, nobody else on them */
-    double own;       /* part of it: the same lanes with nobody else on them */
+    double loss;      /* measured loss against as many lanes as workers, without other jobs */
+    double own;       /* part of `loss` on the same lanes without other jobs */
     double predicted; /* packer_predict() */
-    double counted;   /* with which the policy places, without its margin */
+    double counted;   /* loss by the rule of the policy, without margin */
 };
 
 /* `starts_ns` and `sums` by job. `number` seeds the window. -ENOMEM. */

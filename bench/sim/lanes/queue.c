@@ -1,9 +1,9 @@
 /* Owns the state of one event simulation: jobs, their streams of pieces to each lane, the lanes,
- * and a heap of the lanes' next events. Must never know a formula of what sharing costs: it is what
- * formulas are checked against.
+ * and a heap of the lanes' next events. Must never use a formula of loss: formulas are checked
+ * against this simulation.
  *
- * A lane with one job at work serves it without looking up, until somebody else's piece arrives:
- * then it stops at the end of the chunk. So there are events only where something is decided. */
+ * A lane with work of one job serves it without events until a piece of another job arrives, and
+ * then stops at the end of the chunk: events occur only where a decision is due. */
 #include "bench/sim/lanes/queue.h"
 
 #include "bench/sim/chance.h"
@@ -13,14 +13,14 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define FACTOR_MIN 0.05 /* of a step's usual time: no worker is quicker */
+#define FACTOR_MIN 0.05 /* no worker is faster than this part of the usual step time */
 #define PIECE_NS_MIN 1
 #define NOBODY UINT32_MAX
 
 /* The pieces of one job on one lane, in the order in which they come. */
 struct stream {
     uint32_t job, lane, next_on_lane;
-    uint32_t first, count; /* in run.order */
+    uint32_t first, count; /* range in run.order */
     uint32_t arrived;
     double backlog_ns;
 };
@@ -35,12 +35,12 @@ struct run_job {
 struct run_lane {
     uint32_t first_stream, serving;
     uint32_t heap_at;
-    double due_ns;     /* of its next event; INFINITY: none */
-    double started_ns; /* the work under way */
-    double arrival_ns; /* of the next piece that is known of */
+    double due_ns;     /* time of the lane's next event; INFINITY: none */
+    double started_ns; /* begin of the present work */
+    double arrival_ns; /* next known arrival of a piece */
 };
 
-/* With the time beside it: a comparison looks at no lane. */
+/* The time is stored beside the lane, so that comparisons do not read lanes. */
 struct heap_entry {
     double due_ns;
     uint32_t lane;
@@ -55,12 +55,12 @@ struct run {
     struct run_job *states;
     struct run_lane *lanes;
     struct stream *streams;
-    uint32_t *order;     /* positions in the job's pieces: by job, lane, then as they come */
-    double *arrivals_ns; /* as the jobs' pieces are listed */
+    uint32_t *order;     /* positions in the job's pieces, by job, lane, arrival */
+    double *arrivals_ns; /* in the order of the jobs' pieces */
     struct heap_entry *heap;
 };
 
-/* fmax() and fmin() are calls, for the sake of what is no number; there is none here. */
+/* fmax() and fmin() are calls, because they handle NaN; no value here is NaN. */
 static double later(double a, double b) { return a > b ? a : b; }
 
 static double sooner(double a, double b) { return a < b ? a : b; }
@@ -163,7 +163,7 @@ int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, dou
     return r;
 }
 
-/* What a lane does of one round. */
+/* A lane's work of one round. */
 struct lane_round {
     double begun_ns, free_ns, burst_ns;
 };
@@ -219,7 +219,7 @@ static void heap_set(struct run *run, uint32_t at, struct heap_entry entry)
     run->lanes[entry.lane].heap_at = at;
 }
 
-/* Equal times by lane: the order must not hang on what happened before. */
+/* Orders equal times by lane, so that the order does not depend on earlier events. */
 static bool is_sooner(const struct heap_entry *a, const struct heap_entry *b)
 {
     return a->due_ns < b->due_ns || (a->due_ns == b->due_ns && a->lane < b->lane);
@@ -275,7 +275,7 @@ static double piece_ns(const struct run *run, const struct stream *stream, uint3
     return work_ns(&run->jobs[stream->job].pieces[run->order[stream->first + at]]);
 }
 
-/* Takes in all pieces that are there by now, and notes when the next one comes. */
+/* Admits all pieces that have arrived by now, and stores the time of the next arrival. */
 static void admit(struct run *run, struct run_lane *lane, double now_ns)
 {
     double next_ns = INFINITY;
@@ -294,7 +294,7 @@ static void admit(struct run *run, struct run_lane *lane, double now_ns)
     lane->arrival_ns = next_ns;
 }
 
-/* Whose turn it is after `last`: the next with work, `last` itself at the end. */
+/* The job after `last` in turn with work; `last` itself comes last. */
 static uint32_t choose(const struct run *run, const struct run_lane *lane, uint32_t last)
 {
     uint32_t first = NOBODY;
@@ -340,9 +340,8 @@ static double others_arrival_ns(const struct run *run, const struct run_lane *la
     return next_ns;
 }
 
-/* Work goes on without a break over those pieces of its own that come before it ends and before
- * anybody else's. If somebody new comes nevertheless, it is slower from then on, so that no piece
- * is served before it is there. */
+/* The lane serves its job's pieces without a break, up to the first arrival of another job. An
+ * arrival during that time is served later, never earlier than it arrived. */
 static double serve_alone(struct run *run, struct run_lane *lane)
 {
     struct stream *stream = &run->streams[lane->serving];
@@ -418,7 +417,7 @@ static void finish_work(struct run *run, struct run_lane *lane, double now_ns)
     struct stream *stream = &run->streams[lane->serving];
     double left_ns = stream->backlog_ns - (now_ns - lane->started_ns);
 
-    /* Times are sums of doubles: what is left below a thousandth of a ns is nothing. */
+    /* less than a thousandth of a ns is rounding error of the sums */
     stream->backlog_ns = left_ns > 1e-3 ? left_ns : 0;
     lane->serving = NOBODY;
     if (stream->backlog_ns > 0 || stream->arrived < stream->count)

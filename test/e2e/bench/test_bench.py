@@ -1,4 +1,5 @@
-"""The bench itself: every cell is right and whole. What it measures is never a test."""
+"""The bench itself: every cell is complete, and its results are right. Measured figures are never a
+test."""
 import json
 import os
 import pathlib
@@ -48,7 +49,7 @@ def bench(*options, environment=None):
 
 
 def compare(case, *options):
-    """The cells, each checked for what every cell must have."""
+    """The cells, each checked for the fields that every cell has."""
     spent = Spent()
     answer = bench('compare', '--json', '--cell-ms', 40, *options)
     case.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
@@ -69,7 +70,7 @@ def compare(case, *options):
 
 
 def gib(cell):
-    """Of all tensors of all workers, once a round."""
+    """Bytes of all tensors of all workers in all rounds."""
     bytes_ = cell['workers'] * cell['tensor_bytes'] * cell['tensors'] * cell['rounds']
     return bytes_ / 2**30
 
@@ -162,7 +163,7 @@ class Names(unittest.TestCase):
         self.assertLess(sum(row['rounds'] * row['round_ms'] for row in rows) / 1e3,
                         spent.wall_s())
         self.assertEqual(list(ratios), ['one_by_one_ratio', 'grouped_ratio', 'python_ratio'])
-        for row, ratio in zip(rows[1:], ratios.values()):  # of one turn the median is its figure
+        for row, ratio in zip(rows[1:], ratios.values()):  # with one turn the median is its value
             self.assertAlmostEqual(ratio / (row['round_ms'] / rows[0]['round_ms']), 1, places=1)
 
 
@@ -242,15 +243,16 @@ class Budget(unittest.TestCase):
         self.assertEqual([c['transport'] for c in cells], ['shm', 'shm-copy', 'tcp'])
         rounds_per_gib = 1 << 30 >> 20 >> 2
         for cell in cells:
-            # Each of four workers sleeps once a round at most some times, and a lane calls the
-            # kernel for what a worker sleeps on.
+            # Each of four workers sleeps a bounded number of times a round, and a lane calls the
+            # kernel to wake a sleeping worker.
             self.assertTrue(0 < cell['worker_wakes_per_gib'] < 20 * 4 * rounds_per_gib, cell)
             self.assertGreater(cell['worker_calls_per_gib'], cell['worker_wakes_per_gib'] / 2, cell)
         shm, _, tcp = (cell['lane_calls_per_gib'] for cell in cells)
         self.assertTrue(0 < shm < tcp, cells)
         # A MiB that is read from a socket and one that is written take a call each at the least.
         self.assertGreater(tcp, 2 * rounds_per_gib, cells)
-        # A lane that always finds the next announcement there need not sleep in so few rounds.
+        # A lane that always finds the next announcement in its memory need not sleep in so few
+        # rounds.
         self.assertGreater(sum(cell['lane_wakes_per_gib'] for cell in cells), 0, cells)
         for name in ('lane', 'worker'):
             self.assertEqual(cells[0][f'{name}_memory_calls_per_gib'], 0, cells[0])

@@ -1,5 +1,5 @@
-"""gradpool-bench migrate: each row is there, and every result is right; over tcp alone, and over
-shared memory too with GRADPOOL_TEST_LONG. What it measures is never a test."""
+"""gradpool-bench migrate: every row exists, and every result is right; over tcp, and over shared
+memory too with GRADPOOL_TEST_LONG. Measured figures are never a test."""
 import json
 import os
 import unittest
@@ -25,7 +25,7 @@ class Migrate(unittest.TestCase):
             self.assertGreaterEqual(drain['tasks'], 104)
             self.assertEqual(drain['state_bytes'], 8 * 13 * 12 * 65536)
             self.assertEqual((drain['failed_rounds'], drain['wrong']), (0, 0), drain)
-            for who in ('longest', 'control'):  # of one drain both are the same
+            for who in ('longest', 'control'):  # with one drain both are equal
                 self.assertEqual(drain[f'{who}_fraction_median'], drain[f'{who}_fraction_worst'])
         self.assertEqual([(r['mode'], r['transport']) for r in rows],
                          [(mode, transport) for transport in TRANSPORTS
@@ -36,7 +36,8 @@ class Migrate(unittest.TestCase):
             for name in ('iteration_ms', 'hidden_ms', 'visible_pause_fraction',
                          'control_fraction'):
                 self.assertIsInstance(row[name], float)
-            if row['mode'] != 'live':  # all stand still in one iteration, which shows all of it
+            # all workers stop in one iteration, which shows all of the time
+            if row['mode'] != 'live':
                 self.assertEqual(row['hidden_ms'], 0, row)
                 longest_ms = (row['visible_pause_fraction'] + 1) * row['iteration_ms']
                 self.assertLess(row['migration_ms'], longest_ms + 1, row)

@@ -1,5 +1,5 @@
-"""gradpool-bench stragglers: where a lane is slow the service tries what is faster, and every
-result stays right. How much faster is the bench's to say, never a test's."""
+"""gradpool-bench stragglers: with a slow lane the service tries other placements, and every result
+stays right. The speed-up is a figure of the bench, never a test."""
 import json
 import os
 import pathlib

@@ -1,6 +1,6 @@
-"""The demo that README begins with, as it is: its checks hold, and it says so in JSON, too.
+"""The demo of the README, unchanged: its checks hold, in text and in JSON.
 
-What installs and builds before it (bench/demo.sh) is what this test was started by.
+bench/demo.sh also installs and builds, which this test leaves out.
 """
 import json
 import os
@@ -17,7 +17,7 @@ PATIENCE_S = 400
 
 
 def run(*options):
-    """(each check's line, what the last line of JSON says)"""
+    """(the line of each check, the last line's JSON)"""
     ended = harness.run([sys.executable, DEMO, '--build', BUILD, *options],
                         capture_output=True, text=True, timeout=PATIENCE_S)
     lines = ended.stdout.splitlines()
@@ -38,9 +38,9 @@ class Demo(unittest.TestCase):
         self.assertEqual(figures['wrong'], 0)
         self.assertTrue(figures['replicas_equal'] and figures['reference_equal'], figures)
         self.assertEqual(figures['cores_dedicated'], 5)
-        # All that five workers ask for is a part of one core (README has 0.05 to 0.14).
+        # Five workers need a part of one core (README has 0.05 to 0.14).
         self.assertTrue(0.005 < figures['cores_used'] < 1, figures)
-        self.assertGreater(figures['service_cpu_s'], figures['cores_used'])    # of some seconds
+        self.assertGreater(figures['service_cpu_s'], figures['cores_used'])    # over some seconds
 
     def test_two_jobs_share_a_service_that_moves_tasks_and_dies(self):
         page = BUILD / 'demo-report.html'

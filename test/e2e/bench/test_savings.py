@@ -1,5 +1,5 @@
-"""`gradpool-bench savings`, tiny: its last line follows from the lines before it. What it measures
-is never a test."""
+"""`gradpool-bench savings`, tiny: its last line follows from the lines before. Measured figures are
+never a test."""
 import json
 import math
 import pathlib
@@ -17,7 +17,7 @@ LAST = ['cores_saved_fraction', 'loss_mean', 'loss_p95', 'loss_worst', 'loss_wor
         'predicted_near_fraction']
 TINY = ('savings', '--quick', '--jobs', 2, '--mix', 'resnet18_cifar,lstm_lm', '--turn-s', 3,
         '--load', 10)
-CLOSE = 2e-5  # what is printed is rounded
+CLOSE = 2e-5  # printed values are rounded
 
 
 def bench(*options):

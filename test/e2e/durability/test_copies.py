@@ -22,17 +22,18 @@ from harness import until
 SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}   # elements; the last has several pieces
 RATE, MOMENTUM = 2.0 ** -8, 0.5                          # exact, as numpy has no others
 LOSSES, RESIZES = (4, 6) if os.environ.get('GRADPOOL_TEST_LONG') else (1, 2)
-PROBE = 64                                               # elements that tell who took part
+# elements that are compared first to find the ranks of a step
+PROBE = 64
 
 
 def gradient(name, rank):
-    """Always the same: who comes late need not know which step it is."""
+    """The rank's gradient, equal in all steps, so that a late worker need not know the step."""
     return numpy.random.default_rng([rank, SIZES[name]]).random(SIZES[name],
                                                                 dtype=numpy.float32)
 
 
 class Model:
-    """What a tensor's lane should have of it."""
+    """The right state of a tensor in its lane."""
 
     def __init__(self, name, rank, most):
         self.gradients = [gradient(name, other) for other in range(most)]
@@ -62,7 +63,7 @@ class Model:
         return self.values[:upto] - numpy.float32(RATE) * momentum, momentum
 
     def follow(self, result):
-        """Whose step it was. The set seldom changes, so that it is tried first."""
+        """The ranks of a step. The last set is tried first, because it seldom changes."""
         sets = [mask for mask in range(1, 1 << len(self.gradients)) if mask >> self.rank & 1]
         for mask in [self.mask] * (self.mask > 0) + sets:
             if numpy.array_equal(self.step(mask, PROBE)[0], result[:PROBE]):
@@ -75,7 +76,8 @@ class Model:
 
 
 def rank_updates(rank, workers):
-    """Until rank 0 says so. One line for each step and tensor: whose it was, and its bits."""
+    """Trains until rank 0 announces the end. One line for each step and tensor: ranks of the step,
+    and bits of the result."""
     folder, most = pathlib.Path(os.environ['MEMBERS_FOLDER']), int(os.environ['MEMBERS_MAX'])
     gradients = {name: gradient(name, rank) for name in SIZES}
     models = None if os.environ['MEMBERS_LATE'] else {n: Model(n, rank, most) for n in SIZES}
@@ -99,7 +101,7 @@ def rank_updates(rank, workers):
                 resizing.start()
                 (folder / 'wanted').unlink()
             said[1] = rank == 0 and (folder / 'stop').exists()
-            # Both at once: who is new may have entered them at different steps.
+            # Both at once: a late worker may have entered the tensors at different steps.
             for request in [job.update_group([(t, gradients[t.name], results[t.name]) for t in
                                               tensors], lr=RATE, momentum=MOMENTUM),
                             job.push_pull_group([(who, said, told)], 'sum')]:
@@ -114,7 +116,7 @@ def rank_updates(rank, workers):
 
 
 class Case(members.Case):
-    # What dies five times in a minute is not started again for a while.
+    # An aggregator that dies five times in a minute is not restarted for a while.
     AGGREGATORS = 4
 
     def start(self, rank, transport, most=members.WORKERS, late=True):
@@ -134,7 +136,7 @@ class Case(members.Case):
         self.kills = 0
 
     def move(self):
-        """All of it to another lane: whose copy of what is kept must not be forgotten there."""
+        """Moves the whole job to another lane; the copies must follow."""
         lanes = [lane['lane'] for a in self.service.serving() for lane in a['lanes']]
         answer = self.service.ask('move', 'job', str(self.random.choice(lanes)))
         self.assertEqual(answer.returncode, 0, answer.stderr)
@@ -143,8 +145,8 @@ class Case(members.Case):
               None, 'rounds after a move', process=self.service.serve)
 
     def kill_an_owner(self, rank=None):
-        """One that has something of the job, and that rank with it; then a round is done on what
-        has taken over."""
+        """Kills an aggregator with tasks of the job together with that rank; then waits for a round
+        on the new owner."""
         self.move()
         self.await_copies()
         lanes = self.service.job('job')['lanes']
@@ -166,10 +168,10 @@ class Case(members.Case):
                               f'rank {rank}: {process.communicate()[1]}')
 
     def check_late(self):
-        """Who came late has what rank 0 has."""
+        """A late worker has the results of rank 0."""
         known = {(name, crc) for _, name, _, crc in self.log(0)}
         for rank in self.running:
-            # It may have heard of the end a step later than rank 0.
+            # The worker may get the end one step later than rank 0.
             lines = self.log(rank)[:-len(SIZES)]
             wrong = [line for line in lines if (line[1], line[3]) not in known]
             self.assertEqual(wrong, [], f'rank {rank}')
@@ -218,7 +220,7 @@ class InWorkers(Case):
     KIND = 'worker'
 
     def await_copies(self):
-        """Another worker has one as soon as who had it is gone and rounds go on."""
+        """Waits until another worker holds the copy of the lost one, while rounds continue."""
 
     def test_parameters_survive_when_a_worker_dies_and_then_a_lane_shm(self):
         self.come_and_go('shm', LOSSES)
@@ -237,7 +239,7 @@ class Replicas(Case):
     KIND = 'replica'
 
     def await_copies(self):
-        """Of the last aggregator that has died another may not have them yet."""
+        """Copies that were on the last dead aggregator may not exist elsewhere yet."""
         def are_copied():
             use = self.service.job('job')['use']
             return use.get('states') and use['copied'] == use['states']
@@ -253,8 +255,8 @@ class Replicas(Case):
         self.resize('tcp', RESIZES)
 
     def lose_both(self, transport, times):
-        """A host has died: nobody has that rank's gradient any more, so nobody may have a result
-        whose state was lost."""
+        """A host dies: the rank's gradient is lost with it, so no rank may have a result whose
+        state was lost."""
         everybody = set(range(members.WORKERS))
         self.begin(transport)
         for _ in range(times):

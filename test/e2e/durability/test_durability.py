@@ -1,6 +1,6 @@
-"""What becomes of parameters and moments when processes die: they go on from a snapshot, to the
-same bits as training that never stopped. Both ranks live in this process; what blocks until all
-have called it runs in a thread each."""
+"""Parameters and moments after deaths of processes: training continues from a snapshot, with the
+bits of uninterrupted training. Both ranks live in this process; calls that block until all ranks
+have called run in a thread each."""
 import concurrent.futures
 import contextlib
 import errno
@@ -24,7 +24,7 @@ import test_update_rules as rules
 import gradpool
 
 WAIT_MS = 20000
-NAMES = {'w': 1, 'a longer one': 30}     # how many times the recorded elements it has
+NAMES = {'w': 1, 'a longer one': 30}     # factor of the recorded elements
 
 
 def setUpModule():
@@ -103,7 +103,7 @@ class Case(unittest.TestCase):
         all_ranks(lambda job: job.snapshot(self.path), self.jobs)
 
     def restore(self):
-        """Parameters come back with it."""
+        """Overwrites all parameters, so that only the snapshot can restore them."""
         for values in self.values:
             for value in values:
                 value[:] = numpy.nan
@@ -169,10 +169,10 @@ class Snapshots(Case):
 
 
 class ByOperator(Case):
-    """`gradpool snapshot`, while the job trains and knows nothing of it."""
+    """`gradpool snapshot` while the job trains, without the job's knowledge."""
 
     def train_on(self):
-        """Until it fails; the recorded training again and again. The errors, of all ranks."""
+        """Repeats the recorded training until it fails; returns the errors of all ranks."""
         errors, steps = [], 0
         while not errors:
             for request in self.step(min(steps, 99)):
@@ -201,7 +201,7 @@ class ByOperator(Case):
         return json.loads(asked.stdout)
 
     def find_step(self):
-        """After how many steps all parameters of all ranks are what they are."""
+        """Number of steps after which all parameters of all ranks have these values."""
         for steps in range(91):
             expected = by_rule('adam', rules.UpdateRules.first, steps)
             if self.values[0][0].tobytes() == expected:
@@ -214,7 +214,7 @@ class ByOperator(Case):
                    aggregators=2)
         self.join('taken', transport)
         self.start()
-        self.beginning = threading.Lock()   # nobody dies then
+        self.beginning = threading.Lock()   # held while no process may be killed
         self.is_killed = False
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             training = pool.submit(self.train_on)
@@ -252,8 +252,8 @@ class ByOperator(Case):
         self.go_on_from_it('tcp')
 
     def declare_apart(self, first):
-        """Two tensors whose parameters tell the iteration; `first` does what comes before the
-        iterations with each rank's (job, tensors, values)."""
+        """Two tensors whose parameters encode the iteration; `first` runs before the iterations
+        with each rank's (job, tensors, values)."""
         self.serve('--scale', 'off', aggregators=2)
         self.clients = [gradpool.connect(self.service.endpoint) for _ in range(rules.WORKERS)]
         self.jobs = [client.join('apart', rank, rules.WORKERS) for rank, client in
@@ -397,7 +397,7 @@ class ByOperator(Case):
         self.refuses(1, 'path of its file is empty', output='')
         self.refuses(1, 'has no parameters: nothing was broadcast')
         self.start()
-        os.mkfifo(self.path)    # as it would be with /dev/null
+        os.mkfifo(self.path)    # a special file, as /dev/null is
         self.refuses(1, 'no regular file')
         self.path.unlink()
         self.train(0, 2)

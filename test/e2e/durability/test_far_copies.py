@@ -26,7 +26,7 @@ def gradient(name, rank):
 
 
 def rank_steps(rank, workers):
-    """Until rank 0 finds a file. A line a step."""
+    """Trains until rank 0 finds a file. One line for each step."""
     folder = pathlib.Path(os.environ['FAR_FOLDER'])
     first = {name: gradient(name, 1000) for name in ELEMENTS}
     mean = {name: sum(gradient(name, r) for r in range(1, workers)) for name in ELEMENTS}
@@ -84,7 +84,7 @@ class FarCopies(unittest.TestCase):
         return use.get('states') and use['states'] == use['copied']
 
     def kill_owner(self):
-        """The host that has most of it; another aggregator comes there."""
+        """Kills the host with most tasks of the job; another aggregator starts there."""
         lanes = self.service.job('far')['lanes']
         owner = next(a for a in self.service.serving()
                      if any(lane['lane'] in lanes for lane in a['lanes']))

@@ -21,7 +21,7 @@ WAIT_MS = 20000
 WORKERS = 3
 COMINGS = 20 if 'GRADPOOL_TEST_LONG' in os.environ else 5
 SIZES = {'v': 300, 'w': 70000}
-RULES = {'v': 'sgd', 'w': 'momentum'}   # of momentum 0: its moments are kept, and change no step
+RULES = {'v': 'sgd', 'w': 'momentum'}   # of momentum 0: moments are kept without an effect
 
 
 class JobSnapshots(unittest.TestCase):
@@ -103,7 +103,7 @@ class JobSnapshots(unittest.TestCase):
         self.restore(-3)
 
     def train_and_save(self, job, rank, stop, is_over, times=1000000):
-        """Until rank 0 says in a round that it is over, or so many iterations."""
+        """Trains until rank 0 announces the end in a round, or for `times` iterations."""
         says, said = numpy.zeros((2, 1), numpy.float32)
         done = 0
         while done < times and not said[0]:
@@ -156,7 +156,7 @@ class JobSnapshots(unittest.TestCase):
         self.restore(-3)
 
     def late(self, call, *who):
-        """These call while the others do not, and give up."""
+        """These ranks call while the others do not, and time out."""
         for rank in who:
             with self.assertRaisesRegex(gradpool.Timeout, r'gp_job_\w+\(\) waits for all ranks'):
                 call(self.jobs[rank], rank)
@@ -191,7 +191,7 @@ class JobSnapshots(unittest.TestCase):
         self.each(self.snapshot)
 
     def refused(self, call, code, *words):
-        """By all ranks, with the same error; returns what they say."""
+        """All ranks call, with the same error; returns the errors' texts."""
         def one(job, rank):
             with self.assertRaises(gradpool.GradpoolError) as caught:
                 call(job, rank)

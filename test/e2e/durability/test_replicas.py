@@ -1,6 +1,6 @@
-"""Parameters and moments outlive the aggregators that have them, to the same bits as training that
-never stopped: with copies on other aggregators (--durability replica) and in workers' memory
-(--durability worker). Both ranks live in this process."""
+"""Parameters and moments outlive their aggregators, with the bits of uninterrupted training: with
+copies on other aggregators (--durability replica) and in workers' memory (--durability worker).
+Both ranks live in this process."""
 import contextlib
 import os
 import random
@@ -23,7 +23,8 @@ from harness import until
 NAMES, WAIT_MS = durability.NAMES, durability.WAIT_MS
 TIMES = 8 if os.environ.get('GRADPOOL_TEST_LONG') else 3
 COMPUTES_S = 0.02               # a worker, a step
-TIMES_ALL = min(TIMES, 4)       # what ends five times within a minute is not started at once
+# an aggregator that ends five times within a minute is not restarted at once
+TIMES_ALL = min(TIMES, 4)
 setUpModule = durability.setUpModule
 
 
@@ -96,7 +97,7 @@ class Case(durability.Case):
 
     def kill_owner(self):
         owners = self.owners()
-        if owners:      # else its tasks are on their way to another
+        if owners:      # otherwise its tasks are moving to another aggregator
             self.kill(self.random.choice(owners))
 
     def lanes(self):
@@ -159,7 +160,7 @@ class Replicas(Case):
         self.train_while(harm, 'tcp', TIMES)
 
     def test_a_tensor_that_nobody_sets_holds_no_drain_up(self):
-        """Who had its copy before its owner died is the only one that it can go to."""
+        """The task can move only to the holder of its copy after the owner's death."""
         self.serve('--scale', 'off', aggregators=2)
         self.name = 'half-set'
         self.join(self.name, 'shm', 'adam', self.KIND)

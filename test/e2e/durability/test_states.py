@@ -80,7 +80,8 @@ class States(python_case.Case):
 
     def test_tensors_that_are_not_named_do_not_matter(self):
         jobs, tensors = self.begin()
-        jobs[0].declare('unset', 5, rule='adam')    # nobody has broadcast it, nor declared it there
+        # a tensor without a broadcast, and without a declaration by the other rank
+        jobs[0].declare('unset', 5, rule='adam')
         self.assertEqual(self.read(0, tensors[0]), [(1, {-1}, {1})])
 
     def test_saved_restored_and_counted_on_also_after_a_lane_has_died(self):

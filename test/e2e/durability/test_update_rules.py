@@ -1,6 +1,7 @@
-"""The update rules against PyTorch over 100 steps of a real training: the gradients of two workers
-of an MLP on the digits of scikit-learn are recorded, then replayed by PyTorch in float64 (the
-reference), by PyTorch in float32, and by svc/reduce. Its error is at most twice PyTorch's own.
+"""The update rules compared with PyTorch over 100 steps of a real training: the gradients of two
+workers of an MLP on the digits of scikit-learn are recorded, then replayed by PyTorch in float64
+(the reference), by PyTorch in float32, and by svc/reduce. The error of svc/reduce is at most twice
+PyTorch's own.
 
 Tests of jobs replay the same training. Imports of torch and sklearn take three seconds of a core,
 so the first program of a build records, and later ones read the file."""
@@ -20,7 +21,7 @@ REPLAY = pathlib.Path(os.environ['GRADPOOL_BUILD']) / 'test' / 'e2e' / 'update_r
 STEPS, WORKERS, SHARD = 100, 2, 64
 RATE, DECAY = 0.01, 0.01
 
-# Name here: the optimizer in PyTorch, and what differs from the settings below.
+# Name here: the optimizer in PyTorch, and settings that differ from those below.
 RULES = {
     'sgd': ('SGD', {}),
     'momentum': ('SGD', {'momentum': 0.9, 'dampening': 0.1}),
@@ -60,7 +61,7 @@ def record():
 
 
 def recorded():
-    """record(), or the file in which a program of this version of it has left that."""
+    """record(), or the file that a program of the same version of this module has written."""
     version = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()[:16]
     path = REPLAY.parent / f'training-{version}.npz'
     if not path.exists():

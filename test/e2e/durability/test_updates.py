@@ -48,7 +48,7 @@ class Case(unittest.TestCase):
         return tensors, values
 
     def step(self, jobs, tensors, values, gradients, settings):
-        """Only rank 0's settings are looked at."""
+        """Only rank 0's settings count."""
         others = [settings] + [{'lr': 123.0}] * (len(jobs) - 1)
         requests = [job.update(tensor, gradient, value, **of_rank) for
                     job, tensor, gradient, value, of_rank in
@@ -90,7 +90,7 @@ for _rule in rules.RULES:
 
 
 class FirstRankLeaves(Case):
-    """Who becomes the first rank and names no settings goes on with those given last."""
+    """A new first rank that sends no settings continues with the last ones."""
     RATE, GRADIENT = 0.5, 1.0
 
     def updates(self, jobs, tensors, values, rounds):

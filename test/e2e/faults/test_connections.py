@@ -21,7 +21,7 @@ class Alone(Service):
         super().__init__(aggregators=0)
 
     def is_up(self):
-        with contextlib.suppress(AssertionError):  # nobody answers yet
+        with contextlib.suppress(AssertionError):  # no answer yet
             return bool(self.status())
         return self.serve.child.poll() is not None
 
@@ -71,7 +71,7 @@ class Moved(unittest.TestCase):
 
 
 class OwnName(unittest.TestCase):
-    """The host's own name has the address 127.0.1.1, as Debian's /etc/hosts has it."""
+    """The host's own name has the address 127.0.1.1, as in Debian's /etc/hosts."""
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-test-'))
@@ -127,7 +127,7 @@ class Forgotten(unittest.TestCase):
                                        environment={'GRADPOOL_LOG_LEVEL': 'info'})
         for worker in workers:
             worker.wait_for('round ')
-        self.forget(workers[0].pid)     # both ways; of the others what they send
+        self.forget(workers[0].pid)     # both directions; for the others only their sent packets
         self.forget(self.aggregator, 'local')
         for worker in workers:
             worker.wait_for('no longer answered')

@@ -1,5 +1,5 @@
-"""How long a job stands still when the aggregator that it is on dies, or falls silent. The times
-are printed; what is asserted of silence leaves room for a machine that is busy with other tests."""
+"""Time for which a job stops when its aggregator dies or falls silent. The times are printed; the
+limits for silence leave room for a machine that is busy with other tests."""
 import os
 import signal
 import unittest
@@ -12,13 +12,13 @@ import test_nodes as nodes
 from harness import GRADPOOL, Process, Service, finish_training, until
 
 ELEMENTS = 100000
-DEATH_S, SILENCE_S = 1.0, 1.5 + 0.5  # silence counts from the ping that finds it
-BUSY = 3  # times as long
+DEATH_S, SILENCE_S = 1.0, 1.5 + 0.5  # silence counts from the unanswered ping
+BUSY = 3  # factor for a busy machine
 
 
 class Death(unittest.TestCase):
     def lose(self, service, transport, pids, times):
-        """The best of several: who is busy with other tests is late now and then, not always."""
+        """The best of several times: load by other tests delays some of them, not all."""
         self.service = service
         self.addCleanup(service.end)
         training = fencing.Training(self, transport, ELEMENTS)

@@ -1,4 +1,4 @@
-"""What goes wrong in a real service, and what everybody else then sees."""
+"""Faults of a real service, and their effect on other jobs."""
 import contextlib
 import json
 import os
@@ -17,9 +17,9 @@ import tap
 from harness import (BENCH, GRADPOOL, WAIT_S, Process, Service, cpu_s, cut_connections,
                      finish_training, is_alive, result, until)
 
-# Elements of a round that something dies in, the time that it computes before, and rounds: before
-# something dies, and of another job beside. A build with sanitizers (`--fifth`) makes each byte and
-# each round dear, and takes its time to start again.
+# Elements of a round in which a process dies, computing time before, and rounds: before the death,
+# and of another job beside. A build with sanitizers (`--fifth`) is slow in each byte, each round,
+# and each restart.
 ELEMENTS, COMPUTE_MS, ROUNDS_BEFORE, ROUNDS_BESIDE = \
     (60000, 100, 10, 100) if '--fifth' in sys.argv else (300000, 10, 20, 600)
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', str(ELEMENTS // 3), '--compute-ms',
@@ -52,7 +52,7 @@ def wakes(pid):
 
 
 def mapped_bytes(pid, name):
-    """What a process has mapped of memory files with this name."""
+    """Bytes that a process has mapped of memory files with this name."""
     harness.descriptors(pid)    # skips where maps cannot be read either
     total = 0
     for line in pathlib.Path(f'/proc/{pid}/maps').read_text().splitlines():
@@ -87,7 +87,7 @@ class Faults(unittest.TestCase):
         return workers
 
     def check_other_job(self, transport='auto'):
-        """Somebody else trains unhurt."""
+        """Another job trains unhurt."""
         for worker in self.service.workers(f'other-{time.monotonic_ns()}', 2, '--rounds', '20',
                                            '--transport', transport):
             self.assertEqual(result(worker)['wrong'], 0)
@@ -223,7 +223,7 @@ class Faults(unittest.TestCase):
     def test_a_refused_port_is_said_with_the_next_step(self):
         with socket.socket() as probe:
             probe.bind(('127.0.0.1', 0))
-            port = probe.getsockname()[1]   # nobody else's, and nobody listens
+            port = probe.getsockname()[1]   # a reserved port without a listener
             worker = Process([BENCH, 'push', '--endpoint', f'gradpool://127.0.0.1:{port}'],
                              self.service.folder, 'refused')
             self.assertEqual(worker.wait(), 1)
@@ -255,7 +255,7 @@ class Faults(unittest.TestCase):
         with socket.create_connection((host, int(port)), WAIT_S) as peer:
             peer.sendall(len(message).to_bytes(4, 'little') + message)
             answer = b''
-            while part := peer.recv(4096):  # it is closed from there
+            while part := peer.recv(4096):  # the service closes the connection
                 answer += part
         self.assertRegex(answer.decode(errors='replace'),
                          r'speaks protocol version \d+, you speak 99')
@@ -312,7 +312,8 @@ class Faults(unittest.TestCase):
 
     @unittest.skipIf('--fifth' in sys.argv, 'a thread of the sanitizer itself wakes up')
     def test_quiet_seconds_wake_workers_never_and_the_service_for_its_pings_alone(self):
-        """However many jobs are idle: a timer that looks at each of them, or at nothing, shows."""
+        """With many idle jobs: a periodic timer, for each job or for none, would show as wake-ups.
+        """
         until(lambda: not self.service.status()['jobs'], 'no job is left')
         for job in range(IDLE_JOBS):
             self.service.worker(f'quiet-{job}', 0, 1, '--compute-ms', '600000', '--transport',
@@ -339,7 +340,7 @@ class Faults(unittest.TestCase):
 
     def test_memory_of_a_job_is_the_arena_s_figure_and_what_it_lends(self):
         until(lambda: not self.service.status()['jobs'], 'no job is left')
-        before = self.arena_bytes()  # what lanes hold for themselves
+        before = self.arena_bytes()  # memory of the lanes without a job
         workers = self.training('figures', 2, '--tensors', '50')
         grown, use = self.arena_bytes() - before, self.service.job('figures')['use']
         self.assertLessEqual(abs(use['heap_bytes'] - grown), 0.05 * grown)
@@ -349,7 +350,7 @@ class Faults(unittest.TestCase):
 
 
 class Killed(unittest.TestCase):
-    """Processes of the service die: training goes on, to the same bits."""
+    """Processes of the service die: training continues, with the same bits."""
 
     def setUp(self):
         self.service = Service()
@@ -431,7 +432,8 @@ class Killed(unittest.TestCase):
         lanes = [lane['shm'] for a in self.service.status()['aggregators'] for lane in a['lanes']]
         sockets = pathlib.Path('/proc/net/unix').read_text()
         self.assertTrue(lanes)
-        for address in [*lanes, str(self.service.state)]:  # or they could not be missed below
+        # the sockets exist, so that their absence below means something
+        for address in [*lanes, str(self.service.state)]:
             self.assertIn(address, sockets)
         code = self.service.stop(number)
         for pid in pids:
@@ -465,7 +467,7 @@ class Killed(unittest.TestCase):
 class StateDir(unittest.TestCase):
 
     def test_a_read_only_state_dir_is_refused_at_start_with_the_reason(self):
-        """In a mount namespace of its own: root may write where permissions forbid it."""
+        """In a mount namespace of its own, because root may write despite permissions."""
         with tempfile.TemporaryDirectory(prefix='gradpool-test-') as folder:
             script = 'mount -t tmpfs -o ro none "$1" && exec "$2" serve --state-dir "$1/state" ' \
                      '--listen gradpool://127.0.0.1:0'

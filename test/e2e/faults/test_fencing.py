@@ -1,5 +1,5 @@
-"""An aggregator that is stopped in the midst of writing a result, and goes on when its successor is
-long at later rounds: it changes no byte of any worker's memory."""
+"""An aggregator that is stopped while it writes a result, and continues when its successor is at
+later rounds: it changes no byte of any worker's memory."""
 import ctypes
 import hashlib
 import os
@@ -38,7 +38,7 @@ def digest_of(memory):
 
 
 def find(memory, values):
-    """Where these lie in it, as arrays over it."""
+    """Places of these values in the memory, as arrays over it."""
     found, key = [], values[:16].view(numpy.int32)
     for part in memory:
         words = part.view(numpy.int32)
@@ -78,7 +78,7 @@ class Training:
         self.check()
 
     def check(self):
-        """Results as they were given out, and gradients as they are lent."""
+        """Results as returned, and gradients as lent."""
         for result in self.results:
             self.case.assertEqual(result.tobytes(), self.sum.tobytes(), f'round {self.round}')
 
@@ -88,7 +88,7 @@ class Training:
             self.finish()
 
     def stop_in_mid_write(self, pid):
-        """Begins a round, and stops that process when it has written some of the result."""
+        """Begins a round, and stops that process once it has written a part of the result."""
         for _ in range(ATTEMPTS):
             before = self.sum
             landing = find(lent_memory(), before)
@@ -124,7 +124,8 @@ class Fencing(unittest.TestCase):
         return process
 
     def lose(self, training, pid):
-        """Stops it in mid-write; its successor does this round and the next. All that is lent."""
+        """Stops the process while it writes; its successor repeats this round and does the next.
+        Returns all lent memory."""
         part = training.stop_in_mid_write(pid)
         began = time.monotonic()
         training.finish()

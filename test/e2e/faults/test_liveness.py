@@ -65,7 +65,7 @@ class Liveness(unittest.TestCase):
         ptrace(PTRACE_SEIZE, lane)
         ptrace(PTRACE_INTERRUPT, lane)
 
-        def reaped():  # by who traces it, before anybody hears of the process's end
+        def reaped():  # the tracer reaps the thread before any process sees the end
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(lane, os.WNOHANG | WAIT_FOR_THREADS)
                 return False
@@ -110,8 +110,8 @@ class Liveness(unittest.TestCase):
         stat = pathlib.Path(f'/proc/{pids[0]}/stat')
         until(lambda: stat.read_text().rsplit(')')[-1].split()[0] == 'T', 'it is stopped',
               process=self.service.serve)
-        self.service.serve.kill()  # the kernel hangs up on it, and lets it go on
-        os.kill(pids[0], signal.SIGCONT)  # or not, if a thread of it was not stopped yet
+        self.service.serve.kill()  # the kernel closes its terminal and continues it
+        os.kill(pids[0], signal.SIGCONT)  # this may fail: a thread may not have been stopped yet
         self.service.start('serve-2')
         self.finish(workers)
         self.assertEqual(sorted(self.service.pids()), pids)

@@ -1,5 +1,5 @@
-"""Connections between workers and lanes that are reset while both live, as by a firewall: jobs go
-on over new ones, to the same bits. Workers that die are found as fast as ever."""
+"""Resets of connections between live workers and lanes, as by a firewall: jobs continue over new
+connections, with the same bits. Dead workers are found as fast as without resets."""
 import os
 import pathlib
 import signal
@@ -24,7 +24,7 @@ LANES_MAX = 2 * os.cpu_count()
 
 
 def received_bytes():
-    """By the loopback interface, so far."""
+    """Bytes received by the loopback interface so far."""
     for line in pathlib.Path('/proc/net/dev').read_text().splitlines():
         name, _, fields = line.partition(':')
         if name.strip() == 'lo':
@@ -44,7 +44,7 @@ class Resets(unittest.TestCase):
         cls.ports = [int(lane['ofi'].rsplit(':', 1)[1]) for lane in aggregator['lanes']]
 
     def reset(self, end):
-        """Of all jobs; the other end gets a reset."""
+        """Resets connections of all jobs; the other end gets a reset."""
         self.assertGreater(sum(reset_connections(port, end) for port in self.ports), 0)
 
     def join(self, name, **how):
@@ -129,7 +129,7 @@ class Resets(unittest.TestCase):
 
     def test_a_lane_that_refuses_connections_for_a_while_is_tried_again(self):
         workers = self.training('closed', 2, '--elements', 100000)
-        # socket.dup() would make it a socket that blocks, for the aggregator, too.
+        # socket.dup() would make the socket blocking, for the aggregator, too.
         doors = [socket.socket(fileno=os.dup(door.fileno())) for port in self.ports
                  for door in connections(self.aggregator, port, 'local', LISTENING)]
         self.assertEqual(len(doors), len(self.ports))
@@ -171,7 +171,7 @@ class Resets(unittest.TestCase):
         jobs = self.join('large')
         tensors = [job.declare('w', LARGE) for job in jobs]
         self.finish(*self.push(jobs, tensors, LARGE, 0))
-        for i, part in enumerate((1, 3, 6)):    # eighths of what goes to and fro
+        for i, part in enumerate((1, 3, 6)):    # eighths of the bytes in both directions
             before = received_bytes()
             pushed = self.push(jobs, tensors, LARGE, 1 + i)
             deadline = time.monotonic() + WAIT_MS / 1000
@@ -181,7 +181,7 @@ class Resets(unittest.TestCase):
             self.finish(*pushed)
 
     def train(self, name, disturb, **how):
-        """With Adam. All values after each step."""
+        """Trains with Adam. Returns all values after each step."""
         jobs, history = self.join(name, **how), []
         random = numpy.random.default_rng(20261127)
         tensors = [job.declare('w', SHORT * 10, rule='adam') for job in jobs]

@@ -1,6 +1,6 @@
-"""A worker's host that falls silent: its workers are lost within seconds and their jobs fail, or go
-on without them, while a worker that is only stopped keeps its place for as long as it likes. The
-times are printed; what is asserted of them leaves room for a machine that is busy with other tests.
+"""A worker's host falls silent: its workers are lost within seconds and their jobs fail, or
+continue without them, while a worker that is only stopped keeps its place. The times are printed;
+their limits leave room for a machine that is busy with other tests.
 """
 import json
 import os
@@ -25,7 +25,7 @@ ELEMENTS = 300000
 
 
 def rank_goes_on(rank, workers):
-    """Until rank 0 is told to stop. A line for each round: when it ended, who was in it."""
+    """Trains until rank 0 announces the end. A line for each round: its end, and its ranks."""
     folder = pathlib.Path(os.environ['SILENCE_FOLDER'])
     gradient = numpy.full(ELEMENTS, 2.0 ** rank, numpy.float32)
     total, stop, stopped = numpy.empty_like(gradient), numpy.zeros(1), numpy.zeros(1)
@@ -60,7 +60,7 @@ class Silence(unittest.TestCase):
         return process
 
     def rounds_of(self, mask):
-        """When those of rank 0 ended that had just these ranks."""
+        """Ends of rank 0's rounds with exactly these ranks."""
         path = self.folder / 'on.0.rounds'
         lines = path.read_text().splitlines(True) if path.exists() else []
         return [float(line.split()[0]) for line in lines
@@ -80,7 +80,7 @@ class Silence(unittest.TestCase):
         until(lambda: len(self.rounds_of(15)) > 50, 'all four train', process=goes_on[0])
         stopped[1].signal(signal.SIGSTOP)
         stopped_at = time.monotonic()
-        time.sleep(0.5)  # it may have been the last to be heard
+        time.sleep(0.5)  # the stopped worker may have sent the last packet
 
         self.nodes.cut('b')
         watch = progress.Stopwatch()
@@ -103,7 +103,7 @@ class Silence(unittest.TestCase):
         stopped[1].signal(signal.SIGCONT)
         finish_training(*stopped)
         self.nodes.restore('b')
-        for worker in fails[1], goes_on[1], goes_on[3]:  # they hear that nobody knows them now
+        for worker in fails[1], goes_on[1], goes_on[3]:  # their former sessions are unknown now
             self.assertEqual(worker.wait(60), 1)
 
 

@@ -1,5 +1,5 @@
-"""What a worker's log says by itself, of real workers: whom it waits for while another is stopped,
-that it goes on, and how fast it is."""
+"""Lines that real workers log by themselves: a wait for a stopped worker with its rank, the end of
+the wait, and the speed."""
 import re
 import signal
 import unittest

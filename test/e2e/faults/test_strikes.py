@@ -1,8 +1,7 @@
-"""Kills, stops, cuts and planned ends at random while jobs train, workers of two come and go, an
-operator drains and takes snapshots, and a hostile tenant takes what it can: `gradpool-bench
-faults`, which checks every element of every round.
-GRADPOOL_TEST_LONG makes of one seed ten, each for five minutes. And it sees a crash, which the
-service itself would cover."""
+"""Random kills, stops, cuts and planned ends while jobs train, workers of two jobs come and go, an
+operator drains and takes snapshots, and a hostile tenant attacks: `gradpool-bench faults`, which
+checks every element of every round. GRADPOOL_TEST_LONG runs ten seeds for five minutes each. A
+second case crashes a process, which the bench must report although the service recovers."""
 import contextlib
 import json
 import os
@@ -19,9 +18,9 @@ from harness import BENCH, until
 
 SEED = tap.seed(4)
 IS_LONG = bool(os.environ.get('GRADPOOL_TEST_LONG'))
-SECONDS = 300 if IS_LONG else 20    # at least; until each kind of strike was there
+SECONDS = 300 if IS_LONG else 20    # at least; until each kind of strike was done
 
-KINDS_LEAST = 6     # of eleven, which did something; each has a second or two in the short form
+KINDS_LEAST = 6     # of eleven kinds; each has a second or two in the short form
 WAIT_S = 24  # three times the deadline of each wait there, for a host with few cores
 
 
@@ -47,7 +46,7 @@ class Strikes(unittest.TestCase):
                      'retired', 'stops', 'cuts', 'rounds', 'rounds_elastic', 'snapshots',
                      'attacks'):
             self.assertGreater(told[name], 0, name)
-        # A job of the tenant whose worker is away holds up a drain, which fails and says so.
+        # A job of the tenant with an absent worker blocks a drain, which fails with that reason.
         self.assertGreater(told['drains'] + told['drains_refused'], 0)
         self.assertGreaterEqual(told['attack_kinds'], KINDS_LEAST)
         self.assertGreater(told['elements_checked'], told['rounds'])
@@ -89,15 +88,15 @@ def orphans(bench):
 
 
 def workers(bench):
-    """A worker has threads; who looks after the folder has none."""
+    """Workers have threads; the keeper of the folder has none."""
     return [pid for pid, command in children(bench) if command[1:2] == ['faults'] and
             len(list(pathlib.Path(f'/proc/{pid}/task').glob('*'))) > 1]
 
 
 class Crashes(unittest.TestCase):
     def crash(self, find, who, kills_coordinator=False):
-        """Aborts one of those as soon as it trains; the bench says who and how, and keeps the
-        log."""
+        """Aborts one of those as soon as it trains; the bench reports process and signal, and keeps
+        the log."""
         with tempfile.TemporaryDirectory() as folder:
             output = pathlib.Path(folder) / 'output'
             errors = pathlib.Path(folder) / 'errors'

@@ -1,5 +1,5 @@
-"""Limits of processes: whatever a worker or the service lacks, the error names the limit and says
-how to raise it."""
+"""Limits of processes: the error names the limit that a worker or the service has reached, and how
+to raise it."""
 import os
 import sys
 import tempfile
@@ -11,7 +11,7 @@ import ranks    # noqa: sets GRADPOOL_LIBRARY
 import tap
 from harness import GRADPOOL, Process, Service
 
-# For each value: the limit is set, a job of its own is joined, and the limit is what it was.
+# For each value: the limit is set, a job of its own is joined, and the limit is reset.
 WORKER = """
 import os, resource, sys, numpy, gradpool
 which, values = getattr(resource, 'RLIMIT_' + sys.argv[1]), [int(v) for v in sys.argv[2:]]

@@ -1,8 +1,8 @@
-"""A service under a limit of memory, its workers outside: who lends memory pays for it.
+"""A service under a memory limit, with workers outside of it: lent memory counts for the worker.
 
-Four jobs of one worker whose tensors together are far longer than the limit train on; with
-GRADPOOL_TEST_LONG tensors of 1 GiB. With userfaultfd, and where a sandbox refuses that. Version 1
-of cgroups alone: version 2 is read alike (test/unit/cli/test_doctor.c)."""
+Four jobs of one worker each, whose tensors together are far longer than the limit, train on; with
+GRADPOOL_TEST_LONG tensors of 1 GiB. With userfaultfd, and without it where a sandbox refuses it.
+Version 1 of cgroups only: version 2 has a unit test (test/unit/cli/test_doctor.c)."""
 import contextlib
 import os
 import pathlib
@@ -48,7 +48,7 @@ with gradpool.connect() as client, client.join() as job:
 
 
 class Cgroup:
-    """A memory cgroup; the processes that begin with its words are in it."""
+    """A memory cgroup; processes started with its words are in it."""
 
     def __init__(self, limit_bytes):
         try:
@@ -124,7 +124,8 @@ class Limit(unittest.TestCase):
         self.train(LIMITS_MIB[-1], *self.without_userfaultfd())
 
     def punch(self, *before):
-        """Nobody's pages but the worker's: whose touch would add them is told."""
+        """Only the worker's pages count: a lane's touch that would add a page is an error of the
+        worker."""
         service = self.serve(64, *before)
         done = harness.run([sys.executable, '-c', HOLES], capture_output=True, text=True,
                            env={**os.environ, 'GRADPOOL_ENDPOINT': service.endpoint,

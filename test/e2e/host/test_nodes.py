@@ -1,6 +1,6 @@
 """Several nodes on one machine: each a network namespace of its own, joined by veth pairs.
 
-Needs root, for the namespaces; skipped, and said so, without.
+Needs root, for the namespaces; skipped with that reason otherwise.
 """
 import contextlib
 import os
@@ -85,7 +85,8 @@ class SeveralNodes(unittest.TestCase):
         cls.cleanup.close()
 
     def test_a_worker_in_user_and_network_namespaces_of_its_own_falls_to_tcp_with_one_line(self):
-        """As in a container with the host's name: it expects shared memory and cannot have it."""
+        """As in a container with the host's name: the worker expects shared memory and cannot have
+        it."""
         unshare = ('unshare', '--user', '--map-root-user', '--uts')
         as_node_b = ('sh', '-c', 'hostname node-b && exec "$@"', 'sh')
         workers = [self.service.worker_on('a', 'apart', rank, 2, '--rounds', '20', '--tensors', '8',

@@ -14,7 +14,7 @@ EVERYWHERE = ('takes minutes', 'torch finds no GPU', 'over this transport no mem
 
 
 def run_on(release):
-    """The exit status and all lines, each of which is also told when it comes."""
+    """The exit status and all lines; each line is also printed when it arrives."""
     lines = []
     with subprocess.Popen([SCRIPT, release], text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as script:

@@ -1,4 +1,5 @@
-"""System calls that a sandbox refuses: what works in another way, and what names the call."""
+"""System calls that a sandbox refuses: functions that work in another way, and errors that name the
+call."""
 import os
 import subprocess
 import sys

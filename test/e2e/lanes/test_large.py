@@ -1,7 +1,7 @@
 """A tensor of 3 GiB, over each transport, each element of each result checked.
 
-Whole with `test/run.sh --long`, a tenth of it otherwise; a build with sanitizers is told to take a
-fiftieth (`--fiftieth`). Two workers hold 12 GiB of the whole one.
+Whole with `test/run.sh --long`, a tenth of it otherwise; a build with sanitizers takes a fiftieth
+(`--fiftieth`). Two workers hold 12 GiB of the whole one.
 """
 import os
 import sys

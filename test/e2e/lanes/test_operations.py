@@ -1,5 +1,5 @@
-"""Every operation and quorum of gradpool.h against a real service, over each transport. What is
-done and expected is in operations.c."""
+"""Every operation and quorum of gradpool.h against a real service, over each transport.
+operations.c has the operations and the expected results."""
 import unittest
 
 import harness

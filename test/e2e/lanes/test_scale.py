@@ -1,5 +1,5 @@
-"""Many of everything against a real service: workers, jobs, tensors, comings and goings. All ranks
-live in this process: a push returns at once. What lanes hold is printed as comments."""
+"""Large numbers against a real service: workers, jobs, tensors, joins and leaves. All ranks live in
+this process: a push returns at once. The memory of lanes is printed as comments."""
 import mmap
 import os
 import pathlib
@@ -30,7 +30,7 @@ def tearDownModule():
 
 
 def lanes():
-    """What each lane holds for its jobs, and what of them."""
+    """Memory of each lane, and the part that its jobs use."""
     return [{'bytes': lane['arena_bytes'], 'jobs': lane['jobs'], **lane['use']}
             for a in service.status()['aggregators'] for lane in a['lanes']]
 
@@ -177,9 +177,9 @@ class Comings(Case):
                       f'descriptors are back from {held()} to {before}')
         harness.until(lambda: not any(lane['bytes'] for lane in lanes() if not lane['jobs']),
                       'empty lanes hold nothing')
-        # What leaks grows all the time; a pool of the network library by a chunk of 6 MiB, once,
-        # when connections overlap that never did before. Arenas of lanes give memory back after
-        # ten seconds: until then a few comings may hold half a MiB.
+        # A leak grows all the time; a pool of the network library grows by a chunk of 6 MiB, once,
+        # when more connections overlap than ever before. Arenas of lanes return memory after ten
+        # seconds: until then a few joins may hold half a MiB.
         grown = [statistics.median(numpy.diff(pages)) for pages in zip(*resident)]
         print(f'# {PARTS} times {count} comings over {transport}: the median growth of '
               f'coordinator, aggregators and worker is {grown} bytes')
@@ -208,7 +208,7 @@ class Few(unittest.TestCase):
             codes = []
             for most in range(7, 27, 2):
                 code, text = self.push(f'-n {most}', transport)
-                # Of a connection that got half-way its lane may tell first.
+                # The lane may report a half-made connection first.
                 self.assertRegex(text, '0 wrong' if code == 0 else
                                  'Too many open files|has lost its connection')
                 codes.append(code)

@@ -1,6 +1,6 @@
-"""Workers come and go while their job trains: they are killed at random moments, come back, are
-made fewer and more. Every result is held against the sum over the ranks that it says it is of,
-and the results of those who were never away against each other."""
+"""Workers come and go while their job trains: they are killed at random moments, come back, and
+resizes change their number. Every result is compared with the sum over the ranks that it names, and
+the results of the permanent ranks with each other."""
 import os
 import pathlib
 import random
@@ -29,8 +29,8 @@ COMPUTES_S = 0.05  # a worker, a round
 
 
 class Sums:
-    """What a worker pushes, and what must come of it. Pushes of a rank are always the same: whoever
-    comes late need not know which round it is in."""
+    """Pushes of a rank, and the right results. A rank's pushes are always equal, so that a late
+    worker need not know its round."""
 
     def __init__(self):
         self.known = {}
@@ -43,7 +43,7 @@ class Sums:
         return values
 
     def of(self, name, mask):
-        """In rank order."""
+        """The sum in rank order."""
         if (name, mask) not in self.known:
             total = None
             for rank in range(32):
@@ -55,7 +55,8 @@ class Sums:
 
 
 def rank_trains(rank, workers):
-    """Until rank 0 says so. One line for each round and tensor: whose sum it was, and its bits."""
+    """Trains until rank 0 announces the end. One line for each round and tensor: ranks of the sum,
+    and bits of the result."""
     folder, sums = pathlib.Path(os.environ['MEMBERS_FOLDER']), Sums()
     gradients = {name: sums.gradient(name, rank) for name in SIZES}
     results = {name: numpy.empty_like(values) for name, values in gradients.items()}
@@ -72,7 +73,7 @@ def rank_trains(rank, workers):
             if is_asked and not (resizing and resizing.is_alive()):
                 wanted = int((folder / 'wanted').read_text())
                 resizing = threading.Thread(target=job.resize, args=(wanted, WAIT_MS))
-                resizing.start()    # it waits for those who come and go, and so do rounds for us
+                resizing.start()    # waits for the workers that come and go, while rounds continue
                 (folder / 'wanted').unlink()
             stop[0] = rank == 0 and (folder / 'stop').exists()
             job.push_pull_group([(t, gradients[t.name], results[t.name]) for t in tensors[:-1]] +
@@ -134,7 +135,7 @@ class Case(unittest.TestCase):
         self.check_running()
 
     def finish(self):
-        """Everybody ends well."""
+        """All workers end without an error."""
         (self.folder / 'stop').touch()
         for rank, process in self.running.items():
             out, errors = harness.finish(process, 60)
@@ -142,7 +143,7 @@ class Case(unittest.TestCase):
             self.assertGreater(int(out.splitlines()[-1]), 0)
 
     def check_bits(self, *who):
-        """The same sets and the same bits in each round, as far as all have come."""
+        """The ranks have equal sets and bits in each round, as far as all have come."""
         logs = [self.log(rank) for rank in who]
         for lines in zip(*logs):
             self.assertEqual(len(set(lines)), 1, lines)
@@ -150,7 +151,8 @@ class Case(unittest.TestCase):
 
 
     def check_entries(self, rank):
-        """Who comes back is in all tensors from the same iteration on; how often somebody came."""
+        """Checks that a returned rank is in all tensors from the same iteration on; returns how
+        often ranks came."""
         masks, came = dict.fromkeys(SIZES, (1 << WORKERS) - 1), {}
         for count, name, mask in (line[:3] for line in self.log(rank)):
             if int(mask) & ~masks[name]:
@@ -284,7 +286,7 @@ class Resizes(Case):
 
 
 class Orders(unittest.TestCase):
-    """What is asked for holds, whether or not who asked still waits."""
+    """A resize stays valid after its caller has stopped waiting."""
 
     def setUp(self):
         service = Service(aggregators=1)

@@ -1,8 +1,8 @@
 """The coordinator dies at every step of a change of workers: before each message that it sends or
-takes, and before each write to its store, while one worker is killed, leaves or joins (a few of
-these steps by default; all with GRADPOOL_TEST_LONG=1). The change is finished or has never been:
-those who stay get the same bits, no step of an update rule is lost, done twice or done with moments
-of another, and training goes on every time."""
+receives, and before each write to its store, while one worker is killed, leaves or joins (a few of
+these steps by default; all with GRADPOOL_TEST_LONG=1). The change is completed or undone: the
+remaining ranks get equal bits, no step of an update rule is lost, repeated or made with other
+moments, and training continues every time."""
 import os
 import pathlib
 import signal
@@ -21,7 +21,7 @@ from test_migration_crash import MortalService
 
 WORKERS, ELEMENTS = 3, 40
 STAYING = 2         # ranks 0 and 1
-STEPS_MAX = 400     # of a change; far more than it has
+STEPS_MAX = 400     # steps of a change; more than any change has
 STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 160
 WAIT_MS = 30000
 COMPUTES_S = 0.01   # a worker, an iteration
@@ -35,7 +35,7 @@ def mean_of(members):
 
 
 class Momentum:
-    """What the lane keeps, followed step by step: each is that of a set of workers."""
+    """The lane's state, followed step by step: each step is that of a set of workers."""
 
     def __init__(self, parameters):
         self.parameters, self.buffer = parameters, None
@@ -47,7 +47,7 @@ class Momentum:
         return self.parameters - buffer * numpy.float32(RATE), buffer
 
     def follow(self, parameters):
-        """Whose step it was."""
+        """The ranks of the step."""
         for members in (0, 1), (0, 1, 2):
             expected, buffer = self.step(members)
             if expected.tobytes() == parameters.tobytes():
@@ -62,7 +62,7 @@ def wait_for(path):
 
 
 def rank_trains(rank, workers):
-    """Those who stay check each result, and write whose it was; the other one comes and goes."""
+    """The permanent ranks check each result and write its set; the third rank comes and goes."""
     folder, stays = pathlib.Path(os.environ['CRASH_FOLDER']), rank < STAYING
     if not stays:
         (folder / f'ready.{os.getpid()}').touch()
@@ -80,7 +80,7 @@ def rank_trains(rank, workers):
     with open(folder / f'{rank}.{os.getpid()}', 'w', buffering=1) as log:
         while not last[0] and not (folder / f'leave.{os.getpid()}').exists():
             time.sleep(COMPUTES_S)
-            last[0] = rank == 0 and (folder / 'stop').exists()  # for all in the same round
+            last[0] = rank == 0 and (folder / 'stop').exists()  # in the same round for all ranks
             requests = [job.push_pull(total, gradient, result, 'mean'),
                         job.update(weights, gradient, values, lr=RATE, momentum=MOMENTUM),
                         job.push_pull(stop, last, last, 'sum')]
@@ -129,7 +129,7 @@ class Crashes(unittest.TestCase):
             return [line for line in log.read().splitlines(True) if line.endswith('\n')]
 
     def newest(self, rank):
-        """Of how many workers its newest round was, of both tensors."""
+        """Numbers of workers in the rank's newest round, for both tensors."""
         words = self.lines(rank, LINE_BYTES_MAX)[-1:]
         return tuple(map(int, words[0].split()[-3:-1])) if words else None
 
@@ -144,7 +144,7 @@ class Crashes(unittest.TestCase):
         return all(self.newest(rank) == (count, count) for rank in range(STAYING))
 
     def has_died(self, count):
-        """Whether the service did before rounds were made by so many."""
+        """Whether the service died before rounds had this many workers."""
         until(lambda: self.service.serve.child.poll() is not None or self.is_made_by(count),
               f'rounds of {count} workers', process=self.service.serve)
         self.service.die_at(0)
@@ -198,7 +198,7 @@ class Crashes(unittest.TestCase):
         until(lambda: self.is_made_by(WORKERS), 'training begins', process=self.service.serve)
         deaths = [0, 0]
         for step in range(first, STEPS_MAX, STRIDE):
-            leaving = (step + 2) // 3   # it has a third of the steps of joining
+            leaving = (step + 2) // 3   # leaving has a third of the steps of joining
             died = (self.lose(leaving, politely=step // STRIDE % 2), self.come(step, transport))
             deaths = [before + now for before, now in zip(deaths, died)]
             if not any(died):

@@ -1,5 +1,5 @@
-"""Ranks that have trained before beside ranks that are fresh, and jobs of one name after each
-other: what a process has done before must not change which job it joins."""
+"""Ranks that have trained before together with fresh ones, and jobs of one name after each other:
+earlier jobs of a process must not change which job it joins."""
 import os
 import tempfile
 import unittest
@@ -45,7 +45,7 @@ def rank_trains_again_and_again(rank, workers):
 
 
 def rank_trains_again_beside_another_user(rank, workers):
-    """As a model that is attached: the job lives on, and is not joined a second time."""
+    """An attached model: the job lives on, and is not joined a second time."""
     from gradpool._process import membership
     other = membership.join(None, None, rank, workers)
     totals = [sum_by_horovods_calls(rank, workers, 'x') for _ in range(5)]
@@ -60,7 +60,8 @@ def rank_zero_had_a_group_before(rank, workers):
 
 
 def rank_has_group_after_group_in_one_store(rank, workers):
-    """As torchrun has them. The barrier of older versions of torch counts on in such a store."""
+    """Variables as torchrun sets them. The barrier of older versions of torch counts on in such a
+    store."""
     import torch
     import torch.distributed as dist
     import gradpool.distributed     # noqa: registers the backend

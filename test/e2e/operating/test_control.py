@@ -1,4 +1,4 @@
-"""The service as an operator meets it: the command line, starting, ending, adding nodes."""
+"""The service as an operator uses it: the command line, starting, ending, adding nodes."""
 import contextlib
 import json
 import os
@@ -145,7 +145,7 @@ class CommandLine(unittest.TestCase):
 
 
 class OneService(unittest.TestCase):
-    """What needs a service, but leaves it as it was."""
+    """Cases that need a service and do not change it."""
 
     @classmethod
     def setUpClass(cls):
@@ -191,14 +191,15 @@ class OneService(unittest.TestCase):
         os.kill(pid, signal.SIGSTOP)
         try:
             watch = progress.Stopwatch()
-            self.assertIn(self.service.ask('status').returncode, (0, 3))  # 3: said to be silent
+            # 3: an aggregator counts as silent
+            self.assertIn(self.service.ask('status').returncode, (0, 3))
             self.assertLess(watch.seconds(), 5)
         finally:
             os.kill(pid, signal.SIGCONT)
 
 
 class OwnServices(unittest.TestCase):
-    """Each case starts what it needs."""
+    """Each case starts the processes that it needs."""
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-control-'))
@@ -361,15 +362,15 @@ class OwnServices(unittest.TestCase):
                                   '--compute-ms', '5')
         until(lambda: (service.job('moved') or {}).get('state') == 'training', 'it trains',
               process=service.serve)
-        joined[0].signal(signal.SIGHUP)     # what it has moves first
+        joined[0].signal(signal.SIGHUP)     # the aggregator's tasks move first
         self.assertEqual(joined[0].wait(), 0)
         self.assertIn('moved, epoch 2', service.serve.text())
-        joined[1].signal(signal.SIGTERM)    # it would wait for another one
+        joined[1].signal(signal.SIGTERM)    # without another aggregator this one waits
         joined[1].wait_for('is to end')
         joined[1].signal(signal.SIGINT)
         self.assertEqual(joined[1].wait(), 0)
         self.assertRegex(service.serve.text(), 'has drained and leaves.*\n.*is gone')
-        for worker in workers:  # no lane is left: they wait for the next, and say so
+        for worker in workers:  # without a lane the workers wait for the next, and log that
             worker.wait_for('is gone, and no lane is left')
         shown = service.job('moved')
         self.assertEqual(shown['state'], 'waiting', shown)
@@ -391,8 +392,8 @@ class OwnServices(unittest.TestCase):
                                    '--cores', '0', name='joining')
             silent.settimeout(WAIT_S)
             heard = b''
-            while not heard:  # one connection only finds the way
-                peer = silent.accept()[0]  # held open: it is silent, not gone
+            while not heard:  # one connection only looks for a path
+                peer = silent.accept()[0]  # held open: silent, not closed
                 heard = peer.recv(1)
             joining.signal(signal.SIGINT)
             self.assertEqual(joining.wait(5), -signal.SIGINT)

@@ -1,6 +1,6 @@
 """SIGTERM of a service whose local aggregators end with it (the first process of a container, the
-main one of a unit): what they have moves to an aggregator that was joined by hand elsewhere, jobs
-train on there, and the next start finds them. Jobs whose tasks cannot move end, and hear why."""
+main one of a unit): their tasks move to an aggregator that was joined by hand elsewhere, jobs train
+on there, and the next start finds them. Jobs whose tasks cannot move end with the reason."""
 import concurrent.futures
 import contextlib
 import os
@@ -25,7 +25,7 @@ MOVES = 'their tasks move to others first'
 
 class Case(leaving.Case):
     def serve(self, *options, before=None):
-        """One local aggregator; what is joined by hand is elsewhere."""
+        """One local aggregator; aggregators that are joined by hand are elsewhere."""
         self.service = harness.Service(*options, aggregators=1,
                                        before=harness.container() if before is None else before)
         self.addCleanup(self.service.end)
@@ -35,7 +35,7 @@ class Case(leaving.Case):
         """A job that trains on the local aggregator; then another one joins."""
         self.serve(*options, before=before)
         self.begin('moves', transport, durability)
-        self.train(0, 5)    # there are moments
+        self.train(0, 5)    # creates moments
         self.other = self.by_hand('elsewhere')
         self.service.joined = 1
 
@@ -62,7 +62,7 @@ class Moves(Case):
         self.start_again()
 
         def harm():
-            time.sleep(self.random.uniform(0, 0.1))     # in whatever the job does then
+            time.sleep(self.random.uniform(0, 0.1))     # at any point of the job's work
             (end or self.terminate)()
             self.assertEqual(self.first.wait(), 0)
         self.train_while(harm)

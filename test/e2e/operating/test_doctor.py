@@ -14,7 +14,7 @@ import tap
 from harness import BUILD, GRADPOOL, WAIT_S, Service
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
-# Of the source tree, with the library of this build: as an installed package would be.
+# The package of the source tree with the library of this build, like an installed package.
 PACKAGE = {'PYTHONPATH': str(SOURCE / 'client/python'),
            'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so'), 'PATH': '/usr/bin:/bin'}
 HOST = ['build', 'kernels', 'libraries', 'clock', 'nofile', 'memlock', 'dev-shm', 'memfd', 'pidfd',
@@ -171,7 +171,7 @@ class OfService(Case):
             self.assertNotIn('key', checks)
 
     def test_a_service_of_another_protocol_is_a_failure_that_names_both_versions(self):
-        """By hand: Envelope{id = 1, welcome = {version = 99}}, whatever was asked."""
+        """By hand: the answer Envelope{id = 1, welcome = {version = 99}} to any request."""
         welcome = bytes((0x08, 99))
         message = bytes((0x08, 1, 0x1a, len(welcome))) + welcome
 

@@ -1,5 +1,5 @@
-"""Orders of operators: over the Unix socket of the service or with an operator's key, and over
-loopback nobody without either; what a stranger and a tenant see of the service."""
+"""Orders of operators, over the Unix socket of the service or with an operator's key, and refused
+over loopback without either; the parts of the service that a stranger and a tenant see."""
 import contextlib
 import grp
 import json
@@ -20,7 +20,8 @@ OPERATORS_ONLY = 'is for operators: it needs the Unix socket of the service'
 
 
 def loopback(service, *command, environment=None, **options):
-    """A command about the service over TCP on this host, with no key unless it is given."""
+    """A command to the service over TCP on this host, without a key unless `environment` has one.
+    """
     clean = {k: v for k, v in os.environ.items() if not k.startswith('GRADPOOL_')}
     return harness.run([GRADPOOL, *command, '--endpoint', service.endpoint], capture_output=True,
                        text=True, env={**clean, **(environment or {})}, **options)
@@ -166,7 +167,7 @@ class Doors(unittest.TestCase):
         for pid in service.serve.pid, *service.pids():
             status = pathlib.Path(f'/proc/{pid}/status').read_text()
             self.assertIn('NoNewPrivs:\t1', status)
-            # /proc of a process that is not dumpable is root's, whoever runs it.
+            # /proc of a process that is not dumpable belongs to root, for any user.
             self.assertEqual(pathlib.Path(f'/proc/{pid}/mem').stat().st_uid, 0)
 
     @unittest.skipUnless(os.geteuid() == 0, 'only root can be another user')

@@ -1,5 +1,5 @@
-"""Variables that options had once: commands do not react to them, and one line names those that are
-set. What destroys, grants or is for once is typed."""
+"""Variables that options had once: commands ignore them, and one line names those that are set.
+Options that destroy, grant or have a single effect must be typed."""
 import json
 import os
 import pathlib
@@ -13,7 +13,7 @@ OLD = {f'GRADPOOL_{name}': value for name, value in {
     'INSECURE': '1', 'JSON': '1', 'LANE_TIME': '1', 'ONCE': '1', 'OPERATOR': '1',
     'OUTPUT': '/nowhere/file', 'PERIOD': '1', 'PLAIN': '1', 'SECONDS': '1', 'TENANT': 'nobody',
     'UNDO': '1', 'WORKERS': '7'}.items()}
-# Of an option that grants.
+# A variable of an option that grants.
 NEVER = {'GRADPOOL_OPERATORS': 'root'}
 # Read by `serve`, and once by `tenant add`.
 OF_SERVE = {'GRADPOOL_LOSS_LIMIT': '7'}

@@ -1,4 +1,4 @@
-"""What `meson install` leaves behind: exactly these files, and a service, a C program and a Python
+"""The result of `meson install`: exactly these files, and a service, a C program and a Python
 program that use nothing else. The tree is staged, so they must find each other by themselves."""
 import json
 import os
@@ -13,7 +13,7 @@ import tap
 from harness import BUILD, Process, Service, until
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
-PYTHON = sys.executable  # the one that the package is installed for
+PYTHON = sys.executable  # the interpreter that the package is installed for
 REDUCE = '''
 import array, sys
 import gradpool
@@ -33,7 +33,7 @@ stage = None
 
 
 def run(*command, **variables):
-    """What it prints. Of what the project's tests set nothing is passed on."""
+    """Output of the command, run without the variables of the project's tests."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(('GRADPOOL_', 'PYTHON', 'LD_', 'PKG_CONFIG'))}
     result = harness.run([str(c) for c in command], capture_output=True, text=True, timeout=60,
@@ -44,7 +44,7 @@ def run(*command, **variables):
 
 
 class Stage:
-    """The tree in a folder that stands for /. Configured paths are below it."""
+    """The tree in a folder in place of /. Configured paths are below it."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-test-'))
@@ -146,7 +146,7 @@ class PrivatePrefix(unittest.TestCase):
 
 
 class Use(unittest.TestCase):
-    """With a service from the staged program, whose aggregator it starts itself."""
+    """With a service from the staged program, which starts its aggregator itself."""
 
     def setUp(self):
         built, harness.GRADPOOL = harness.GRADPOOL, stage.bin / 'gradpool'

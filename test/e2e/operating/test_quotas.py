@@ -8,7 +8,7 @@ import tap
 from harness import BUILD, Process, Service, result, until
 
 HOSTILE = BUILD / 'test' / 'e2e' / 'hostile'
-FILES = 1024    # of each process of a service with few
+FILES = 1024    # descriptors of each process of a service with few
 
 
 class Quotas(unittest.TestCase):
@@ -26,7 +26,7 @@ class Quotas(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def push(self, job, key, elements=256):
-        """The exit code of a job of one worker, and what it said."""
+        """The exit code of a job of one worker, and its output."""
         worker = self.service.worker(job, 0, 1, '--rounds', '3', '--elements', elements,
                                      environment=key)
         return worker.wait(), worker.text()
@@ -70,7 +70,7 @@ class Quotas(unittest.TestCase):
 
 
 class Shares(unittest.TestCase):
-    """Services of one lane, where one tenant takes what it can."""
+    """Services of one lane, with one hostile tenant."""
 
     def serve(self, *options, before=()):
         service = Service('--require-tls', '--cores', '0', *options, aggregators=1, before=before)

@@ -1,5 +1,5 @@
-"""gradpool run: what workers are told, what is printed of them, and how they end. In one case they
-are those of a real job."""
+"""gradpool run: the environment of workers, their printed output, and their ends. One case runs a
+real job."""
 import json
 import os
 import pathlib
@@ -29,7 +29,7 @@ with gradpool.connect() as client, client.join() as job:
     print(job.name, result[99])
 """
 
-# What it does about Ctrl-C takes a moment, and a second one would break it off.
+# The script's reaction to Ctrl-C takes a moment, and a second Ctrl-C would interrupt it.
 SAVE = """
 import time
 try:
@@ -39,7 +39,7 @@ except KeyboardInterrupt:
     time.sleep(0.5)
     print('saved')
 """
-# Each part when the file of its number is there.
+# Each part waits for the file with its number.
 PARTS = """
 import os, pathlib, sys, time
 def say(number, text):
@@ -70,7 +70,7 @@ class Run(unittest.TestCase):
         return done
 
     def tell(self, *options, **environment):
-        """What each worker was told, by the rank before its line."""
+        """The variables of each worker, by the rank before its line."""
         done = self.check(run(*options, sys.executable, '-c', TELL, **environment))
         lines = [line.split(' ', 1) for line in done.stdout.splitlines()]
         return {rank: dict(zip(NAMES, told.split())) for rank, told in lines}
@@ -192,7 +192,7 @@ for i in range(20):
                                         for r in range(3) for i in range(20)])
 
     def test_a_line_that_is_too_long_is_cut_between_characters(self):
-        """Of two, so that each may come between parts of the other's."""
+        """The text of two workers, so that each may come between parts of the other's."""
         text = 'aé' * 1000000
         done = self.done(run('--workers', 2, sys.executable, '-c', "print('aé' * 1000000)"))
         parts = {'[0] ': '', '[1] ': ''}
@@ -201,8 +201,7 @@ for i in range(20):
         self.assertTrue(all(said == text for said in parts.values()))
 
     def parts(self, script, said):
-        """Runs two; says when each next part of what they print may come, and waits until it is
-        there."""
+        """Runs two workers; allows each next part of their output, and waits for it."""
         with tempfile.TemporaryDirectory() as folder:
             process = subprocess.Popen(
                 command('--workers', 2, sys.executable, '-c', PARTS + script, folder),
@@ -242,13 +241,13 @@ else:
 
 
 class Interrupts(unittest.TestCase):
-    """Workers have time for what they do about a signal, which each gets once."""
+    """Workers have time for their reaction to a signal, which each gets once."""
 
     def setUp(self):
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&' has it ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&' starts it ignored
 
     def until_said(self, fd, *texts):
-        """What comes until each text was there as often as said."""
+        """Output until each text has occurred this often."""
         said, patience = '', progress.Patience(WAIT_S)
         while not all(said.count(text) >= times for text, times in texts):
             harness.await_readable(fd, patience, said)
@@ -285,7 +284,7 @@ class Interrupts(unittest.TestCase):
         process = self.start('import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)' + SAVE)
         process.send_signal(signal.SIGINT)
         self.until_said(process.stdout.fileno(), ('workers have 10 s', 1))
-        time.sleep(0.3)  # sooner it would be taken for the same one
+        time.sleep(0.3)  # an earlier one would count as the same signal
         watch = progress.Stopwatch()
         process.send_signal(signal.SIGINT)
         self.assertEqual(harness.end_of(process), 130)

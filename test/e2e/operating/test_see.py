@@ -1,4 +1,4 @@
-"""What operators see of a running service."""
+"""Output of a running service for operators."""
 import contextlib
 import fcntl
 import json
@@ -26,7 +26,7 @@ from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, free_ports, resul
 
 
 class Running(unittest.TestCase):
-    """A service with a job that trains for as long as a case needs it."""
+    """A service with a job that trains as long as a case needs."""
 
     def setUp(self):
         self.service = Service(*self.options(), aggregators=2)
@@ -69,7 +69,7 @@ class Top(Running):
 
 
 class Decisions(Running):
-    """What was decided and why is in the log."""
+    """The log has each decision with its reason."""
 
     def test_the_log_says_which_lanes_a_job_got_and_why_and_what_became_of_them(self):
         log = self.service.serve.text
@@ -84,7 +84,7 @@ class Decisions(Running):
 
 
 class Terminal:
-    """A program on a terminal of 20 rows and 60 columns, and what it has written."""
+    """A program on a terminal of 20 rows and 60 columns, and its output."""
 
     def __init__(self, *command):
         self.pid, self.fd = pty.fork()
@@ -101,7 +101,7 @@ class Terminal:
             if select.select([self.fd], [], [], 0.1)[0]:
                 try:
                     self.text += os.read(self.fd, 65536).decode()
-                except OSError:  # it has ended
+                except OSError:  # the program has ended
                     return
 
     def end(self, number):
@@ -157,7 +157,7 @@ def fetch(url, method='GET'):
 
 
 def web_of(service):
-    """Where the service says that its web server is."""
+    """Address of the service's web server, from its log."""
     until(lambda: 'metrics and report on ' in service.serve.text(), 'the web server is up',
           process=service.serve)
     return re.search(r'metrics and report on (http://\S+)/metrics', service.serve.text()).group(1)
@@ -376,7 +376,7 @@ class Prometheus(unittest.TestCase):
 
 
 class Browser(Running):
-    """The report as a real browser shows it."""
+    """The report in a real browser."""
 
     def options(self):
         return ('--http', '127.0.0.1:0')
@@ -440,7 +440,7 @@ class RunPage(unittest.TestCase):
                               '--report', '/nowhere/run.html'], capture_output=True, text=True,
                              timeout=WAIT_S, check=False)
         self.assertEqual(answer.returncode, 1)
-        self.assertEqual(answer.stdout, '')  # before it ran
+        self.assertEqual(answer.stdout, '')  # before the run
         self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
 
     def test_an_option_that_the_live_comparison_does_not_heed_is_a_usage_error(self):

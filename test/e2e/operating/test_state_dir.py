@@ -112,11 +112,12 @@ class Lost(Case):
                                                 for end in ('', '-wal', '-used'))
 
     def start(self):
-        """A service on what is there: its tenants, and whether it knew the job."""
+        """Starts a service on the present state; returns its tenants, and whether it knew the job.
+        """
         service = Service(aggregators=0, folder=self.folder)
         self.addCleanup(service.end)
         tenants = json.loads(service.tenant('list', '--json').stdout)['tenants']
-        # Its worker is gone, so that it ends at once.
+        # The job's worker is gone, so the job ends at once.
         return [t['tenant'] for t in tenants], 'job acme/job has ended' in service.serve.text()
 
     def test_what_is_whole_is_found_again(self):

@@ -1,5 +1,5 @@
 """Planned stops: SIGTERM leaves jobs in training to the next start of `gradpool serve`; SIGINT,
-`gradpool stop` and SIGTERM under --stop jobs end them in order; nothing is left behind."""
+`gradpool stop` and SIGTERM under --stop jobs end them in order; no process or file remains."""
 import contextlib
 import json
 import os
@@ -19,9 +19,10 @@ import test_migration_crash as crash
 import gradpool
 from harness import GRADPOOL, Service, is_alive, until
 
-JOBS = 8            # of the measured restarts
+JOBS = 8            # jobs of the measured restarts
 ELEMENTS = 100000
-WINDOW_S = 1.0      # in which a coordinator stops and starts, and as long a one without
+# time in which a coordinator stops and starts, and of a window without a restart
+WINDOW_S = 1.0
 IS_LONG = os.environ.get('GRADPOOL_TEST_LONG')
 TURNS = 5 if IS_LONG else 3
 COMPUTES_S = 0.02 if IS_LONG else 0.06      # a job, an iteration
@@ -31,8 +32,8 @@ STOPPED = 'the operator stopped the service'
 
 
 def rank_trains(rank, workers):
-    """A job of two ranks, in one process, until it is to end: when each iteration ended, how long
-    it took, and whether a sum was wrong."""
+    """A job of two ranks in one process, until its ordered end: end and length of each iteration,
+    and whether a sum was wrong."""
     folder, ends, takes, wrong = pathlib.Path(os.environ['FOLDER']), [], [], 0
     with gradpool.connect() as client:
         jobs = [client.join(f'job-{rank}', number, 2) for number in range(2)]
@@ -68,7 +69,7 @@ class Case(unittest.TestCase):
         return workers
 
     def leave(self):
-        """SIGTERM; the aggregators, which outlive it."""
+        """SIGTERM; returns the aggregators, which outlive the coordinator."""
         pids = sorted(self.service.pids())
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         self.assertEqual(sorted(self.service.local_aggregators()), pids)
@@ -79,7 +80,7 @@ class Case(unittest.TestCase):
         self.service.start(f'serve-{self.starts}')
 
     def start_process(self, aggregators):
-        """Not waited for."""
+        """Starts without waiting."""
         self.starts += 1
         self.service.serve = harness.Process(
             [GRADPOOL, 'serve', '--state-dir', self.service.state, '--listen',
@@ -94,7 +95,7 @@ class Case(unittest.TestCase):
         self.assertEqual(sorted(self.service.pids()), pids)
 
     def check_end(self, workers, words=STOPPED):
-        """Of a service with everything, for a reason that its workers heard."""
+        """The whole service has ended, and its workers have the reason."""
         for worker in workers:
             self.assertEqual(worker.wait(), 1)
             self.assertIn(words, worker.text())
@@ -141,7 +142,7 @@ class Restarts(Case):
         self.assertEqual(self.service.local_aggregators(), [])
 
     def through(self, act):
-        """Restarts beside a thread that calls `act` again and again. How often it did."""
+        """Restarts while a thread calls `act` repeatedly. Returns the number of calls."""
         ends, calls, failures = threading.Event(), [], []
 
         def go():
@@ -266,7 +267,7 @@ class Ends(Case):
         workers = self.train()
         pids = self.service.pids()
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)    # they do not drain
+            os.kill(pid, signal.SIGSTOP)    # stopped aggregators do not drain
         self.service.serve.signal(signal.SIGINT)
         self.service.serve.wait_for('stopping (SIGINT)')
         self.assertEqual(self.service.stop(signal.SIGTERM), 128 + signal.SIGTERM)
@@ -323,12 +324,12 @@ class FirstOfContainer(Case):
 
 
 class Longest(Case):
-    """Of the iterations of eight jobs: in windows in which the coordinator stops and starts, and in
-    as long ones before. Prints the figures; the bound is for a busy host."""
+    """Iterations of eight jobs: in windows in which the coordinator stops and starts, and in
+    windows of the same length before. Prints the figures; the bound is for a busy host."""
 
     def restart_unasked(self):
-        """Until its log says that both aggregators are back: commands that ask take the cores from
-        the jobs, too."""
+        """Waits for the log's lines about both aggregators: status commands would take cores from
+        the jobs."""
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         serve = self.start_process(2)
         until(lambda: serve.text().count(') is back') == 2, 'both are back', process=serve)

@@ -1,5 +1,5 @@
-"""Tenants and their keys with real processes: who trains, who is turned away and told why, and what
-a revoke ends."""
+"""Tenants and their keys with real processes: accepted workers, refused ones with their reasons,
+and the effect of a revoke."""
 import contextlib
 import os
 import socket
@@ -30,7 +30,7 @@ def status(endpoint, environment=None):
 
 
 class Keys(unittest.TestCase):
-    """One service that lets nobody in over TCP without a key."""
+    """One service that accepts no TCP connection without a key."""
 
     @classmethod
     def setUpClass(cls):
@@ -49,7 +49,7 @@ class Keys(unittest.TestCase):
         self.expect_logged(logged)
 
     def expect_logged(self, words):
-        """With the address that it came from."""
+        """Waits for the line in the log, with the peer's address."""
         until(lambda: words in self.service.serve.text(), f'{words!r} is logged',
               process=self.service.serve)
         lines = [line for line in self.service.serve.text().splitlines() if words in line]
@@ -188,7 +188,7 @@ class Keys(unittest.TestCase):
 
 
 class Revoke(unittest.TestCase):
-    """Each case revokes somebody."""
+    """Each case revokes a tenant."""
 
     def setUp(self):
         self.service = Service('--require-tls', aggregators=1)
@@ -269,10 +269,11 @@ class Aggregators(unittest.TestCase):
 
 
 class OtherEnds(unittest.TestCase):
-    """A client with a key meets what is no service with keys."""
+    """A client with a key connects to a server that is no service with keys."""
 
     def serve_once(self, answer):
-        """The endpoint of a server that says this to the first who comes, whatever that says."""
+        """The endpoint of a server that sends this answer to its first peer, whatever the peer
+        sends."""
         listener = socket.create_server(('127.0.0.1', 0))
         self.addCleanup(listener.close)
 

@@ -25,7 +25,7 @@ WORKER_STEPS = ['queued', 'copy in', 'wait', 'landed', 'copy out']
 
 
 def rank_trains(rank, workers):
-    """Until the file `stop` is there: rank 0 looks, the others learn it from a sum."""
+    """Trains until the file `stop` exists: rank 0 looks, the others learn of it from a sum."""
     folder = pathlib.Path(os.environ['TEST_FOLDER'])
     client = gradpool.connect()
     job = client.join(os.environ['TEST_JOB'], rank, workers)
@@ -46,12 +46,12 @@ def rank_trains(rank, workers):
 
 
 class Trace:
-    """What a file says: of each process its name, and its rounds with their steps."""
+    """Contents of a file: the name of each process, and its rounds with their steps."""
 
     def __init__(self, path):
         self.whole = json.loads(path.read_text())
         self.names, self.threads, self.clocks, self.rounds = {}, {}, {}, []
-        self.error_ns = 0    # of the worst estimate that a batch was drawn by
+        self.error_ns = 0    # largest error of the clock estimates of all batches
         for event in self.whole['traceEvents']:
             getattr(self, 'take_' + event['ph'])(event)
 
@@ -126,10 +126,10 @@ class Timelines(unittest.TestCase):
         out, errors = harness.finish(process, harness.WAIT_S)
         return process.returncode, out, errors
 
-    # --- what a trace must be ---
+    # --- properties of a trace ---
 
     def check_rounds(self, trace):
-        """Steps fill their round, one behind the other; rows have no two at a time."""
+        """Steps fill their round, one after the other; rounds of a row do not overlap."""
         rows = collections.defaultdict(list)
         for r in trace.rounds:
             steps = [s for name, s in r['steps'].items() if name != 'commit']
@@ -164,7 +164,8 @@ class Timelines(unittest.TestCase):
             self.assertLess(clock['error'], 1e6)
 
     def check_order(self, trace, error=0):
-        """A lane sums what all have announced, before anybody has it: to so many ns."""
+        """A lane sums after all announcements and before the first result, up to the clock error in
+        ns."""
         workers = collections.defaultdict(dict)
         for r in trace.of('worker'):
             workers[r['name'], r['args']['round']][r['pid']] = r

@@ -1,7 +1,7 @@
-"""Tasks with copies on another aggregator (--durability replica) move to that one, which then has
-its copies made by the first (K57 of svc/coordinator): each of the two dies at a step of such moves,
-before a message that it sends or takes, drawn from the seed (at twenty with GRADPOOL_TEST_LONG=1).
-Nothing is lost, wherever it was, and training goes on to the same bits."""
+"""Tasks with replicas on another aggregator (--durability replica) move to that one, and the first
+becomes the holder of their copies (K57 of svc/coordinator). Each of the two dies at a random step
+of such moves, before a message that it sends or receives (at twenty with GRADPOOL_TEST_LONG=1). No
+state is lost, and training continues with the same bits."""
 import mmap
 import os
 import random
@@ -16,15 +16,15 @@ import test_migration_crash as crash
 import gradpool
 from harness import GRADPOOL, Process, Service, until
 
-DEATHS = 20 if os.environ.get('GRADPOOL_TEST_LONG') else 2  # of each
+DEATHS = 20 if os.environ.get('GRADPOOL_TEST_LONG') else 2  # of each aggregator
 NEVER = 2**31 - 1
 GOES_ON = 3         # rounds that must follow each death
 SILENT_S = 6        # a lane of a loaded host may have no turn for long
-STATES = 1          # of the job: one of its two tensors has an update rule
+STATES = 1          # copied states of the job: one of its two tensors has an update rule
 
 
 class MortalAggregator(Process):
-    """Ends itself at the n-th step after it was told so."""
+    """An aggregator that ends itself at the n-th step after die_at()."""
 
     def __init__(self, service, number):
         path = service.folder / f'kill-at-{number}'
@@ -58,7 +58,7 @@ class CopiedMoves(unittest.TestCase):
         return use.get('states') == use.get('copied') == STATES
 
     def find_sides(self):
-        """(process, lane) of who has the job, and of the other, once that has a copy."""
+        """(process, lane) of the owner, and of the holder of the copy, once there is a copy."""
         until(self.is_copied, 'the state has a copy', process=self.service.serve)
         mine = self.service.job('job')['lanes']
         sides = sorted((lane['lane'] not in mine, a['pid'], lane['lane'])
@@ -74,8 +74,8 @@ class CopiedMoves(unittest.TestCase):
             raise self.training.failure
 
     def move(self, step, victim):
-        """Moves the job's tasks to the other. Returns who had them (0), or their copy (1), which
-        was to die at that step; and how many are left."""
+        """Moves the job's tasks to the holder. Returns the process that was to die, the owner (0)
+        or the holder (1), and its remaining steps."""
         sides = self.find_sides()
         mortal = sides[victim][0]
         mortal.die_at(step)
@@ -86,12 +86,11 @@ class CopiedMoves(unittest.TestCase):
                   'a task has moved, or somebody died of it', process=self.service.serve)
             left = mortal.steps_left()
             mortal.die_at(0)
-            mover.kill()  # who lives would be asked for 10 s
+            mover.kill()  # a live mover would be asked for 10 s
         return mortal, left
 
     def count_steps(self, victim):
-        """Of a move; more where other messages than its own come and go, or it has to be tried
-        again."""
+        """Steps of a move; more if other messages come and go, or if the move is tried again."""
         mortal, left = self.move(NEVER, victim)
         self.assertIsNone(mortal.child.poll())
         return NEVER - left
@@ -131,7 +130,7 @@ class CopiedMoves(unittest.TestCase):
                 if self.dies_at(step, victim):
                     deaths[victim] += 1
                 else:
-                    steps[victim] = step - 1    # it had none so late
+                    steps[victim] = step - 1    # the move had fewer steps
         values, alone = self.training.finish()
         for value in values:
             self.assertEqual(value.tobytes(), alone.tobytes())

@@ -1,7 +1,7 @@
-"""One tenant takes all of the coordinator that it can get: others join, operators look and revoke,
-and who has cost how much is shown. And `gradpool-bench fences`, which measures what such a tenant
-takes from others, has all its figures: beside three loads, and with GRADPOOL_TEST_LONG beside each,
-in whole. What it measures is never a test."""
+"""One tenant takes as much of the coordinator as it can: others join, operators look and revoke,
+and the cost of each tenant is shown. `gradpool-bench fences`, which measures the cost of such a
+tenant for others, has all its figures: beside three loads, and with GRADPOOL_TEST_LONG beside each,
+in full. Measured figures are never a test."""
 import json
 import os
 import re
@@ -15,11 +15,11 @@ from test_bench import Spent, bench
 
 HOSTILE = BUILD / 'test' / 'e2e' / 'hostile'
 HALVES = 40         # messages of 16 MiB
-HALVES_MIB = 32     # that may be under way at a time
+HALVES_MIB = 32     # most MiB of them under way at a time
 
 
 class Fairness(unittest.TestCase):
-    """One service that lets nobody in over TCP without a key, tenant after tenant."""
+    """One service that accepts no TCP connection without a key, for one tenant after the other."""
 
     @classmethod
     def setUpClass(cls):
@@ -29,7 +29,7 @@ class Fairness(unittest.TestCase):
         cls.good = cls.service.tenant_key('good')
 
     def crowd(self, what, count):
-        """A new tenant with so many connections, all of them at it."""
+        """A new tenant with `count` connections, all of them attacking."""
         key = self.service.tenant_key(what)
         crowd = Process([HOSTILE, what, count], self.service.folder, f'crowd-{what}',
                         {**key, 'GRADPOOL_ENDPOINT': self.service.endpoint})
@@ -91,7 +91,7 @@ class Fences(unittest.TestCase):
     VISITS = ('join.tcp', 'join.unix', 'status.tcp', 'status.unix', 'add.unix', 'revoke.unix')
 
     def measure(self):
-        """Name -> value, each line looked at by itself."""
+        """Name -> value; each line is checked by itself."""
         how = () if os.environ.get('GRADPOOL_TEST_LONG') else ('--quick',)
         answer = bench('fences', '--json', *how)
         print(re.sub('(?m)^', '# ', answer.stdout.strip()), flush=True)

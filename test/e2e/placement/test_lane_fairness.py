@@ -1,5 +1,5 @@
-"""Lane time between jobs of one lane: what a job costs is shown as its own, and a rank that holds a
-round up in mid-transfer is named, to those that wait and to the operator."""
+"""Lane time of the jobs of one lane: the cost of each job is shown as its own, and a rank that
+blocks a round during a transfer is named to the waiting ranks and to the operator."""
 import re
 import signal
 import unittest

@@ -1,6 +1,6 @@
-"""SIGTERM of an aggregator is planned: its tasks and what it keeps for them move first, so a job
-whose parameters and moments have no copy trains on, to the bits of an undisturbed training. What
-cannot be moved in time is named. Both ranks live in this process."""
+"""SIGTERM of an aggregator is a planned end: its tasks and their state move first, so that a job
+without copies trains on with the bits of an undisturbed training. Tasks that cannot move in time
+are named. Both ranks live in this process."""
 import concurrent.futures
 import os
 import random
@@ -20,7 +20,7 @@ import gradpool
 from harness import GRADPOOL, Process, is_alive, until
 
 STEPS = rules.STEPS
-BAR_S = 5       # of a leave with 64 MiB of moments
+BAR_S = 5       # longest leave with 64 MiB of moments
 IS_LONG = os.environ.get('GRADPOOL_TEST_LONG')
 TIMES = 20 if IS_LONG else 3
 MOMENTS_BYTES = (64 if IS_LONG else 16) << 20
@@ -46,7 +46,7 @@ class Case(durability.Case):
                      if lane['lane'] in lanes), None)
 
     def leave(self, a, number=signal.SIGTERM):
-        """Asks it to end, and waits until it has."""
+        """Asks the aggregator to end, and waits for its end."""
         os.kill(a['pid'], number)
         self.await_end(a['pid'])
 
@@ -54,8 +54,8 @@ class Case(durability.Case):
         until(lambda: not is_alive(pid), f'aggregator {pid} ends', process=self.service.serve)
 
     def train_while(self, harm, end=STEPS):
-        """Steps go on for as long as `harm`() takes, from the first once more if need be; at last
-        the parameters are those of an undisturbed training."""
+        """Steps continue while `harm`() runs, repeated from the first if needed; the parameters at
+        the end are those of an undisturbed training."""
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             harmed = pool.submit(harm)
             steps = 0
@@ -86,7 +86,7 @@ class Case(durability.Case):
         return process
 
     def said(self, words):
-        """By `serve` or its aggregators, which outlive it."""
+        """In the log of `serve` or of its aggregators, which outlive it."""
         until(lambda: words in self.service.serve.text(), f'{words!r} is said',
               process=self.service.serve)
 
@@ -101,7 +101,7 @@ class Local(Case):
 
         def harm():
             while len(left) < times:
-                time.sleep(self.random.uniform(0, 0.1))     # in whatever the job does then
+                time.sleep(self.random.uniform(0, 0.1))     # at any point of the job's work
                 a = self.owner()
                 if a:
                     self.leave(a)
@@ -204,7 +204,7 @@ class Local(Case):
             self.service.end()
 
     def leave_with_much(self, transport):
-        """How long it took, and waited for cores beside that."""
+        """Length of the leave, and the part of it spent waiting for cores."""
         elements = MOMENTS_BYTES // 8
         clients = [gradpool.connect(self.service.endpoint, transport) for _ in range(2)]
         for client in clients:
@@ -256,7 +256,7 @@ class Local(Case):
 
 
 class ByHand(Case):
-    """Aggregators that joined over TCP; nobody replaces them."""
+    """Aggregators that joined over TCP and are not replaced."""
 
     def setUp(self):
         super().setUp()
@@ -294,7 +294,7 @@ class ByHand(Case):
         self.assertEqual([lane['state'] for lane in status['aggregators'][0]['lanes']], ['open'])
         self.said('is open again: its drain failed')
         with gradpool.connect(self.service.endpoint) as client, client.join('new', 0, 1) as job:
-            job.declare('x', 10)    # it has a lane
+            job.declare('x', 10)    # the new job gets a lane
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""Jobs are measured while they train, and placed by that when they come again."""
+"""Jobs are measured while they train, and placed by these measurements at their next start."""
 import json
 import unittest
 
@@ -20,8 +20,8 @@ class Measuring(unittest.TestCase):
                                    '--rounds', FOREVER, '--verbose', name=name)
 
     def await_measured(self, name, compute_ms):
-        """The job once its period is what the worker set: it is measured on, so that a moment in
-        which the host was busy with other things passes."""
+        """The job once its period is the worker's setting: the measurement goes on, so that a
+        moment of other load on the host passes."""
         seen = {}
 
         def is_right():
@@ -32,9 +32,8 @@ class Measuring(unittest.TestCase):
         return seen
 
     def await_lane_time(self, name):
-        """The lane time of the job's one tensor, once it is near the mean that its lane has counted
-        for the latest rounds. A mean grows when a lane is put off its core, and a median does not:
-        such a moment passes."""
+        """The lane time of the job's one tensor, once it is near the mean over the latest rounds. A
+        mean grows when a lane waits for its core, and a median does not: such a moment passes."""
         seen = {'use': self.service.job(name)['use']}
 
         def is_right():
@@ -62,7 +61,7 @@ class Measuring(unittest.TestCase):
         self.come_again(jobs)
 
     def come_again(self, jobs):
-        """Known at once, they share a lane: together they take a small part of it."""
+        """The known jobs share a lane, of which they take a small part."""
         for name, job in jobs.items():
             self.start(name, *job, f'{name}-again')
             until(lambda name=name: (self.service.job(name) or {}).get('tasks'),
@@ -86,7 +85,7 @@ class Limits(unittest.TestCase):
                                    '--rounds', rounds, '--no-check', name=name)
 
     def learn(self, job):
-        """It runs alone until it is known, and is then ended like one that was killed."""
+        """Trains alone until it is measured, and is then killed."""
         worker = self.start(job, FOREVER, f'{job}-first')
         until(lambda: (self.service.job(job) or {}).get('period_ns'), f'{job} is measured', 60,
               self.service.serve)
@@ -113,7 +112,7 @@ class Limits(unittest.TestCase):
         self.assertNotEqual(second.wait(), 0)
         self.assertIn('job second cannot be placed', second.text())
         self.assertIn('loss limit', second.text())
-        self.start('new', FOREVER, 'new')  # is measured somewhere all the same
+        self.start('new', FOREVER, 'new')  # the job is measured on some lane
         until(lambda: (self.service.job('new') or {}).get('tasks'), 'it is placed',
               process=self.service.serve)
         self.assertIn('no lane was free', self.explain('new')['lanes'][0]['why'])

@@ -1,7 +1,7 @@
-"""The coordinator dies at every step of a move: before each message that it sends or takes, and
+"""The coordinator dies at every step of a move: before each message that it sends or receives, and
 before each write to its store, one after the other (every eighth one over each transport; all with
 GRADPOOL_TEST_LONG=1). Sums and the parameters of an update rule keep their bits, the route is the
-old one or the new one, and training goes on every time."""
+old one or the new one, and training continues every time."""
 import mmap
 import os
 import signal
@@ -21,7 +21,7 @@ from harness import BUILD, GRADPOOL, Process, Service, until
 
 WORKERS = 2
 ELEMENTS = 1000
-STEPS_MAX = 400  # of a move; far more than it has
+STEPS_MAX = 400  # steps of a move; more than any move has
 STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 8
 GOES_ON = 3      # rounds that must follow each death
 WAIT_MS = 30000
@@ -30,7 +30,7 @@ SEED = tap.seed(20261122)
 
 
 class MortalService(Service):
-    """Ends itself at the n-th step after it was told so."""
+    """A service that ends itself at the n-th step after die_at()."""
 
     def __init__(self, *options):
         self.number = 0
@@ -119,7 +119,7 @@ class Crashes(unittest.TestCase):
         return lanes
 
     def move_and_die(self, target, step):
-        """Whether it has died; it may, too, after it has answered."""
+        """Whether the service has died, which may also happen after its answer."""
         self.service.die_at(step)
         move = harness.run([GRADPOOL, 'move', 'job', str(target), '--endpoint',
                             f'unix:{self.service.state}/control.sock'], check=False,
@@ -145,7 +145,7 @@ class Crashes(unittest.TestCase):
         target = next(lane for lane in lanes if lane != source)
         if not self.move_and_die(target, step):
             return None
-        self.service.start_again()  # until then what is frozen waits (M3 of migrator)
+        self.service.start_again()  # a frozen task waits until then (M3 of migrator)
         until(lambda: self.service.job('job') is not None and
               {r['state'] for r in self.service.job('job')['ranks']} == {'joined'},
               'the workers are back', process=self.service.serve)
@@ -167,7 +167,7 @@ class Crashes(unittest.TestCase):
             routes.append(route)
             step += STRIDE
         late = step - 1
-        while 'new' not in routes and late > step - STRIDE:  # it is written near the end
+        while 'new' not in routes and late > step - STRIDE:  # the route is written near the end
             routes.append(self.crash_at(late, training))
             late -= 1
         values, alone = training.finish()

@@ -19,7 +19,7 @@ FOREVER = ('--rounds', '1000000', '--compute-ms', 3, '--tensors', 3, '--elements
 
 
 def rounds_of(worker):
-    """So many were right, each element of them."""
+    """Number of completed rounds, each with right elements."""
     lines = [line for line in worker.text().splitlines() if line.startswith('round ')]
     if lines and 'wrong' in lines[-1]:
         raise AssertionError(f'{worker.name}: {lines[-1]}')
@@ -47,7 +47,7 @@ class Migrations(unittest.TestCase):
             target = self.random.choice(lanes[moves // 2 % 2])
             answer = self.service.ask('move', ('job', 'updates')[moves % 2], str(target), '--json')
             self.assertEqual(answer.returncode, 0, answer.stderr)
-            if moves >= 2:      # it may have been there from the beginning
+            if moves >= 2:      # the first two moves may find the tasks on the target
                 self.assertGreaterEqual(json.loads(answer.stdout)['tasks'], 1)
             moves += 1
         values, alone = training.finish()
@@ -58,7 +58,7 @@ class Migrations(unittest.TestCase):
               f'{time.monotonic() - began:.1f} s')
 
     def check(self, workers):
-        """It trains on with the last owner; nothing was lost or wrong on the way."""
+        """The job trains on with the last owner, without a lost or wrong round."""
         for worker in workers:
             worker.wait_for(f'round {rounds_of(worker) + 5}\n')
             self.assertIsNone(worker.child.poll(), worker.tail())

@@ -1,5 +1,5 @@
-"""Tasks move from lane to lane while their jobs train: sums stay right to the last bit, whoever
-drains an aggregator may stop it, and a coordinator that dies in the midst of a move loses none."""
+"""Tasks move from lane to lane while their jobs train: sums stay right to the last bit, a drained
+aggregator may be stopped, and a coordinator that dies during a move loses no task."""
 import json
 import os
 import random
@@ -35,7 +35,7 @@ class Case(unittest.TestCase):
         return [lane['lane'] for a in self.service.serving() for lane in a['lanes']]
 
     def start_move(self, lane, job='adam'):
-        """Not waited for."""
+        """Starts the command without waiting."""
         return subprocess.Popen([GRADPOOL, 'move', job, str(lane), '--endpoint',
                                  f'unix:{self.service.state}/control.sock'],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -143,7 +143,7 @@ class Restarts(Case):
         said = ''
         for number in range(6):
             lanes, stopped = self.lanes(), self.service.pids()[number % 2]
-            os.kill(stopped, signal.SIGSTOP)  # what it is asked it does later
+            os.kill(stopped, signal.SIGSTOP)  # the stopped aggregator answers later
             moves = [self.start_move(self.random.choice(lanes), job) for job in ('one', 'two')]
             until(lambda: self.service.serve.text().count('tasks leave for') >= 2 or
                   any(m.poll() is not None for m in moves), 'both moves have begun',
@@ -189,7 +189,7 @@ class Ends(Case):
 
 
 class Updates(Case):
-    """What lanes keep goes along: the parameters are those of a training that did not move."""
+    """State moves with a task: the parameters are those of a training without moves."""
 
     @classmethod
     def setUpClass(cls):

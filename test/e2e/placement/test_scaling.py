@@ -19,7 +19,7 @@ class Scaling(unittest.TestCase):
         self.addCleanup(self.service.end)
 
     def start(self, job):
-        """It computes most of the time, checks each sum, and goes on until it is ended."""
+        """A worker that computes most of the time, checks each sum, and runs until it is ended."""
         worker = self.service.worker(job, 0, 1, '--compute-ms', 100, '--elements', 1 << 14,
                                      *FOREVER)
         until(lambda: (self.service.job(job) or {}).get('tasks'), f'{job} is placed',
@@ -55,7 +55,8 @@ class Scaling(unittest.TestCase):
 
         starts = self.service.serve.text().count('started a local aggregator')
         jobs['four'] = self.start('four')
-        # On a busy host others may be measured apart once more: how many are open says little.
+        # On a busy host other jobs may be measured alone once more: the number of open lanes says
+        # little.
         self.assertFalse(self.lanes_of('four') & self.lanes_of('one', 'two', 'three'),
                          'a parked lane opens at once')
         jobs['five'] = self.start('five')

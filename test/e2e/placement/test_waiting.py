@@ -1,5 +1,5 @@
-"""Jobs wait where waiting helps, and say for what: for the service itself, for an aggregator, for
-another job to be measured. A service's name keeps strangers' aggregators out."""
+"""Jobs that wait name what they wait for: the service itself, an aggregator, the measurement of
+another job. A service's name excludes aggregators of strangers."""
 import contextlib
 import os
 import signal
@@ -25,7 +25,7 @@ class Case(unittest.TestCase):
         return process
 
     def await_waiting(self, job, words):
-        """`gradpool jobs` and the log of rank 0 say for what the job waits."""
+        """`gradpool jobs` and the log of rank 0 name what the job waits for."""
         def waits():
             shown = self.service.job(job)
             return shown and shown['state'] == 'waiting' and words in shown['waits_for']

@@ -13,7 +13,7 @@ import tempfile
 import harness
 from harness import WAIT_S, Process, free_ports, until
 
-PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'     # where the daemons are
+PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'     # path of the daemons
 TASKS_MOST = 4
 
 # Ports and folders are this cluster's own; `cons_tres` so that several jobs share the node.
@@ -47,11 +47,11 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 
 
 class Slurm:
-    """Up when made; `environment` is what its commands want. To be ended by end()."""
+    """Runs once constructed; `environment`: variables of its commands. end() ends it."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-slurm-'))
-        self.folder.chmod(0o755)    # or munged will not listen in it
+        self.folder.chmod(0o755)    # munged listens only in such a folder
         self.environment = {'SLURM_CONF': str(self.folder / 'slurm.conf'), 'PATH': PATH}
         self.daemons = []
         try:
@@ -65,7 +65,7 @@ class Slurm:
             raise
 
     def start(self, program, *options):
-        # Looked for in the PATH that is given, and ended with us if we are killed.
+        # Searched in the PATH of the environment, and killed with this process.
         daemon = Process(['/usr/bin/setpriv', '--pdeathsig', 'KILL', program, *options],
                          self.folder, program, self.environment)
         self.daemons.append(daemon)
@@ -96,7 +96,7 @@ class Slurm:
         return told.stdout.strip() == 'idle'
 
     def end(self):
-        """The node first: it tells the controller, and both need munged."""
+        """The node first: it informs the controller, and both need munged."""
         for daemon in reversed(self.daemons):
             daemon.signal(signal.SIGTERM)
             with contextlib.suppress(AssertionError):

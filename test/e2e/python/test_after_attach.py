@@ -1,10 +1,10 @@
-"""Calls of scripts on models and optimizers that are attached or wrapped: each row of the table
-"After attach or wrap" of client/python/BEHAVIOUR.md, at each of its doors.
+"""Calls of scripts on attached or wrapped models and optimizers: each row of the table "After
+attach or wrap" of client/python/BEHAVIOUR.md, at each of its doors.
 
-A row is a function that trains. It runs twice: at the door, with this rank's batch; and in plain
-PyTorch with the batches of all ranks. Where the table says "works", parameters agree; where it says
-"refused", the error has the words that stand there. "As on gloo" is a limit of
-DistributedDataParallel's own."""
+A row is a function that trains, twice: at the door with this rank's batch, and in plain PyTorch
+with the batches of all ranks. For "works" in the table the parameters must agree; for "refused" the
+error must have the words of the table. "As on gloo" is a limit of DistributedDataParallel itself.
+"""
 import copy
 import io
 import os
@@ -39,14 +39,14 @@ class Alone:
         return self.torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
     def begin(self):
-        """From here on the service has part in it."""
+        """Attaches or wraps the model: gradpool averages from here on."""
         self.model = self.wrap(self.net)
 
     def wrap(self, net):
         return net
 
     def batches(self):
-        """Of all ranks, another at each call."""
+        """The batches of all ranks, different at each call."""
         self.seen += 1
         generator = self.torch.Generator().manual_seed(self.seen)
         return self.torch.randn(self.of.workers, 5, 3, generator=generator)
@@ -66,18 +66,18 @@ class Alone:
         self.optimizer.step()
 
     def accumulate(self, passes):
-        """Gradients of so many passes, summed up, then one step."""
+        """Gradients of `passes` passes, summed up, then one step."""
         self.optimizer.zero_grad()
         for _ in range(passes):
             self.backward()
         self.optimizer.step()
 
     def second(self, optimizer):
-        """Another optimizer of the same model, as the door has it."""
+        """Another optimizer of the same model, wrapped as the door requires."""
         return optimizer
 
     def averaged(self):
-        """Until the gradients are those that step() takes."""
+        """Waits until the gradients are those that step() uses."""
 
     def step_without_average(self):
         self.optimizer.step()
@@ -203,12 +203,12 @@ def deep_copies(script):
     other = copy.deepcopy(script.net)
     script.step()
     assert not same(other.parameters(), script.net.parameters())
-    other(script.torch.ones(1, 3)).sum().backward()     # its own, nobody else's
+    other(script.torch.ones(1, 3)).sum().backward()     # a pass of the copy only
     script.step()
 
 
 def averaged_model(script):
-    """EMA, and the script goes on from it."""
+    """EMA; the script continues with the averaged model."""
     average = script.torch.optim.swa_utils.AveragedModel(
         script.net, avg_fn=lambda mean, new, _: 0.5 * mean + 0.5 * new)
     script.begin()
@@ -252,7 +252,7 @@ def warm_up(script):
 
 
 def scaler(script):
-    """On a host without a GPU it scales by one."""
+    """On a host without a GPU the scaler scales by one."""
     script.begin()
     scale = script.torch.cuda.amp.GradScaler(enabled=False)
     for _ in range(2):

@@ -1,5 +1,5 @@
-"""gradpool.codecs: each codec against a plain computation, and models that train with it by each
-door, on a real service."""
+"""gradpool.codecs: each codec compared with a plain computation, and models that train with it by
+each door, on a real service."""
 import hashlib
 import os
 import warnings
@@ -12,7 +12,7 @@ from test_ddp import attach, Rank, setUpModule, tearDownModule, train_alone     
 
 MIN_BYTES = 1024    # most weights of the small models, none of their biases
 LEARNING_STEPS = 300
-# How far the loss may be above that of the same training without a codec.
+# Allowed excess of the loss over that of the same training without a codec.
 LOSS_ABOVE = 0.02
 
 
@@ -29,7 +29,7 @@ def digest_of(torch_tensors):
 
 
 def coded_mean(codec, workers):
-    """What all ranks must come to: train_alone()'s mean_of."""
+    """The right mean of all ranks: train_alone()'s mean_of."""
     import torch
     from gradpool.codecs import Feedback
     each = [Feedback(codec) for _ in range(workers)]
@@ -47,7 +47,7 @@ def coded_mean(codec, workers):
 
 
 def rank_trains_coded(rank, workers):
-    """{codec: [digest, the digest that it must be, is a residual carried]}"""
+    """{codec: [digest, the right digest, whether a residual is carried]}"""
     found = {}
     for name, codec in codecs_of().items():
         trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
@@ -76,7 +76,7 @@ def rank_wraps_the_hook(rank, workers):
 
 
 def begin_by(door, trainer, codec):
-    """What has the residuals."""
+    """Objects that hold residuals, for each door."""
     from gradpool.compression_hook import compression_hook, CompressionState
     import gradpool.torch as hvd
     if door == 'attach':
@@ -92,8 +92,8 @@ def begin_by(door, trainer, codec):
 
 
 def train_with_a_break(rank, workers, door, codec):
-    """Digests of a training that goes on, of one from its checkpoint, and of one from there without
-    residuals."""
+    """Digests of an uninterrupted training, of one from its checkpoint, and of one from the
+    checkpoint without residuals."""
     import torch
     path = f"{os.environ['TEST_STORE']}.step-3.{rank}"
     first = Rank.beside(rank, workers)
@@ -128,7 +128,7 @@ def rank_goes_on(rank, workers):
 
 
 def rank_loads_what_does_not_fit(rank, workers):
-    """What each door says."""
+    """The error of each door."""
     import gradpool
     import gradpool.torch as hvd
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
@@ -214,7 +214,7 @@ def rank_learns(rank, workers):
 
 
 def rank_joins(rank, workers):
-    """Rank r has 3 + 2 r batches. [what the last one's weights have moved, what they must have]"""
+    """Rank r has 3 + 2 r batches. [movement of the last rank's weights, the right movement]"""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
     import torch
     import gradpool.torch as hvd
@@ -244,7 +244,7 @@ class Codecs(test_ddp.Case):
         self.values = numpy.random.default_rng(3).standard_normal(1001).astype(numpy.float32)
 
     def sent(self, codec):
-        """(what of the values arrives, what was sent)"""
+        """(decoded values, encoded bytes)"""
         from gradpool.codecs import Feedback
         feedback = Feedback(codec)
         code = feedback.encode('w', self.values)
@@ -322,7 +322,7 @@ class Codecs(test_ddp.Case):
             for mark in marks:
                 each = numpy.full(workers, mark)
                 code[:2] = each.mean(), (each * each).mean() * numpy.float32(1 + 1e-6)
-                codec.add(code, total, draw)    # as many ranks, and a last bit or two
+                codec.add(code, total, draw)    # as many ranks, and one or two last bits
                 each[0] += 1
                 code[:2] = each.mean(), (each * each).mean()
                 with ranks.expects(self, gradpool.Mismatch, 'another round'):
@@ -423,7 +423,7 @@ class Training(test_ddp.Case):
         told, is_same = self.run_ranks('rank_loads_what_does_not_fit', 1)[0]
         self.assertEqual([word in text for word, text in zip(words, told)], [True] * len(words),
                          told)
-        self.assertTrue(is_same)    # what was refused has changed nothing
+        self.assertTrue(is_same)    # a refused call has changed nothing
 
     def test_a_model_learns_as_well(self):
         found = self.run_ranks('rank_learns')

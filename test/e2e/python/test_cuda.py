@@ -1,8 +1,8 @@
-"""Tensors of a GPU at each door. Where torch finds none they are those of a GPU of our own making,
-which copies what was begun on a stream only when somebody waits for it: so late, and in no other
-order than streams and events ask for. Its kernels are as late, where a test launches them; torch's
-own run at once, on the host, so a prompt one takes all tensors for its own and has them find what
-their stream has waited for."""
+"""Tensors of a GPU at each door. Where torch finds no GPU, a simulated one is used. It copies work
+of a stream only when a call waits for that work: as late as possible, and only in the order that
+streams and events require. Kernels that a test launches are as late; torch's own kernels run at
+once, on the host, so a prompt GPU takes all tensors for its own and lets kernels find what their
+stream has waited for."""
 import collections
 import contextlib
 import ctypes
@@ -19,7 +19,7 @@ import test_kept
 from python_case import Case, setUpModule, tearDownModule     # noqa: found by name
 
 LENGTH = 40000
-OTHERS = 8                  # buffers as long that somebody else takes and gives back
+OTHERS = 8                  # buffers of the same length that other code takes and returns
 WAIT_S = 20
 lock = threading.RLock()    # the GPU does one thing at a time
 
@@ -52,7 +52,7 @@ class Stream:
         self._is_prompt, self.todo = is_prompt, collections.deque()
 
     def wait_event(self, event):
-        if self._is_prompt:     # what is not launched on it finds that it has waited
+        if self._is_prompt:     # torch's own kernels find the awaited values
             event.reach()
         else:
             self.todo.append(event.reach)
@@ -62,14 +62,14 @@ class Stream:
 
 
 def bare(tensor):
-    """The same memory, which is not kept by that."""
+    """The same memory, without keeping the tensor alive."""
     import torch
     raw = (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
     return torch.frombuffer(raw, dtype=tensor.dtype).view(tensor.shape)
 
 
 class MadeGpu:
-    """As gradpool._tensors.cuda.Gpu. The values of its tensors lie on the host."""
+    """Simulates gradpool._tensors.cuda.Gpu. The values of its tensors lie on the host."""
 
     def __init__(self, is_prompt=False):
         self._is_prompt, self._tensors = is_prompt, set()
@@ -105,7 +105,8 @@ class MadeGpu:
         self.scripts(None).todo.append(kernel)
 
     def copy(self, stream, target, source):
-        """The GPU sees to its own memory until that is done; of the host's it knows addresses."""
+        """The GPU protects its own memory until the copy is done; host memory is known by address
+        only."""
         self.copies += 1
         target, source = (bare(one) if one.data_ptr() in self.pinned else one
                           for one in (target, source))
@@ -129,7 +130,7 @@ class MadeGpu:
 
 
 class RealGpu:
-    """The same of torch's, for the test."""
+    """torch's functions for the simulated GPU."""
 
     def __init__(self, torch):
         self._torch, self.may_compute = torch, threading.Event()
@@ -156,16 +157,16 @@ def gpu_of(torch, **options):
 # ---- late ----
 
 def compute_late(torch, gpu, rank, job, begins):
-    """Operations on what the GPU has not computed yet when they are begun: of 1 on rank 0 and 2 on
-    rank 1, then of 10 and 20, and so on. [what kernels find that were launched after each: after
-    the last one on the script's stream, else on another one]
+    """Operations that begin before the GPU has computed their tensors: of 1 on rank 0 and 2 on rank
+    1, then of 10 and 20, and so on. [values that later kernels find: after the last operation on
+    the script's stream, else on another one]
 
-    begins  of a tensor: (what waits for the operation, its result)"""
+    begins of a tensor: (function that waits for the operation, its result)"""
     tensors, found = [gpu.own(torch.zeros(LENGTH)) for _ in begins], []
     for i, tensor in enumerate(tensors):
         gpu.launch(lambda tensor=tensor, i=i: tensor.fill_(10 ** i * (rank + 1)))
     begun = [begin(tensor) for begin, tensor in zip(begins, tensors)]
-    gpu.may_compute.set()       # nobody has waited so far
+    gpu.may_compute.set()       # no call has waited so far
     while begun:
         wait, result = begun.pop(0)
         with gpu.on(gpu.other) if begun else contextlib.nullcontext():
@@ -173,7 +174,8 @@ def compute_late(torch, gpu, rank, job, begins):
             gpu.launch(lambda result=result: found.append(result.clone()))
         del wait, result
     for buffer in [job.alloc(4 * LENGTH) for _ in range(OTHERS)]:
-        ctypes.memset(buffer, 0, len(buffer))   # of who takes free memory and asks no stream
+        # code that takes free memory without asking a stream
+        ctypes.memset(buffer, 0, len(buffer))
     gpu.finish()
     return sorted(sorted(set(one.tolist())) for one in found)
 
@@ -231,7 +233,7 @@ def rank_is_late_at_the_backend(rank, workers):
 # ---- prompt ----
 
 def rank_has_a_gpu(rank, workers):
-    """What a rank of another test does, with tensors of a GPU: [what it returns, are they copied
+    """Runs a rank of another test with tensors of a GPU: [its result, whether tensors are copied
     between pinned memory and the GPU]"""
     import torch
     gpu = gpu_of(torch, is_prompt=True)
@@ -269,17 +271,18 @@ class CudaTest(Case):
                                    TEST_FOLDER=folder, GRADPOOL_JOB=job, **environment)
 
     def run_on_gpu(self, call, gpu, workers=2):
-        """What ranks of another test return. It is a module's and a function's name."""
+        """Results of the ranks of another test. `call` is the name of a module and a function."""
         found = self.run_ranks('rank_has_a_gpu', gpu, workers, TEST_CALL=call,
                                TEST_DEVICE='cuda' if gpu == 'real' else 'cpu')
         self.assertEqual([has_copied for _, has_copied in found], [True] * workers)
         return [of_rank for of_rank, _ in found]
 
     def check_order(self, gpu):
-        """Two sums, or a sum and a mean; what rank 1 has; what all have."""
+        """Two sums, or a sum and a mean; the value of rank 1; the values of all ranks."""
         for found, places, left in self.run_ranks('rank_is_late_at_horovods_door', gpu):
             self.assertEqual(found, [[[3.0], [15.0], [200.0]]] * 5)
-            self.assertLessEqual(places, 5 + OTHERS)    # memory of what is over is used again
+            # memory of completed operations is used again
+            self.assertLessEqual(places, 5 + OTHERS)
             self.assertEqual((places > 0, left), (gpu == 'made', 0))
         self.assertEqual(self.run_ranks('rank_is_late_at_the_backend', gpu),
                          [[[[3.0], [20.0], [100.0, 200.0], [3000.0]]] * 2] * 2)

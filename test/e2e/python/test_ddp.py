@@ -25,7 +25,8 @@ def tearDownModule():
 
 
 class Rank:
-    """What a rank's function trains with. Names of folders and jobs come from the test."""
+    """Model, data and optimizer of a rank's function. Names of folders and jobs come from the test.
+    """
 
     @property
     def device(self):
@@ -88,8 +89,8 @@ def mean_in_rank_order(_, gradients):
 
 
 def train_alone(workers, optimizer_of=sgd, schedule_of=None, mean_of=mean_in_rank_order):
-    """A Rank after STEPS steps in one process, where mean_of(a parameter's name, each rank's
-    gradient) is what all of them step with."""
+    """A Rank after STEPS steps in one process, which steps with mean_of(a parameter's name, each
+    rank's gradient)."""
     class Alone(Rank):
         def __init__(self, rank):
             import torch
@@ -278,7 +279,8 @@ def rank_forks(rank, workers):
 
 
 def rank_loses_the_other(rank, workers):
-    """Rank 1 ends after two steps; rank 0 tells what backward(), forward() and check() raise."""
+    """Rank 1 ends after two steps; rank 0 returns the errors of backward(), forward() and check().
+    """
     trainer = Rank(rank, workers)
     attachment = attach(trainer)
     for _ in range(2):
@@ -312,7 +314,7 @@ def rank_times_out(rank, workers):
 
 
 def rank_has_another_model(rank, workers):
-    """The same names, other sizes. DDP itself is kept from noticing."""
+    """Equal names, different sizes, hidden from DDP itself."""
     import gradpool
 
     class Other(Rank):
@@ -333,7 +335,8 @@ def rank_has_another_model(rank, workers):
 
 
 def rank_is_refused(rank, workers):
-    """What attach() says to a plain module, to doubles, to a second hook and to no job name."""
+    """The errors of attach() for a plain module, for doubles, for a second hook and without a job
+    name."""
     import gradpool
     trainer = Rank(rank, workers)
     torch = trainer.torch
@@ -360,7 +363,7 @@ def rank_trains_a_gan(rank, workers):
     digests = [train(trainer) for trainer in both]
     names = sorted(name for name in attached[0].job._tensors if ' more (bucket ' not in name)
     attached[0].close()
-    digests.append(train(both[1]))      # the other is still in the job
+    digests.append(train(both[1]))      # the other attachment is still in the job
     attached[1].close()
     return digests, names, attached[0].job is attached[1].job
 
@@ -413,7 +416,7 @@ class Ddp(Case):
     def test_gradients_in_lent_memory_are_not_copied_and_give_the_same_bits(self):
         views, landing = self.run_ranks('rank_lends_views'), self.run_ranks('rank_lends_landing')
         self.assertEqual(len({tuple(told) for _, *told in views + landing}), 1)
-        for places, *_ in views:        # a .grad lies where it is pushed, and roles change
+        for places, *_ in views:        # a .grad lies where it is pushed, and roles alternate
             for (grad, gradient, result), (_, before, after) in zip(places[2:], places[1:]):
                 self.assertEqual(grad, gradient)
                 self.assertEqual({gradient, result}, {before, after})
@@ -528,7 +531,7 @@ class TorchTensors(unittest.TestCase):
 
 
 def lose_rank_1(function, workers, **environment):
-    """Rank 1 ends on purpose and has nothing to say."""
+    """Rank 1 ends on purpose, without a result."""
     processes = ranks.start_ranks(function, workers, **environment)
     found = ranks.finish_ranks(processes[:1])
     harness.finish(processes[1], ranks.RANK_TIMEOUT_S)

@@ -1,5 +1,5 @@
-"""gradpool.ddp with the optimizer's steps on the service: what PyTorch's own optimizers make of the
-same gradients in one process, over shared memory and tcp."""
+"""gradpool.ddp with the optimizer's steps on the service, compared with PyTorch's own optimizers on
+the same gradients in one process, over shared memory and tcp."""
 import contextlib
 import io
 import os
@@ -9,8 +9,8 @@ import ranks
 import test_ddp
 from test_ddp import attach, Rank, setUpModule, STEPS, tearDownModule, train_alone   # noqa
 
-# Rates and momenta that are powers of two: their products are exact, so it makes no difference
-# whether a product is rounded before it is added. PyTorch does that in one step, lanes in two.
+# Rates and momenta that are powers of two: their products are exact, so rounding a product before
+# its addition makes no difference. PyTorch rounds once, lanes twice.
 EXACT = {
     'sgd': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625),
     'momentum': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625, momentum=0.5,
@@ -18,7 +18,7 @@ EXACT = {
     'nesterov': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625, momentum=0.5,
                                                    nesterov=True),
 }
-# Here it does: each parameter within TOLERANCE of what it is with PyTorch's own.
+# Here rounding differs: each parameter is within TOLERANCE of the one with PyTorch's own optimizer.
 CLOSE = {
     'momentum of two groups': lambda torch, net: torch.optim.SGD(
         two_groups(net, lr=0.01), 0.05, momentum=0.9, dampening=0.1, weight_decay=0.01),
@@ -42,7 +42,7 @@ def halving(torch, optimizer):
 
 
 def train_on_service(trainer, optimizer_of, is_late):
-    """Ranks begin with parameters of their own; schedulers come before attach() or after it."""
+    """Ranks begin with different parameters; schedulers are made before or after attach()."""
     torch = trainer.torch
     trainer.optimizer = optimizer_of(torch, trainer.net)
     schedule = None if is_late else halving(torch, trainer.optimizer)
@@ -54,11 +54,11 @@ def train_on_service(trainer, optimizer_of, is_late):
         for _ in range(STEPS):
             trainer.step(trainer.batch())
             schedule.step()
-    assert not trainer.optimizer.state      # it has done nothing itself
+    assert not trainer.optimizer.state      # the optimizer itself has done nothing
 
 
 def rank_lets_the_service_step(rank, workers):
-    """{rule: [digest, is it PyTorch's, is it near it, how far is the farthest]}"""
+    """{rule: [digest, whether it equals PyTorch's, whether it is near, largest distance]}"""
     import torch
     warnings.simplefilter('error')      # a scheduler's about calls in the wrong order
     found = {}
@@ -75,7 +75,7 @@ def rank_lets_the_service_step(rank, workers):
 
 
 def rank_accumulates_and_restores(rank, workers):
-    """Two backward passes a step, a closure, and a snapshot that another model goes on from."""
+    """Two backward passes a step, a closure, and a snapshot from which another model continues."""
     trainer, other = Rank(rank, workers), Rank.beside(rank, workers)
     path = os.environ['TEST_STORE'] + '.snapshot'
 
@@ -101,7 +101,7 @@ def rank_accumulates_and_restores(rank, workers):
 
 
 def rank_restores_two_models(rank, workers):
-    """Of one job and of the same names, as a GAN has."""
+    """Two models of one job and of equal names, as in a GAN."""
     path = os.environ['TEST_STORE'] + '.both'
 
     def attach_two(job, is_first):
@@ -123,8 +123,8 @@ def rank_restores_two_models(rank, workers):
 
 
 def rank_misuses_steps(rank, workers):
-    """What attach() says of optimizers that it cannot take, and step() and backward() where lanes
-    have stepped and the script does not know."""
+    """The errors of attach() for unsuitable optimizers, and of step() and backward() where lanes
+    have stepped without the script's knowledge."""
     import gradpool
     trainer = Rank(rank, workers)
     optim, net = trainer.torch.optim, trainer.net
@@ -153,7 +153,7 @@ def rank_misuses_steps(rank, workers):
 
 
 def rank_attaches_again(rank, workers):
-    """[what is said of it each time, digest after the steps of the first optimizer]"""
+    """[the warning of each time, digest after the steps of the first optimizer]"""
     import gradpool
     trainer = Rank(rank, workers)
     others = [trainer.torch.optim.SGD(trainer.net.parameters(), 0.5), trainer.optimizer, None]
@@ -170,7 +170,7 @@ def rank_attaches_again(rank, workers):
 
 
 def rank_steps_with_another(rank, workers):
-    """What close() says: another optimizer does the only step, then the attached one does."""
+    """The message of close(): another optimizer does the only step, then the attached one does."""
     found = []
     for is_another in True, False:
         trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
@@ -185,7 +185,7 @@ def rank_steps_with_another(rank, workers):
 
 
 def rank_steps_alone(rank, workers):
-    """As the one above, without a second attach()."""
+    """Like the one above, without a second attach()."""
     trainer = Rank(rank, workers)
     with attach(trainer, optimizer=trainer.optimizer):
         for _ in range(STEPS):

@@ -12,14 +12,14 @@ from harness import BUILD, GRADPOOL, Service
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLES = SOURCE / 'client/python/examples'
-# The pages whose programs run as they stand; a program's first line has its name.
+# Pages whose programs run unchanged; a program's first line has its name.
 PAGES = ('README.md', 'client/README.md', 'client/python/README.md')
 PROGRAM = re.compile(r'^```(python|c)\n(.*?)^```$', re.M | re.S)
 WORKERS = 2
 RUN_S = 120     # torch is imported by both on a loaded machine
 
-# Of the held-out digits, where guessing has 0.1; nats a character, where guessing has 4.3, and
-# knowing how frequent each character is in the text 3.2. The runs below come to about 0.97 and 2.6.
+# Accuracy on the held-out digits, where guessing has 0.1; nats a character, where guessing has 4.3,
+# and knowing the frequency of each character 3.2. The runs below reach about 0.97 and 2.6.
 ACCURACY_LEAST = 0.9
 LOSS_MOST = 2.8
 
@@ -53,13 +53,13 @@ def start(*command):
 
 class Examples(unittest.TestCase):
     def run_example(self, name, *options):
-        """The lines of each rank; it must end well, and complain of nothing."""
+        """The lines of each rank; it must end with 0 and without a complaint."""
         code, said, errors = start(sys.executable, EXAMPLES / name, *options)
         self.assertEqual((code, errors), (0, ''), said)
         return said
 
     def numbers(self, lines, pattern):
-        """Of each line that holds the pattern the number in its parentheses."""
+        """The number in the pattern's parentheses, of each line that matches the pattern."""
         found = [re.search(pattern, line) for line in lines]
         return [float(one[1]) for one in found if one]
 
@@ -98,7 +98,7 @@ class Examples(unittest.TestCase):
                 self.assertEqual(said[1], [])
 
     def check_rates(self, lines):
-        """Mean and total are of the rates that were told, each rounded to a tenth."""
+        """Mean and total follow from the printed rates, each rounded to a tenth."""
         rates = self.numbers(lines, r'^iteration \d+: (\S+) items/s per worker$')
         self.assertEqual(len(rates), 3, lines)
         mean, = self.numbers(lines, r'^items/s per cpu worker: (\S+) \+- \S+$')

@@ -1,5 +1,5 @@
-"""Ctrl-C in backward() of a DistributedDataParallel model: KeyboardInterrupt, after a whole step,
-or before it when another rank does not come."""
+"""Ctrl-C in backward() of a DistributedDataParallel model: KeyboardInterrupt after a whole step, or
+before the step while another rank is missing."""
 import os
 import signal
 import threading
@@ -9,7 +9,7 @@ import ranks
 import test_ddp
 from test_ddp import attach, Rank, setUpModule, tearDownModule     # noqa: found by name
 
-# Far beyond what a test may take: the deadline that a Ctrl-C does not wait for.
+# Longer than a test may take: a Ctrl-C must not wait for this deadline.
 DEADLINE_MS = 900_000
 
 
@@ -40,13 +40,13 @@ def what_is_raised(call, *arguments):
 
 
 def own_class():
-    """Of the process group that a script has made with the backend."""
+    """Uses the process group that a script has made with the backend."""
     import gradpool.distributed
     return gradpool.distributed.ProcessGroup
 
 
 def rank_interrupts_a_hook(rank, workers):
-    """[what backward() raises, digest after it, digest a step later, the handler afterwards]"""
+    """[error of backward(), digest after it, digest a step later, the handler afterwards]"""
     import gradpool.ddp
     trainer = begin(rank, workers)
     how = os.environ['TEST_HOW']
@@ -98,7 +98,7 @@ def press_when_waiting():
 def rank_waits_for_one_that_does_not_come(rank, workers):
     trainer = begin(rank, workers)
     attach(trainer, timeout_ms=DEADLINE_MS)
-    for _ in range(2):      # in the second one the ranks agree on new buckets
+    for _ in range(2):      # in the second step the ranks agree on new buckets
         trainer.step(trainer.batch())
     before, found = trainer.digest(), None
     if rank == 0:
@@ -110,7 +110,7 @@ def rank_waits_for_one_that_does_not_come(rank, workers):
 
 
 def rank_presses_twice(rank, workers):
-    """The second Ctrl-C is not put off: the hook waits for nobody's patience."""
+    """The second Ctrl-C is not postponed: the hook does not wait for its deadline."""
     import gradpool.ddp
     trainer = begin(rank, workers)
     attach(trainer)

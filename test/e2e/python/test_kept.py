@@ -121,7 +121,7 @@ def rank_writes(rank, workers):
 
 
 def rank_clips_in_each_step(rank, workers):
-    """As a Wasserstein GAN does; with evaluation by rank 0 alone between."""
+    """Trains like a Wasserstein GAN, with evaluation by rank 0 alone in between."""
     of = ones_of(rank, workers, True, None)
     for _ in range(5):
         of.train()
@@ -155,7 +155,7 @@ def rank_writes_alone(rank, workers):
 # ---- the same optimizer with another model ----
 
 def moved(of):
-    """By how much a step moves all parameters."""
+    """Movement of all parameters in a step."""
     before = [one.detach().clone() for one in of.net.parameters()]
     of.train()
     return sorted({round(value, 3) for one, other in zip(of.net.parameters(), before)
@@ -163,7 +163,7 @@ def moved(of):
 
 
 def wrap_again(of):
-    """Another model of the same parameters. The former one is found to be gone on rank 0 only."""
+    """Another model of the same parameters. Only rank 0 notices that the former model is gone."""
     of.model = of.attachment = None
     if of.rank == 0:
         gc.collect()
@@ -173,7 +173,7 @@ def wrap_again(of):
 
 
 def attach_again(of):
-    """The error; then what goes after load_state_dict()."""
+    """The error; then the steps that work after load_state_dict()."""
     saved, text = of.optimizer.state_dict(), 'no error'
     of.attachment.close()
     try:
@@ -210,7 +210,7 @@ def rank_goes_on_with_the_optimizer(rank, workers):
     steps += [moved(of), moved(of)]
     of.optimizer.state.clear()
     steps += [moved(of), moved(of)]
-    stays = ones_of(rank, workers, False, 'stays/')     # and so does the job
+    stays = ones_of(rank, workers, False, 'stays/')     # the job stays, too
     texts = [attach_again(of)]
     steps.append(moved(of))
     del stays
@@ -234,7 +234,7 @@ def path_of(name):
 
 
 def save(of, name):
-    """As scripts do: rank 0 alone, while the others go on."""
+    """As in scripts: rank 0 saves alone, while the other ranks continue."""
     if of.rank == 0:
         of.torch.save({'model': of.net.state_dict(), 'optimizer': of.optimizer.state_dict()},
                       path_of(name))
@@ -262,7 +262,7 @@ def load(of, name, is_rank_0_alone=False):
 
 
 def fresh(rank, workers, number, optimizer_of):
-    """At the beginning of the second half, with other parameters."""
+    """Loads at the beginning of the second half, with other parameters."""
     of = trainer_of(rank, workers, number)
     of.optimizer = optimizer_of(of.torch, of.net)
     for one in of.net.parameters():
@@ -273,8 +273,8 @@ def fresh(rank, workers, number, optimizer_of):
 
 
 def rank_loads_and_trains(rank, workers):
-    """{optimizer: digests: loaded after attach(); before it, on rank 0; how far a DDP with
-    PyTorch's own optimizer is that has loaded the same}"""
+    """{optimizer: digests: loaded after attach(); before it, on rank 0; distance to a DDP with
+    PyTorch's own optimizer that has loaded the same}"""
     found, number = {}, 0
     for name, optimizer_of in OPTIMIZERS.items():
         after, before, plain = [fresh(rank, workers, number + i, optimizer_of) for i in range(3)]
@@ -293,8 +293,8 @@ def rank_loads_and_trains(rank, workers):
 
 
 def rank_goes_on_from_pytorch(rank, workers):
-    """Moments that PyTorch's own optimizer has made, before attach(). Also what state_dict() says
-    before and after steps, and what copies and pickles of the optimizer have."""
+    """Moments of PyTorch's own optimizer, from before attach(). Also the contents of state_dict()
+    before and after steps, and of copies and pickles of the optimizer."""
     of = Rank(rank, workers)
     torch = of.torch
     of.optimizer = torch.optim.Adam(of.net.parameters(), 0.01)
@@ -328,7 +328,7 @@ def rank_goes_on_from_pytorch(rank, workers):
 
 
 def same(torch, one, other):
-    """Optimizers' dictionaries: the same keys, in that order, and near values."""
+    """Optimizers' dictionaries: the same keys in the same order, and near values."""
     if isinstance(one, dict):
         return list(one) == list(other) and all(same(torch, one[key], other[key]) for key in one)
     if isinstance(one, torch.Tensor):

@@ -1,7 +1,7 @@
-"""Workers as their users start them on a cluster: by mpirun, torchrun and srun, the real ones, and
-with the variables of horovodrun and bpslaunch.
+"""Workers as users start them on a cluster: by the real mpirun, torchrun and srun, and with the
+variables of horovodrun and bpslaunch.
 
-A worker is this script with `--worker`; what it found it writes into a file of its rank."""
+A worker is this script with `--worker`; it writes its results into a file of its rank."""
 import importlib.metadata
 import json
 import os
@@ -17,7 +17,7 @@ from slurm import Slurm
 
 WORKERS = 2
 LAUNCH_S = 120      # torch is imported by both on a loaded machine
-# What a launcher, or who uses gradpool, may have set around the tests.
+# Variables that a launcher, or a user of gradpool, may have set around the tests.
 OTHERS = ('GRADPOOL_', 'SLURM_', 'OMPI_', 'PMI', 'RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'HOROVOD_',
           'MV2_', 'JSM_', 'FLUX_', 'DMLC_', 'BYTEPS_', 'MPI_')
 KEPT = 'GRADPOOL_BUILD', 'GRADPOOL_LIBRARY'
@@ -35,10 +35,10 @@ def tearDownModule():
     service.end()
 
 
-# ---- what a worker does ----
+# ---- functions of workers ----
 
 def worker_sums():
-    """By the plain package: a round, and what it knows of its place."""
+    """By the plain package: a round, and the worker's rank and size."""
     import numpy
     import gradpool
     _, rank, workers = gradpool.job_from_environment()
@@ -49,7 +49,7 @@ def worker_sums():
 
 
 def worker_has_a_door():
-    """By Horovod's calls: its place, and a sum."""
+    """By Horovod's calls: the worker's rank and size, and a sum."""
     import torch
     import gradpool.torch as hvd
     hvd.init()
@@ -59,7 +59,7 @@ def worker_has_a_door():
 
 
 def worker_trains():
-    """By DDP with the hook, as torch's own launcher has it; and by Horovod's calls beside it."""
+    """By DDP with the hook, as under torch's own launcher; and by Horovod's calls."""
     import torch
     import gradpool.ddp
     torch.distributed.init_process_group('gloo')
@@ -72,7 +72,8 @@ def worker_trains():
 
 
 def worker_is_wrong():
-    """Rank 1 pushes what it has not declared, after a round; rank 0 says whom it has lost."""
+    """Rank 1 pushes an undeclared tensor after a round; rank 0 returns the rank that it has lost.
+    """
     import numpy
     import gradpool
     job = gradpool.connect().join()
@@ -93,7 +94,7 @@ class Launcher(unittest.TestCase):
     environment = {}
 
     def launch(self, function, command=None, **environment):
-        """(exit code, what was said) of that many workers; each calls `function`."""
+        """(exit code, output) of this many workers; each calls `function`."""
         self.folder = service.folder / f'{type(self).__name__}-{self._testMethodName}'
         self.folder.mkdir()
         others = [name for name in os.environ if name.startswith(OTHERS) and name not in KEPT]
@@ -118,7 +119,7 @@ class Launcher(unittest.TestCase):
         return [f'{name}={value}' for name, value in names.items()]
 
     def check(self, function, expected, **how):
-        """Each rank must have found what `expected` says of it, and nobody complains."""
+        """Each rank must have the results in `expected`, without a complaint."""
         code, said = self.launch(function, **how)
         self.assertEqual(code, 0, said)
         found = {path.name: json.loads(path.read_text())
@@ -127,7 +128,7 @@ class Launcher(unittest.TestCase):
                                  for rank in range(WORKERS)}, said)
 
     def check_an_error(self):
-        """Of a worker: the launcher fails, and its output says what was wrong."""
+        """A wrong worker: the launcher fails, and its output has the reason."""
         code, said = self.launch('worker_is_wrong')
         self.assertEqual(code, 1, said)
         self.assertIn('gradpool.errors.Mismatch: ', said)
@@ -168,7 +169,7 @@ class Mpirun(Launcher):
 
 
 class ByVariables(Launcher):
-    """One process a rank, with what its launcher would set."""
+    """One process for each rank, with a launcher's variables."""
 
     def started_with(self, *variables):
         words = ' '.join(variables)
@@ -206,7 +207,7 @@ class Torchrun(Launcher):
 
     @property
     def command(self):
-        # Debian's torchrun 2.6 asks for libuv, which it lacks, unless ranks meet in a file.
+        # Debian's torchrun 2.6 uses libuv, which it lacks, unless ranks meet in a file.
         where = ('--master_port', free_ports(1)) if self.has_libuv else (
             '--rdzv_backend', 'c10d', '--rdzv_endpoint', self.folder / 'rendezvous',
             '--rdzv_conf', 'store_type=file')

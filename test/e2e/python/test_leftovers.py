@@ -1,4 +1,4 @@
-"""What is left in a process that goes on after the service has ended: nothing of it."""
+"""A process that continues after the end of the service keeps no resource of it."""
 import json
 import os
 import pathlib

@@ -25,12 +25,12 @@ class Eights(test_kept.Ones):
 
 
 def again(of):
-    """A second step, which is as large as it would be had nothing happened."""
+    """A second step of the size that it has without a disturbance."""
     of.train()
     return of.are(TWICE)
 
 
-# ---- what works ----
+# ---- supported actions ----
 
 def copy_of_the_module(of):
     copied = copy.deepcopy(of.model.module)
@@ -68,7 +68,7 @@ def checkpoint_of_rank_0_alone(of):
 
 
 def checkpoint_loaded(of):
-    """Of the first step, after a second one."""
+    """State of the first step, loaded after a second one."""
     model, optimizer = copy.deepcopy(of.net.state_dict()), of.optimizer.state_dict()
     of.train()
     of.net.load_state_dict(model)
@@ -119,7 +119,7 @@ def two_backward_passes(of):
     with of.model.no_sync():
         sum(one.sum() for one in of.net.parameters()).backward()
     of.optimizer.zero_grad = lambda: None
-    of.train()      # gradients: what the first step has left, and two more
+    of.train()      # gradients: of the first step, and two more
     return of.are(ONCE - 0.5 * (0.5 + 3))
 
 
@@ -171,7 +171,7 @@ WORKS = (copy_of_the_module, copy_of_the_model, module_pickled, optimizer_pickle
          norm_of_gradients, evaluation_by_rank_0_alone, gradients_as_views)
 
 
-# ---- what is refused ----
+# ---- refused actions ----
 
 def between(of, act):
     """A step, in which something is done between backward() and step()."""
@@ -191,7 +191,7 @@ def values_clipped(of):
 
 
 def gradients_unscaled(of):
-    """As GradScaler.step() does, which is for GPUs alone."""
+    """Scales gradients like GradScaler.step(), which works on GPUs only."""
     between(of, lambda: [one.grad.mul_(0.5) for one in of.net.parameters()])
 
 
@@ -211,7 +211,7 @@ def parameter_frozen(of):
 
 def parameters_of_another_dtype(of):
     of.net.double()
-    of.model(of.ones().double()).sum().backward()     # DDP does not see it any more
+    of.model(of.ones().double()).sum().backward()     # DDP does not see the parameters any more
     of.optimizer.step()
 
 
@@ -254,7 +254,7 @@ def begin(of, prefix):
 
 
 def rank_works(rank, workers):
-    warnings.simplefilter('ignore')     # of torch's own, about a scaler without a GPU
+    warnings.simplefilter('ignore')     # torch's own, about a scaler without a GPU
     return {one.__name__: one(fresh(rank, workers, number)) for number, one in enumerate(WORKS)}
 
 

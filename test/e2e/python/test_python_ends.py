@@ -1,5 +1,5 @@
-"""How a script of the Python package ends: as it says, whatever the package's threads do, and with
-a goodbye to the others."""
+"""The end of a script of the Python package: with the script's own status, whatever the package's
+threads do, and with a goodbye to the other ranks."""
 import multiprocessing
 import os
 import re
@@ -49,7 +49,7 @@ run()       # before step()
 
 
 def take_part(rank, workers):
-    """In a process of multiprocessing, which nobody asks to leave."""
+    """In a process of multiprocessing, which no code asks to leave."""
     import gradpool.torch as hvd
     import torch
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers), GRADPOOL_JOB='goodbyes')
@@ -71,7 +71,7 @@ class Ends(Case):
         self.assertIn('backward() ran more than 1 times before step()', done.stderr)
 
     def test_who_has_left_is_waited_for_on_no_lane(self):
-        """Also on one that it never spoke to: it has declared nothing there."""
+        """Also with a service to which it sent no declaration."""
         for leaves_first in False, True:
             with gradpool.connect() as client:
                 one, other = [client.join(f'left-{leaves_first}', rank, 2) for rank in range(2)]

@@ -1,5 +1,5 @@
-"""The package gradpool against a real service: what a script gets wrong is an error that says so,
-and never harms its memory."""
+"""The package gradpool against a real service: a script's mistake is an error that names it, and
+never harms the script's memory."""
 import array
 import errno
 import os
@@ -67,7 +67,7 @@ class Handles(Case):
                          lambda: job.resize(3, 30000), lambda: job.snapshot('/nowhere')):
                 self.interrupt(call)
             watch = progress.Stopwatch()
-        self.assertLess(watch.seconds(), 10)     # leaving ends what still waits
+        self.assertLess(watch.seconds(), 10)     # leaving ends waiting calls
 
     def interrupt(self, call):
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -1,5 +1,5 @@
 """The package gradpool against a real service: values, refusals, failures. Ranks of a job live in
-this process where they can: a push returns at once, so one thread is enough for all of them."""
+this process where possible: a push returns at once, so one thread suffices for all of them."""
 import array
 import ctypes
 import errno
@@ -25,7 +25,7 @@ LEAST_MS = 200
 
 
 def rank_pushes_until_killed(rank, workers):
-    """Rank 1 dies in mid-round; rank 0 tells how it learns of it."""
+    """Rank 1 dies during a round; rank 0 returns the error that it gets."""
     job = gradpool.connect().join('killed', rank, workers)
     tensor = job.declare('t', 1000)
     values = numpy.ones(1000, numpy.float32)
@@ -233,7 +233,8 @@ class Signals(Case):
         finally:
             signal.signal(signal.SIGALRM, before)
         self.assertLess(watch.seconds(), 10)
-        for words in 'no push from rank 1 after', 'after 500 ms':  # first with what was interrupted
+        # first with the limit of the interrupted call
+        for words in 'no push from rank 1 after', 'after 500 ms':
             with self.raises(gradpool.Timeout, "'t' round 1", words):
                 request.wait(500)
 

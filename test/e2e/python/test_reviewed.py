@@ -1,6 +1,6 @@
-"""Habits of people's scripts at attach(optimizer=) and gradpool.torch, beside the same script over
-gloo: parameters that are frozen or that no rank uses, steps that a script leaves out, calls that
-are not offered."""
+"""Habits of real scripts at attach(optimizer=) and gradpool.torch, compared with the same script
+over gloo: frozen parameters, parameters that no rank uses, skipped steps, calls that are not
+offered."""
 import copy
 import os
 import subprocess
@@ -16,8 +16,8 @@ STEPS = 4
 
 
 class Script:
-    """A model of three layers of which forward() uses those that it is given, and the same model
-    over gloo alone."""
+    """A model of three layers of which forward() uses the given ones, and the same model over gloo
+    alone."""
 
     def __init__(self, torch, optimizer_of, prefix, frozen=()):
         class Net(torch.nn.Module):

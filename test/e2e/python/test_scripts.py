@@ -40,7 +40,7 @@ def attach(model, **options):
 
 
 def refusal(call, *arguments, **options):
-    """The text of the GradpoolError that it raises."""
+    """The text of the GradpoolError of `call`."""
     import gradpool
     try:
         call(*arguments, **options)
@@ -60,8 +60,8 @@ def step(model, value):
 # ---- uneven inputs ----
 
 def rank_runs_out(rank, workers, are_views):
-    """Gradients of each step of four loops: rank r has the number of batches that the loop says,
-    and gives gradients of r + 1."""
+    """Gradients of each step of four loops: rank r has the loop's number of batches and gradients
+    of r + 1."""
     torch, _ = begin(rank, workers)
     from torch.distributed.algorithms.join import Join
     model = wrapped(torch.nn.Linear(LENT, 1, bias=False), gradient_as_bucket_view=are_views)
@@ -170,7 +170,7 @@ def rank_embeds_otherwise(rank, workers):
             refusal(attach, wrapped(net), optimizer=torch.optim.SGD(net.parameters(), 0.1))]
 
 
-# ---- what is dropped ----
+# ---- dropped objects ----
 
 def state_here():
     """Descriptors and threads of this process, and its bytes of memory of the job."""
@@ -181,7 +181,7 @@ def state_here():
 
 
 def settle(first):
-    """Waits until this process has no more than it had the first time."""
+    """Waits until this process has no more objects than the first time."""
     if not first:
         first.append(state_here())
     harness.until(lambda: all(now <= then for now, then in zip(state_here(), first[0])),
@@ -195,7 +195,7 @@ def job_has(tensors):
 
 
 def rank_folds(rank, workers, optimizer_of=None):
-    """Eight models of one script, one after the other. How many are left."""
+    """Eight models of one script, one after the other. Returns the number of live ones."""
     torch, dist = begin(rank, workers)
     left, first, kept = [], [], []
     for fold in range(8):
@@ -210,7 +210,7 @@ def rank_folds(rank, workers, optimizer_of=None):
                 optimizer.step()
         left.append(weakref.ref(net))
         net = model = attachment = optimizer = None
-        if rank or fold % 2:    # the others' collector runs at another moment
+        if rank or fold % 2:    # the other ranks' collector runs at another time
             gc.collect()        # models,
             gc.collect()        # and optimizers that these have held
         if fold % 2:
@@ -265,8 +265,8 @@ def rank_makes_groups_anew(rank, workers):
 
 
 def rank_copies_a_model(rank, workers):
-    """Copies of an attached model, by copy and by pickle, are models of their own; the attached one
-    goes on."""
+    """Copies of an attached model, by copy and by pickle, are plain models of their own; the
+    attached one still works."""
     torch, _ = begin(rank, workers)
     model = wrapped(torch.nn.Linear(4, 1))
     attachment = attach(model)
@@ -279,7 +279,7 @@ def rank_copies_a_model(rank, workers):
 
 
 def rank_fails_to_attach(rank, workers):
-    """attach() that fails does not take the prefix of a model that has it."""
+    """A failed attach() does not take the prefix of an attached model."""
     torch, _ = begin(rank, workers)
     first, second = wrapped(torch.nn.Linear(4, 1)), wrapped(torch.nn.Linear(5, 1))
     attach(first, prefix='g/')
@@ -297,7 +297,7 @@ def _no_hook(_, bucket):
 
 
 def rank_drops_handles(rank, workers):
-    """Results that are not in place after operations whose handles nobody keeps."""
+    """Names of operations whose handles are dropped and whose results are not in place."""
     torch, dist = begin(rank, workers, 'gradpool')
     wrong = []
     for count in 1, 3, 200:
@@ -334,8 +334,7 @@ def rank_has_groups(rank, workers):
 # ---- odd strides ----
 
 def odd_tensors(torch, dtype, rank):
-    """Tensors of one element, or with a dimension of one, whose strides are not what their shapes
-    let expect."""
+    """Tensors of one element, or with a dimension of one, with unusual strides for their shapes."""
     def values(count):
         return (torch.arange(1, count + 1) + rank).to(dtype)
     return [values(10).view(2, 5)[:1, 2], values(10).view(2, 5)[1:, 4:].t(), values(10)[7],
@@ -344,8 +343,7 @@ def odd_tensors(torch, dtype, rank):
 
 
 def odd_operations(dist, rank, tensor, two):
-    """(name, what an operation has given, what it should give) of each. `two`: the tensors of rank
-    0 and 1."""
+    """(name, result of an operation, right result) of each. `two`: the tensors of rank 0 and 1."""
     first, second = two
 
     def put(operation, *arguments):
@@ -415,7 +413,7 @@ def rank_has_odd_parameters(rank, workers):
 # ---- time-outs ----
 
 def rank_waits(rank, workers):
-    """Limits of models, and what is raised at that of a group that waits for a second."""
+    """Limits of models, and the error at the limit of a group that waits for a second."""
     torch, dist = begin(rank, workers, 'gradpool', timeout=datetime.timedelta(seconds=88))
     other = dist.new_group([0, 1], backend='gloo', timeout=datetime.timedelta(seconds=99))
     models = [wrapped(torch.nn.Linear(2, 1)) for _ in range(4)]
@@ -426,7 +424,8 @@ def rank_waits(rank, workers):
     del os.environ['GRADPOOL_TIMEOUT_MS']
     limits, texts = [one._limit.ms for one in attached], []
     dist.barrier()
-    dist.group.WORLD.timeout_s = 1      # not sooner: what is made before takes a slow host longer
+    # not sooner: the groups made before take longer on a slow host
+    dist.group.WORLD.timeout_s = 1
     attach(models[3])
     if rank == 0:
         try:

@@ -1,5 +1,5 @@
-"""Models of many small parameters at gradpool.ddp.attach(): what lies together in a bucket travels
-as one tensor, and comes back with the bits that each parameter alone would have."""
+"""Models of many small parameters at gradpool.ddp.attach(): neighbours in a bucket travel as one
+tensor, with the bits that each parameter alone would have."""
 import gc
 import sys
 import unittest.mock
@@ -59,7 +59,7 @@ def packs_of(job):
 
 
 def rank_trains(rank, workers):
-    """Of each way: digests with packs and with parameters alone, and names in the last step."""
+    """For each way: digests with packs and with parameters alone, and names in the last step."""
     first, found = Deep(rank, workers), []
     for options, how, size in WAYS:
         digests = []
@@ -157,7 +157,8 @@ def rank_drops(rank, workers):
 
 
 def rank_times_out(rank, workers):
-    """Rank 1 has other packs than rank 0, as if its buckets were others; what rank 0 raises."""
+    """Rank 1 has other packs than rank 0, as if its buckets were others; returns the error of rank
+    0."""
     trainer, text = Deep(rank, workers), 'no error'
     with fewest(8 if rank == 0 else NOT_ONE):
         test_ddp.attach(trainer, timeout_ms=2000)

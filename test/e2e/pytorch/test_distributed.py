@@ -1,5 +1,5 @@
-"""gradpool.distributed with real processes on a real service: each operation beside what gloo makes
-of it, or of what gloo has gathered where it lacks the operation."""
+"""gradpool.distributed with real processes on a real service: each operation compared with gloo's,
+or, where gloo lacks the operation, with a computation from gathered tensors."""
 import collections
 import datetime
 import os
@@ -14,12 +14,12 @@ import test_ddp
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 
 TIMEOUT_S = 60      # of a group
-SOON_S = 2          # of one that was made, where it runs out: what comes first may take longer
+SOON_S = 2          # of a made group whose limit is reached; earlier operations may take longer
 COUNT = 37
 
 
 class Rank:
-    """A process's group of the backend `gradpool`, and one of gloo with the same ranks."""
+    """A process's group of the backend `gradpool`, and one of gloo with equal ranks."""
 
     def __init__(self, rank, workers, timeout_s=TIMEOUT_S, has_gloo=True):
         import torch
@@ -48,7 +48,7 @@ class Rank:
         return self.values(*arguments), self.values(*arguments).cpu()
 
     def everybodys(self, tensor, group=None):
-        """What each rank of gloo's group has, on the host."""
+        """The tensors of each rank of gloo's group, on the host."""
         tensor = tensor.cpu().contiguous()
         found = [self.torch.empty_like(tensor) for _ in range(self.dist.get_world_size(group))]
         self.dist.all_gather(found, tensor, group=group or self.gloo)
@@ -64,7 +64,8 @@ class Rank:
 
 FLOATS = 'float32', 'float64', 'float16', 'bfloat16'
 INTEGERS = 'int32', 'int64', 'int16', 'int8', 'uint8'
-GLOO = 'float32', 'float64', 'float16', 'int32', 'int64', 'int8', 'uint8'    # that gloo reduces
+# the types that gloo reduces
+GLOO = 'float32', 'float64', 'float16', 'int32', 'int64', 'int8', 'uint8'
 
 
 def compare_reductions(of):
@@ -97,7 +98,7 @@ def compare_bitwise(of):
 
 
 def compare_sums_of_fractions(of):
-    """In rank order, to the same bits; the mean of them is one division."""
+    """In rank order, to the same bits; their mean is one division."""
     mine = of.torch.randn(100000, generator=of.torch.Generator().manual_seed(of.rank))
     mine = mine.to(of.device)
     first, *others = of.everybodys(mine)
@@ -266,7 +267,7 @@ def rank_compares(rank, workers):
 
 
 def send_and_receive(of):
-    """Tags in another order than they were sent, several messages of one tag, both ways."""
+    """Tags in another order than sent, several messages of one tag, both ways."""
     peer, sent = 1 - of.rank, [of.values('float32') + 100 * i for i in range(4)]
     works = [of.dist.isend(tensor, peer, tag=i // 2) for i, tensor in enumerate(sent)]
     theirs = [tensor - of.rank + peer for tensor in sent]
@@ -279,7 +280,8 @@ def send_and_receive(of):
 
 
 def keep_many_under_way(of):
-    """Of one size, waited for backwards; the Future of the last one, which queues behind them."""
+    """Operations of one size, awaited backwards; the Future of the last one, which queues behind
+    them."""
     tensors = [of.values('float64') + i for i in range(6)]
     works = [of.dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     found, = works[-1].get_future().wait()
@@ -310,8 +312,8 @@ def rank_works_asynchronously(rank, workers):
 
 
 def rank_trains(rank, workers):
-    """With the backend alone, then with the hook in the same job, then with a second default
-    group."""
+    """With the backend alone, then with the hook in the same job, then with a second default group.
+    """
     of = Rank(rank, workers, has_gloo=False)
     trainer = test_ddp.Rank.beside(rank, workers)
     digests = [test_ddp.train(trainer)]
@@ -326,8 +328,8 @@ def rank_trains(rank, workers):
 
 
 def rank_disagrees(rank, workers):
-    """About the number of elements, of a first and of a later operation; about a root; about what
-    is to be done. What each raised, and what the next operation of that group raises."""
+    """Mismatches: of the number of elements, in a first and in a later operation; of a root; of the
+    operation. Returns the error of each, and the error of the group's next operation."""
     of = Rank(rank, workers, has_gloo=False)
     watch, found = progress.Stopwatch(), []
     attempts = (lambda group: of.dist.all_reduce(of.torch.ones(5 + rank), group=group),
@@ -359,9 +361,10 @@ def raised_by(call):
 
 
 def rank_brings_another_known_size(rank, workers):
-    """A rank that is late for longer than others wait before they tell, which is no mismatch; then
-    another size than the other rank's, waited for here; then, seen by the process's thread, other
-    kinds, with more behind, a size that only one rank knows, and messages instead of a tensor."""
+    """A rank that is later than the time after which others log their wait, which is no mismatch;
+    then a size that differs from the other rank's, awaited here; then, detected by the process's
+    thread, other operations, with more behind, a size that only one rank knows, and messages
+    instead of a tensor."""
     of = Rank(rank, workers, has_gloo=False)
 
     def sum_of(count, group):
@@ -387,7 +390,7 @@ def rank_brings_another_known_size(rank, workers):
              sum_of(7 - rank, groups[2]),
              sum_of((6, 9)[rank], groups[3]),
              (sum_of, scatter)[rank](6, groups[4])]
-    sum_of(8, groups[2])        # that of both ranks meets
+    sum_of(8, groups[2])        # the operation of both ranks completes
     for work in works:
         work.is_completed()     # the thread's from here on
     found += [raised_by(work.wait) for work in works]
@@ -411,7 +414,8 @@ def rank_loses_the_other(rank, workers):
 
 
 def lose_the_other_in_backward(rank, workers, compression=None):
-    """Rank 1 ends when rank 0 has begun all that it waits for; what backward() raises there."""
+    """Rank 1 ends after rank 0 has begun all its operations; returns the error of backward() there.
+    """
     of = Rank(rank, workers, has_gloo=False)
     trainer = test_ddp.Rank.beside(rank, workers)
     if compression:
@@ -446,14 +450,14 @@ def rank_is_refused(rank, workers):
                  lambda: of.dist.all_reduce(ones, of.dist.ReduceOp.BOR),
                  lambda: of.dist.all_reduce(ones.to_sparse(), of.dist.ReduceOp.MAX),
                  lambda: of.dist.all_to_all_single(ones, of.torch.ones(3)),
-                 lambda: of.dist.group.WORLD.send([ones], rank, 0),    # torch 2 refuses it itself
+                 lambda: of.dist.group.WORLD.send([ones], rank, 0),    # torch 2 refuses this itself
                  lambda: of.dist.reduce_scatter_tensor(ones[:2], ones, of.dist.ReduceOp.BOR),
                  lambda: of.dist.all_reduce(ones, scaled_sum(2.0)),
                  lambda: of.dist.all_reduce_coalesced([]),
                  lambda: of.dist.all_gather_coalesced([[]] * workers, []),
                  lambda: of.dist.all_to_all([ones] * workers, [ones[:3]] * workers)):
         found.append(raised_by(call)[:2])
-    of.dist.all_reduce(ones)    # what was refused at once has changed nothing
+    of.dist.all_reduce(ones)    # the refused calls have changed nothing
     return found
 
 
@@ -511,7 +515,7 @@ class Distributed(python_case.Case):
                 self.assertEqual(first, later)
 
     def check_late(self, kind, text):
-        """Of rank 0, which waited for rank 1 in vain."""
+        """The error of rank 0, which waited for rank 1 in vain."""
         self.assertEqual(kind, 'Timeout')
         self.assertIn('rank 1 (', text)
         self.assertIn('has joined, but has not pushed this tensor', text)

@@ -49,7 +49,7 @@ def expect_replicas(of, what, tensor):
     of.expect_true(f'{what} differs: {every}', bool((every == every[:1]).all()))
 
 
-# ---- what is made for an optimizer before it is wrapped ----
+# ---- objects made for an optimizer before it is wrapped ----
 
 def compare_schedulers(of):
     """The optimizer that a script has is the one that is wrapped."""
@@ -68,7 +68,8 @@ def compare_schedulers(of):
         of.expect_true('groups and state stay', optimizer.param_groups[0] is group
                        and optimizer.state is state)
         with warnings.catch_warnings():
-            warnings.simplefilter('error')      # of steps that a scheduler does not see
+            # a scheduler's warnings about steps that it does not see
+            warnings.simplefilter('error')
             for _ in range(3):
                 descend(of, net, optimizer)
                 schedulers[0].step()
@@ -122,7 +123,7 @@ def compare_scaling_and_clipping(of):
     scaler.unscale_(bare)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter('always')
-        optimizer.step()    # the sum that is there already
+        optimizer.step()    # the sum from the first step()
     of.expect_true('told', 'skip_synchronize()' in str(told[0].message))
     expect_weight(of, 'summed once', net, -3.0)
     for change in (lambda: scaler.unscale_(bare),
@@ -136,7 +137,7 @@ def compare_scaling_and_clipping(of):
     plain = torch.cuda.amp.GradScaler(enabled=False)
     optimizer.zero_grad()
     plain.scale(net(torch.full((1, 2), of.rank + 1.)).sum()).backward()
-    plain.step(bare)        # the one that was given
+    plain.step(bare)        # the optimizer before the wrap
     plain.update()
     expect_weight(of, 'a scaler that does nothing', net, -6.0)
 
@@ -234,13 +235,13 @@ def compare_added_parameters(of):
 # ---- sparse gradients ----
 
 def rows_of(of, rank, turn):
-    """Looked up by a rank: one row, twice; other ones; none."""
+    """Rows that a rank looks up in the turn: one row twice, other rows, none."""
     return [[[3, 3], [4, 5]], [[], [1]], [[0], []], [[], []]][turn][rank]
 
 
 def compare_rows(of):
-    """An embedding among other small parameters leaves the pack, with rows that some rank has, also
-    where they are zeros."""
+    """An embedding among other small parameters leaves the pack, with the rows of all ranks, also
+    rows of zeros."""
     torch, turns = of.torch, range(4)
 
     def make(is_sparse):
@@ -368,7 +369,7 @@ def compare_many_tensors(of):
 
 
 def compare_parameters_of_other_ranks(of):
-    """A rank that differs in one of many small ones is told which."""
+    """The error names the tensor that differs among many small ones."""
     hvd, torch = of.hvd, of.torch
     named = {f'p{i}': torch.ones(3 + (i == 40 and of.rank)) for i in range(60)}
     kind, text = of.raised(lambda: hvd.broadcast_parameters(named, 0))
@@ -522,7 +523,7 @@ def compare_folds(of):
 
 
 def compare_another_job(of):
-    """An optimizer goes on after shutdown() and init()."""
+    """An optimizer still works after shutdown() and init()."""
     net = linear(of)
     optimizer = wrap(of, net)
     descend(of, net, optimizer)
@@ -532,7 +533,7 @@ def compare_another_job(of):
     expect_weight(of, 'in another job', net, -2.0)
 
 
-# In this order; the last leaves the job.
+# Run in this order; the last leaves the job.
 COMPARES = (compare_schedulers, compare_scaling_and_clipping, compare_averaged_models,
             compare_thawed_parameters, compare_frozen_on_one_rank, compare_added_parameters,
             compare_rows, compare_sparse_as_dense, compare_many_tensors,
@@ -541,7 +542,7 @@ COMPARES = (compare_schedulers, compare_scaling_and_clipping, compare_averaged_m
 
 
 def rank_runs_scripts(rank, workers):
-    """{name: what was not as it should be} of all that has run."""
+    """{name: differences} of all comparisons."""
     of, found = Rank(rank, workers), {}
     for compare in COMPARES:
         of.wrong = []
@@ -554,7 +555,7 @@ def rank_runs_scripts(rank, workers):
 
 
 class Scripts(unittest.TestCase):
-    """All cases look at what one run of the ranks has found."""
+    """All cases read the results of one run of the ranks."""
 
     @classmethod
     def setUpClass(cls):

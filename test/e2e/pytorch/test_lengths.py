@@ -1,5 +1,5 @@
 """Tensors whose length changes from call to call, through the backend and through Horovod's door:
-the same bits as of one process, and no declaration for each length."""
+bits as in one process, and no declaration for each length."""
 import datetime
 import os
 import tempfile
@@ -50,7 +50,7 @@ def count_declarations(of):
 
 
 def sum_of(every):
-    """In rank order, halves as float32."""
+    """The sum in rank order, halves as float32."""
     first, *others = [one.float() if one.element_size() == 2 else one for one in every]
     return sum(others, first).to(every[0].dtype)
 
@@ -83,7 +83,7 @@ def compare_collectives(of, length, dtype):
 
 
 def compare_many_at_once(of):
-    """Which pieces are free decides when they set off, never where they go."""
+    """Free pieces decide when messages leave, never where they arrive."""
     dist, turns = of.dist, range(3)
     every = {(length, turn): of.drawn(length, turn=turn) for turn in turns for length in LENGTHS}
     mine = {key: of_ranks[of.rank].clone() for key, of_ranks in every.items()}
@@ -154,7 +154,7 @@ def rank_changes_shapes(rank, workers):
     told = []
     for name in None, 'one name':
         told.append(of.raised(lambda: hvd.allreduce(ones(6000 + rank), name=name)))
-        hvd.allreduce(ones(7000), name=name)        # as good as new
+        hvd.allreduce(ones(7000), name=name)        # works as if nothing had happened
     return of.wrong, told
 
 

@@ -50,7 +50,7 @@ def pytorch_24836(of):
 
 
 def pytorch_74809(of):
-    """A gather of what numpy had transposed."""
+    """A gather of a tensor that numpy had transposed."""
     import numpy
     mine = of.torch.from_numpy(numpy.arange(10).reshape(2, 5).T).float()
     found = [of.torch.zeros(5, 2) for _ in range(of.workers)] if of.rank == 1 else None
@@ -96,7 +96,7 @@ def pytorch_7702(of):
 
 
 def pytorch_20355(of):
-    """Parameters averaged one by one, asynchronously, and nobody waits before the barrier."""
+    """Parameters averaged one by one, asynchronously, without a wait before the barrier."""
     model = of.torch.nn.Linear(4, 3)
     for parameter in model.parameters():
         parameter.data.fill_(of.rank + 1.0)
@@ -107,7 +107,7 @@ def pytorch_20355(of):
 
 
 def pytorch_12603(of):
-    """All ranks have the same gradients, and they are the mean."""
+    """All ranks have equal gradients, which are the mean."""
     model = ddp(of, of.torch.nn.Linear(3, 2))
     model(of.torch.full((1, 3), of.rank + 1.0)).sum().backward()
     of.expect('gradients of DDP', model.module.weight.grad, of.torch.full((2, 3), 1.5))
@@ -349,7 +349,7 @@ def rank_debugs_in_detail(rank, workers):
 
 
 def rank_gathers_alone(rank, workers):
-    """accelerate_2785: rank 0 gathers, the others are past it."""
+    """accelerate_2785: rank 0 gathers, the others have passed that point."""
     of = Rank(rank, workers, TIMEOUT_S, has_gloo=False)
     of.dist.group.WORLD.timeout_s = SOON_S
     over = pathlib.Path(os.environ['TEST_FOLDER'], 'over')
@@ -413,7 +413,7 @@ def horovod_1099(of):
 
 
 def stepped(of, make):
-    """A fresh optimizer; on rank 0 it has stepped once and its rate is 0.25."""
+    """A fresh optimizer; on rank 0 one with a step and a rate of 0.25."""
     torch = of.torch
     weights = [torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(1))]
     weights[1].requires_grad_(False)
@@ -484,7 +484,7 @@ def horovod_375(of):
 
 
 def horovod_3570(of):
-    """Rank 0 joins early; the mean counts it with zeros, an allgather without."""
+    """Rank 0 joins early; the mean counts zeros for it, an allgather leaves it out."""
     hvd, torch = of.hvd, of.torch
     if of.rank == 0:
         hvd.join()

@@ -1,5 +1,5 @@
-"""What PyTorch 2 builds on a backend, on gradpool: each case runs on gloo first, and must then give
-the same on gradpool. PyTorch 1 has none of it."""
+"""Parts of PyTorch 2 that use a backend, on gradpool: each case runs on gloo first, and must then
+give the same result on gradpool. PyTorch 1 lacks these parts."""
 import collections
 import importlib.metadata
 import os
@@ -35,7 +35,7 @@ def values(torch, rank, *shape):
     return (torch.arange(torch.Size(shape).numel()) % 7 + rank).float().reshape(shape)
 
 
-# ---- what ranks do: functions of (rank, workers), whose results are compared ----
+# ---- functions of (rank, workers), whose results are compared ----
 
 def rank_calls_functional_collectives(rank, workers):
     torch, dist = begin(rank, workers)

@@ -1,5 +1,5 @@
-"""gradpool.torch with real processes on a real service: each call beside plain torch, which knows
-what every rank has brought."""
+"""gradpool.torch with real processes on a real service: each call compared with plain torch on the
+inputs of all ranks."""
 import copy
 import errno
 import json
@@ -52,7 +52,7 @@ def compare_timeline(of):
         hvd.allreduce(of.values(of.rank), op=hvd.Sum, name='seen in a timeline')
         seen = ranks_in(path) if path.exists() else set()
     hvd.stop_timeline()
-    hvd.stop_timeline()     # nothing to stop: no rank leaves over it
+    hvd.stop_timeline()     # nothing to stop: no rank may leave because of it
     of.expect_true('timeline', seen == (set(range(of.workers)) if of.rank == 0 else set()))
     if of.rank == 0:
         of.expect_true('whole timeline', ranks_in(path) == seen)
@@ -84,7 +84,7 @@ def loss(net, given):
 
 
 def train_alone(torch, workers, is_sparse=False, passes=1, steps=STEPS):
-    """In one process: the mean, in rank order, of what each rank's batches give."""
+    """In one process: the mean, in rank order, of the gradients of each rank's batches."""
     net = make_net(torch, is_sparse)
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0 if is_sparse else 0.9)
     for step in range(steps):
@@ -101,7 +101,7 @@ def train_alone(torch, workers, is_sparse=False, passes=1, steps=STEPS):
 
 
 def train(of, is_sparse=False, passes=1, wrong_start=False, **options):
-    """With DistributedOptimizer; what the parameters are afterwards."""
+    """With DistributedOptimizer; returns the parameters afterwards."""
     torch, hvd = of.torch, of.hvd
     net = make_net(torch, is_sparse)
     if wrong_start and of.rank:
@@ -123,8 +123,8 @@ def train(of, is_sparse=False, passes=1, wrong_start=False, **options):
 
 
 def compare_pushes(of):
-    """A known operation costs one push a tensor, small gradients together one, and nothing else:
-    no rank is asked."""
+    """A known operation costs one push for each tensor, small gradients together one, and no
+    question to another rank."""
     hvd, job = of.hvd, of.hvd.global_process_set.sequences().job
     pushed, names = job.push_pull, []
 
@@ -229,7 +229,7 @@ def compare_training(of):
 
 
 def compare_optimizer_state(of):
-    """Of Adam, whose state the others do not have yet; and what misuse says."""
+    """Of Adam, whose state the other ranks do not have yet; and the errors of misuse."""
     torch, hvd = of.torch, of.hvd
     net = make_net(torch)
     optimizer = torch.optim.Adam(net.parameters(), 0.1 * (of.rank + 1))
@@ -254,15 +254,15 @@ def compare_optimizer_state(of):
     torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     with wrapped.skip_synchronize():
         wrapped.step()
-    net[1](torch.ones(1, 8)).sum().backward()       # the others had no part in it
+    net[1](torch.ones(1, 8)).sum().backward()       # the other ranks had no part in it
     wrapped.step()
     digest = torch.cat([parameter.detach().view(-1) for parameter in net.parameters()])
     of.expect('replicas', hvd.broadcast(digest, 0), digest)
 
 
 def compare_lent_gradients(of):
-    """From the second step on nothing is copied, in two places that change roles; what somebody
-    keeps of a gradient, has put in its place or finds when the job is over stays what it is."""
+    """From the second step on gradients lie in two alternating places without a copy; gradients
+    that a script keeps, replaces or finds after the job's end keep their values."""
     torch, hvd, shape = of.torch, of.hvd, (160, 160)
     job = hvd.global_process_set.sequences().job
     alloc, push_pull, places, pushes = job.alloc, job.push_pull, [], []
@@ -313,7 +313,7 @@ def compare_lent_gradients(of):
 
 
 def compare_uneven_batches(of):
-    """Rank r has 3 + 2 r batches; who has joined counts as zeros."""
+    """Rank r has 3 + 2 r batches; a joined rank counts as zeros."""
     torch, hvd = of.torch, of.hvd
     for turn in range(2):
         net, rows = torch.nn.Linear(2, 1, bias=False), of.values(of.rank, (1, 2))
@@ -337,7 +337,7 @@ def compare_uneven_batches(of):
 
 
 def compare_what_joined_ranks_bring(of):
-    """Rank 0 reduces twice, the others once: from then on they change nothing."""
+    """Rank 0 reduces twice, the others once: no reduction afterwards changes the result."""
     torch, hvd = of.torch, of.hvd
     flags, ones = torch.tensor([True, False]), torch.ones(2, dtype=torch.int32)
     for there in (of.workers, 1)[:1 if of.rank else 2]:
@@ -372,10 +372,10 @@ def rank_trains(rank, workers):
     return of.wrong
 
 
-# ---- what goes wrong ----
+# ---- errors ----
 
 def rank_disagrees(rank, workers):
-    """What each rank is told: of a first operation, and of one that was known otherwise."""
+    """The errors of each rank: of a first operation, and of one with another former shape."""
     of = Rank(rank, workers)
     torch, hvd, ones = of.torch, of.hvd, of.torch.ones
     is_odd = rank == workers - 1
@@ -420,7 +420,7 @@ def rank_disagrees(rank, workers):
 
 
 def rank_is_left_alone(rank, workers):
-    """By a rank that never comes, then by one that is gone."""
+    """The errors about a rank that never comes, then about a rank that is gone."""
     os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
     of, is_told = Rank(rank, workers), pathlib.Path(os.environ['TEST_FOLDER'], 'told')
     if rank == 1:
@@ -442,18 +442,18 @@ def rank_mixes_calls_up(rank, workers):
     os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
     of = Rank(rank, workers)
     hvd, ones = of.hvd, of.torch.ones
-    time.sleep(2.8 * rank)      # the other tells that it waits, and need not have
+    time.sleep(2.8 * rank)      # the other rank logs its wait, which is no error
     for count in 3, 5:
         hvd.allreduce(ones(count))
     handles = [hvd.allreduce_async(ones(5 if rank else 3)),
                hvd.alltoall_async(ones(2)) if rank else hvd.allgather_async(ones(1))]
     found = [of.raised(handle.wait) for handle in handles]
-    hvd.allreduce(ones(2), name='named')    # has no part in it
+    hvd.allreduce(ones(2), name='named')    # not among the mismatched operations
     return found
 
 
 def rank_has_a_place(rank, workers):
-    """As Open MPI tells one and Slurm the other."""
+    """One rank with Open MPI's variables, the other with Slurm's."""
     for name, value in json.loads(os.environ['TEST_PLACE'])[rank].items():
         os.environ[name] = value
     import gradpool.torch as hvd
@@ -466,7 +466,7 @@ def rank_is_refused(rank, workers):
     hvd, ones = of.hvd, of.torch.ones(4)
     handle = hvd.allreduce_async(ones, name='twice') if rank == 0 else None
     found = [of.raised(lambda: hvd.allreduce_async(ones, name='twice'))] if rank == 0 else [None]
-    hvd.barrier()       # until then the first one is not over
+    hvd.barrier()       # the first operation is open until then
     hvd.synchronize(handle or hvd.allreduce_async(ones, name='twice'))
     for call in (lambda: hvd.allreduce(ones, op=hvd.Adasum),
                  lambda: hvd.alltoall(ones, splits=[1] * workers + [0]),
@@ -481,7 +481,7 @@ def rank_is_refused(rank, workers):
                  lambda: hvd.reducescatter(ones, op='sum'),
                  lambda: hvd.allreduce(ones, name='\udc80')):
         found.append(of.raised(call))
-    hvd.allreduce(ones, name='twice')   # what was refused has changed nothing
+    hvd.allreduce(ones, name='twice')   # the refused calls have changed nothing
     hvd.allreduce(ones)
     return found
 
@@ -513,7 +513,7 @@ class TorchDoor(python_case.Case):
             for _, text, seconds in told:
                 self.assertLess(seconds, 10)
                 self.assertRegex(text, 'ranks 0, 1 brought .* rank 2 brought ')
-            # The same words everywhere, but for who reads them.
+            # Equal words at each rank, apart from the reader's own part.
             self.assertEqual(len({text.split('ranks disagree')[1] for _, text, _ in told}), 1)
 
     def test_who_has_joined_takes_part_or_is_named_at_once(self):
@@ -563,7 +563,8 @@ class TorchDoor(python_case.Case):
                  ['allreduce.noname.3 (allreduce (Average) of float32[5])',
                   'alltoall.noname.1 (alltoall of float32[*])']]
         for rank, found in enumerate(self.run_ranks('rank_mixes_calls_up', 2)):
-            # The second may be told when the first has been given up, so it alone is open.
+            # The second operation may be reported after the first was given up, as the only open
+            # one.
             for (kind, text), mine, other in zip(found, calls[rank], calls[1 - rank]):
                 self.assertEqual(kind, 'Timeout', text)
                 for word in ('matched by their order', f'on rank {rank}: ', f'rank {1 - rank}: ',

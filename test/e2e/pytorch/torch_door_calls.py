@@ -1,5 +1,5 @@
-"""For test_torch_door: each call of gradpool.torch beside plain torch, which knows what every rank
-has brought."""
+"""For test_torch_door: each call of gradpool.torch compared with plain torch on the inputs of all
+ranks."""
 import copy
 import gc
 import os
@@ -13,7 +13,7 @@ UNTIL_S = 60    # all operations are over by then
 
 
 class Rank:
-    """A process of the job, which notes what is not as it should be."""
+    """A process of the job, which collects differences."""
 
     def __init__(self, rank, workers):
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
@@ -26,7 +26,7 @@ class Rank:
         self.wrong = []
 
     def values(self, rank, shape=(7, 3), dtype='float32'):
-        """Small whole numbers that are another rank's, too, for who asks."""
+        """Small whole numbers; other ranks can compute them, too."""
         torch = self.torch
         count = torch.Size(shape).numel()
         values = torch.arange(count) % 5 + rank + 1
@@ -96,7 +96,7 @@ def compare_groups(of):
     mine = [of.values(of.rank, shape) for shape in shapes]
     sums = [sum(of.every(shape)) for shape in shapes]
     of.expect('grouped', hvd.grouped_allreduce(mine, op=hvd.Sum, name='group'), sums)
-    for _ in range(2):      # described, then as it is known
+    for _ in range(2):      # described, then as a known group
         handle = hvd.grouped_allreduce_async(mine, op=hvd.Sum, name='group')
         of.expect('grouped_async', hvd.synchronize(handle), sums)
     hvd.grouped_allreduce_(mine, op=hvd.Sum)
@@ -142,7 +142,7 @@ def compare_groups_of_rows(of):
     weights = of.every((2 * of.workers + 1, 2))
     given = [of.values(of.rank, (of.rank + 1, 2)).requires_grad_() for _ in range(2)]
     one, other = hvd.grouped_allgather(given)
-    (one * of.values(of.rank, one.shape)).sum().backward()      # the other's gradient is zeros
+    (one * of.values(of.rank, one.shape)).sum().backward()      # the other gradient is zeros
     count = sum(of.every(one.shape)) / of.workers
     before = of.rank * (of.rank + 1) // 2
     of.expect('through a group of rows', [one.grad for one in given],
@@ -213,7 +213,7 @@ def compare_a_norm(of, mine, whole, of_set, dims, is_empty):
 def compare_copies(of):
     torch, hvd, last = of.torch, of.hvd, of.workers - 1
     for dtype in 'float32', 'int64', 'uint8':
-        for root in 0, last:    # another one under the same name
+        for root in 0, last:    # another root under the same name
             every = of.every((7, 3), dtype)
             of.expect('broadcast', hvd.broadcast(every[of.rank], root, name=f'copy {dtype}'),
                       every[root])
@@ -224,7 +224,7 @@ def compare_copies(of):
               sum(even).chunk(of.workers)[of.rank])
     of.expect('reducescatter of means', hvd.reducescatter(even[of.rank]),
               (sum(even) / of.workers).chunk(of.workers)[of.rank])
-    for dtype in 'float16', 'bfloat16':     # the sum is more than float16 has, or is rounded by it
+    for dtype in 'float16', 'bfloat16':     # the sum exceeds float16, or is rounded by it
         large = torch.linspace(30000, 60000, 2 * of.workers * 50).view(2 * of.workers, 50)
         large = (large - of.rank).to(getattr(torch, dtype))
         of.expect(f'reducescatter of large {dtype}', hvd.reducescatter(large),
@@ -299,7 +299,8 @@ def compare_process_sets(of):
 
 
 def compare_sets_made_again(of, members):
-    """A name that had another shape in a former set of the same ranks; nothing is left of it."""
+    """A name with another shape in a former set of the same ranks; the former set leaves no state.
+    """
     hvd, torch = of.hvd, of.torch
     harness.until(hvd._door.door().forget, 'the last round of the former set is over')
     before = len(hvd._door.door().job.tensors())

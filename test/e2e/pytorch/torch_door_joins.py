@@ -1,4 +1,5 @@
-"""For test_torch_door: what ranks that have joined take part in, and what is refused at once."""
+"""For test_torch_door: operations that joined ranks take part in, and operations that are refused
+at once."""
 import time
 
 import progress
@@ -21,16 +22,16 @@ def new_things(of, there):
     handles = [(call(), wanted) for call, wanted in order]
     for handle, wanted in handles:
         of.expect(f'{name}: {wanted}', handle.wait(), wanted)
-    for shape in (3, 2), (70000,):      # and once more, as it is known then
+    for shape in (3, 2), (70000,):      # and once more as a known operation
         for _ in range(2):
             of.expect('without a name', hvd.grouped_allreduce(
                 [torch.ones(shape), torch.ones(2)], op=hvd.Sum,
                 name=f'{name} group {shape}'), [torch.full(shape, 1. * len(there)),
                                                 torch.full((2,), 1. * len(there))])
-    many = [torch.ones(1 + i % 7, 3) for i in range(120)]       # a notice has room for it
+    many = [torch.ones(1 + i % 7, 3) for i in range(120)]       # one notice has room for all
     of.expect('many in a group', hvd.grouped_allreduce(many, op=hvd.Sum, name=f'{name} many'),
               [len(there) * one for one in many])
-    for length in 5003, 6000 + len(there):      # of many that change
+    for length in 5003, 6000 + len(there):      # many lengths that change
         of.expect('a length', hvd.allreduce(torch.ones(length), op=hvd.Sum),
                   torch.full((length,), 1. * len(there)))
     sparse = torch.eye(3).to_sparse(1) * (of.rank + 1)
@@ -55,7 +56,7 @@ def refused_things(of):
 
 
 def look_seldom():
-    """So that others have been told, and have left, before this rank looks again in join()."""
+    """Lets other ranks get the message and leave before this rank looks again in join()."""
     from gradpool.torch._operations import joining
     rest = joining._Rounds.rest
     joining._Rounds.rest = lambda rounds: time.sleep(0.5) or rest(rounds)

@@ -34,7 +34,7 @@ def compare_sparse(of):
 
 
 def compare_absent_embedding(of):
-    """In each step another rank does not use it; in the second nobody does."""
+    """In each step another rank does not use the layer; in the second no rank does."""
     hvd, torch = of.hvd, of.torch
 
     def step(net, rank, turn):

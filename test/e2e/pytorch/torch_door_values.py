@@ -1,5 +1,6 @@
-"""For test_torch_door: values that a careless way would lose. Factors of every dtype, gradients by
-Horovod's rules, odd strides, handles that nobody keeps, names that are used for several things."""
+"""For test_torch_door: values that a careless implementation would lose. Factors of every dtype,
+gradients by Horovod's rules, odd strides, dropped handles, names that are used for several things.
+"""
 import time
 
 from torch_door_calls import UNTIL_S
@@ -31,7 +32,8 @@ def compare_factors(of):
 
 
 def close_to(of, what, found, wanted):
-    """To one unit of the dtype, as two orders of a float32 product may differ in its last bit."""
+    """Compares to one unit of the dtype, as two orders of a float32 product may differ in the last
+    bit."""
     unit = of.torch.finfo(wanted.dtype).eps * wanted.float().abs() + 2 ** -24
     of.expect_true(f'{what}: {found} instead of {wanted}', found.dtype == wanted.dtype and bool(
         ((found.float() - wanted.float()).abs() <= unit).all() and wanted.isfinite().all()))
@@ -154,7 +156,7 @@ def compare_columns(of):
 # ---- handles and names ----
 
 def compare_dropped_handles(of):
-    """Operations that nobody waits for are completed in place all the same, and forgotten."""
+    """Operations without a wait complete in place all the same, and are forgotten."""
     torch, hvd = of.torch, of.hvd
     for count in 1, 3, 200:
         for name in None, f'dropped {count}':

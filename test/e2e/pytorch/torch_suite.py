@@ -2,13 +2,13 @@
 ranks, a job a test. torch_suite.txt (of PyTorch 1.13) and torch_suite_2.6.txt name all that gloo
 passes, with the number of ranks where a test needs more; a test that is skipped has failed.
 
-Ranks are forked from a process that has torch already. With --spawn each is an interpreter of its
-own, as PyTorch has it: that one also unloads everything when it ends, which a forked rank does not,
-but most of its time goes into imports.
+Ranks are forked from a process with torch loaded. With --spawn each rank is an interpreter of its
+own, as in PyTorch: such a rank also unloads everything at its end, which a forked rank does not,
+but spends most of its time in imports.
 
 Usage: torch_suite.py [--backend gloo] [--spawn] [NAME...]
 
-On gloo and without names all that is shipped runs, and what passes must be what the file names."""
+On gloo and without names all shipped tests run, and the passed ones must be those of the file."""
 import argparse
 import collections
 import concurrent.futures
@@ -23,14 +23,16 @@ import types
 import unittest
 
 HERE = pathlib.Path(__file__).parent
-FILES = {'1.13': 'torch_suite.txt'}     # by version of PyTorch, where the name has none
+# file by version of PyTorch, for versions without a number in its name
+FILES = {'1.13': 'torch_suite.txt'}
 NICENESS = 10       # the tests beside this one measure times
 TEST_S = 120        # instead of 300: of one that hangs
 # Tests that make their model only if the name of the backend is one of PyTorch's own. The group is
 # there by then, and one of gloo cannot be made.
 OF_NAME = 'test_accumulate_gradients_no_sync'
 MANY = 8            # ranks where three are too few, or odd: PyTorch 2 has tests of sub-groups so
-ROUNDS_A_TEST = 2   # of the service, on the mean, at the least: some only ask for a rank
+# rounds of the service a test, in the mean, at least: some tests only ask for a rank
+ROUNDS_A_TEST = 2
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')   # before torch; its threads would not be forked
 os.environ.setdefault('WORLD_SIZE', '3')        # with two PyTorch 1 skips tests of sub-groups
@@ -42,7 +44,7 @@ Verdict = collections.namedtuple('Verdict', 'name ranks is_skipped wrong')
 
 
 class ExpectTest(unittest.TestCase):
-    """Of the module expecttest, which Debian has not; none of the tests uses more of it."""
+    """A part of the module expecttest, which Debian lacks; the tests use no other part."""
 
     def assertExpectedInline(self, actual, expected, skip=0):
         self.assertEqual(actual, expected)
@@ -51,13 +53,13 @@ class ExpectTest(unittest.TestCase):
 sys.modules['expecttest'] = types.ModuleType('expecttest')
 sys.modules['expecttest'].TestCase, sys.modules['expecttest'].ACCEPT = ExpectTest, False
 
-import ranks    # before gradpool: it says where the library is
+import ranks    # before gradpool: it sets the path of the library
 import torch
 import gradpool.distributed
 from torch.distributed import distributed_c10d
 from torch.testing._internal import common_distributed
-# Decorators look at the backend now, tests when they run: what is for gloo alone is asked of
-# gradpool as well.
+# Decorators read the backend at import, tests at run time: tests for gloo alone run on gradpool as
+# well.
 os.environ['BACKEND'] = 'gloo'
 from torch.testing._internal.distributed import distributed_test
 os.environ['BACKEND'] = distributed_test.BACKEND = backend
@@ -80,9 +82,9 @@ class TorchSuite(distributed_test.TestDistBackend,
 
     @classmethod
     def _run(cls, *arguments, **options):
-        os.dup2(2, 1)   # what a test prints is no TAP
+        os.dup2(2, 1)   # a test's output is no TAP
         if distributed_test.BACKEND != 'gloo':
-            distributed_c10d.ProcessGroupGloo = None    # a group of it cannot be made any more
+            distributed_c10d.ProcessGroupGloo = None    # a group of gloo cannot be made any more
         super()._run(*arguments, **options)
 
     def run_test(self, *arguments, **options):
@@ -107,7 +109,7 @@ def named():
 
 
 def run_in_more(name):
-    """run(), with more ranks if so few are a reason to skip the test."""
+    """run(), repeated with more ranks if the test was skipped for too few."""
     verdict = run((name, RANKS))
     is_of_ranks = verdict.is_skipped and re.search('(small|odd) world size', verdict.wrong)
     return run((name, MANY)) if is_of_ranks else verdict
@@ -142,7 +144,7 @@ def tell(result, test, wrong):
 
 
 class Whole(unittest.TestCase):
-    """What the tests came to together."""
+    """Results of all tests."""
     service, tests = None, {}
     passed = {}
 
@@ -158,7 +160,7 @@ class Whole(unittest.TestCase):
 
 
 def absent(name, count):
-    """What the service's log lacks of a test's job."""
+    """Lines about a test's job that the service's log lacks."""
     log = Whole.service.serve.text()
     lines = [f'rank {rank} of job {name} (' for rank in range(count)]
     return '; '.join(f'the service has had no {line[:-2]}' for line in lines if line not in log)
@@ -184,7 +186,7 @@ def on_gradpool(names, result):
 
 
 def on_gloo(names, result):
-    """What is skipped or fails here is nothing to gradpool, unless it was asked for by name."""
+    """A skipped or failed test means nothing here unless the caller named it."""
     for verdict in run_all(run_in_more, names or shipped()):
         if names or not verdict.wrong:
             tell(result, TorchSuite(verdict.name), verdict.wrong)

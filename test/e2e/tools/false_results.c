@@ -1,6 +1,6 @@
 /* Preloaded into `gradpool-bench` by test_bench_stragglers.py: in each of its processes the first
- * element of every group that is pushed is another one than it should be once the group is there,
- * but for the first group of all. Who looks at the first round alone sees nothing of it. */
+ * element of every group's result is wrong, except in the first group. A check of the first round
+ * alone would not notice. */
 #include "client/gradpool.h"
 
 #include <dlfcn.h>

@@ -1,9 +1,9 @@
-/* A tenant that takes what it can, on the project's own wire library: `hostile WHAT N` makes N
- * connections to GRADPOOL_ENDPOINT with the key of GRADPOOL_KEY_FILE (or without), says "ready",
- * and goes on until it is killed. WHAT: plans (of 512 GiB, again and again), jobs (as many lists as
- * are answered), joins (a new job again and again), halves (a message of 16 MiB that never ends),
- * strangers (TLS with a wrong key, again and again), lends (N data connections, 1 TiB each, four to
- * a job), attaches (the same without memory). */
+/* A hostile tenant, on the project's own wire library: `hostile WHAT N` makes N connections to
+ * GRADPOOL_ENDPOINT with the key of GRADPOOL_KEY_FILE (or without a key), prints "ready", and
+ * attacks until it is killed. WHAT: plans (of 512 GiB, repeated), jobs (lists of jobs, as many as
+ * are answered), joins (new jobs, repeated), halves (a message of 16 MiB that never ends),
+ * strangers (TLS with a wrong key, repeated), lends (N data connections, 1 TiB each, four to a
+ * job), attaches (like lends, without memory). */
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/channel/internal.h"
@@ -252,7 +252,7 @@ static struct fabric_conn *attach(struct fabric *f, struct channel *ch, uint32_t
     return conn;
 }
 
-/* Prints how the connection ends; false: it has ended. */
+/* Prints how the connection ends; false: the connection has ended. */
 static bool look(struct fabric *f, const struct fabric_conn *conn, enum fabric_event_kind awaited,
                  uint64_t wait_ns)
 {

@@ -1,6 +1,6 @@
-/* Every operation and quorum of gradpool.h against a real service, all ranks of a job in this one
- * process: a push returns at once, so one thread is enough for them. Usage: operations ENDPOINT
- * TRANSPORT. Values are small integers: every result is exact. Says which checks passed. */
+/* Every operation and quorum of gradpool.h against a real service, all ranks of a job in this
+ * process: a push returns at once, so one thread suffices. Usage: operations ENDPOINT TRANSPORT.
+ * Values are small integers: every result is exact. Prints the checks that passed. */
 #include "client/gradpool.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static float *gradient[RANKS], *result[RANKS];
         }                                                           \
     } while (0)
 
-/* Of rank r, for rank i. */
+/* Element e of rank r's tensor for rank i. */
 static float value(int r, int i, size_t e) { return (float)((size_t)(r * 7 + i * 3) + e % 11); }
 
 static void declare(gp_tensor_spec spec)

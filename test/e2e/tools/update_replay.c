@@ -67,7 +67,7 @@ static void step(const struct replay *r, unsigned number, float *state[2][3])
                                         .ret_moments = {after[1], after[2]}};
     update_pick(r->set, r->rule, REDUCE_F32, REDUCE_F32)(&sums, &r->settings, number, &update);
     if (memcmp(pushed, after[0], r->elements * sizeof *pushed) != 0)
-        exit(3); /* what workers get is what is kept */
+        exit(3); /* workers must get the kept parameters */
     free(gradients);
     free(pushed);
 }

@@ -1,5 +1,6 @@
-/* What an aggregator answers when tasks move, and when: requests as a coordinator sends them, to
- * two lanes on threads of their own, and a worker whose round stays open while it is not polled. */
+/* Answers of an aggregator when tasks move, and their order: requests as a coordinator sends them,
+ * to two lanes on threads of their own, and a worker whose round stays open while it is not
+ * polled. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/fabric/region.h"
@@ -181,7 +182,7 @@ static int name_lane(struct lane *lane, void *context)
 struct placement {
     enum quorum quorum;
     bool is_recovering;
-    uint32_t keeper; /* of the first piece, which has a rule then */
+    uint32_t keeper; /* replica holder of the first piece, which has an update rule then */
 };
 
 static int place(struct lane *lane, void *context)
@@ -322,7 +323,7 @@ static void a_release_is_answered_when_its_rounds_have_ended(void **state)
     assert_int_equal(moving_rested(&a), 0);
     expect_released(second, 2, 1, false);
     expect_released(first, 2, 1, false);
-    expect_released(release(SOURCE, one, 1), 1, 1, false); /* at once */
+    expect_released(release(SOURCE, one, 1), 1, 1, false); /* answered at once */
     expect_silence();
 }
 
@@ -380,7 +381,7 @@ static void nobody_is_answered_after_the_coordinator_was_away(void **state)
     serve_held_free(rows, count);
 }
 
-/* Behind the next round, which would be due when the last is as old as it was long in coming. */
+/* The release waits for the next round, expected after as long a time as the last one took. */
 static void a_release_that_waits_ends_with_the_lanes(void **state)
 {
     start(QUORUM_ALL);
@@ -399,7 +400,7 @@ static void a_release_that_waits_ends_with_the_lanes(void **state)
     assert_int_equal(serve_connections(&a), 0);
 }
 
-/* ---- what goes along ---- */
+/* ---- moved state ---- */
 
 static void state_and_rounds_go_from_lane_to_lane(void **state)
 {
@@ -501,7 +502,7 @@ static void workers_that_do_not_come_hold_nothing_up(void **state)
     UNTIL(is_answered(), (void)0);
     assert_true(clock_now_ns() - began_ns >= 3 * NS_PER_S);
     expect_done(7);
-    assert_int_equal(ahead_await(&a, 8, TARGET, JOB + 1), 0); /* there is no such job */
+    assert_int_equal(ahead_await(&a, 8, TARGET, JOB + 1), 0); /* an unknown job */
     UNTIL(is_answered(), (void)0);
     expect_refused(8, -ENOENT);
 }

@@ -1,4 +1,4 @@
-/* What an aggregator says to messages of a coordinator that it does not know. */
+/* Answers of an aggregator to unknown messages of a coordinator. */
 #include "svc/aggregator/internal.h"
 #include "test/unit/channel/channel_pair.h"
 

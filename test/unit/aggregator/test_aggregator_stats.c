@@ -1,5 +1,6 @@
-/* What an aggregator answers when asked for figures, however much there is to tell. Its lanes are
- * made up: every call into one is carried out here, and each counts as high as can be. */
+/* Answers of an aggregator to requests for figures, with any number of jobs and pieces. Its lanes
+ * are simulated: this file implements every call to a lane, and each counter has its largest
+ * value. */
 #include "svc/aggregator/internal.h"
 #include "test/unit/channel/channel_pair.h"
 
@@ -75,7 +76,7 @@ static Gradpool__Wire__StatsReply *ask(size_t lanes, size_t jobs, size_t pieces)
     return ask_of(lanes, JOB, 0, NULL);
 }
 
-/* Of one lane: whether rows come. Returns their digest. */
+/* Expects the figures of one lane, with or without rows. Returns the rows' digest. */
 static uint64_t expect_rows(uint32_t job, uint64_t known, bool are_sent)
 {
     Gradpool__Wire__StatsReply *stats = ask_of(1, job, 1, &known);

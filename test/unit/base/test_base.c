@@ -358,7 +358,7 @@ static void an_unknown_level_is_an_error_and_leaves_the_default(void **state)
                                 "trace; using info;2:i;");
 }
 
-/* What the lines that `say` logs look like on standard error. */
+/* Captures the lines that `say` logs to standard error. */
 static void capture(void (*say)(void), char *text, size_t text_bytes)
 {
     int ends[2];

@@ -1,4 +1,4 @@
-/* What excuses a failure in `gradpool-bench faults`, and when a call of a worker was late. */
+/* Causes that excuse a failure in `gradpool-bench faults`, and late calls of a worker. */
 #include "bench/faults/blame.h"
 #include "bench/faults/worker/timed.h"
 

@@ -1,5 +1,5 @@
-/* What the workers of `gradpool-bench stragglers` have found when they are told to stop. They are
- * processes as they are there; what they push and get is made up here. */
+/* Checks that workers of `gradpool-bench stragglers` report at their end. The workers are real
+ * processes; their pushes and results are simulated here. */
 #include "bench/stragglers/herd.h"
 
 #include "bench/lib/model_worker.h"
@@ -14,7 +14,7 @@
 #define WORKERS 3
 #define ROUNDS 5
 
-/* Of the second look at results, that at the last round. */
+/* Result of the second check, that of the last round. */
 static enum { RIGHT, WRONG, UNSEEN } last_round;
 
 int model_worker_come(struct model_worker *w) { return 0; }

@@ -1,4 +1,4 @@
-/* What members of the elastic job of `gradpool-bench faults` tell each other of their results. */
+/* The ledger in which members of the elastic job of `gradpool-bench faults` compare results. */
 #include "bench/faults/worker/ledger.h"
 
 #include "svc/base/clock.h"
@@ -11,7 +11,7 @@
 
 static struct ledger *ledger;
 
-/* Ranks 0 to 2 are there. */
+/* Ranks 0 to 2 are present. */
 static int begin(void **state)
 {
     ledger = calloc(1, sizeof *ledger);
@@ -96,8 +96,8 @@ static void a_trail_shows_what_was_left_out_or_taken_twice(void **state)
     static const struct ledger_push wrong[][LEDGER_RANKS] = {
         {{1, 9}, {1, 6}, {1, 10}}, /* one left out */
         {{1, 7}, {1, 6}, {1, 10}}, /* one taken twice */
-        {{1, 8}, {1, 6}, {2, 2}},  /* the first of who came again left out */
-        {{1, 8}, {1, 6}, {0, 1}},  /* one of who has long gone */
+        {{1, 8}, {1, 6}, {2, 2}},  /* the first push of a returned rank left out */
+        {{1, 8}, {1, 6}, {0, 1}},  /* a push of a rank that left long ago */
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct trail trail = {0};

@@ -1,5 +1,5 @@
-/* What `gradpool-bench simulate --live` reckons without a service: the trace as this machine plays
- * it, and the same jobs in the simulation. */
+/* Computations of `gradpool-bench simulate --live` without a service: the trace as this machine
+ * plays it, and the same jobs in the simulation. */
 #include "bench/live/live.h"
 #include "bench/sim/input/csv.h"
 
@@ -106,7 +106,7 @@ static void jobs_are_measured_side_by_side_as_far_as_lanes_go(void **state)
     assert_int_equal(live_group(&f->live, 0), 3);
     f->live.lanes = 7;
     assert_int_equal(live_group(&f->live, 0), 2);
-    assert_int_equal(live_group(&f->live, 2), 3); /* at least one, even if it is too large */
+    assert_int_equal(live_group(&f->live, 2), 3); /* at least one job, even a too large one */
 }
 
 static void the_simulation_plays_the_lane_time_that_was_measured(void **state)

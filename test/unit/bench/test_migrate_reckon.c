@@ -1,5 +1,5 @@
-/* What `gradpool-bench migrate` makes of its iterations: which are the median's, how long a
- * migration took, and what of it is hidden. */
+/* Results that `gradpool-bench migrate` computes from iterations: the iterations of the median, the
+ * length of a migration, and its hidden part. */
 #include "bench/migrate/reckon.h"
 
 #include "svc/base/clock.h"
@@ -21,8 +21,8 @@ static struct crowd crowd;
 int trainee_run(const struct trainee *trainee) { return 0; }
 int64_t trainee_count_wrong(const struct trainee *trainee) { return 0; }
 
-/* So many ms, of which the last `still_ms` after aggregation. The second worker is later with all:
- * by 4 ms. */
+/* An iteration of `ms`, the last `still_ms` of it after aggregation. The second worker is 4 ms
+ * later with every step. */
 static void lap(uint32_t iteration, uint64_t ms, uint64_t still_ms)
 {
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
@@ -61,7 +61,7 @@ static void who_stands_still_for_a_migration_hides_nothing_of_it(void **state)
     lap(10, LAP_MS + 40, 0); /* the order is on its way */
     lap(11, LAP_MS + 300, 300);
     reckon(&crowd, &window, 1, &row);
-    assert_float_equal(row.migration_ms, 304, NEAR); /* the first stands before the second */
+    assert_float_equal(row.migration_ms, 304, NEAR); /* the first is listed before the second */
     assert_float_equal(row.hidden_ms, 0, NEAR);
     assert_float_equal(row.visible_pause_fraction, 3, NEAR);
 }

@@ -42,7 +42,8 @@ static int end(void **state)
     return 0;
 }
 
-/* What lanes make of these, into `values`. `ends`: one said that it is the last. */
+/* Computes the lanes' result of these pushes into `values`. `ends`: one gradient announces the last
+ * round. */
 static void step(const struct pushes *pushes, bool ends)
 {
     const void *gradients[LEDGER_RANKS];
@@ -65,7 +66,7 @@ static void step(const struct pushes *pushes, bool ends)
     memcpy(values, service.now->parameters, sizeof service.now->parameters);
 }
 
-/* Ranks 0 to 2, and a fourth now and then, who has come for the second time. */
+/* Ranks 0 to 2, and at some counts a fourth rank, which has joined twice. */
 static struct pushes round_of(uint32_t count)
 {
     struct pushes pushes = {.of = {{1, count}, {1, count}, {1, count}}};
@@ -110,7 +111,7 @@ static void one_bit_shows(void **state)
     assert_int_equal(mirror_follow(&member, values, &read), 1);
 }
 
-/* As a lane would that has lost what it kept: parameters are right, the moment begins anew. */
+/* A lane that has lost its state has the right parameters and a zero moment. */
 static void a_lost_moment_shows(void **state)
 {
     struct pushes read;
@@ -143,7 +144,7 @@ static void the_end_is_whoevers(void **state)
     assert_true(mirror_ends(&member));
 }
 
-/* Who shows it is where the result leads, or one step before. */
+/* The shown state is that of the result, or one step before. */
 static void who_comes_late_finds_what_others_have(void **state)
 {
     for (uint32_t behind = 0; behind < 2; behind++) {
@@ -173,7 +174,7 @@ static void what_nobody_leads_to_is_not_found(void **state)
     assert_false(mirror_find(&late, values, GRACE_NS, &read));
 }
 
-/* Killed while it showed what it kept. */
+/* The member was killed while it wrote the page. */
 static void a_torn_page_is_not_taken(void **state)
 {
     struct pushes read;

@@ -1,5 +1,5 @@
-/* What `gradpool-bench savings` reckons without a service: intervals, who comes when, how large
- * tensors are, what a status says. */
+/* Computations of `gradpool-bench savings` without a service: intervals, arrivals, sizes of
+ * tensors, parsed statuses. */
 #include "bench/savings/look.h"
 #include "bench/savings/plan.h"
 #include "bench/savings/statistics.h"
@@ -240,7 +240,7 @@ static void a_list_of_jobs_tells_who_is_known_and_what_is_predicted(void **state
     assert_int_equal(look_parse_jobs(text, jobs, 1), -E2BIG);
     assert_int_equal(
         look_parse_jobs("{\"jobs\": [{\"job\": \"a\", \"predicted_loss_ppm\": 0}]}", jobs, 2), 1);
-    assert_true(jobs[0].has_prediction); /* of no loss */
+    assert_true(jobs[0].has_prediction); /* a prediction of no loss */
     assert_int_equal(look_parse_jobs("{\"jobs\"", jobs, 2), -EBADMSG);
 }
 
@@ -282,7 +282,7 @@ static void shares_of_a_job_are_bytes_by_lane(void **state)
 
 /* --- looking --- */
 
-/* A program that stands for `gradpool`; what it was asked is a line in the file "asked". */
+/* A program in place of `gradpool`; it appends its arguments as a line to the file "asked". */
 static struct service service_that(const char *answers)
 {
     struct service s = {.folder = "/tmp/gradpool-test-look-XXXXXX", .endpoint = "unix:none"};

@@ -1,5 +1,5 @@
-/* What the simulator reads: traces and tables of models, whole and broken; and what it draws when
- * there is no trace. */
+/* Input of the simulator: traces and tables of models, whole and broken; and drawn jobs without a
+ * trace. */
 #include "bench/sim/input/csv.h"
 #include "bench/sim/input/workload.h"
 

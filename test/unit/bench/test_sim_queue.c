@@ -1,4 +1,4 @@
-/* The event simulation of shared lanes against what can be worked out by hand: closed forms, rounds
+/* The event simulation of shared lanes, compared with hand-computed results: closed forms, rounds
  * that never meet, turns by chunk. */
 #include "bench/sim/lanes/queue.h"
 
@@ -75,7 +75,8 @@ static void a_round_ends_with_its_slowest_lane(void **state)
     assert_near(deviation_ns, 0, 1);
 }
 
-/* Ready after 40, 70, 100 ms; each 35 ms on the line: the second and third wait for it. */
+/* Ready after 40, 70, 100 ms; each takes 35 ms on the line: the second and third wait for the
+ * line. */
 static void pieces_leave_one_after_the_other(void **state)
 {
     const struct queue_piece pieces[] = {
@@ -173,8 +174,8 @@ static void without_jitter_rounds_that_do_not_meet_never_meet(void **state)
     }
 }
 
-/* 60 ms of computing, then 80 ms in which both bursts go on in turns. Each round, who is first
- * gains about a chunk: a few rounds, small chunks. */
+/* 60 ms of computing, then 80 ms in which both bursts take turns. In each round the first job gains
+ * about a chunk: a few rounds, small chunks. */
 static void without_jitter_rounds_in_step_stay_in_step(void **state)
 {
     const struct queue_piece piece = {0, 1, 0, 40 * MS};
@@ -186,8 +187,8 @@ static void without_jitter_rounds_in_step_stay_in_step(void **state)
         assert_near(outcomes[i].elapsed_ns / (double)outcomes[i].count, 140 * MS, CHUNK_NS);
 }
 
-/* The second job's 1 ms comes while the first has 100 ms to do: it waits for a chunk, and then for
- * every other one. */
+/* The second job's 1 ms arrives while the first has 100 ms of work: it waits for one chunk, and
+ * then for every other one. */
 static void a_short_burst_waits_for_chunks_not_for_tasks(void **state)
 {
     const struct queue_piece task = {0, 1, 0, 100 * MS}, crumb = {0, 1, 0, 1 * MS};

@@ -1,5 +1,5 @@
-/* Whole simulations: cores against what can be worked out by hand, and a small run whose figures
- * are known. */
+/* Whole simulations: cores compared with hand-computed numbers, and a small run with known
+ * figures. */
 #include "bench/sim/input/csv.h"
 #include "bench/sim/simulate.h"
 
@@ -121,7 +121,7 @@ static void lanes_close_when_jobs_leave_because_tasks_move(void **state)
     assert_near(moved.within_limit, 1, 0);
 }
 
-/* A job of eight workers and a lane to share that holds a sixth of it. */
+/* A job of eight workers, and a shared lane with room for a sixth of its work. */
 static void a_refused_job_costs_as_many_lanes_as_workers(void **state)
 {
     struct workload_job job = job_of(0, 5);
@@ -147,8 +147,8 @@ static void a_job_that_is_over_before_it_was_measured_was_never_placed(void **st
     assert_near(r.allocated, 2 * 0.001, 1e-9);
 }
 
-/* Real tables, drawn jobs: six hours. The figures are of this program; a change of them is a change
- * of placing or of the simulation, and is to be looked at. */
+/* Real tables, drawn jobs: six hours. The expected figures are results of this program; a change of
+ * them means a change of placement or of the simulation, and needs a review. */
 static void six_drawn_hours_come_out_as_they_did(void **state)
 {
     struct setting setting = {.policy = "shared",
@@ -183,7 +183,7 @@ static void six_drawn_hours_come_out_as_they_did(void **state)
     assert_near(a.loss_mean, 0.0193, 0.002);
     assert_true(a.fluid < a.allocated && a.allocated < a.dedicated);
     assert_true(a.within_limit > 0.8);    /* a round of lstm_lm is short beside a piece */
-    assert_true(a.predicted_near > 0.65); /* the same */
+    assert_true(a.predicted_near > 0.65); /* for the same reason */
     assert_true(fabs(a.loss_predicted - a.loss_mean) < fabs(a.loss_counted - a.loss_mean));
     workload_fini(&workload);
     models_fini(&models);

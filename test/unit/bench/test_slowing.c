@@ -1,4 +1,5 @@
-/* Sleep in place of work: what a lane of `gradpool-bench-slow` owes, and pays. */
+/* Sleep in place of work: the time that a lane of `gradpool-bench-slow` has to sleep, and
+ * sleeps. */
 #include "bench/stragglers/slowing.h"
 #include "svc/base/clock.h"
 

@@ -1,5 +1,5 @@
-/* What tests of the control connection share: a channel whose peer is a bare socket, and messages
- * to put into it. */
+/* Shared by tests of the control connection: a channel whose peer is a bare socket, and messages
+ * for that socket. */
 #ifndef GRADPOOL_TEST_CHANNEL_PAIR_H
 #define GRADPOOL_TEST_CHANNEL_PAIR_H
 
@@ -70,7 +70,7 @@ static inline envelope *failure_init(struct failure *f, uint64_t id, int code, c
     return &f->envelope;
 }
 
-/* As it stands on the wire; to be freed. */
+/* The message with its length, as bytes on the wire; the caller frees it. */
 static inline uint8_t *frame(const envelope *message, size_t *ret_bytes)
 {
     size_t bytes = gradpool__wire__envelope__get_packed_size(message);

@@ -80,7 +80,7 @@ static void messages_that_come_together_are_taken_one_by_one(void **state)
     pair_close(&pair);
 }
 
-/* Sends what both ends must move in many parts, and counts the steps. */
+/* Sends a message that both ends must move in many parts, and counts the steps. */
 static void a_message_of_nearly_the_most_passes_in_parts(void **state)
 {
     int fds[2];
@@ -265,7 +265,7 @@ static void random_bytes_never_harm(void **state)
     }
 }
 
-/* --- who is there ---------------------------------------------------------------------------- */
+/* --- identity and silence of a peer ------------------------------------------------------ */
 
 static void a_unix_peer_is_known_by_process_and_user(void **state)
 {
@@ -343,7 +343,7 @@ static void sleep_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-/* The longest that it is silent within some seconds of doing nothing at its own end. */
+/* The longest silence of the peer within some seconds without traffic from this end. */
 static uint64_t longest_silence_ns(const struct channel *ch)
 {
     uint64_t longest_ns = 0;
@@ -361,11 +361,13 @@ static void the_kernel_of_a_peer_that_says_nothing_is_heard_every_second(void **
     struct pair pair = tcp_open(AF_INET, &port);
     channel_watch_host(pair.channel, 1);
     uint64_t longest_ns = longest_silence_ns(pair.channel);
-    assert_in_range(longest_ns, 500 * NS_PER_MS, 3 * NS_PER_S); /* asked, and has answered */
+    /* The kernel's question was answered. */
+    assert_in_range(longest_ns, 500 * NS_PER_MS, 3 * NS_PER_S);
     pair_close(&pair);
 }
 
-/* The kernel asks it more and more seldom: its silence between two questions is none. */
+/* The kernel asks the peer less and less often: the time between two questions does not count as
+ * silence. */
 static void a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_end(void **state)
 {
     unsigned port;
@@ -377,7 +379,7 @@ static void a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_
     channel_watch_host(pair.channel, 1);
     while (!(channel_events(pair.channel) & EPOLLOUT))
         assert_int_equal(channel_send(pair.channel, failure_init(&f, 1, -1, text)), 0);
-    sleep_ms(1000); /* what is on its way arrives */
+    sleep_ms(1000); /* bytes under way arrive */
     assert_true(longest_silence_ns(pair.channel) < 1500 * NS_PER_MS);
     assert_int_equal(channel_receive(pair.channel, &message), -EAGAIN);
     pair_close(&pair);

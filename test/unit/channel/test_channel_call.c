@@ -33,7 +33,7 @@ static void a_call_gets_the_reply_with_its_number(void **state)
     struct err err = {0};
     for (uint64_t i = 1; i <= 3; i++) {
         envelope request = status_request(), *reply;
-        put_done(pair.peer, i); /* in the socket before the request: the stream keeps it */
+        put_done(pair.peer, i); /* in the socket before the request: the stream keeps the order */
         assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL,
                                       &reply, &err),
                          0);
@@ -47,7 +47,7 @@ static void a_call_gets_the_reply_with_its_number(void **state)
 
 struct collected {
     int count;
-    int kinds[8]; /* of body */
+    int kinds[8]; /* kinds of message */
     uint64_t ids[8];
 };
 
@@ -60,7 +60,7 @@ static void collect(void *context, envelope *message)
     message_free(message);
 }
 
-/* A message that nobody asked for, and a request of the peer that happens to have our number. */
+/* A message without a request, and a request of the peer with the same number as ours. */
 static void put_unasked(int fd)
 {
     Gradpool__Wire__JobFailure job = GRADPOOL__WIRE__JOB_FAILURE__INIT;
@@ -83,7 +83,7 @@ static void what_comes_unasked_during_a_call_is_handed_on(void **state)
         struct err err = {0};
         envelope request = status_request(), *reply;
         put_unasked(pair.peer);
-        put_done(pair.peer, 77); /* of a call that was given up */
+        put_done(pair.peer, 77); /* answer to a call that was given up */
         put_done(pair.peer, 1);
         assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS,
                                       listens ? collect : NULL, &c, &reply, &err),
@@ -177,7 +177,7 @@ static void only_requests_want_an_answer(void **state)
         int body;
         bool is_request;
     } cases[] = {
-        {GRADPOOL__WIRE__ENVELOPE__BODY__NOT_SET, true}, /* of a later version */
+        {GRADPOOL__WIRE__ENVELOPE__BODY__NOT_SET, true}, /* a message of a later version */
         {GRADPOOL__WIRE__ENVELOPE__BODY_HELLO, true},
         {GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST, true},
         {GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE, false},

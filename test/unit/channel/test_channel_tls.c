@@ -1,5 +1,5 @@
-/* Control connections with keys: a proven key seals them, whatever cuts the stream; nothing else
- * does, and every refusal says why at both ends. */
+/* Control connections with keys: only a proven key seals a connection, however the stream is cut,
+ * and every refusal has a reason at both ends. */
 #include "svc/channel/tls.h"
 #include "test/unit/channel/channel_pair.h"
 
@@ -11,7 +11,7 @@
 
 static struct key good, stranger;
 
-/* As in the middle of a message of TLS itself (new traffic keys) whose rest has yet to come. */
+/* Simulates a message of TLS itself (new traffic keys) whose rest has not arrived. */
 static bool wants_to_read;
 
 ssize_t __real_tls_write(struct tls *tls, const uint8_t *bytes, size_t count);
@@ -34,7 +34,7 @@ static int find(void *context, const char *tenant, struct key *ret_key)
     return 0;
 }
 
-/* Two channels; what one sends, the test hands on to the other as it likes. */
+/* Two channels; the test passes the bytes of one to the other in any portions. */
 struct wire {
     struct channel *client, *server;
     int client_end, server_end;
@@ -74,7 +74,7 @@ static size_t relay(int from, int to, size_t most)
     return (size_t)got;
 }
 
-/* The next message, with both ends driven; negative: what ended one of them. */
+/* The next message, with both ends driven; negative: the error that ended one end. */
 static int exchange(struct wire *w, struct channel *to, size_t most, envelope **ret_message)
 {
     for (int idle = 0; idle < 3; idle++) {
@@ -200,7 +200,7 @@ static void a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog(void **s
     free(text);
 }
 
-/* Were it a failure, it would be one that says "later" for ever, and nobody would read again. */
+/* Counted as a failure it would mean "later" for ever, and neither end would read again. */
 static void what_is_sent_while_tls_wants_to_read_first_leaves_behind_the_next_read(void **state)
 {
     struct wire w = wire_open(&good);
@@ -231,7 +231,7 @@ static void a_child_that_closes_and_exits_says_nothing_to_the_peer(void **state)
     pid_t child = fork();
     if (child == 0) {
         close(channel_fd(w.client));
-        exit(0); /* with all that libraries have asked to be run at exit */
+        exit(0); /* including functions that libraries registered for exit */
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -241,7 +241,7 @@ static void a_child_that_closes_and_exits_says_nothing_to_the_peer(void **state)
 
 /* --- no proof -------------------------------------------------------------------------------- */
 
-/* Until both ends have said how it ended. */
+/* Runs until both ends have reported how the connection ended. */
 static void expect_refused(const struct key *key, const char *server_says)
 {
     struct wire w = wire_open(key);
@@ -357,7 +357,7 @@ static void a_sealed_byte_changed_on_the_way_ends_the_connection(void **state)
         bytes[at] ^= 1;
         put(w.server_end, bytes, (size_t)got);
         int r = channel_receive(w.server, &message);
-        /* A changed length may only make it wait for what never comes. */
+        /* A changed length may also make the end wait for bytes that never come. */
         assert_true(r == -EBADMSG || ((at == 3 || at == 4) && r == -EAGAIN));
         wire_close(&w);
     }
@@ -376,7 +376,7 @@ static void a_silent_peer_is_given_up_at_the_deadline(void **state)
     pair_close(&pair);
 }
 
-/* --- who speaks what ------------------------------------------------------------------------- */
+/* --- plain and sealed ends ------------------------------------------------------------------ */
 
 static void an_accepting_end_takes_plain_messages_and_knows_no_tenant(void **state)
 {

@@ -1,4 +1,5 @@
-/* A tenant's key as text: what is made is read back, what is none is said, and never shown. */
+/* A tenant's key as text: a written key is read back, an invalid one is refused, and no error shows
+ * the key. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

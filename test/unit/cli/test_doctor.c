@@ -1,4 +1,4 @@
-/* What gradpool doctor reckons itself: CPU time that cgroups grant, versions that fit. */
+/* Computations of gradpool doctor: CPU time granted by cgroups, matching versions. */
 #include "svc/base/system/cgroup.h"
 #include "svc/cli/doctor/doctor.h"
 
@@ -16,7 +16,7 @@
 
 static char root[64];
 
-/* With the folders above it. */
+/* Creates the folders above the file, too. */
 static void write_file(const char *name, const char *text)
 {
     char path[512];
@@ -115,7 +115,7 @@ static void the_group_with_the_least_memory_left_counts(void **state)
     write_file("/sys/fs/cgroup/a/memory.max", "1000\n");
     write_file("/sys/fs/cgroup/a/memory.current", "400\n");
     write_file("/sys/fs/cgroup/a/memory.stat", "anon 100\nfile 300\nkernel 0\nshmem 200\n");
-    assert_memory(1000, 700); /* of the 300 in files 100 can be had back */
+    assert_memory(1000, 700); /* 100 of the 300 in files can be reclaimed */
     write_file("/sys/fs/cgroup/a/b/memory.max", "900\n");
     write_file("/sys/fs/cgroup/a/b/memory.current", "100\n");
     assert_memory(1000, 700);

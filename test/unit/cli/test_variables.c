@@ -40,7 +40,8 @@ static int warnings(const char *name)
     return lines_count;
 }
 
-/* Options of the first two tables unless they are typed, of others if they say so. */
+/* Options of the first two tables come from the environment unless they are typed ones; options of
+ * other tables only if they are marked. */
 static void every_option_that_is_read_from_the_environment_is_known(void **state)
 {
     const struct knob *const tables[] = {

@@ -41,9 +41,9 @@ float *lent(uint32_t rank, size_t elements);
 /* Both push round `round` of one tensor from foreign memory, wait, and check. */
 void run_round(gp_tensor **tensors, uint64_t round);
 
-/* With the rig's lock: the last READY of a rank with this round; NULL: none was heard. */
+/* With the rig's lock: the last READY of a rank with this round; NULL: none arrived. */
 const struct script_heard *heard(uint32_t rank, uint64_t round);
-/* Waits until the lanes heard `count` announcements in all. */
+/* Waits until `count` announcements in all have reached the lanes. */
 void wait_heard(uint32_t count);
 
 #endif

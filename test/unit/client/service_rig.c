@@ -369,7 +369,7 @@ void script_wait(struct service_rig *rig)
     eventfd_write(rig->wake_fd, 1);
     if (pthread_cond_timedwait(&rig->changed, &rig->lock, &until) == 0)
         return;
-    pthread_mutex_unlock(&rig->lock); /* or else the teardown would hang */
+    pthread_mutex_unlock(&rig->lock); /* otherwise the teardown would hang */
     fail_msg("what the test waits for has not happened");
 }
 

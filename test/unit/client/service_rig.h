@@ -1,6 +1,6 @@
-/* A scripted service for tests of the client: a coordinator that answers as it is told and lanes
- * that hold results, commits or tickets back when asked to. One thread runs it all; a test takes
- * the rig's lock to look or to change something. One job, named "job"; lanes over shared memory. */
+/* A scripted service for tests of the client: a coordinator with set answers, and lanes that can
+ * hold back results, commits or tickets. One thread runs all of it; a test takes the rig's lock to
+ * read or change its state. One job, named "job"; lanes over shared memory. */
 #ifndef GRADPOOL_TEST_SERVICE_RIG_H
 #define GRADPOOL_TEST_SERVICE_RIG_H
 
@@ -40,11 +40,11 @@ struct script_piece {
     bool is_known;
     uint32_t lane, epoch, lost_epoch;
     uint64_t round; /* the open one */
-    bool is_summed; /* its results are told, its commit is held */
+    bool is_summed; /* results were sent, the commit is held back */
     bool is_recovering;
-    uint32_t spoken;                            /* a bit a rank */
-    uint32_t entering;                          /* ranks that are to be told their round, and ... */
-    uint32_t entering_word[SCRIPT_WORKERS_MAX]; /* ... under which word */
+    uint32_t spoken;   /* a bit a rank */
+    uint32_t entering; /* ranks that wait for the number of their first round */
+    uint32_t entering_word[SCRIPT_WORKERS_MAX]; /* word of the answer to each of them */
     struct record_ready said[SCRIPT_WORKERS_MAX][2];
 };
 
@@ -55,7 +55,7 @@ struct script_tensor {
     uint32_t first_piece, pieces, undeclared;
 };
 
-/* What the lanes were told, in order. */
+/* Announcements to the lanes, in order. */
 struct script_heard {
     uint32_t lane, rank;
     struct record_ready ready;
@@ -67,8 +67,8 @@ struct service_rig {
     pthread_cond_t changed;
     int wake_fd, listen_fd;
     const char *late_text;  /* knowledge of late ranks; NULL: the question is unknown there */
-    uint64_t late_ranks[1]; /* of the last question */
-    const char *host;       /* where the coordinator listens */
+    uint64_t late_ranks[1]; /* ranks of the last question */
+    const char *host;       /* host at which the coordinator listens */
     uint16_t port;
     bool is_stopping;
     char endpoint[64];
@@ -86,58 +86,59 @@ struct service_rig {
     uint32_t heard_count, leaves, lane_leaves, resumed, tickets, refused;
     uint64_t tickets_seen;
     uint64_t chosen_heard[SCRIPT_LANES_MAX]; /* rounds of sets passed on, a byte each */
-    /* how it behaves */
+    /* behaviour */
     uint32_t pieces_per_tensor; /* spread over lanes_used */
     uint32_t lanes_used;
-    bool holds_results, holds_commits, is_silent /* to questions */, ignores_declares;
-    bool releases;            /* lanes let go of the pieces that move, and live on */
-    bool is_mute;             /* pieces move, and nobody is told */
-    uint32_t withheld;        /* bits of ranks that get no result and no word */
-    uint32_t held_lanes;      /* bits of lanes that hold results back */
-    uint64_t members;         /* bits of ranks whose pushes make rounds; 0: of all workers */
-    uint32_t workers_max;     /* that the job may have; 0: its workers */
-    uint32_t resizes, wanted; /* how often it was asked, for how many last */
+    /* is_silent: questions get no answer. */
+    bool holds_results, holds_commits, is_silent, ignores_declares;
+    bool releases;            /* lanes release the pieces that move, and live on */
+    bool is_mute;             /* pieces move without a message to the workers */
+    uint32_t withheld;        /* bit set of ranks that get neither result nor word */
+    uint32_t held_lanes;      /* bit set of lanes that hold results back */
+    uint64_t members;         /* bit set of the ranks of a round; 0: all workers */
+    uint32_t workers_max;     /* most workers of the job; 0: `workers` */
+    uint32_t resizes, wanted; /* number of resize requests, and the wanted size of the last */
     bool ignores_resizes, holds_entries;
-    int held[SCRIPT_HELD_MAX]; /* what ranks have said of holds, of which, and why */
+    int held[SCRIPT_HELD_MAX]; /* states of holds reported by ranks, with number and reason */
     uint64_t held_of[SCRIPT_HELD_MAX];
     int held_code;
     char held_why[256];
     uint32_t held_count;
-    bool saving_is_late; /* who says that it saves was counted on before (L33) */
+    bool saving_is_late; /* a rank that saves was expected to hold (L33) */
     int resize_failure;
     const char *resize_text;
-    uint32_t refusals;      /* of tickets, still to come */
-    uint32_t astray;        /* tickets that lead nowhere, still to be given */
-    uint32_t not_now;       /* of requests for one, to be told to ask again */
-    const char *stale_text; /* said to who resumes: it is in the job no more */
+    uint32_t refusals;      /* tickets that are still to be refused */
+    uint32_t astray;        /* tickets for a wrong address, still to be given */
+    uint32_t not_now;       /* requests for a ticket that get "ask again" */
+    const char *stale_text; /* text for a resuming rank that is no longer in the job */
     int declare_failure;
     const char *declare_text;
-    uint32_t version; /* of the greeting */
+    uint32_t version; /* version in the greeting */
 };
 
 void script_start(struct service_rig *rig, uint32_t workers);
 void script_stop(struct service_rig *rig);
 void script_lock(struct service_rig *rig);
-/* Also lets the thread see what was changed. */
+/* Also wakes the thread, so that it notices changes. */
 void script_unlock(struct service_rig *rig);
-/* Waits, with the lock, until somebody has changed something; fails the test after 10 s. */
+/* Waits, with the lock, for a change; fails the test after 10 s. */
 void script_wait(struct service_rig *rig);
 
-/* All with the lock. */
+/* All with the lock held. */
 void script_drop_control(struct service_rig *rig);    /* kills the coordinator */
 void script_restart_control(struct service_rig *rig); /* on the same port, at `host` */
 void script_send_all(struct service_rig *rig, const envelope *message);
 void script_kill_lane(struct service_rig *rig, uint32_t lane);
-/* Moves all pieces of a lane to another, and says so; they recover there (W5). */
+/* Moves all pieces of a lane to another, and informs the workers; the pieces recover there (W5). */
 void script_move(struct service_rig *rig, uint32_t from, uint32_t to);
-/* The pieces stay where they are, under the next epoch, for these ranks (L20). */
+/* Puts the pieces under the next epoch in place, for these ranks (L20). */
 void script_regroup(struct service_rig *rig, uint64_t ranks);
-/* Of `ranks`, `bytes` are sent; 0: as many as there should be. */
+/* Sends a membership with `bytes` bytes of `ranks`; 0: the right number. */
 void script_tell_members(struct service_rig *rig, uint32_t version, uint32_t wanted, uint64_t ranks,
                          size_t bytes);
-/* Tells the routes as they are, as after a resume. */
+/* Sends the present routes, as after a resume. */
 void script_tell_routes(struct service_rig *rig);
-/* Of rank 0. */
+/* Sends a hold to rank 0. */
 void script_hold(struct service_rig *rig, uint64_t id, uint32_t scope, bool is_over);
 void script_fail_job(struct service_rig *rig, int code, const char *text);
 void script_fail_tensor(struct service_rig *rig, uint32_t tensor, int code, const char *text);
@@ -145,10 +146,10 @@ void script_fail_tensor(struct service_rig *rig, uint32_t tensor, int code, cons
 /* script_lane.c */
 void script_lane_start(struct service_rig *rig, uint32_t number);
 void script_lane_turn(struct script_lane *lane);
-/* Goes on with what was held back. */
+/* Sends the messages that were held back. */
 void script_lane_resume(struct service_rig *rig);
 void script_lane_recover(struct service_rig *rig, struct script_piece *p);
-/* Its round is over for who waits to enter. */
+/* Answers the ranks that wait to enter with the end of the piece's round. */
 void script_lane_welcome(struct service_rig *rig, struct script_piece *p);
 uint32_t script_members(const struct service_rig *rig);
 bool script_has(const struct service_rig *rig, uint32_t rank);

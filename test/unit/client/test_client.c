@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #define ELEMENTS 1000
-#define BIG 100000 /* elements: longer than what is copied with the lock held */
+#define BIG 100000 /* elements: a longer copy than those made with the lock held */
 
 /* Both push `gradient` to `result` and wait. */
 static void push_both(gp_tensor **t, float **gradient, float **result, enum gp_operation operation)
@@ -43,7 +43,7 @@ static void a_sum_is_not_divided(void **state)
     declare("w", BIG, t);
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         fill(at[rank], BIG, rank, 1);
-    push_both(t, at, at, GP_SUM); /* in place, in foreign memory */
+    push_both(t, at, at, GP_SUM); /* in place, in memory of the caller */
     check_sum(at[0], BIG, 1);
     check_sum(at[1], BIG, 1);
 }
@@ -198,7 +198,7 @@ static void check_model(uint64_t round)
     }
 }
 
-/* Rank 0 cuts the model into groups of `size`, rank 1 pushes it whole. */
+/* Rank 0 pushes the model in groups of `size`, rank 1 in one group. */
 static void push_cut(int size, uint64_t round)
 {
     gp_item items[TENSORS];
@@ -346,7 +346,7 @@ static void a_barrier_waits_for_every_worker(void **state)
     for (int i = 0; i < 3; i++) {
         failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, "gradpool.barrier", "rank 1", NULL);
         pthread_create(&other.thread, NULL, barrier_in_thread, &other);
-        ok(gp_barrier(jobs[0], WAIT_MS)); /* goes on with the one whose time ran out */
+        ok(gp_barrier(jobs[0], WAIT_MS)); /* completes the barrier of the call that timed out */
         pthread_join(other.thread, NULL);
         assert_int_equal(other.result, 0);
     }

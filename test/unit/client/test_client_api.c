@@ -1,4 +1,4 @@
-/* The edges of gradpool.h: what users may get wrong, variables, memory, forks. */
+/* The limits of gradpool.h: wrong use, variables, memory, forks. */
 #include "svc/fabric/slab.h"
 #include "test/unit/client/client_fixture.h"
 #include "test/unit/skip.h"
@@ -104,7 +104,7 @@ static void a_transport_that_a_lane_does_not_offer_is_told_at_declare(void **sta
     failed(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &t), -EADDRNOTAVAIL, "lane 0", "'tcp'", NULL);
 }
 
-/* ---- what a job refuses ---- */
+/* ---- jobs that are refused ---- */
 
 static void jobs_that_cannot_be_are_refused(void **state)
 {
@@ -220,7 +220,7 @@ static void slabs_never_hand_memory_out_twice(void **state)
     slabs_fini(&slabs);
 }
 
-/* With a walk over all areas this would not end before the program's time limit. */
+/* A walk over all areas for each would exceed the program's time limit. */
 static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state)
 {
     enum { AREAS = 200000 };
@@ -230,7 +230,7 @@ static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < AREAS; i++)
             assert_int_equal(slabs_reserve(&slabs, 1 + (size_t)i % 9000, &held[i]), 0);
-        for (int i = 0; i < AREAS; i++) /* from both ends, and every other one first */
+        for (int i = 0; i < AREAS; i++) /* from both ends, every other area first */
             assert_int_equal(slabs_free(&slabs, held[i % 2 ? i : AREAS - 2 - i]), 0);
         for (int i = 0; i < AREAS; i++)
             assert_int_equal(slabs_free(&slabs, held[i]), -ENOENT);
@@ -248,7 +248,7 @@ static void more_slabs_than_can_be_lent_are_refused(void **state)
 {
     static struct slabs slabs;
     void *memory;
-    for (int i = 0; i < FABRIC_REGIONS_MAX; i++) /* each larger than what any slab has left */
+    for (int i = 0; i < FABRIC_REGIONS_MAX; i++) /* each larger than the rest of any slab */
         assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), 0);
     assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), -ENOSPC);
     slabs_fini(&slabs);
@@ -264,7 +264,7 @@ static void more_memory_than_a_lane_maps_is_refused_at_once(void **state)
     slabs_fini(&slabs);
 }
 
-/* Between what is kept there is what is not: its pages are gone, as its owner sees. */
+/* Between kept areas the pages of other areas are returned, as reads of their owner show. */
 static void what_is_kept_outlasts_its_slab(void **state)
 {
     enum { AREAS = 4 };
@@ -277,7 +277,7 @@ static void what_is_kept_outlasts_its_slab(void **state)
         assert_int_equal(slabs_keep(&slabs, at[i] + page), -ENOENT);
         assert_int_equal(i % 2 ? slabs_keep(&slabs, at[i]) : 0, 0);
     }
-    assert_int_equal(slabs_free(&slabs, at[3]), 0); /* nor does it stay kept */
+    assert_int_equal(slabs_free(&slabs, at[3]), 0); /* freeing ends the keeping, too */
     assert_int_equal(slabs_alloc(&slabs, 2 * page, (void **)&at[3]), 0);
     slabs_fini(&slabs);
     assert_int_equal(slabs.count, 0);
@@ -310,8 +310,8 @@ static int in_child(gp_tensor *t, gp_request *q)
     return 0;
 }
 
-/* Its exit handlers must not touch what the parent has. (The leak checker's handler would report
- * what only the parent's other threads held.) */
+/* Ends the child. Its exit handlers must not touch the parent's objects. (The leak checker's
+ * handler would report memory that only the parent's other threads held.) */
 static void end_child(int status, bool by_exit)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -364,7 +364,7 @@ static void a_child_may_read_what_lies_in_lent_memory(void **state)
     assert_int_equal(status, 0);
 }
 
-/* A worker process whose child outlives it: prints nothing, dies by a signal. */
+/* A worker process whose child lives longer: prints nothing, dies by a signal. */
 static void die_with_a_child(int child_fd)
 {
     gp_tensor *t;

@@ -1,5 +1,5 @@
-/* The client and the commit rule (W4, L1, L2, L17): what may be written when, and which push waits
- * for what. Against a scripted service that can withhold results and commits. */
+/* The client and the commit rule (W4, L1, L2, L17): memory that may be written, and the waits of
+ * pushes. With a scripted service that can withhold results and commits. */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static void a_wait_on_lent_memory_ends_at_the_commit(void **state)
         ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
     }
     failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT, "'w' round 1", NULL);
-    check_mean(result[0], ELEMENTS, 1); /* it is here; it may not be written yet */
+    check_mean(result[0], ELEMENTS, 1); /* the result has landed, but may not be written yet */
     set(&rig.holds_commits, false);
     ok(gp_wait(q[0], WAIT_MS));
     ok(gp_wait(q[1], WAIT_MS));
@@ -169,7 +169,7 @@ static void push_first(gp_tensor *const *t, float (*values)[ELEMENTS], gp_reques
         ok(gp_broadcast(t[rank], values[rank], 0, &ret_requests[rank]));
 }
 
-/* Of the two halves of a copy the lane would write the one that a new owner may need (W17). */
+/* The lane would write the half of the copy that a new owner may need (W17). */
 static void the_next_short_push_waits_for_the_commit_where_a_copy_is_kept(void **state)
 {
     static float values[WORKERS][ELEMENTS];
@@ -225,7 +225,7 @@ static void a_fast_worker_laps_a_slow_one(void **state)
     check_mean(result[1], ELEMENTS, 2);
 }
 
-/* Rank 0 has begun round 2 before it knew whether rank 1 has the result of round 1. */
+/* Rank 0 has begun round 2 without knowing whether rank 1 has the result of round 1. */
 static void a_result_that_one_rank_keeps_is_given_to_the_rest(void **state)
 {
     static float gradient[WORKERS][ELEMENTS], result[WORKERS][ELEMENTS];

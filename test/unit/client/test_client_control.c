@@ -46,7 +46,7 @@ static int count_tcp(void)
     return count;
 }
 
-/* A socket that is not yet connected has no peer: in the child it must be no socket at all. */
+/* An unconnected socket has no peer: the child must not have the socket at all. */
 static void fork_here(int fd)
 {
     int type, status;

@@ -1,4 +1,4 @@
-/* Rank and size from the variables of launchers: a table of what each sets. */
+/* Rank and size from the variables of launchers: a table of the variables of each. */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>

@@ -70,7 +70,7 @@ static void the_example_prints_the_mean_of_both_ranks(void **state)
         assert_string_equal(output, want);
     }
     script_lock(&rig);
-    assert_int_equal(rig.leaves, 2); /* gp_disconnect() said goodbye */
+    assert_int_equal(rig.leaves, 2); /* gp_disconnect() sent goodbyes */
     script_unlock(&rig);
     script_stop(&rig);
 }

@@ -1,5 +1,5 @@
-/* The client when something goes wrong: who is late is named, errors reach whoever waits, a lost
- * lane or coordinator costs a delay and no bits. */
+/* The client under faults: a late rank is named, errors reach every waiting call, a lost lane or
+ * coordinator costs a delay and no bits. */
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -55,7 +55,7 @@ static void kill_lane(uint32_t lane)
     script_unlock(&rig);
 }
 
-/* ---- who is late ---- */
+/* ---- late ranks ---- */
 
 static void a_push_that_one_rank_never_makes_is_told_at_the_deadline(void **state)
 {
@@ -128,7 +128,7 @@ static void an_error_of_a_round_ends_its_request_and_later_pushes(void **state)
     say_error(0, word_of(0, 1), -EINVAL, "tensor 'w' round 1: rank 1 pushes sum, others mean");
     failed(gp_wait(q[0], WAIT_MS), -EINVAL, "rank 1 pushes sum, others mean", NULL);
     failed(gp_push_pull(t[0], gradient[0], result[0], GP_MEAN, &q[0]), -EINVAL, "rank 1", NULL);
-    run_round(other, 1); /* the job goes on */
+    run_round(other, 1); /* the job trains on */
 }
 
 static void an_error_that_names_no_tensor_gets_its_name(void **state)
@@ -247,7 +247,7 @@ static void a_worker_refused_twice_is_told_by_whom(void **state)
     script_unlock(&rig);
     failed(gp_tensor_declare(jobs[0], "w", GP_F32, ELEMENTS, &t[0]), -EACCES,
            "lane 0 of aggregator 5 on node7 refuses rank 0", NULL);
-    declare("w", ELEMENTS, t); /* asked again, it tries again */
+    declare("w", ELEMENTS, t); /* a second call tries again */
     run_round(t, 1);
 }
 
@@ -311,7 +311,7 @@ static void idle_pieces_tell_their_new_lane_the_last_round(void **state)
     uint32_t before = rig.heard_count;
     script_unlock(&rig);
     move(0, 1);
-    wait_heard(before + 3 * WORKERS); /* nobody waits: the progress threads say it */
+    wait_heard(before + 3 * WORKERS); /* no call waits: the progress threads announce */
     script_lock(&rig);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         assert_int_equal(heard(rank, 2)->ready.standing, RECORD_IDLE);
@@ -352,7 +352,7 @@ static void a_lane_that_comes_back_is_entered_with_the_ticket_it_gave(void **sta
     script_lock(&rig);
     script_lane_give_ticket(&rig, 0, 0);
     script_unlock(&rig);
-    run_round(t, 2); /* fetches it */
+    run_round(t, 2); /* requests a ticket */
     run_round(t, 3);
     script_lock(&rig);
     rig.holds_results = true;
@@ -362,7 +362,7 @@ static void a_lane_that_comes_back_is_entered_with_the_ticket_it_gave(void **sta
     wait_heard(8);
     script_lock(&rig);
     rig.holds_results = false;
-    script_move(&rig, 0, 1); /* all of it: lane 0 is left, not dead */
+    script_move(&rig, 0, 1); /* all pieces: lane 0 is empty, not dead */
     script_unlock(&rig);
     finish(4);
     script_lock(&rig);
@@ -397,7 +397,7 @@ static void a_stale_route_waits_for_the_new_one(void **state)
     declare("w", ELEMENTS, t);
     run_round(t, 1);
     script_lock(&rig);
-    rig.pieces[0].epoch = 2; /* as if the route change were still on its way */
+    rig.pieces[0].epoch = 2; /* as if the route change were still under way */
     script_unlock(&rig);
     push(0, 2);
     push(1, 2);
@@ -409,7 +409,7 @@ static void a_stale_route_waits_for_the_new_one(void **state)
     finish(2);
 }
 
-/* The lane is the same, the epoch is not. */
+/* The lane is the same, the epoch differs. */
 static void words_of_a_former_route_name_nothing_on_the_new_one(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -435,7 +435,7 @@ static void words_of_a_former_route_name_nothing_on_the_new_one(void **state)
     run_round(t, 3);
 }
 
-/* What an idle worker says may be out of date, too: that concerns nobody else. */
+/* A standing of an idle worker may be out of date, too: other workers must not notice. */
 static void a_standing_that_comes_too_late_does_not_end_the_job(void **state)
 {
     declare("w", ELEMENTS, t);

@@ -1,5 +1,5 @@
-/* A rank that is held at the end of an iteration (L33): what of its rounds goes on and what waits,
- * what the coordinator is told, and when it is over. */
+/* A rank that is held at the end of an iteration (L33): rounds that continue, rounds that wait,
+ * reports to the coordinator, and the end of the hold. */
 #include "client/lib/job/tensor.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -76,7 +76,7 @@ static void hold(uint64_t id, uint32_t scope)
     script_unlock(&rig);
 }
 
-/* Rank 0 has heard what was said to it: the answer to a question comes behind that. */
+/* Rank 0 has read its messages: the answer to a question comes behind them. */
 static void await_heard(void)
 {
     script_lock(&rig);
@@ -122,7 +122,7 @@ static uint32_t announced_by_rank_0(void)
     return count;
 }
 
-/* Both push these, and of rank 0 nobody hears. */
+/* Both ranks push; rank 0 announces nothing. */
 static void push_in_vain(uint32_t tensors)
 {
     for (uint32_t at = 0; at < tensors; at++)
@@ -138,7 +138,7 @@ static void wait_all(uint32_t tensors)
     assert_int_equal(announced_by_rank_0(), done);
 }
 
-/* --- what goes on, and what waits --- */
+/* --- rounds that continue, rounds that wait --- */
 
 static void who_is_behind_an_iteration_is_held_as_it_begins_the_next(void **state)
 {
@@ -223,7 +223,7 @@ static void what_is_set_behind_an_iteration_waits(void **state)
     expect_state(1, STATE(ENDED));
     wait_heard(WORKERS * done + TENSORS);
     assert_int_equal(announced_by_rank_0(), done);
-    hold(2, ROUNDS); /* in its place, of the same end */
+    hold(2, ROUNDS); /* a new hold at the same end replaces the first */
     expect_state(2, STATE(ENDED));
     assert_int_equal(announced_by_rank_0(), done);
     let_go(2);
@@ -245,7 +245,7 @@ static void what_is_set_before_its_end_goes_on(void **state)
     run(1);
 }
 
-/* --- what is told --- */
+/* --- reports to the coordinator --- */
 
 static void where_no_end_was_seen_it_rests(void **state)
 {
@@ -256,7 +256,7 @@ static void where_no_end_was_seen_it_rests(void **state)
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
     push_in_vain(1);
-    expect_state(2, STATE(ENDED)); /* that it comes again shows the second */
+    expect_state(2, STATE(ENDED)); /* the second push of the tensor shows the end */
     let_go(2);
     wait_all(1);
 }
@@ -289,7 +289,7 @@ static void one_that_was_declared_just_now_is_waited_for(void **state)
     let_go(1);
     wait_all(1);
     run(1);
-    iterate(1); /* and it is never pushed: no part of them */
+    iterate(1); /* a tensor that is never pushed is no part of iterations */
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
     push_in_vain(1);
@@ -302,7 +302,7 @@ static void of_updates_plain_tensors_are_no_part(void **state)
 {
     iterate(3);
     hold(1, UPDATES);
-    expect_state(1, STATE(RESTS)); /* there were none */
+    expect_state(1, STATE(RESTS)); /* no iteration was seen */
     iterate(2);
     let_go(1);
 }
@@ -347,7 +347,8 @@ static void in_the_first_iteration_one_that_had_no_update_may_still_have_it(void
     hold(2, UPDATES);
     await_heard();
     script_lock(&rig);
-    assert_int_equal(rig.held_of[rig.held_count - 1], 1); /* it goes on: nothing to be told */
+    /* The rank trains on, and reports nothing. */
+    assert_int_equal(rig.held_of[rig.held_count - 1], 1);
     script_unlock(&rig);
     update_both(w[1]);
     expect_state(2, STATE(RESTS));
@@ -365,7 +366,7 @@ static void what_had_no_update_in_a_whole_iteration_is_frozen(void **state)
     let_go(1);
 }
 
-/* --- when it is over --- */
+/* --- the end of a hold --- */
 
 static void a_coordinator_that_is_away_holds_nobody(void **state)
 {
@@ -390,7 +391,7 @@ static void the_end_of_another_hold_is_passed_over(void **state)
     expect_state(1, STATE(RESTS));
     push_in_vain(1);
     let_go(2);
-    hold(3, ROUNDS); /* of the iteration that was begun, in its place */
+    hold(3, ROUNDS); /* a new hold for the begun iteration replaces the first */
     run(1);
     wait_all(1);
     expect_state(3, STATE(RESTS));
@@ -423,7 +424,7 @@ static void who_stands_in_mid_iteration_is_not_waited_for(void **state)
     run(1);
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
-    stand(&rig); /* between two it may */
+    stand(&rig); /* allowed between two iterations */
     expect_state(2, STATE(ENDED));
     stand(NULL);
 }
@@ -477,7 +478,7 @@ static void who_saves_is_behind_no_iteration_until_that_is_done(void **state)
     wait_all(1);
     run(1);
     note_saving(true);
-    hold(2, ROUNDS); /* of somebody who comes meanwhile */
+    hold(2, ROUNDS); /* a hold for a worker that joins meanwhile */
     expect_state(2, STATE(SAVES));
     await_may_save();
     note_saving(false);

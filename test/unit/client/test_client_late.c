@@ -1,5 +1,4 @@
-/* The client when somebody takes his time: a goodbye that finds no room, a barrier whose first call
- * has to declare it. */
+/* The client with delays: a goodbye without room, a barrier whose first call has to declare it. */
 #include "client/lib/job/tensor.h"
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
@@ -36,7 +35,7 @@ static void wait_until(struct gp_job *job, bool (*is_so)(const struct gp_job *jo
 static bool ring_is_full(const struct gp_job *job) { return job->unsent > 0; }
 static bool is_leaving(const struct gp_job *job) { return job->is_leaving; }
 
-/* The lane does not look while its ring fills with where idle pieces stand. */
+/* The lane does not poll while its ring fills with standings of idle pieces. */
 static void a_goodbye_that_finds_no_room_is_said_later(void **state)
 {
     enum { TENSORS = 250, RING_RECORDS = 1024 };

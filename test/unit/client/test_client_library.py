@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What libgradpool.so shows and needs, as a TAP program: one case a rule.
+"""Exports and needs of libgradpool.so, as a TAP program: one case a rule.
 
 Usage: test_client_library.py LIBRARY HEADER
 """

@@ -1,6 +1,6 @@
-/* The client when lanes let go of pieces while it trains (L19): nothing is closed, rounds go on
- * with the new owner, and what the former one still says finds nobody. And when a lane that is up
- * cannot be had for a moment (L38). */
+/* The client when lanes release pieces during training (L19): no connection is closed, rounds
+ * continue at the new owner, and late messages of the former owner have no effect. Also a lane that
+ * cannot be reached for a moment (L38). */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -83,7 +83,7 @@ static void a_lane_that_is_lost_is_left_before_the_next_hears_anything(void **st
     declare("w", ELEMENTS, t);
     run_round(t, 1);
     script_lock(&rig);
-    script_move(&rig, 0, 1); /* nobody says that it has let go */
+    script_move(&rig, 0, 1); /* the lane has not reported the release */
     script_unlock(&rig);
     run_round(t, 2);
     script_lock(&rig);
@@ -92,7 +92,7 @@ static void a_lane_that_is_lost_is_left_before_the_next_hears_anything(void **st
     script_unlock(&rig);
 }
 
-/* K20: told only where the pieces are now. */
+/* The worker gets only the present lane of the pieces (K20). */
 static void who_missed_a_loss_before_a_move_leaves_the_lane_that_was_lost(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -115,7 +115,8 @@ static void who_missed_a_loss_before_a_move_leaves_the_lane_that_was_lost(void *
     expect_ends(2, before);
 }
 
-/* Who has not heard of a commit yet says so, too: how much is said tells nothing. */
+/* Waits for announcements of the round. The number of messages says nothing, because a rank without
+ * a commit repeats its announcement. */
 static void wait_announced(uint32_t lane, uint64_t round)
 {
     script_lock(&rig);
@@ -187,7 +188,7 @@ static void a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket(void *
     script_lock(&rig);
     script_lane_give_ticket(&rig, 0, 0);
     script_unlock(&rig);
-    run_round(t, 2); /* fetches it */
+    run_round(t, 2); /* requests a ticket */
     release(0, 1);
     run_round(t, 3);
     script_lock(&rig);
@@ -207,7 +208,7 @@ static void a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket(void *
     script_unlock(&rig);
 }
 
-/* Its lane may come back, and then nobody says where to else. */
+/* The lane may come back, and no message would name another lane. */
 static void a_ticket_that_cannot_be_had_now_is_asked_for_again(void **state)
 {
     script_lock(&rig);
@@ -221,7 +222,7 @@ static void a_ticket_that_cannot_be_had_now_is_asked_for_again(void **state)
     script_unlock(&rig);
 }
 
-/* Nobody would say where else to go. */
+/* No message would name another lane. */
 static void a_lane_that_cannot_be_reached_is_tried_again(void **state)
 {
     script_lock(&rig);
@@ -236,8 +237,8 @@ static void a_lane_that_cannot_be_reached_is_tried_again(void **state)
     run_round(t, 1);
 }
 
-/* Its last tensor there was undeclared, the lane has dropped the job, and nobody drives the fabric:
- * the connection still looks open. */
+/* The last tensor there was undeclared, the lane has dropped the job, and no call drives the
+ * fabric: the connection still looks open. */
 static void a_connection_without_pieces_may_have_ended_unseen(void **state)
 {
     gp_tensor *next[WORKERS];
@@ -255,12 +256,12 @@ static void a_connection_without_pieces_may_have_ended_unseen(void **state)
     for (int rank = 0; rank < WORKERS; rank++)
         ok(gp_push_pull(next[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
     for (int i = 0; i < WAIT_MS / 10 && gp_poll(q[0], 0) + gp_poll(q[1], 0) < WORKERS; i++)
-        gp_poll(q[i % WORKERS], 10); /* both must see it */
+        gp_poll(q[i % WORKERS], 10); /* both ranks must see the end */
     for (int rank = 0; rank < WORKERS; rank++)
         ok(gp_wait(q[rank], WAIT_MS));
 }
 
-/* Nobody drives the fabric between two pushes, but route changes come at once. */
+/* No call drives the fabric between two pushes, but route changes are handled at once. */
 static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -295,7 +296,7 @@ static void a_new_lane_hears_the_last_two_sets_that_were_chosen(void **state)
     release(0, 1);
     run_round(t, 3);
     script_lock(&rig);
-    assert_true(rig.chosen_heard[0] == 0); /* they came from there */
+    assert_true(rig.chosen_heard[0] == 0); /* they came from lane 0 */
     assert_true(rig.chosen_heard[1] == 0x0203);
     script_unlock(&rig);
 }

@@ -1,5 +1,5 @@
-/* The client where workers come and go (L20, L21, L29): what it is told of its job's membership,
- * what a change means for rounds in each state, and what it passes over. */
+/* The client of an elastic job (L20, L21, L29): messages about the membership, the effect of a
+ * change on rounds in each state, and ignored messages. */
 #include "client/lib/job/tensor.h"
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
@@ -53,7 +53,7 @@ static int stop(void **state)
     return fixture_stop(state);
 }
 
-/* --- what is told --- */
+/* --- messages about the membership --- */
 
 static void tell(uint32_t version, uint32_t wanted, uint64_t ranks)
 {
@@ -91,12 +91,13 @@ static void the_newest_membership_counts_and_only_ranks_that_the_job_may_have(vo
 {
     tell(5, 3, 0xf7);
     await_version(5);
-    assert_int_equal(membership().workers, 3); /* of 0 to 3 */
+    assert_int_equal(membership().workers, 3); /* among ranks 0 to 3 */
     assert_int_equal(gp_job_workers(jobs[0]), 3);
     script_lock(&rig);
-    script_tell_members(&rig, 4, 2, 3, 0);  /* overtaken */
-    script_tell_members(&rig, 9, 1, 1, 8);  /* of another version of ours */
-    script_tell_members(&rig, 5, 4, 15, 0); /* the same once more: after a restart */
+    script_tell_members(&rig, 4, 2, 3, 0); /* an old version */
+    /* A set of another size, from another version of gradpool. */
+    script_tell_members(&rig, 9, 1, 1, 8);
+    script_tell_members(&rig, 5, 4, 15, 0); /* repeated, as after a restart */
     script_tell_members(&rig, 6, 2, 3, 0);
     script_unlock(&rig);
     await_version(6);
@@ -141,7 +142,8 @@ static void ranks_that_do_not_go_are_named_but_oneself(void **state)
 {
     tell(1, 1, 3);
     failed(gp_job_resize(jobs[0], 1, ANSWER_MS), -ETIMEDOUT, "rank 1 (has not left)", NULL);
-    ok(gp_job_resize(jobs[1], 1, WAIT_MS)); /* it goes when its caller says so */
+    /* Rank 1 leaves when its program calls gp_job_leave(). */
+    ok(gp_job_resize(jobs[1], 1, WAIT_MS));
 }
 
 struct resizer {
@@ -159,7 +161,7 @@ static void *resize_in_thread(void *context)
     return NULL;
 }
 
-/* Returns when the service has been asked. */
+/* Returns once the request has reached the service. */
 static void begin_resize(struct resizer *r, uint32_t workers)
 {
     *r = (struct resizer){.workers = workers};
@@ -224,7 +226,7 @@ static void it_waits_until_its_tensors_are_made_by_those_who_came(void **state)
     assert_int_equal(r.result, 0);
 }
 
-/* --- what a change means for a round (L20) --- */
+/* --- the effect of a change on a round (L20) --- */
 
 static void push(uint32_t rank, uint64_t round)
 {
@@ -258,8 +260,8 @@ static uint8_t standing_of(uint32_t rank, uint32_t piece, uint32_t epoch)
     return standing;
 }
 
-/* The first that a lane hears of the piece under the epoch, but for what is kept of the round
- * before while its COMMIT is on its way (L17). */
+/* Waits for the rank's first announcement of the piece under the epoch, apart from a kept round
+ * before whose COMMIT is under way (L17). */
 static uint8_t await_standing(uint32_t rank, uint32_t piece, uint32_t epoch)
 {
     script_lock(&rig);
@@ -291,7 +293,7 @@ static void a_round_that_nobody_holds_is_announced_to_the_new_set(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
-    push(0, 2); /* rank 1 does not come to it */
+    push(0, 2); /* rank 1 does not push round 2 */
     wait_heard(3);
     regroup(1);
     expect_standing(0, 0, 2, RECORD_ANNOUNCE);
@@ -399,13 +401,13 @@ static void blocks_that_are_counted_by_ranks_do_not_survive_another_set(void **s
     failed(gp_wait(q[0], WAIT_MS), -ECONNRESET, "'blocks' round 1", "its ranks have changed", NULL);
 }
 
-/* --- who is new (L21) --- */
+/* --- late workers (L21) --- */
 
 static gp_tensor *join_late(void)
 {
     gp_tensor *tensor;
     script_lock(&rig);
-    script_regroup(&rig, 7); /* what it declares is for it */
+    script_regroup(&rig, 7); /* the late worker's declaration is for the new membership */
     script_unlock(&rig);
     join(&late_client, &late, 2);
     ok(gp_tensor_declare(late, "w", GP_F32, ELEMENTS, &tensor));
@@ -435,7 +437,7 @@ static void who_is_new_asks_for_its_round_before_it_pushes(void **state)
     while (rig.pieces[0].is_recovering)
         script_wait(&rig);
     script_lane_welcome(&rig, &rig.pieces[0]);
-    script_lane_welcome(&rig, &rig.pieces[0]); /* who is told twice enters once */
+    script_lane_welcome(&rig, &rig.pieces[0]); /* a repeated answer has no effect */
     fabric_flush(rig.lanes[0].fabric);
     script_unlock(&rig);
     ok(gp_wait(request, WAIT_MS));

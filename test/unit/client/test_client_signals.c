@@ -1,4 +1,4 @@
-/* What a process that links libgradpool does with its signals: what it did before. */
+/* The signal handling of a process that links libgradpool is unchanged. */
 #include "client/gradpool.h"
 
 #include <setjmp.h>

@@ -1,5 +1,4 @@
-/* What a worker writes into its log by itself: that a wait lasts, whom it waits for, that it goes
- * on; and how far it is. */
+/* Lines that a worker logs by itself: a long wait with the missing ranks, its end, and progress. */
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -17,7 +16,8 @@
 
 #define TENSORS 6
 #define ELEMENTS 1000
-#define COMPUTE_US 10000 /* a step; the scripted service remembers so many rounds, and no more */
+/* Time of a step; the scripted service stores a limited number of rounds. */
+#define COMPUTE_US 10000
 #define LINES_MAX 64
 #define LINE_BYTES 1024
 
@@ -109,7 +109,7 @@ static void a_wait_that_lasts_is_told_again_and_again_and_so_is_its_end(void **s
     double first = seconds_in(line);
     assert_true(first >= 0.06);
     for (int i = 0; i < 100 && count("has waited", line) < 2; i++)
-        failed(gp_wait(q[0], 50), -ETIMEDOUT, "rank 1", NULL); /* goes on with the same */
+        failed(gp_wait(q[0], 50), -ETIMEDOUT, "rank 1", NULL); /* the waits of one push add up */
     assert_true(seconds_in(line) >= 1.9 * first);
     holds(line, "1 job 'job' rank 0 has waited for ");
     holds(line, " s: tensor 'a' round 1: no push from rank 1; late as well: 'b', 'c', 'd' and 2 "
@@ -189,7 +189,8 @@ static void limits_that_are_none_are_refused(void **state)
            NULL);
 }
 
-/* Rounds of two tensors until a worker has told twice; the second line is of a second or more. */
+/* Runs rounds of two tensors until a worker has logged progress twice; the second line covers at
+ * least a second. */
 static void progress_is_told_and_adds_up(void **state)
 {
     uint64_t deadline_ns = clock_now_ns() + 4 * WAIT_MS * NS_PER_MS;

@@ -1,4 +1,4 @@
-/* Copies to and from staging: the same bytes whatever the place and length, and none beyond. */
+/* Copies to and from staging: the right bytes for every offset and length, and no byte beyond. */
 #include "client/lib/round/copy.h"
 
 #include <setjmp.h>

@@ -214,7 +214,7 @@ void end_close(struct end *e)
     e->channel = NULL;
 }
 
-/* Asked for at any time: not what tests wait for. */
+/* Requests that may come at any time, and that no test waits for. */
 static bool is_routine(const envelope *message)
 {
     return message->body_case == BODY(STATS_REQUEST) || message->body_case == BODY(PING_REQUEST);
@@ -377,7 +377,8 @@ static int dial(const char *url)
     return fd;
 }
 
-/* The kernel notes who connects: the child does, on a socket that it shares with us. */
+/* The kernel records the connecting process: the child connects, on a socket shared with this
+ * process. */
 static int dial_as_child(struct rig *rig, int *ret_pid)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -1,5 +1,5 @@
-/* A coordinator in this process, stepped by hand, and ends that speak to it over real sockets:
- * clients, operators and aggregators. Every wait has a deadline. */
+/* A coordinator in this process, stepped by hand, and its peers on real sockets: clients, operators
+ * and aggregators. Every wait has a deadline. */
 #ifndef GRADPOOL_TEST_COORDINATOR_RIG_H
 #define GRADPOOL_TEST_COORDINATOR_RIG_H
 
@@ -22,32 +22,34 @@
 #define RIG_ENDS_MAX 2048
 #define RIG_INBOX_MAX 256
 #define RIG_SLOTS_MAX 4
-#define RIG_COST_BYTES 500 /* what a piece costs a lane, and each of its ranks */
+#define RIG_COST_BYTES 500 /* cost of a piece for its lane, and of each of its ranks */
 
 /* One connection to the coordinator. */
 struct end {
     struct rig *rig;
     struct channel *channel; /* NULL: not connected */
-    bool is_gone;            /* the coordinator has closed it */
-    bool answers;            /* an aggregator that says Done (and figures) by itself */
+    bool is_gone;            /* the coordinator has closed the connection */
+    bool answers;            /* an aggregator that answers with Done (and figures) by itself */
     envelope *inbox[RIG_INBOX_MAX];
     size_t inbox_count;
     uint64_t last_id;
-    bool takes_holds; /* a worker whose test answers them; else it is always behind an iteration */
-    /* of an aggregator */
+    /* A worker whose test answers holds; otherwise it reports an ended iteration at once. */
+    bool takes_holds;
+    /* fields of an aggregator */
     uint32_t aggregator, lanes[4], lanes_count;
     uint64_t incarnation;
-    int process;          /* that it counts as; 0: this one */
-    int ignores, refuses; /* messages that it does not answer, answers with -EIO; 0: none */
-    int refusal;          /* with that instead; 0: -EIO */
-    uint64_t state_bytes; /* that it says each piece has when it is to release it */
-    uint64_t round;       /* that it says was committed last; 0: RIG_ROUND */
-    uint64_t lag;         /* rounds by which the last of several pieces is behind that */
-    uint64_t steps;       /* that it says are behind parameters, and one */
-    bool recovering;      /* workers have yet to tell it what it keeps */
+    int process; /* process that the aggregator reports; 0: this one */
+    /* Kinds of messages without an answer, and with the answer -EIO; 0: none. */
+    int ignores, refuses;
+    int refusal;          /* error instead of -EIO; 0: -EIO */
+    uint64_t state_bytes; /* bytes of each piece's state in the answer to a release */
+    uint64_t round;       /* last committed round in answers; 0: RIG_ROUND */
+    uint64_t lag;         /* rounds by which the last of several pieces is behind `round` */
+    uint64_t steps;       /* steps since the parameters were set, plus one; in answers */
+    bool recovering;      /* workers have yet to report the state of pieces to the lane */
 };
-#define RIG_ROUND 7u                  /* that it says was committed last */
-#define RIG_STATE_BYTES_MAX (1 << 20) /* of one answer */
+#define RIG_ROUND 7u                  /* last committed round in answers */
+#define RIG_STATE_BYTES_MAX (1 << 20) /* most bytes of state in one answer */
 
 struct rig {
     char dir[64];
@@ -55,40 +57,41 @@ struct rig {
     struct coordinator_options options;
     struct end ends[RIG_ENDS_MAX];
     size_t ends_count;
-    char grants[RIG_SLOTS_MAX][64]; /* that the coordinator's provisioner was told, latest last */
-    uint32_t starts, stops;         /* of local aggregators */
-    struct key node_key;            /* an operator's, of aggregators over TCP */
+    /* Grants that the coordinator passed to its provisioner, latest last. */
+    char grants[RIG_SLOTS_MAX][64];
+    uint32_t starts, stops; /* local aggregators started and stopped */
+    struct key node_key;    /* an operator's, of aggregators over TCP */
     bool has_node_key;
     int processes[RIG_SLOTS_MAX];
-    uint64_t memory_bytes;        /* that lanes say their NUMA node has; 0: they do not know */
-    uint64_t network_bytes_per_s; /* likewise, of their interface */
-    bool locals_give_up;          /* how they end: by themselves with an error, or killed */
-    void (*in_step)(bool begins); /* around what the coordinator does; NULL: nothing */
+    uint64_t memory_bytes;        /* memory of the lanes' NUMA node in their greeting; 0: unknown */
+    uint64_t network_bytes_per_s; /* bandwidth of their interface; 0: unknown */
+    bool locals_give_up; /* local aggregators end with an error of their own; false: killed */
+    void (*in_step)(bool begins); /* called around each step of the coordinator; NULL: nothing */
 };
 
 /* cmocka set-up and tear-down; *state is the rig, with a running coordinator without local
  * aggregators. */
 int rig_setup(void **state);
 int rig_teardown(void **state);
-/* As after kill -9: everything in memory is gone, connections break. */
+/* Ends the coordinator like kill -9: its memory is gone, connections break. */
 void rig_crash(struct rig *rig);
 void rig_start(struct rig *rig);
 /* Starts another one on an empty state dir. */
 void rig_start_afresh(struct rig *rig);
 
-/* A connection that has said hello. */
+/* A connection with an exchanged hello. */
 struct end *rig_connect(struct rig *rig, WIRE(Role) role);
-/* The same over the Unix socket. */
+/* Like rig_connect() over the Unix socket. */
 struct end *rig_connect_locally(struct rig *rig, WIRE(Role) role);
-/* The same with a key, in TLS. */
+/* Like rig_connect() with a key, in TLS. */
 struct end *rig_connect_with_key(struct rig *rig, WIRE(Role) role, const struct key *key);
 /* An aggregator over TCP, as on another host, with the key of an operator. */
 struct end *rig_connect_node(struct rig *rig);
 /* Over the Unix socket, from a child process, as which the end then counts. */
 struct end *rig_connect_as_child(struct rig *rig, WIRE(Role) role);
-/* Neither hello nor anything else said yet. */
+/* A connection without any message. */
 struct end *rig_connect_silently(struct rig *rig);
-/* The same over the Unix socket. */
+/* Like rig_connect_silently() over the Unix socket. */
 struct end *rig_knock_locally(struct rig *rig);
 void hello_request(envelope *e, WIRE(Hello) * hello, WIRE(Role) role);
 void end_close(struct end *e);
@@ -96,15 +99,15 @@ void end_close(struct end *e);
 int rig_spawn(struct rig *rig);
 void rig_kill(struct rig *rig, int pid);
 
-/* Sends with a fresh id, which it returns. */
+/* Sends with a fresh id; returns the id. */
 uint64_t end_send(struct end *e, envelope *message);
-/* The next message of that kind, waiting for it; others stay. The caller frees it. */
+/* Waits for the next message of this kind; other messages stay. The caller frees it. */
 envelope *end_expect(struct end *e, int body);
 /* Waits for the reply to the message with that id. */
 envelope *end_expect_reply(struct end *e, uint64_t id);
 /* Sends, and waits for the reply. */
 envelope *end_ask(struct end *e, envelope *request);
-/* Asks, expects a Failure with that code whose text contains `text`. */
+/* Sends a request, and expects a Failure with that code whose text contains `text`. */
 void end_ask_refused(struct end *e, envelope *request, int code, const char *text);
 void end_expect_closed(struct end *e);
 /* Everything under way has been handled, and nothing of that kind has come. */
@@ -112,7 +115,7 @@ void end_expect_none(struct end *e, int body);
 void rig_settle(struct rig *rig);
 /* One event, and whatever has come for the ends. */
 void rig_step(struct rig *rig);
-/* The same, waiting for the event. */
+/* Like rig_step(), waiting for an event. */
 void rig_step_within(struct rig *rig, uint64_t wait_ns);
 void message_free(envelope *message);
 
@@ -120,12 +123,12 @@ void message_free(envelope *message);
 
 void join_request(envelope *e, WIRE(JoinRequest) * join, const char *job, uint32_t rank,
                   uint32_t workers);
-/* As that process of this host, whose end the coordinator hears of. */
+/* A request as that process of this host, whose end the coordinator sees. */
 void join_request_of_process(WIRE(JoinRequest) * join, int pid);
 /* A client that has joined; its session and job number. */
 struct end *rig_join(struct rig *rig, const char *job, uint32_t rank, uint32_t workers,
                      uint64_t *ret_session, uint32_t *ret_job);
-/* Its reply is asked for apart (end_expect DECLARE_REPLY or FAILURE). */
+/* The caller waits for the reply (end_expect DECLARE_REPLY or FAILURE). */
 uint64_t end_declare(struct end *e, size_t count, const char *const *names,
                      const uint64_t *elements);
 uint64_t end_declare_one(struct end *e, const char *name, uint64_t elements);
@@ -135,13 +138,13 @@ void end_leave(struct end *e);
 
 /* An aggregator with `lanes` lanes that has joined and answers by itself. */
 struct end *rig_aggregator(struct rig *rig, uint32_t lanes);
-/* The same in a child process, with the grant of a local one ("" for none). */
+/* Like rig_aggregator() in a child process, with the grant of a local aggregator ("" for none). */
 struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *grant);
-/* Comes back over a new connection with what it holds. */
+/* Joins again over a new connection with the held pieces. */
 struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
                        const WIRE(PieceHeld) * held);
 void end_answer(struct end *e, const envelope *request);
-/* As an aggregator does that ends in good order. */
+/* Sends the goodbye of an aggregator that ends in order. */
 void end_say_goodbye(struct end *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* Aggregators of the rig: joining, and what they answer by themselves. */
+/* Aggregators of the rig: their joins, and their automatic answers. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>

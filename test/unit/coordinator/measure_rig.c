@@ -1,4 +1,4 @@
-/* Jobs that train by script: what lanes count of them, told when the coordinator asks. */
+/* Scripted training: counters of lanes, sent when the coordinator asks. */
 #include "test/unit/coordinator/measure_rig.h"
 
 #include "svc/base/clock.h"
@@ -21,7 +21,7 @@ void trained_go_on(struct trained *t, uint64_t rounds, uint64_t period_ns, uint6
     t->busy_ns += rounds * lane_ns;
 }
 
-/* What one lane has counted, and of whom. */
+/* Counters of one lane and of its jobs. */
 struct counted {
     WIRE(LaneUse) lane;
     WIRE(JobUse) jobs[TRAINED_MAX], *list[TRAINED_MAX];
@@ -89,7 +89,7 @@ uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size
     return detailed;
 }
 
-/* Those that were sent before the last answer was taken in. */
+/* Skips requests sent before the last answer was read. */
 static void pass_over_requests(struct end *aggregator)
 {
     rig_settle(aggregator->rig);

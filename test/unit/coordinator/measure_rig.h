@@ -1,4 +1,4 @@
-/* Jobs that train by script: what lanes count of them, told when the coordinator asks. */
+/* Scripted training: counters of lanes, sent when the coordinator asks. */
 #ifndef GRADPOOL_TEST_MEASURE_RIG_H
 #define GRADPOOL_TEST_MEASURE_RIG_H
 
@@ -6,48 +6,48 @@
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #define LOOK_NS (5 * NS_PER_MS)
-#define TRAINED_MAX 4 /* jobs that one answer tells of */
+#define TRAINED_MAX 4 /* most jobs in one answer */
 
 /* A job on one lane, as that lane counts. */
 struct trained {
     uint32_t job, lane, reference;
     uint64_t rounds, begun_ns, busy_ns;
-    uint64_t preempted_ns;           /* of busy_ns, another process had the core */
-    uint64_t span_ns, burst_ns;      /* of each round; 0: not told */
-    uint64_t late_ns;                /* that all rounds together took longer than that */
-    uint64_t handled_ns, stalled_ns; /* so far */
-    uint64_t core_wait_ns;           /* of the lane, likewise */
-    uint64_t first_done_ns;          /* of its first round; 0: not over */
-    uint64_t digest;                 /* of the lane's rows; 0: not told */
+    uint64_t preempted_ns;           /* part of busy_ns in which another process had the core */
+    uint64_t span_ns, burst_ns;      /* of each round; 0: not sent */
+    uint64_t late_ns;                /* time by which all rounds together took longer */
+    uint64_t handled_ns, stalled_ns; /* counters so far */
+    uint64_t core_wait_ns;           /* waits of the lane for its core so far */
+    uint64_t first_done_ns;          /* end of the first round; 0: not ended */
+    uint64_t digest;                 /* digest of the lane's rows; 0: not sent */
 };
 
 /* rig_setup(), with looks in quick succession. */
 int measure_setup(void **state);
 void trained_go_on(struct trained *t, uint64_t rounds, uint64_t period_ns, uint64_t lane_ns);
-/* Answers the next request for figures; says which job's pieces it asked for. */
+/* Answers the next request for figures; returns the job whose pieces the request names. */
 uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size_t count);
-/* Answers the next one, sent after all answers were taken in, without the rows of that lane of the
- * aggregator; returns the digest that the request has for it. */
+/* Answers the next request, sent after all former answers arrived, without the rows of the
+ * aggregator's index-th lane; returns the digest for that lane in the request. */
 uint64_t trained_answer_known(struct end *aggregator, size_t index, uint64_t digest);
-/* Says that the rows are left out, and has one. */
+/* Answers with a row although the answer declares the rows as left out. */
 void trained_answer_both(struct end *aggregator, size_t index, uint64_t digest);
-/* So many looks, ten rounds between two. */
+/* Answers `looks` requests, with ten rounds between two. */
 void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_t period_ns,
                  uint64_t lane_ns);
-/* A job of one worker with one tensor, which lies on the lane that it names. */
+/* A job of one worker and one tensor, on the lane in the result. */
 struct trained trained_start(struct rig *rig, const char *name, struct end **ret_worker);
-/* The caller frees the reply. */
+/* Asks for a job's view. The caller frees the reply. */
 envelope *measure_ask_job(struct rig *rig, const char *name, const WIRE(JobView) * *ret_view);
-/* What an operator is told by `explain`; the caller's. */
+/* Output of `explain`; the caller frees it. */
 envelope *measure_ask_why(struct rig *rig, const char *name);
-/* The lane of a job of one worker and one tensor. It stays. */
+/* Returns the lane of a new job of one worker and one tensor. The job stays. */
 uint32_t measure_lane_of(struct rig *rig, const char *name);
-/* Knows each of these jobs: a period of 100 ms, so much lane time in it. */
+/* Enters profiles of these jobs: a period of 100 ms, and `lane_ns` of lane time. */
 void measure_know(struct rig *rig, uint64_t lane_ns, size_t count, const char *const *names);
-/* And how their rounds end. */
+/* Enters the ends of their rounds, too. */
 void measure_know_ending(struct rig *rig, uint64_t lane_ns, uint64_t span_ns, uint64_t burst_ns,
                          size_t count, const char *const *names);
-/* That of a coordinator which does not run. */
+/* Opens the store of a coordinator that does not run. */
 void measure_open_store(struct rig *rig, struct store **ret_store);
 
 #endif

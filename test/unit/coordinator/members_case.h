@@ -1,5 +1,5 @@
-/* A job whose workers come and go, and lanes whose pieces are followed message by message: each is
- * held against what a lane may be asked (A26, A41 of svc/lane). */
+/* An elastic job, and lanes whose pieces are followed message by message: each message must be one
+ * that a lane accepts in its state (A26, A41 of svc/lane). */
 #ifndef GRADPOOL_TEST_MEMBERS_CASE_H
 #define GRADPOOL_TEST_MEMBERS_CASE_H
 
@@ -12,16 +12,16 @@ struct member {
     struct end *end;
     uint64_t session;
     uint32_t rank, job;
-    bool is_late; /* as it was told when it joined */
+    bool is_late; /* as in the answer to its join */
 };
 
-/* How a worker asks to join; zeroed: a job of so many workers that keeps them. */
+/* Fields of a join request; zeros: a job of `workers` fixed workers. */
 struct joining {
     uint32_t rank, workers, workers_max;
     bool continues;
     int pid; /* 0: one of another host */
 };
-/* Sent only; the reply is asked for apart. */
+/* Sends the request only; the caller waits for the reply. */
 struct end *members_ask(struct rig *rig, struct joining how, uint64_t *ret_id);
 struct member members_joined(struct end *e, uint64_t id, uint32_t rank);
 struct member members_join(struct rig *rig, struct joining how);
@@ -33,20 +33,20 @@ uint64_t members_declare(struct end *e, const char *name, const struct terms *te
 uint32_t members_declared(struct end *e, uint64_t id, uint64_t *ret_ranks);
 void members_resize(struct end *e, uint32_t workers);
 
-/* The newest membership that it was told of, taken out of its messages; fails without one. */
+/* The newest membership among the worker's messages, which are consumed; fails without one. */
 struct told {
     uint32_t version, wanted;
     uint64_t ranks;
 };
 struct told members_told(struct end *e);
-/* A lane says that it has lost the rank's connection. */
+/* The lane reports that it has lost the rank's connection. */
 void members_lose(struct end *lane, uint32_t lane_id, uint32_t job, uint32_t rank);
 /* The lane waits for another connection of the rank. */
 void members_break(struct end *lane, uint32_t job, uint32_t rank);
 /* The newest routes, taken out of its messages: 0 without one, else its epoch. */
 uint32_t members_routed(struct end *e, uint32_t tensor, uint64_t *ret_ranks);
 
-/* --- a lane, as its messages make it --- */
+/* --- the state of a lane by its messages --- */
 
 #define SHADOW_PIECES_MAX 8
 
@@ -57,18 +57,18 @@ struct shadow {
         bool is_frozen;
     } pieces[SHADOW_PIECES_MAX];
     size_t count;
-    uint64_t gone; /* ranks that it was told so of, ever */
+    uint64_t gone; /* ranks that the lane was ever informed had left */
     uint32_t regroupings, thaws;
 };
-/* Takes the aggregator's messages out, in order, and does what they say; what it was told to refuse
- * or not to answer is not done. Fails the test where a lane would refuse. */
+/* Consumes the aggregator's messages in order and applies them; messages that the end ignores or
+ * refuses are not applied. Fails the test at a message that a lane would refuse. */
 void shadow_take(struct shadow *s, struct end *lane);
-/* The same of a message that was kept back. */
+/* Applies a message that was kept. */
 void shadow_do(struct shadow *s, const envelope *message);
-/* Until this piece is there, served, for these ranks. */
+/* Runs until the lane serves this piece for these ranks. */
 void shadow_until(struct shadow *s, struct end *lane, uint32_t piece, uint64_t ranks);
 const struct shadow_piece *shadow_piece(struct shadow *s, uint32_t id);
-/* What it would say of its pieces on joining again: all of them. */
+/* Joins again, holding all pieces. */
 struct end *shadow_rejoin(struct shadow *s, struct rig *rig, const struct end *old, uint32_t job);
 
 #endif

@@ -1,5 +1,4 @@
-/* A job of one worker on one lane, and another lane to move it to: what the tests of moving begin
- * with. */
+/* A job of one worker on one lane, and another lane as the target of moves. */
 #ifndef GRADPOOL_TEST_MOVING_CASE_H
 #define GRADPOOL_TEST_MOVING_CASE_H
 
@@ -13,20 +12,22 @@ struct moving {
     WIRE(Piece) piece;
 };
 
-/* With a tensor declared on the source, by rank 0 of a job of so many workers, or of one. */
+/* Declares a tensor on the source, by rank 0 of a job of `workers` workers, or of one. */
 struct moving moving_begin_with(struct rig *rig, uint32_t workers);
 struct moving moving_begin(struct rig *rig);
-/* Asks for the job to move to the target; the answer is asked for apart. */
+/* Orders a move of the job to the target; the caller waits for the answer separately. */
 void moving_order(struct moving *m);
-/* The answer; `stays`: NULL when all has moved, else a part of what it says. The
- * caller frees it. */
+/* Waits for the answer. `stays`: NULL when all has moved, otherwise a part of the reason. The
+ * caller frees the answer. */
 envelope *moving_answer(struct moving *m, const char *stays);
-/* Waits for the message that the lane is to get, and frees it. */
+/* Waits for a message to the lane, and frees it. */
 void moving_passes(struct end *lane, int body);
-/* The move is ordered, and the target has not answered what it is to install; now it does. */
+/* moving_stop_at_install() orders the move and stops it before the target answers the install;
+ * moving_go_on() sends that answer. */
 envelope *moving_stop_at_install(struct moving *m);
 void moving_go_on(struct moving *m, envelope *install);
-/* One of the two is 0. The answer is asked for as that of a move. */
+/* Orders a drain of the lane or of the aggregator; the other one is 0. The answer is that of a
+ * move. */
 uint64_t moving_drain(struct moving *m, uint32_t lane, uint32_t aggregator, bool undo);
 uint64_t moving_declare(struct end *worker, const char *name, WIRE(Piece) * ret_piece);
 

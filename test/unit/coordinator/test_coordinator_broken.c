@@ -24,7 +24,7 @@ static struct scene begin(struct rig *rig)
     return s;
 }
 
-/* Of rank 1. */
+/* The lane reports the broken connection of rank 1. */
 static void say_broken(const struct scene *s)
 {
     WIRE(WorkerLost) lost = GRADPOOL__WIRE__WORKER_LOST__INIT;
@@ -39,7 +39,7 @@ static void say_broken(const struct scene *s)
     rig_settle(s->lane->rig);
 }
 
-/* As a firewall ends it. */
+/* Resets the connection, as a firewall does. */
 static void reset_control(struct end *e)
 {
     const struct linger at_once = {.l_onoff = 1};
@@ -66,7 +66,8 @@ static void one_that_dies_with_its_connections_is_found_at_once(void **state)
     envelope *failure = end_expect(s.zero, BODY(JOB_FAILURE));
     assert_non_null(strstr(failure->job_failure->text, "rank 1 of job resnet (elsewhere, pid"));
     message_free(failure);
-    assert_true(clock_now_ns() - began_ns < 10 * NS_PER_S); /* who is away has so long */
+    /* A lost connection alone would take that long. */
+    assert_true(clock_now_ns() - began_ns < 10 * NS_PER_S);
 }
 
 static void so_is_one_whose_connection_here_ends_first(void **state)
@@ -92,7 +93,7 @@ static void one_whose_connections_were_all_reset_may_come_back(void **state)
     end_expect_none(s.zero, BODY(JOB_FAILURE));
 }
 
-/* The lane has not heard the goodbye that was said here. */
+/* The goodbye has not reached the lane. */
 static void a_lane_is_told_again_who_has_left(void **state)
 {
     struct scene s = begin(*state);

@@ -1,5 +1,5 @@
-/* What is measured beside others, and what people see of lane time: K15, K16. The aggregators are
- * scripted, and so is their time. */
+/* Measurements of jobs beside other jobs, and lane time in views: K15, K16. The aggregators and
+ * their time are scripted. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -70,7 +70,8 @@ static void what_was_measured_beside_others_is_never_taken_for_alone(void **stat
     assert_int_equal(profile_known(job->profile).period_ns, 125 * NS_PER_MS); /* for placing */
 }
 
-/* The other goes between two looks: what was counted since the one before is of both settings. */
+/* The other job leaves between two looks: the counters since the look before cover both
+ * settings. */
 static void a_window_that_was_shared_for_a_while_is_not_one_alone(void **state)
 {
     struct rig *rig = *state;
@@ -122,7 +123,7 @@ static void what_jobs_have_used_is_no_more_than_their_lane(void **state)
     message_free(reply);
 }
 
-/* Another process takes the core, and the thread's clock says so too late. */
+/* Another process takes the core, and the thread's clock counts that too late. */
 static void one_odd_window_changes_no_lane_time_and_parts_make_the_whole(void **state)
 {
     struct rig *rig = *state;

@@ -1,5 +1,5 @@
-/* Tasks of whose states other aggregators keep copies move (K57): who keeps them from then on has
- * them before the switch, and nobody is left with a copy that nobody needs. */
+/* Moves of tasks with copies on other aggregators (K57): the new replica holder has the copy before
+ * the switch, and no aggregator keeps an unneeded copy. */
 #include "test/unit/coordinator/keeping_case.h"
 
 #include "svc/base/clock.h"
@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAILURES_MOST 8 /* to connect, before a keeper is relieved */
+#define FAILURES_MOST 8 /* failed connections before a replica holder is replaced */
 
 static struct aggregator *record_of(const struct end *e)
 {
     return aggregator_find(e->rig->coordinator->service, e->aggregator);
 }
 
-/* A job whose task lies with the owner; who keeps its copy may get tasks, too. */
+/* A job with a task on the owner's lane; its replica holder may get tasks, too. */
 struct moving {
     struct kept k;
     struct end *asker;
@@ -32,7 +32,7 @@ static struct moving begin(struct rig *rig)
     return m;
 }
 
-/* To the keeper's own process: then the owner's is to keep the copy. */
+/* Orders a move to the replica holder's own process: the owner's process becomes the holder. */
 static struct moving order(struct rig *rig)
 {
     struct moving m = begin(rig);
@@ -78,7 +78,7 @@ static void expect_ended(const struct moving *m, struct end *keeper)
     message_free(message);
 }
 
-/* The aggregator that was to keep copies there has none, and who keeps one goes on. */
+/* The target has no copy afterwards, and the present replica holder continues. */
 static void expect_as_before(const struct moving *m)
 {
     expect_ended(m, m->k.owner);
@@ -94,13 +94,13 @@ static void expect_ticket(struct end *keeper, int code)
     message_free(message);
 }
 
-/* --- it arrives --- */
+/* --- the move succeeds --- */
 
 static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **state)
 {
     struct moving m = order(*state);
     envelope *wait = take_wait(&m, m.k.keeper);
-    end_expect_none(m.k.owner, BODY(RELEASE_REQUEST)); /* it is not known to be at hand */
+    end_expect_none(m.k.owner, BODY(RELEASE_REQUEST)); /* the copy is not known to be complete */
     end_answer(m.k.keeper, wait);
     message_free(wait);
     message_free(end_expect(m.k.owner, BODY(RELEASE_REQUEST)));
@@ -168,7 +168,7 @@ static void two_tasks_with_two_keepers_are_copied_apart(void **state)
     assert_int_equal(told->copies_request->copies[0]->piece, other.id);
     message_free(told);
     keeping_open(m.k.keeper);
-    record_of(third)->is_stopping = true; /* so that what it keeps has to go with the rest */
+    record_of(third)->is_stopping = true; /* so that its copies must move, too */
     m.order = keeping_order_move(m.asker, m.k.keeper);
     told = end_expect(m.k.owner, BODY(COPIES_REQUEST));
     assert_int_equal(told->copies_request->n_copies, 2);
@@ -178,7 +178,7 @@ static void two_tasks_with_two_keepers_are_copied_apart(void **state)
     message_free(reply);
 }
 
-/* --- it stays --- */
+/* --- the move is given up --- */
 
 static void a_move_that_is_given_up_changes_no_keeper(void **state)
 {
@@ -188,7 +188,7 @@ static void a_move_that_is_given_up_changes_no_keeper(void **state)
     expect_stays(&m, "it does not want to");
     keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 2, 1, true);
     expect_as_before(&m);
-    end_say_goodbye(m.k.keeper); /* who is told of another has heard of that one */
+    end_say_goodbye(m.k.keeper); /* the lane is informed: it still knew this holder */
     keeping_lane_hears(&m.k, m.k.owner, 0, false);
 }
 
@@ -203,7 +203,7 @@ static void a_target_that_does_not_see_the_copy_gives_up_the_move(void **state)
     expect_as_before(&m);
 }
 
-/* Then the task stays for now, and goes when a third can keep the copy. */
+/* The task stays for now, and moves when a third aggregator can hold the copy. */
 static void expect_moved_with(struct moving *m, struct end *third)
 {
     keeping_keeper_hears(&m->k, third, m->k.keeper, 3, 1, true);
@@ -233,7 +233,7 @@ static void who_does_not_reach_the_target_is_relieved(void **state)
     expect_moved_with(&m, third);
 }
 
-/* To where it has no copy it goes only from a lane that is to be emptied. */
+/* A task moves to an aggregator without a copy only from a lane that is being emptied. */
 static void a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one(void **state)
 {
     struct moving m = begin(*state);
@@ -241,12 +241,12 @@ static void a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one(void *
     m.order = keeping_order_move(m.asker, m.k.keeper);
     end_expect_none(m.k.keeper, BODY(PLACE_REQUEST));
     keeping_withhold(m.k.owner);
-    keeping_expect_moved(m.asker, m.order); /* it was to be tried again */
+    keeping_expect_moved(m.asker, m.order); /* the move was tried again */
     expect_ended(&m, m.k.keeper);
     keeping_lane_hears(&m.k, m.k.keeper, 0, false);
 }
 
-/* Lanes and who keeps copies may be three processes. */
+/* Owner, target and replica holder are three processes. */
 static struct moving order_among_three(struct rig *rig, struct end **ret_third)
 {
     struct moving m = begin(rig);
@@ -267,7 +267,8 @@ static void a_keeper_that_goes_away_meanwhile_gives_up_the_move(void **state)
     struct moving m = order_among_three(*state, &third);
     message_free(take_wait(&m, m.k.keeper));
     end_close(third);
-    /* It is tried again, and the next keeper is chosen from who is there. */
+    /* The move is tried again, and the next replica holder is chosen among the remaining
+     * aggregators. */
     keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 3, 1, true);
     m.k.keeper->ignores = 0;
     answer_wait(&m, m.k.keeper);
@@ -288,7 +289,7 @@ static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **
     keeping_lane_hears(&m.k, m.k.owner, third->aggregator, false);
 }
 
-/* The source has still to let go. */
+/* The source has not released the task yet. */
 static void a_keeper_that_is_lost_after_the_switch_is_followed_at_once(void **state)
 {
     struct moving m = begin(*state);
@@ -305,7 +306,7 @@ static void a_keeper_that_is_lost_after_the_switch_is_followed_at_once(void **st
     keeping_lane_hears(&m.k, third, fourth->aggregator, false);
 }
 
-/* Its copy may be the only one: it is not written over. */
+/* The copy may be the only one, and must not be overwritten. */
 static void where_a_former_keeper_would_be_the_next_nothing_moves_yet(void **state)
 {
     struct moving m = begin(*state);
@@ -321,7 +322,7 @@ static void where_a_former_keeper_would_be_the_next_nothing_moves_yet(void **sta
     end_expect_none(third, BODY(PLACE_REQUEST));
 }
 
-/* --- what is not there any more --- */
+/* --- tensors and jobs that end meanwhile --- */
 
 static void the_copy_of_what_is_undeclared_on_the_way_is_not_kept(void **state)
 {
@@ -344,7 +345,7 @@ static void a_job_that_ends_on_the_way_leaves_no_copy(void **state)
 {
     struct moving m = order(*state);
     end_leave(m.k.worker);
-    expect_ended(&m, m.k.owner); /* who leaves ends the move first */
+    expect_ended(&m, m.k.owner); /* a leaving worker ends the move first */
     struct end *keepers[] = {m.k.owner, m.k.keeper};
     for (size_t i = 0; i < 2; i++) {
         envelope *message = end_expect(keepers[i], BODY(COPIES_END));

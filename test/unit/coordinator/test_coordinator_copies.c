@@ -1,4 +1,5 @@
-/* What keepers of copies (K57) ask for and refuse, and what of it outlives the coordinator. */
+/* Requests and refusals of replica holders (K57), and their state after a restart of the
+ * coordinator. */
 #include "test/unit/coordinator/keeping_case.h"
 
 #include "svc/base/clock.h"
@@ -8,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define FAILURES_MOST 8 /* in a row, before a keeper is relieved */
+#define FAILURES_MOST 8 /* failures in a row before a replica holder is replaced */
 
 static struct aggregator *record_of(const struct end *e)
 {
@@ -27,7 +28,7 @@ static WIRE(PieceHeld) held(const struct kept *k)
 
 /* --- tickets --- */
 
-/* The caller frees it. */
+/* Waits for the ticket's answer. The caller frees it. */
 static envelope *take_ticket(struct end *keeper, uint32_t job, uint32_t lane, int code)
 {
     envelope *message = end_expect(keeper, BODY(COPY_TICKET));
@@ -97,7 +98,7 @@ static void a_job_of_which_it_keeps_nothing_is_said_not_to_be_there(void **state
 {
     struct kept k = keeping_begun(*state);
     expect_answer(k.keeper, k.job + 7, k.piece.lane, -ENOENT);
-    expect_answer(k.owner, k.job, k.piece.lane, -ENOENT); /* it has no copies */
+    expect_answer(k.owner, k.job, k.piece.lane, -ENOENT); /* the owner has no copies */
     end_leave(k.worker);
     expect_answer(k.keeper, k.job, k.piece.lane, -ENOENT);
     end_expect_none(k.owner, BODY(GRANT_REQUEST));
@@ -137,7 +138,7 @@ static void a_lane_that_grants_nothing_is_to_be_asked_for_again(void **state)
     k.owner->ignores = BODY(GRANT_REQUEST);
     keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
     rig_settle(k.rig);
-    end_close(k.owner); /* before it has answered */
+    end_close(k.owner); /* before the owner has answered */
     message_free(take_ticket(k.keeper, k.job, k.piece.lane, -EAGAIN));
 }
 
@@ -150,7 +151,7 @@ static void only_an_aggregator_that_has_joined_gets_tickets(void **state)
     end_expect_none(other, BODY(COPY_TICKET));
 }
 
-/* --- who cannot keep them --- */
+/* --- replica holders that cannot copy --- */
 
 static void who_does_not_reach_a_lane_is_relieved(void **state)
 {
@@ -162,7 +163,8 @@ static void who_does_not_reach_a_lane_is_relieved(void **state)
     keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
     message_free(take_ticket(k.keeper, k.job, k.piece.lane, -ESTALE));
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
-    /* A lane that waited for what the first has would wait for ever: it asks no more. */
+    /* A lane that waits for the first holder's copy would wait for ever: the coordinator drops the
+     * wait. */
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
     expect_answer(k.keeper, k.job, k.piece.lane, -ENOENT);
 }
@@ -176,7 +178,7 @@ static void without_a_third_the_lane_goes_on_without_who_does_not_reach_it(void 
     keeping_expect_silence(k.owner, k.keeper);
 }
 
-/* With two lanes; what is declared next comes to the second. */
+/* An owner with two lanes; the next tensor is placed on the second. */
 static struct kept begin_on_two_lanes(struct rig *rig)
 {
     struct kept k = {.rig = rig, .owner = rig_aggregator(rig, 2)};
@@ -274,7 +276,7 @@ static void who_has_refused_is_asked_again_when_the_while_is_over(void **state)
     keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
 }
 
-/* It had no memory for a moment. */
+/* The lane was out of memory for a moment. */
 static void a_lane_that_refuses_a_keeper_is_told_again(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -307,7 +309,7 @@ static void resume(struct kept *k)
     k->worker = keeping_join(k->rig, "resnet", DURABILITY_REPLICA, &k->session, &k->job);
 }
 
-/* Of the job's one piece: whatever else it may have is over. */
+/* The end of copies except that of the job's one piece. */
 static void expect_nothing_else(struct end *e, bool is_kept)
 {
     envelope *message = end_expect(e, BODY(COPIES_END));
@@ -316,7 +318,7 @@ static void expect_nothing_else(struct end *e, bool is_kept)
     message_free(message);
 }
 
-/* Once or several times: but what is kept goes on. */
+/* Both get the message at least once, and kept copies stay. */
 static void expect_told(const struct kept *k, struct end *owner, struct end *keeper)
 {
     expect_nothing_else(owner, false);
@@ -348,7 +350,7 @@ static void a_restart_keeps_the_last_of_several_keepers(void **state)
     end_say_goodbye(k.keeper);
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
-    keeping_aggregator(k.rig); /* it is not tempted */
+    keeping_aggregator(k.rig); /* the new aggregator changes nothing */
     struct end *ends[] = {k.owner, third};
     uint32_t keeper = third->aggregator;
     restart(&k, ends, 2);
@@ -371,7 +373,8 @@ static void a_restart_keeps_the_keeper_that_came_with_a_move(void **state)
     expect_told(&k, ends[0], ends[1]);
 }
 
-/* The lane waits for one that is gone: nobody has said yet how the job's state is to be kept. */
+/* The lane waits for a lost replica holder: without a worker the job's durability is not known
+ * yet. */
 static void a_keeper_that_is_lost_before_a_worker_is_back_is_followed_then(void **state)
 {
     struct kept k = keeping_begun(*state);

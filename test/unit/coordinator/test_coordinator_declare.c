@@ -1,4 +1,4 @@
-/* Declaring, undeclaring and tickets: what clients and lanes see, in which order. */
+/* Declarations, undeclarations and tickets: the messages to clients and lanes, and their order. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>
@@ -195,7 +195,7 @@ static void a_lane_that_refuses_fails_the_declare_with_its_words(void **state)
     assert_int_equal(channel_send(lane->channel, &reply), 0);
     message_free(place);
     refused(zero, -ENOSPC, "no memory left");
-    end_declare_one(zero, "w", 1); /* and so for whoever comes later */
+    end_declare_one(zero, "w", 1); /* a later declaration is refused, too */
     refused(zero, -ENOSPC, "no memory left");
 }
 
@@ -350,7 +350,7 @@ static void expect_failure(struct end *e, uint64_t id, int code, const char *tex
     message_free(reply);
 }
 
-/* Nobody would tell the worker of another lane. */
+/* The worker would get no message about another lane. */
 static void a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back(void **state)
 {
     envelope request;

@@ -1,5 +1,5 @@
-/* The disk under a running coordinator fails: every write says so, as it does when a file system
- * goes read-only, is full or breaks. What was asked is refused with the reason, jobs train on, and
+/* The disk under a running coordinator fails: every write returns an error, as on a file system
+ * that is read-only, full or broken. Requests are refused with the reason, jobs train on, and
  * everything works again when the disk does. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -9,10 +9,11 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static int disk_error; /* of every write; 0: none */
+static int disk_error; /* error of every write; 0: none */
 static int writes_failed;
 
-/* What SQLite writes with: a symbol of the program comes before the C library's. */
+/* Replaces the function with which SQLite writes: a symbol of the program comes before the C
+ * library's. */
 __attribute__((visibility("default"))) ssize_t pwrite64(int fd, const void *bytes, size_t count,
                                                         off64_t offset);
 ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
@@ -55,13 +56,13 @@ static void refuses_and_recovers(struct rig *rig, int error, int code)
 
     disk_error = error;
     declare_refused(zero, "during", code);
-    end_expect_none(lane, BODY(PLACE_REQUEST)); /* what is not stored is told to nobody */
+    end_expect_none(lane, BODY(PLACE_REQUEST)); /* a piece that is not stored is sent to no lane */
     WIRE(JoinRequest) join;
     envelope request;
     join_request(&request, &join, "resnet", 1, 2);
     end_ask_refused(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), &request, code,
                     "state.db");
-    declare(zero, "before"); /* what is known needs no write */
+    declare(zero, "before"); /* a known tensor needs no write */
 
     disk_error = 0;
     declare(zero, "during");
@@ -86,7 +87,7 @@ static void a_disk_that_breaks_refuses_and_nothing_else_changes(void **state)
     refuses_and_recovers(*state, EIO, -EIO);
 }
 
-/* K1: the job is told that it ends, and who is gone, whatever the store says. */
+/* The job is informed of its end and of the lost lane although the store fails (K1). */
 static void a_job_hears_that_its_lane_is_gone_even_if_that_cannot_be_stored(void **state)
 {
     struct rig *rig = *state;

@@ -1,4 +1,4 @@
-/* What a display is shown, when it is called and that it is let go: K18. */
+/* The calls and contents of displays, and their end: K18. */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -9,7 +9,7 @@
 
 static struct {
     int fd;
-    uint64_t next_ns; /* what run() wants */
+    uint64_t next_ns; /* time that run() returns */
     unsigned runs, shows, ends;
     envelope *status, *jobs; /* the last that were shown */
 } seen;
@@ -102,7 +102,8 @@ static void it_is_shown_the_service_with_the_jobs_of_all_tenants(void **state)
     assert_int_equal(seen.status->status_reply->aggregators[0]->aggregator, aggregator->aggregator);
     assert_int_equal(seen.jobs->jobs_reply->n_jobs, 1);
     assert_string_equal(seen.jobs->jobs_reply->jobs[0]->job, "resnet");
-    /* Most of what an idle service shows would be these, which no report has. */
+    /* Ranks and limits would be most of the message of an idle service, and no report needs
+     * them. */
     assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_ranks, 0);
     assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_limits, 0);
 }

@@ -1,5 +1,5 @@
-/* Lanes that an operator has drained, and gives back: what leaves them, what stays, and what may
- * happen to lanes meanwhile (K21). */
+/* Lanes that an operator drains and gives back: tasks that leave, tasks that stay, and changes of
+ * lanes meanwhile (K21). */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -25,7 +25,7 @@ static void a_drained_lane_gets_nothing_until_it_is_given_back(void **state)
     message_free(moving_answer(&m, NULL));
     struct end *bert = rig_join(m.rig, "bert", 0, 1, NULL, NULL);
     moving_declare(bert, "w", &piece);
-    assert_int_equal(piece.lane, m.source->lanes[0]); /* where nobody else is */
+    assert_int_equal(piece.lane, m.source->lanes[0]); /* on the lane without another job */
 }
 
 static void a_drain_waits_for_what_is_on_its_way_to_the_lane(void **state)
@@ -131,7 +131,7 @@ static void a_lane_that_was_to_get_a_later_batch_ends_meanwhile(void **state)
         rig_step_within(m.rig, NS_PER_MS);
     struct end *other = has_come(third, BODY(INSTALL_REQUEST)) ? m.target : third;
     m.target = other == third ? m.target : third;
-    /* One that is to end is forgotten at once. */
+    /* A stopping aggregator is removed at once. */
     lane_find(m.rig->coordinator->service, other->lanes[0])->aggregator->is_stopping = true;
     end_say_goodbye(other);
     rig_settle(m.rig);

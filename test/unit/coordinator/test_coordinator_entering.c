@@ -1,6 +1,6 @@
-/* Where a worker that comes late enters (K52): a rank that trains is held at the end of an
- * iteration until lanes have heard of him for all that he declares; where that cannot be, he is
- * not kept. */
+/* The iteration at which a late worker enters (K52): a training rank is held at the end of an
+ * iteration until the lanes know the late worker in all its tensors; where no rank can be held, the
+ * late worker enters each tensor at the tensor's open round. */
 #include "test/unit/coordinator/members_case.h"
 
 #include "svc/coordinator/service.h"
@@ -26,7 +26,7 @@ struct scene {
     struct member workers[WORKERS];
 };
 
-/* Three workers train "w" on one lane; what they are asked to hold the test answers. */
+/* Three workers train "w" on one lane; the test answers their holds. */
 static struct scene begin(struct rig *rig)
 {
     struct scene s = {.lane = rig_aggregator(rig, 1)};
@@ -81,7 +81,7 @@ static void say(struct scene *s, uint32_t rank, uint64_t hold, int state)
     message_free(end_ask(s->workers[rank].end, &request));
 }
 
-/* Rank 2 has left, come back, and declared: rank 0 is asked to hold. */
+/* Rank 2 has left, come back, and declared: the coordinator sends a hold to rank 0. */
 static struct scene come_back(struct rig *rig, uint64_t *ret_declare)
 {
     struct scene s = begin(rig);
@@ -142,7 +142,7 @@ static void another_rank_is_asked_for_more_and_waits_itself(void **state)
     expect_let_go(&s, 1, hold);
 }
 
-/* Rounds of "w" need rank 2, which sits in a declare: no iteration comes to an end. */
+/* Rounds of "w" need rank 2, which waits in a declare: no iteration ends. */
 static void who_trains_and_declares_more_is_not_kept_by_who_comes(void **state)
 {
     uint64_t id, more, hold;
@@ -188,7 +188,7 @@ static void the_rank_is_held_until_he_has_declared_all(void **state)
     expect_let_go(&s, 0, hold);
 }
 
-/* An operator asks for one; the service has asked rank 0 to hold for that. */
+/* An operator orders a snapshot, for which the service has sent a hold to rank 0. */
 static uint64_t begin_snapshot(struct rig *rig, struct scene *s)
 {
     WIRE(SnapshotRequest) ask = GRADPOOL__WIRE__SNAPSHOT_REQUEST__INIT;

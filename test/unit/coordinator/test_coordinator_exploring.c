@@ -1,4 +1,4 @@
-/* Load leaves slow lanes (K46): what lanes count is scripted, their moves are real. */
+/* Load leaves slow lanes (K46): the counters of lanes are scripted, their moves are real. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/coordinator/measure_rig.h"
@@ -55,7 +55,7 @@ static struct job_on_two start(struct rig *rig)
     return j;
 }
 
-/* Rounds of so many ms, of which lanes had something to do for so long. */
+/* Adds rounds of `period_ms` in which the lanes handled work for the given times. */
 static void look(struct job_on_two *j, uint64_t period_ms, uint64_t first_ms, uint64_t second_ms)
 {
     uint64_t handled_ms[] = {first_ms, second_ms};
@@ -67,7 +67,7 @@ static void look(struct job_on_two *j, uint64_t period_ms, uint64_t first_ms, ui
     trained_answer(j->aggregator, j->on, 2);
 }
 
-/* What was done last, and of which kind; "" where nothing was. */
+/* Kind of the last event; "" without one. */
 static const char *last_kind(struct rig *rig, const char *kind)
 {
     const struct events *events = service_of(rig)->events;
@@ -99,7 +99,8 @@ static void slow_down(struct rig *rig, struct job_on_two *j)
     assert_true(*last_kind(rig, "move"));
 }
 
-/* It sees what has come only when it has its core: by its own count it is as quick as the other. */
+/* The lane handles messages only while it has its core: by its own clock it is as fast as the
+ * other. */
 static void a_lane_that_is_kept_from_its_core_is_slow(void **state)
 {
     struct rig *rig = *state;
@@ -238,7 +239,7 @@ static void nothing_is_tried_that_was_not_asked_for(void **state)
     assert_int_equal(pieces_on(rig, j.on[0].lane), TENSORS / 2);
 }
 
-/* Two workers, so that a policy that measures first gives it both lanes. */
+/* Two workers, so that a policy that measures first gives the job both lanes. */
 static void a_lane_with_a_job_that_is_not_measured_gets_nothing(void **state)
 {
     struct rig *rig = *state;

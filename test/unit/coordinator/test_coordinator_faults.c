@@ -1,5 +1,5 @@
-/* The n-th allocation of the coordinator fails, for every n until the whole life of a job passes:
- * what was under way is refused, and everything after that works. */
+/* Fails the n-th allocation of the coordinator, for every n until a job's whole life succeeds: the
+ * running request is refused, and everything works afterwards. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -13,7 +13,7 @@
 #define ALLOCATIONS_MAX 2000
 
 static bool in_step;
-static long countdown;   /* to the allocation that fails; 0: none */
+static long countdown;   /* allocations until the failing one; 0: none fails */
 static long failed;      /* its number */
 static struct end *lane; /* the aggregator of this life */
 
@@ -60,7 +60,7 @@ static envelope *attempt(struct end *e, envelope *request, int body)
             return NULL;
         }
         if (lane && lane->is_gone)
-            return NULL; /* what waits for it goes on when it is back, or lost: not tried here */
+            return NULL; /* requests that wait for the lane are not covered by this test */
         if (clock_now_ns() > deadline_ns)
             fail_msg("allocation %ld: message %d was not answered", failed, request->body_case);
         rig_step(e->rig);
@@ -158,7 +158,7 @@ static bool ask_small(struct end *e, int body, uint32_t number, int answer)
     return done(e, &request, answer);
 }
 
-/* Whether every step of it went well. */
+/* Runs the life of a job; returns whether every step succeeded. */
 static bool live(struct rig *rig, uint32_t number)
 {
     char job[16];

@@ -1,5 +1,5 @@
-/* Tasks move so that lanes may park, and so that nobody loses too much (K30). What jobs measure is
- * set by hand; aggregators answer what a move asks of them. */
+/* Moves of tasks that let lanes park and keep jobs within their loss limits (K30). The jobs'
+ * profiles are set by hand; aggregators answer the requests of moves. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/hold.h"
@@ -84,7 +84,7 @@ static struct job *job_of(struct rig *rig, const struct trained *t)
     return job;
 }
 
-/* It takes so much of its lane, and a round so long as it is. */
+/* Sets a profile: `lane_ns` of lane time, and a period of `period_ns`. */
 static void know(struct job *job, uint64_t lane_ns, uint64_t period_ns)
 {
     struct profile_times alone = {
@@ -123,7 +123,7 @@ static struct pair start_pair(struct rig *rig, uint64_t lane_ns)
     return pair;
 }
 
-/* It has declared, and then nothing. */
+/* The job only declares. */
 static void a_job_that_never_trains_holds_no_lane(void **state)
 {
     struct rig *rig = *state;
@@ -158,7 +158,7 @@ static void a_lane_that_is_not_needed_is_emptied_and_parks(void **state)
     assert_int_not_equal(how_of(rig, &pair.jobs[!moved]), SHARE_GATHERED);
 }
 
-/* 12 MiB that the lane keeps of each of two tasks: they do not travel together. */
+/* The lane keeps 12 MiB for each of two tasks: one batch cannot hold both. */
 static void much_state_moves_batch_after_batch(void **state)
 {
     struct rig *rig = *state;
@@ -311,7 +311,7 @@ static void what_an_operator_has_moved_together_stays_together(void **state)
     wait_for_verb(rig, SCALE_RELIEVE);
 }
 
-/* The machine is slow as a whole, say: another lane would not help. */
+/* For example the whole machine is slow: another lane would not help. */
 static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
 {
     struct rig *rig = *state;
@@ -337,7 +337,7 @@ static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
     }
 }
 
-/* It came when no lane was free; then one is. What it does there is scripted by hand. */
+/* The job came while no lane was free; then one is. Its measurements there are scripted. */
 static void who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back(void **state)
 {
     struct rig *rig = *state;
@@ -393,7 +393,7 @@ static void when_the_target_is_lost_its_jobs_go_on_where_a_lane_was_closing(void
     one_of_two_leaves(*state, false);
 }
 
-/* A place is kept for what comes: who has nothing may have it now. */
+/* Room is reserved for a coming aggregator: a job without a lane may use it now. */
 static void who_has_lost_his_lane_opens_one_though_another_aggregator_comes(void **state)
 {
     struct rig *rig = *state;

@@ -103,7 +103,7 @@ static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
     return e;
 }
 
-/* As long as the tests' patience: only an event ends it. */
+/* Waits as long as a test may take, so that only an event ends the wait. */
 static void wait_for_former_jobs(struct rig *rig)
 {
     rig->options.job_end_ns = 600 * NS_PER_S;
@@ -220,7 +220,7 @@ static void a_lost_connection_is_resumed_with_the_session(void **state)
     message_free(reply);
 }
 
-/* As on another host, where nobody sees the process end. */
+/* As on another host, where the coordinator cannot see the end of the process. */
 static void a_rank_that_died_and_joins_again_waits_until_the_first_is_lost(void **state)
 {
     struct rig *rig = *state;
@@ -231,7 +231,7 @@ static void a_rank_that_died_and_joins_again_waits_until_the_first_is_lost(void 
     assert_true(expect_joined(again, send_join(again, 0, 1)) != first);
 }
 
-/* The first connection may be half open: the peer knows better than we that it is gone. */
+/* The first connection may be half open: the peer knows about its end before the coordinator. */
 static void a_session_that_resumes_replaces_its_old_connection(void **state)
 {
     struct rig *rig = *state;
@@ -254,7 +254,7 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     struct rig *rig = *state;
     struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
     int pid = rig_spawn(rig);
-    join_as(rig, pid, 1); /* its connection stays open, as a forked child of it would hold it */
+    join_as(rig, pid, 1); /* the connection stays open, as if a forked child held it */
     rig_kill(rig, pid);
     envelope *message = end_expect(zero, BODY(JOB_FAILURE));
     assert_int_equal(message->job_failure->code, -ECONNRESET);
@@ -316,7 +316,7 @@ static void a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost(
     const struct job *job = jobs_find_id(rig->coordinator->service, job_id);
     uint64_t until_ns = clock_now_ns() + 60 * NS_PER_S;
     while (job->sessions[1]->state == SESSION_JOINED && clock_now_ns() < until_ns)
-        rig_settle(rig); /* so many messages are several turns */
+        rig_settle(rig); /* the messages take several turns */
     end_expect_none(zero, BODY(JOB_FAILURE));
     refused(rig, "resnet", 1, 2, -ESTALE, "has left");
 }
@@ -390,7 +390,7 @@ static void send_unasked(struct end *e, int body)
     channel_send(e->channel, &message);
 }
 
-/* What two ends of different versions may say to each other: it must not go on for ever. */
+/* Messages between peers of different versions must not be answered endlessly. */
 static void only_requests_are_refused(void **state)
 {
     struct end *ends[] = {rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT),
@@ -399,7 +399,7 @@ static void only_requests_are_refused(void **state)
         envelope unknown = GRADPOOL__WIRE__ENVELOPE__INIT;
         send_failure(ends[i], 0);
         send_failure(ends[i], 77);
-        send_unasked(ends[i], BODY(JOB_FAILURE)); /* nobody sends this to a coordinator */
+        send_unasked(ends[i], BODY(JOB_FAILURE)); /* no peer sends this message to a coordinator */
         if (i == 0)
             send_unasked(ends[i], BODY(LANE_FAILURE)); /* not for this role */
         end_expect_none(ends[i], BODY(FAILURE));

@@ -1,4 +1,4 @@
-/* Which aggregator keeps copies of what a lane has (K57), and what both are told, when somebody
+/* The choice of replica holders (K57), and the messages to owner and holder when an aggregator
  * comes or goes. */
 #include "test/unit/coordinator/keeping_case.h"
 
@@ -28,7 +28,7 @@ static void another_aggregator_keeps_a_copy_once_the_lane_has_the_piece(void **s
     envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
     assert_int_equal(place->place_request->pieces[0]->keeper, k.keeper->aggregator);
     k.piece.id = place->place_request->pieces[0]->piece;
-    keeping_expect_silence(k.owner, k.keeper); /* the lane does not know it yet */
+    keeping_expect_silence(k.owner, k.keeper); /* the lane has not confirmed the piece yet */
     end_answer(k.owner, place);
     message_free(place);
     keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
@@ -60,7 +60,7 @@ static void a_tensor_without_a_rule_has_no_keeper(void **state)
     keeping_expect_silence(k.owner, k.keeper);
 }
 
-/* All processes of a host end with it. */
+/* All processes of a host end with the host. */
 static void a_keeper_on_another_host_comes_first(void **state)
 {
     struct rig *rig = *state;
@@ -81,7 +81,7 @@ static void a_keeper_on_another_host_comes_first(void **state)
     }
 }
 
-/* --- nobody is there --- */
+/* --- no replica holder --- */
 
 static unsigned lacks, has_again;
 
@@ -129,7 +129,7 @@ static void a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_o
     keeping_expect_silence(k.keeper, third);
 }
 
-/* What the first of them has may not have been looked at yet, whoever is to follow it. */
+/* The first holder's copy may be unread, whoever follows as holder. */
 static void a_new_owner_may_look_at_the_first_copy_however_often_others_follow(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -156,7 +156,7 @@ static void expect_end_of_copy(const struct kept *k, struct end *keeper)
     message_free(message);
 }
 
-/* The lane begins with the keeper that it is placed with: it would wait in vain for another. */
+/* The lane begins with the holder in its PlaceRequest, and would wait in vain for a former one. */
 static void who_was_a_keeper_of_an_owner_before_is_not_waited_for(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -192,7 +192,7 @@ static void a_keeper_that_is_lost_is_followed_by_another(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
-    keeping_expect_silence(k.owner, third); /* it has one */
+    keeping_expect_silence(k.owner, third); /* the owner has a holder */
     end_say_goodbye(k.keeper);
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
@@ -219,7 +219,7 @@ static void a_keeper_that_is_away_is_told_again_and_not_followed(void **state)
     keeping_expect_silence(k.owner, third);
 }
 
-/* What it has is worth something until it is gone. */
+/* The copy of a stopping holder is valid until its end. */
 static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -235,7 +235,7 @@ static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **st
 
 /* --- the former keeper --- */
 
-/* What the lane says of one state, and whether its keeper has a whole copy. */
+/* Answers the lane's figures: numbers of copied and of empty states. */
 static void answer_with(const struct kept *k, const envelope *request, uint32_t copied,
                         uint32_t empty)
 {
@@ -276,7 +276,8 @@ static void tell_figures(const struct kept *k, uint32_t copied)
     message_free(request);
 }
 
-/* The keeper is to go: the lane hears of the next. Figures the test answers. */
+/* The replica holder is being replaced: the lane knows the next one. The test answers requests for
+ * figures. */
 static struct end *begin_with_another(struct kept *k)
 {
     struct end *third = keeping_aggregator(k->rig);
@@ -296,7 +297,7 @@ static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
     record_of(k.keeper)->is_stopping = true;
     keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
-    answer_figures(&k, before, 1); /* of the copy that the first keeper has */
+    answer_figures(&k, before, 1); /* figures from the first holder's copy */
     message_free(before);
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
     tell_figures(&k, 0);
@@ -317,7 +318,7 @@ static void a_former_keeper_is_free_once_there_is_nothing_to_lose(void **state)
     expect_end_of_copy(&k, k.keeper);
 }
 
-/* It was to go, and is wanted again. */
+/* The holder was to be replaced, and is chosen again. */
 static void a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -347,7 +348,7 @@ static void what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody(void *
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
 }
 
-/* A process of the service itself, for what an owner that was here before has. */
+/* A local aggregator as holder for an owner that was placed before. */
 static struct kept begin_with_local_keeper(struct rig *rig)
 {
     struct kept k = {.rig = rig};

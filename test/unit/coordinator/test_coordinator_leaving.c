@@ -1,5 +1,5 @@
-/* Aggregators that are asked to end: what they have moves first, who takes their place, and what is
- * said of the rest (K94). */
+/* Planned ends of aggregators: their tasks move first, another aggregator takes their place, and
+ * the answer names the rest (K94). */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/base/clock.h"
@@ -22,7 +22,7 @@ static void say_ending(struct end *e, uint64_t left_ms)
     assert_int_equal(channel_send(e->channel, &message), 0);
 }
 
-/* An end that costs what the text names ("": nothing). */
+/* An end with the losses that the text names ("": none). */
 static void expect_end(struct end *e, const char *loses)
 {
     envelope *drain = end_expect(e, BODY(DRAIN_REQUEST));
@@ -146,7 +146,7 @@ static void await_starts(struct rig *rig, uint32_t starts)
     }
 }
 
-/* Both processes end: its own, and the one by which the slot knows it. */
+/* Ends both processes: the aggregator's own, and the one that the slot knows. */
 static void end_process(struct rig *rig, struct end *e, int staged)
 {
     int process = e->process;

@@ -1,4 +1,4 @@
-/* Each limit is refused with its name, and leaves what was there as it was. */
+/* Each limit refuses with its name, and leaves the state unchanged. */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -49,7 +49,7 @@ static void workers_of_a_job_and_jobs_of_a_tenant_are_counted(void **state)
     limit(rig, LIMIT_JOB_WORKERS, 4);
     join_refused(rig, "big", 5, "--job-workers-max");
     rig_join(rig, "fits", 0, 4, NULL, NULL);
-    limit(rig, LIMIT_TENANT_JOBS, 2); /* that job is still there */
+    limit(rig, LIMIT_TENANT_JOBS, 2); /* the job "fits" still counts */
     struct end *second = rig_join(rig, "second", 0, 1, NULL, NULL);
     join_refused(rig, "third", 1, "--tenant-jobs-max");
     end_leave(second);
@@ -81,7 +81,7 @@ static void tensors_beyond_the_limit_leave_the_others(void **state)
     assert_non_null(strstr(reply->failure->text, "job resnet: tensors of one job"));
     message_free(reply);
     declare(zero, "b", 10);
-    declare(zero, "a", 10); /* what is known costs nothing */
+    declare(zero, "a", 10); /* a known tensor costs nothing */
     refused(zero, "c", 10, -EDQUOT, "--job-tensors-max");
     end_undeclare(zero, 1);
     declare(zero, "c", 10);
@@ -104,7 +104,7 @@ static void pieces_and_bytes_are_counted_too(void **state)
     declare(one, "w", MIB);
 }
 
-/* There is no lane, which would be the next reason. */
+/* Without a lane, whose absence would be the next reason. */
 static void what_is_beyond_a_limit_is_refused_before_it_is_placed(void **state)
 {
     struct rig *rig = *state;
@@ -117,7 +117,7 @@ static void what_is_beyond_a_limit_is_refused_before_it_is_placed(void **state)
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     plan.job = (char *)"planned";
     plan.workers = 1;
-    plan.tensors = specs; /* of no name and no dtype: they are not looked at */
+    plan.tensors = specs; /* without name and dtype, which the plan does not read */
     plan.n_tensors = 3;
     request.body_case = BODY(PLAN_REQUEST);
     request.plan_request = &plan;
@@ -140,7 +140,7 @@ static void send_half(struct end *e)
     }
 }
 
-/* One that is longer than what is free. */
+/* Declares a name that is longer than the free memory. */
 static uint64_t declare_at_length(struct end *e)
 {
     static char name[1000][100];
@@ -242,7 +242,7 @@ static void tickets_beyond_what_a_job_may_ask_for_wait(void **state)
 static void a_lane_gets_no_more_pieces_than_its_memory_holds(void **state)
 {
     struct rig *rig = *state;
-    limit(rig, LIMIT_LANE_MEMORY, MIB); /* two pieces of so many ranks */
+    limit(rig, LIMIT_LANE_MEMORY, MIB); /* two pieces of these ranks */
     rig_aggregator(rig, 1);
     struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
     declare(wide, "a", 10);
@@ -257,20 +257,20 @@ static void a_lane_gets_no_more_pieces_than_its_memory_holds(void **state)
 static void who_finds_no_room_on_one_lane_gets_another(void **state)
 {
     struct rig *rig = *state;
-    limit(rig, LIMIT_LANE_MEMORY, MIB); /* two pieces of so many ranks */
+    limit(rig, LIMIT_LANE_MEMORY, MIB); /* two pieces of these ranks */
     rig_aggregator(rig, 2);
     struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
-    declare(wide, "large", 1000); /* so that its lane has more bytes than the other, ... */
+    declare(wide, "large", 1000); /* so that its lane has more bytes than the other */
     declare(wide, "a", 10);
     declare(wide, "b", 10);
-    declare(wide, "c", 10); /* ... which is full of pieces */
+    declare(wide, "c", 10); /* this fills the lane */
     refused(wide, "d", 10, -ENOSPC, "the memory of lanes that is short, 1 MiB each");
 }
 
 static void one_job_gets_no_more_of_a_lane_s_memory_than_its_part(void **state)
 {
     struct rig *rig = *state;
-    limit(rig, LIMIT_JOB_MEMORY, MIB); /* two pieces of so many ranks */
+    limit(rig, LIMIT_JOB_MEMORY, MIB); /* two pieces of these ranks */
     rig_aggregator(rig, 1);
     struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
     declare(wide, "a", 10);
@@ -298,7 +298,7 @@ static void a_tenant_has_no_more_connections_than_it_may_and_the_operator_gets_i
     rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
 }
 
-/* Not before a second: who has just come may be about to join. */
+/* A connection is spared for a second, because a new one may be about to join. */
 static void who_has_joined_nothing_and_is_silent_longest_goes(void **state)
 {
     struct rig *rig = *state;
@@ -394,7 +394,7 @@ static void jobs_are_shown_with_their_use_and_limits(void **state)
     message_free(reply);
 }
 
-/* K8: what a restarted coordinator knows counts as before. */
+/* A restarted coordinator counts the stored objects (K8). */
 static void a_restart_counts_what_is_there(void **state)
 {
     struct rig *rig = *state;

@@ -1,5 +1,5 @@
-/* Aggregators that run and answer nothing, and those that only seem so. The time allowed is short;
- * what stops answering stays connected. */
+/* Aggregators that run without answering, and ones that only seem so. The allowed time is short; a
+ * silent aggregator stays connected. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -27,7 +27,7 @@ static void run_for(struct rig *rig, uint64_t ns)
         rig_settle(rig);
 }
 
-/* Nobody is served meanwhile, as if this process had been stopped. */
+/* Serves no peer for a time, as if this process had been stopped. */
 static void stand_still(uint64_t ns)
 {
     struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
@@ -142,7 +142,7 @@ static void a_local_one_may_have_more_time(void **state)
     assert_true(local->is_gone);
 }
 
-/* Periods are longer without a remote one: what counts is the time. */
+/* Periods are longer without a remote aggregator: the time counts, not the number of periods. */
 static void a_local_one_keeps_its_time_when_a_remote_one_goes(void **state)
 {
     struct rig *rig = *state;
@@ -160,7 +160,7 @@ static void a_local_one_keeps_its_time_when_a_remote_one_goes(void **state)
     assert_true(local->is_gone);
 }
 
-/* K14: what it did not ask for, or has not read yet, is nobody's silence. */
+/* Silence counts only after a question, and only after reading all answers (K14). */
 static void a_coordinator_that_is_stopped_again_and_again_loses_nobody(void **state)
 {
     struct rig *rig = *state;

@@ -1,5 +1,5 @@
-/* What the coordinator makes of the figures that lanes give: K15. The aggregators are scripted, and
- * so is their time. */
+/* The coordinator's use of the lanes' counters: K15. The aggregators and their time are
+ * scripted. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -94,7 +94,7 @@ static void what_it_loses_beside_another_is_told(void **state)
     assert_int_equal(view->alone_period_ns, 100 * NS_PER_MS);
     assert_int_equal(view->period_ns, 125 * NS_PER_MS);
     assert_in_range(view->loss_ppm, 199900, 200000);
-    assert_int_equal(view->shared_loss_ppm, 0); /* rounds wait for nobody on the lane */
+    assert_int_equal(view->shared_loss_ppm, 0); /* rounds do not wait for other jobs on the lane */
     message_free(reply);
 }
 
@@ -134,7 +134,7 @@ static void jobs_that_do_nothing_are_asked_about_less_often(void **state)
     aggregator->answers = true;
 }
 
-/* Trains until it is measured, and leaves. */
+/* Trains until the job is measured, and leaves. */
 static void run_once(struct rig *rig, struct end *aggregator, const char *name)
 {
     struct end *worker;
@@ -297,7 +297,7 @@ static void with_one_who_fits_nowhere_is_told_how_far_he_is_off(void **state)
     if (!strstr(text, "job b cannot be placed") || text[strlen(text) - 1] == '.')
         fail_msg("'%s'", text);
     message_free(reply);
-    measure_lane_of(rig, "new"); /* is measured somewhere all the same */
+    measure_lane_of(rig, "new"); /* the job is measured on some lane */
 }
 
 static void who_trains_already_gets_his_next_tensor(void **state)
@@ -370,7 +370,8 @@ static void what_is_lost_is_told_beside_what_was_predicted(void **state)
     message_free(reply);
 }
 
-/* As above, but 5 of the 20 ms come last, the others while it computes; and after a restart. */
+/* Like the test above, but 5 of the 20 ms come last, the others during the computing; and after a
+ * restart. */
 static void how_rounds_end_is_part_of_the_prediction(void **state)
 {
     struct rig *rig = *state;
@@ -392,7 +393,7 @@ static void who_ran_alone_before_fits_alone_again_whatever_his_limit(void **stat
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
     struct trained job = trained_start(rig, "a", &worker);
     aggregator->answers = false;
-    for (int i = 0; i < 20; i++) /* lane time is never the same twice */
+    for (int i = 0; i < 20; i++) /* lane time always differs */
         trained_run(aggregator, &job, 1, 100 * NS_PER_MS, (uint64_t)(20 + i * 7 % 11) * NS_PER_MS);
     aggregator->answers = true;
     end_leave(worker);
@@ -427,7 +428,7 @@ static void what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane(void **st
     struct share was = *jobs_share(job, lane), *again;
     jobs_forget_share(job, lane);
     assert_int_equal(busy_ns_shown(rig), 20 * NS_PER_MS);
-    again = jobs_share(job, lane); /* it comes back: what was counted then counts once */
+    again = jobs_share(job, lane); /* the share comes back: former counts count once */
     again->pieces = was.pieces;
     again->bytes = was.bytes;
     assert_int_equal(busy_ns_shown(rig), 20 * NS_PER_MS);
@@ -479,7 +480,8 @@ static void without_the_rows_that_a_lane_leaves_out_its_answer_is_none(void **st
     struct trained a = start_with_digest(rig, aggregator);
     const struct lane *lanes[] = {lane_find(rig->coordinator->service, aggregator->lanes[0]),
                                   lane_find(rig->coordinator->service, aggregator->lanes[1])};
-    assert_int_equal(trained_answer_known(aggregator, 1, DIGEST), 0); /* the other lane's */
+    /* The digest of the other lane. */
+    assert_int_equal(trained_answer_known(aggregator, 1, DIGEST), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(trained_answer_known(aggregator, 0, DIGEST + 1), DIGEST);
     rig_settle(rig);

@@ -1,5 +1,5 @@
-/* Who is in a job whose workers come and go (K40, K43 to K45): joining, leaving, being lost and
- * resizing in each state, and what is refused or passed over. */
+/* Membership of elastic jobs (K40, K43 to K45): joining, leaving, losses and resizing in each
+ * state, and refused or ignored requests. */
 #include "test/unit/coordinator/members_case.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ static void ranks_beyond_those_wanted_are_refused_until_it_is_resized(void **sta
     expect_members(zero.end, 7, 3);
 }
 
-/* As README.md has it: the same line for all ranks. */
+/* As in README.md: the same command for all ranks. */
 static void who_the_job_has_grown_by_joins_by_the_numbers_of_the_others(void **state)
 {
     members_join_refused(*state, ELASTIC(2), -EPROTO,
@@ -104,7 +104,7 @@ static void a_rank_that_is_taken_stays_taken(void **state)
     members_join_refused(*state, CONTINUES(0), -EEXIST, "rank 0 of job resnet is taken");
 }
 
-/* Of an empty job: nobody's rounds have to forget it first. */
+/* Of an empty job: no rank's rounds have to end first. */
 static void who_left_may_come_back_and_comes_late(void **state)
 {
     struct member zero = members_join(*state, CONTINUES(0)),
@@ -178,12 +178,12 @@ static void a_loss_is_believed_once_and_only_of_who_can_know_it(void **state)
     members_lose(other, lane->lanes[0], one.job, 1);         /* another's lane */
     members_lose(lane, 4711, one.job, 1);                    /* no lane */
     members_lose(lane, lane->lanes[0], one.job + 1, 1);      /* no job */
-    members_lose(lane, lane->lanes[0], one.job, 3);          /* no rank of it */
-    members_lose(lane, lane->lanes[0], one.job, UINT32_MAX); /* nor this */
+    members_lose(lane, lane->lanes[0], one.job, 3);          /* no rank of the job */
+    members_lose(lane, lane->lanes[0], one.job, UINT32_MAX); /* no rank at all */
     end_expect_none(zero.end, BODY(MEMBERSHIP));
     members_lose(lane, lane->lanes[0], one.job, 1);
     members_lose(lane, lane->lanes[0], one.job, 1);
-    members_lose(other, other->lanes[0], one.job, 1); /* another lane has lost it, too */
+    members_lose(other, other->lanes[0], one.job, 1); /* another lane has lost the rank, too */
     assert_int_equal(members_told(zero.end).version, before + 1);
 }
 
@@ -199,7 +199,7 @@ static void what_a_lane_lost_before_a_rank_came_back_is_not_about_the_one_who_ca
     end_expect_none(one.end, BODY(JOB_FAILURE));
 }
 
-/* Its connection stays open, as a forked child of it would hold it. */
+/* The connection stays open, as if a forked child held it. */
 static void a_process_that_dies_while_its_declare_waits_takes_nothing_along(void **state)
 {
     struct rig *rig = *state;
@@ -210,7 +210,7 @@ static void a_process_that_dies_while_its_declare_waits_takes_nothing_along(void
     members_declared(one.end, members_declare(one.end, "w", NULL), NULL);
     end_leave(one.end);
     rig_settle(rig);
-    lane->answers = false; /* so that whoever comes late waits for the lane */
+    lane->answers = false; /* so that a late worker waits for the lane */
     how.pid = rig_spawn(rig);
     one = members_join(rig, how);
     members_declare(one.end, "w", NULL);
@@ -248,7 +248,7 @@ static void who_was_put_out_cannot_come_back_to_its_session(void **state)
     end_ask_refused(e, &request, -ESTALE, "counts as lost");
 }
 
-/* --- declaring what is agreed already --- */
+/* --- declaring a known tensor --- */
 
 static void expect_refused(struct end *e, uint64_t id, const char *text)
 {
@@ -312,7 +312,7 @@ static void a_resize_is_told_to_all_and_asks_only(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
     members_resize(zero.end, 1);
-    expect_members(zero.end, 3, 1); /* rank 1 is in until it leaves */
+    expect_members(zero.end, 3, 1); /* rank 1 is a member until it leaves */
     expect_members(one.end, 3, 1);
     members_join_refused(*state, ELASTIC(1), -EPROTO, "rank 1 is not one of them");
     end_leave(one.end);
@@ -346,7 +346,7 @@ static void found_without(struct rig *rig, uint32_t missing, struct member *ret_
     for (uint32_t rank = 0; rank < 4; rank++)
         if (rank != missing)
             members_declared(ret_members[rank].end, ids[rank], &ranks);
-    assert_int_equal(ranks, 15); /* they wait for each other */
+    assert_int_equal(ranks, 15); /* the ranks wait for each other */
 }
 
 static void who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for(void **state)
@@ -359,7 +359,7 @@ static void who_never_came_is_waited_for_until_the_number_that_holds_is_asked_fo
     members_resize(m[3].end, 3);
     expect_members(m[0].end, 15, 3);
     members_resize(m[3].end, 4);
-    expect_members(m[0].end, 15, 4); /* a job that is changed while it starts starts as any other */
+    expect_members(m[0].end, 15, 4); /* a resized job starts like any other */
     members_resize(m[3].end, 4);
     expect_members(m[0].end, 13, 4);
     rig_settle(rig);
@@ -396,7 +396,7 @@ static void a_resize_that_comes_twice_is_done_twice(void **state)
     assert_true(again.version > first);
 }
 
-/* --- what outlives the coordinator --- */
+/* --- restarts of the coordinator --- */
 
 static void membership_outlives_the_coordinator(void **state)
 {

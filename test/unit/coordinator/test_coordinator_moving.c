@@ -1,5 +1,5 @@
-/* What lanes and workers are told when a task moves, message by message, and what becomes of it
- * when somebody says no, says nothing or goes. */
+/* Messages to lanes and workers when a task moves, and the state after a refusal, a silence or a
+ * loss. */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/base/clock.h"
@@ -86,7 +86,7 @@ static void a_task_moves_by_place_release_install_then_the_switch_then_a_drop(vo
     assert_int_equal(place->place_request->n_pieces, 1);
     assert_int_equal(place->place_request->pieces[0]->piece, m.piece.id);
     assert_int_equal(place->place_request->pieces[0]->task, m.piece.task);
-    end_expect_none(m.source, BODY(RELEASE_REQUEST)); /* there is no room yet */
+    end_expect_none(m.source, BODY(RELEASE_REQUEST)); /* the target has no room yet */
     end_answer(m.target, place);
     envelope *release = end_expect(m.source, BODY(RELEASE_REQUEST));
     assert_int_equal(release->release_request->pieces[0], m.piece.id);
@@ -95,11 +95,11 @@ static void a_task_moves_by_place_release_install_then_the_switch_then_a_drop(vo
     envelope *install = end_expect(m.target, BODY(INSTALL_REQUEST));
     assert_int_equal(install->install_request->pieces[0], m.piece.id);
     assert_int_equal(install->install_request->rounds[0], RIG_ROUND);
-    end_expect_none(m.worker, BODY(ROUTE_CHANGE)); /* the source owns it */
+    end_expect_none(m.worker, BODY(ROUTE_CHANGE)); /* the source still owns the task */
     end_answer(m.target, install);
     expect_route(&m, m.target->lanes[0], 2, true);
     envelope *drop = end_expect(m.source, BODY(DROP_REQUEST));
-    assert_int_equal(drop->drop_request->n_pieces, 0); /* the whole job: nothing of it is left */
+    assert_int_equal(drop->drop_request->n_pieces, 0); /* the whole job: no piece of it remains */
     end_expect_none(m.asker, BODY(MOVE_REPLY));
     end_answer(m.source, drop);
     envelope *progress = end_expect(m.asker, BODY(MOVE_PROGRESS));
@@ -196,7 +196,7 @@ static void a_task_moves_to_and_fro(void **state)
     }
 }
 
-/* --- somebody says no --- */
+/* --- refusals --- */
 
 static void who_refuses_a_step_leaves_the_task_where_it_was(void **state)
 {
@@ -210,7 +210,7 @@ static void who_refuses_a_step_leaves_the_task_where_it_was(void **state)
         if (i > 0)
             expect_thaw(&m);
         else
-            end_expect_none(m.source, BODY(THAW_REQUEST)); /* it knows of nothing */
+            end_expect_none(m.source, BODY(THAW_REQUEST)); /* the lane has not frozen the task */
         end_expect_none(m.worker, BODY(ROUTE_CHANGE));
         end_expect_none(m.source, BODY(DROP_REQUEST));
         asked(&m, steps[i])->refuses = 0;
@@ -243,9 +243,9 @@ static void a_drop_that_is_not_answered_is_sent_again(void **state)
     expect_drop(&m, m.source, 0);
 }
 
-/* --- somebody goes --- */
+/* --- losses --- */
 
-/* Stands at that step: the message is not answered. The caller frees it. */
+/* Stops the move at that step: the message is not answered. The caller frees it. */
 static envelope *stop_at(struct moving *m, int step)
 {
     asked(m, step)->ignores = step;
@@ -265,7 +265,7 @@ static void a_worker_that_leaves_before_the_switch_is_not_forgotten_by_it(void *
     end_leave(other);
     expect_thaw(&m);
     expect_drop(&m, m.target, 0);
-    expect_moved(&m, 3); /* the order goes on */
+    expect_moved(&m, 3); /* the order is still carried out */
 }
 
 static void a_target_that_is_lost_leaves_the_task_with_the_source(void **state)
@@ -290,9 +290,9 @@ static void tasks_of_a_source_that_is_lost_are_placed_anew(void **state)
         message_free(stop_at(&m, steps[i]));
         m.target->ignores = 0;
         end_say_goodbye(m.source);
-        message_free(moving_answer(&m, NULL)); /* it is there, as was ordered */
+        message_free(moving_answer(&m, NULL)); /* the task is on the ordered lane */
         expect_drop(&m, m.target, 0);
-        expect_route(&m, m.target->lanes[0], 3, false); /* the lost one has let go of nothing */
+        expect_route(&m, m.target->lanes[0], 3, false); /* the lost source has released nothing */
         rig_start_afresh(m.rig);
     }
 }
@@ -334,7 +334,7 @@ static void one_that_was_away_is_told_what_became_of_its_pieces(void **state)
     expect_drop(&m, m.target, 1);
     m.source = rig_rejoin(m.rig, &source, 1, &frozen);
     expect_thaw(&m);
-    expect_moved(&m, 3); /* the order goes on */
+    expect_moved(&m, 3); /* the order is still carried out */
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

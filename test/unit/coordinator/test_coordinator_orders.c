@@ -1,5 +1,5 @@
-/* What happens around a move: tensors and jobs that end meanwhile, restarts, a disk that fails; and
- * what operators order: a task, a job, a lane to be emptied. */
+/* Events around a move (tensors and jobs that end, restarts, a failing disk), and orders of
+ * operators: a task, a job, a lane to be emptied. */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -15,9 +15,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static int disk_error; /* of every write; 0: none */
+static int disk_error; /* error of every write; 0: none */
 
-/* What SQLite writes with: a symbol of the program comes before the C library's. */
+/* Replaces the function with which SQLite writes: a symbol of the program comes before the C
+ * library's. */
 __attribute__((visibility("default"))) ssize_t pwrite64(int fd, const void *bytes, size_t count,
                                                         off64_t offset);
 ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
@@ -73,7 +74,7 @@ static void a_job_that_ends_on_its_way_is_dropped_everywhere(void **state)
         message_free(drop);
     }
     moving_go_on(&m, install);
-    envelope *reply = moving_answer(&m, NULL); /* nothing of it stays anywhere */
+    envelope *reply = moving_answer(&m, NULL); /* no task of the job remains on any lane */
     assert_int_equal(reply->move_reply->tasks, 0);
     message_free(reply);
 }
@@ -86,7 +87,7 @@ static void a_declare_on_the_way_is_answered_with_the_routes_of_before(void **st
     moving_declare(m.worker, "w", &again);
     assert_int_equal(again.lane, m.source->lanes[0]);
     moving_declare(m.worker, "fresh", &fresh);
-    assert_int_not_equal(fresh.task, m.piece.task); /* that one is on its way */
+    assert_int_not_equal(fresh.task, m.piece.task); /* the other task is moving */
     moving_go_on(&m, install);
     message_free(moving_answer(&m, NULL));
     envelope *change = end_expect(m.worker, BODY(ROUTE_CHANGE));
@@ -147,7 +148,8 @@ static void a_restart_after_the_switch_finds_the_target_owner(void **state)
     envelope *install = moving_stop_at_install(&m);
     m.source->ignores = BODY(DROP_REQUEST);
     moving_go_on(&m, install);
-    moving_passes(m.worker, BODY(ROUTE_CHANGE)); /* it may as well have missed it */
+    /* The worker may as well have missed the message. */
+    moving_passes(m.worker, BODY(ROUTE_CHANGE));
     WIRE(PieceHeld) frozen = held(&m, m.source, 1), placed = held(&m, m.target, 2);
     struct end source = *m.source, target = *m.target;
     frozen.is_frozen = true;
@@ -282,7 +284,7 @@ static void what_is_undeclared_while_a_lane_lets_go_keeps_nothing_back(void **st
 {
     struct moving m = moving_begin(*state);
     m.source->refuses = BODY(RELEASE_REQUEST);
-    m.source->refusal = -ECANCELED; /* as lanes say then */
+    m.source->refusal = -ECANCELED; /* the lanes' answer in that case */
     moving_order(&m);
     moving_passes(m.source, BODY(RELEASE_REQUEST));
     m.source->refuses = 0;

@@ -1,4 +1,4 @@
-/* Where a job would be placed, asked without placing it: K34. */
+/* Plans without placement: K34. */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/measure_rig.h"
 
@@ -72,7 +72,7 @@ static void what_it_would_cost_whom_is_told(void **state)
     message_free(reply);
 }
 
-/* Four workers on two lanes: what these take of it is in the period that it is told to have. */
+/* Four workers on two lanes: the period in the request includes the lane time. */
 static void a_job_alone_stays_within_its_limit(void **state)
 {
     struct rig *rig = *state;
@@ -166,14 +166,14 @@ static void a_running_job_of_the_same_name_is_another(void **state)
     message_free(reply);
 }
 
-/* Of a job that says nothing of its lane time: as much a byte as measured ones take. */
+/* A request without lane time uses the mean lane time a byte of measured jobs. */
 static void lane_time_is_that_of_measured_jobs(void **state)
 {
     struct rig *rig = *state;
     measure_know(rig, 20 * NS_PER_MS, 1, (const char *[]){"a"});
     rig_aggregator(rig, 1);
     envelope *reply = plan(rig, "new", 1, 4000, 100 * NS_PER_MS, 0);
-    assert_int_equal(reply->plan_reply->period_ns, 0); /* nobody is there who would tell */
+    assert_int_equal(reply->plan_reply->period_ns, 0); /* no job was measured */
     message_free(reply);
     measure_lane_of(rig, "a"); /* 1,000 elements of one worker */
     reply = plan(rig, "new", 1, 4000, 100 * NS_PER_MS, 0);

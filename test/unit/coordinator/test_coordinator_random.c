@@ -1,5 +1,5 @@
-/* Clients and aggregators that do anything in any order, and a coordinator that dies now and then:
- * every request has exactly one answer, and when all have gone nothing is left. */
+/* Clients and aggregators send random requests in random order, and the coordinator is killed now
+ * and then: every request has exactly one answer, and after the last end no object remains. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -22,14 +22,14 @@ struct client {
     uint32_t rank, workers, job_id;
     uint64_t session; /* 0: in no job */
     uint64_t asked;   /* id of the request under way; 0: none */
-    bool joins;       /* that request is a join: without its answer nobody knows the session */
+    bool joins;       /* the open request is a join: the session is unknown until its answer */
 };
 
 struct world {
     struct rig *rig;
     struct client clients[CLIENTS];
     struct end *aggregators[AGGREGATORS];
-    struct end former[AGGREGATORS]; /* as it was when it was last connected */
+    struct end former[AGGREGATORS]; /* the state at its last connection */
     uint64_t left_ns[AGGREGATORS];
     struct client stray[STRAYS_MAX]; /* sessions that were walked away from */
     size_t strays;
@@ -58,7 +58,7 @@ static void hang_up(struct client *c)
     c->asked = 0;
 }
 
-/* Takes the answer, if it has come; messages that come unasked are passed over. */
+/* Takes the answer, if it has arrived; other messages are skipped. */
 static void take_answer(struct client *c)
 {
     size_t answers = 0;
@@ -157,7 +157,7 @@ static void client_acts(struct world *w, struct client *c)
         return hang_up(c);
     uint32_t what = any(w, 100);
     if (c->joins || (c->asked && what >= 5))
-        return; /* one at a time; but it may hang up before the answer */
+        return; /* one request at a time; but a client may hang up before the answer */
     if (what < 5)
         hang_up(c);
     else if (what < 7)
@@ -237,7 +237,7 @@ static void crash(struct world *w)
         w->clients[i].end = NULL;
         w->clients[i].asked = 0;
     }
-    for (size_t i = 0; i < AGGREGATORS; i++) /* closed, but as it was */
+    for (size_t i = 0; i < AGGREGATORS; i++) /* closed, but otherwise unchanged */
         if (w->aggregators[i])
             w->aggregators[i] = &w->former[i];
     for (size_t i = 0; i < AGGREGATORS; i++) {
@@ -265,7 +265,7 @@ static void nothing_is_left(struct world *w)
     }
 }
 
-/* Resumes, if it was left behind, and leaves. */
+/* Resumes a session that was left behind, and leaves. */
 static void leave(struct world *w, struct client *c)
 {
     WIRE(LeaveRequest) goodbye = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
@@ -278,7 +278,7 @@ static void leave(struct world *w, struct client *c)
         join_request(&request, &join, c->job, c->rank, c->workers);
         join.session = c->session;
         join.job_id = c->job_id;
-        message_free(end_ask(c->end, &request)); /* refused, when it counts as lost by now */
+        message_free(end_ask(c->end, &request)); /* refused if the session counts as lost by now */
     }
     gradpool__wire__envelope__init(&request);
     request.body_case = BODY(LEAVE_REQUEST);

@@ -1,4 +1,4 @@
-/* Aggregators that come, vanish, come back: what happens to the pieces that they serve. */
+/* Aggregators that join, vanish and return, and the pieces that they serve. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -61,7 +61,7 @@ static void pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch(void **state)
     }
 }
 
-/* What it had of them before is not over there. */
+/* The lane has not ended its former use of these pieces. */
 static void a_lane_that_cannot_take_pieces_yet_is_asked_again(void **state)
 {
     struct rig *rig = *state;
@@ -103,7 +103,8 @@ static void a_process_that_closes_its_connection_but_lives_is_not_replaced(void 
     declare(zero, "w");
     struct end *second = rig_aggregator(rig, 1);
     end_close(first);
-    end_expect_none(second, BODY(PLACE_REQUEST)); /* it could still write: it is not fenced */
+    /* The first could still write: it is not fenced. */
+    end_expect_none(second, BODY(PLACE_REQUEST));
     rig_kill(rig, first->process);
     drop_placed(second);
 }
@@ -127,7 +128,7 @@ static void without_another_lane_the_job_waits_and_names_the_aggregator(void **s
     end_expect_none(zero, BODY(JOB_FAILURE));
     drop_placed(rig_aggregator(rig, 1));
     envelope *message = end_expect(zero, BODY(NOTICE));
-    assert_string_equal(message->notice->text, ""); /* it goes on */
+    assert_string_equal(message->notice->text, ""); /* the job trains on */
     message_free(message);
 }
 
@@ -169,7 +170,7 @@ static void one_on_another_host_that_says_goodbye_is_not_waited_for(void **state
     assert_int_equal(change->route_change->tensors[0]->pieces[0]->id, piece.id);
     assert_int_equal(change->route_change->tensors[0]->pieces[0]->lane, second->lanes[0]);
     message_free(change);
-    end_say_goodbye(second); /* no lane is left */
+    end_say_goodbye(second); /* no lane remains */
     envelope *notice = end_expect(zero, BODY(NOTICE));
     assert_non_null(strstr(notice->notice->text, "aggregator 2 (node7, pid"));
     message_free(notice);
@@ -215,8 +216,8 @@ static void a_local_aggregator_is_started_again_and_gets_its_pieces_back(void **
     struct end *first = start_local(rig);
     struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
     WIRE(Piece) piece = declare(zero, "w");
-    rig_kill(rig, rig->processes[0]); /* what the provisioner started */
-    rig_kill(rig, first->process);    /* and what it counts as */
+    rig_kill(rig, rig->processes[0]); /* the process that the provisioner started */
+    rig_kill(rig, first->process);    /* and the process that the aggregator reports */
     while (rig->starts < 2)
         rig_settle(rig);
     end_expect_none(zero, BODY(JOB_FAILURE));
@@ -402,7 +403,8 @@ static void say_failure(struct end *e, uint32_t lane, uint32_t job, const char *
     failure.text = (char *)text;
     message.body_case = BODY(LANE_FAILURE);
     message.lane_failure = &failure;
-    assert_int_equal(channel_send(e->channel, &message), 0); /* unasked: it has no number */
+    /* A message without an id, because no request asked for it. */
+    assert_int_equal(channel_send(e->channel, &message), 0);
 }
 
 static void expect_failed(struct end *e, const char *text)
@@ -423,7 +425,8 @@ static void a_job_that_failed_on_a_lane_has_failed_for_every_rank(void **state)
     WIRE(Piece) piece = declare(zero, "w");
     say_failure(first, piece.lane, job, "rank 1 of job 'resnet' (10.0.0.2:5) has lost it");
     expect_failed(zero, "rank 1 of job 'resnet' (10.0.0.2:5)");
-    expect_failed(one, "said by lane"); /* who has lost the connection has no other way to know */
+    /* No other message would inform a rank that has lost the connection. */
+    expect_failed(one, "said by lane");
     say_failure(first, piece.lane, job, "said again, as after a rejoin");
     end_expect_none(zero, BODY(JOB_FAILURE));
     end_expect_none(first, BODY(FAILURE));

@@ -1,6 +1,6 @@
-/* Lanes and workers follow a job's membership (K41, K42): message by message, and whatever else
- * happens at each step of it. In the end the piece is served for those who are left, they know its
- * epoch, and no lane was asked what it would have to refuse. */
+/* Lanes and workers follow a job's membership (K41, K42), message by message, with other events at
+ * each step. At the end the piece is served for the remaining ranks, they know its epoch, and no
+ * lane got a request that it would have to refuse. */
 #include "test/unit/coordinator/members_case.h"
 
 #include "svc/base/clock.h"
@@ -27,8 +27,8 @@ struct scene {
     struct {
         uint32_t epoch;
         uint64_t ranks;
-    } routed[WORKERS]; /* as each was told last */
-    envelope *kept;    /* the message that the lane has not answered */
+    } routed[WORKERS]; /* as in the last route of each */
+    envelope *kept;    /* the message without an answer of the lane */
 };
 
 /* Three workers train "w" on one lane. */
@@ -49,13 +49,13 @@ static struct scene begin(struct rig *rig)
     return s;
 }
 
-/* --- where a regrouping stands when something happens --- */
+/* --- the step of a regrouping at which an event comes --- */
 
 enum step { RELEASING, RELEASED_UNHEARD, SWITCHED, REGROUPED_UNHEARD, STEPS };
 
 static bool has_switched(enum step step) { return step >= SWITCHED; }
 
-/* Rank 2 leaves; the lane has not answered, or what it answers is not heard any more. */
+/* Rank 2 leaves; the lane has not answered, or its answer is not read. */
 static void stop_at(struct scene *s, enum step step)
 {
     int body = has_switched(step) ? BODY(PLACE_REQUEST) : BODY(RELEASE_REQUEST);
@@ -94,7 +94,7 @@ static void expect_routed(struct scene *s, uint32_t rank, uint64_t ranks)
     assert_int_equal(s->routed[rank].ranks, ranks);
 }
 
-/* And nothing more is to come. */
+/* The piece is served for these ranks, and no message follows. */
 static void expect_served(struct scene *s, uint64_t ranks)
 {
     shadow_until(&s->shadow, s->lane, PIECE, ranks);
@@ -117,7 +117,7 @@ static void at_each_step(struct rig *rig, scene_fn happens)
     }
 }
 
-/* Where the lane lives and hears on, what it has not answered is what it has not heard. */
+/* Runs the steps with an unanswered message only: a live lane that reads has not received it. */
 static void at_both_steps(struct rig *rig, scene_fn happens)
 {
     for (enum step step = RELEASING; step < STEPS; step += SWITCHED - RELEASING) {
@@ -180,7 +180,7 @@ static void who_comes_late_is_in_rounds_once_he_has_declared(void **state)
     struct member late = members_join(s.rig, how(2));
     assert_true(late.is_late);
     rig_settle(s.rig);
-    expect_served(&s, LEFT); /* nobody waits for one who has declared nothing */
+    expect_served(&s, LEFT); /* no rank waits for one without a declaration */
     uint64_t id = members_declare(late.end, "w", NULL);
     expect_served(&s, ALL);
     members_declared(late.end, id, &ranks);
@@ -234,7 +234,7 @@ static void a_quorum_that_nobody_can_make_any_more_fails_its_tensor_alone(void *
     expect_served(&s, LEFT);
 }
 
-/* --- somebody else comes or goes --- */
+/* --- another rank comes or goes --- */
 
 static void another_leaves(struct scene *s, enum step step)
 {
@@ -263,7 +263,7 @@ static void who_is_lost_meanwhile_makes_another_one(void **state)
     at_both_steps(*state, another_is_lost);
 }
 
-/* What it has begun for him would hold it up. */
+/* A round begun for the lost rank would block the lane. */
 static void a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile(void **state)
 {
     struct scene s = begin(*state);
@@ -280,7 +280,7 @@ static void a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile(void **state
 static void the_loss_is_told_again(struct scene *s, enum step step)
 {
     members_lose(s->lane, s->lane->lanes[0], s->workers[2].job, 2);
-    members_resize(s->workers[0].end, WORKERS); /* nor does this change a set */
+    members_resize(s->workers[0].end, WORKERS); /* a resize does not change the set either */
     go_on(s);
     expect_served(s, LEFT);
     assert_int_equal(s->shadow.regroupings, 1);
@@ -350,7 +350,7 @@ static void it_is_undeclared(struct scene *s, enum step step)
 {
     end_undeclare(s->workers[0].end, s->tensor);
     end_undeclare(s->workers[1].end, s->tensor);
-    shadow_do(&s->shadow, s->kept); /* the drop came behind it */
+    shadow_do(&s->shadow, s->kept); /* the drop came after the kept message */
     end_answer(s->lane, s->kept);
     forget_kept(s);
     rig_settle(s->rig);
@@ -407,10 +407,10 @@ static void the_lane_is_away(struct scene *s, enum step step)
         assert_int_equal(members_routed(s->workers[0].end, s->tensor, &told), 0);
     s->lane = shadow_rejoin(&s->shadow, s->rig, &before, s->workers[0].job);
     expect_served(s, LEFT);
-    assert_int_equal(s->shadow.regroupings, 1); /* with what it keeps of the piece */
+    assert_int_equal(s->shadow.regroupings, 1); /* with the state of the piece */
 }
 
-/* Not placed anew: what it keeps of the piece would be lost. */
+/* The piece is not placed anew, which would lose its state. */
 static void a_lane_that_was_away_follows_with_what_it_has(void **state)
 {
     at_each_step(*state, the_lane_is_away);
@@ -486,10 +486,10 @@ static void the_coordinator_dies(struct scene *s, enum step step)
     for (uint32_t rank = 0; rank < 2; rank++)
         members_resume(s->rig, &s->workers[rank], how(rank));
     expect_served(s, LEFT);
-    assert_int_equal(s->shadow.regroupings, 1); /* with what it keeps of the piece */
+    assert_int_equal(s->shadow.regroupings, 1); /* with the state of the piece */
     struct member late = members_join(s->rig, how(2));
     rig_settle(s->rig);
-    expect_served(s, LEFT); /* what the one before had declared is not his */
+    expect_served(s, LEFT); /* declarations of the rank's former process do not count */
     members_declare(late.end, "w", NULL);
     expect_served(s, ALL);
 }

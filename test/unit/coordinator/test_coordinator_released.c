@@ -1,5 +1,5 @@
-/* A change of workers while one lane has let go of its pieces and another has not yet (K41): what
- * happens to the first in between. */
+/* A change of workers while one lane has released its pieces and another has not yet (K41): events
+ * of the first lane in between. */
 #include "test/unit/coordinator/members_case.h"
 
 #define WORKERS 3
@@ -27,7 +27,7 @@ static void declare(struct scene *s, const char *name)
     }
 }
 
-/* Rank 2 has left, and one of two lanes has let go. */
+/* Rank 2 has left, and one of two lanes has released its pieces. */
 static struct scene begin(struct rig *rig)
 {
     rig->options.policy = "round-robin";
@@ -51,7 +51,7 @@ static struct scene begin(struct rig *rig)
     return s;
 }
 
-/* The slow lane lets go at last. */
+/* The slow lane releases its pieces at last. */
 static void go_on(struct scene *s)
 {
     shadow_do(&s->slow.shadow, s->kept);
@@ -73,7 +73,7 @@ static void both_follow(void **state)
     expect_changed(&s);
 }
 
-/* Its pieces went on as they were, and must rest again before anything is switched. */
+/* Its pieces were thawed, and must be released again before the switch. */
 static void one_that_comes_back_lets_go_again(void **state)
 {
     struct scene s = begin(*state);

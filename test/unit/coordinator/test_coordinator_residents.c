@@ -63,7 +63,7 @@ static void a_job_that_never_trains_makes_nobody_refusable(void **state)
     limit(rig, 50000, IDLE_NS);
     struct end *aggregator = rig_aggregator(rig, 1);
     struct trained idle = trained_start(rig, "sits", &worker);
-    expect_waits(rig, "known"); /* it may begin any moment */
+    expect_waits(rig, "known"); /* the idle job may begin at any time */
     do_nothing(aggregator, &idle, IDLE_NS);
     assert_int_equal(measure_lane_of(rig, "known"), idle.lane);
 }
@@ -102,7 +102,7 @@ static void after_a_restart_jobs_take_what_is_known_of_them(void **state)
     expect_refused_for(rig, "second", "cannot be placed");
 }
 
-/* As a coordinator left it that ended before lanes had answered. */
+/* The state after a coordinator that ended before the lanes answered. */
 static int forget_tensors(void *context, const struct store_row *row)
 {
     struct store *store = context;

@@ -50,7 +50,7 @@ static void resume(struct rig *rig, struct worker *w, uint32_t rank, uint32_t wo
     message_free(reply);
 }
 
-/* Or it would push, and wait for who knows better. */
+/* Without the message the worker would push and wait. */
 static void who_resumes_hears_which_tensors_have_failed_meanwhile(void **state)
 {
     struct rig *rig = *state;
@@ -130,7 +130,7 @@ static void an_epoch_from_before_a_restart_is_not_given_again(void **state)
     rig_crash(rig);
     rig_start(rig);
     second = rig_rejoin(rig, &before, 0, NULL);
-    envelope *place = end_expect(second, BODY(PLACE_REQUEST)); /* it lost what it held */
+    envelope *place = end_expect(second, BODY(PLACE_REQUEST)); /* the lane lost its pieces */
     assert_int_equal(place->place_request->epoch, 2);
     assert_true(place->place_request->recovering);
     message_free(place);
@@ -329,7 +329,7 @@ static void a_full_disk_refuses_the_request_and_the_service_goes_on(void **state
     message_free(reply);
     end_expect_none(lane, BODY(PLACE_REQUEST));
     declared.end = zero.end;
-    declare(&declared, "tensor-0"); /* what is declared needs no room */
+    declare(&declared, "tensor-0"); /* a declared tensor needs no room */
     end_leave(zero.end);
 }
 
@@ -371,7 +371,7 @@ static void a_second_signal_ends_local_aggregators_at_once(void **state)
     rig_start(rig);
     rig_local_aggregator(rig, 1, rig->grants[0])->answers = false;
     coordinator_signal(rig->coordinator, SIGINT);
-    rig_settle(rig); /* it does not drain */
+    rig_settle(rig); /* the aggregator does not drain */
     coordinator_signal(rig->coordinator, SIGINT);
     step_until_drained(rig);
     assert_int_equal(coordinator_run(rig->coordinator), SIGINT);

@@ -1,6 +1,6 @@
-/* What a worker, lanes and an operator are told when a snapshot of a job is taken (K47, K51): one
- * rank is held at the end of an iteration, all tensors with update rules come to rest, are read,
- * and go on, whatever comes. */
+/* Messages to a worker, lanes and an operator during a snapshot of a job (K47, K51): one rank is
+ * held at the end of an iteration, all tensors with update rules come to rest, are read, and
+ * continue in all cases. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/coordinator/service.h"
@@ -12,7 +12,7 @@
 #define ELEMENTS 1000
 #define BYTES (ELEMENTS * sizeof(float))
 #define STATE(name) GRADPOOL__WIRE__HOLD_STATE__HOLD_##name
-#define HEAD 100 /* of a piece's state, before its arrays */
+#define HEAD 100 /* bytes of a piece's state before its arrays */
 
 /* Tensor "b" with SGD on one lane, "w" with Adam on the other. */
 struct saving_case {
@@ -103,7 +103,7 @@ static void says(struct saving_case *c, int state, int code, const char *text)
 
 static void says_ended(struct saving_case *c) { says(c, STATE(ENDED), 0, ""); }
 
-/* And the rank is at the end of an iteration. */
+/* Orders a snapshot, with the rank at the end of an iteration. */
 static void ask(struct saving_case *c)
 {
     ask_of(c, c->asker, "resnet");
@@ -178,9 +178,9 @@ static void forget_releases(struct saving_case *c)
         message_free(end_expect(c->lanes[i], BODY(RELEASE_REQUEST)));
 }
 
-/* --- as it should be --- */
+/* --- a successful snapshot --- */
 
-/* The arrays are behind the head: the rig's bytes tell where they come from. */
+/* The arrays are behind the head: the rig's bytes encode their origin. */
 static void check_part(const WIRE(SnapshotPart) * part, uint64_t *covered)
 {
     assert_int_equal(part->offset, *covered);
@@ -252,7 +252,7 @@ static void what_another_hold_is_told_is_passed_over(void **state)
     expect_standing(&c, RIG_ROUND);
 }
 
-/* --- for a rank of the job, which stands between two of its iterations --- */
+/* --- a snapshot for a rank of the job, between two of its iterations --- */
 
 static uint64_t ask_between(struct saving_case *c, char *tensor)
 {
@@ -270,7 +270,7 @@ static uint64_t ask_between(struct saving_case *c, char *tensor)
 static void a_rank_reads_what_it_names_and_nobody_is_held(void **state)
 {
     struct saving_case c = begin(*state);
-    jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY; /* of no matter here */
+    jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY; /* does not matter here */
     envelope *reply = end_expect_reply(c.asker, ask_between(&c, "w"));
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     assert_int_equal(reply->snapshot_reply->n_tensors, 1);
@@ -325,7 +325,7 @@ static void a_tensor_that_is_not_there_is_named(void **state)
     expect_refused(&c, ask_between(&c, "v"), -ENOENT, "no tensor 'v'");
 }
 
-/* --- what has no snapshot --- */
+/* --- jobs without a snapshot --- */
 
 static void what_cannot_be_saved_is_told_at_once(void **state)
 {
@@ -434,7 +434,8 @@ static void a_tenant_has_snapshots_of_its_own_jobs_alone(void **state)
 {
     struct saving_case c = begin(*state);
     struct tenant other = *c.job->tenant, *own = c.job->tenant;
-    c.asker = rig_connect(c.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR); /* as no operator */
+    /* As a tenant that is no operator. */
+    c.asker = rig_connect(c.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     c.job->tenant = &other;
     ask_of(&c, c.asker, "resnet");
     expect_refused(&c, c.request, -ENOENT, "there is no job resnet");
@@ -443,7 +444,7 @@ static void a_tenant_has_snapshots_of_its_own_jobs_alone(void **state)
     expect_standing(&c, RIG_ROUND);
 }
 
-/* --- what comes between --- */
+/* --- events during a snapshot --- */
 
 static void what_a_lane_refuses_ends_it_and_all_go_on(void **state)
 {

@@ -12,7 +12,7 @@
 
 #define HOLD_NS (60 * NS_PER_MS)
 #define PATIENT_NS (60 * NS_PER_S) /* waits of a declare, where an aggregator does start */
-#define BRIEF_NS (300 * NS_PER_MS) /* where none does */
+#define BRIEF_NS (300 * NS_PER_MS) /* time of a declare that waits in vain */
 
 static int scaling_setup(void **state)
 {
@@ -75,7 +75,7 @@ static bool so_many_are_there(struct rig *rig, uint64_t count)
     return there == count;
 }
 
-/* So many windows pass. */
+/* Lets `windows` windows pass. */
 static void pass(struct rig *rig, uint32_t windows)
 {
     uint64_t until_ns = clock_now_ns() + windows * LOOK_NS;
@@ -96,7 +96,7 @@ static struct end *join_local(struct rig *rig)
     return rig_local_aggregator(rig, 2, rig->grants[(rig->starts - 1) % RIG_SLOTS_MAX]);
 }
 
-/* It has drained, and its process ends. */
+/* The aggregator has drained, and its process ends. */
 static void end_local(struct rig *rig, struct end *e)
 {
     int process = e->process;
@@ -400,7 +400,7 @@ static void one_that_does_not_come_is_not_waited_for_for_ever(void **state)
     assert_int_equal(first->lanes_count, 2);
 }
 
-/* The service has its socket before it has a lane. */
+/* The service's socket exists before its first lane. */
 static void the_first_job_waits_for_the_first_aggregator_under_every_policy(void **state)
 {
     static const char *const policies[] = {"shared", "least-loaded", "mxnet", "dedicated"};

@@ -1,5 +1,5 @@
-/* Which running job would shrink for one that arrives and does not fit: it is said, once, and no
- * job is changed (K49). */
+/* The running job that would shrink for an arriving job without room: reported once, and no job is
+ * changed (K49). */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/measure_rig.h"
 #include "test/unit/coordinator/members_case.h"
@@ -70,7 +70,7 @@ static void the_job_that_would_shrink_is_named_with_both_speeds(void **state)
     assert_non_null(strstr(text, "job late does not fit: job resnet would give a worker"));
     assert_non_null(strstr(text, "7.06 rounds a second instead of 10.00"));
     free(text);
-    end_expect_none(zero, BODY(MEMBERSHIP)); /* it has not been asked to */
+    end_expect_none(zero, BODY(MEMBERSHIP)); /* the job is not asked to shrink */
 }
 
 static void one_that_is_not_measured_or_was_just_changed_gives_nothing(void **state)

@@ -41,7 +41,7 @@ static void with_options(struct rig *rig, bool ends_jobs, bool keeps_jobs)
     rig_start(rig);
 }
 
-/* The worker has been told before the aggregator is. */
+/* The worker gets its message before the aggregator. */
 static void expect_end_in_order(struct rig *rig, struct worker *w, struct end *lane,
                                 const char *text)
 {
@@ -94,7 +94,7 @@ static void one_that_is_still_starting_is_not_left(void **state)
     assert_int_equal(rig->starts, 2);
     coordinator_signal(rig->coordinator, SIGTERM);
     assert_true(is_ending(rig));
-    assert_int_equal(rig->stops, 1); /* of the other one */
+    assert_int_equal(rig->stops, 1); /* of the other aggregator */
 }
 
 static void sigterm_without_a_job_ends_the_aggregators(void **state)
@@ -118,7 +118,7 @@ static void sigterm_under_stop_jobs_ends_them_first(void **state)
     expect_end_in_order(rig, &zero, lane, "the operator stopped the service (SIGTERM)");
 }
 
-/* As systemd has started this process, with an aggregator of its own. */
+/* Simulates a start by systemd, with an aggregator of the unit. */
 static struct end *be_a_unit(struct rig *rig, const char *pid, bool keeps_jobs)
 {
     setenv("SYSTEMD_EXEC_PID", pid, 1);
@@ -282,8 +282,8 @@ static int run_cases(void)
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-/* In a process of its own: the child of a container's first process ends jobs on SIGTERM (K107),
- * and whatever runs the tests may be that first one. */
+/* Runs in a child process: the child of a container's first process ends jobs on SIGTERM (K107),
+ * and the test's parent may be that first one. */
 int main(void)
 {
     int status;

@@ -1,5 +1,5 @@
-/* Tenants, as transcripts: whose key lets in whom, what a tenant sees and owns, and what a revoke
- * ends. */
+/* Tenants, as transcripts: the rights of each key, the jobs that a tenant sees and owns, and the
+ * effect of a revoke. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>
@@ -110,7 +110,7 @@ static envelope *list(struct rig *rig)
     return reply;
 }
 
-/* The handshake fails: the client is told so, and hears nothing else. */
+/* The handshake fails: the client gets this error and no other message. */
 static void expect_rejected(struct rig *rig, const struct key *key)
 {
     envelope request, *message;
@@ -124,7 +124,7 @@ static void expect_rejected(struct rig *rig, const struct key *key)
     assert_int_equal(e->inbox_count, 0);
 }
 
-/* --- who is let in --- */
+/* --- admission --- */
 
 static void a_tenant_is_let_in_by_its_key_and_named_in_the_list_of_jobs(void **state)
 {
@@ -187,7 +187,7 @@ static void half_a_handshake_holds_nobody_up_and_is_closed_in_the_end(void **sta
     end_expect_closed(silent);
 }
 
-/* --- what a tenant owns and sees --- */
+/* --- jobs of tenants --- */
 
 static void two_tenants_may_both_have_a_job_of_one_name(void **state)
 {
@@ -338,7 +338,8 @@ static void also_with_insecure_orders_and_aggregators_need_one_of_them(void **st
     end_ask_refused(e, &request, -EPERM, "--operator");
 }
 
-/* Where an operator's command without a key goes on: to the socket, if that is of this service. */
+/* An operator's command without a key continues at the socket, if the socket is that of this
+ * service. */
 static void each_door_names_the_other_to_an_operator_on_this_host(void **state)
 {
     struct rig *rig = *state;
@@ -375,7 +376,7 @@ static void a_job_begins_without_a_key_while_there_are_no_tenants_and_then_goes_
     WIRE(JoinRequest) wanted;
     uint64_t session;
     uint32_t job;
-    add(rig, "node8", true); /* who owns no jobs */
+    add(rig, "node8", true); /* a tenant without jobs */
     struct end *zero = rig_join(rig, "old", 0, 2, &session, &job);
     add(rig, "acme", false);
     refuse_to_begin(rig_connect(rig, CLIENT), -ENOKEY);

@@ -1,5 +1,5 @@
-/* Endpoints: what a person may write, and sockets whose every failure says what to do next. All
- * traffic stays on loopback. */
+/* Endpoints: accepted texts, and sockets whose every failure names the next step. All traffic stays
+ * on loopback. */
 #include "svc/base/clock.h"
 #include "svc/endpoint/endpoint.h"
 
@@ -31,7 +31,7 @@ static void expect_text(const char *text, const char *part)
         fail_msg("expected '%s' in '%s'", part, text);
 }
 
-/* A resolver whose name servers are silent: it holds who asks for HUNG_NAME until it is let go. */
+/* A resolver with silent name servers: it blocks callers that look HUNG_NAME up until let_go. */
 #define HUNG_NAME "node.hangs.example"
 static sem_t let_go, has_returned;
 
@@ -295,7 +295,7 @@ static void a_port_in_use_is_said_with_what_to_do(void **state)
     expect_text(err.text, endpoint_format(&e, url, sizeof url));
     expect_text(err.text, "is another `gradpool serve` running? stop it or use another port");
     close(listener);
-    close(listen_on(&e)); /* at once: nothing lingers on the port */
+    close(listen_on(&e)); /* at once: no state lingers on the port */
 }
 
 static void an_address_of_another_host_cannot_be_listened_on(void **state)
@@ -313,7 +313,7 @@ static void a_port_where_nobody_listens_is_refused_at_once(void **state)
     static const char *const hosts[] = {"127.0.0.1", "localhost"};
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
-    int bound = socket(AF_INET, SOCK_STREAM, 0); /* keeps the port ours, and closed */
+    int bound = socket(AF_INET, SOCK_STREAM, 0); /* keeps the port reserved, and closed */
     assert_int_equal(bind(bound, (struct sockaddr *)&address, bytes), 0);
     assert_int_equal(getsockname(bound, (struct sockaddr *)&address, &bytes), 0);
     for (int i = 0; i < 2; i++) {
@@ -333,8 +333,7 @@ static void a_port_where_nobody_listens_is_refused_at_once(void **state)
     close(bound);
 }
 
-/* A queue that is full lets nobody in: the kernel drops the packets that ask, as an address that
- * leads nowhere would. */
+/* Fills the listener's queue: the kernel drops further packets, as for an unreachable address. */
 static int fill_queue(int family, const struct sockaddr *address, socklen_t bytes, int *fds, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -411,15 +410,15 @@ static void a_stale_socket_file_is_replaced_and_a_live_one_left(void **state)
     struct endpoint e = unix_endpoint("s");
     struct err err = {0};
     int second = -7;
-    close(listen_on(&e)); /* as a process that was killed leaves it */
+    close(listen_on(&e)); /* as a killed process leaves the socket */
     assert_int_equal(access(e.host, F_OK), 0);
     int listener = listen_on(&e);
     expect_talk(listener, &e);
     assert_int_equal(endpoint_listen(&e, NULL, &second, &err), -EADDRINUSE);
     assert_int_equal(second, -7);
     expect_text(err.text, "stop it or use another path");
-    close(accept(listener, NULL, NULL)); /* its look whether anybody lives here */
-    expect_talk(listener, &e);           /* the failed attempt did it no harm */
+    close(accept(listener, NULL, NULL)); /* the check whether a process listens here */
+    expect_talk(listener, &e);           /* the failed attempt did not harm the listener */
     close(listener);
 }
 
@@ -495,7 +494,7 @@ static void a_name_that_nobody_resolves_ends_by_the_deadline(void **state)
     assert_int_equal(fd, -7);
     expect_text(err.text, "gradpool://" HUNG_NAME ":7077: no name server");
     expect_text(err.text, "give an address in place of the name");
-    sem_post(&let_go); /* the lookup that was left behind has nothing of ours to write to */
+    sem_post(&let_go); /* the abandoned lookup must not write to memory of this function */
     assert_int_equal(sem_wait(&has_returned), 0);
 }
 

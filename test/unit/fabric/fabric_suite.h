@@ -1,5 +1,5 @@
-/* What every implementation of svc/fabric/fabric.h must pass, run over one that a factory makes.
- * The same thread drives all ends of a case, except where a case says otherwise. */
+/* The cases that every implementation of svc/fabric/fabric.h must pass, run on a fabric from a
+ * factory. One thread drives all ends of a case, except where the case differs. */
 #ifndef GRADPOOL_TEST_FABRIC_SUITE_H
 #define GRADPOOL_TEST_FABRIC_SUITE_H
 
@@ -12,20 +12,20 @@
 #include <cmocka.h>
 
 struct fabric_factory {
-    const char *name; /* of the group, for TAP */
+    const char *name; /* name of the group, for TAP */
     /* Before and after each case; NULL: nothing to do. */
     void (*begin)(void);
     void (*end)(void);
     int (*open)(const struct fabric_options *options, struct fabric **ret_fabric);
-    /* A name nobody uses yet, and one where nobody will ever listen. */
+    /* An unused address, and an address without a listener. */
     void (*name_address)(char *ret_address);
     const char *dead_address;
-    /* Time passes, where it is not real; NULL: it is. */
+    /* Advances virtual time; NULL: time is real. */
     void (*advance)(void);
     /* Longest payload behind a message; 0: payloads are refused. */
     size_t payload_bytes_max;
-    /* Rounds of the case in which two threads wake each other; 0: no threads here, so that the
-     * cases about sleepers are left out. */
+    /* Rounds of the case in which two threads wake each other; 0: no threads, so that the cases
+     * about sleepers are left out. */
     int ping_pongs;
 };
 
@@ -48,13 +48,13 @@ extern const size_t fabric_talk_cases_count, fabric_memory_cases_count, fabric_s
 #define SEEN_MAX 512
 #define SEEN_BYTES_MAX 512
 
-/* An event as it was taken; data is copied, and given back. */
+/* An event as read; its data is copied and given back. */
 struct seen {
     struct fabric_event event;
     unsigned char data[SEEN_BYTES_MAX];
 };
 
-/* A fabric and the events that it gave and nobody has asked for yet, oldest first. */
+/* A fabric and its events that no test has read, oldest first. */
 struct side {
     struct fabric *fabric;
     struct seen seen[SEEN_MAX];
@@ -75,7 +75,7 @@ struct rig {
 
 void rig_open(struct rig *rig, const struct fabric_factory *factory,
               const struct fabric_options *lane_options);
-/* Connects worker i (its owner: its struct side) and has it accepted (owner: &at_lane[i]). */
+/* Connects worker i (its owner: its struct side), and the lane accepts (owner: &at_lane[i]). */
 void rig_connect(struct rig *rig, int i);
 void rig_close(struct rig *rig);
 
@@ -86,17 +86,17 @@ struct seen rig_expect(struct rig *rig, struct side *side, enum fabric_event_kin
 /* Nothing (more) comes on that side. */
 void rig_expect_nothing(struct rig *rig, struct side *side);
 
-/* CLOSED of that owner and error, and nothing after it. */
+/* Expects CLOSED of that owner with this error, and no event after it. */
 void rig_expect_closed(struct rig *rig, struct side *side, void *owner, int error);
 /* A string as message, with its terminating zero. */
 void rig_send(struct fabric_conn *c, const char *text);
 void rig_expect_text(struct rig *rig, struct side *side, const char *text);
-/* A region of worker i, lent under `id`, that the lane has been told of. */
+/* A region of worker i, lent under `id`; the lane knows of it. */
 struct region rig_lend(struct rig *rig, int i, uint32_t id, size_t bytes);
 
-/* Sleeps as fabric_arm() says, at most so long. */
+/* Sleeps as after fabric_arm(), at most `ms`. */
 void fabric_wait_ms(const struct fabric_wait *wait, int ms);
-/* Arms, and sleeps if it may. */
+/* Arms, and sleeps if the fabric allows it. */
 void fabric_sleep_ms(struct fabric *f, int ms);
 
 #endif

@@ -134,7 +134,7 @@ static void a_notify_carries_a_word_without_bytes(void **state)
         assert_int_equal(seen.event.word, word);
         assert_ptr_equal(seen.event.owner, &rig->workers[0]);
         assert_in_range(r, 0, 1);
-        if (r == 1) /* it was with the peer at once */
+        if (r == 1) /* the data has reached the peer at once */
             rig_expect_nothing(rig, &rig->lane);
         else
             assert_ptr_equal(rig_expect(rig, &rig->lane, FABRIC_EVENT_WRITTEN).event.context,
@@ -214,7 +214,7 @@ static void what_was_posted_ends_before_the_connection_does(void **state)
     fabric_disconnect(rig->at_lane[0]);
     for (int i = 0; i < 3; i++) {
         rig_expect(rig, &rig->lane, FABRIC_EVENT_READ);
-        /* The rig keeps events in their order: what is still there came later. */
+        /* The rig keeps the order of events: remaining events came later. */
         for (int k = 0; k < rig->lane.seen_count; k++)
             assert_true(rig->lane.seen[k].event.kind == FABRIC_EVENT_READ ||
                         k == rig->lane.seen_count - 1);
@@ -308,7 +308,7 @@ static void move_big(struct rig *rig, unsigned char *local, bool writes)
         }
         struct seen seen = rig_expect(rig, &rig->lane, kind);
         assert_int_equal(seen.event.error, 0);
-        assert_ptr_equal(seen.event.context, local + done); /* in posting order */
+        assert_ptr_equal(seen.event.context, local + done); /* in the order of posts */
         done += BIG_CHUNK;
     }
 }
@@ -339,7 +339,7 @@ static void every_byte_of_a_big_transfer_is_right(void **state)
         local[i] = pattern(i, 200);
     move_big(rig, local, true);
     assert_int_equal(differing(region.base, 200), 0);
-    rig_close(rig); /* before the memory that it has registered */
+    rig_close(rig); /* before the registered memory is freed */
     rig_open(rig, rig->factory, NULL);
     region_destroy(&region);
     free(local);

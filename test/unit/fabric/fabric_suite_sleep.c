@@ -1,4 +1,5 @@
-/* The contract of svc/fabric/fabric.h: who sleeps is woken (W8), with both ends in threads. */
+/* The contract of svc/fabric/fabric.h about sleepers: a sleeping end is woken (W8), with both ends
+ * in threads. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"
@@ -6,8 +7,8 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* Both ends in threads of their own, asleep before each message: a wake-up that is lost shows as a
- * sleep that lasts as long as it may. */
+/* Both ends run in threads and sleep before each message: a lost wake-up shows as a sleep of the
+ * full time. */
 #define SLEEP_MS 60000
 
 struct player {
@@ -81,7 +82,7 @@ static void no_wake_up_is_lost_between_two_sleepers(void **state)
     assert_int_equal(worker.done, rig->factory->ping_pongs);
 }
 
-/* Sleepers are woken by what is not a message, too. */
+/* Events other than messages wake sleepers, too. */
 static void *connect_late(void *argument)
 {
     struct rig *rig = argument;

@@ -1,5 +1,6 @@
-/* Who drives a job's fabrics and how it sleeps (client/lib/README.md, L3 and L4): on a bell, on a
- * descriptor, on both. The peer is a thread with two listening fabrics that rings when told to. */
+/* The thread that drives a job's fabrics, and its sleep (client/lib/README.md, L3 and L4): on a
+ * bell, on a descriptor, on both. The peer is a thread with two listening fabrics that rings on
+ * request. */
 #include "svc/base/clock.h"
 #include "svc/fabric/engine.h"
 #include "svc/fabric/engine_sleep.h"
@@ -18,7 +19,7 @@
 #include <cmocka.h>
 
 #define PATIENCE_NS (60 * NS_PER_S)
-/* Long enough for the other side to have fallen asleep; results do not depend on it. */
+/* Long enough for the other side to fall asleep; results do not depend on it. */
 #define NAP_MS 5
 #define RING_NONE UINT64_MAX
 
@@ -107,7 +108,7 @@ static void peer_stop(void)
     close(peer.wake_fd);
 }
 
-/* Soon, so that whoever is told has time to fall asleep. */
+/* Orders a ring after a moment, so that the receiver can fall asleep. */
 static void ring_soon(enum kind kind, uint32_t word)
 {
     __atomic_store_n(&peer.ring, (uint64_t)kind << 32 | word, __ATOMIC_RELEASE);

@@ -1,4 +1,4 @@
-/* fabric_mem as a network would be: the common cases, then what only virtual time can do: delays,
+/* fabric_mem as a network: the cases of every fabric, then cases that need virtual time: delays,
  * deaths and refusals that a seed repeats. */
 #include "test/unit/fabric/fabric_suite.h"
 
@@ -126,7 +126,7 @@ static void nothing_arrives_before_its_time(void **state)
 
     assert_int_equal(fabric_read(w.at_lane, 0, 0, local, 8, NULL), 0);
     step(DELAY_NS);
-    expect_no_event(w.worker); /* serves it, and says nothing */
+    expect_no_event(w.worker); /* the read is served without an event at the worker */
     step(DELAY_NS - 1);
     expect_no_event(w.lane);
     step(1);
@@ -174,7 +174,7 @@ static void write_transcript(uint64_t seed, char *text, size_t text_bytes)
     struct world w;
     char local[64];
     bool is_open = true;
-    unsigned random = 99; /* the work is the same in every transcript; the network is not */
+    unsigned random = 99; /* the work is equal in every transcript; the network is not */
     world_open(&w, seed, 20 * DELAY_NS);
     text[0] = '\0';
     for (int i = 0; i < 300; i++) {
@@ -323,8 +323,8 @@ static void a_stopped_worker_serves_nothing_until_it_goes_on(void **state)
     world_close(&w);
 }
 
-/* Of eight messages a killed worker had sent, the lane gets the first few: over many seeds every
- * number of them, never a gap. */
+/* The lane gets the first few of eight messages of a killed worker: over many seeds every number of
+ * them, never with a gap. */
 static void a_kill_keeps_some_first_part_of_what_was_sent(void **state)
 {
     bool seen[9] = {0};
@@ -478,8 +478,8 @@ static int post_one(struct post *p)
 }
 #define POSTS 5
 
-/* One round of work, in which a post that says -EAGAIN is tried again after ROOM. Returns the
- * first other error. */
+/* One round of work, in which a post with -EAGAIN is repeated after ROOM. Returns the first other
+ * error. */
 static int work(struct world *w, int *ret_rooms)
 {
     struct post p = {.world = w};

@@ -1,4 +1,4 @@
-/* fabric_mem as shared memory would be: the common cases, then what a mapping promises. */
+/* fabric_mem as shared memory: the cases of every fabric, then the guarantees of a mapping. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "test/fabric_mem/fabric_mem.h"
@@ -75,7 +75,7 @@ static void words_for_a_stopped_worker_fill_its_queue_alone(void **state)
     rig_expect_nothing(rig, &rig->lane);
 }
 
-/* Whoever lent it may be dead, closed and its own mapping gone. */
+/* The lender may be dead or closed, and its own mapping gone. */
 static void a_mapping_lives_until_the_lane_has_seen_the_end(void **state)
 {
     struct rig *rig = *state;

@@ -1,4 +1,4 @@
-/* Memory that can be lent: what a lane of the same host may rely on. */
+/* Memory for lending, and its guarantees for a lane of the same host. */
 #include "svc/fabric/region.h"
 
 #include <errno.h>

@@ -193,13 +193,13 @@ static void memory_of_this_machine_can_be_bound(void **state)
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(memory, MAP_FAILED);
     int r = cores_bind_memory(c, 0, memory, bytes);
-    assert_true(r == 0 || r == -EPERM); /* containers may forbid it */
+    assert_true(r == 0 || r == -EPERM); /* containers may forbid the call */
     memset(memory, 1, bytes);
     munmap(memory, bytes);
     cores_destroy(c);
 }
 
-/* All threads, as taskset would have it: a sanitizer runs one of its own. */
+/* All threads, as taskset does: a sanitizer runs a thread of its own. */
 static void restrict_process(const cpu_set_t *mask)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -226,14 +226,14 @@ static void the_affinity_mask_narrows_the_cores(void **state)
     restrict_process(&before);
     assert_int_equal(r, 0);
     assert_int_equal(cores_count(one), 1);
-    /* The same core has the same index however few of them a process may use. */
+    /* A core has the same index however few cores a process may use. */
     assert_int_equal(cores_at(one, 0).index, cores_at(all, last).index);
     assert_int_equal(cores_at(one, 0).pu, cores_at(all, last).pu);
     cores_destroy(one);
     cores_destroy(all);
 }
 
-/* As a function does that fails before it has created any. */
+/* As in a function that fails before it has created any. */
 static void destroying_nothing_leaves_other_topologies_alone(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, NULL), *none = NULL;

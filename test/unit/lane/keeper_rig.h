@@ -12,10 +12,10 @@
 #include "test/unit/lane/update_rig.h"
 
 #define RANKS 2
-#define ARRAYS 3 /* of Adam */
+#define ARRAYS 3 /* parameters and the two moments of Adam */
 #define STATE_BYTES (ARRAYS * BYTES)
-#define HALF_BYTES (STATE_BYTES + 64) /* the state, and behind it its stamp */
-/* Of the rig's workers; and their numbers as aggregators. */
+#define HALF_BYTES (STATE_BYTES + 64) /* the state, and its stamp behind */
+/* Workers of the rig that hold replicas, with their numbers as aggregators. */
 #define KEEPER 2
 #define OTHER 3
 #define NUMBER(i) (40 + (i))
@@ -38,7 +38,7 @@ static inline struct record_stamp stamp_of(uint32_t i, uint64_t round)
     return stamp;
 }
 
-/* Also where a keeper looks it up. */
+/* Whether half i has this stamp, which is where a replica holder reads it. */
 static inline bool has_stamp(uint32_t i, uint64_t round, uint64_t steps)
 {
     struct record_stamp stamp = stamp_of(i, round);
@@ -79,7 +79,7 @@ static inline void send_backup(uint32_t i, const struct record_backup *told)
     assert_int_equal(fabric_send(rig.workers[i].conn, told, sizeof *told, NULL, 0), 0);
 }
 
-/* As a keeper does: what it tells of its copy is read off the stamps. */
+/* Reports the copies as a replica holder does, from their stamps. */
 static inline void keep(uint32_t i)
 {
     struct record_backup told = backup();
@@ -148,7 +148,7 @@ static inline int commits(void)
 
 static inline int errors(void) { return rig.workers[0].errors_count + rig.workers[1].errors_count; }
 
-/* Nobody hears of the end of a round, nor of an error. */
+/* No rank gets a commit or an error. */
 static inline void expect_waiting(void)
 {
     int before = commits();
@@ -190,7 +190,7 @@ static inline void bring_copy(void)
 
 static char moved[STATE_BYTES + LANE_STATE_HEAD_BYTES];
 
-/* The lane lets go, and what it keeps is read. Returns the bytes of that. */
+/* Releases the piece and reads its state. Returns the bytes of the state. */
 static inline size_t let_go(struct lane_standing *ret_standing)
 {
     assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), 0);
@@ -247,7 +247,7 @@ ONE_THREAD static inline void say_anew(uint32_t rank, uint64_t round, uint8_t st
                          .has_no_output = is_idle});
 }
 
-/* The piece stays where it is, for these ranks; what a coordinator does. */
+/* Regroups the piece in place for these ranks, as a coordinator does. */
 static inline void regroup(uint64_t ranks)
 {
     const uint64_t left[RECORD_MISSING_WORDS] = {ranks}, gone[RECORD_MISSING_WORDS] = {3 & ~ranks};

@@ -182,7 +182,7 @@ void rig_settle(struct rig *rig)
         rig_turn_gently(rig);
 }
 
-/* A lane may map it later than it hears of the lending. */
+/* Whether the lane has mapped the region, which may be later than the message about it. */
 static bool has_region(struct rig *rig, uint32_t job, uint32_t rank)
 {
     struct worker *w = job_peer(job_find(rig->lane, job), rank);
@@ -224,7 +224,7 @@ float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset)
     return rig_input(rig, i, RIG_LANDING + offset);
 }
 
-/* Of the same memory, the mapping that is not the worker's own; NULL: there is none. */
+/* The mapping of the same memory that is not the worker's own; NULL: none. */
 static char *lanes_mapping(const struct region *region)
 {
     FILE *maps = fopen("/proc/self/maps", "re");

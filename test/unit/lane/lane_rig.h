@@ -1,5 +1,5 @@
-/* One lane and a few workers in one thread, over a real fabric, driven by hand: what a worker says
- * and what it hears can be written down as a transcript. */
+/* One lane and some workers in one thread, over a real fabric, driven by hand, so that a test reads
+ * as a transcript of messages. */
 #ifndef GRADPOOL_TEST_LANE_RIG_H
 #define GRADPOOL_TEST_LANE_RIG_H
 
@@ -13,7 +13,7 @@
 #define RIG_JOB 7
 #define RIG_LANE 3
 #define RIG_INCARNATION UINT64_C(0xfeed)
-/* Of a machine so small that long tensors go past its cache (A18), short ones do not. */
+/* Cache of a machine so small that long tensors go past the cache (A18), and short ones do not. */
 #define RIG_CACHE_BYTES (64u << 10)
 /* Worker memory: inputs from the start, landing areas from the middle. */
 #define RIG_REGION_BYTES (8u << 20)
@@ -52,11 +52,11 @@ struct rig {
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct rig_worker workers[RIG_WORKERS_MAX];
     uint32_t count;
-    uint32_t failures; /* of jobs, that the lane has called out */
-    uint32_t rests;    /* of released pieces, likewise */
+    uint32_t failures; /* failures of jobs that the lane reported */
+    uint32_t rests;    /* rests of released pieces that the lane reported */
 };
 
-/* What a worker announces; zeroed fields are the usual ones. */
+/* An announcement; fields of 0 have the usual values. */
 struct say {
     uint32_t piece, word;
     uint64_t round;
@@ -81,7 +81,7 @@ void rig_place(struct rig *rig, uint32_t job, uint32_t workers, uint32_t first, 
                uint64_t elements, bool recovering);
 /* One piece with terms and a set of its own. */
 void rig_place_piece(struct rig *rig, uint32_t workers, struct lane_piece piece, bool recovering);
-/* What the lane says about RIG_JOB. */
+/* Counters of RIG_JOB in the lane. */
 struct lane_job_use rig_use(struct rig *rig);
 /* A ticket the lane will honour. */
 struct record_connect rig_ticket(struct rig *rig, uint32_t job, uint32_t rank);
@@ -95,7 +95,7 @@ float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset);
 /* The lane cannot have the page any more that has this byte of worker i's memory (shm). */
 void rig_break_page(struct rig *rig, uint32_t i, const void *at);
 void rig_say(struct rig *rig, uint32_t i, struct say say);
-/* Polls everybody until nothing more happens. */
+/* Polls lane and workers until nothing more happens. */
 void rig_settle(struct rig *rig);
 /* Polls until the condition holds; the test fails after a minute. */
 #define rig_until(rig, condition)                                   \
@@ -109,7 +109,7 @@ void rig_settle(struct rig *rig);
     } while (0)
 /* Polls all of them. Returns whether something happened, or more is due. */
 bool rig_turn(struct rig *rig);
-/* ... and where nothing did, leaves the core to others for a moment. */
+/* Like rig_turn(), and yields the core if nothing happened. */
 void rig_turn_gently(struct rig *rig);
 uint64_t rig_now(void);
 

@@ -86,7 +86,7 @@ void expect(struct rig *rig, uint32_t rank, float value)
     }
 }
 
-/* The newest that the rank was told is of this round. */
+/* The newest commit that the rank got is of this round. */
 void expect_commit(struct rig *rig, uint32_t rank, uint64_t round)
 {
     const struct rig_worker *w = &rig->workers[rank];
@@ -112,7 +112,7 @@ void do_round(struct rig *rig, uint64_t round, float sum)
     }
 }
 
-/* ---- what a coordinator does ---- */
+/* ---- the coordinator's part ---- */
 
 void moving_release(void)
 {
@@ -120,7 +120,7 @@ void moving_release(void)
     rig_until(&moving.from, lane_rested(moving.from.lane, RIG_JOB, moved, 1) == 1);
 }
 
-/* In parts, the first of which is as short as may be. */
+/* Moves the state in parts, the first of which is as short as possible. */
 static uint64_t hand_over_state(size_t part)
 {
     static char data[RIG_REGION_BYTES];

@@ -1,4 +1,4 @@
-/* Two lanes, the same workers on both, and what a coordinator does when a piece goes from one to
+/* Two lanes with the same workers, and the steps of a coordinator that moves a piece from one to
  * the other (A26 to A29 of svc/lane). */
 #ifndef GRADPOOL_TEST_MOVING_RIG_H
 #define GRADPOOL_TEST_MOVING_RIG_H
@@ -7,7 +7,7 @@
 #include "test/unit/lane/lane_rig.h"
 
 #define MOVED 1           /* the piece */
-#define MOVED_OFFSET 1000 /* to the new owner a worker speaks under other words (W5) */
+#define MOVED_OFFSET 1000 /* words of announcements to the new owner differ by this much (W5) */
 
 struct moving {
     const char *kind;
@@ -23,28 +23,28 @@ int moving_stop(void **state);
 
 /* The piece is `moving.spec`. */
 void moving_open(struct rig *rig, uint32_t ranks, bool recovering);
-/* Opens the lane that it comes from. */
+/* Opens the source lane. */
 void moving_start(uint32_t ranks, uint64_t elements, struct lane_terms terms);
 
-/* ---- what workers do ---- */
+/* ---- the workers' part ---- */
 
 void moving_say(struct rig *rig, uint32_t rank, uint64_t round, uint8_t operation,
                 uint8_t standing);
 void push(struct rig *rig, uint32_t rank, uint64_t round, float value);
 void stand(struct rig *rig, uint32_t rank, uint64_t round, uint8_t standing);
 void expect(struct rig *rig, uint32_t rank, float value);
-/* The newest that the rank was told is of this round. */
+/* The newest commit that the rank got is of this round. */
 void expect_commit(struct rig *rig, uint32_t rank, uint64_t round);
 void expect_error(struct rig *rig, uint32_t rank, int code);
 /* All push ones, but for rank 0, so that the sum is this. */
 void do_round(struct rig *rig, uint64_t round, float sum);
 
-/* ---- what a coordinator does ---- */
+/* ---- the coordinator's part ---- */
 
 void moving_release(void);
 /* State and rounds, from frozen to waiting. Returns the round. */
 uint64_t moving_hand_over(void);
-/* All of it; the round must be this. */
+/* Releases, moves and installs; the round must be this. */
 void moving_move(uint64_t round);
 
 #endif

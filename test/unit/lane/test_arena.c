@@ -1,4 +1,4 @@
-/* The memory of a lane: what accounts say is what the allocator holds. */
+/* The memory of a lane: the accounts equal the allocator's numbers. */
 #include "svc/lane/memory/arena.h"
 #include "test/lib/extent.h"
 
@@ -281,7 +281,7 @@ static void prepared_memory_is_zeroed_whole_and_the_next_of_its_size(void **stat
     char *used = arena_alloc(arena, &account, BYTES);
     memset(used, 1, BYTES);
     arena_free(arena, &account, used);
-    if (arena_prepare(arena, BYTES) == 0) { /* not where malloc() stands for the arena */
+    if (arena_prepare(arena, BYTES) == 0) { /* not with malloc() in place of the arena */
         assert_int_equal(account.bytes, 0);
         assert_int_equal(arena_counted_bytes(arena), 0);
         char *other = arena_alloc(arena, &account, BYTES + 8192);

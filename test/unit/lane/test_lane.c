@@ -128,7 +128,7 @@ static void commit_goes_out_only_when_every_worker_holds_the_result(void **state
     assert_int_equal(rig.workers[1].commits[0], 2);
 }
 
-/* Only where results travel: a store through a mapping has landed when it is done. */
+/* Only over a network: a store through a mapping has landed at once. */
 static void a_stopped_worker_holds_the_commit_of_the_others_back(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1u << 18);
@@ -158,7 +158,7 @@ static void a_fast_worker_laps_a_slow_one_and_nothing_is_overwritten(void **stat
                 (struct say){
                     .piece = 1, .word = (uint32_t)round, .round = round, .elements = ELEMENTS});
         rig_settle(&rig);
-        if (round > 1) /* the slow one looks at its last result only now */
+        if (round > 1) /* the slow worker reads its last result only now */
             check_result(1, 2, round - 1, 0, ELEMENTS, false);
         fill(1, round, 0, ELEMENTS);
         rig_say(&rig, 1,
@@ -187,7 +187,7 @@ static void an_announcement_of_the_next_round_waits(void **state)
     fill(1, 2, 0, 100);
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 2, .elements = 100});
     rig_until(&rig, rig.workers[0].commits_count == 1);
-    assert_int_equal(rig.workers[0].commits[0], 2); /* the result of round 2 said that of round 1 */
+    assert_int_equal(rig.workers[0].commits[0], 2); /* implies the commit of round 1 */
     check_result(0, 2, 2, 8192, 100, false);
     check_result(1, 2, 2, 0, 100, false);
 }
@@ -232,7 +232,7 @@ static void a_repeated_announcement_of_a_committed_round_is_no_error(void **stat
     assert_int_equal(rig.workers[0].errors_count, 0);
     assert_int_equal(rig.workers[0].commits_count, 1);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 2, .round = 1, .elements = 100});
-    rig_until(&rig, rig.workers[0].errors_count == 1); /* the same round in another request is */
+    rig_until(&rig, rig.workers[0].errors_count == 1); /* another word: an error */
     assert_int_equal(rig.workers[0].error.code, -EPROTO);
 }
 
@@ -293,7 +293,7 @@ static void an_inline_payload_is_summed_out_of_the_receive_buffer(void **state)
     }
 }
 
-/* Its worker has shown that it needs none, even if it was on its way to be told. */
+/* The announcement of the next round makes a commit message unnecessary, even a pending one. */
 static void who_announces_the_next_round_is_told_no_commit(void **state)
 {
     enum { ROUNDS = 50 };
@@ -447,7 +447,7 @@ static void a_wrong_dtype_or_size_or_extent_is_refused(void **state)
     assert_int_equal(rig.workers[0].error.code, -ESTALE);
 }
 
-/* --- rule 8: the quorum; who is missing --- */
+/* --- rule 8: the quorum; missing ranks --- */
 
 static void a_query_names_the_ranks_that_have_not_announced(void **state)
 {
@@ -458,7 +458,7 @@ static void a_query_names_the_ranks_that_have_not_announced(void **state)
     rig_until(&rig, rig.workers[1].missing_count == 1);
     assert_int_equal(rig.workers[1].missing.word, 5);
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
-    query.round = 0; /* as from who enters */
+    query.round = 0; /* as a late worker sends it */
     assert_int_equal(fabric_send(rig.workers[1].conn, &query, sizeof query, NULL, 0), 0);
     rig_until(&rig, rig.workers[1].missing_count == 2);
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
@@ -525,7 +525,7 @@ static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_
     memcpy(ret_words, rig.workers[0].words, count * sizeof *ret_words);
 }
 
-/* Backward ends with the front layers, and forward begins with them: they go first. */
+/* Backward ends with the front layers, and forward begins with them: their tensors go first. */
 static void the_larger_priority_is_ready_first_whatever_the_order_of_arrival(void **state)
 {
     static const uint32_t priorities[] = {1, UINT32_MAX, 5}, expected[] = {2, 3, 1};
@@ -542,7 +542,7 @@ static void of_equal_priority_first_come_is_first_ready(void **state)
     assert_memory_equal(words, expected, sizeof expected);
 }
 
-/* What lies ready in a fabric that was passed over for a turn is taken in the turn after. */
+/* Events of a fabric that was skipped for a turn are read in the next turn. */
 static void a_fabric_is_passed_over_for_one_turn_and_no_longer(void **state)
 {
     rig_start_job(&rig, kind, 1, 1, 1000);

@@ -1,4 +1,4 @@
-/* The lane's books: whose time it was, when rounds began. README of svc/lane: A22. */
+/* The lane's accounts: lane time of each job, begins of rounds. RULES.md of svc/lane: A22. */
 #include "svc/base/clock.h"
 #include "test/unit/lane/lane_rig.h"
 
@@ -119,7 +119,7 @@ static uint64_t busy_ns_of(uint32_t id)
     return jobs[jobs[0].job != id].busy_ns;
 }
 
-/* Mapped memory only: a network wakes nobody for a connection that says nothing. */
+/* Mapped memory only: a network does not wake the lane for a silent connection. */
 static void a_job_pays_for_connections_that_say_nothing(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1000);
@@ -143,7 +143,7 @@ static void a_job_pays_for_being_placed_and_admitted(void **state)
     assert_true(rig_use(&rig).busy_ns > placed_ns);
 }
 
-/* Not a timing: what a job takes is part of the time that went by. */
+/* Not a timing: the time of a job is part of the elapsed time. */
 static void nobody_pays_for_more_than_there_was(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 60000);
@@ -163,8 +163,8 @@ static void a_round_waits_while_another_has_the_core(void **state)
     assert_true(rig_use(&rig).queue_ns > 0);
 }
 
-/* Also where its turn comes in that of the round before: the small piece's second round waits for
- * the large one's chunk. */
+/* A round may begin in the turn of the round before: the small piece's second round waits for the
+ * large one's chunk. */
 static void a_round_that_begins_in_a_turn_waits_from_there(void **state)
 {
     struct lane_piece_use pieces[2];
@@ -204,7 +204,7 @@ static void the_end_of_a_round_is_what_came_last(void **state)
     assert_int_equal(use.endings.rounds, 49); /* the last is over when another begins */
     assert_true(use.endings.span_ns > 0 && use.endings.span_ns <= elapsed_ns);
     assert_true(use.endings.burst_ns > 0);
-    assert_true(use.endings.burst_ns <= after_large_ns); /* none of it is the large piece's */
+    assert_true(use.endings.burst_ns <= after_large_ns); /* without time of the large piece */
     assert_in_range(use.round_begun_ns, began_ns, use.begun_ns);
 }
 
@@ -229,7 +229,7 @@ static void a_round_that_runs_into_the_next_has_no_end(void **state)
     assert_in_range(rig_use(&rig).endings.rounds, rounds + 1, rounds + 2);
 }
 
-/* A36: where a round ends and the next, which has been announced, begins in the same turn. */
+/* A round ends, and the next, already announced, begins in the same turn (A36). */
 static void handled_rounds_do_not_overlap(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 60000);
@@ -245,7 +245,7 @@ static void handled_rounds_do_not_overlap(void **state)
     assert_true(rig_use(&rig).endings.span_ns <= elapsed_ns);
 }
 
-/* A36: also what several pieces of one round take at once counts once. */
+/* Overlapping times of several pieces of a round count once (A36). */
 static void handled_is_the_time_with_something_at_work(void **state)
 {
     rig_start_job(&rig, kind, 2, 4, 60000);

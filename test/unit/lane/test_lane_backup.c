@@ -1,4 +1,4 @@
-/* States that are saved, restored, and copied for the next owner (README of svc/lane, A30,
+/* States that are saved, restored, and copied for the next owner (RULES.md of svc/lane, A30,
  * A31; svc/wire, W16, W17). */
 #include "test/unit/lane/update_rig.h"
 
@@ -13,11 +13,11 @@
 
 /* ---- saved and restored ---- */
 
-#define ARRAYS 3 /* of Adam */
+#define ARRAYS 3 /* parameters and the two moments of Adam */
 
 static float saved[ARRAYS][ELEMENTS];
 
-/* Rank 0 alone wants it. */
+/* Only rank 0 asks for the state. */
 static void save(uint64_t round)
 {
     for (uint32_t rank = 0; rank < rig.count; rank++)
@@ -138,7 +138,7 @@ static void keep(uint32_t rank, uint64_t since, uint64_t round, uint64_t steps)
     assert_int_equal(fabric_send(rig.workers[rank].conn, &told, sizeof told, NULL, 0), 0);
 }
 
-/* What the copy of a lane that died holds, and the one before. */
+/* Contents of the lost lane's copy: the last round, and the round before. */
 static float kept[2][ARRAYS * ELEMENTS];
 
 static void note_copies(uint32_t rank)
@@ -204,7 +204,7 @@ static void a_new_owner_goes_on_from_the_copy_to_the_same_bits(void **state)
     assert_memory_equal(copy_of(1, 7), model, sizeof model);
 }
 
-/* The half of the open round is spoiled: the lane died while it wrote there. */
+/* The half of the open round is spoiled, because the lane died while writing it. */
 static void a_round_that_some_hold_is_done_again_from_the_state_before(void **state)
 {
     lose_lane_after(3);
@@ -245,7 +245,7 @@ static void a_copy_that_began_too_late_is_no_copy(void **state)
     expect_error(0, -EOWNERDEAD, "died with the lane");
 }
 
-/* Nobody had a copy so far. */
+/* No worker had a copy before. */
 static void an_offer_is_taken_at_once_and_told_when_it_is_whole(void **state)
 {
     start(2, UPDATE_ADAM);
@@ -273,7 +273,7 @@ static void an_offer_in_mid_round_has_the_state_after_it(void **state)
 {
     start(2, UPDATE_ADAM);
     tell(0, &usual);
-    keep(0, RECORD_ROUND_NONE, 0, 0); /* of what is still to be set */
+    keep(0, RECORD_ROUND_NONE, 0, 0); /* a copy without a state yet */
     set(1);
     model_set();
     rig_until(&rig, rig.workers[0].backed_count == 1);
@@ -287,7 +287,7 @@ static void an_offer_in_mid_round_has_the_state_after_it(void **state)
     model_update(UPDATE_ADAM, 2, &usual);
     rig_settle(&rig);
     assert_memory_equal(copy_of(0, 2), model, sizeof model);
-    assert_int_equal(rig.workers[1].backed_count, 0); /* it is not needed */
+    assert_int_equal(rig.workers[1].backed_count, 0); /* the copy is not needed */
 }
 
 static void who_has_a_copy_comes_before_who_offers_to_make_one(void **state)
@@ -304,11 +304,11 @@ static void who_has_a_copy_comes_before_who_offers_to_make_one(void **state)
     assert_memory_equal(copy_of(1, 4), model, sizeof model);
 }
 
-/* One of them was let go when its rank had no part any more in who keeps it. */
+/* One of the two copies is old: its rank stopped holding copies. */
 static void of_two_that_claim_a_copy_the_newer_has_it(void **state)
 {
     lose_lane_after(4);
-    keep(0, 1, 4, 3); /* nothing of it lies there */
+    keep(0, 1, 4, 3); /* this place holds no copy */
     keep(1, 2, 4, 3);
     update(0, 5);
     update(1, 5);

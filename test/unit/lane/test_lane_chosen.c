@@ -1,5 +1,5 @@
-/* Rounds of the first k, and of ranks that a leader chose, when their lane is lost or workers come
- * and go (A45, W12, W13): they end, or everybody is told why they cannot. */
+/* Rounds of the first k ranks, and of ranks chosen by a leader, when their lane is lost or workers
+ * come and go (A45, W12, W13): each round ends, or every rank gets the reason why it cannot. */
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 #include "test/unit/lane/lane_rig.h"
@@ -111,7 +111,7 @@ static void expect_made(uint32_t rank, uint64_t round, float value)
     expect_has(rank, value);
 }
 
-/* Its announcement of `asked` is answered with the result of `round`. */
+/* The rank's announcement of `asked` is answered with the result of `round`. */
 static void expect_late(uint32_t rank, uint64_t asked, uint64_t round, float value)
 {
     const struct rig_worker *w = &rig.workers[rank];
@@ -126,7 +126,7 @@ static void expect_loss(uint32_t rank)
     assert_int_equal(rig.workers[rank].error.code, -EOWNERDEAD);
 }
 
-/* What a coordinator does; who is gone is cut off. */
+/* Regroups for these ranks, as a coordinator does; the other ranks are cut off. */
 static void regroup(uint64_t ranks)
 {
     const uint64_t gone[RECORD_MISSING_WORDS] = {7 & ~ranks};
@@ -171,7 +171,7 @@ static void who_was_in_the_last_round_has_its_result(void **state)
     start(chosen_ones, true);
     choose(1, 5, 1 << 0 | 1 << 1);
     stand(0, 5, RECORD_IDLE);
-    push(1, 5, 1000); /* the word of it was lost with the lane */
+    push(1, 5, 1000); /* the word of round 5 was lost with the lane */
     push(2, 5, 1000);
     expect_commit(1, 5);
     choose(0, 6, 1 << 0 | 1 << 1);
@@ -202,7 +202,8 @@ static void a_result_that_is_lost_and_needed_is_an_error_not_a_standstill(void *
 {
     start(chosen_ones, true);
     choose(0, 5, 1 << 0 | 1 << 1);
-    choose(0, 6, 1 << 0 | 1 << 2); /* rank 2 cannot come to it without that of round 5 */
+    /* Rank 2 cannot announce round 6 without the result of round 5. */
+    choose(0, 6, 1 << 0 | 1 << 2);
     stand(0, 5, RECORD_IDLE);
     stand(1, 5, RECORD_IDLE);
     push(2, 5, 1);
@@ -265,7 +266,7 @@ static void another_set_than_that_of_one_who_is_gone_cuts_nobody_off(void **stat
     choose(1, 1, 1 << 0 | 1 << 1);
     push(0, 1, 2);
     push(1, 1, 1000);
-    expect_made(0, 1, 2); /* the first that was heard */
+    expect_made(0, 1, 2); /* the first two announcements */
     expect_late(1, 1, 1, 2);
 }
 
@@ -319,7 +320,7 @@ static void what_was_kept_of_a_round_that_is_done_again_is_no_answer(void **stat
     expect_late(2, 1, 2, 15);
 }
 
-/* ---- what a rank that is gone held up ---- */
+/* ---- rounds that a lost rank blocked ---- */
 
 #define LONG (RIG_LANDING / sizeof(float)) /* elements: several turns of a lane */
 #define OTHER 2
@@ -331,10 +332,11 @@ static void say_long(uint32_t rank, uint32_t id)
     rig_say(&rig, rank, say);
 }
 
-/* In mid-round of the first of two pieces, which has all transfers for long chunks then. */
+/* Loses a rank during a round of the first of two pieces, which then has all transfers for long
+ * chunks. */
 static void lose_one_of(struct lane_terms terms, struct lane_terms of_other, bool other_waits)
 {
-    start_elastic(terms); /* and short: it is placed again, as long as the other */
+    start_elastic(terms); /* a short piece as well, placed again with the length of the other */
     lane_drop(rig.lane, RIG_JOB, &piece, 1);
     spec.elements = LONG;
     rig_place_piece(&rig, RANKS, spec, false);
@@ -348,7 +350,7 @@ static void lose_one_of(struct lane_terms terms, struct lane_terms of_other, boo
     for (uint32_t rank = 0; other_waits && rank < 2; rank++)
         say_long(rank, OTHER);
     fabric_disconnect(rig.workers[2].conn);
-    rig_until(&rig, rig.failures > 0); /* the lane has called it out */
+    rig_until(&rig, rig.failures > 0); /* the lane has reported the failure */
     rig_settle(&rig);
 }
 
@@ -367,7 +369,7 @@ static void a_round_that_waited_behind_one_that_is_given_up_ends(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* Its tensor has failed, so it gets no other ranks. */
+/* The piece gets no other ranks, because its tensor has failed. */
 static void a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up(void **state)
 {
     const uint32_t other = OTHER;

@@ -1,5 +1,5 @@
-/* What goes wrong between a lane and its workers: tickets, deaths, goodbyes, garbage.
- * Transcripts over shared memory and over libfabric. */
+/* Faults between a lane and its workers: tickets, deaths, goodbyes, garbage. Transcripts over
+ * shared memory and over libfabric. */
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
@@ -131,7 +131,7 @@ static void all_say(uint32_t epoch, uint64_t ranks)
     }
 }
 
-/* Rank 1's, while its input is summed: it is gone then, and nobody has anything of the zeros. */
+/* Breaks a page of rank 1's input during a sum: the rank is lost, and no rank may get the zeros. */
 static void break_a_page_in_a_sum(void)
 {
     rig_break_page(&rig, 1, rig_input(&rig, 1, 0));
@@ -258,7 +258,8 @@ static void a_rank_that_left_ends_rounds_that_wait_for_it(void **state)
     assert_int_equal(rig.workers[0].error.code, -EPIPE);
 }
 
-/* The coordinator tells who has left without ever having been here, and who is here says it. */
+/* Ranks that left without a connection to this lane are reported by the coordinator, connected ones
+ * by themselves. */
 static void a_rank_that_never_came_and_left_ends_rounds_that_wait_for_it(void **state)
 {
     uint64_t left[RECORD_MISSING_WORDS] = {6};
@@ -282,7 +283,7 @@ static void say_goodbye(uint32_t i)
     assert_int_equal(fabric_send(rig.workers[i].conn, &leave, sizeof leave, NULL, 0), 0);
 }
 
-/* The next round is announced already when the rank leaves that will never be in it. */
+/* The next round is announced before the rank leaves that will never be in it. */
 static void a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 300000);
@@ -432,7 +433,7 @@ static void note_failed(void *context, uint32_t job, int code, const char *text)
     snprintf(failed->text, sizeof failed->text, "%s", text);
 }
 
-/* Whose connection it was cannot hear it from here. */
+/* The owner of the connection cannot get the message over it. */
 static void a_connection_that_ends_is_a_failure_to_be_told_elsewhere(void **state)
 {
     struct failed failed = {0};
@@ -471,7 +472,7 @@ static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, true, &piece, 1), 0);
 }
 
-/* It fails while results are on their way, and must come to rest to make place. */
+/* The piece fails while results are under way, and has to come to rest before the drop. */
 static void a_piece_that_failed_in_mid_round_can_be_dropped(void **state)
 {
     enum { BIG = 1000000 };
@@ -498,7 +499,7 @@ static void a_piece_that_failed_in_mid_round_can_be_dropped(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* All have announced, and nothing has begun when one of them breaks it. */
+/* All ranks have announced, and one breaks its memory before the round begins. */
 static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **state)
 {
     const uint32_t id = 1;
@@ -517,7 +518,7 @@ static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **sta
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), 0);
 }
 
-/* It waits behind another for its first chunk, so no transfer ends it. */
+/* The piece waits for its first chunk behind another, so the end of a transfer does not drop it. */
 static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **state)
 {
     enum { BIG = 1000000 };
@@ -533,7 +534,7 @@ static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **sta
         rig_turn(&rig);
     rig.workers[0].is_stopped = rig.workers[1].is_stopped = true;
     if (strcmp(kind, "ofi") == 0)
-        rig_settle(&rig); /* all is heard, nothing can be read */
+        rig_settle(&rig); /* all announcements have arrived, no input can be read */
     lane_drop(rig.lane, RIG_JOB, &id, 1);
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), -EAGAIN);
     rig_say(&rig, 0,

@@ -1,6 +1,6 @@
-/* An owner, or who keeps a copy for it, dies at every step of a round and of a recovery (README of
- * svc/lane, A49; svc/wire, W20): the same bits come out, wherever it was. Over the network at
- * some of them, and so under a sanitizer; all with GRADPOOL_TEST_LONG. */
+/* An owner or a replica holder dies at every step of a round and of a recovery (RULES.md of
+ * svc/lane, A49; svc/wire, W20): the bits are always the same. Over the network, and under a
+ * sanitizer, at some of the steps; at all with GRADPOOL_TEST_LONG. */
 #include "test/lib/extent.h"
 #include "test/unit/lane/keeper_rig.h"
 
@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define STEPS_MOST 10000 /* far more than any of it takes */
+#define STEPS_MOST 10000 /* more than any of these needs */
 
 static char landed[RANKS][BYTES];
 static bool has_heard[RANKS], has_result[RANKS];
@@ -45,7 +45,7 @@ static bool look_who_has_heard(uint64_t round)
     return have_all;
 }
 
-/* What lies in workers' memory stays there. */
+/* Loses the lane; copies in workers' memory stay. */
 static void lose_lane_alone(void)
 {
     for (uint32_t rank = 0; rank < RANKS; rank++)
@@ -55,7 +55,7 @@ static void lose_lane_alone(void)
         memcpy(rig_landing(&rig, rank, 0), landed[rank], BYTES);
 }
 
-/* Nor does what lies in the keeper's go. */
+/* Loses the owner; the copy of the replica holder stays, too. */
 static void lose_owner(void)
 {
     lose_lane_alone();
@@ -77,7 +77,7 @@ static void all_stand(uint64_t round)
         stand(rank, round);
 }
 
-/* Who has heard of the round has its result; who has not, hears of it. */
+/* A rank that got the commit has the result; the other ranks get both. */
 static void expect_round(uint64_t round)
 {
     model_update(UPDATE_ADAM, round, &usual);
@@ -125,7 +125,7 @@ static bool keeper_dies_in_round(uint32_t steps)
     return is_over;
 }
 
-/* Another is there at once, whom the owner was not told of. */
+/* The next replica holder is connected at once, before the owner learns of it. */
 static bool owner_dies_before_the_next_keeper_counts(uint32_t steps)
 {
     start_with_keeper(3);
@@ -188,7 +188,7 @@ static bool owner_dies_before_all_have_spoken(uint32_t steps)
     lose_owner();
     update(0, 4);
     walk(steps);
-    bool is_over = steps > 4; /* nothing comes of it */
+    bool is_over = steps > 4; /* more steps change nothing */
     has_heard[0] = has_heard[1] = false;
     lose_owner();
     announce_all(4);
@@ -204,8 +204,8 @@ static void expect_next(uint64_t round)
     expect_kept(KEEPER, round);
 }
 
-/* A host has died: nobody has the gradient of that rank any more, so nobody may have the result of
- * a round whose state is not with who keeps it. */
+/* A host has died with a rank: the rank's gradient is lost, so no rank may have the result of a
+ * round whose state is not in the copy. */
 static bool owner_and_rank_die_in_round(uint32_t steps)
 {
     start_with_keeper(3);
@@ -215,7 +215,7 @@ static bool owner_and_rank_die_in_round(uint32_t steps)
     bool is_over = look_who_has_heard(4);
     assert_true(!has_result[0] || has_heard[0]);
     if (has_heard[0])
-        model_update(UPDATE_ADAM, 4, &usual); /* of both */
+        model_update(UPDATE_ADAM, 4, &usual); /* of both ranks */
     lose_lane();
     lane_set_elastic(rig.lane, RIG_JOB);
     regroup(1);

@@ -1,5 +1,6 @@
-/* States that another aggregator keeps a copy of (README of svc/lane, A49; svc/wire, W20),
- * as transcripts: what waits for the keeper, what lies there when, what a new owner makes of it. */
+/* States with a copy on another aggregator (RULES.md of svc/lane, A49; svc/wire, W20), as
+ * transcripts: the waits for the replica holder, the contents of the copy, and the start of a new
+ * owner from it. */
 #include "test/unit/lane/keeper_rig.h"
 #include "test/unit/skip.h"
 
@@ -50,7 +51,7 @@ static void no_round_is_committed_while_its_state_is_on_the_way(void **state)
 {
     start_with_keeper(2);
     if (strcmp(kind, "shm") == 0)
-        return; /* what is stored to mapped memory is there at once */
+        return; /* a store to mapped memory has landed at once */
     rig.workers[KEEPER].is_stopped = true;
     announce_all(3);
     expect_waiting();
@@ -96,13 +97,13 @@ static void a_round_that_was_under_way_is_done_again_with_the_keepers_next_conne
     keep(KEEPER);
     expect_commit(4);
     expect_kept(KEEPER, 4);
-    assert_int_equal(rig.workers[0].commits_count, 4); /* of four rounds */
+    assert_int_equal(rig.workers[0].commits_count, 4); /* one for each of four rounds */
     follow(5, 6);
     expect_kept(KEEPER, 6);
     assert_int_equal(rig.failures, 0);
 }
 
-/* A7: in the turn of the stamp, which lies behind it. */
+/* The page fails in the turn of the stamp, which lies behind it (A7). */
 static void a_page_of_a_copy_that_fails_leaves_it_without_its_stamp(void **state)
 {
     start_with_keeper(3);
@@ -132,10 +133,10 @@ static void between_two_rounds_a_keeper_may_come_and_go(void **state)
         expect_commit(round);
         expect_kept(KEEPER, round);
     }
-    assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* it had the state each time */
+    assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* the holder had the state each time */
 }
 
-/* Whoever wiped the stamps has no copy, whatever it had been told. */
+/* A replica holder that wiped the stamps has no copy, whatever messages it had got. */
 static void a_keeper_that_comes_back_with_nothing_gets_the_state_first(void **state)
 {
     start_with_keeper(4);
@@ -159,7 +160,7 @@ static void a_new_owner_takes_the_committed_state_from_the_keeper(void **state)
     lose_lane();
     say(0, 4, RECORD_UPDATE, RECORD_IDLE);
     update(1, 5);
-    expect_waiting(); /* it is not lost as long as the keeper may come */
+    expect_waiting(); /* the state is not lost while the replica holder may come */
     bring_copy();
     keep(KEEPER);
     rig_settle(&rig);
@@ -183,8 +184,8 @@ static void a_new_owner_hears_of_the_copy_before_the_ranks_have_spoken(void **st
     expect_kept(KEEPER, 5);
 }
 
-/* Its state and its stamp had landed, and nobody was told so. The stamp goes before the first byte
- * of the round that is done again. */
+/* State and stamp had landed without a commit. The stamp is removed before the first byte of the
+ * repeated round. */
 static void a_round_that_was_kept_and_not_committed_is_done_again(void **state)
 {
     start_with_keeper(3);
@@ -237,7 +238,7 @@ static void all_are_heard_though_the_next_keeper_gets_the_state_first(void **sta
     expect_filled(OTHER, 3);
     await_commit(4);
     model_update(UPDATE_ADAM, 4, &usual);
-    expect_model(1); /* the first has it */
+    expect_model(1); /* rank 0 has the result */
     follow(5, 5);
     expect_kept(OTHER, 5);
 }
@@ -266,7 +267,7 @@ static void a_copy_of_other_rounds_than_the_committed_one_is_no_copy(void **stat
     lose_lane();
     bring_copy();
     keep(KEEPER);
-    announce_all(5); /* round 4 is committed; it holds 2 and 3 */
+    announce_all(5); /* round 4 is committed; the copy holds rounds 2 and 3 */
     expect_error(0, -EOWNERDEAD, "died with the lane");
     expect_error(1, -EOWNERDEAD, "died with the lane");
 }
@@ -281,7 +282,7 @@ static void a_keeper_that_has_nothing_does_not_keep_the_loss_from_being_told(voi
     expect_error(0, -EOWNERDEAD, "died with the lane");
 }
 
-/* ---- who may be free of a copy ---- */
+/* ---- states without a copy ---- */
 
 static void expect_figures(uint32_t copied, uint32_t empty)
 {
@@ -298,7 +299,7 @@ static void what_was_never_set_needs_no_copy(void **state)
     keep(KEEPER);
     expect_figures(0, 1);
     lose_lane();
-    expect_figures(0, 0); /* as far as anybody knows here */
+    expect_figures(0, 0); /* as far as this lane knows */
     for (uint32_t rank = 0; rank < RANKS; rank++)
         say(rank, 0, RECORD_BROADCAST, RECORD_IDLE);
     connect_keeper(KEEPER);
@@ -324,7 +325,7 @@ static void what_was_set_needs_one_until_it_is_there_or_lost(void **state)
     expect_figures(1, 0);
     lose_lane();
     connect_keeper(KEEPER);
-    keep(KEEPER); /* it has nothing */
+    keep(KEEPER); /* an empty copy */
     announce_all(5);
     expect_error(0, -EOWNERDEAD, "died with the lane");
     expect_figures(0, 1);
@@ -332,7 +333,7 @@ static void what_was_set_needs_one_until_it_is_there_or_lost(void **state)
 
 /* ---- keepers that lie ---- */
 
-/* The round that waits for it is done with its next connection. */
+/* The round that waits for the replica holder ends with its next connection. */
 static void expect_cut_off(void)
 {
     rig_until(&rig, rig.workers[KEEPER].is_closed);
@@ -367,7 +368,7 @@ static void a_keeper_of_memory_that_it_never_lent_is_cut_off_when_it_is_named(vo
     start_with_keeper(2);
     told.region = 5;
     connect_keeper(OTHER);
-    send_backup(OTHER, &told); /* nobody has looked at it yet */
+    send_backup(OTHER, &told); /* not read by any lane yet */
     follow(3, 3);
     name(NUMBER(OTHER), false);
     rig_until(&rig, rig.workers[OTHER].is_closed);

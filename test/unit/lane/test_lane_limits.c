@@ -1,5 +1,5 @@
-/* What jobs may take of a lane: its memory, and memory lent to it. Whoever goes beyond is told so,
- * and nobody else notices. Over shared memory and over libfabric. */
+/* Limits of jobs in a lane: memory, and memory lent to the lane. A job beyond a limit gets an
+ * error, and no other job notices. Over shared memory and over libfabric. */
 #include "svc/lane/move/regroup.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
@@ -92,7 +92,7 @@ static void pieces_cost_what_the_lane_says(void **state)
     assert_int_equal(place(9, 64, 2, 50), 0);
     uint64_t said = 50 * (lane_piece_bytes() + 64 * lane_rank_bytes());
     assert_true(held() - before >= said);
-    assert_true(held() - before <= said + said / 3); /* as the allocator rounds */
+    assert_true(held() - before <= said + said / 3); /* the allocator rounds up */
 }
 
 /* Placed before, and again after: the pieces that were here stay. */
@@ -108,7 +108,7 @@ static void what_was_here_before_a_refusal_stays(void **state)
 
 static bool is_mapped(void) { return strcmp(kind, "shm") == 0; }
 
-/* What was let in has room, whatever others take meanwhile. */
+/* An admitted job keeps its room, whatever other jobs take. */
 static void room_for_a_window_is_there_from_the_first_connection_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -190,7 +190,8 @@ static void note_any_failure(void *context, uint32_t job, int code, const char *
     print_message("said: job %u, %d, %s\n", job, code, text);
 }
 
-/* Who is not there is not read: what its memory would take has room only where it is not mapped. */
+/* Memory of a lost rank is not read: its inputs need buffers only where the memory is not
+ * mapped. */
 static void a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it(void **state)
 {
     int failure = 0;
@@ -212,7 +213,7 @@ static void a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it(vo
     assert_int_equal(lane_job_memory(rig.lane, RIG_JOB), before);
 }
 
-/* Nor what was there and is not to be seen any more, which no memory would help to read. */
+/* Withdrawn memory cannot be read, and more memory of the lane would not help. */
 static void who_takes_memory_back_is_told_that_and_not_that_memory_is_short(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -255,7 +256,7 @@ static void who_lends_more_than_its_job_may_ends_its_job_alone(void **state)
     rig_connect(&rig, 2, 8, 0);
     rig_settle(&rig);
     assert_int_equal(rig.workers[2].errors_count, 0);
-    rig_connect(&rig, 3, 8, 1); /* together they lend too much */
+    rig_connect(&rig, 3, 8, 1); /* together the ranks lend too much */
     rig_until(&rig, rig.workers[3].is_closed);
     rig_until(&rig, rig.workers[2].errors_count > 0);
     assert_true(says(&rig.workers[2], -EDQUOT, "--job-lent-max"));
@@ -263,21 +264,21 @@ static void who_lends_more_than_its_job_may_ends_its_job_alone(void **state)
     one_round(1);
 }
 
-/* One region more, without a word about when it has come. */
+/* Lends one more region, without a wait for its arrival. */
 static void lend(struct rig_worker *w, uint32_t id)
 {
     assert_int_equal(fabric_lend(w->conn, &w->region, id), 0);
 }
 
-/* Across hosts nobody but the worker knows how long they are. */
+/* Over a network only the worker knows the length of a region. */
 static void no_sum_of_lent_bytes_wraps(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     if (is_mapped())
-        return; /* the lane maps what it is lent, so it exists */
+        return; /* the lane maps lent memory, so its length is real */
     lane_set_lent_limits(rig.lane, RIG_JOB,
                          &(struct lane_lent){.bytes_max = UINT64_C(1) << 50, .tenant = ""});
-    struct region rest = rig.workers[0].region; /* with the one before it makes nothing */
+    struct region rest = rig.workers[0].region; /* with the region before it the sum wraps to 0 */
     rest.bytes = -(size_t)RIG_REGION_BYTES;
     assert_int_equal(fabric_lend(rig.workers[0].conn, &rest, 1), 0);
     rig_until(&rig, rig.workers[0].is_closed);
@@ -294,7 +295,7 @@ static void who_lends_more_regions_than_its_job_may_ends_its_job_alone(void **st
     lend(&rig.workers[2], 1);
     lend(&rig.workers[3], 1);
     rig_settle(&rig);
-    fabric_withdraw(rig.workers[2].conn, 1); /* what is taken back is gone */
+    fabric_withdraw(rig.workers[2].conn, 1); /* a withdrawn region no longer counts */
     lend(&rig.workers[3], 2);
     rig_settle(&rig);
     assert_int_equal(rig.workers[2].errors_count + rig.workers[3].errors_count, 0);

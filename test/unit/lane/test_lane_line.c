@@ -1,5 +1,5 @@
-/* The line for a lane's time (README of svc/lane, A77): turns, and who lets others pass. Time
- * is a number here. */
+/* The queue for a lane's time (README of svc/lane, A77): turns, and entries that let others pass.
+ * Time is a number here. */
 #include "svc/lane/turn/line.h"
 
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static int start(uint64_t ahead_ns)
     return 0;
 }
 
-/* The next has a turn of so many nanoseconds, and wants another. */
+/* Gives the next entry a turn of `cost_ns`; the entry asks for another. */
 static int turn(const uint64_t cost_ns[3])
 {
     struct line_entry *entry = line_next(&line);
@@ -140,7 +140,7 @@ static void idle_time_earns_nothing(void **state)
     assert_in_range(in_a_row, 1, 4);
 }
 
-/* Work done for it while it waited for nothing (polls) counts, but not for ever. */
+/* Work for an entry outside of its turns (polls) counts, within bounds. */
 static void a_debt_is_paid_within_bounds(void **state)
 {
     static const uint64_t cost_ns[3] = {50, 50, 50};

@@ -1,5 +1,6 @@
-/* A piece goes from one lane to another while its job trains (A26 and A28 of svc/lane), as
- * transcripts: who finishes what, who waits, who goes on. What goes along is test_lane_state's. */
+/* A piece moves from one lane to another while its job trains (A26 and A28 of svc/lane), as
+ * transcripts: rounds that end at the source, waiting rounds, rounds at the target. test_lane_state
+ * tests the moved state. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
 #include "test/unit/lane/moving_rig.h"
@@ -15,7 +16,7 @@
 #define LONG (RIG_LANDING / sizeof(float)) /* elements: several turns of a lane */
 #define SHORT 1000
 
-/* Everybody has announced, and the lane has begun. */
+/* All ranks have announced, and the lane has begun the round. */
 static void begin_round(uint64_t round, float sum)
 {
     for (uint32_t rank = 0; rank < moving.from.count; rank++)
@@ -45,7 +46,7 @@ static void a_round_that_has_begun_is_finished_and_no_other_begins(void **state)
     rig_until(&moving.from, lane_is_quiet(moving.from.lane));
 }
 
-/* The next round is announced while the last is summed: with its commit it would begin. */
+/* The next round is announced while the last is summed: its commit would begin the next. */
 static void what_is_announced_before_the_round_ends_waits_too(void **state)
 {
     moving_start(2, LONG / 2, (struct lane_terms){0});
@@ -71,7 +72,7 @@ static void a_thaw_serves_what_has_waited(void **state)
     moving_start(2, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 3);
     moving_release();
-    assert_int_equal(moving.from.rests, 0); /* it rested when it was asked */
+    assert_int_equal(moving.from.rests, 0); /* the piece rested already at the release */
     push(&moving.from, 0, 2, 4);
     push(&moving.from, 1, 2, 5);
     rig_settle(&moving.from);
@@ -122,17 +123,17 @@ static void a_wish_waits_until_a_round_has_ended(void **state)
     uint64_t early_ns = wish.until_ns - 1;
     assert_int_equal(may_release(&wish, early_ns), 0);
     assert_int_equal(moving.from.rests, 0);
-    do_round(&moving.from, 3, 9); /* it is served as before */
+    do_round(&moving.from, 3, 9); /* the piece is served as before */
     assert_int_equal(moving.from.rests, 1);
     assert_int_equal(may_release(&wish, early_ns), 1);
     push(&moving.from, 0, 4, 1);
     rig_settle(&moving.from);
-    assert_int_equal(may_release(&wish, early_ns), 0); /* somebody needs it again */
+    assert_int_equal(may_release(&wish, early_ns), 0); /* a rank needs the piece again */
     assert_int_equal(lane_release(moving.from.lane, RIG_JOB, moved, 1), 0);
     lane_thaw(moving.from.lane, RIG_JOB, moved, 1);
     push(&moving.from, 1, 4, 2);
     expect_commit(&moving.from, 0, 4);
-    assert_int_equal(moving.from.rests, 1); /* nobody wishes it away any more */
+    assert_int_equal(moving.from.rests, 1); /* the wish to move the piece is gone */
 }
 
 static void a_wish_waits_for_two_rounds_time_at_most(void **state)
@@ -140,7 +141,7 @@ static void a_wish_waits_for_two_rounds_time_at_most(void **state)
     moving_start(2, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 7);
     struct lane_wish wish = wish_away();
-    assert_int_equal(may_release(&wish, rig_now()), 1); /* nobody knows when the next one is due */
+    assert_int_equal(may_release(&wish, rig_now()), 1); /* the time of the next round is unknown */
     do_round(&moving.from, 2, 8);
     wish = wish_away();
     assert_int_equal(may_release(&wish, wish.until_ns - 1), 0);
@@ -181,7 +182,7 @@ static void the_end_of_an_iteration_is_seen_by_when_rounds_began(void **state)
     note_round(second, 990);
     for (uint64_t begun_ns = 1000; begun_ns < 1003; begun_ns++)
         note_round(second, begun_ns);
-    note_round(first, 1080); /* in mid-iteration */
+    note_round(first, 1080); /* in the middle of an iteration */
     assert_int_equal(lane_wish(lane, RIG_JOB, both, 2, 1081, &wish), 0);
     assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1082), 0);
     note_round(second, 1090);
@@ -207,7 +208,7 @@ static void a_moved_piece_goes_on_with_the_next_round(void **state)
     assert_int_equal(moving.to.workers[0].commits_count, 2);
 }
 
-/* It need not wait for the others: the lane knows what is committed. */
+/* The rank need not wait for others: the lane knows the commits. */
 static void who_missed_the_end_of_the_last_round_is_told_at_once(void **state)
 {
     moving_start(3, SHORT, (struct lane_terms){0});
@@ -236,7 +237,7 @@ static void who_keeps_a_result_goes_on_with_what_it_announces(void **state)
     assert_int_equal(moving.to.workers[0].commits_count, 1);
 }
 
-/* Its round 2 is committed, too, and it has heard of neither. */
+/* Round 2 is committed, too, and the rank got neither commit. */
 static void who_keeps_the_round_before_the_last_is_told_of_the_last(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
@@ -249,7 +250,7 @@ static void who_keeps_the_round_before_the_last_is_told_of_the_last(void **state
     do_round(&moving.to, 3, 9);
 }
 
-/* The former owner gave it up after the words of it were out (A69). */
+/* The former owner released the piece after the words of the round were sent (A69). */
 static void a_result_of_the_open_round_may_be_held_and_is_made_again(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});

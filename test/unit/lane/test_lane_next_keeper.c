@@ -1,5 +1,5 @@
-/* What changes around a state's copy (README of svc/lane, A49; svc/wire, W20): its keeper,
- * between rounds, in mid-round, while a new owner is finding out; its lane; the ranks. */
+/* Changes around a state's copy (RULES.md of svc/lane, A49; svc/wire, W20): of the replica holder
+ * between rounds, during a round, and during a recovery; of the lane; of the ranks. */
 #include "test/unit/lane/keeper_rig.h"
 
 #include <errno.h>
@@ -88,7 +88,7 @@ static void without_a_keeper_rounds_go_on(void **state)
     assert_memory_equal(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
 }
 
-/* Between the filling and the next round one half is nobody's; 6 and 0 are alike modulo 3. */
+/* Between filling and the next round one half is unused; 6 and 0 are equal modulo 3. */
 static void the_updates_behind_a_state_are_those_of_its_own_half(void **state)
 {
     start_with_keeper(6);
@@ -140,7 +140,7 @@ static void a_next_keeper_that_comes_late_holds_up_what_was_read_from_the_former
     expect_kept(OTHER, 5);
 }
 
-/* Some of its chunks are there, not all. */
+/* Some of the chunks have landed, not all. */
 static void begin_copy_with_other(void)
 {
     name(NUMBER(OTHER), false);
@@ -187,7 +187,7 @@ static void a_ninth_keeper_waits_for_another_to_go(void **state)
     expect_kept(NINTH, 3);
 }
 
-/* It has seen the end of its connection, of which the lane may not hear for long. */
+/* The replica holder has seen the end of its connection, which the lane may see much later. */
 static void a_keeper_that_comes_while_it_is_connected_begins_anew(void **state)
 {
     start_with_keeper(2);
@@ -207,7 +207,8 @@ static void a_keeper_that_comes_while_it_is_connected_begins_anew(void **state)
 
 /* ---- another lane, that is handed the state ---- */
 
-/* Lets go, and is gone; the new owner waits to be told. Returns the bytes of what it keeps. */
+/* Releases and drops the piece; the new owner waits for the reports. Returns the bytes of the
+ * state. */
 static size_t let_go_of_lane(struct lane_standing *ret_standing)
 {
     size_t bytes = let_go(ret_standing);
@@ -226,7 +227,7 @@ static void a_lane_that_is_handed_the_state_writes_its_copy_on(void **state)
     keep(KEEPER);
     expect_commit(5);
     expect_kept(KEEPER, 5);
-    assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* it had the state */
+    assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* the holder had the state */
 }
 
 static void a_keeper_may_come_before_the_state_is_handed_over(void **state)
@@ -273,7 +274,7 @@ static void a_round_without_its_keeper_is_not_finished_for_who_moves_the_piece(v
     expect_kept(KEEPER, 4);
 }
 
-/* Who keeps the copy has gone behind the word of the result. */
+/* The replica holder is lost after the word of the result. */
 static void
 who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner(void **state)
 {
@@ -288,7 +289,7 @@ who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner(vo
     keep(KEEPER);
     await_commit(4);
     model_update(UPDATE_ADAM, 4, &usual);
-    expect_model(1); /* the first has it */
+    expect_model(1); /* rank 0 has the result */
     follow(5, 5);
     expect_kept(KEEPER, 5);
 }
@@ -334,7 +335,7 @@ static void a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing(voi
     end_connection(KEEPER);
     end_connection(1);
     connect_again(KEEPER);
-    keep(KEEPER); /* all had announced: it begins again, without an input */
+    keep(KEEPER); /* all had announced: the copy begins again, without an input */
     rig_settle(&rig);
     assert_int_equal(rig.workers[0].errors_count, 0);
     assert_int_equal(rig.workers[0].commits_count, 3);
@@ -344,7 +345,7 @@ static void a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing(voi
     expect_kept(KEEPER, 4);
 }
 
-/* Not summed: what its holder lends is the result, and no gradient. */
+/* A copied result is not summed: its holder lends the result, no gradient. */
 static void a_result_that_is_copied_is_copied_again_when_the_keeper_goes(void **state)
 {
     start_with_keeper(4);
@@ -365,7 +366,7 @@ static void a_result_that_is_copied_is_copied_again_when_the_keeper_goes(void **
     expect_kept(KEEPER, 4);
 }
 
-/* Its tensor is undeclared, and its keeper hears of that in the same moment. */
+/* The tensor is undeclared, and the replica holder learns of that at the same time. */
 static void a_piece_may_be_dropped_while_its_next_copy_is_made(void **state)
 {
     start_with_keeper(3);
@@ -376,7 +377,7 @@ static void a_piece_may_be_dropped_while_its_next_copy_is_made(void **state)
     assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
 }
 
-/* Where it goes another keeps its copy, and is there first. */
+/* The target's replica holder is another one, and is connected first. */
 static size_t meet_at_another_lane(void)
 {
     struct lane_standing standing;
@@ -392,8 +393,8 @@ static size_t meet_at_another_lane(void)
     return bytes;
 }
 
-/* As where a move is given up, and the piece comes back with the loss of its lane. The keeper's
- * host may be gone: nothing that is on its way there ends by itself. */
+/* A move is given up, and the piece comes back with the loss of its lane. The replica holder's host
+ * may be gone, in which case no transfer to it ends by itself. */
 static void a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again(void **state)
 {
     struct lane_piece piece = {.id = W,
@@ -449,7 +450,7 @@ static void a_copy_of_what_was_sent_is_whole_only_with_its_keeper(void **state)
     keep(KEEPER);
     rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
     expect_filled(KEEPER, 4);
-    name(0, false); /* nobody is to have one any more */
+    name(0, false); /* the piece shall have no copy any more */
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), 0);
     lane_drop(rig.lane, RIG_JOB, pieces, 1);
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
@@ -470,9 +471,9 @@ static void a_copy_is_read_for_ranks_that_have_changed_since(void **state)
     expect_kept(KEEPER, 4);
 }
 
-/* ---- who is lost, who leaves ---- */
+/* ---- lost and leaving ranks ---- */
 
-/* Its host may be gone without a word. */
+/* The host of the replica holder may have died without a message. */
 static void a_new_owner_does_not_wait_for_a_keeper_that_is_lost(void **state)
 {
     start_with_keeper(4);
@@ -513,11 +514,11 @@ static void a_rank_that_leaves_while_the_state_is_copied_ends_what_waits_for_it(
     begin_copy_with_other();
     leave(1);
     (void)lane_poll(rig.lane, rig_now());
-    assert_int_equal(rig.workers[0].errors_count, 0); /* as long as the copy is made */
+    assert_int_equal(rig.workers[0].errors_count, 0); /* while the copy is being made */
     expect_hopeless();
 }
 
-/* The result that there was had it in it: another without it would be another. */
+/* The result contained the rank's gradient: a repeated round without it would differ. */
 static void a_round_is_not_made_again_without_a_rank_that_has_left(void **state)
 {
     start_with_keeper(3);

@@ -1,5 +1,5 @@
 /* Each row of the operation table as a transcript between a lane and workers, over shared memory
- * and over libfabric: what everybody gets, that it is committed, that a new owner finishes it. */
+ * and over libfabric: the results, the commit, and the recovery by a new owner. */
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
 
@@ -331,7 +331,7 @@ static void who_leaves_ends_nothing_of_a_set_without_him(void **state)
 
 /* --- W5 --- */
 
-/* One rank's part lies in its landing area, another's does not, and no two are the same. */
+/* One rank's part lies in its landing area, another's does not, and all parts differ. */
 static void a_new_owner_does_again_what_differs_from_rank_to_rank(void **state)
 {
     rig_start(&rig, kind);
@@ -355,7 +355,7 @@ static void a_new_owner_does_again_what_differs_from_rank_to_rank(void **state)
     for (uint32_t rank = 0; rank < RANKS; rank++)
         rig_until(&rig, rig.workers[rank].commits_count == 1);
     assert_int_equal(rig.workers[1].words_count, 0);
-    assert_true(rig_landing(&rig, 1, 0)[0] == 42.0f); /* what it holds is left alone */
+    assert_true(rig_landing(&rig, 1, 0)[0] == 42.0f); /* a held result is not overwritten */
     for (uint32_t from = 0; from < RANKS; from++) {
         expect(0, from, 100, 50, value(from, 0, 50));
         expect(2, from, 100, 50, value(from, 2, 50));

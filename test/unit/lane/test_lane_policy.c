@@ -1,5 +1,5 @@
-/* The job that gets the lane's next chunk (README of svc/lane, A20, A77), turn by turn: jobs
- * of one worker each in shared memory, where a chunk is done in the turn that starts it. */
+/* The choice of the job for the lane's next chunk (A20 and A77 of svc/lane), turn by turn:
+ * jobs of one worker each in shared memory, where a chunk is done in the turn that starts it. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
 #include "test/unit/lane/lane_rig.h"
@@ -24,7 +24,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* Job i, of worker i, has one piece of so many chunks. */
+/* Job i, of worker i, has one piece of `chunks[i]` chunks. */
 static void start(enum lane_policy policy, const uint32_t chunks[JOBS])
 {
     rig_start_policy(&rig, "shm", policy);
@@ -70,7 +70,7 @@ static uint32_t landed_at_all(void)
     return count;
 }
 
-/* One turn of the lane; the workers hear of nothing. */
+/* One turn of the lane; the workers are not polled. */
 static void turn(void)
 {
     uint32_t before = landed_at_all();
@@ -99,7 +99,7 @@ static void a_fair_lane_serves_a_short_job_in_its_share(void **state)
     push_all(chunks);
     while (landed(2) < 4)
         turn();
-    assert_true(landed_at_all() <= 3 * 4 + 3); /* and what the turn did besides */
+    assert_true(landed_at_all() <= 3 * 4 + 3); /* plus other work of the turn */
 }
 
 static void first_come_is_first_served_to_its_end(void **state)
@@ -186,7 +186,7 @@ static void a_job_that_changes_its_tenant_in_the_line_is_not_lost(void **state)
 #define WIDE 12
 #define WIDE_ELEMENTS (1u << 18)
 
-/* With a turn's end after each step. */
+/* The turn ends after each step. */
 static void a_chunk_of_a_wide_sum_is_bounded_over_all_ranks(void **state)
 {
     uint32_t landed_elements = 0;
@@ -211,7 +211,8 @@ static void a_chunk_of_a_wide_sum_is_bounded_over_all_ranks(void **state)
     assert_true(rig_landing(&rig, 0, 0)[WIDE_ELEMENTS - 1] == WIDE);
 }
 
-/* Workers of one job have said more than a poll takes; then one of another says a round. */
+/* Workers of one job have sent more than a poll reads; then a worker of another job announces a
+ * round. */
 static void a_poll_hears_a_few_of_each_job(void **state)
 {
     const struct record_query query = {.kind = RECORD_QUERY, .word = 1, .piece = 1, .round = 9};
@@ -238,7 +239,7 @@ static void say_one(uint32_t i)
     rig_say(&rig, i, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1});
 }
 
-/* As S15 of svc/fabric/shm counts: two seconds ahead is what it has in hand. */
+/* As in S15 of svc/fabric/shm: the mapper allows two seconds in advance. */
 static void a_job_that_has_used_up_the_mapper_waits_alone(void **state)
 {
     rig_start(&rig, "shm");

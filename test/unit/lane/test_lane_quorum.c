@@ -71,7 +71,7 @@ static void expect_commit(uint32_t rank, int count, uint64_t round, float value)
     expect(rank, value);
 }
 
-/* The worker asked for `word` and got the result of `round`, after its word. */
+/* The worker announced under `word` and got the result of `round`, after the message CLOSED. */
 static void expect_closed(uint32_t rank, int count, uint32_t word, uint64_t round, float value)
 {
     struct rig_worker *w = &rig.workers[rank];
@@ -283,7 +283,7 @@ static void a_lane_waits_for_the_set_that_workers_pass_on(void **state)
 {
     start(3, (struct lane_terms){.quorum = QUORUM_CHOSEN}, false);
     choose(0, 1, 1 << 0 | 1 << 1);
-    choose(1, 1, 1 << 0 | 1 << 1); /* from each of them the same */
+    choose(1, 1, 1 << 0 | 1 << 1); /* both leaders send the same set */
     push(2, 1, 1000);
     push(1, 1, 6);
     rig_settle(&rig);
@@ -374,7 +374,7 @@ static void a_running_sum_that_is_lost_is_an_error_not_a_smaller_sum(void **stat
     assert_int_equal(rig.workers[0].error.code, -EOWNERDEAD);
 }
 
-/* --- what it costs, what it measures --- */
+/* --- cost and counters --- */
 
 static void the_kept_result_is_counted_to_the_job_and_given_back(void **state)
 {

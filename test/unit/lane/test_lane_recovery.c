@@ -1,5 +1,5 @@
-/* A lane that takes a piece over finds out where its round stood (W5): standings in every order.
- * Transcripts over shared memory and over libfabric. */
+/* A lane that takes a piece over determines the state of the piece's round (W5): standings in every
+ * order. Transcripts over shared memory and over libfabric. */
 #include "test/unit/lane/lane_rig.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static void a_new_owner_sums_again_when_nobody_holds_the_result(void **state)
 static void a_new_owner_copies_a_result_that_somebody_holds(void **state)
 {
     start_recovering(3, 100);
-    rig_landing(&rig, 1, 0)[7] = 42.0f; /* whatever was summed: it must not be summed again */
+    rig_landing(&rig, 1, 0)[7] = 42.0f; /* a changed input: the lane must not sum it again */
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 10, .round = 5, .elements = 100});
     rig_say(&rig, 1,
             (struct say){
@@ -110,7 +110,7 @@ static void all_holding_means_committed(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* By W4 its landing area holds the result; only the word was lost. */
+/* The landing area holds the result (W4); only the word was lost. */
 static void a_worker_that_missed_the_end_of_a_committed_round_is_told(void **state)
 {
     start_recovering(2, 100);
@@ -137,7 +137,8 @@ static void a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum(void **state)
     assert_int_equal(rig.workers[0].words_count + rig.workers[1].words_count, 0);
 }
 
-/* Its standing is the earlier round; that it has announced the next as well proves nothing. */
+/* The rank's standing is the earlier round; the announcement of the next round does not prove a
+ * commit. */
 static void a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit(void **state)
 {
     start_recovering(2, 100);
@@ -155,13 +156,13 @@ static void a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit(void **state)
     assert_int_equal(rig.workers[0].commits[0], 2);
 }
 
-/* What a worker tells that has begun round 6 without the COMMIT of round 5 (W5). */
+/* Messages of a worker that has begun round 6 without the COMMIT of round 5 (W5). */
 static void say_kept_and_next(uint32_t rank)
 {
     rig_say(
         &rig, rank,
         (struct say){.piece = 1, .word = 6, .round = 5, .elements = 100, .standing = RECORD_KEEPS});
-    rig_settle(&rig); /* what it keeps is not where it stands: nothing is decided yet */
+    rig_settle(&rig); /* the kept round alone is no standing: the lane decides nothing yet */
     rig_say(&rig, rank,
             (struct say){.piece = 1, .word = 6, .round = 6, .elements = 100, .offset = 4096});
 }
@@ -243,7 +244,7 @@ static void a_new_owner_does_not_wait_for_who_left_without_a_word(void **state)
     rig_until(&rig, rig.workers[2].errors_count == 1);
 }
 
-/* One of the two is wrong; neither may be taken for what the round does. */
+/* One of the two is wrong, and the lane must not take either for the operation of the round. */
 static void ranks_that_hold_results_of_different_operations_do_no_harm(void **state)
 {
     start_recovering(2, 100);
@@ -266,7 +267,7 @@ static void ranks_that_hold_results_of_different_operations_do_no_harm(void **st
     rig_until(&rig, lane_is_quiet(rig.lane));
 }
 
-/* Nobody has announced anything: there is nothing to do, whoever is chosen to do it. */
+/* No rank has announced, so the round does not begin, whatever set is chosen. */
 static void a_standing_alone_starts_no_round(void **state)
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};
@@ -297,7 +298,7 @@ static void start_recovering_terms(uint32_t workers, struct lane_terms terms)
         rig_connect(&rig, i, RIG_JOB, i);
 }
 
-/* It has a sum of its own gradient only: to copy that to the others would lose theirs. */
+/* The rank's sum has only its own gradient: copying it to the others would lose theirs. */
 static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void **state)
 {
     start_recovering_terms(2, (struct lane_terms){.quorum = QUORUM_ANY});
@@ -313,13 +314,14 @@ static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void 
     }
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
     float sum = rig_landing(&rig, 1, 0)[7];
-    assert_true(sum == 2.0f || sum == 3.0f); /* its own, and perhaps the other's before it */
+    /* Its own gradient, and perhaps the other's from before. */
+    assert_true(sum == 2.0f || sum == 3.0f);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 20, .round = 2, .elements = 100});
     rig_until(&rig, rig.workers[0].commits_count == 2);
     assert_true(rig_landing(&rig, 0, 0)[7] == 4.0f);
 }
 
-/* Round 3 was of two ranks; one of the others was in it, nobody knows which. */
+/* Round 3 had two ranks; it is unknown which of the others was in it. */
 static void too_few_that_know_the_last_round_are_an_error_not_a_standstill(void **state)
 {
     start_recovering_terms(3, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});

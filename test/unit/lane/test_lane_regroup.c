@@ -1,5 +1,5 @@
-/* Workers of a job come and go on a lane (A40 to A44 of svc/lane), as transcripts: what is
- * done with those who are left, what is copied from who holds it, where somebody new comes in. */
+/* Workers of a job come and go on a lane (A40 to A44 of svc/lane), as transcripts: rounds of the
+ * remaining ranks, copies of held results, entries of late workers. */
 #include "svc/lane/job/table.h"
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/regroup.h"
@@ -18,7 +18,7 @@
 
 #define LONG (RIG_LANDING / sizeof(float)) /* elements: several turns of a lane */
 #define SHORT 1000
-#define RANKS 4 /* that the job may have */
+#define RANKS 4 /* most ranks of the job */
 
 static const char *kind;
 static struct rig rig;
@@ -56,7 +56,7 @@ static void start(uint64_t ranks, uint64_t elements, struct lane_terms terms)
     rig.count = RANKS;
 }
 
-/* Words tell round and epoch: what is said under another epoch is another answer. */
+/* Words encode round and epoch: an announcement under another epoch has another answer. */
 static uint32_t word_of(uint64_t round) { return epoch * 1000 + (uint32_t)round; }
 
 static void say(uint32_t rank, uint64_t round, uint8_t operation, uint8_t standing)
@@ -137,7 +137,7 @@ static void kill_worker(uint32_t rank)
     rig_until(&rig, lost_now() == 1u << rank);
 }
 
-/* What a coordinator does. */
+/* Regroups, as a coordinator does. */
 static void regroup(uint64_t ranks, uint64_t gone_ranks)
 {
     const uint64_t gone[RECORD_MISSING_WORDS] = {gone_ranks};
@@ -163,7 +163,7 @@ static void do_round(uint64_t round, uint64_t ranks, float sum)
     }
 }
 
-/* ---- who is lost ---- */
+/* ---- lost ranks ---- */
 
 static void who_is_lost_is_told_and_fails_nothing(void **state)
 {
@@ -173,7 +173,7 @@ static void who_is_lost_is_told_and_fails_nothing(void **state)
     push(1, 2, 2);
     kill_worker(2);
     rig_settle(&rig);
-    assert_true(rig.failures >= 1); /* called out, to be looked at */
+    assert_true(rig.failures >= 1); /* reported to the coordinator */
     assert_int_equal(rig.workers[0].errors_count + rig.workers[1].errors_count, 0);
 }
 
@@ -195,7 +195,7 @@ static void a_round_that_somebody_holds_stays_what_it_was(void **state)
     do_round(1, 7, 6);
     kill_worker(2);
     regroup(3, 4);
-    rig_landing(&rig, 0, 0)[7] = 42; /* it must not be summed again */
+    rig_landing(&rig, 0, 0)[7] = 42; /* a changed input: the lane must not sum it again */
     stand(0, 1, RECORD_HOLDS);
     stand(1, 1, RECORD_ANNOUNCE);
     expect_commit(0, 1);
@@ -244,7 +244,7 @@ static void a_goodbye_fails_nothing_either(void **state)
     do_round(2, 3, 3);
 }
 
-/* ---- who is new ---- */
+/* ---- late workers ---- */
 
 static void expect_missing(uint32_t rank, uint64_t ranks)
 {
@@ -269,7 +269,7 @@ static void who_enters_comes_after_the_round_that_is_over(void **state)
     push(1, 3, 2);
     expect_entry(3, 2);
     rig_settle(&rig);
-    assert_int_equal(rig.workers[0].commits_count, 2); /* the round waits for it */
+    assert_int_equal(rig.workers[0].commits_count, 2); /* the round waits for the late worker */
     do_round(3, 11, 7);
 }
 
@@ -439,7 +439,7 @@ static void a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone(voi
     expect_copy(2, 2, 90);
     kill_worker(0);
     regroup(6, 1);
-    offer(1); /* whose turn it would be */
+    offer(1); /* the rank after the lost one */
     offer(2);
     update(6, 3, 20);
     expect_commit(2, 3);
@@ -476,7 +476,7 @@ static void replace_by_who_has_room(void)
     rig_connect(&rig, 3, RIG_JOB, 3);
     offer(3);
     stand(3, 0, RECORD_ENTERS);
-    stand(0, 2, RECORD_HOLDS); /* has not heard of the commit, and nobody else has the result */
+    stand(0, 2, RECORD_HOLDS); /* without the commit, and no other rank has the result */
     stand(1, 2, RECORD_ANNOUNCE);
 }
 
@@ -494,7 +494,7 @@ static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **st
     expect_copy(3, 2, 90);
 }
 
-/* It is none of those whom the round is copied to, and its copy of the state was being written. */
+/* The round is not copied to the late worker, and its copy of the state was being written. */
 static void who_has_just_come_with_a_copy_and_is_lost_holds_nobody_up(void **state)
 {
     start_parameters(LONG / 4);

@@ -1,5 +1,6 @@
-/* A worker's connection that died: the worker makes another and says where it stands. The lane
- * takes the first one for alive (A69), or has seen its end (A70). Transcripts over libfabric. */
+/* A worker's connection died: the worker connects again and reports its standing. The lane still
+ * holds the first connection for alive (A69), or has seen its end (A70). Transcripts over
+ * libfabric. */
 #include "svc/base/text.h"
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/hear/replace.h"
@@ -163,7 +164,7 @@ static void a_connection_that_dies_between_two_records_does_not_count(void **sta
     nobody_was_hurt();
 }
 
-/* Rank 1 or 2 may hold a result with rank 0's gradient: another one would differ from it. */
+/* Rank 1 or 2 may hold a result with rank 0's gradient: a repeated one would differ. */
 static void where_the_first_make_a_round_its_tensor_fails(void **state)
 {
     const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
@@ -211,7 +212,7 @@ static bool is_connected_to_lane(int fd)
            ntohs(peer.sin_port) == port;
 }
 
-/* As a firewall does: the lane gets a reset on its oldest connection. */
+/* Acts like a firewall: the lane gets a reset on its oldest connection. */
 static void reset_oldest(void)
 {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
@@ -243,7 +244,7 @@ static void lose_connection(void)
     reset_oldest();
     rig.workers[0].is_stopped = true; /* its end of the socket is no connection any more */
     rig_until(&rig, lost_ranks() == 1);
-    assert_int_equal(rig.failures, 1); /* called out, to be looked at */
+    assert_int_equal(rig.failures, 1); /* reported to the coordinator */
 }
 
 struct said {
@@ -343,7 +344,7 @@ static void where_workers_come_and_go_the_coordinator_decides_after_that(void **
     assert_int_equal(failure().code, 0);
 }
 
-/* Else a round that no connection outlives would begin again for ever. */
+/* Without a limit, a round that no connection outlives would be repeated for ever. */
 static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
 {
     rig_start_job(&rig, "ofi", 1, 1, SHORT);
@@ -377,7 +378,7 @@ static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
     assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
 }
 
-/* Its goodbye may have been lost with the connection: the coordinator tells of it (K55). */
+/* The goodbye may have been lost with the connection: the coordinator reports the rank (K55). */
 static void a_rank_that_has_left_is_waited_for_no_longer(void **state)
 {
     const uint64_t left[RECORD_MISSING_WORDS] = {1};

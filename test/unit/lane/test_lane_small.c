@@ -1,6 +1,6 @@
-/* Many small pieces at once: as many are under way as a round trip is worth, in bounded memory, and
- * short payloads wait in the job's inbox. Over shared memory, where nothing of it is needed, and
- * over libfabric. */
+/* Many small pieces at once: as many are under way as a round trip needs, in bounded memory, and
+ * short payloads wait in the job's inbox. Over shared memory, which needs neither, and over
+ * libfabric. */
 #include "svc/lane/types.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
@@ -96,7 +96,7 @@ static void many_small_pieces_are_under_way_at_once(void **state)
     say_filled(0, 1, COUNT, 2, SMALL);
     say_filled(1, 1, COUNT, 2, SMALL);
     fabric_flush(rig.workers[1].fabric);
-    rig.workers[1].is_stopped = true; /* so nothing of round 2 is over before all has begun */
+    rig.workers[1].is_stopped = true; /* so that no piece of round 2 ends before all have begun */
     rig_until(&rig, rig.workers[0].words_count == 2 * COUNT);
     if (is_remote())
         assert_int_equal(rig.workers[0].commits_count, COUNT);
@@ -129,7 +129,8 @@ static void a_stopped_worker_pins_small_transfers_of_its_own_job_alone(void **st
     check(1, 1, COUNT, 1, SMALL);
 }
 
-/* The rest of a long piece fits a small slot: with the word it must not overtake what is before. */
+/* The rest of a long piece fits a small slot: the rest with the word must not overtake the chunks
+ * before. */
 static void a_short_last_chunk_is_written_behind_the_long_ones(void **state)
 {
     enum { LONG = 3 * MIB / (int)sizeof(float) + SMALL };
@@ -176,7 +177,8 @@ static void window_and_inbox_are_counted_to_the_job_and_bounded(void **state)
     assert_int_equal(after, before);
 }
 
-/* Seen by what no worker may do: the inputs are gone when the other rank comes. */
+/* Proves that the lane keeps inputs, by an action forbidden to workers: the inputs are overwritten
+ * before the other rank comes. */
 static void check_kept(uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     int before = rig.workers[0].commits_count;
@@ -239,7 +241,7 @@ static void a_payload_of_the_next_round_is_no_part_of_the_open_one(void **state)
                          .is_inline = is_remote()});
     rig_settle(&rig);
     if (!is_remote())
-        fill(0, 1, 1, SMALL); /* it was mapped: the round that is open must still find its own */
+        fill(0, 1, 1, SMALL); /* mapped input: the open round must still find its own values */
     say_filled(1, 1, 1, 1, SMALL);
     rig_until(&rig, rig.workers[1].words_count == 1);
     check(1, 1, 1, 1, SMALL);

@@ -1,5 +1,5 @@
-/* What goes along when a piece moves (A27 of svc/lane): parameters, sums and clocks, sets,
- * who has left, what has failed; and what a lane makes of a state, or a request, without sense. */
+/* The state that moves with a piece (A27 of svc/lane): parameters, sums and clocks, sets, left
+ * ranks, failures; and a lane's answer to an inconsistent state or request. */
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/regroup.h"
 #include "svc/reduce/update.h"
@@ -158,7 +158,7 @@ static void lose(struct rig *rig, uint32_t rank)
     assert_int_equal(lane_regroup(rig->lane, RIG_JOB, 2, &spec, 1), 0);
 }
 
-/* By those who are left. */
+/* Trains with the remaining ranks. */
 static void train_again(struct rig *rig, uint32_t lost, uint64_t round)
 {
     for (uint32_t rank = 0; rank < 3; rank++) {
@@ -212,7 +212,7 @@ static void settings_move_along(void **state)
 {
     start_elastic(3);
     move_elastic(3);
-    lose(to, 0); /* it never spoke here */
+    lose(to, 0); /* the rank never contacted this lane */
     lose(alone, 0);
     train_again(to, 0, 4);
     train_again(alone, 0, 4);
@@ -220,7 +220,7 @@ static void settings_move_along(void **state)
     expect_the_same(2);
 }
 
-/* ---- where not all take part ---- */
+/* ---- partial quorums ---- */
 
 static void of_a_running_sum_nothing_is_lost_and_nothing_added_twice(void **state)
 {
@@ -232,7 +232,7 @@ static void of_a_running_sum_nothing_is_lost_and_nothing_added_twice(void **stat
         expect_commit(from, 1, round);
     }
     moving_move(3);
-    stand(to, 1, 2, RECORD_ANNOUNCE); /* it has not heard that it is in the sum */
+    stand(to, 1, 2, RECORD_ANNOUNCE); /* rank 1 does not know that it is in the sum */
     expect_commit(to, 1, 2);
     assert_int_equal(to->workers[1].words_count, 0);
     push(to, 0, 2, 100);
@@ -262,7 +262,7 @@ static void clocks_that_cannot_be_are_refused(void **state)
     expect(to, 1, 21);
 }
 
-/* Before the move nobody was slower than rank 1, and it has not spoken since. */
+/* Before the move no rank was slower than rank 1, which has sent nothing since. */
 static void the_slowest_is_known_before_it_speaks(void **state)
 {
     moving_start(2, ELEMENTS, (struct lane_terms){.quorum = QUORUM_STALE, .bound = 1});
@@ -296,7 +296,7 @@ static void the_late_get_the_result_that_was_kept(void **state)
     expect(to, 1, 4);
 }
 
-/* They wait for the lane's answer when it is asked to let go. */
+/* Late ranks wait for the lane's answer at the time of the release. */
 static void the_late_of_a_released_piece_are_answered_by_the_next(void **state)
 {
     moving_start(3, ELEMENTS, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
@@ -311,11 +311,11 @@ static void the_late_of_a_released_piece_are_answered_by_the_next(void **state)
     assert_int_equal(moving_hand_over(), 1);
     stand(to, 1, 1, RECORD_ANNOUNCE);
     expect_closed(to, 1, 1, 8);
-    lane_thaw(from->lane, RIG_JOB, moved, 1); /* had it come to nothing */
+    lane_thaw(from->lane, RIG_JOB, moved, 1); /* as if the move had been given up */
     expect_closed(from, 1, 1, 8);
 }
 
-/* The ranks that made round 1 hold its result, but none of them has heard whose round it was. */
+/* The ranks of round 1 hold its result, but none of them knows the set. */
 static void the_set_that_a_leader_decided_is_told_by_the_next(void **state)
 {
     moving_start(3, ELEMENTS,
@@ -367,7 +367,7 @@ static void a_set_that_comes_with_a_piece_begins_the_rounds_that_wait_for_it(voi
     expect(to, 0, 6);
 }
 
-/* ---- what has ended ---- */
+/* ---- failures ---- */
 
 static void a_failure_moves_along(void **state)
 {
@@ -382,7 +382,7 @@ static void a_failure_moves_along(void **state)
     expect_error(to, 1, -EINVAL);
 }
 
-/* Its former lane has told it so, under a word that it has given up since. */
+/* The former lane has sent the failure under a word that the rank has dropped since. */
 static void a_failure_is_told_wherever_a_worker_stands(void **state)
 {
     moving.spec =
@@ -408,7 +408,7 @@ static void who_has_left_is_known_to_the_next(void **state)
     moving_release();
     assert_int_equal(moving_hand_over(), 1);
     stand(to, 0, 1, RECORD_ANNOUNCE);
-    expect_commit(to, 0, 1); /* it need not wait for who will never come */
+    expect_commit(to, 0, 1); /* a left rank is not waited for */
     push(to, 0, 2, 1);
     expect_error(to, 0, -EPIPE);
 }
@@ -450,7 +450,7 @@ static void a_drop_ends_a_release_and_frees_the_piece(void **state)
     assert_int_equal(lane_is_releasing(from->lane, RIG_JOB, moved, 1), -ECANCELED);
     assert_int_equal(lane_release(from->lane, RIG_JOB, moved, 1), -ENOENT);
     rig_until(from, from->workers[0].words_count == 1 && lane_is_quiet(from->lane));
-    rig_place_piece(from, 2, moving.spec, false); /* there is room for it again */
+    rig_place_piece(from, 2, moving.spec, false); /* the lane has room for the piece again */
 }
 
 /* ---- without sense ---- */
@@ -485,7 +485,7 @@ static void requests_without_sense_are_refused(void **state)
     do_round(from, 1, 5); /* repeated: no effect */
 }
 
-/* Of a running sum after one round; returns its bytes, in `ret_state`. */
+/* Reads the state of a running sum after one round into `ret_state`; returns its bytes. */
 static size_t read_sum(char **ret_state)
 {
     static char data[LANE_STATE_HEAD_BYTES + BYTES];
@@ -536,14 +536,14 @@ static void an_install_is_all_or_nothing(void **state)
     moving_open(to, 1, true);
     assert_int_equal(lane_install(to->lane, RIG_JOB, pieces, rounds, 2), -ENOENT);
     rig_place(to, RIG_JOB, 1, 2, 1, 10, true);
-    assert_int_equal(lane_install(to->lane, RIG_JOB, pieces, zeros, 2), 0); /* workers will say */
+    assert_int_equal(lane_install(to->lane, RIG_JOB, pieces, zeros, 2), 0); /* rounds unknown */
     assert_int_equal(lane_install(to->lane, RIG_JOB, twice, rounds, 3), 0);
     push(to, 0, 4, 7);
     expect_commit(to, 0, 4);
     assert_int_equal(lane_install(to->lane, RIG_JOB, pieces, rounds, 2), -EBUSY);
 }
 
-/* Whatever byte of a head is another: it is refused, or a state that a lane can live with. */
+/* A head with any changed byte is refused, or is a state that the lane can use. */
 static void no_byte_of_a_state_does_harm(void **state)
 {
     static char bad[LANE_STATE_HEAD_BYTES + BYTES];

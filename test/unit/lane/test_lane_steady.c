@@ -118,7 +118,7 @@ static void inline_tensors_are_summed_without_an_allocation(void **state)
     check_steady(16, 1000, strcmp(kind, "ofi") == 0);
 }
 
-/* All of them are in the ring then, as they were; and none once it is over. */
+/* The ring holds all of them during the recording, and none afterwards. */
 static void recorded_rounds_are_summed_without_an_allocation(void **state)
 {
     enum { PIECES = 4, ALL = PIECES * (WARM_ROUNDS + ROUNDS) };

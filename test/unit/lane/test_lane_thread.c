@@ -1,5 +1,6 @@
-/* When a lane counts as idle, so that a ping leaves it asleep (A24): it sleeps, and nothing has
- * come for it. A signal's handler holds the sleeping thread, as a core that others have would. */
+/* Conditions under which a lane counts as idle, so that a ping does not wake it (A24): the thread
+ * sleeps, and no event has come for it. A signal's handler stops the sleeping thread, as a busy
+ * core would. */
 #include "svc/base/clock.h"
 #include "svc/lane/thread.h"
 
@@ -21,7 +22,7 @@
 #define DEADLINE_NS (60 * NS_PER_S)
 
 static struct lane_thread *thread;
-static int entered_fd, released_fd; /* of the handler, or of the call */
+static int entered_fd, released_fd; /* pipes of the handler, or of the call */
 
 static void hold(void)
 {
@@ -115,7 +116,7 @@ static void a_lane_that_sleeps_is_idle_until_something_has_come_for_it(void **st
     wait_until_held();
     assert_true(lane_thread_is_idle(thread));
     int fd = connect_to(lane_thread_ofi(thread));
-    until_idle(false); /* and stays so: the lane does not look */
+    until_idle(false); /* no longer idle, because the lane does not poll */
     assert_false(lane_thread_is_idle(thread));
     eventfd_write(released_fd, 1);
     until_idle(true);

@@ -1,6 +1,6 @@
-/* Pieces with an update rule (README of svc/lane, A19; svc/wire, W14): the lane keeps
- * parameters and moments, rank 0 gives the settings, everybody gets the new parameters. What a
- * kernel makes of a step is test_update's; here it is the reference. */
+/* Pieces with an update rule (README of svc/lane, A19; svc/wire, W14): the lane keeps parameters
+ * and moments, rank 0 sends the settings, every rank gets the new parameters. test_update tests the
+ * kernels; here they are the reference. */
 #include "test/unit/lane/update_rig.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* ---- what a lane makes of it ---- */
+/* ---- results of an update ---- */
 
 static void follow(uint32_t ranks, enum update_rule rule, bool measures)
 {
@@ -67,7 +67,7 @@ static void settings_are_the_first_rank_s_and_of_that_round(void **state)
     const struct update_settings fast = {.rate = 1}, slow = {.rate = 0.001};
     start(2, UPDATE_SGD);
     tell(0, &slow);
-    tell(1, &fast); /* nobody asked it */
+    tell(1, &fast); /* settings of another rank have no effect */
     set(1);
     update(0, 2);
     tell(0, &fast);
@@ -141,7 +141,7 @@ static void parameters_that_do_not_fit_are_refused_and_the_others_go_on(void **s
     expect_model(0);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void an_update_before_any_parameters_is_told_to_everybody(void **state)
 {
@@ -232,7 +232,7 @@ static void the_first_broadcast_is_done_again_so_that_the_lane_has_it(void **sta
     expect_model(0);
 }
 
-/* Its landing area holds the result (W4); what is lost concerns the rounds after it. */
+/* The landing area holds the result (W4); the loss concerns later rounds. */
 static void who_missed_the_end_of_the_last_round_hears_of_it_before_the_loss(void **state)
 {
     start_rule(2, (struct lane_terms){.rule = UPDATE_SGD}, true);

@@ -1,4 +1,4 @@
-/* Shares of tenants in what an aggregator process has once. */
+/* Shares of tenants in the resources of an aggregator process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void a_tenant_has_half_where_others_are(void **state)
     shares_add("evil", SHARE_LENT, MOST / 2);
     assert_false(shares_allow("evil", true, SHARE_LENT, 1));
     assert_true(shares_allow("good", true, SHARE_LENT, 500));
-    assert_true(shares_allow("evil", true, SHARE_DESCRIPTORS, 1)); /* of something else */
+    assert_true(shares_allow("evil", true, SHARE_DESCRIPTORS, 1)); /* another resource */
 }
 
 static void one_alone_has_all_but_what_the_process_needs(void **state)
@@ -60,7 +60,7 @@ static void what_is_given_back_can_be_had_again(void **state)
     shares_add("evil", SHARE_LENT, -300);
     assert_int_equal(shares_used("evil", SHARE_LENT), 500);
     assert_true(shares_allow("evil", true, SHARE_LENT, 300));
-    shares_add("evil", SHARE_LENT, -900); /* more than it has */
+    shares_add("evil", SHARE_LENT, -900); /* more than the tenant has */
     assert_int_equal(shares_used("evil", SHARE_LENT), 0);
 }
 

@@ -1,5 +1,5 @@
-/* One piece with an update rule in a lane, its workers driven by hand, and what the rule should
- * make of it: for the programs that test such pieces. */
+/* One piece with an update rule in a lane, with workers driven by hand, and the reference of the
+ * rule: for the programs that test such pieces. */
 #ifndef GRADPOOL_TEST_UPDATE_RIG_H
 #define GRADPOOL_TEST_UPDATE_RIG_H
 
@@ -50,7 +50,7 @@ static inline void start(uint32_t ranks, enum update_rule rule)
     start_rule(ranks, (struct lane_terms){.rule = rule}, false);
 }
 
-/* The reference has one thread: watched by ThreadSanitizer, it takes most of a test's time. */
+/* The reference has one thread: under ThreadSanitizer it would take most of a test's time. */
 #define ONE_THREAD __attribute__((no_sanitize("thread")))
 
 ONE_THREAD static inline float gradient(uint32_t rank, uint64_t round, uint64_t e)

@@ -1,5 +1,5 @@
-/* The migration protocol as transcripts: each line is what happened at a side and what came of it,
- * "side: event -> state / action". A line that starts with "--" is a remark. */
+/* The migration protocol as transcripts: each line has an event of a side and its effect, "side:
+ * event -> state / action". A line that starts with "--" is a remark. */
 #include "migrator/migrator.h"
 
 #include <setjmp.h>
@@ -38,7 +38,7 @@ static enum migrator_state *find_side(struct sides *sides, const char *name)
     return &sides->target;
 }
 
-/* Does what the line says happened, writes the line as it should have been. */
+/* Feeds the line's event, and writes the line with the actual effect. */
 static void play_line(struct sides *sides, const char *line)
 {
     char side[32], event[32], actual[128];
@@ -72,7 +72,7 @@ static void play_from_start(const char *const *lines)
 
 #define TRANSCRIPT(...) play_from_start((const char *const[]){__VA_ARGS__, NULL})
 
-/* What every migration does before the part that a case is about. */
+/* The steps of every migration before the part that a case tests. */
 #define PREPARED \
     "coordinator: start -> preparing / send-prepare", "target: prepare -> prepared / allocate"
 #define FROZEN \
@@ -81,7 +81,7 @@ static void play_from_start(const char *const *lines)
 #define COMMITTING INSTALLED, "coordinator: installed -> committing / write-route"
 #define COMMITTED COMMITTING, "coordinator: route-written -> committed / send-activate"
 
-/* -- the way it should go ---------------------------------------------------------------------- */
+/* -- migrations without a fault ---------------------------------------------------------- */
 
 static void a_task_moves_between_two_rounds(void **state)
 {

@@ -1,7 +1,7 @@
-/* Every world that the migration protocol can get into: coordinator, source, target and the store,
+/* Every state that the migration protocol can reach: coordinator, source, target and the store,
  * messages in order on each channel, time-outs, refusals, one loss of source and target each, one
- * restart of the coordinator, announcements at any time. In each of them the task has one owner,
- * and where nothing is under way any more somebody serves it. */
+ * restart of the coordinator, announcements at any time. In each state the task has one owner, and
+ * where nothing is under way a lane serves the task. */
 #include "migrator/migrator.h"
 
 #include <setjmp.h>
@@ -121,7 +121,7 @@ static void clear(struct world *w, enum channel channel)
     w->queued[channel] = 0;
 }
 
-/* From the coordinator. Who sends to a lost side is told of the loss (M6). */
+/* Sends from the coordinator. A message to a lost side reports the loss (M6). */
 static void send(struct world *w, enum channel channel, enum migrator_event event)
 {
     bool to_source = channel == C_TO_S;
@@ -219,7 +219,7 @@ static void step_target(struct world *w, enum migrator_event event, bool fails)
     }
 }
 
-/* -- what can happen next ---------------------------------------------------------------------- */
+/* -- next events --------------------------------------------------------------------------- */
 
 static void deliver(const struct world *from, enum channel channel, bool fails)
 {
@@ -254,7 +254,7 @@ static void end_round(const struct world *from, bool fails)
     add_world(&w);
 }
 
-/* What must happen sooner or later. False: nothing is under way any more. */
+/* Runs an event that must happen at some time. False: nothing is under way. */
 static bool go_on(const struct world *w)
 {
     bool busy = w->write_pending || (w->round_open && !w->source_lost);
@@ -392,7 +392,7 @@ static void start(const struct world *from)
     add_world(&w);
 }
 
-/* -- what must hold ---------------------------------------------------------------------------- */
+/* -- invariants ---------------------------------------------------------------------------- */
 
 static bool source_serves(const struct world *w)
 {
@@ -424,7 +424,7 @@ static void check_owner(const struct world *w)
                 "the target owns the task and does not have its state");
 }
 
-/* Where nothing is under way any more. */
+/* Checks states in which nothing is under way. */
 static void check_rest(const struct world *w)
 {
     bool owner_lost = w->route_written ? w->target_lost : w->source_lost;
@@ -491,7 +491,7 @@ static void in_every_world_the_task_has_one_owner_and_at_rest_somebody_serves_it
         expand(&w);
     }
     print_message("# %u worlds\n", search.count);
-    /* A change of the table makes it another number: look which worlds came or went. */
+    /* A change of the table changes this number: compare the reached states before and after. */
     assert_int_equal(search.count, 17631);
 }
 

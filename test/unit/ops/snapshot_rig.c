@@ -1,5 +1,5 @@
-/* Builds the replies as the coordinator does, and packs and unpacks them, so that they are freed as
- * received ones are. */
+/* Builds replies as the coordinator does, and packs and unpacks them, so that tests free them like
+ * received ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -6,13 +6,13 @@
 
 #define RIG_SECOND UINT64_C(1000000000)
 
-/* What the replies say; all counters are since start. */
+/* Contents of the replies; all counters are since start. */
 struct rig_service {
     uint64_t at_ns, incarnation;
-    const char *state;             /* of the aggregator */
-    const char *lane_state;        /* of lane 9; NULL: open */
+    const char *state;             /* state of the aggregator */
+    const char *lane_state;        /* state of lane 9; NULL: open */
     uint64_t lane_cpu_ns[2];       /* of lanes 7 and 9 */
-    uint64_t busy_ns[2][2];        /* of jobs 3 and 5 on each */
+    uint64_t busy_ns[2][2];        /* of jobs 3 and 5 on each lane */
     uint64_t rounds, pushed_bytes; /* of each job on each lane */
     const char *tenant, *job;      /* of job 3 */
     const char *job_state;         /* of job 5 */
@@ -20,12 +20,12 @@ struct rig_service {
     bool told_nothing;             /* no figures of the aggregator have come yet */
     bool hides_job;                /* job 5 is another tenant's */
     bool lone_job;                 /* job 5 has one worker */
-    uint32_t loss_ppm;             /* of "job-0", ...; 0: not measured */
+    uint32_t loss_ppm;             /* loss of "job-0", ...; 0: not measured */
 };
 
-/* What the coordinator would send; the caller's. */
+/* Builds the coordinator's replies; the caller frees them. */
 void rig_replies(const struct rig_service *service, envelope **ret_status, envelope **ret_jobs);
-/* A snapshot of it; the test fails if there is none. */
+/* A snapshot of the service; the test fails without one. */
 struct snapshot *rig_snapshot(const struct rig_service *service);
 /* A service half a minute old; then one second later, with lane 7 at 0.5 core, lane 9 idle. */
 struct rig_service rig_before(void);

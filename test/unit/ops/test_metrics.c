@@ -1,4 +1,4 @@
-/* Metrics and the page: what users have named cannot break them, nor can how much there is. */
+/* Metrics and the page: neither names of users nor large numbers of objects can break them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static size_t lines_with(const char *text, const char *part)
 {
     size_t count = 0, bytes = strlen(part);
     const char *end = text + strlen(text);
-    /* By lengths: under a sanitizer each function of strings goes to the end of the text. */
+    /* Uses lengths: under a sanitizer each string function reads to the end of the text. */
     for (const char *line = text, *newline; line < end; line = newline ? newline + 1 : end) {
         newline = memchr(line, '\n', (size_t)(end - line));
         count += bytes <= (size_t)(end - line) && memcmp(line, part, bytes) == 0;
@@ -122,7 +122,7 @@ static void figures_that_are_not_known_have_no_sample(void **state)
     snapshot_destroy(s);
 }
 
-/* As after a start of the coordinator: a zero would be a counter that begins anew. */
+/* After a start of the coordinator a zero would look like a counter that begins anew. */
 static void lanes_that_have_told_nothing_yet_have_no_counters(void **state)
 {
     struct rig_service now = rig_before();
@@ -153,7 +153,7 @@ static void names_are_escaped_in_labels_and_on_the_page(void **state)
     text = page_of(s, &history);
     has(text, "acme/a&quot;b\\c\nd&lt;script&gt;&amp;&#39;");
     assert_null(strstr(text, "<script>"));
-    has(text, "d\\u003cscript>&'\""); /* in its data */
+    has(text, "d\\u003cscript>&'\""); /* in the page's data */
     has(text, "<script type=\"application/json\" id=\"data\">");
     has(text, "}\n</script>\n</body></html>\n");
     free(text);
@@ -309,7 +309,7 @@ static void jobs_that_have_ended_stay_on_the_page_for_hours(void **state)
     ended_look(&history.ended, old, old);
     assert_null(ended_at(ended, 0, now_s));
     ended_look(&history.ended, old, now);
-    snapshot_destroy(old); /* what is kept has its own names */
+    snapshot_destroy(old); /* the history keeps its own copies of names */
     assert_string_equal(ended_at(ended, 0, now_s)->view.job, "job-119");
     assert_string_equal(ended_at(ended, ENDED_JOBS_MAX - 1, now_s)->view.job, "job-20");
     assert_null(ended_at(ended, ENDED_JOBS_MAX, now_s));

@@ -1,4 +1,4 @@
-/* Views as JSON and as tables: every figure is there, under its name, and columns line up. */
+/* Views as JSON and as tables: every figure has its name, and columns line up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +64,7 @@ static struct view_job jobs_list[] = {
     {.tenant = "acme", .job = "a-much-longer-name", .state = "training", .job_id = 2}};
 static const struct view_jobs jobs = {.jobs = jobs_list, .jobs_count = 2};
 
-/* What `print` wrote, into `text`; for free(). */
+/* Captures the output of `print` in `text`; the caller frees it. */
 #define PRINT(text, print, view)                       \
     do {                                               \
         size_t bytes_;                                 \
@@ -125,7 +125,7 @@ static void jobs_json_has_workers_lanes_and_failure(void **state)
     has(text, "\"measured\": {\n");
     has(text, "\"input_squares\": 2.5,");
     has(text, "\"result_squares\": null,"); /* infinite */
-    has(text, "\"loss\": null");            /* nobody told one */
+    has(text, "\"loss\": null");            /* no loss was reported */
     has(text, "\"state\": \"lost\"");
     free(text);
 }

@@ -1,5 +1,5 @@
-/* Two snapshots tell of the time between them, and never of what they cannot know; the history
- * keeps means in memory that does not grow. */
+/* Two snapshots give the figures of the time between them, and only known ones; the history keeps
+ * means in memory of constant size. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,7 +82,7 @@ static void cores_are_lanes_and_dedicated_ones_are_workers(void **state)
     snapshot_destroy(s);
 }
 
-/* It has nothing to sum with others; what it holds saves nothing. */
+/* A job of one worker aggregates nothing, and saves no server. */
 static void a_job_of_one_worker_would_need_no_server(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
@@ -95,7 +95,7 @@ static void a_job_of_one_worker_would_need_no_server(void **state)
     snapshot_destroy(s);
 }
 
-/* Three quarters of lane 7 and half of idle lane 9, of which job 5's part is not his to see. */
+/* Three quarters of lane 7 and half of idle lane 9; the tenant must not see job 5's part. */
 static void a_tenant_is_told_what_its_own_jobs_hold_and_use(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();

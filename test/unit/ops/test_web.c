@@ -30,8 +30,8 @@
 uint64_t __real_clock_now_ns(void);
 uint64_t __wrap_clock_now_ns(void);
 
-static uint64_t skipped_ns;  /* what the server thinks has passed on top */
-static uint64_t standing_ns; /* its time for as long as this is not 0 */
+static uint64_t skipped_ns;  /* time that the server sees in addition to the real one */
+static uint64_t standing_ns; /* the server's time while this is not 0 */
 
 uint64_t __wrap_clock_now_ns(void)
 {
@@ -66,7 +66,7 @@ static void show(void)
     web_show(web, status, jobs);
 }
 
-/* A service with so many jobs, on no lane. */
+/* A service with `jobs_count` jobs, on no lane. */
 static void show_many(uint32_t jobs_count)
 {
     struct rig_service now = rig_before();
@@ -76,7 +76,7 @@ static void show_many(uint32_t jobs_count)
     web_show(web, status, jobs);
 }
 
-/* What the coordinator's loop does, once; waits for at most some milliseconds. */
+/* One turn of the coordinator's loop; waits at most some milliseconds. */
 static void turn(void)
 {
     static uint64_t next_ns;
@@ -101,10 +101,10 @@ static int connect_now(int receive_bytes)
 static void say(int fd, const char *text)
 {
     ssize_t sent = send(fd, text, strlen(text), MSG_NOSIGNAL);
-    (void)sent; /* the server may have had enough of it */
+    (void)sent; /* the server may have closed the connection */
 }
 
-/* Reads what there is. 1: there may be more; 0: the end. */
+/* Reads available bytes. 1: more may come; 0: the end. */
 static int read_some(int fd, char *text, size_t *bytes)
 {
     ssize_t got = recv(fd, text + *bytes, ANSWER_BYTES_MAX - 1 - *bytes, 0);
@@ -240,7 +240,7 @@ static void what_is_not_http_is_refused_and_others_are_answered(void **state)
         shutdown(fd, SHUT_WR);
         for (int j = 0; j < 10; j++)
             turn();
-        skipped_ns += WEB_DEADLINE_MS * NS_PER_MS; /* what is no whole request waits for more */
+        skipped_ns += WEB_DEADLINE_MS * NS_PER_MS; /* an incomplete request waits for more bytes */
         char *answer = read_all(fd);
         assert_null(strstr(answer, "HTTP/1.1 200"));
         free(answer);
@@ -285,7 +285,7 @@ static void bytes_now_and_then_do_not_move_the_deadline(void **state)
 {
     int fd = connect_now(0);
     show();
-    say(fd, "GET /report"); /* a path that goes on: libmicrohttpd 1.0 answers a wrong version */
+    say(fd, "GET /report"); /* an incomplete path: libmicrohttpd 1.0 answers a wrong version */
     for (int i = 0; i < 10 && !is_closed(fd); i++) {
         skipped_ns += WEB_DEADLINE_MS / 10 * NS_PER_MS;
         say(fd, "t");
@@ -316,7 +316,7 @@ static void who_reads_slowly_holds_nobody_up_and_is_let_go_at_the_deadline(void 
 static void who_reads_while_a_new_snapshot_comes_gets_the_whole_old_page(void **state)
 {
     int slow = connect_now(65536); /* far less than the page */
-    standing_ns = clock_now_ns();  /* however long so many take here */
+    standing_ns = clock_now_ns();  /* constant time, however long the jobs take here */
     show_many(3000);
     say(slow, "GET /report HTTP/1.1\r\nHost: h\r\n\r\n");
     for (int i = 0; i < 20; i++)

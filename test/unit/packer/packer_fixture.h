@@ -21,7 +21,7 @@
 #define FIXTURE_TENSORS_MAX 16384
 #define MIB (UINT64_C(1) << 20)
 
-/* A request with room to change it, and what came of it. Ids differ from positions on purpose. */
+/* A request that tests change, and its result. Ids differ from positions on purpose. */
 struct fixture {
     struct packer_lane lanes[FIXTURE_LANES_MAX];
     struct packer_tensor tensors[FIXTURE_TENSORS_MAX];
@@ -98,7 +98,8 @@ static inline size_t fixture_lane_of(const struct fixture *f, size_t tensor)
     return 0;
 }
 
-/* Takes one tensor's pieces off the plan from position `at`; says where the next tensor starts. */
+/* Checks the pieces of one tensor from position `at` of the plan; returns the position of the next
+ * tensor. */
 static inline size_t fixture_check_tensor(const struct fixture *f, size_t tensor, size_t at)
 {
     const struct packer_tensor *t = &f->tensors[tensor];
@@ -147,7 +148,7 @@ static inline void fixture_place(struct fixture *f, const char *policy)
     fixture_check_plan(f);
 }
 
-/* The request is refused with this code, the reason holds `part`, the plan is as it was. */
+/* The request is refused with this code, the reason contains `part`, the plan is unchanged. */
 static inline void fixture_refuse(struct fixture *f, const char *policy, int error,
                                   const char *part)
 {

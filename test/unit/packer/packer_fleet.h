@@ -1,4 +1,5 @@
-/* A fleet of lanes that fills as jobs are placed on it, for tests of packing under a loss limit. */
+/* A fleet of lanes that jobs are placed on one after the other, for tests of packing under a loss
+ * limit. */
 #ifndef GRADPOOL_TEST_PACKER_FLEET_H
 #define GRADPOOL_TEST_PACKER_FLEET_H
 
@@ -139,7 +140,7 @@ static inline void fleet_take(uint64_t *left, uint64_t amount)
     *left -= amount;
 }
 
-/* Puts the job where the plan says, and begins with the next. Takes the plan. */
+/* Adds the job to the lanes of the plan, and begins the next job. Frees the plan. */
 static inline void fleet_commit(struct fleet *f, struct packer_plan *plan)
 {
     for (size_t i = 0; i < plan->pieces_count; i++) {
@@ -173,7 +174,7 @@ static inline size_t fleet_lanes_open(const struct fleet *f)
     return count;
 }
 
-/* The largest loss on any lane less the limit of him who has it. */
+/* The largest loss of a job on any lane, less the limit of that job. */
 static inline double fleet_worst_excess(const struct fleet *f, const char *policy, double margin)
 {
     double losses[FLEET_RESIDENTS_MAX], worst = -1;
@@ -193,7 +194,7 @@ static inline double fleet_worst_excess(const struct fleet *f, const char *polic
     return worst;
 }
 
-/* splitmix64: the same numbers from the same seed on every machine. */
+/* splitmix64: the same seed gives the same numbers on every machine. */
 static inline uint64_t fleet_draw(uint64_t *seed, uint64_t below)
 {
     uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);

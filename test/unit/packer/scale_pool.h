@@ -1,5 +1,5 @@
-/* A pool of lanes that grows and shrinks as packer/growth/scale.h decides, for its tests: what is
- * seen can be set by hand, and each decision is checked before it is carried out. */
+/* A pool of lanes that grows and shrinks by packer/growth/scale.h, for its tests: the input of the
+ * rules can be set by hand, and each decision is checked before it is carried out. */
 #ifndef GRADPOOL_TEST_SCALE_POOL_H
 #define GRADPOOL_TEST_SCALE_POOL_H
 
@@ -36,7 +36,7 @@ struct pool {
     struct scale_seen seen;
     uint64_t now_ns;
     struct scale_decision last;
-    size_t counts[SCALE_STOP + 1]; /* of decisions, by verb */
+    size_t counts[SCALE_STOP + 1]; /* number of decisions by verb */
     uint64_t next_job;
 };
 
@@ -127,7 +127,7 @@ static inline uint32_t pool_position(const struct pool *p, uint32_t id)
     return 0;
 }
 
-/* Who is on the lane; positions go to `jobs`. */
+/* Collects the jobs on the lane; their positions go to `jobs`. */
 static inline size_t pool_residents(const struct pool *p, size_t lane,
                                     struct packer_resident *residents, uint32_t *jobs)
 {
@@ -173,7 +173,7 @@ static inline void pool_change(struct pool *p, uint32_t id, enum packer_lane_sta
     lane->lane.state = is;
 }
 
-/* All tasks of the lane (of the job, when it is relieved) and no others go where they fit. */
+/* Checks that exactly the lane's (for a relief the job's) tasks move, within limits; applies. */
 static inline void pool_move(struct pool *p, double margin)
 {
     const struct scale_decision *d = &p->last;
@@ -198,7 +198,7 @@ static inline void pool_move(struct pool *p, double margin)
         assert_true(pool_excess(p, pool_position(p, d->moves[i].target)) <= -margin + 1e-6);
 }
 
-/* Tasks of the job go to lanes on which nobody else has any. */
+/* Checks that the job's tasks move to lanes without another job; then applies the moves. */
 static inline void pool_move_alone(struct pool *p)
 {
     for (size_t i = 0; i < p->last.moves_count; i++) {
@@ -224,7 +224,7 @@ static inline void pool_stop(struct pool *p)
             pool_change(p, p->lanes[i].lane.id, PACKER_LANE_PARKED, PACKER_LANE_UNSTARTED);
 }
 
-/* Checks the last decision, and does it. */
+/* Checks the last decision, and carries it out. */
 static inline void pool_obey(struct pool *p)
 {
     const struct scale_decision *d = &p->last;
@@ -250,7 +250,7 @@ static inline void pool_obey(struct pool *p)
     assert_true(d->verb != SCALE_PARK || pool_count(p, PACKER_LANE_OPEN) >= 1);
 }
 
-/* One window later; does not carry it out. */
+/* Advances by one window; does not carry the decision out. */
 static inline enum scale_verb pool_look(struct pool *p)
 {
     struct scale_decision decision;
@@ -285,7 +285,7 @@ static inline size_t pool_until(struct pool *p, enum scale_verb verb)
     return 0;
 }
 
-/* Three lanes for what one lane or two could do. */
+/* Three lanes with a load for one or two. */
 static inline struct pool *pool_sparse(void)
 {
     struct pool *p = pool_new(8, 1);

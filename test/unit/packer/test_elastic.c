@@ -1,5 +1,5 @@
-/* Who shrinks for a job that arrives, who grows when one ends (E1 to E5 of packer): cases whose
- * figures can be checked by hand. */
+/* The jobs that shrink for an arriving job, and that grow after an end (E1 to E5 of packer): cases
+ * whose figures can be checked by hand. */
 #include "packer/growth/elastic.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 static struct elastic_change changes[CHANGES];
 
-/* A round takes work/w seconds, and share*w/s beside it. */
+/* A round takes work/w + share*w/s seconds. */
 static struct elastic_job job(uint32_t id, uint32_t workers, uint32_t servers, double work)
 {
     return (struct elastic_job){.id = id,

@@ -1,4 +1,4 @@
-/* Slow lanes: README of packer, X1 to X10. A job of pieces on lanes whose speed is set; a round
+/* Slow lanes: RULES.md of packer, X1 to X10. A job of pieces on lanes whose speed is set; a round
  * takes its compute time and then as long as its slowest lane. Noise is seeded. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,12 +28,12 @@ struct world {
     size_t lanes;
     uint64_t room[LANES];
     double speed[LANES];   /* bytes a ns */
-    double late_ns[LANES]; /* that it takes besides, whatever it has */
+    double late_ns[LANES]; /* constant delay of the lane, for any number of pieces */
     double piece_late_ns;  /* for the first piece, wherever it is */
     double compute_ns, noise;
     uint64_t seed, now_ns, membership;
     size_t kept, rolled, tried;
-    struct explore_decision last; /* that was not nothing */
+    struct explore_decision last; /* the last decision other than EXPLORE_NOTHING */
 };
 
 static double normal(void)
@@ -222,7 +222,7 @@ static void pieces_that_are_lumps_end_as_even_as_they_can(void **state)
     }
 }
 
-/* What is tried does no good: the world's rounds take as long whatever moves. */
+/* The try has no effect: rounds of this world have the same length whatever moves. */
 static void what_is_no_better_goes_back(void **state)
 {
     struct explore_move moves[PIECES];
@@ -274,7 +274,8 @@ static void never_keeps_what_overlaps(void **state)
     }
 }
 
-/* As on a core that others want: the wait for it is the same for one piece and for many. */
+/* As on a core that other processes use: the wait for the core is the same for one piece and for
+ * many. */
 static void lanes_that_are_late_whatever_they_have_are_emptied(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {

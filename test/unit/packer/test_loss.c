@@ -1,5 +1,5 @@
-/* The rules of loss: against closed forms, against the plain sum they stand for, and the room that
- * they leave against the losses that they predict. */
+/* The rules of loss: compared with closed forms and with the plain sum, and the room of a lane
+ * compared with predicted losses. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -48,8 +48,8 @@ static void assert_near(double value, double wanted, double within)
         fail_msg("%.17g is not within %g of %.17g", value, within, wanted);
 }
 
-/* Sum of k! c_k of the product over all jobs but one, as the rule is written; scaled against
- * overflow by `scale`, which the caller keeps for the sums that he compares. */
+/* Sum of k! c_k of the product over all jobs but one, literally as in the rule; scaled against
+ * overflow by `scale`, which must be equal for compared sums. */
 static long double plain_sum(const double *shares, size_t count, size_t without)
 {
     long double *a = calloc(count + 2, sizeof(*a)), sum = 0;
@@ -272,7 +272,7 @@ static size_t draw_jobs(struct packer_resident *jobs, uint64_t *seed)
     return count;
 }
 
-/* Whether all are within their limits when the last takes so much. */
+/* Whether all jobs are within their limits when the last job takes `lane_ns`. */
 static bool all_hold(const struct loss_rule *rule, struct packer_resident *jobs, size_t others,
                      double lane_ns, double slack)
 {
@@ -347,7 +347,7 @@ static void losses_are_told_by_the_name_of_the_policy(void **state)
     assert_near(losses[0], 0, 0);
 }
 
-/* --- what is likely (L8): 10 ms beside 5 ms on the busiest lane, rounds of 100 ms --- */
+/* --- predictions (L8): 10 ms beside 5 ms on the busiest lane, rounds of 100 ms --- */
 
 #define MS UINT64_C(1000000)
 
@@ -383,7 +383,8 @@ static void alone_only_the_last_burst_makes_the_round_longer(void **state)
     struct packer_resident job = ending(10 * MS, 2 * MS, 60 * MS, 0);
     double counted;
 
-    assert_near(predicted(&job, 1, 0), 2.0 / 102, 1e-12); /* twice the work: 2 ms more of it */
+    /* Twice the work: 2 ms more of the last burst. */
+    assert_near(predicted(&job, 1, 0), 2.0 / 102, 1e-12);
     assert_int_equal(packer_losses("shared", &job, 1, &counted), 0);
     assert_near(counted, 5.0 / 105, 1e-12);
     job.timing.slack_ns = 3 * MS / 2; /* another lane was later by that */
@@ -407,12 +408,12 @@ static void others_draw_the_last_burst_out(void **state)
 
     assert_near(predicted(jobs, 2, 0), 3.0 / 103, 1e-9);
     assert_int_equal(packer_losses("shared", jobs, 2, counted), 0);
-    assert_near(predicted(jobs, 2, 1), counted[1], 0); /* of whom no ending is known */
+    assert_near(predicted(jobs, 2, 1), counted[1], 0); /* a job whose ending is not known */
     assert_true(counted[0] > 3.0 / 103);
 }
 
-/* All its work in one burst, nothing hidden: as rule `shared` has it, to the square of what is
- * lost. */
+/* All work in one burst, nothing hidden: the prediction equals rule `shared` up to the square of
+ * the loss. */
 static void who_sends_all_at_the_end_loses_what_the_rule_says(void **state)
 {
     struct packer_resident jobs[] = {ending(5 * MS, 5 * MS, 5 * MS, 0), share(0.3)};
@@ -441,7 +442,7 @@ static void a_prediction_makes_the_same_demands_as_a_rule(void **state)
     job.timing.period_ns = 0;
     assert_int_equal(packer_predict("shared", &job, 1, &loss), -EINVAL);
     assert_near(loss, 7, 0);
-    job = ending(10 * MS, 9 * MS, 60 * MS, 0); /* a burst is at most all of it */
+    job = ending(10 * MS, 9 * MS, 60 * MS, 0); /* a burst is at most all work of the round */
     assert_near(predicted(&job, 1, 0), 5.0 / 105, 1e-12);
 }
 

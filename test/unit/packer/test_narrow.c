@@ -1,4 +1,4 @@
-/* On how few lanes a job is tried, and what is made of it: README of packer, R10. */
+/* The number of lanes of each trial, and the verdicts: RULES.md of packer, R10. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #define MS UINT64_C(1000000)
 #define LIMIT 50000
 
-/* A job that slows down on fewer than `needs` lanes; returns how often it was tried. */
+/* Searches for a job that slows down on fewer than `needs` lanes; returns the number of trials. */
 static int seek(struct narrow *n, uint32_t lanes, uint32_t needs)
 {
     int tries = 0;
@@ -121,7 +121,7 @@ static void another_job_under_its_name_is_sought_anew(void **state)
     assert_int_equal(p.narrow.enough, 8);
 }
 
-/* A trial heeds no limit: it may be as slow as it likes there, and is the same job. */
+/* No limit holds in a trial: a long period there does not mean another job. */
 static void who_is_tried_on_too_few_is_no_other_job(void **state)
 {
     struct profile p = {0};
@@ -141,7 +141,8 @@ static void who_is_tried_on_too_few_is_no_other_job(void **state)
     assert_in_range(profile_loss_ppm(&p), 318000, 319000);
 }
 
-/* Where it needs no more lanes it is known what they cost it, whatever becomes of it. */
+/* On enough lanes the cost of fewer lanes is known, so the period alone follows the job's
+ * changes. */
 static void on_enough_lanes_the_mark_goes_with_the_job(void **state)
 {
     struct profile p = {0};

@@ -1,5 +1,5 @@
-/* Which lane gets which of a job's pieces once it is known how much each lane takes (P14):
- * gradients become ready one after the other, and no lane may stand still until the last ones. */
+/* The deal of a job's pieces to lanes with known shares (P14): gradients become ready one after the
+ * other, and no lane may be idle until the last ones. */
 #include "test/unit/packer/packer_fleet.h"
 
 #include <math.h>
@@ -64,7 +64,7 @@ static void crumbs_are_dealt_but_open_nothing(void **state)
     free(f);
 }
 
-/* 51 + 51 and 34 + 34 + 34 fill two lanes of 105; dealt one after the other they need three. */
+/* 51 + 51 and 34 + 34 + 34 fill two lanes of 105; dealt in order they need three. */
 static void a_job_of_few_pieces_gets_no_lane_more_for_being_dealt(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
@@ -97,7 +97,7 @@ static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
     free(f);
 }
 
-/* Of each lane: how far its pieces run ahead of its part of the request, at most, in ns. */
+/* Largest lead of any lane's pieces over its part of the request, in ns. */
 static double worst_lead_ns(const struct fleet *f, const struct packer_plan *plan)
 {
     double all_ns = 0, so_far_ns = 0, had_ns[FLEET_LANES_MAX] = {0}, worst_ns = 0;

@@ -29,7 +29,7 @@ class Case:
         self.tasks = []  # (job, lane time, bytes, lane)
 
     def lanes(self):
-        """What the packer did: lane -> its tasks."""
+        """The packer's result: lane -> its tasks."""
         lanes = {}
         for number, task in enumerate(self.tasks):
             lanes.setdefault(task[3], []).append(number)

@@ -1,5 +1,5 @@
-/* Placements of ten real models against test/golden/packer/. A change shows as a diff; when it is
- * wanted, `test_packer_golden --update` writes the files anew and the diff is reviewed. */
+/* Placements of ten real models, compared with test/golden/packer/. A change shows as a diff; after
+ * a wanted change `test_packer_golden --update` writes the files anew, for a review of the diff. */
 #include <errno.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -129,7 +129,8 @@ static void write_policy(FILE *out, const struct model *model, const char *polic
     packer_plan_fini(&plan);
 }
 
-/* Under a loss limit: two lanes that others use and six parked ones, 1 ns of lane time a byte. */
+/* Packs under a loss limit: two lanes with other jobs and six parked ones, 1 ns of lane time a
+ * byte. */
 static void write_packed(FILE *out, const struct model *model, const char *policy)
 {
     static const struct packer_resident residents[] = {
@@ -216,7 +217,7 @@ static void write_text(const char *path, const char *text)
 /* Takes the next line off the text; NULL at its end. */
 static char *next_line(char **text) { return *text && **text ? strsep(text, "\n") : NULL; }
 
-/* Prints the lines that differ, place by place; says how many. Eats both texts. */
+/* Prints the lines that differ, by position; returns their number. Changes both texts. */
 static int show_diff(char *expected, char *actual)
 {
     int lines = 0;

@@ -1,5 +1,5 @@
-/* Packing under a loss limit: which lane a piece gets, what opens a lane, what is refused and how
- * the refusal is told. */
+/* Packing under a loss limit: the lane of each piece, the opening of lanes, refusals and their
+ * reasons. */
 #include "test/unit/packer/packer_fleet.h"
 
 #include <errno.h>
@@ -224,7 +224,7 @@ static void memory_is_that_of_the_lane_and_of_its_node(void **state)
     assert_int_equal(fleet_lane_of(&plan, 0), 0);
     assert_int_equal(fleet_lane_of(&plan, 1), 2);
     packer_plan_fini(&plan);
-    f->tensors[0].state_bytes = 8000; /* with its moments */
+    f->tensors[0].state_bytes = 8000; /* with moments */
     fleet_refuse(f, "shared", -ENOSPC, "3 short of memory (best 7999)");
     fleet_refuse(f, "least-loaded", -ENOSPC, "the roomiest has 7999 bytes left");
     fleet_refuse(f, "hash", -ENOSPC, "it has 7999 bytes left");
@@ -360,7 +360,7 @@ static void a_job_that_is_not_measured_gets_lanes_of_its_own(void **state)
         assert_int_equal(plan.shares[1].loss_ppm, 0);
         packer_plan_fini(&plan);
     }
-    f->workers = 4; /* as many as there are */
+    f->workers = 4; /* as many as there are lanes */
     f->lanes[0].state = f->lanes[2].state = PACKER_LANE_UNSTARTED;
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 3);
@@ -412,7 +412,7 @@ static void check_determinism(struct fleet *f, const char *policy, const struct 
     packer_plan_fini(&again);
 }
 
-/* Jobs arrive until 40 came; says how many were placed. */
+/* Places arriving jobs, 40 at most; returns the number of placed ones. */
 static size_t fill(struct fleet *f, const char *policy, uint64_t *seed)
 {
     size_t placed = 0;
@@ -489,7 +489,7 @@ static void extreme_numbers_are_placed_or_refused(void **state)
     }
 }
 
-/* --- how long it takes --- */
+/* --- duration --- */
 
 static struct fleet *busy_fleet(uint64_t *seed)
 {

@@ -5,7 +5,7 @@
 
 #define TWO_SOCKETS "pack:2 numa:1 core:32 pu:2"
 
-/* Lane i is core i of those that are ours; its cores in order of node, then index. */
+/* Lane i is core i of the allowed ones; cores in order of node, then index. */
 static struct fleet *fleet_of_machine(const char *synthetic, const char *list, uint64_t node_bytes,
                                       struct cores **ret_cores)
 {
@@ -30,7 +30,7 @@ static struct fleet *fleet_of_machine(const char *synthetic, const char *list, u
     return f;
 }
 
-/* Jobs of one task each until one is refused; says how many there were. */
+/* Places jobs of one task each until a refusal; returns their number. */
 static size_t fill(struct fleet *f, uint64_t lane_ns)
 {
     for (size_t jobs = 0;; jobs++) {

@@ -1,4 +1,4 @@
-/* Each policy of the packer does what its rule says (packer/README.md has the rules). */
+/* Each policy of the packer follows its rule (packer/README.md has the rules). */
 #include "test/unit/packer/packer_fixture.h"
 
 static void set_elements(struct fixture *f, const uint64_t *elements)
@@ -269,7 +269,7 @@ static void paa_keeps_to_the_memory_of_a_lane(void **state)
 {
     struct fixture *f = fixture_new(3, 2);
 
-    set_elements(f, (uint64_t[]){3000, 3}); /* mean 1001: lane 0 takes 500 of it */
+    set_elements(f, (uint64_t[]){3000, 3}); /* mean 1001: lane 0 takes 500 elements */
     f->lanes[0].memory_bytes = 2003;
     fixture_place(f, "paa");
     assert_int_equal(fixture_lane_bytes(f, 0), 2000);

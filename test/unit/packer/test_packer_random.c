@@ -5,7 +5,7 @@
 
 #define REQUESTS 400
 
-/* splitmix64: the same numbers from the same seed on every machine. */
+/* splitmix64: the same seed gives the same numbers on every machine. */
 static uint64_t draw(uint64_t *seed, uint64_t below)
 {
     uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);

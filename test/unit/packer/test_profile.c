@@ -1,4 +1,4 @@
-/* What is made of a job's samples: README of packer, R1 to R5. Noise is seeded. */
+/* Profiles from samples: RULES.md of packer, R1 to R5. Noise is seeded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -179,7 +179,7 @@ static void who_runs_faster_beside_others_was_measured_wrong(void **state)
     assert_int_equal(run(&p, 40, 100 * MS, 8 * MS, false), PROFILE_DRIFTED);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
-    assert_false(profile_knows_alone(&p)); /* nor was that measured alone */
+    assert_false(profile_knows_alone(&p)); /* the recalled period was not measured alone either */
 }
 
 static void who_was_never_alone_is_known_as_he_runs(void **state)
@@ -203,7 +203,8 @@ static void what_was_measured_beside_others_before_is_a_hint_and_never_alone(voi
     assert_int_equal(profile_known(&p).span_ns, 0);
     assert_false(profile_knows_alone(&p));
     run(&p, 12, 150 * MS, 4 * MS, false);
-    assert_int_equal(profile_known(&p).period_ns, 150 * MS); /* as it runs says more */
+    /* The present times replace the recalled ones. */
+    assert_int_equal(profile_known(&p).period_ns, 150 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
     assert_int_equal(run(&p, 3, 80 * MS, 4 * MS, true), PROFILE_MEASURED);
     assert_int_equal(profile_known(&p).period_ns, 80 * MS);
@@ -232,7 +233,7 @@ static void what_is_known_from_before_holds_as_long_as_it_is_right(void **state)
     assert_int_equal(run(&p, 30, 300 * MS, 4 * MS, true), PROFILE_DRIFTED);
 }
 
-/* As 'run' does, alone on so many lanes. */
+/* Like run(), alone on `lanes` lanes. */
 static enum profile_news run_on(struct profile *p, int samples, uint32_t lanes, uint64_t period_ns)
 {
     enum profile_news last = PROFILE_NOTHING;
@@ -261,7 +262,7 @@ static void what_fewer_lanes_cost_is_a_loss(void **state)
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_known(&p).busiest_ns, 2 * MS);
     assert_in_range(profile_loss_ppm(&p), 56000, 57000);
-    run_on(&p, 12, 4, 104 * MS); /* where it was, it is known anew */
+    run_on(&p, 12, 4, 104 * MS); /* on the former lanes the period alone is measured anew */
     assert_int_equal(profile_known(&p).period_ns, 104 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
 }

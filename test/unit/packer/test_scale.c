@@ -1,4 +1,4 @@
-/* Each rule by which the pool grows, and its bounds; time, and what makes no sense: README of
+/* Each rule by which the pool grows, and its bounds; time, and inconsistent input: RULES.md of
  * packer, G1 to G4, G7, G8, G10. */
 #include "test/unit/packer/scale_pool.h"
 
@@ -38,7 +38,8 @@ static void who_waits_gets_lanes_in_the_same_window(void **state)
     wish(p, 4);
     pool_tick(p);
     pool_expect(p, SCALE_OPEN, "job 900 waits, for 4 in all");
-    assert_int_equal(p->last.lanes_count, 2); /* parked; with the one without a job it is 3 */
+    /* Parked lanes; with the one without a job they are 3. */
+    assert_int_equal(p->last.lanes_count, 2);
     pool_tick(p);
     pool_expect(p, SCALE_START, "an aggregator starts, lanes to open: 1;");
     assert_int_equal(p->last.aggregator, 2);
@@ -56,7 +57,7 @@ static void what_is_about_to_open_is_not_opened_again(void **state)
     p->lanes[1].is_changing = p->lanes[2].is_changing = true;
     for (int i = 0; i < 100; i++)
         assert_int_equal(pool_look(p), SCALE_NOTHING);
-    p->lanes[2].is_changing = false; /* it failed */
+    p->lanes[2].is_changing = false; /* the change failed */
     assert_int_equal(pool_look(p), SCALE_OPEN);
     assert_int_equal(p->last.lanes_count, 1);
     pool_free(p);
@@ -195,7 +196,7 @@ static void relief_starts_an_aggregator_where_no_lane_will_do(void **state)
     pool_free(p);
 }
 
-/* Else a job on the edge of its limit would start and stop one for ever. */
+/* Without the limit a job at the edge of its limit would start and stop an aggregator for ever. */
 static void a_job_above_its_limit_now_and_then_starts_few_aggregators(void **state)
 {
     struct pool *p = crowded();
@@ -293,7 +294,7 @@ static void the_furthest_above_its_limit_is_relieved_first(void **state)
     assert_int_equal(pool_until(p, SCALE_RELIEVE), 3);
     assert_int_equal(p->last.job, 101);
     pool_obey(p);
-    assert_int_equal(pool_until(p, SCALE_RELIEVE), 3); /* the others count anew */
+    assert_int_equal(pool_until(p, SCALE_RELIEVE), 3); /* the counts of the other jobs began anew */
     assert_int_equal(p->last.job, 102);
     pool_free(p);
 }
@@ -304,7 +305,7 @@ static void relief_that_does_not_help_comes_ever_more_seldom(void **state)
     pool_open(p, 8);
     for (uint32_t i = 0; i < 8; i++)
         pool_put(p, i, 20 * MS);
-    pool_task(p, 0, 1, 20 * MS); /* whatever lane it is on: others are there, too */
+    pool_task(p, 0, 1, 20 * MS); /* a task on any lane: every lane has other jobs */
     p->options.lanes_max = 8;
     size_t reliefs = 0;
     for (int i = 0; i < 2000; i++) {
@@ -315,7 +316,7 @@ static void relief_that_does_not_help_comes_ever_more_seldom(void **state)
     pool_free(p);
 }
 
-/* --- time, and what makes no sense --- */
+/* --- time, and inconsistent input --- */
 
 static void a_clock_that_leaps_lets_no_hold_time_pass(void **state)
 {

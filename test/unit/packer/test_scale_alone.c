@@ -1,4 +1,4 @@
-/* Who was never measured without others gets a lane to be: README of packer, G11. */
+/* A job that was never measured alone gets lanes of its own: RULES.md of packer, G11. */
 #include "test/unit/packer/scale_pool.h"
 
 /* Jobs that came together on one lane, and fit there. */
@@ -95,11 +95,11 @@ static void an_aggregator_starts_for_it_where_none_has_a_free_lane(void **state)
     pool_obey(p);
     assert_in_range(pool_until(p, SCALE_MEASURE), 1, 6);
     pool_obey(p);
-    assert_int_equal(p->tasks[1].lane, 4); /* of equals who has not been tried */
+    assert_int_equal(p->tasks[1].lane, 4); /* of equal jobs, one that was not moved before */
     pool_free(p);
 }
 
-/* It trains so slowly, or stops just then: its lane is not kept for ever. */
+/* The job trains very slowly, or pauses: its lane is not reserved for ever. */
 static void who_is_never_measured_after_all_is_tried_ever_more_seldom(void **state)
 {
     struct pool *p = together(2);

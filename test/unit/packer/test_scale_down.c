@@ -1,4 +1,4 @@
-/* Each rule by which the pool shrinks, and its bounds: README of packer, G3, G5 to G7, G9. */
+/* Each rule by which the pool shrinks, and its bounds: RULES.md of packer, G3, G5 to G7, G9. */
 #include "test/unit/packer/scale_pool.h"
 
 /* --- a lane whose tasks fit elsewhere --- */
@@ -89,7 +89,7 @@ static void lanes_with_jobs_that_cannot_be_planned_for_stay(void **state)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
     p->jobs[1].is_moving = false;
     assert_in_range(pool_until(p, SCALE_DRAIN), 1, 7);
-    assert_int_not_equal(p->last.lane, 10); /* that has the job that is not measured */
+    assert_int_not_equal(p->last.lane, 10); /* the lane with the unmeasured job */
     pool_free(p);
 }
 
@@ -161,7 +161,7 @@ static void the_floor_is_not_drained(void **state)
     pool_free(p);
 }
 
-/* --- what is not in use --- */
+/* --- unused lanes and aggregators --- */
 
 static void of_lanes_without_a_job_the_last_park(void **state)
 {

@@ -27,7 +27,8 @@ void *__wrap_reallocarray(void *old, size_t count, size_t bytes)
     return allocation_fails() ? NULL : __real_reallocarray(old, count, bytes);
 }
 
-/* Each window but the last fails for want of memory; the last decides. Says how many failed. */
+/* Fails one allocation in each window, until a window decides. Returns the number of failed
+ * windows. */
 static size_t fail_each_allocation(struct pool *p, enum scale_verb verb)
 {
     for (size_t n = 0;; n++) {

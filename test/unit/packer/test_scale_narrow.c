@@ -1,9 +1,9 @@
-/* A job that is alone on its lanes is tried on fewer: README of packer, G12. */
+/* A job that is alone on its lanes is tried on fewer: RULES.md of packer, G12. */
 #include "test/unit/packer/scale_pool.h"
 
 #include "packer/profile/narrow.h"
 
-/* One job on so many lanes, eight tasks on each, and what its profile would say. */
+/* One job on `lanes` lanes with eight tasks on each, and the results of its profile. */
 static struct pool *alone(uint32_t lanes)
 {
     struct pool *p = pool_new(16, 4);
@@ -43,7 +43,7 @@ static void half_of_its_lanes_take_all_evenly(void **state)
     pool_free(p);
 }
 
-/* Until it is known, nothing of it is touched: neither emptied nor filled. */
+/* During the trial the job's lanes are neither emptied nor filled. */
 static void nothing_happens_to_it_while_it_is_measured_there(void **state)
 {
     struct pool *p = alone(4);
@@ -59,7 +59,7 @@ static void nothing_happens_to_it_while_it_is_measured_there(void **state)
     assert_int_equal(
         pool_residents(p, p->tasks[0].lane, (struct packer_resident[8]){0}, (uint32_t[8]){0}), 1);
     for (int i = 0; i < 100; i++)
-        pool_tick(p); /* it never is: its lanes are as any others then */
+        pool_tick(p); /* without a verdict its lanes become ordinary ones */
     assert_true(p->counts[SCALE_DRAIN] > 1);
     pool_free(p);
 }
@@ -120,7 +120,7 @@ static void who_finds_no_lane_keeps_what_he_has_and_holds_up_nobody(void **state
     p->jobs[0].lanes_next = 0;
     for (int i = 0; i < 20; i++)
         assert_int_not_equal(pool_tick(p), SCALE_NARROW);
-    p->tasks[p->seen.tasks_count - 1] = p->tasks[0]; /* the other goes */
+    p->tasks[p->seen.tasks_count - 1] = p->tasks[0]; /* the other job leaves */
     p->seen.tasks_count--;
     p->seen.jobs_count--;
     assert_int_equal(other, 1);
@@ -128,7 +128,7 @@ static void who_finds_no_lane_keeps_what_he_has_and_holds_up_nobody(void **state
     pool_free(p);
 }
 
-/* On one lane, where two are enough: a drain has put it there, within everybody's limit. */
+/* One lane for a job that needs two: a drain has put it there within every limit. */
 static struct pool *gathered(void)
 {
     struct pool *p = alone(2);
@@ -180,7 +180,8 @@ static void an_aggregator_starts_where_no_lane_is_left(void **state)
     pool_free(p);
 }
 
-/* More bytes than may move: they are asked ever more seldom, and others have their turn. */
+/* More bytes than may move: such jobs are tried less and less often, and other jobs have their
+ * turn. */
 static void who_cannot_move_holds_up_nobody(void **state)
 {
     struct pool *p = pool_new(16, 4);
@@ -199,8 +200,7 @@ static void who_cannot_move_holds_up_nobody(void **state)
     pool_free(p);
 }
 
-/* Its rounds are so long that it is not judged: its lanes are others' again for a quarter of an
- * hour. */
+/* The rounds are too long for a verdict: other jobs may use the lanes for a quarter of an hour. */
 static void who_is_never_judged_is_not_tried_all_the_time(void **state)
 {
     struct pool *p = alone(4);

@@ -16,7 +16,7 @@ static uint64_t pool_draw(uint64_t *seed, uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
-/* Losses as predicted, but at most a point off; use as it is taken, but a fifth of it off. */
+/* Measures losses as predicted, at most a point off, and loads, at most a fifth off. */
 static void pool_measure(struct pool *p, uint64_t *seed)
 {
     struct packer_resident residents[POOL_JOBS_MAX];
@@ -67,7 +67,7 @@ static size_t run_windows(struct pool *p, size_t windows, uint64_t *seed)
     return changes;
 }
 
-/* What is spread thin comes together within the hold times, and then that was it. */
+/* Thinly spread jobs are packed within the hold times, and no move follows. */
 static void a_steady_load_from_lanes_of_its_own_comes_to_rest(void **state)
 {
     for (uint64_t n = 0; n < seeds(); n++) {
@@ -162,7 +162,7 @@ static bool come(struct swing *w, uint64_t period, uint64_t lane_ns)
     return true;
 }
 
-/* So many lanes the same jobs take when they are placed all anew. */
+/* Number of lanes that the same jobs take when all are placed anew. */
 static size_t packed_anew(const struct pool *p)
 {
     struct pool *q = pool_new(p->seen.lanes_count, 0);
@@ -191,7 +191,8 @@ static double use_of(const struct pool *p)
     return use;
 }
 
-/* Towards so many jobs, two a window at most: one that waits is asked for anew in the next. */
+/* Changes the number of jobs by at most two a window; a waiting job asks again in the next
+ * window. */
 static void swing_jobs(struct swing *w, size_t wanted)
 {
     struct pool *p = w->p;
@@ -212,7 +213,8 @@ static void swing_jobs(struct swing *w, size_t wanted)
         remove_job(p, (uint32_t)pool_draw(&w->seed, p->seen.jobs_count));
 }
 
-/* What arrivals and departures leave: placed by the packer, then two thirds of the jobs go. */
+/* The load after arrivals and departures: placed by the packer, then two thirds of the jobs
+ * leave. */
 static void a_steady_load_after_departures_comes_to_rest(void **state)
 {
     size_t drains = 0;
@@ -238,9 +240,9 @@ static void a_steady_load_after_departures_comes_to_rest(void **state)
     assert_true(drains > 0);
 }
 
-/* Who was too many on one lane is relieved; nobody is put there again as long as that is fresh. In
- * disorder a job may lose all but its limit, and noise carry it beyond at any time: once, with what
- * follows from it. The packer leaves nobody there: its margin is as large as this noise. */
+/* A job too many on a lane is relieved, and no job is placed there soon after. In disorder a job
+ * may be at its limit, where noise can exceed it at any time: once, with the relief that follows.
+ * The packer leaves no job there, because its margin is as large as this noise. */
 static void a_steady_load_that_begins_in_disorder_comes_to_rest(void **state)
 {
     size_t reliefs = 0, late = 0;
@@ -321,7 +323,8 @@ static void disturb(struct pool *p, uint64_t *seed)
         p->jobs[i].lanes_next = (uint32_t)pool_draw(seed, p->jobs[i].lanes_enough + 1);
     }
     if (p->seen.tasks_count > 0 && p->seen.tasks_count < POOL_TASKS_MAX / 2) {
-        struct scale_task of = p->tasks[pool_draw(seed, p->seen.tasks_count)]; /* another of it */
+        /* Another task of the same job. */
+        struct scale_task of = p->tasks[pool_draw(seed, p->seen.tasks_count)];
         pool_task(p, of.job, of.lane, pool_draw(seed, 10) * MS);
     }
     p->seen.wishes_count = pool_draw(seed, 8) == 0;
@@ -338,7 +341,7 @@ static void measure_anything(struct pool *p, uint64_t *seed)
         p->jobs[i].loss_ppm = pool_draw(seed, 3) ? 0 : (uint32_t)pool_draw(seed, 1000000);
 }
 
-/* A job that is not measured is nothing pool_excess() could say something about. */
+/* pool_excess() cannot judge a job that is not measured. */
 static bool can_be_checked(const struct pool *p)
 {
     for (size_t i = 0; i < p->seen.jobs_count; i++)

@@ -36,13 +36,13 @@ uint16_t reference_half(double value, enum reduce_dtype dtype)
     if (isinf(value) || exponent > f->most)
         return (uint16_t)(sign | special << f->fraction);
     /* In units of the last bit; rint() rounds ties to even. A carry into the next exponent, or into
-     * infinity, is what adding the numbers gives. */
+     * infinity, is right by adding the numbers. */
     unsigned units = (unsigned)rint(ldexp(value, f->fraction - exponent));
     unsigned below = (unsigned)(exponent - f->least) << f->fraction;
     return (uint16_t)(sign | (units + below));
 }
 
-/* --- one element as what it is accumulated in --- */
+/* --- one element in the type of its accumulation --- */
 
 union held {
     float f32;
@@ -176,7 +176,7 @@ void reference_any(enum reduce_dtype dtype, void *ret_element)
     uint64_t bits = any_bits();
     double real = any_real();
     float single = (float)real;
-    bool takes_bits = random() % 4 == 0; /* of any kind, denormals and NaN among them */
+    bool takes_bits = random() % 4 == 0; /* any bits, including denormals and NaN */
     size_t bytes = reduce_element_bytes(dtype);
     uint16_t half;
     memcpy(ret_element, &bits, bytes);

@@ -1,5 +1,5 @@
-/* What a reduction must give, element by element, computed in another way than svc/reduce does:
- * halves by the definition of their format in doubles, no vectors. */
+/* The right result of a reduction, element by element, computed differently from svc/reduce: halves
+ * by the definition of their format in doubles, no vectors. */
 #ifndef GRADPOOL_TEST_REDUCE_REFERENCE_H
 #define GRADPOOL_TEST_REDUCE_REFERENCE_H
 

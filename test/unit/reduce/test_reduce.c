@@ -195,7 +195,7 @@ static void a_target_may_be_any_of_the_sources(void **state)
 
 static void many_workers_in_place(void **state)
 {
-    /* Every target is a source: workers that ask for the sum where the gradient was. */
+    /* Every target is a source: workers whose sum replaces their gradient. */
     const float *source[SOURCES];
     void *target[SOURCES];
     for (int s = 0; s < SOURCES; s++) {

@@ -18,8 +18,8 @@
 #define ROOM_BYTES ((LONG_MOST + 64) * 8)
 #define GUARD_BYTE 0xa5
 #define LINE_BYTES 64
-#define VARIANTS 4 /* with a partial result or without, divided or not */
-#define STREAMS 4  /* with any of them: past the cache, to the same bits (R10) */
+#define VARIANTS 4 /* with or without a partial result, divided or not */
+#define STREAMS 4  /* with any variant: stores past the cache, with the same bits (R10) */
 
 struct kernel {
     enum reduce_operation operation;
@@ -33,10 +33,10 @@ static const struct {
             {REDUCE_I32, REDUCE_I32}, {REDUCE_I64, REDUCE_I64}};
 #define ROWS (sizeof rows / sizeof *rows)
 
-/* The values themselves, and what must come out for each number of sources and variant. */
+/* The input values, and the right results for each number of sources and variant. */
 static char values[REDUCE_SOURCES_MAX][ROOM_BYTES], partial_values[ROOM_BYTES];
 static char expected[REDUCE_SOURCES_MAX + 1][VARIANTS][ROOM_BYTES];
-/* Where a kernel finds and leaves them. */
+/* Input and output of a kernel. */
 static char source_memory[REDUCE_SOURCES_MAX][ROOM_BYTES], partial_memory[ROOM_BYTES];
 static char target_memory[ROOM_BYTES + 128] __attribute__((aligned(LINE_BYTES)));
 
@@ -254,7 +254,8 @@ static void a_target_may_be_a_source_or_the_partial_result(void **state)
     for_each_kernel(check_alias, 1100);
 }
 
-/* Streams want all targets to begin at the same place of a line: here all do, or one does not. */
+/* Streaming stores need targets with equal offsets in their cache lines: here all have, or one has
+ * not. */
 static void check_places(enum reduce_set set, const struct kernel *k)
 {
     enum { ELEMENTS = 1100, MOST = REDUCE_TARGETS_MAX };
@@ -287,7 +288,7 @@ static void targets_past_the_cache_get_the_same_bytes_wherever_they_lie(void **s
     for_each_kernel(check_places, 1100);
 }
 
-/* In passes of 8 and less, and by definition in one: the same bits, halves rounded once. */
+/* In passes of at most 8 sources, and by definition in one: the same bits, halves rounded once. */
 static void check_passes(enum reduce_set set, const struct kernel *k)
 {
     enum { MANY = 21, ELEMENTS = 100 };
@@ -318,7 +319,7 @@ static void check_passes(enum reduce_set set, const struct kernel *k)
 
 static void passes_give_the_bits_of_one(void **state) { for_each_kernel(check_passes, 1); }
 
-/* Also of a NaN with a payload, whatever the operation (R8). */
+/* A copy keeps the bits of a NaN with a payload, for any operation (R8). */
 static void check_copy(enum reduce_set set, const struct kernel *k)
 {
     enum { ELEMENTS = 1100 };

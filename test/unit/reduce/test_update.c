@@ -1,5 +1,5 @@
-/* The update rules: every kernel of every instruction set against the formulas, one element at a
- * time. How near they are to real training is test_update_torch.py's. */
+/* The update rules: every kernel of every instruction set compared with the formulas, one element
+ * at a time. test_update_torch.py compares with PyTorch. */
 #include "svc/reduce/update.h"
 #include "test/unit/reduce/reduce_reference.h"
 
@@ -42,7 +42,7 @@ struct round {
     bool has_partial;
 };
 
-/* One element, as the formulas have it; volatile: nothing is contracted or kept wider. */
+/* One element by the formulas; volatile: no contraction, no wider intermediate values. */
 static float expected_element(const struct round *r, float gradient, size_t i)
 {
     const struct update_settings *s = &r->settings;
@@ -240,7 +240,7 @@ static void settings_without_sense_are_named(void **state)
     assert_string_equal(update_wrong(0, &s), "rule");
     assert_string_equal(update_wrong(UINT32_MAX, &s), "rule");
     s.beta1 = NAN;
-    assert_null(update_wrong(UPDATE_SGD, &s)); /* has no use for it */
+    assert_null(update_wrong(UPDATE_SGD, &s)); /* this rule does not use beta1 */
     assert_string_equal(update_wrong(UPDATE_ADAM, &s), "beta1");
     s = usual;
     s.beta2 = 1;

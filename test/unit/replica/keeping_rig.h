@@ -1,5 +1,5 @@
-/* A keeper of copies, on its own thread, and the lanes that it keeps them for: listeners that the
- * test polls, and for which it answers the keeper's questions (svc/replica). */
+/* A replica holder on its own thread, and the lanes of its copies: listeners that the test polls,
+ * and for which the test answers the holder's requests (svc/replica). */
 #ifndef GRADPOOL_TEST_KEEPING_RIG_H
 #define GRADPOOL_TEST_KEEPING_RIG_H
 
@@ -24,7 +24,7 @@
 #define AGGREGATOR 5
 #define LANES 3
 #define TOLD_MOST 16
-#define BYTES 100000 /* of a state; no multiple of a stamp's alignment */
+#define BYTES 100000 /* bytes of a state; no multiple of a stamp's alignment */
 #define DEADLINE_NS (60 * NS_PER_S)
 #define QUIET_NS (20 * NS_PER_MS)
 
@@ -33,9 +33,9 @@ struct scripted_lane {
     struct fabric *shm, *ofi;
     char shm_address[FABRIC_ADDRESS_BYTES_MAX], ofi_address[FABRIC_ADDRESS_BYTES_MAX];
     struct fabric_conn *conn;
-    struct record_connect ticket; /* of the last that connected */
+    struct record_connect ticket; /* ticket of the last connection */
     bool refuses, is_stopped;
-    int opened, closed, by_ofi, regions; /* so far */
+    int opened, closed, by_ofi, regions; /* counts so far */
     struct record_backup told[TOLD_MOST];
     int told_count;
 };
@@ -112,7 +112,7 @@ static inline void turn(void)
         }                                                  \
     } while (0)
 
-/* Long enough that the keeper's thread would have said something. */
+/* Waits long enough for any message of the holder's thread. */
 static inline void settle(void)
 {
     uint64_t until_ns = clock_now_ns() + QUIET_NS;
@@ -165,7 +165,7 @@ static inline int stop(void **state)
     return 0;
 }
 
-/* ---- what the keeper is told, and asks ---- */
+/* ---- messages to the holder, and its requests ---- */
 
 static inline struct holder_copy copy(uint32_t piece, uint32_t epoch)
 {
@@ -215,7 +215,7 @@ static inline void refuse(uint32_t lane, int code)
     holder_ticket(k, JOB, lane, code, "", "", &(struct record_connect){0});
 }
 
-/* Asked for and given, and nothing else is said there. */
+/* The ticket is requested and given, and no other message goes to the lane. */
 static inline void connect_lane(uint32_t lane)
 {
     int before = lanes[lane].opened;
@@ -247,7 +247,7 @@ static inline struct holder_use use(void)
     return use;
 }
 
-/* ---- what a lane writes ---- */
+/* ---- writes of a lane ---- */
 
 static inline char *half_of(uint32_t lane, const struct record_backup *told, uint64_t half)
 {
@@ -286,7 +286,7 @@ static inline void let_go(uint32_t lane, uint32_t piece, uint32_t note)
     fabric_flush(lanes[lane].shm);
 }
 
-/* The keeper hears of it. */
+/* Ends the connection; the holder sees the end. */
 static inline void end_connection(uint32_t lane)
 {
     int before = lanes[lane].closed;

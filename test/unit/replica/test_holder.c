@@ -1,5 +1,5 @@
-/* What an aggregator keeps for others' lanes, over real connections: tickets, what is told of a
- * copy, when it is given up (svc/replica). Moves are test_holder_fence's. */
+/* The copies that an aggregator holds for lanes of others, over real connections: tickets, messages
+ * about a copy, its end (svc/replica). test_holder_fence tests moves. */
 #include "test/unit/replica/keeping_rig.h"
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@ static void a_lane_is_asked_for_once_and_told_when_it_is_there(void **state)
     assert_int_equal(holder_timeout_ms(k), 0);
     expect_ask(1, 0);
     expect_no_ask();
-    keep(1, copy(3, 1)); /* it has not been answered */
+    keep(1, copy(3, 1)); /* the first request has no answer yet */
     expect_no_ask();
     grant(1);
     expect_told(1, 3);
@@ -66,7 +66,7 @@ static void what_the_coordinator_does_not_know_is_forgotten(void **state)
     assert_int_equal(use().copies, 0);
     holder_ask_again(k);
     expect_no_ask();
-    keep(1, copy(1, 1)); /* as anything that is new */
+    keep(1, copy(1, 1)); /* as for any new copy */
     connect_lane(1);
     expect_told(1, 1);
 }
@@ -116,7 +116,7 @@ static void a_connect_that_fails_is_tried_again_with_a_new_ticket(void **state)
     grant(1);
     expect_told(1, 1);
     end_connection(1);
-    expect_ask(1, 3); /* it had been there for a moment, which is no use */
+    expect_ask(1, 3); /* a connection that ends at once counts as a failure */
 }
 
 static void a_lane_that_refuses_is_reached_over_the_network_next(void **state)
@@ -134,7 +134,7 @@ static void a_lane_that_refuses_is_reached_over_the_network_next(void **state)
     assert_int_equal(use().connections, 1);
 }
 
-/* A listener whose queue is full: the kernel drops who comes, and says nothing. */
+/* A listener with a full queue: the kernel drops new connections silently. */
 struct hole {
     int fds[3];
     char address[FABRIC_ADDRESS_BYTES_MAX];
@@ -191,7 +191,7 @@ static void a_lane_that_does_not_answer_is_tried_over_the_network_next(void **st
     assert_int_equal(lanes[1].by_ofi, 1);
 }
 
-/* ---- what is told ---- */
+/* ---- messages about a copy ---- */
 
 static void room_for_two_states_and_their_stamps_is_lent(void **state)
 {
@@ -245,7 +245,7 @@ static void what_begins_is_nothing(void **state)
     assert_true(told->note > note);
     again.begins = true;
     keep(1, again);
-    until(lanes[1].closed == 1); /* it may be writing */
+    until(lanes[1].closed == 1); /* the lane may be writing the former copy */
     connect_lane(1);
     assert_true(holds_nothing(expect_told(1, 3)));
 }
@@ -271,7 +271,7 @@ static void what_does_not_fit_is_refused_and_leaves_nothing_behind(void **state)
     assert_int_equal(holder_keep(k, JOB, "job", 1, &copies[1], 1), -ENOSPC);
     expect_no_ask();
     assert_int_equal(holder_keep(k, JOB, "job", 1, copies, 2), -ENOSPC);
-    assert_int_equal(use().copies, 1); /* those before it are kept */
+    assert_int_equal(use().copies, 1); /* copies before the failing one are held */
     connect_lane(1);
     assert_int_equal(expect_told(1, 1)->piece, 1);
 }
@@ -308,7 +308,7 @@ static void a_copy_that_was_kept_again_meanwhile_stays(void **state)
     keep(1, copy(1, 1));
     uint32_t next = expect_told(1, 2)->note;
     let_go(1, 1, note);
-    let_go(1, 99, next); /* there is none */
+    let_go(1, 99, next); /* no such copy */
     settle();
     assert_int_equal(use().copies, 1);
     assert_int_equal(lanes[1].closed, 0);
@@ -338,7 +338,7 @@ static void what_a_lane_let_go_of_is_nothing_when_it_is_kept_again(void **state)
     write_state(1, &lanes[1].told[1], 4);
     let_go(1, 1, lanes[1].told[0].note);
     until(use().copies == 1);
-    assert_int_equal(lanes[1].closed, 0); /* the other is there still */
+    assert_int_equal(lanes[1].closed, 0); /* the other copy is still there */
     keep(1, copy(1, 1));
     assert_true(holds_nothing(expect_told(1, 3)));
     end_connection(1);
@@ -363,14 +363,14 @@ static void a_job_that_ends_is_left_everywhere(void **state)
     grant(2); /* too late */
     settle();
     assert_int_equal(lanes[2].opened, 0);
-    assert_int_equal(use().copies, 1); /* the other job's */
+    assert_int_equal(use().copies, 1); /* the copy of the other job */
     until(use().connections == 0);
     holder_end(k, JOB, NULL, 0, false);
     holder_end(k, 12345, NULL, 0, false);
     assert_true(holds_nothing(keep_at(2, copy(1, 1))));
 }
 
-/* What it was told while it was away it has not heard. */
+/* The holder missed messages while it was away. */
 static void what_it_is_not_told_to_have_still_is_left(void **state)
 {
     const uint32_t still[] = {2, 77};

@@ -1,8 +1,9 @@
-/* A piece goes from one lane to another, and its copy stays where it is: no lane hears of it while
- * another may still write it (svc/replica, J3 and J4; W5 of svc/wire). */
+/* A piece moves from one lane to another while its copy stays in place: no lane gets the place
+ * while another may still write it (svc/replica, J3 and J4; W5 of svc/wire). */
 #include "test/unit/replica/keeping_rig.h"
 
-static int fences; /* a lane that does not heed one would be killed, were it not this process */
+/* Calls of the fence, which would kill a lane that does not obey; here the lane is this process. */
+static int fences;
 
 void __real_fabric_fence(struct fabric_conn *c);
 void __wrap_fabric_fence(struct fabric_conn *c);
@@ -12,7 +13,7 @@ void __wrap_fabric_fence(struct fabric_conn *c)
     __real_fabric_fence(c);
 }
 
-/* Of its route: `lost` where the lane before has not let go of it. */
+/* The copy under the piece's new route; `lost`: the former lane has not released the piece. */
 static struct holder_copy moved(uint32_t piece, uint32_t epoch, bool lost)
 {
     struct holder_copy what = copy(piece, epoch);
@@ -30,12 +31,12 @@ static void keep_both_at_lane_1(void)
         write_state(1, &lanes[1].told[i], 4);
 }
 
-/* ---- let go ---- */
+/* ---- released pieces ---- */
 
 static void what_a_lane_has_let_go_of_is_told_to_the_next_at_once(void **state)
 {
     keep_both_at_lane_1();
-    lanes[1].is_stopped = true; /* nothing waits for it */
+    lanes[1].is_stopped = true; /* the move must not wait for this lane */
     keep(2, moved(1, 2, false));
     connect_lane(2);
     const struct record_backup *told = expect_told(2, 1);
@@ -44,7 +45,7 @@ static void what_a_lane_has_let_go_of_is_told_to_the_next_at_once(void **state)
     assert_int_equal(half_of(2, told, 0)[BYTES - 1], 4);
     lanes[1].is_stopped = false;
     settle();
-    assert_int_equal(lanes[1].closed, 0); /* it has the other still */
+    assert_int_equal(lanes[1].closed, 0); /* the lane still has the other copy */
     assert_int_equal(use().connections, 2);
 }
 
@@ -84,7 +85,7 @@ static void nobody_hears_of_a_copy_that_a_lost_lane_may_still_write(void **state
     connect_lane(2);
     settle();
     assert_int_equal(lanes[2].told_count, 0);
-    write_state(1, &lanes[1].told[0], 5); /* it does not know yet */
+    write_state(1, &lanes[1].told[0], 5); /* the lane does not know of the move yet */
     lanes[1].is_stopped = false;
     until(lanes[1].closed == 1);
     const struct record_backup *told = expect_told(2, 1);
@@ -99,7 +100,7 @@ static void what_else_a_lost_lane_had_waits_for_its_successor(void **state)
     connect_lane(2);
     until(lanes[1].closed == 1);
     expect_told(2, 1);
-    expect_ask(1, 0); /* whether it is lost for these, too, others know */
+    expect_ask(1, 0); /* the service decides whether the lane is lost for these copies, too */
     refuse(1, -ESTALE);
     expect_no_ask();
     keep(3, moved(2, 2, true));
@@ -125,7 +126,7 @@ static void a_copy_goes_on_to_a_third_lane_behind_the_same_fence(void **state)
     lanes[1].is_stopped = true;
     keep(2, moved(1, 2, true));
     connect_lane(2);
-    keep(3, moved(1, 3, true)); /* the second is lost, too, and has heard of nothing */
+    keep(3, moved(1, 3, true)); /* the second lane is lost, too, and has got no message */
     connect_lane(3);
     settle();
     assert_int_equal(lanes[3].told_count, 0);
@@ -161,7 +162,7 @@ static void a_keeper_may_end_behind_a_fence(void **state)
     until(lanes[2].closed == 1);
 }
 
-/* What the coordinator knows nothing of; the lane that was lost may still write it. */
+/* A copy that the coordinator does not know; the lost lane may still write it. */
 static void a_copy_may_be_forgotten_behind_a_fence(void **state)
 {
     keep_at(1, copy(1, 1));
@@ -176,7 +177,7 @@ static void a_copy_may_be_forgotten_behind_a_fence(void **state)
     assert_true(holds_nothing(keep_at(2, copy(1, 3))));
 }
 
-/* ---- what begins, and may still be written ---- */
+/* ---- new copies that a lane may still write ---- */
 
 static void forget(uint32_t piece) { holder_end(k, JOB, &piece, 1, false); }
 
@@ -228,13 +229,14 @@ static void what_a_lane_may_still_write_is_no_other_pieces(void **state)
     assert_int_equal(half_of(2, next, 1)[BYTES - 1], 7);
     lanes[1].is_stopped = false;
     until(lanes[1].closed == 1);
-    until(use().connections == 1); /* and then its room is anybody's */
+    until(use().connections == 1); /* then its room is free */
     keep(2, copy(4, 1));
     next = expect_told(2, 3);
     assert_int_equal(next->offset[0], told.offset[0]);
 }
 
-/* It is left because a copy begins, and lost before it has seen that. */
+/* The connection is being left because a copy begins, and the lane is lost before it has seen
+ * that. */
 static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
 {
     fences = 0;
@@ -252,7 +254,7 @@ static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
     assert_true(holds(expect_told(2, 1), 4));
 }
 
-/* It has others there, so nothing else would end the connection. */
+/* The lane has other copies there, so nothing else would end the connection. */
 static void
 a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection(void **state)
 {
@@ -277,7 +279,7 @@ a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection(void
 
 /* ---- kept by another meanwhile ---- */
 
-/* That lane may have posted something before it said so; what else it has is told to it anew. */
+/* The lane may have posted a write before its report; its other copies are sent to it anew. */
 static void a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended(void **state)
 {
     keep_both_at_lane_1();

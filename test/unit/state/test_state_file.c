@@ -1,4 +1,4 @@
-/* The file of a snapshot: what was written is read again, and nothing else is taken for it. */
+/* The file of a snapshot: written contents are read back, and any other file is refused. */
 #include "svc/reduce/update.h"
 #include "svc/state/state_layout.h"
 #include "svc/state/state_write.h"
@@ -194,7 +194,7 @@ static void a_link_is_followed_wherever_it_leads(void **context)
     snprintf(target, sizeof target, "%s/target", place);
     assert_int_equal(symlink("second", link), 0);
     assert_int_equal(symlink(target, second), 0);
-    for (int i = 0; i < 2; i++) { /* also where there is something */
+    for (int i = 0; i < 2; i++) { /* also over an existing file */
         ok(state_write_begin(link, written, 0, &w, &err), &err);
         ok(state_write_finish(&w, &err), &err);
     }
@@ -210,7 +210,7 @@ static void a_link_is_followed_wherever_it_leads(void **context)
     unlink(link);
     unlink(second);
     unlink(target);
-    assert_int_equal(rmdir(place), 0); /* nothing else is there */
+    assert_int_equal(rmdir(place), 0); /* the folder holds no other file */
 }
 
 static void a_place_that_cannot_be_written_is_named(void **context)

@@ -1,5 +1,5 @@
-/* The file of a timeline: whole behind each batch, what was there before stays until it begins, and
- * nothing that a worker sends makes it one that cannot be read. */
+/* The file of a timeline: complete after each batch, the former file stays until the first batch,
+ * and no data of a worker makes it unreadable. */
 #include "svc/timeline/timeline_file.h"
 #include "svc/wire/record.h"
 #include "svc/wire/trace_ring.h"
@@ -69,7 +69,7 @@ static void close_file(struct rig *rig)
     assert_int_equal(timeline_file_close(rig->file, &rig->totals, &err), 0);
 }
 
-/* Balanced, outside of quotes: what a parser would trip over first. */
+/* Whether brackets outside of quotes are balanced, the first condition of a parser. */
 static bool is_whole(const char *text)
 {
     int depth = 0;
@@ -106,7 +106,7 @@ static struct trace_round round_at(uint64_t begin, uint64_t end)
     return r;
 }
 
-/* As one worker, or lane 2 of an aggregator, would send them. */
+/* Adds rounds as one worker, or lane 2 of an aggregator, would send them. */
 static void add(struct rig *rig, bool is_aggregator, const void *rounds, size_t bytes,
                 uint64_t dropped)
 {
@@ -222,7 +222,7 @@ static void as_many_as_are_under_way_have_rows(void **state)
     }
 }
 
-/* --- where it cannot be written --- */
+/* --- files that cannot be written --- */
 
 static void let_files_grow_to(rlim_t bytes)
 {
@@ -293,7 +293,7 @@ static void what_has_no_sense_is_counted_and_left_out(void **state)
 {
     struct rig *rig = *state;
     struct trace_round rounds[] = {round_at(0, 1000), round_at(5, 4), round_at(2000, 3000)};
-    rounds[2].thing = 77; /* nobody knows it */
+    rounds[2].thing = 77; /* an unknown kind */
     rounds[2].operation = 200;
     open_file(rig);
     timeline_file_begin(rig->file, "job", BEGUN);

@@ -174,7 +174,7 @@ static void each_field_of_ready_is_checked(void **state)
     refuses(RECORD_READY, ready.operation, RECORD_RESTORE + 1);
     accepts(RECORD_READY, ready.stalled, UINT16_MAX);
     refuses(RECORD_READY, ready.operation, 255);
-    refuses(RECORD_READY, ready.operation, RECORD_BARRIER); /* with input bytes */
+    refuses(RECORD_READY, ready.operation, RECORD_BARRIER); /* a barrier with input bytes */
     refuses(RECORD_READY, ready.standing, RECORD_ENTERS + 1);
     refuses(RECORD_READY, ready.standing, 255);
     refuses(RECORD_READY, ready.outputs, RECORD_OUTPUTS_MAX + 1);
@@ -247,7 +247,7 @@ static void the_other_kinds_are_checked_field_by_field(void **state)
     refuses(RECORD_QUERY, query.padding, 1);
     refuses(RECORD_CLOSED, closed.round, RECORD_ROUND_MOST + 1);
     refuses(RECORD_CHOSEN, chosen.round, 0);
-    refuses(RECORD_CHOSEN, chosen.ranks[0], 0); /* nobody */
+    refuses(RECORD_CHOSEN, chosen.ranks[0], 0); /* no rank */
     refuses(RECORD_TICKET, ticket.connect.magic, RECORD_MAGIC ^ 1);
     refuses(RECORD_TICKET, ticket.connect.reserved, 1);
 }
@@ -290,11 +290,12 @@ static void random_bytes_never_crash(void **state)
     }
 }
 
-/* Whoever changes one of these finds out here that ends of the version before would misread it. */
+/* A change of these sizes means that the former version would misread records. */
 static void the_layout_of_records_goes_with_the_protocol_version(void **state)
 {
-    assert_int_equal(CHANNEL_VERSION, 12); /* H10: raise it, write the new sizes down, and
-                                              make test/fuzz/corpus/record anew */
+    /* After a change (H10): raise the version, update the sizes, rebuild
+     * test/fuzz/corpus/record. */
+    assert_int_equal(CHANNEL_VERSION, 12);
     assert_int_equal(sizeof(struct record_ready), 112);
     assert_int_equal(sizeof(struct record_output), 40);
     assert_int_equal(sizeof(struct record_commit), 120);

@@ -1,5 +1,5 @@
-/* The ring of a timeline: what is put is taken, once and in order, beside each other; what finds no
- * room is counted; what was not seen whole is none. */
+/* The ring of a timeline: each put record is taken once and in order, also concurrently; records
+ * without room are counted; a record that was not read whole is dropped. */
 #include "svc/wire/trace_ring.h"
 
 #include <pthread.h>
@@ -85,7 +85,7 @@ static void *put_many(void *context)
     return NULL;
 }
 
-/* Until nothing is left of MANY but what was dropped. */
+/* Takes until all of MANY are taken or counted as dropped. */
 static uint64_t take_many(struct trace_ring *ring)
 {
     struct trace_round taken[64];

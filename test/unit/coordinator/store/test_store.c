@@ -1,4 +1,4 @@
-/* The store by itself: rows come back as they were put, changes are all or nothing. */
+/* The store by itself: rows are read back as written, changes are all or nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 struct fixture {
     char dir[64], path[96];
     struct store *store;
-    /* of the last load */
+    /* rows of the last load */
     struct store_row rows[ROWS_MAX];
     char texts[ROWS_MAX][3][32];
     uint8_t ranks[ROWS_MAX][STORE_RANKS_BYTES];

@@ -1,4 +1,4 @@
-/* A peer of fabric_ofi that speaks its provider's wire by hand, and says whatever a test likes. */
+/* A peer of fabric_ofi that writes the provider's wire format by hand, with any content. */
 #ifndef GRADPOOL_TEST_OFI_STRANGER_H
 #define GRADPOOL_TEST_OFI_STRANGER_H
 
@@ -7,11 +7,11 @@
 
 #define STRANGER_REQUEST_BYTES_MAX 128
 
-/* A plain socket to "127.0.0.1:port"; nothing is said. */
+/* A plain socket to "127.0.0.1:port", without any bytes sent. */
 int stranger_connect(const char *address);
 
-/* A whole connect request with the ticket "hostile": its length. `order` is 1 where the peer says
- * that its bytes are little endian. */
+/* Writes a whole connect request with the ticket "hostile"; returns its length. `order`: 1 if the
+ * peer declares its bytes little endian. */
 size_t stranger_request(uint64_t order, uint8_t ret_bytes[STRANGER_REQUEST_BYTES_MAX]);
 
 #endif

@@ -1,6 +1,6 @@
-/* Stands between fabric_ofi and the `tcp` provider by replacing the tables of functions of what is
- * opened on a domain. Owns what it puts in place until the object is closed. Receives lie here and
- * not with tcp, which gets one of our own, so that a word can use one up. */
+/* Wraps the `tcp` provider below fabric_ofi by replacing the function tables of objects that are
+ * opened on a domain. Owns the replacements until the object is closed. Receives are kept here, and
+ * tcp gets one receive of this file, so that a word can use one up. */
 #include "test/unit/fabric/ofi/strict_provider.h"
 
 #include "svc/fabric/ofi/provider/types.h"
@@ -16,7 +16,7 @@
 #define MODE (FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY)
 #define RECEIVES_MAX 8
 
-/* Threads of a test drive fabrics of their own; what they share is this file's. */
+/* Threads of a test drive fabrics of their own; the shared state is in this file. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct strict_counts counts;
 
@@ -48,7 +48,7 @@ static void wrong(const char *format, ...)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* What a descriptor points to. */
+/* The object behind a descriptor. */
 struct registration {
     struct fi_ops fid_ops; /* first: found again by the table in its fid */
     struct fi_ops *true_ops;
@@ -138,7 +138,7 @@ struct endpoint {
     size_t inject_bytes_max;
     struct receive receives[RECEIVES_MAX]; /* oldest first */
     int receives_count;
-    struct fi_context own; /* of the one receive that tcp has */
+    struct fi_context own; /* context of tcp's only receive */
     void *buffer;
     size_t buffer_bytes;
     struct fi_cq_data_entry held; /* came and found no receive */
@@ -149,7 +149,7 @@ static struct list endpoints = {&endpoints, &endpoints};
 
 static struct endpoint *endpoint_of(struct fid_ep *ep) { return (struct endpoint *)ep->fid.ops; }
 
-/* The end of a connection and its queue were opened with the same context. */
+/* The end of a connection and its queue have the same context. */
 static struct endpoint *endpoint_by_context(const void *context)
 {
     struct endpoint *found = NULL;
@@ -290,7 +290,8 @@ static bool use_up_receive(struct endpoint *e, struct fi_cq_data_entry *entry)
     return true;
 }
 
-/* One entry, or what fi_cq_read() says. What finds no receive is kept, and all behind it waits. */
+/* Reads one entry, or returns the result of fi_cq_read(). An entry without a receive is kept, and
+ * all later ones wait. */
 static ssize_t read_one(struct queue *q, struct fid_cq *cq, struct endpoint *e,
                         struct fi_cq_data_entry *ret_entry)
 {
@@ -390,7 +391,8 @@ static void domain_wrap(struct fid_domain *domain)
     domain->mr = &d->mr;
 }
 
-/* The domain is opened anew with all that a provider may ask; nothing lives on it so far. */
+/* Opens the domain anew with all requirements that a provider may have; nothing is opened on it so
+ * far. */
 int strict_open(const struct fabric_options *options, struct fabric **ret_fabric)
 {
     int r = fabric_open("ofi", options, ret_fabric);

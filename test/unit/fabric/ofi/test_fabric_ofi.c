@@ -1,5 +1,5 @@
-/* fabric_ofi over the tcp provider on 127.0.0.1: the cases that every fabric passes, then what only
- * a network brings, strangers above all. Peers that die are in test_fabric_ofi_peers.c. */
+/* fabric_ofi over the tcp provider on 127.0.0.1: the cases of every fabric, then cases that only a
+ * network has, mostly unknown peers. test_fabric_ofi_peers.c tests peers that die. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"
@@ -101,7 +101,7 @@ static void a_held_receive_of_64_KiB_lets_the_next_message_arrive(void **state)
     region_destroy(&region);
 }
 
-/* Not gathered with what follows (O13). */
+/* Sends without gathering (O13). */
 static void send_alone(struct rig *rig, const void *bytes, size_t count)
 {
     assert_int_equal(fabric_send(rig->at_worker[0], bytes, count, NULL, 0), 0);
@@ -129,7 +129,8 @@ static void take_read_ahead(struct rig *rig, int sleep_ms)
     }
 }
 
-/* The provider reads ahead of the receives that are posted: what it holds fires no descriptor. */
+/* The provider reads ahead of the posted receives: data that it holds does not make its descriptor
+ * readable. */
 static void messages_that_were_read_ahead_come_without_a_further_sign(void **state)
 {
     struct rig *rig = *state;
@@ -180,7 +181,7 @@ static void words_come_after_their_data_and_in_order(void **state)
     region_destroy(&region);
 }
 
-/* The bytes fit any socket buffer, so that only an answer of the peer can tell (W4). */
+/* The bytes fit any socket buffer, so only an answer of the peer proves their arrival (W4). */
 static void written_waits_until_the_peer_has_the_bytes(void **state)
 {
     struct rig *rig = *state;

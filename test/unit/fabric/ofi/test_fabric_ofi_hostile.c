@@ -1,6 +1,6 @@
-/* fabric_ofi beside peers that were accepted and then write what they like into their sockets
- * (README, O12). Whatever they send ends their own connection at most; after each of them every
- * byte of an honest worker is compared. */
+/* fabric_ofi beside accepted peers that write any bytes into their sockets (README, O12). Their
+ * bytes may end their own connection only; after each of them every byte of an honest worker is
+ * compared. */
 #include "test/lib/extent.h"
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/fabric/ofi/ofi_stranger.h"
@@ -181,7 +181,7 @@ static void lend(int fd, uint64_t bytes)
     say(fd, &said, sizeof(said));
 }
 
-/* A slot that is filled in part would hold what another job left there. */
+/* A partly filled slot would contain bytes of another job. */
 static void an_answer_that_is_too_short_is_no_answer(void **state)
 {
     struct bench b;
@@ -203,7 +203,7 @@ static void an_answer_that_is_too_short_is_no_answer(void **state)
     bench_close(&b);
 }
 
-/* A write of ours that its reader has not taken cannot be acknowledged yet. */
+/* A write whose receiver has not read it cannot be acknowledged yet. */
 static void an_acknowledgement_ahead_of_what_it_is_for_ends_the_connection(void **state)
 {
     enum { BYTES = 16 << 20 };
@@ -258,7 +258,7 @@ static void acknowledgements_that_are_not_taken_are_bounded(void **state)
     bench_close(&b);
 }
 
-/* For it the provider flushes the processor's cache at an address that nobody has checked. */
+/* For a commit the provider would flush the processor's cache at an unchecked address. */
 static void a_message_that_asks_for_a_commit_ends_its_own_connection_only(void **state)
 {
     struct {
@@ -332,7 +332,8 @@ static void bytes_by_chance_touch_no_other_connection(void **state)
     bench_close(&b);
 }
 
-/* Fails on a system with another libfabric: run this program and fuzz_tcp_wire there, add it. */
+/* Fails on a system with another libfabric: run this program and fuzz_tcp_wire there, then add the
+ * version. */
 static void the_libfabric_that_is_here_is_a_known_one(void **state)
 {
     (void)state;

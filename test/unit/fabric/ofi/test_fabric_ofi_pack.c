@@ -1,5 +1,5 @@
-/* Small things that leave together (O13): nothing is lost, reordered or told twice, and what a peer
- * packs is not believed. */
+/* Small operations that leave in one message (O13): none is lost, reordered or reported twice, and
+ * a peer's pack is checked. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/fabric/ofi/conn.h"
@@ -69,7 +69,7 @@ static void expect_number(uint32_t i)
     assert_int_equal(at[length(i)], 0);
 }
 
-/* ---- what leaves ---- */
+/* ---- sent packs ---- */
 
 static void small_writes_of_a_burst_share_messages_and_land_in_order(void **state)
 {
@@ -91,7 +91,7 @@ static void small_writes_of_a_burst_share_messages_and_land_in_order(void **stat
     assert_int_equal(lane_end()->packs_posted + lane_end()->transfers_posted, 0);
 }
 
-/* Long and short, messages and words: as they were posted. */
+/* Long and short, messages and words: in the order of posts. */
 static void nothing_overtakes_what_is_gathered(void **state)
 {
     enum { ROUNDS = 12 };
@@ -135,7 +135,7 @@ static void messages_of_a_burst_keep_their_payloads_and_are_given_back_one_by_on
     rig_expect_nothing(&rig, &rig.lane);
 }
 
-/* A message that stays with its taker keeps its receive, and the rest goes on through the other. */
+/* A message that its receiver holds keeps its receive; the rest of the pack uses the other one. */
 static void one_message_of_a_pack_may_be_held(void **state)
 {
     enum { COUNT = 200 };
@@ -212,7 +212,7 @@ static void packed_writes_end_with_their_connection(void **state)
     rig_expect_closed(&rig, &rig.lane, &rig.at_lane[0], 0);
 }
 
-/* Its peer takes them for landed, and may have told others so. */
+/* The peer counts them as landed, and may have reported that. */
 static void what_came_before_our_own_goodbye_lands_without_a_word(void **state)
 {
     enum { COUNT = 60 };
@@ -261,10 +261,11 @@ static void a_pack_that_is_none_ends_the_connection(void **state)
     static const struct garbage cases[] = {
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER}, 12},             /* half an item */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, 9, 0}, 24},       /* padding is missing */
-        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, UINT32_MAX}, 24}, /* longer than it is */
-        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, 0xfffffffa}, 24}, /* the same, rounded up to 0 */
-        {{OFI_MESSAGE_PACK, 1, 99, 8}, 24},                     /* of no kind */
-        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 8}, 24},         /* names no place */
+        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, UINT32_MAX}, 24}, /* length beyond the pack */
+        /* Length that wraps to 0 when rounded up. */
+        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, 0xfffffffa}, 24},
+        {{OFI_MESSAGE_PACK, 1, 99, 8}, 24},                     /* unknown kind */
+        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 8}, 24},         /* without a place */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 16, 0, 0}, 32},  /* nothing was lent to us */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 16, 64, 0}, 32}, /* no region at all */
     };

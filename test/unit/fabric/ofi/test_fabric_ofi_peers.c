@@ -21,7 +21,7 @@ static int open_ofi(const struct fabric_options *options, struct fabric **ret_fa
     return fabric_open("ofi", options, ret_fabric);
 }
 
-/* The rig wants one to know how to wait; the cases here open what they need themselves. */
+/* The rig needs a factory for its waits; the cases here open their fabrics themselves. */
 static const struct fabric_factory real_time = {.name = "fabric_ofi_peers"};
 
 static uint8_t pattern(size_t i, unsigned seed)
@@ -68,7 +68,7 @@ static void worker_main(const char *address, size_t bytes, unsigned seed)
     struct region region;
     if (open_ofi(&(struct fabric_options){0}, &f) < 0 || region_create(bytes, &region) < 0)
         _exit(1);
-    /* Before it connects: who says nothing for long is turned away. */
+    /* Before the connect, because a silent peer is disconnected. */
     fill(region.base, bytes, seed);
     if (fabric_connect(f, address, "worker", 6, NULL, &c) < 0)
         _exit(1);
@@ -87,7 +87,7 @@ static void worker_main(const char *address, size_t bytes, unsigned seed)
     _exit(3);
 }
 
-/* Starts one, accepts it, and takes its region. */
+/* Starts a worker, accepts it, and takes its region. */
 static pid_t worker_start(struct rig *rig, size_t bytes, unsigned seed,
                           struct fabric_conn **ret_conn)
 {
@@ -145,8 +145,8 @@ static void many_reads_of_1_MiB_bring_every_byte(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Too much for the sockets on the way, posted when the lane has just been told that it may sleep.
- * sleep_ms 0: it then only polls, and never arms. */
+/* Posts more than the sockets can hold, just after the lane was allowed to sleep. sleep_ms 0: the
+ * lane only polls, and never arms. */
 static void fill_the_way(struct rig *rig, struct fabric_conn *c, pid_t pid, int sleep_ms)
 {
     enum { WRITES = 4, BYTES = 8 * MIB };
@@ -223,7 +223,8 @@ static void a_killed_worker_gives_back_every_operation_and_closes_once(void **st
     fabric_close(rig.lane.fabric);
 }
 
-/* The worker's own child lives on and holds copies of every socket but those it abandoned. */
+/* The worker's own child lives on and holds copies of every socket except those that the worker
+ * abandoned. */
 static void a_child_of_a_killed_worker_does_not_keep_the_connection_alive(void **state)
 {
     struct rig rig;
@@ -264,7 +265,7 @@ static void a_child_of_a_killed_worker_does_not_keep_the_connection_alive(void *
     fabric_close(rig.lane.fabric);
 }
 
-/* Reads from the healthy worker and compares every byte; what others get back is passed over. */
+/* Reads from the healthy worker and compares every byte; reads of other workers are skipped. */
 static void read_checked(struct rig *rig, struct fabric_conn *c, uint8_t *slot, int reads)
 {
     for (int i = 0; i < reads; i++) {

@@ -1,5 +1,5 @@
-/* fabric_ofi beside sockets that connect and say nothing, half of it, or nonsense (README, O8):
- * they hold up nobody, are shown out, and never use up what others need. */
+/* fabric_ofi beside sockets that connect and send nothing, half a request, or nonsense (README,
+ * O8): they block no other peer, are disconnected, and never use up resources that others need. */
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/fabric/ofi/ofi_stranger.h"
 
@@ -66,7 +66,7 @@ static void expect_shown_out(struct rig *rig, int fd, uint64_t limit_ns)
     close(fd);
 }
 
-/* --- who holds up whom ----------------------------------------------------------------------- */
+/* --- blocked peers ---------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -130,7 +130,7 @@ static void fifty_strangers_half_way_hold_up_nobody(void **state)
     rig_close(&rig);
 }
 
-/* --- who is shown out ------------------------------------------------------------------------ */
+/* --- disconnected strangers ----------------------------------------------------------------- */
 
 static void nonsense_and_another_order_of_bytes_are_shown_out_at_once(void **state)
 {
@@ -161,7 +161,7 @@ static void silence_ends_after_five_seconds(void **state)
     rig_close(&rig);
 }
 
-/* In pieces that come one after the other, as over a slow network. */
+/* The request comes in pieces, as over a slow network. */
 static void a_request_in_pieces_is_taken_when_it_is_whole(void **state)
 {
     uint8_t request[STRANGER_REQUEST_BYTES_MAX];
@@ -182,7 +182,7 @@ static void a_request_in_pieces_is_taken_when_it_is_whole(void **state)
     rig_close(&rig);
 }
 
-/* --- who uses up what ------------------------------------------------------------------------ */
+/* --- used-up resources ---------------------------------------------------------------------- */
 
 static struct rlimit descriptors_limited_to(rlim_t most)
 {
@@ -222,7 +222,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* Nobody waits who could be shown out: the listener rests, and the thread sleeps. */
+/* No stranger could be disconnected: the listener rests, and the thread sleeps. */
 static void without_descriptors_the_lane_sleeps_and_takes_callers_later(void **state)
 {
     struct rig rig;

@@ -1,5 +1,5 @@
-/* fabric_ofi on a provider that asks for everything (strict_provider.h): the cases that every
- * fabric passes, then what becomes of words, keys and addresses there. */
+/* fabric_ofi on a provider with all requirements (strict_provider.h): the cases of every fabric,
+ * then words, keys and addresses. */
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/fabric/ofi/strict_provider.h"
 

@@ -1,4 +1,4 @@
-/* A worker that lies, for tests of what a lane makes of it. */
+/* A lying worker, for tests of the lane's checks. */
 #ifndef GRADPOOL_TEST_SHM_LIAR_H
 #define GRADPOOL_TEST_SHM_LIAR_H
 
@@ -23,15 +23,15 @@ struct liar {
     struct fabric_conn *at_lane;
 };
 
-/* A socket to the lane and the memory for an honest hand-shake; nothing has been said. */
+/* A socket to the lane and the memory for an honest hand-shake; no message is sent. */
 struct liar liar_make(struct rig *rig);
 void liar_hello(struct liar *l, int rings_fd, int bell_fd);
-/* One that has come in with an honest hand-shake. The owner at the lane is the rig. */
+/* A liar after an honest hand-shake. The owner at the lane is the rig. */
 struct liar liar_admitted(struct rig *rig);
 void liar_drop(struct liar *l);
 
 #define PAGE 4096
-/* What an honest worker makes. */
+/* Sizes and seals of an honest worker. */
 #define RINGS_BYTES ((sizeof(struct shm_rings) + PAGE - 1) / PAGE * PAGE)
 #define HONEST_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 

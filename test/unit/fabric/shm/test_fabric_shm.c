@@ -1,5 +1,5 @@
-/* fabric_shm: the common cases, then what only processes that share memory can do: die, fork, be
- * somebody else. Hostile peers are in test_shm_mistrust.c. */
+/* fabric_shm: the cases of every fabric, then cases of processes that share memory: deaths, forks,
+ * another user. test_shm_mistrust.c tests hostile peers. */
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/skip.h"
 
@@ -125,7 +125,7 @@ static void completions_beyond_the_queue_wait_for_room(void **state)
     region_destroy(&region);
 }
 
-/* Withdrawing cannot fail, so it has to wait its turn. */
+/* Withdrawing cannot fail, so it waits for room in the ring. */
 static void a_withdrawal_passes_a_full_ring(void **state)
 {
     struct rig *rig = *state;
@@ -185,8 +185,8 @@ static pid_t fork_mortal(void)
     return child;
 }
 
-/* The child's part of a case: connects, says so, and waits to be killed. With `pipe_ends`, a child
- * of it holds the socket, too, until the test closes the pipe. */
+/* The child's part of a case: connects, reports that, and waits to be killed. With `pipe_ends`, a
+ * child of it holds the socket, too, until the test closes the pipe. */
 static void be_a_worker(const char *address, const int *pipe_ends)
 {
     struct fabric *f;
@@ -241,7 +241,7 @@ static void a_killed_worker_is_noticed_though_its_child_holds_the_socket(void **
     close(pipe_ends[1]);
 }
 
-/* The child's part: a lane that accepts whoever comes, until it is killed. */
+/* The child's part: a lane that accepts every peer, until it is killed. */
 static void be_a_lane(const char *address)
 {
     struct fabric *f;
@@ -448,7 +448,7 @@ static void a_forked_child_that_lets_go_changes_nothing(void **state)
     region_destroy(&region);
 }
 
-/* The child's part, as another user: 0 when it was let in, else the reason of the refusal. */
+/* The child's part, as another user: exits with 0 when accepted, else with the refusal's reason. */
 #define STRANGER_UID 65534
 
 static void knock_as_stranger(const char *address)
@@ -537,7 +537,7 @@ static void a_round_of_many_chunks_wakes_its_worker_once(void **state)
     region_destroy(&region);
 }
 
-/* Who is awake finds what there is without being told. */
+/* An awake worker polls its ring and needs no wake-up. */
 static void a_worker_that_is_awake_is_not_woken(void **state)
 {
     struct rig *rig = *state;
@@ -561,7 +561,7 @@ static void a_batch_of_announcements_wakes_its_lane_once(void **state)
     rig_connect(rig, 0);
     rig_expect_nothing(rig, &rig->lane);
     int wake_fd = ((struct shm_conn *)rig->at_lane[0])->wake_fd;
-    (void)!read(wake_fd, &wakes, sizeof wakes); /* those of the hand-shake */
+    (void)!read(wake_fd, &wakes, sizeof wakes); /* wake-ups of the hand-shake */
     assert_int_equal(fabric_arm(rig->lane.fabric, &wait), 0);
     for (int i = 0; i < 60; i++)
         rig_send(rig->at_worker[0], "ready");

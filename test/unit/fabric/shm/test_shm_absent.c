@@ -60,7 +60,7 @@ static void a_child_makes_no_page_of_its_parent_fail(void **state)
     if (child == 0)
         be_child(own);
     assert_int_equal(end_of(child), 0);
-    memset(own, 1, BYTES); /* else: SIGBUS */
+    memset(own, 1, BYTES); /* a failure would be SIGBUS */
     munmap(own, BYTES);
 }
 

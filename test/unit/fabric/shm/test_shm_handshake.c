@@ -1,5 +1,5 @@
-/* fabric_shm, who may come in: hand-shakes that are not as they should be. The lane refuses, keeps
- * nothing of it and serves the others. */
+/* Wrong hand-shakes with fabric_shm: the lane refuses, keeps no resource of the peer, and serves
+ * the others. */
 #include "test/unit/fabric/shm/shm_liar.h"
 
 #include "svc/base/clock.h"
@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The lane has said this, and nothing of the liar has surfaced. */
+/* The lane has sent this reason, and no event about the liar. */
 static void expect_refusal(struct rig *rig, struct liar *l, int reason)
 {
     struct shm_packet answer;
@@ -131,7 +131,8 @@ static void garbage_instead_of_hello_is_refused_and_leaks_nothing(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
-/* It looks like the end of the connection, and would take the lane's descriptors for good. */
+/* Such a message looks like the end of the connection, and would use up descriptors of the lane for
+ * good. */
 static void descriptors_that_come_without_a_byte_are_closed(void **state)
 {
     struct rig *rig = *state;
@@ -183,7 +184,7 @@ static size_t count_descriptors(void)
     return count;
 }
 
-/* Of each that is accepted a lane has its socket and a descriptor of its process. */
+/* For each accepted peer a lane has its socket and a descriptor of its process. */
 static void strangers_are_taken_four_a_look_and_then_the_listener_rests(void **state)
 {
     struct rig *rig = *state;
@@ -223,7 +224,8 @@ static void without_descriptors_a_lane_turns_away_and_goes_on(void **state)
     rig_pump(rig);
     assert_int_equal(fabric_arm(rig->lane.fabric, &wait), 0);
     struct pollfd source = {.fd = wait.fd, .events = POLLIN};
-    assert_int_equal(poll(&source, 1, 20), 0); /* it sleeps: the listener is not ready for ever */
+    /* The lane sleeps: the listener is not ready for ever. */
+    assert_int_equal(poll(&source, 1, 20), 0);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     close(waiting);
     rig_send(rig->at_worker[0], "still served");

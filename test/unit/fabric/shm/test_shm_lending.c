@@ -1,5 +1,5 @@
-/* S12 and S14: what a lane maps of memory that workers lend to it over shm, and that it never adds
- * a page; where a touch of an absent page fails, and where each touch needs a look. */
+/* Memory that workers lend over shm: the lane's mapping, which never adds a page (S12, S14);
+ * touches of absent pages that fail, and touches that need a check first. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"
@@ -51,7 +51,7 @@ static int set_up(void **state)
 
 static int with_help(void **state)
 {
-    kernel_helps = shm_absent_can_fail(); /* else the looks once more */
+    kernel_helps = shm_absent_can_fail(); /* if not, these cases repeat those with checks */
     return set_up(state);
 }
 
@@ -69,7 +69,7 @@ static int tear_down(void **state)
 
 static size_t pages_of(size_t bytes) { return bytes / (size_t)sysconf(_SC_PAGESIZE); }
 
-/* Of the pages from `at` on, those that this process has mapped there. */
+/* Number of pages from `at` on that this process has mapped. */
 static size_t mapped_pages(const char *at, size_t bytes)
 {
     size_t mapped = 0;
@@ -196,7 +196,7 @@ static void wait_until_warm(struct rig *rig)
     }
 }
 
-/* Pages that their owner gives back are passed over, and others behind them are touched. */
+/* Pages that their owner has returned are skipped, and others behind them are touched. */
 static void known_pages_become_warm_and_no_page_is_added_for_it_(void **state)
 {
     struct rig *rig = *state;

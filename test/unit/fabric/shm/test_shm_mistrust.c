@@ -64,7 +64,7 @@ static void records_that_make_no_sense_end_the_connection(void **state)
         {0, 0, 0},
         {99, 0, 0},
         {255, 0, 120},
-        {SHM_RECORD_WORD, 1, 0}, /* a lane's to say */
+        {SHM_RECORD_WORD, 1, 0}, /* only a lane sends this */
         {SHM_RECORD_WITHDRAW, 0, 0},
         {SHM_RECORD_WITHDRAW, FABRIC_REGIONS_MAX, 0},
         {SHM_RECORD_WITHDRAW, UINT32_MAX, 0},
@@ -95,7 +95,7 @@ static void a_record_longer_than_a_record_ends_the_connection(void **state)
     expect_expulsion(rig, &l, -EBADMSG);
 }
 
-/* Lends what the packet says, with this descriptor, and says so in the record. */
+/* Sends a lending with this descriptor, with separate contents for packet and record. */
 static void lend(struct liar *l, int fd, uint32_t packet_id, uint64_t packet_bytes,
                  uint32_t record_id, uint64_t record_bytes)
 {
@@ -154,7 +154,7 @@ static void a_region_id_is_lent_once(void **state)
     expect_expulsion(rig, &l, -EBADMSG);
 }
 
-/* An honest worker that asks for too much is told so. */
+/* An honest worker that lends too much gets an error. */
 static void regions_count_against_a_limit_and_withdrawing_gives_back(void **state)
 {
     struct rig *rig = *state;
@@ -185,7 +185,7 @@ static void garbage_among_the_descriptors_ends_the_connection(void **state)
     rig_expect_nothing(rig, &rig->lane);
     int before = open_descriptors();
     send_raw(l.socket, "garbage", 7, (const int[]){0, 0, 0, 0}, 4);
-    rig_expect_nothing(rig, &rig->lane); /* read when a record says that a region is there */
+    rig_expect_nothing(rig, &rig->lane); /* read only after a record about a region */
     assert_int_equal(shm_push(&l.out, SHM_RECORD_LEND, 0, &bytes, sizeof bytes), 0);
     rig_expect_closed(rig, &rig->lane, rig, -EBADMSG);
     liar_drop(&l);
@@ -238,7 +238,7 @@ static void what_is_published_after_a_goodbye_does_not_count(void **state)
     liar_drop(&l);
 }
 
-/* An eventfd that blocks its reader or is full, and a socket that nobody reads. */
+/* An eventfd that blocks its reader or is full, and a socket without a reader. */
 static void a_lane_never_blocks_on_what_it_shares(void **state)
 {
     struct rig *rig = *state;
@@ -264,7 +264,7 @@ static void a_lane_never_blocks_on_what_it_shares(void **state)
     liar_drop(&l);
 }
 
-/* A closed connection's eventfd lives on in the worker's hands; it must not wake the lane. */
+/* The worker still holds the eventfd of a closed connection; the eventfd must not wake the lane. */
 static void a_former_worker_wakes_nobody(void **state)
 {
     struct rig *rig = *state;

@@ -1,5 +1,5 @@
 /* The record ring and the bell: order, room, mistrust of counters, and no lost wake-up with both
- * ends as threads on one mapping, which is what the thread sanitizer needs to see. */
+ * ends as threads on one mapping, which the thread sanitizer can check. */
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/fabric/shm/peer/bell.h"
@@ -163,7 +163,7 @@ static void a_length_that_does_not_fit_is_refused(void **state)
     free(p.ring);
 }
 
-/* What a side has published it does not read back: the other may have changed it. */
+/* A side never reads its published counter back, because the other side may have changed it. */
 static void a_side_does_not_believe_its_own_published_counter(void **state)
 {
     struct pair p = make_pair(0);
@@ -177,7 +177,8 @@ static void a_side_does_not_believe_its_own_published_counter(void **state)
     free(p.ring);
 }
 
-/* A hostile peer that writes anything anywhere: each call says yes or no, inside its memory. */
+/* A hostile peer that writes any value to any place: each call succeeds or fails within its own
+ * memory. */
 static void random_memory_never_leads_out_of_the_ring(void **state)
 {
     const char *given = getenv("GRADPOOL_TEST_SEED");
@@ -222,7 +223,7 @@ static void of_several_wakers_one_rings(void **state)
     assert_int_equal(shm_bell_value(&bell), 2);
 }
 
-/* --- two threads, each asleep whenever it has nothing to do (W8) ------------------------------ */
+/* --- two threads, each asleep without work (W8) --------------------------------------------- */
 
 #define PASSES 300000u
 #define LOST_WAKE_UP_S 5
@@ -324,7 +325,7 @@ static void no_record_and_no_wake_up_is_lost_between_two_threads(void **state)
     free(x.pair.ring);
 }
 
-/* The core of W8 alone, both sides let go at the same moment: either the waker sees the sleeper or
+/* The core of W8 alone, both sides started at the same moment: either the waker sees the sleeper or
  * the sleeper sees the record. Without one of the fences this fails on x86, too. */
 #define DUELS 200000u
 
