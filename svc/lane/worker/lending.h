@@ -25,9 +25,9 @@ struct lending {
 
 /* Counts what the worker lends now. */
 struct lent lending_count(const struct worker *w);
-/* Callback for fabric_options.may_lend, on a thread of the fabric or the lane. -EDQUOT: the
- * worker's tenant may not lend `bytes` more to this process; the connection ends, and the lane then
- * calls lending_refused(), which fails the job. */
+/* Callback for fabric_options.may_lend, within a poll of the lane. -EDQUOT: the worker's tenant may
+ * not lend `bytes` more to this process; the connection ends, and lending_refused() then fails the
+ * job. */
 int lending_may(void *worker, uint64_t bytes);
 void lending_refused(struct worker *w);
 /* Counts the descriptors of a new connection, until lending_disconnect(). -EDQUOT: beyond the
