@@ -4,9 +4,9 @@
 
 #include "client/lib/job/tensor.h"
 
-#define PIECES_MAX (1u << 24) /* of a job: 24 bits of a word */
+#define PIECES_MAX (1u << 24) /* pieces of a job: 24 bits of a word */
 
-/* Where a piece stands in its tensor's round (W2, W5). */
+/* State of a piece in its tensor's round (W2, W5). */
 enum piece_standing {
     PIECE_IDLE,      /* the last round is committed; no memory is lent */
     PIECE_ANNOUNCED, /* the input is lent; the lane knows, or will once the record is sent */

@@ -20,7 +20,7 @@ struct link {
     uint32_t lane;
     enum link_state state;
     struct fabric_conn *conn;
-    bool is_ofi;     /* of the connection */
+    bool is_ofi;     /* the connection is over the network */
     bool wants_ofi;  /* shared memory was tried and will not do */
     bool wants_open; /* again, once closed; by the lane, too, where no piece is yet */
     bool is_left;    /* the lane has released all pieces: it ends this connection some time (L19) */
@@ -33,16 +33,16 @@ struct link {
     struct record_connect ticket;
     struct control_call call;
     Gradpool__Wire__TicketRequest ticket_request;
-    bool is_asking;                  /* the call is under way */
-    struct list unsent;              /* of piece.unsent */
-    bool owes_goodbye;               /* it found no room */
-    uint64_t chosen_round[2];        /* of the last choices passed on */
-    uint32_t lent;                   /* slabs 0 .. lent-1 are */
-    struct record_settings settings; /* the last that were sent */
-    uint64_t stalled_ns;             /* a thread waited for the lane, not sent yet (L24) */
-    bool was_queried;                /* stall.c */
-    bool is_hopeless;                /* `failure` will not go away by waiting for a new route */
-    struct err failure;              /* why it is closed; code 0: by us, or it is not */
+    bool is_asking;                  /* the call has no reply yet */
+    struct list unsent;              /* of piece.unsent: pieces whose READY is to be sent */
+    bool owes_goodbye;               /* a goodbye had no room in the send queue */
+    uint64_t chosen_round[2];        /* rounds of the last sets that were forwarded */
+    uint32_t lent;                   /* slabs 0 .. lent-1 are lent on this connection */
+    struct record_settings settings; /* settings that were sent last */
+    uint64_t stalled_ns; /* time that threads waited for the lane, not reported yet (L24) */
+    bool was_queried;    /* stall.c */
+    bool is_hopeless;    /* `failure` will not go away by waiting for a new route */
+    struct err failure;  /* why it is closed; code 0: by us, or it is not */
 };
 
 #define for_each_link(l, job)                                               \

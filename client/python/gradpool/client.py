@@ -117,13 +117,13 @@ class Client(Owned):
         lib.gp_disconnect(handle)
 
 
-# Who is in a job: a number that grows with each change, how many there shall be, and their ranks.
+# Membership of a job: a version that grows with each change, the wanted number, and the ranks.
 Members = collections.namedtuple('Members', 'version wanted ranks')
 
 
 class Tensor:
-    """A declared tensor of a job; made by Job.declare(). Of no use any more once it was undeclared
-    or the job left: calls with it say so."""
+    """A declared tensor of a job; made by Job.declare(). After undeclare(), and after the job was
+    left, every call with it raises an error."""
     __slots__ = ('job', 'name', 'elements', 'dtype', 'ranks', 'handle')
 
     def __init__(self, job, name, elements, dtype, ranks, handle):

@@ -164,7 +164,7 @@ class Attachment:
     def __init__(self, model, place, job, parameters, limit, wire, way=None):
         self.job = job
         self._place = place
-        self._way = way     # what is pushed instead; None: the mean of gradients
+        self._way = way     # rounds that replace the mean of gradients; None: the mean
         self._limit = limit
         self._open = set()              # pushes whose Futures are not complete
         self._idle = threading.Condition()
@@ -420,8 +420,8 @@ def _register(model, attachment):
         model.register_comm_hook(attachment, _average)
     except RuntimeError as error:
         raise mismatch(f'attach() of a model with a communication hook ({error}): leave that out, '
-                       'or make another DistributedDataParallel of the module and attach() '
-                       'it') from error
+                       'or make another DistributedDataParallel of the module and '
+                       'attach() it') from error
     _models.add(model)
 
 

@@ -58,7 +58,7 @@ def _answer(group, missing):
     answer = torch.zeros(group.size(), dtype=torch.uint8)
     answer[missing] = 1
     here = [rank for rank in range(1, group.size()) if rank not in missing]
-    with contextlib.suppress(GradpoolError):    # who is gone by now knows its own reason
+    with contextlib.suppress(GradpoolError):    # a rank that is gone has its own reason
         for sent in [group.send([answer], rank, _TAG) for rank in here]:
             _wait(sent, until_s)
 

@@ -21,14 +21,15 @@ from . import halves
 from .notices import Notices
 from .operations import Operation
 
-# How long an operation is waited for before it is told, and between two looks from then on.
+# Wait for an operation before it is reported to the other ranks, and then between two checks.
 _PATIENCE_S = 2.0
 _LOOK_S = 0.1
-# Who waits on tells again, ever more seldom: the others may have told something of an earlier wait.
+# Longest pause between two reports of one wait; reports repeat, because other ranks may have
+# reported an operation of an earlier wait.
 _TELL_MAX_S = 30.0
-# How long who found a mismatch waits for the others to find it: it may leave the job then.
+# Wait of a rank that found a mismatch until the others find it: the rank may leave the job then.
 _FOUND_MS = 1000
-# Collectives that are told, and the room for them.
+# Most collectives in a report, and the words for them.
 _CALLED_MAX = 64
 _WORDS = 1024
 RULE = 'All ranks of a group call the same collectives in the same order, of one shape and dtype'

@@ -31,7 +31,7 @@ class _Use:
         owned = self._owned
         with owned._guard:
             owned._users -= 1
-            if owned._handle is None:   # who ends it waits for us
+            if owned._handle is None:   # the thread in end() waits for the last user
                 owned._idle.notify_all()
 
 

@@ -11,16 +11,16 @@ import time
 
 import torch
 
-# How long a step may still take after a Ctrl-C when the other ranks are to be waited for.
+# Time that a step may still take after a Ctrl-C, when it waits for other ranks.
 PATIENCE_S = 1.0
 
-_MODULES = 'torch.autograd', 'torch.autograd.graph'     # that call the engine
+_MODULES = 'torch.autograd', 'torch.autograd.graph'     # modules that call the engine
 _codes = set()
 _of_torch = torch.autograd.backward
 
 
 def put_off(function):
-    """Marks what the engine's C++ calls and keeps no exception of."""
+    """Marks a function that the engine's C++ calls, and whose exceptions it drops."""
     _codes.add(function.__code__)
     return function
 

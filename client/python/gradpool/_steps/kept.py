@@ -61,8 +61,8 @@ class Kept:
         """Mismatch: the script has written some of the moments."""
         if not self.is_loaded and _has_values(self._optimizer.state):
             raise mismatch('optimizer.state was written into, but lanes keep the moments, and it '
-                           'has only what was written: change what state_dict() gives, and load '
-                           'that by load_state_dict()')
+                           'has only what was written: change what state_dict() gives, and '
+                           'load that by load_state_dict()')
 
     def _lost(self):
         return GradpoolError(errno.EBADF, f'{self._job}: the attachment has been closed, and lanes '
@@ -236,9 +236,9 @@ class Kept:
             return loaded
 
         def add_param_group(group):
-            raise mismatch('add_param_group() of an optimizer whose steps the service does: give '
-                           'it all groups before attach(), or the new parameters an optimizer and '
-                           'a model of their own')
+            raise mismatch('add_param_group() of an optimizer whose steps the service does: '
+                           'give it all groups before attach(), or the new parameters an optimizer '
+                           'and a model of their own')
 
         def get_state():
             check()

@@ -21,13 +21,13 @@ from .untouched import Untouched
 from .written import Written
 
 _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
-# What the rules have no arithmetic for; `foreach` and `fused` change the order of work alone.
+# Options without arithmetic in the rules; `foreach` and `fused` change the order of work alone.
 _NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
 _EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
 _REQUIRES_GRAD = operator.attrgetter('requires_grad')
-# A step() that has them tells schedulers of its calls: as torch 1 has them count, and as torch 2.
+# Attributes of a step() whose calls schedulers count: those of torch 1, and those of torch 2.
 _MARKS = '_with_counter', '_wrapped_by_lr_sched'
-# Runs hooks that register_step_pre_hook() and its like have added; PyTorch 1 has none.
+# Runs the hooks of register_step_pre_hook() and similar functions; PyTorch 1 has none.
 _HOOKED = getattr(torch.optim.Optimizer, 'profile_hook_step', lambda step: step)
 _NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
 
@@ -234,8 +234,8 @@ class Stepping:
     def _check_trainable(self):
         if not all(map(_REQUIRES_GRAD, self._parameters.values())):
             frozen = next(name for name, one in self._parameters.items() if not one.requires_grad)
-            raise mismatch(f"parameter '{frozen}' was frozen after attach(); lanes would step "
-                           'it with gradients of zero: set requires_grad to False before '
+            raise mismatch(f"parameter '{frozen}' was frozen after attach(); lanes would "
+                           'step it with gradients of zero: set requires_grad to False before '
                            'DistributedDataParallel() and attach()')
 
     def _members(self):

@@ -14,8 +14,8 @@ _HALVES = {torch.float16, torch.bfloat16}
 _NATIVE = {torch.float32, torch.float64, torch.int32, torch.int64} | _HALVES
 _WORD = torch.int32
 _WORD_BYTES = 4
-# What is not longer has staging of its own, with which the next round need not wait for COMMIT
-# (client, L17), and which costs less than whole pages.
+# A tensor of up to this length has staging memory of its own: the next round need not wait for
+# COMMIT (client/lib, L17), and staging costs less than whole pages.
 _SHORT_BYTES = 64 << 10
 _NO_ROOM = errno.ENOMEM, errno.ENOSPC, errno.EMFILE
 

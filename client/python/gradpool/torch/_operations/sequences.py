@@ -30,12 +30,12 @@ from ..._tensors.lengths import FIRST, Habits, Pool, TOGETHER
 from ...errors import GradpoolError, Mismatch, mismatch, Timeout
 from .joined import refusal
 
-_WORDS = 128                # what a rank says
+_WORDS = 128                # words of a rank's report
 _HEAD = struct.Struct('<16sq')
 _TEXT_BYTES = 4 * _WORDS - _HEAD.size
-_NAME_BYTES = 160           # of a name, as the service knows it
-_TOLD_CHARS = 80            # of what an operation brings, where it stands among others
-# How long who waits for one operation looks at it alone, before the thread takes all that is open.
+_NAME_BYTES = 160           # longest name of a tensor at the service
+_TOLD_CHARS = 80            # of the text of one operation in a list of several
+# Time that a waiting thread checks its own operation alone, before it serves all open ones.
 _PATIENCE_S = 0.05
 # Bytes of the first lengths that have tensors of their own: all are marked when another one comes.
 _FIRST_BYTES = 4 << 20

@@ -35,7 +35,7 @@ class CodedReduction:
             self._codes = {name: self.crossing.after(functools.partial(
                 feedback.encode, name, self._places[name])) for name in self._codes}
         models = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
-        # Who has joined counts no rounds, and so would not draw what the others draw.
+        # A rank that has called join() counts no rounds, so its random numbers would differ.
         self.neutral = None if codec.operation == 'mean' else \
             functools.partial(_NoPart, ranks, feedback, models, op)
 
