@@ -23,7 +23,7 @@ class _Use:
         with owned._guard:
             handle = owned._handle
             if handle is None:
-                owned._live()   # says why
+                owned._live()   # raises the reason
             owned._users += 1
         return handle
 
@@ -36,7 +36,8 @@ class _Use:
 
 
 class Owned:
-    """Something with an end, in the process that made it (Y4). Subclasses say how in _end()."""
+    """An object with an end, in the process that made it (Y4). Subclasses define the
+    end in _end()."""
 
     def __init__(self, handle):
         self._handle = handle

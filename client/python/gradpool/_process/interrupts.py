@@ -26,7 +26,8 @@ def put_off(function):
 
 
 class _Handler:
-    """Of SIGINT, in one backward() of the main thread; `of_script`: the one of before."""
+    """Handler of SIGINT during one backward() of the main thread; `of_script`: the handler before
+    it."""
 
     def __init__(self, of_script):
         self._of_script = of_script
@@ -54,8 +55,8 @@ def _is_put_off(frame):
 
 
 def let_through():
-    """Called in what is put off, while other ranks are waited for: raises what the script's handler
-    raises, if a Ctrl-C has come that is PATIENCE_S old."""
+    """Called while a step waits for other ranks: raises the exception of the script's handler, if a
+    Ctrl-C came PATIENCE_S ago."""
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, _Handler) and threading.current_thread() is threading.main_thread():
         handler.let_through(PATIENCE_S)

@@ -137,7 +137,7 @@ class Stepping:
         crossing.land(lambda: None)
 
     def restore(self, job, path):
-        """The job goes on from a snapshot; the parameters are those in it."""
+        """Restores a snapshot; the model's parameters become those in it."""
         values = {self._tensors[id(one)]: one.detach() for one in self._parameters.values()}
         crossing = crossing_of(job, *values.values())
         job.restore(path, {tensor: crossing.back(one) for tensor, one in values.items()})
@@ -178,7 +178,7 @@ class Stepping:
     def _end_step(self):
         if not self._pushed:
             self._check_trainable()
-            self._written.is_so()   # or they cannot be stepped any more, which DDP does not say
+            self._written.is_so()   # raises for parameters that cannot be stepped
             raise mismatch('step() without a backward() that has sent gradients since the last one')
         self._pushed.clear()
         without = self._untouched.without
@@ -203,7 +203,7 @@ class Stepping:
         buffer = bucket.buffer()
         crossing = crossing_of(job, buffer)
         gradients = pieces_of(bucket, crossing.out(buffer))
-        items = {}      # index of a group -> what the bucket holds of it
+        items = {}      # index of a group -> its items in the bucket
         parameters, index = bucket.parameters(), bucket.index()
         self._untouched.expect(parameters, gradients)
         for parameter, gradient in zip(parameters, gradients):
