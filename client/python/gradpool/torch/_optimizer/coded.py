@@ -72,7 +72,7 @@ class CodedReduction:
 
 
 class _NoPart(CodedReduction):
-    """Of a rank that has joined: codes of nothing, which are zeros, and its residuals stay."""
+    """The part of a joined rank: codes of nothing, which are zeros; its residuals stay."""
 
     def __init__(self, ranks, feedback, models, op):
         zeros = {name: torch.zeros(shape, dtype=dtype) for name, (shape, dtype) in models.items()}
@@ -81,4 +81,4 @@ class _NoPart(CodedReduction):
             zeros[name].numel()), numpy.int32) for name in self._codes}
 
     def finish(self, _):
-        """Nobody wants the result."""
+        """No caller uses the result."""
