@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define STATE_BYTES_MAX (1u << 20) /* in one reply */
-#define RELEASES_MAX 1024          /* that wait at one time */
+#define RELEASES_MAX 1024          /* waiting at one time */
 /* Shorter than the coordinator's time-out (10 s), whose error names no rank. */
 #define LATE_NS (8 * NS_PER_S)
 

@@ -94,7 +94,7 @@ int cli_report(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_doctor(int argc, char **argv, const struct cli_machine *machine);
 
-/* Where gradpool serve keeps its state unless told; fills `buffer` and returns it. */
+/* The default state directory of `gradpool serve`; fills `buffer` and returns it. */
 const char *cli_state_dir_default(char *buffer, size_t buffer_bytes);
 
 #endif

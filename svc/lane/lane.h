@@ -29,9 +29,10 @@ enum lane_policy {
 };
 
 struct lane_options {
-    uint32_t id;          /* unique in the service; may be set later, before the first grant */
-    uint64_t incarnation; /* of the aggregator process; a ticket with another one is refused */
-    struct arena *arena;  /* lent */
+    uint32_t id; /* unique in the service; may be set later, before the first grant */
+    /* random number of the aggregator process; a ticket with another one is refused */
+    uint64_t incarnation;
+    struct arena *arena;                      /* lent */
     struct fabric *fabrics[LANE_FABRICS_MAX]; /* lent, listening */
     size_t fabrics_count;
     enum reduce_set kernels; /* 0: the fastest that this machine supports */
@@ -39,7 +40,8 @@ struct lane_options {
     /* Longest time of a turn between two polls of the fabrics, and how far a job may be ahead of
      * waiting jobs (A77). 0: jobs take turns chunk by chunk, whatever a chunk takes. */
     uint64_t turn_ns;
-    uint64_t cache_bytes; /* of the core's last-level cache; 0: unknown, nothing streams (A18) */
+    /* size of the core's last-level cache; 0: unknown, no sum streams (A18) */
+    uint64_t cache_bytes;
     /* Called on the lane's thread after a job has failed or lost a rank; lane_each_failure() and
      * lane_each_lost() list them. NULL: no call. Must not call lane functions. */
     void (*job_failed)(void *context);

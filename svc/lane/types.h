@@ -64,19 +64,21 @@ struct piece {
     bool is_installed; /* the former owner has supplied the number of committed rounds (A28) */
     /* served here before, for other ranks: the kept state is that of state_round */
     bool is_regrouped;
-    const struct operation *operation; /* of the open round; NULL: no rank has announced it */
+    /* operation of the open round; NULL: no rank has announced it */
+    const struct operation *operation;
     uint32_t root, priority;
     bool is_copy; /* the open round copies a result from a rank that holds it to the others (W5) */
     bool is_answer;      /* the round in progress sends `kept` to late ranks */
     bool is_interrupted; /* the round was given up, and begins again */
     bool was_copy;       /* is_copy of the round that was given up */
     char *kept;          /* the newest result, or the running sum; NULL: the terms need none */
-    struct parameters *parameters;        /* NULL: the piece has no update rule */
-    bool has_kept;                        /* `kept` has data */
-    double input_squares, result_squares; /* of the round in progress, if the terms ask for them */
-    uint32_t sources;                     /* ranks with an input in the round in progress */
-    uint32_t steps;                       /* of the round in progress (operation.h) */
-    uint32_t step;                        /* of the next chunk to be started */
+    struct parameters *parameters; /* NULL: the piece has no update rule */
+    bool has_kept;                 /* `kept` has data */
+    /* sums over the round in progress, if the terms ask for them */
+    double input_squares, result_squares;
+    uint32_t sources;      /* ranks with an input in the round in progress */
+    uint32_t steps;        /* number of steps of the round in progress (operation.h) */
+    uint32_t step;         /* step of the next chunk to be started */
     uint64_t next_element; /* first element of the next chunk to be started, within its step */
     uint32_t next_chunk;   /* number of the next chunk to be started */
     /* number of the next chunk to be written: in order, as the last chunk carries the words */

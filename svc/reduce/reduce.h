@@ -39,8 +39,9 @@ struct reduce_pass {
     void *const *targets;
     int targets_count; /* 1 .. REDUCE_TARGETS_MAX */
     const void *const *sources;
-    int sources_count;   /* 1 .. REDUCE_SOURCES_MAX */
-    const void *partial; /* of the accumulator's dtype; NULL: this is the first pass */
+    int sources_count; /* 1 .. REDUCE_SOURCES_MAX */
+    /* partial result, in the accumulator's dtype; NULL: this is the first pass */
+    const void *partial;
     size_t elements;
     uint32_t divisor; /* 0 or 1: no division; integers are never divided */
     /* Store to the targets past the cache: they do not fit in it, or are not read soon. Done only

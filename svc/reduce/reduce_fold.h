@@ -18,7 +18,7 @@ struct fold {
     void (*store)(void *at, vec v);
     vec (*combine)(vec have, vec next);
     vec (*divide)(vec sum, uint32_t n);
-    size_t source_bytes, partial_bytes, target_bytes; /* of an element */
+    size_t source_bytes, partial_bytes, target_bytes; /* bytes of an element */
 };
 
 inline_always const void *element(const void *array, size_t at, size_t bytes)

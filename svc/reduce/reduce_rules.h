@@ -91,7 +91,7 @@ struct rule {
     void (*sum)(const struct reduce_pass *pass); /* sum of the gradients, to f32 */
     void (*apply)(const struct update_scalars *u, const struct rule_block *b);
     void (*store)(void *at, vec v);
-    size_t source_bytes, target_bytes; /* of an element */
+    size_t source_bytes, target_bytes; /* bytes of an element */
     int moments;
 };
 

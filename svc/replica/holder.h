@@ -31,11 +31,11 @@ void holder_destroy(struct holder *k);
 /* A copy to be stored. */
 struct holder_copy {
     uint32_t piece;
-    uint32_t epoch; /* of the piece's route */
+    uint32_t epoch; /* epoch of the piece's route */
     /* an owner of an earlier epoch was lost and may still write (W5); a later one released the
      * piece */
     uint32_t lost_epoch;
-    uint64_t bytes; /* of one state; memory for two is allocated */
+    uint64_t bytes; /* length of one state; memory for two is allocated */
     bool begins;    /* an older state that is stored here is void */
 };
 

@@ -53,7 +53,7 @@ struct holder_link {
     uint64_t ask_at_ns;  /* earliest time of the request */
     uint64_t open_by_ns; /* LINK_CONNECTING: end of the attempt */
     uint64_t opened_ns;
-    struct list unsaid; /* of copy.unsaid: copies to be offered to the lane */
+    struct list unsaid; /* copies (copy.unsaid) to be offered to the lane */
 };
 
 /* Memory for two states of a piece, each with its stamp behind it. */
@@ -61,10 +61,10 @@ struct kept_copy {
     struct list unsaid; /* in link.unsaid while the copy is to be offered to the lane */
     uint32_t piece, epoch;
     uint32_t note;  /* counts the lanes that the copy was assigned to: identifies the offer */
-    uint64_t bytes; /* of one state */
+    uint64_t bytes; /* length of one state */
     char *memory;
-    struct holder_link *link;  /* to the lane that serves the piece */
-    struct holder_link *fence; /* to a former lane that may still write; NULL: none */
+    struct holder_link *link;  /* link to the lane that serves the piece */
+    struct holder_link *fence; /* link to a former lane that may still write; NULL: none */
     bool is_kept;              /* false: the memory is freed when the lane's connection has ended */
     bool begins;  /* the stored states are void, and are wiped once no lane can write */
     bool is_told; /* the copy was offered on the present connection: the lane may write */

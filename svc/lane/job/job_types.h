@@ -37,7 +37,7 @@ struct worker;
 struct breaks {
     uint64_t since_ns; /* when the first connection of the period ended */
     uint32_t count;
-    int error;         /* of the last end */
+    int error;         /* error of the last end */
     uint64_t until_ns; /* WORKER_AWAY: end of the time to connect again */
 };
 

@@ -11,13 +11,12 @@ struct transfer;
  * after odd rounds. */
 struct replica {
     struct worker *worker; /* worker or replica holder whose memory has the copy; NULL: no copy */
-    uint32_t region;       /* of that memory */
+    uint32_t region;       /* region of the holder's memory */
     bool is_known; /* the fabrics know the memory of the state, from which the copy is written */
-    uint64_t offset[2]; /* of the halves, by the last bit of the round */
+    uint64_t offset[2]; /* places of the halves, by the last bit of the round */
     uint64_t since; /* first round whose state was written here; RECORD_ROUND_NONE: none so far */
     uint64_t steps[3]; /* update counts of the states, by the round modulo 3 */
-    /* of a replica holder, as offered: rounds whose states lie whole in the halves (A49); 0:
-     * none */
+    /* replica holder, from its offer: rounds whose states lie whole in the halves (A49); 0: none */
     uint64_t rounds[2];
     uint64_t ranks[2]; /* hashes of the ranks that made those rounds */
     /* the round in progress is written to this copy: decided when the round starts */
