@@ -1,23 +1,38 @@
-/* libgradpool: ship gradients to a gradpool service and get their sum or mean back.
+/* libgradpool: sends gradients to a gradpool service and returns their sum or mean.
  *
  * One gradient, from ready to summed:
  *
- *   gp_push_pull()  notes the gradient's place and tells the lanes that own the tensor (a core each
- *                   of the service; a large tensor is cut into pieces) "round r of tensor t is
- *                   ready here". The bytes stay where they are.
- *   the lane        waits until all workers of the job have said so, reads all gradients, sums them
- *                   in rank order in one pass and writes the result into each worker's memory.
- *   gp_wait()       returns 0: `result` holds the sum (or mean), the same bits on every worker.
+ *   gp_push_pull()  announces "round r of tensor t is ready here" to the lanes that own the tensor.
+ *                   A lane is one core of the service; a large tensor is cut into pieces on several
+ *                   lanes. The bytes stay in the memory of the worker.
+ *   the lane        waits for the announcements of all ranks of the tensor, reads all gradients,
+ *                   sums them in rank order in one pass and writes the result into the memory of
+ *                   each worker.
+ *   gp_wait()       returns 0: `result` has the sum (or mean), the same bits on every worker.
  *
- * Errors are negative errno values; gp_last_error() has the sentence that goes with the last one
- * of the calling thread: who, what was expected, what came, what to do.
+ * Errors: a function that can fail returns 0 or a negative errno value. gp_last_error() returns
+ * the sentence that belongs to the calling thread's last error: object, expectation, value, advice.
+ * Every function may return -EINVAL for a NULL or wrong argument, -ECHILD in a forked child and
+ * -ENOMEM; the comments below do not repeat these three. After an error of a function that starts
+ * something, nothing was started, and `ret_` arguments are unchanged, unless the comment says
+ * otherwise.
  *
- * Threads: all functions may be called from any thread, but an object must not be destroyed while
- * a call uses it. A forked child must not use what its parent made: every call there is -ECHILD,
- * and its exit changes nothing for the parent. Every wait has a deadline.
+ * Failed jobs: when a job fails (a lost worker with GP_FAIL, a lost lane without a successor, a
+ * stopped service), every open request ends with the job's error, and every later call that needs
+ * the service returns it: -ECONNRESET, -EPIPE, -ESHUTDOWN or another code with its reason in
+ * gp_last_error(). gp_job_leave() is all that is left to do with such a job.
  *
- * Memory: gradients in memory from gp_alloc() are read in place by a lane on the same host. Any
- * other memory is copied once into such memory, and the result once out of it. Nothing spins. */
+ * Threads: any thread may call any function. The caller makes sure that no thread uses an object
+ * while another thread destroys it: gp_disconnect(), gp_job_leave(), gp_tensor_undeclare(),
+ * gp_free(), and a gp_wait() that frees its request. Two threads must not wait for one request at
+ * the same time. A forked child cannot use objects of its parent: calls return -ECHILD or do
+ * nothing, and the child's exit changes nothing for the parent.
+ *
+ * Time: every wait has a deadline, and no thread spins. Functions that only start a round return at
+ * once, after copies of at most the bytes that they are given.
+ *
+ * Memory: gradients and results in memory of gp_alloc() are used in place by a lane on the same
+ * host. A gradient in other memory is copied once into such memory, and a result once out of it. */
 #ifndef GRADPOOL_H
 #define GRADPOOL_H
 
@@ -30,18 +45,19 @@ extern "C" {
 
 #define GP_VERSION "0.1.0"
 
-/* Marks what the library exports; everything else in it is hidden. */
+/* Marks the functions that the library exports; all other symbols are hidden. */
 #define GP_API __attribute__((visibility("default")))
 
 typedef struct gp_client gp_client;   /* a connection to a service */
-typedef struct gp_job gp_job;         /* this worker's membership in a job */
-typedef struct gp_tensor gp_tensor;   /* a declared tensor */
-typedef struct gp_request gp_request; /* a push-pull under way */
+typedef struct gp_job gp_job;         /* the place of this process in a job: one rank */
+typedef struct gp_tensor gp_tensor;   /* an array that all ranks of its set declare by one name */
+typedef struct gp_request gp_request; /* one round of one or more tensors, in progress */
 
-/* f16 and bf16 are summed in f32 and rounded once, to nearest; integers wrap. */
+/* Type of an element. f16 and bf16 are summed in f32, rounded once to nearest; integers wrap. */
 enum gp_dtype { GP_F32 = 1, GP_F64 = 2, GP_F16 = 3, GP_BF16 = 4, GP_I32 = 5, GP_I64 = 6 };
 
-/* What becomes of a tensor of E elements among the W ranks of its set, in rank order:
+/* Operation of a round on a tensor of E elements with W ranks in its set, in rank order. Numbers
+ * are elements:
  *
  *                      gradient   result
  *   GP_SUM .. PRODUCT  E          E        the same on every rank
@@ -49,279 +65,427 @@ enum gp_dtype { GP_F32 = 1, GP_F64 = 2, GP_F16 = 3, GP_BF16 = 4, GP_I32 = 5, GP_
  *   GP_ALL_TO_ALL      W x E      W x E    block i of rank r's gradient: block r of rank i's result
  *   GP_REDUCE_SCATTER  W x E      E        rank i gets the sum of all blocks i
  *
- * A block is as long as the tensor: that of an all-to-all is what one rank sends another. Tensors
- * with an update rule have operations of their own: gp_broadcast() and gp_update(). */
+ * A block is as long as the tensor: the E of an all-to-all is the message of one rank to another.
+ * Tensors with an update rule have their own operations: gp_broadcast(), gp_update(), gp_save(),
+ * gp_restore(). */
 enum gp_operation {
     GP_SUM = 1,       /* ((g0 + g1) + g2) + ..., in rank order */
-    GP_MEAN = 2,      /* the sum, then one division by the number of inputs; not of integers */
-    GP_BROADCAST = 3, /* rank `root`'s input on every worker */
-    GP_MIN = 5,       /* a NaN of any rank is passed on */
-    GP_MAX = 6,
-    GP_PRODUCT = 7,
+    GP_MEAN = 2,      /* the sum, then one division by the number of inputs; not for integers */
+    GP_BROADCAST = 3, /* the input of rank `root` on every worker: gp_broadcast() */
+    GP_MIN = 5,       /* NaN if any input is NaN */
+    GP_MAX = 6,       /* likewise */
+    GP_PRODUCT = 7,   /* in rank order */
     GP_GATHER = 8,
     GP_ALL_TO_ALL = 9,
     GP_REDUCE_SCATTER = 10,
 };
 
-/* Whose pushes make a round of a tensor. All but GP_ALL are for GP_SUM to GP_PRODUCT, the last two
- * for GP_SUM alone. A bound is gp_tensor_spec.bound.
+/* Ranks whose pushes make a round of a tensor. All but GP_ALL are for GP_SUM to GP_PRODUCT, the
+ * last two for GP_SUM alone. A bound is gp_tensor_spec.bound.
  *
  *   GP_ALL     every rank of the set: the same bits in every run
- *   GP_FIRST   the first `bound` ranks to push (backup workers: DBW). Who comes later gets the
- *              newest result without its gradient, and goes on from there
+ *   GP_FIRST   the first `bound` ranks to push (backup workers: DBW). A later rank gets the newest
+ *              result, without its own gradient, and continues from there
  *   GP_CHOSEN  the ranks that were first in the same round of the job's GP_LEADS tensor: one set
  *              for all GP_CHOSEN tensors. Each is pushed once an iteration, the leading one last
  *   GP_STALE   each push by itself, at most `bound` rounds ahead of the slowest rank (SSP): its
- *              result is the sum of all that was pushed so far, in order of arrival
+ *              result is the sum of all pushes so far, in order of arrival
  *   GP_ANY     the same without a bound (ASP)
  *
- * A long tensor is cut into pieces; of all but GP_CHOSEN each piece has ranks of its own. */
+ * A long tensor is cut into pieces; except with GP_CHOSEN each piece has ranks of its own. */
 enum gp_quorum { GP_ALL = 0, GP_FIRST = 1, GP_CHOSEN = 2, GP_STALE = 3, GP_ANY = 4 };
-#define GP_LEADS 1u    /* of a GP_FIRST tensor: its rounds decide for the job's GP_CHOSEN */
-#define GP_MEASURES 2u /* `gradpool jobs --json` tells the squares of gradients and result */
+#define GP_LEADS 1u    /* of a GP_FIRST tensor: its rounds decide for the job's GP_CHOSEN tensors */
+#define GP_MEASURES 2u /* `gradpool jobs --json` shows the squares of gradients and result */
 
-/* Waiting for ever is not offered; this is what 0 means where a time-out in ms is asked for, and
- * how long a declare may take. It is GRADPOOL_TIMEOUT_MS, or 60000. */
+/* A time-out of 0 ms or less means the default: GRADPOOL_TIMEOUT_MS, or 60000. The default is also
+ * the longest time of a declare. There is no wait without a deadline. */
 #define GP_TIMEOUT_DEFAULT 0
 
-GP_API const char *gp_version(void);       /* "0.1.0" of the library at run time */
-GP_API const char *gp_strerror(int error); /* plain words for a negative errno */
-/* The calling thread's last error as a sentence; "" when none. Valid until its next gp_ call. */
+/* ---- the library ---- */
+
+/* Returns the version of the library at run time, such as "0.1.0". Never fails. */
+GP_API const char *gp_version(void);
+
+/* Returns a short text for a negative errno value. Never fails; the text is constant. */
+GP_API const char *gp_strerror(int error);
+
+/* Returns the sentence of the calling thread's last error; "" when there was none. The text belongs
+ * to the library and is valid until the thread's next gp_ call. A successful call does not clear
+ * it. */
 GP_API const char *gp_last_error(void);
 
-/* What to do with log lines (level 0 error .. 3 debug). NULL: standard error (the default). To be
- * set before gp_connect(). It may be called from threads of the library, and must not call gp_
- * functions. */
+/* Receives one log line without a line feed. `level`: 0 error, 1 warning, 2 info, 3 debug, 4 trace.
+ * `line` is valid during the call. Any thread of the process or the library may call it, also
+ * several at a time; the function must not call gp_ functions. */
 typedef void (*gp_log_fn)(int level, const char *line);
+
+/* Sets the receiver of log lines of the whole process; NULL: standard error (the default). Call it
+ * before the first gp_connect(). Never fails. */
 GP_API void gp_set_log(gp_log_fn log);
+
+/* ---- connection ---- */
 
 typedef struct gp_options {
     const char *transport;      /* "auto", "shm", "tcp"; NULL: GRADPOOL_TRANSPORT, or auto */
-    const char *interface_name; /* for tcp; NULL: GRADPOOL_INTERFACE, or any */
-    int connect_timeout_ms;     /* for the service, and for a lane to be there; 0:
+    const char *interface_name; /* network interface for tcp; NULL: GRADPOOL_INTERFACE, or any */
+    int connect_timeout_ms;     /* wait for the service, and for a lane; 0:
                                  * GRADPOOL_CONNECT_TIMEOUT_MS, or 10000 */
 } gp_options;
 
-/* Connects to the coordinator at `endpoint` ("gradpool://host:7077"; NULL: GRADPOOL_ENDPOINT).
- * Over TCP it proves the key in GRADPOOL_KEY_FILE or GRADPOOL_KEY, if one is set, in TLS.
- * `options` NULL: all defaults. Errors: -EDESTADDRREQ (no endpoint), -EINVAL (endpoint or option,
- * said which), -ECONNREFUSED, -ECONNRESET (it died meanwhile), -ETIMEDOUT, -EHOSTUNREACH, -ENOENT
- * (unknown host), -EPROTO (versions differ), -ENOKEY (it asks for a key), -EKEYREJECTED (it does
- * not take this one). */
+/* Connects to a service and checks that it is there, of this protocol, and accepts the key.
+ * `endpoint`: "gradpool://host:port"; NULL: GRADPOOL_ENDPOINT. `options` NULL: all defaults. Both
+ * are copied. Over TCP the key of GRADPOOL_KEY_FILE or GRADPOOL_KEY, if set, is proved within TLS.
+ * Retries for up to connect_timeout_ms while the service is not reachable. `*ret_client` is to be
+ * freed with gp_disconnect().
+ *
+ * Errors, after which the caller may try again: -EDESTADDRREQ no endpoint; -EINVAL endpoint,
+ * option or variable (the text says which); -ECONNREFUSED, -EHOSTUNREACH, -ENOENT (unknown host),
+ * -ETIMEDOUT not reachable in time; -ECONNRESET the service ended meanwhile; -EPROTO another
+ * protocol version; -ENOKEY the service wants a key; -EKEYREJECTED the key is wrong. */
 GP_API int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_client);
-/* Leaves all jobs, closes everything. NULL is fine. */
+
+/* Leaves all jobs of the client (gp_job_leave()), then frees the client and all requests that were
+ * not waited for. NULL is fine; no effect in a forked child. */
 GP_API void gp_disconnect(gp_client *client);
 
-/* What becomes of a job that loses a worker: it fails, or goes on without it. */
+/* ---- jobs ---- */
+
+/* Effect of a lost worker on its job: the job fails, or continues without that rank. */
 enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
-/* Of parameters and moments when a lane dies: a copy on another aggregator, or in the memory of a
- * rank (twice 4 to 12 bytes an element), keeps the bits. NONE: see gp_job_snapshot(). */
+
+/* Copies of parameters and moments against the loss of a lane: none; on another aggregator; or in
+ * the memory of a rank (twice 4 to 12 bytes an element). With a copy no bit is lost. */
 enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILITY_WORKER };
+
+/* All fields but `rank` are the same on every worker. */
 typedef struct gp_job_spec {
-    const char *name; /* 1..127 bytes of UTF-8; the same on every worker */
+    const char *name; /* 1..127 bytes of UTF-8 */
     uint32_t rank;    /* 0 .. workers-1, each once; up to workers_max-1 after a resize */
-    uint32_t workers; /* 1 .. 768: that the job begins with, also for ranks that come later */
-    /* How much slower the job may become by sharing lanes with others, in parts per million of its
-     * speed alone (50000: 5 %); the same on every worker; 0: what the service and its tenant say.
-     * The strictest of the three counts: where a job that is known from before fits nowhere within
-     * it, declaring fails with -ENOSPC. */
+    uint32_t workers; /* 1 .. 768: number at the begin of the job, also for ranks that come later */
+    /* Slow-down that the job accepts from sharing lanes, in parts per million of its speed alone
+     * (50000: 5 %). 0: the limit of the service and the tenant; the strictest of the three counts.
+     * A job whose measured use fits nowhere within the limit gets -ENOSPC from its declare. */
     uint32_t loss_limit_ppm;
-    uint32_t workers_max;               /* that gp_job_resize() may give it; 0: `workers` */
-    enum gp_worker_loss on_worker_loss; /* both the same on every worker */
-    enum gp_durability durability;      /* likewise; 0: what the service says */
+    uint32_t workers_max;               /* most workers of gp_job_resize(); 0: `workers` */
+    enum gp_worker_loss on_worker_loss; /* effect of a lost worker */
+    enum gp_durability durability;      /* 0: the default of the service */
 } gp_job_spec;
 
-/* Does not wait for the other workers. Where workers come and go (workers_max, GP_CONTINUE) a rank
- * may join late, or again: it enters the tensors that it declares between the same two iterations
- * of the others if these push each of them once an iteration; else each at its open round.
- * Errors: -EINVAL; -EEXIST: the rank is taken (by whom); -EPROTO: the job runs with another number,
- * or does not want this rank; -ESTALE: a former job of this name did not end within 8 s. */
+/* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
+ * and zeros. The first pair that is set counts: GRADPOOL_RANK/_SIZE, those of torchrun, horovodrun,
+ * Open MPI, MVAPICH2, jsrun, Flux, PMI, bpslaunch, srun (table in client/README.md). `name` is
+ * GRADPOOL_JOB, or NULL; it points into the environment.
+ * Errors: -ENOENT no pair is set; -EINVAL a value is no number, one of a pair is missing, rank >=
+ * size, or the process would be alone although another launcher variable shows several. */
+GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
+
+/* Joins a job as one rank, without waiting for the other ranks. `spec` is copied. `*ret_job` is to
+ * be freed with gp_job_leave(). Waits for the service for up to connect_timeout_ms.
+ *
+ * In an elastic job (workers_max, GP_CONTINUE) a rank may join late, or again. It enters all
+ * tensors that it declares between the same two iterations of the others, if these push each of
+ * the tensors once an iteration; else it enters each tensor at its open round.
+ *
+ * Errors, after which this process is not in the job: -EINVAL a field of `spec`; -EEXIST the rank
+ * is taken (the text names the process); -EPROTO the job runs with another spec, or does not want
+ * this rank now; -ESTALE a former job of this name did not end within 8 s; those of
+ * gp_connect(). */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
+
 typedef struct gp_membership {
     uint32_t version; /* grows with each change */
-    uint32_t workers; /* in the job now */
-    uint32_t wanted;  /* that it shall have: ranks from there on are to leave when it suits them */
-    uint64_t ranks[12]; /* who, or is to come at first: rank r is bit r % 64 of word r / 64 */
+    uint32_t workers; /* ranks in the job now */
+    uint32_t wanted;  /* size of the last resize: ranks from there on are to leave */
+    uint64_t
+        ranks[12]; /* these ranks: rank r is bit r % 64 of word r / 64; at first the founders */
 } gp_membership;
+
+/* Copies the newest membership that the coordinator has sent. Does not wait. */
 GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
-/* Asks that ranks 0 to workers-1 make the job, or its next stage (1 to workers_max): others are to
- * leave, who is missing is to come. Who is left after a loss goes on unasked; without who never
- * came, once the number that holds is asked for. Waits until it is so, and rounds of this one's
- * tensors are theirs: means are over those present, in rank order. With GP_ALL all tensors change
- * between the same two iterations, if these have each once; who pushes calls it between two, before
- * who comes declares: then none goes by. Who leaves may need rounds: shrink from another thread.
- * -EOPNOTSUPP: workers stay; -ETIMEDOUT: who is late, or lacks which tensor; it stays asked for. */
+
+/* Changes the number of workers of an elastic job, or of its next stage: ranks 0 to workers-1 are
+ * to be in the job, missing ranks are to join, all others are to leave. `workers`: 1 to
+ * workers_max. Waits until the ranks have joined and left, and the lanes make rounds of this
+ * rank's tensors with them; means are over the present ranks, in rank order.
+ *
+ * After a loss the survivors continue without a call. A resize to the current size starts a job
+ * without a rank that never joined. With GP_ALL all tensors change between the same two iterations,
+ * if an iteration pushes each once. A rank that pushes calls it between two iterations, before a
+ * joining rank declares: then the joining rank misses no round. To shrink, call from another thread
+ * than the one that pushes: leaving ranks may need rounds of this rank.
+ *
+ * Errors: -EOPNOTSUPP the job is not elastic; -EINVAL `workers`; -ETIMEDOUT not done within
+ * timeout_ms (the text names late ranks or the tensor): the resize stays in force; -ECANCELED
+ * another resize has followed; the error of a failed job. */
 GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
-/* Says goodbye; open requests end with -ECANCELED, the job's tensors and gp_alloc memory are
- * released. Others that push later get an error naming this rank, or go on where it may leave. */
+
+/* Leaves the job: says goodbye to the lanes and the coordinator, closes all connections, frees the
+ * job with its tensors and its gp_alloc() memory, except kept memory (gp_keep()). Takes some
+ * seconds at most, plus the end of copies of other threads. Calls of other threads that wait in
+ * the job end with -ECANCELED; so does gp_wait() for a request of the job later, which frees it. A
+ * timeline is written to its end. Other ranks that push later get an error that names this rank, or
+ * continue in an elastic job. NULL is fine; no effect in a forked child. */
 GP_API void gp_job_leave(gp_job *job);
-/* This rank's loss of the iteration whose gradients it pushes next: goes with each announcement
- * until the next call; NaN (at first): none. Its mean over the ranks is told beside the squares of
- * GP_MEASURES. */
+
+/* Sets this rank's loss of the iteration whose gradients are pushed next. The value goes with each
+ * later announcement until the next call; NaN (at first): none. `gradpool jobs --json` shows the
+ * mean over the ranks beside the squares of GP_MEASURES. Does not wait. */
 GP_API int gp_job_tell_loss(gp_job *job, float loss);
-/* Writes what all its workers and lanes do, round by round, to a file for trace viewers, until the
- * stop (or the leave; an hour at most); whole at any time. Errors, besides those of gp_connect()
- * and open(2): -EBUSY (one is recorded); at the stop what ended it early. A stop too many is 0. */
+
+/* Records a timeline of all workers and lanes of the job, round by round, in the file `path`, for
+ * trace viewers: until gp_job_timeline_stop(), gp_job_leave(), or an hour has passed. The file can
+ * be read at any time. A thread of the library writes it. Waits for the coordinator's answer.
+ * Errors, after which nothing is recorded and a new file is removed: those of open(2) and
+ * gp_connect(); -EBUSY this rank or another records the job already; -EAGAIN too many timelines,
+ * or none possible now. */
 GP_API int gp_job_timeline_start(gp_job *job, const char *path);
+
+/* Ends the recording of this rank and closes the file; 0 without one. An error is the one that
+ * ended the recording early; the file then has the rounds before it. */
 GP_API int gp_job_timeline_stop(gp_job *job);
+
+/* Returns this worker's rank; 0 for NULL. */
 GP_API uint32_t gp_job_rank(const gp_job *job);
+
+/* Returns the number of ranks in the job now (gp_membership.workers); 0 for NULL or in a forked
+ * child. */
 GP_API uint32_t gp_job_workers(const gp_job *job);
 
-/* What the lane of a tensor makes of the mean of its gradients, in the pass that sums them: new
- * parameters, by the formulas of PyTorch 1.13 (SGD; with momentum after Polyak 1964, Nesterov's as
- * in Sutskever et al. 2013; Adam: Kingma and Ba 2015, whose weight decay is added to the gradient;
- * AdamW: Loshchilov and Hutter 2019, whose weight decay shrinks the parameters). The lane keeps
- * parameters and moments: twice 4, 8 or 12 bytes an element. */
+/* ---- tensors ---- */
+
+/* Update rule of a tensor: the lane turns the mean of the gradients into new parameters, in the
+ * pass that sums them, by the formulas of PyTorch 1.13 (SGD; with momentum after Polyak 1964,
+ * Nesterov's as in Sutskever et al. 2013; Adam: Kingma and Ba 2015, whose weight decay is added to
+ * the gradient; AdamW: Loshchilov and Hutter 2019, whose weight decay shrinks the parameters). The
+ * lane stores parameters and moments: twice 4, 8 or 12 bytes an element. */
 enum gp_rule { GP_NO_RULE = 0, GP_SGD, GP_MOMENTUM, GP_NESTEROV, GP_ADAM, GP_ADAMW };
 
-/* Hyper-parameters of one round. Those that a rule has no use for are not looked at. */
+/* Settings of one update. A rule ignores those that it does not use. */
 typedef struct gp_settings {
-    double rate, weight_decay;
+    double rate, weight_decay;    /* 0 or more */
     double momentum, dampening;   /* GP_MOMENTUM; GP_NESTEROV, whose dampening is 0 */
-    double beta1, beta2, epsilon; /* GP_ADAM, GP_ADAMW */
+    double beta1, beta2, epsilon; /* GP_ADAM, GP_ADAMW; betas below 1 */
 } gp_settings;
 
+/* Declaration of a tensor, the same on every rank of its set. Fields from `ranks` on may be 0: a
+ * tensor of all ranks, all of which take part in every round. */
 typedef struct gp_tensor_spec {
-    const char *name; /* 1..255 bytes of UTF-8; workers match tensors by name, in any order */
-    enum gp_dtype dtype;
-    uint64_t elements; /* may be 0: its rounds then only synchronise */
-    /* Zeros below: a tensor of all ranks, of which all take part in every round. */
-    const uint32_t *ranks; /* its set of ranks, this one among them; NULL: all of the job */
-    uint32_t ranks_count;
-    enum gp_quorum quorum;
-    uint32_t bound;    /* GP_FIRST, GP_STALE */
-    uint32_t flags;    /* GP_LEADS, GP_MEASURES */
-    enum gp_rule rule; /* of GP_F32 tensors with GP_ALL: its lane keeps the parameters */
-    /* What values travel as, both ways, if not as they are: GP_F16 or GP_BF16, of GP_F32 alone.
-     * Each gradient is rounded once, the sum is taken in f32 and rounded once; half the bytes, and
-     * copied also from and to gp_alloc() memory. The same on every rank. */
+    const char *name;      /* 1..255 bytes of UTF-8; ranks match tensors by name, in any order */
+    enum gp_dtype dtype;   /* of gradients and results in the caller's memory */
+    uint64_t elements;     /* 0: rounds only synchronise */
+    const uint32_t *ranks; /* set of ranks, with this one; NULL: all ranks of the job */
+    uint32_t ranks_count;  /* length of `ranks` */
+    enum gp_quorum quorum; /* ranks that make a round */
+    uint32_t bound;        /* GP_FIRST: ranks; GP_STALE: rounds */
+    uint32_t flags;        /* GP_LEADS, GP_MEASURES */
+    enum gp_rule rule;     /* for GP_F32 with GP_ALL: the lane stores the parameters */
+    /* Dtype on the wire in both directions, if another: GP_F16 or GP_BF16, for GP_F32 alone. Each
+     * gradient is rounded once; the sum is made in f32 and rounded once. Half the bytes, but also
+     * gp_alloc() memory is copied. */
     enum gp_dtype wire;
 } gp_tensor_spec;
 
-/* Declares `count` tensors at any time, in any order. Declaring a whole model in one call lets the
- * service place it as a whole. A name that this worker has declared before gives the same handle,
- * if dtype, elements, ranks, quorum, bound, flags, rule and wire agree.
- * Errors: -EINVAL (which field of which tensor), -EEXIST (declared before with another shape or
- * dtype: both are named), -ENOSPC (no lane has room), -EDQUOT (beyond what the job
- * or its tenant may have; the text names the limit), -ETIMEDOUT. When ranks disagree, every rank
- * gets -EINVAL from its declare or its next wait, naming the ranks and their values. */
+/* Declares `count` tensors, at any time and in any order; ret_tensors[i] is the handle of specs[i].
+ * `specs` is copied. One call for a whole model lets the service place the model as a whole. Waits
+ * until the lanes of the tensors are connected, for up to GRADPOOL_TIMEOUT_MS, but not for other
+ * ranks. A name that this rank has declared before gives the same handle. A handle is freed by
+ * gp_tensor_undeclare() or gp_job_leave(). One declare or undeclare runs at a time in a job.
+ *
+ * Errors, after which no handle is returned, and the same call may be made again: -EINVAL a field
+ * of a tensor (the text names both), or ranks disagree (the text has all values); -EEXIST the name
+ * was declared with another spec; -ENOSPC no lane has room, or none within the loss limit; -EDQUOT
+ * beyond a limit of the job or the tenant (the text names it); -ETIMEDOUT no answer, or a lane was
+ * not connected; an error of a lane's connection; the error of a failed job. Ranks that disagree
+ * later get -EINVAL from gp_wait(). */
 GP_API int gp_tensors_declare(gp_job *job, const gp_tensor_spec *specs, size_t count,
                               gp_tensor **ret_tensors);
+
+/* Declares one tensor of all ranks with GP_ALL and without a rule. Like gp_tensors_declare(). */
 GP_API int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
                              gp_tensor **ret_tensor);
-/* Forgets a tensor on this worker; the service forgets it when the last worker does. -EBUSY while a
- * round of it is open. */
+
+/* Forgets a tensor on this rank and frees the handle; the service forgets the tensor when the last
+ * rank does. Waits up to a second for the end of the last round, then for the coordinator.
+ * Errors, after which the handle stays valid: -EBUSY a request of the tensor was not waited for, or
+ * its last round is not over on all ranks; -ETIMEDOUT the coordinator did not answer; its
+ * refusal. */
 GP_API int gp_tensor_undeclare(gp_tensor *tensor);
+
+/* Returns the tensor's name, which is valid as long as the handle; "" for NULL. */
 GP_API const char *gp_tensor_name(const gp_tensor *tensor);
+
+/* Returns the tensor's number of elements; 0 for NULL. */
 GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
 
-/* Memory that lanes on this host read and write in place: whole pages, zeroed, shared. -ENOMEM,
- * -ENOSPC (also over 512 GiB in all), -EMFILE. All pages are there when it returns, and are this
- * process's to pay for, also in its memory cgroup. Free with gp_free() (NULL is fine), not while a
- * request uses it. What gp_keep() was told of outlasts the job, as the caller's: munmap() it. */
+/* ---- memory ---- */
+
+/* Allocates `bytes` of memory that lanes on this host use in place: whole pages, zeroed, shared.
+ * All pages exist at the return, and count for this process and its memory cgroup. The memory
+ * belongs to the job: gp_free() or gp_job_leave() frees it. Other threads of the job are not
+ * delayed. Errors: -ENOSPC beyond 512 GiB or the number of parts that a worker may lend in a job,
+ * or no room in memory; -EMFILE no descriptor is left. */
 GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
+
+/* Makes memory of gp_alloc() outlast the job: gp_job_leave() leaves it mapped, and the caller
+ * then frees it with munmap(). `memory` is the pointer that gp_alloc() returned. -ENOENT: not an
+ * allocation of this job. */
 GP_API int gp_keep(gp_job *job, void *memory);
+
+/* Frees memory of gp_alloc(), which no open request may use. NULL is fine; other pointers, and
+ * calls in a forked child, have no effect. */
 GP_API void gp_free(gp_job *job, void *memory);
 
-/* One tensor of a group. `gradient`: values of the tensor's dtype, as many as the operation says,
- * lent from the call until gp_wait() returned 0, or failed with another error than -ETIMEDOUT; then
- * it may be written again. `result`: likewise; may be the gradient itself where they are equally
- * long. Both may be NULL for a tensor without elements. */
+/* ---- rounds ---- */
+
+/* One tensor of a group, and its memory. Lengths are those of the table of gp_operation, in
+ * elements of gp_tensor_spec.dtype. Both areas are lent from the call until gp_wait() has returned
+ * 0 or another error than -ETIMEDOUT: the caller does not write to `gradient`, and does not read
+ * `result`, before that. Both may be NULL for a tensor without elements. */
 typedef struct gp_item {
     gp_tensor *tensor;
-    const void *gradient;
-    void *result;
+    const void *gradient; /* input */
+    void *result; /* output; may be the same memory as `gradient` if the lengths are equal */
 } gp_item;
 
-/* Starts a push-pull and returns at once. Every worker must push every tensor the same number of
- * times with the same operation; the order among tensors does not matter.
- * Errors at once: -EINVAL, -EBUSY (this tensor has a request that nobody waited for),
- * -ECONNRESET or -EPIPE (the job has failed; why is in gp_last_error()), -ENOMEM. */
+/* Starts one round of a tensor and returns at once. Every rank of the set pushes the tensor equally
+ * often, with the same operation; the order among tensors is free. Memory is lent as for gp_item.
+ * `*ret_request` is to be ended with gp_wait().
+ *
+ * Errors, after which no round was started: -EINVAL an argument, an operation that is not defined
+ * for the dtype, or a tensor with a rule; -EBUSY the tensor has a request that was not waited for;
+ * -EOPNOTSUPP an operation with blocks on all ranks of an elastic job: declare the tensor for a
+ * set of ranks; -ENOSPC, -EMFILE no memory for copies; the error of a failed tensor or job. */
 GP_API int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result,
                         enum gp_operation operation, gp_request **ret_request);
-/* Several tensors, one request; each keeps its own round, so groups may be cut differently from
- * one round to the next. -EINVAL also for a broadcast: that has a root, see gp_broadcast(). */
+
+/* Starts a round of each of `count` tensors of the job with one request; all or, after an error,
+ * none. `items` is copied. Each tensor counts its own rounds: groups may differ from round to
+ * round and from rank to rank. Errors of gp_push_pull(); -EINVAL also for an empty group, and for
+ * GP_BROADCAST, which needs a root. */
 GP_API int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count,
                               enum gp_operation operation, gp_request **ret_request);
-/* Rank `root`'s values on every rank of the set; root's too are rounded to what travels, where
- * that is narrower. */
+
+/* Starts a round that copies `values` (E elements) of rank `root` to every rank of the set. The
+ * root's memory is read, and is written only if gp_tensor_spec.wire is narrower: then the root's
+ * values are rounded as well. Sets the parameters of a tensor with a rule, and restarts its count
+ * of steps. Errors of gp_push_pull(); -EINVAL also if `root` is not in the set; at gp_wait()
+ * -ECONNRESET if the root is not in an elastic job any more. */
 GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request);
-/* One step of a tensor that has an update rule: `gradient` in, the new parameters of all ranks out,
- * which may take the gradient's place. Its first round must be a gp_broadcast(), whose values the
- * lane takes as parameters; so must whoever wants to set them, and start counting steps, again.
- * `settings`: of the set's first rank, for this round; NULL on the others, whose are not looked at.
- * Errors, besides those of gp_push_pull(): -EINVAL, the tensor has no rule, or a setting has no
- * sense (which one); -ENODATA, nothing was broadcast yet; at gp_wait(): -EOWNERDEAD, the lane died,
- * and moments with it: every rank has the last result that gp_wait() gave it. To go on, undeclare
- * the tensor on every rank, declare it again, then restore a snapshot or broadcast parameters. */
+
+/* Starts one update of a tensor with a rule: `gradient` (E elements) goes in, `parameters` (E
+ * elements, may be the same memory) gets the new parameters of all ranks. Before the first update a
+ * gp_broadcast() or a restore sets the parameters. `settings`: those of the set's first rank count,
+ * and are copied; NULL on the others. In an elastic job a first rank without settings uses those of
+ * the first rank before it.
+ *
+ * Errors of gp_push_pull(), and: -EINVAL no rule, or an invalid setting (the text names it);
+ * -ENODATA no parameters were set yet; at gp_wait() -EOWNERDEAD the lane died with the parameters
+ * and moments: every rank has the last result that gp_wait() returned. To continue, every rank
+ * undeclares the tensor, declares it again, then restores a snapshot or broadcasts parameters. */
 GP_API int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
                      const gp_settings *settings, gp_request **ret_request);
-/* Several tensors, one request, the same settings. */
+
+/* Starts one update of each of `count` tensors of the job with one request and the same settings;
+ * all or, after an error, none. `items` is copied; item.result is `parameters` of gp_update(), with
+ * its errors. */
 GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
                            const gp_settings *settings, gp_request **ret_request);
-/* Parameters, moments and step counts of all tensors with update rules: every rank calls it between
- * the same two iterations, having declared the same ones, for all ranks. The first rank present
- * writes the file, whole or not at all. Errors, the same on all ranks: -EINVAL (none; they differ),
- * -EBUSY, -ENODATA (no broadcast), -EOPNOTSUPP (a set of ranks), of gp_wait() and of writing. */
-GP_API int gp_job_snapshot(gp_job *job, const char *path);
-/* The way back, in any job with the same tensors, instead of the broadcasts, to the same bits.
- * Parameters go to `result` of the items; who wants none names no item. Errors, besides those:
- * -ENOENT, ...; -EBADMSG: no snapshot, or a damaged one; -EPROTO: of another version; -EINVAL:
- * other names, sizes or rules (which). Then nothing was restored. */
-GP_API int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count);
 
-/* The state that a lane keeps of a tensor: parameters, then its rule's moments (GP_MOMENTUM,
- * GP_NESTEROV: the momentum; GP_ADAM, GP_ADAMW: means of gradients and of their squares), one array
- * behind the other, each as long as the tensor. */
-typedef struct gp_state {
-    gp_tensor *tensor;
-    float *arrays;  /* the caller's */
-    uint64_t steps; /* set by the call: updates since the parameters were set or restored */
-} gp_state;
-/* Reads it, through the coordinator, for this rank alone: others need not call. Between two of this
- * rank's iterations: the tensors' requests were waited for, and no other begins meanwhile. Rounds
- * of the job wait until all is read. Errors: -EBUSY (another thread reads), -EAGAIN (the job has
- * something else to do; later it may succeed), -ENODATA (a tensor of the job has no parameters),
- * -EOPNOTSUPP (one has a set of ranks), -ECANCELED (left), those of gp_connect(). */
-GP_API int gp_job_read(gp_job *job, gp_state *states, size_t count);
-/* By all ranks, as a round of the tensor: its lane's state goes to `arrays`; NULL: not to this
- * rank. Errors as of gp_push_pull(); -ENODATA: no rank has broadcast parameters yet. */
-GP_API int gp_save(gp_tensor *tensor, float *arrays, gp_request **ret_request);
-/* Likewise: the lane goes on from `arrays` of rank `root`, after so many steps (the same on every
- * rank; GP_SAME_STEPS: as many as there have been, -EINVAL on a root that came late and has not
- * counted them); others give none, and get its parameters. */
-#define GP_SAME_STEPS UINT64_MAX
-GP_API int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32_t root,
-                      uint64_t steps, gp_request **ret_request);
-/* Of arrays in their order: any change of one word shows. For who must see that somebody else has
- * written there. */
-GP_API uint64_t gp_checksum(const void *const *arrays, const size_t *bytes, size_t count);
-/* Between the two ranks of a tensor's set (or of a job of two workers): what one sends, the other
- * receives. Done when the receiver has it. -EINVAL: the set has not two ranks; or, at gp_wait(),
- * both sent, or both received. */
+/* Starts a round between the two ranks of a set, or of a job of two workers: `values` (E elements)
+ * of the sender go to the receiver. The request is done when the receiver has the values. One rank
+ * calls gp_send(), the other gp_receive(). Errors of gp_push_pull(); -EINVAL also for a set of
+ * another size, and at gp_wait() if both ranks sent or both received. */
 GP_API int gp_send(gp_tensor *tensor, const void *values, gp_request **ret_request);
+
+/* The other side of gp_send(): `values` (E elements) gets the sender's values. */
 GP_API int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request);
 
-/* 0: every result is in place and, where `gradient` is `result` or lies in gp_alloc() memory,
- * every worker has it too (it may be written again). The request is then freed.
- * -ETIMEDOUT: not yet; the text names the tensor, the round and the ranks missing; the request
- * lives on and may be waited for again. Any other error ends and frees the request:
- * -ECONNRESET or -EPIPE (a worker or an aggregator died or left: who), -EINVAL (ranks disagree:
- * who and what), -ESHUTDOWN (the service was stopped), -ECANCELED (left). */
+/* Waits for a request, for up to timeout_ms, and copies results out of shared memory.
+ *
+ * 0: every result is in place; if a lane used `gradient` or `result` in place (gp_alloc() memory),
+ * every other rank has its result as well. The request is freed, and its memory is the caller's.
+ * -ETIMEDOUT: not yet. The text names the tensor, the round and the ranks or the lane that are
+ * late. The request lives on, and its memory stays lent: wait again.
+ *
+ * Every other error frees the request, returns the memory, and leaves `result` undefined:
+ * -ECONNRESET or -EPIPE a worker or an aggregator was lost or left (the text names it), -EINVAL
+ * ranks disagree (the text has ranks and values), -EOWNERDEAD a result or state was lost with its
+ * lane, -ESHUTDOWN the service was stopped, -ECANCELED this rank left the job. An error that names
+ * a tensor stays with the tensor: later calls return it until the tensor is undeclared. */
 GP_API int gp_wait(gp_request *request, int timeout_ms);
-/* 1: done, gp_wait() will not block; 0: not yet, also after timeout_ms (0: at once). Frees nothing,
- * asks nobody who is late: for callers that look at something else in between, such as signals. */
+
+/* Returns 1 when the request is done, with or without an error: gp_wait() will not block. Returns 0
+ * when it is not, after timeout_ms; 0 or less: at once. Frees nothing, and does not search for late
+ * ranks: for callers that do other work in between, such as handling signals. */
 GP_API int gp_poll(gp_request *request, int timeout_ms);
 
-/* Returns when every worker has called it as often; one that joined late since its first call. */
+/* Waits until every rank of the job has called it equally often; a late worker counts from its
+ * first call. -ETIMEDOUT: a rank is late (the text names it); the next call waits for the same
+ * barrier. -EBUSY: another thread of this rank waits in it. Other errors: of the declare of its
+ * own tensor, and of gp_wait(). */
 GP_API int gp_barrier(gp_job *job, int timeout_ms);
 
-/* Rank, size and job name of this process from the launcher's environment, first found:
- * GRADPOOL_RANK/_SIZE, those of torchrun, horovodrun, Open MPI, MVAPICH2, jsrun, Flux, PMI,
- * bpslaunch, srun (table in client/README.md); the job's name from GRADPOOL_JOB, NULL when that is
- * not set. Strings point into the environment. -ENOENT: nothing found; -EINVAL: no number, rank >=
- * size, a size of one beside a launcher's variable that says several. */
-GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
+/* ---- parameters on the lanes ---- */
+
+/* Writes parameters, moments and step counts of all tensors with rules to the file `path`, which
+ * counts on the first rank present. Every rank calls it between the same two iterations, with the
+ * same tensors declared and no open request on them; the call is for all ranks together. The file
+ * is replaced as a whole, or stays as it was. Waits up to GRADPOOL_TIMEOUT_MS for each step.
+ *
+ * Errors, the same on all ranks unless it is -ETIMEDOUT: -EINVAL no tensor has a rule, ranks have
+ * declared different ones, or no path; -EBUSY a tensor has an open request; -ENODATA a tensor has
+ * no parameters; -EOPNOTSUPP a tensor has a set of ranks; -ETIMEDOUT a rank is late: the next call
+ * of either function ends this one first; errors of writing, and of gp_wait(). */
+GP_API int gp_job_snapshot(gp_job *job, const char *path);
+
+/* Restores a snapshot in a job with the same tensors, instead of broadcasts, to the same bits: the
+ * counterpart of gp_job_snapshot(), called in the same way. `items` names tensors whose parameters
+ * this rank wants: each item.result gets E elements; gradients are ignored. count 0: none.
+ *
+ * Errors of gp_job_snapshot(), and, with nothing restored: errors of open(2) and reading; -EBADMSG
+ * no snapshot, or a damaged one; -EPROTO a snapshot of another version; -EINVAL other names, sizes
+ * or rules (the text says which). After an error of a round some tensors may be restored. */
+GP_API int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count);
+
+/* State of a tensor with a rule: parameters, then the moments of the rule (GP_MOMENTUM,
+ * GP_NESTEROV: the momentum; GP_ADAM, GP_ADAMW: means of gradients and of their squares), one array
+ * after the other, each of E floats: 1, 2 or 3 arrays. */
+typedef struct gp_state {
+    gp_tensor *tensor;
+    float *arrays;  /* memory of the caller for all arrays */
+    uint64_t steps; /* set by the call: updates since the parameters were set or restored */
+} gp_state;
+
+/* Reads the states of `count` tensors for this rank alone, through the coordinator. Called between
+ * two iterations of this rank: requests of the tensors were waited for, and no other starts
+ * meanwhile. Rounds of the job wait until the call returns.
+ *
+ * Errors, after which `arrays` and `steps` are undefined and the job continues: -EINVAL a tensor
+ * without a rule, or named twice; -EBUSY another thread reads, or the job is being left; -EAGAIN
+ * the coordinator is busy with the job: try again later; -ENODATA a tensor of the job has no
+ * parameters; -EOPNOTSUPP a tensor has a set of ranks; -ECANCELED the job was left; those of
+ * gp_connect(). */
+GP_API int gp_job_read(gp_job *job, gp_state *states, size_t count);
+
+/* Starts a round of all ranks that copies the state of a tensor with a rule to `arrays` (as in
+ * gp_state), lent until gp_wait(); NULL: this rank does not want it. The state stays unchanged.
+ * Errors of gp_push_pull(); -EINVAL no rule; -ENODATA no parameters were set yet. */
+GP_API int gp_save(gp_tensor *tensor, float *arrays, gp_request **ret_request);
+
+#define GP_SAME_STEPS UINT64_MAX
+
+/* Starts a round of all ranks that sets the state of a tensor with a rule to `arrays` of rank
+ * `root` (as in gp_state; NULL on other ranks), after `steps` updates, the same number on every
+ * rank. GP_SAME_STEPS: the present count; -EINVAL on a root that came late and has not counted all
+ * updates. `parameters`: on other ranks than the root, E floats that get the parameters; NULL: not
+ * wanted. Memory is lent until gp_wait(). Errors of gp_push_pull(); -EINVAL no rule, or `root` not
+ * in the set. */
+GP_API int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32_t root,
+                      uint64_t steps, gp_request **ret_request);
+
+/* Returns a checksum of `count` arrays of bytes[i] bytes, in their order: a change of any one word
+ * changes it. For detecting writes of other code. Pure; never fails. */
+GP_API uint64_t gp_checksum(const void *const *arrays, const size_t *bytes, size_t count);
 
 #ifdef __cplusplus
 }

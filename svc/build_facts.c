@@ -1,5 +1,4 @@
-/* Gathers from the modules what each knows of its libraries and kernels, for people who
- * are shown it. Owns the texts. */
+/* Collects from the modules their libraries and kernels, for `gradpool doctor`. Owns the texts. */
 #include "svc/build_facts.h"
 
 #include "svc/base/text.h"
@@ -19,7 +18,7 @@
 #define TEXT_BYTES 64
 
 #ifdef __clang__
-#define COMPILER __VERSION__ /* begins with the name */
+#define COMPILER __VERSION__ /* begins with the compiler's name */
 #else
 #define COMPILER "gcc " __VERSION__
 #endif
@@ -40,7 +39,7 @@ static void ask_libraries(void)
             (struct view_library){libraries[i].name, libraries[i].built, libraries[i].running};
 }
 
-/* "avx2, c": the best first. */
+/* Instruction sets of this machine, the fastest first: "avx2, c". */
 static const char *ask_kernels(void)
 {
     static const char *const names[] = {"avx512", "avx2", "c"};

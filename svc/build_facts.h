@@ -1,4 +1,4 @@
-/* What this program was built with, and what of that this machine has. */
+/* Build of this program, and the parts of it that this machine supports. */
 #ifndef GRADPOOL_BUILD_FACTS_H
 #define GRADPOOL_BUILD_FACTS_H
 
@@ -7,9 +7,9 @@
 
 #include <stddef.h>
 
-/* Asks each library; the answer is good until the next call. */
+/* Collects versions from each library; the result is valid until the next call. */
 const struct view_build *build_facts(void);
-/* How many cores lanes may have. Errors as cores_create(). */
+/* Number of cores that lanes may have. Errors of cores_create(). */
 int build_facts_cores(size_t *ret_count, struct err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* The program `gradpool`: picks the subcommand, hands its options on, turns results into exit
- * codes. What the subcommands understand is in svc/cli, what they do in the modules. */
+/* The program `gradpool`: connects each subcommand's options (svc/cli) to the module that does the
+ * work, and maps errors to exit codes. */
 #include "packer/packer.h"
 #include "svc/aggregator/aggregator.h"
 #include "svc/base/clock.h"
@@ -24,8 +24,8 @@ static void start_log(const char *who)
     variables_check();
 }
 
-/* Read from a descriptor by the coordinator; a peer that is gone, or a file that may not grow
- * (ulimit -f), is an error code, not a signal. */
+/* Blocks the signals that the coordinator reads from a descriptor. SIGPIPE and SIGXFSZ are ignored:
+ * a peer that is gone, or a file that may not grow (ulimit -f), is an error code then. */
 static void prepare_signals(void)
 {
     sigset_t set = signals_that_end();
@@ -34,13 +34,13 @@ static void prepare_signals(void)
     sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 }
 
-/* Only the host can tell whether some options are right: these errors mean that one is not. */
+/* -EINVAL and -ENODEV mean a wrong option that only the running host could detect. */
 static int exit_code(int error)
 {
     return error == 0 ? CLI_OK : error == -EINVAL || error == -ENODEV ? CLI_USAGE : CLI_FAILED;
 }
 
-/* Not a mistake: both may come from an environment that is made for another policy. */
+/* A warning, not an error: both options may come from an environment made for another policy. */
 static void warn_without_limit(const struct cli_serve *o)
 {
     const struct packer_resident nobody = {0};
@@ -109,9 +109,9 @@ static int serve(int argc, char **argv)
     return ended < 0 ? CLI_FAILED : ended == 0 ? CLI_OK : 128 + ended;
 }
 
-/* libfabric 2 has 16 KiB for each of the 1,024 messages of a lane's first connection, for messages
- * that come before their receive is posted. None is as long: 0 leaves the length of an inline one,
- * as in libfabric 1, and saves 16 MiB a lane. */
+/* libfabric 2 reserves 16 KiB for each of the 1,024 messages of a lane's first connection, for
+ * messages that come before their receive is posted. No message is as long: 0 reserves the length
+ * of an inline one, as in libfabric 1, and saves 16 MiB a lane. */
 static void limit_message_memory(void) { (void)setenv("FI_TCP_MAX_RX_SIZE", "0", 0); }
 
 static int aggregator(int argc, char **argv)
@@ -179,9 +179,9 @@ static const struct cli_command commands[] = {
     {0},
 };
 
-/* The processes that may hold keys: no other process of their user reads their memory or makes them
- * dump core, and what they start gains no privileges. Not `run`, which holds none and whose workers
- * are the user's own. */
+/* Protects processes that may hold keys: no other process of their user reads their memory or makes
+ * them dump core, and their children gain no privileges. Not `run`, which holds no key and starts
+ * the user's own programs. */
 static void harden(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "run") == 0)

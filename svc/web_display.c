@@ -1,10 +1,10 @@
-/* Ties svc/ops/web.h to svc/coordinator/view/display.h: each knows its own half only (G1). */
+/* Connects svc/ops/web/web.h to svc/coordinator/view/display.h; neither includes the other (G1). */
 #include "svc/web_display.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/ops/web/web.h"
 
-#define UNSEEN_NS (5 * NS_PER_S) /* between two snapshots for `gradpool report` alone */
+#define UNSEEN_NS (5 * NS_PER_S) /* between two snapshots if only `gradpool report` reads them */
 
 static uint64_t run(void *web) { return web_run(web); }
 static void show(void *web, envelope *status, envelope *jobs) { web_show(web, status, jobs); }

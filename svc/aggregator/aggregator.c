@@ -1,6 +1,5 @@
-/* The aggregator process: cores, lanes, signals, and a coordinator that may come and go. Owns the
- * threads' life. Training does not need the coordinator: when it stays away the lanes serve on.
- * README: A9, A10. */
+/* The aggregator process: cores, lanes, signals, and a coordinator that may be away. Owns the life
+ * of the threads. Lanes serve on while the coordinator is away. svc/lane/RULES.md: A9, A10. */
 #include "svc/aggregator/aggregator.h"
 
 #include "svc/aggregator/internal.h"
@@ -28,11 +27,12 @@
 #define JOIN_DEADLINE_NS (10 * NS_PER_S)
 #define REJOIN_DEADLINE_NS (2 * NS_PER_S)
 #define REJOIN_PAUSE_MS 200
-#define UNUSED_ORPHAN_NS (60 * NS_PER_S) /* at most, without workers and copies */
+/* longest wait for a coordinator, without workers and copies */
+#define UNUSED_ORPHAN_NS (60 * NS_PER_S)
 #define DESCRIPTORS_PROCESS 16
-#define DESCRIPTORS_LANE 24 /* a dozen of its own, and a few workers */
+#define DESCRIPTORS_LANE 24 /* a dozen for the lane itself, and a few workers */
 
-/* All threads inherit the mask: only the control loop learns of signals. */
+/* All threads inherit the mask: signals reach the control loop alone. */
 static int take_signals(struct aggregator *a)
 {
     sigset_t set = signals_that_end();
@@ -44,8 +44,7 @@ static int take_signals(struct aggregator *a)
     return a->signal_fd < 0 ? -errno : 0;
 }
 
-/* What workers are told to connect to: as given, or this host's address on the way to the
- * coordinator. */
+/* Finds the address for workers: the option, or this host's address towards the coordinator. */
 static int find_host(struct aggregator *a, struct err *err)
 {
     const struct aggregator_options *o = a->options;
@@ -72,7 +71,7 @@ static int find_host(struct aggregator *a, struct err *err)
     return 0;
 }
 
-/* As where a host's own name is 127.0.1.1 and is given to --join on the coordinator's host. */
+/* Happens where a host's own name is 127.0.1.1, and --join has this name. */
 static void warn_of_loopback(const struct aggregator *a)
 {
     struct endpoint data = {0};
@@ -149,8 +148,8 @@ static size_t lanes_wanted(const struct aggregator *a)
     return wanted < AGGREGATOR_LANES_MAX ? wanted : AGGREGATOR_LANES_MAX;
 }
 
-/* A lane that runs out of them later turns workers away; one that cannot even open its own would
- * fail in many ways, none of which says why. */
+/* A lane that has no descriptor left later refuses workers; a lane that could not open its own
+ * would fail without a clear reason. */
 static int check_descriptors(const struct aggregator *a, struct err *err)
 {
     char whose[64];
@@ -191,7 +190,7 @@ static int find_policy(struct aggregator *a, struct err *err)
                : 0;
 }
 
-/* Over a Unix socket the kernel says who we are; a key is for TCP. */
+/* Over a Unix socket the kernel supplies our uid; a key is for TCP. */
 static int read_key(struct aggregator *a, struct err *err)
 {
     int found = a->coordinator.is_unix ? 0 : key_from_environment(&a->key, err);
@@ -208,7 +207,7 @@ static int check_ports(const struct aggregator *a, struct err *err)
                    UINT16_MAX);
 }
 
-/* The one place whose -EINVAL and -ENODEV reach the caller as such. */
+/* The only function whose -EINVAL and -ENODEV reach the caller of aggregator_run() unchanged. */
 static int take_options(struct aggregator *a, struct err *err)
 {
     const char *interface_name = a->options->interface_name;
@@ -230,8 +229,8 @@ static int take_options(struct aggregator *a, struct err *err)
     return error;
 }
 
-/* Nobody knows of this process yet: a signal may just end it, however long the coordinator
- * takes. */
+/* The coordinator does not know this process yet: a signal may end it at once, however long the
+ * coordinator takes. */
 static int join_first(struct aggregator *a, struct err *err)
 {
     sigset_t set = signals_that_end();
@@ -269,7 +268,8 @@ static int start(struct aggregator *a, struct err *err)
     return error == -EINVAL || error == -ENODEV ? -EIO : error;
 }
 
-/* A release that waits has a wish at its lane, which is taken back there: before it goes (A38). */
+/* A waiting release has a request at its lane (A38), which moving_abandon() cancels while the lane
+ * runs. */
 void aggregator_end_lanes(struct aggregator *a)
 {
     moving_abandon(a);
@@ -307,7 +307,7 @@ static void look_at_signals(struct aggregator *a)
     leaving_check(a);
 }
 
-/* While the coordinator is away there is nobody to tell: it hears of all when it is back. */
+/* Without a coordinator failures are not reported: serve_failures() reports all after a join. */
 static void look_at_failures(struct aggregator *a)
 {
     eventfd_t failures;
@@ -315,7 +315,7 @@ static void look_at_failures(struct aggregator *a)
     away_look(a, has_news);
     if (!has_news || !a->channel)
         return;
-    (void)serve_failures(a); /* the next receive finds the channel broken */
+    (void)serve_failures(a); /* the next receive finds a broken channel */
     (void)moving_recheck(a);
     (void)keeping_copied(a);
 }
@@ -334,13 +334,13 @@ static void look_at_moves(struct aggregator *a)
         (void)ahead_look(a);
 }
 
-/* -1: for ever, as for poll(). */
+/* The shorter time-out for poll(); -1 is infinite. */
 static int sooner(int a_ms, int b_ms)
 {
     return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
 }
 
-/* Sleeps until the coordinator, a lane, the keeper or a signal has something to say. */
+/* Sleeps until an event of the coordinator, a lane, the replica holder or a signal; handles it. */
 static void wait_for_news(struct aggregator *a, int timeout_ms)
 {
     struct pollfd fds[5] = {{.fd = a->signal_fd, .events = POLLIN},
@@ -374,8 +374,8 @@ static void lose_coordinator(struct aggregator *a, int reason)
     timeline_abandon(a);
 }
 
-/* Jobs train on without a coordinator for the whole time-out, and two aggregators may keep copies
- * for each other that nobody needs any more. Without either, the process waits for less. */
+/* True when the wait for a coordinator is over: the whole time-out with workers; less without
+ * workers and copies, because two aggregators may hold copies for each other that no job needs. */
 static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
 {
     uint64_t timeout_ns = a->options->orphan_timeout_ns;
@@ -385,7 +385,7 @@ static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
     return timeout_ns && clock_now_ns() - away_since_ns > timeout_ns;
 }
 
-/* Nobody else can tell workers that still train here. */
+/* Without a coordinator the lanes alone can send the reason to workers that still train. */
 static void tell_workers_of_end(struct aggregator *a)
 {
     char text[ERR_TEXT_BYTES];
@@ -407,7 +407,8 @@ static void rejoin(struct aggregator *a)
             log_info("joined again as aggregator %u", a->number);
             return;
         }
-        bool is_stopped = error == -ESHUTDOWN && a->leave_by_ns > 0; /* nobody takes anything */
+        /* the coordinator is ending, and no aggregator takes the tasks */
+        bool is_stopped = error == -ESHUTDOWN && a->leave_by_ns > 0;
         bool is_refused =
             error == -ESTALE || error == -EKEYREJECTED || error == -EKEYREVOKED || is_stopped;
         if (is_refused || is_orphan(a, away_since_ns)) {

@@ -1,6 +1,6 @@
-/* Replies to PlaceRequest, held back until the workers of the pieces are connected and their
- * memory is at hand: the first round here then waits for neither. Owns the pending replies. Must
- * never hold a reply back for good: a move goes on without late workers. RULES: A80. */
+/* Replies to PlaceRequest, delayed until the workers of the pieces are connected and their memory
+ * is warm: the first round here waits for neither. Owns the pending replies. Never delays a reply
+ * without limit: a move continues without late workers. svc/lane/RULES.md: A80. */
 #include "svc/lane/move/ahead.h"
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
@@ -8,16 +8,18 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define WAITS_MAX 1024 /* at a time */
+#define WAITS_MAX 1024 /* pending at a time */
 #define WAIT_NS (3 * NS_PER_S)
 #define LOOK_MS 5
 
 struct ahead_wait {
     struct ahead_wait *next;
-    uint64_t id; /* of the request */
+    uint64_t id; /* number of the request */
     uint32_t lane, job;
     uint64_t until_ns, look_ns;
-    bool was_ready; /* a worker lends when its connection is open: two looks have to agree */
+    /* ready at the last check: two checks have to agree, because a worker lends memory after its
+     * connection is open */
+    bool was_ready;
 };
 
 static int ahead_ask(struct lane *lane, void *context)
@@ -26,7 +28,7 @@ static int ahead_ask(struct lane *lane, void *context)
     return lane_has_workers(lane, w->job);
 }
 
-/* -EAGAIN: not yet; 0 also when the time is over. */
+/* 0: ready, or the time is over; -EAGAIN: not yet; other errors of lane_has_workers(). */
 static int ahead_judge(struct aggregator *a, struct ahead_wait *w, uint64_t now_ns)
 {
     int code = serve_call(a, w->lane, ahead_ask, w);

@@ -1,5 +1,5 @@
-/* The time in which a worker may make another connection to a lane: lanes have no timer (A8), so
- * the control thread keeps it, whether the coordinator is there or not. README: A70. */
+/* The time for a worker to connect again to a lane. Lanes have no timer (A8), so the control thread
+ * runs it, with or without a coordinator. svc/lane/RULES.md: A70. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/lane/hear/replace.h"

@@ -1,7 +1,7 @@
-/* Copies that this process keeps of what lanes of others have, and who keeps those of its own: what
- * the coordinator asks for, and the tickets that the keeper asks it for. The keeper is made when it
- * is first needed: most aggregators keep nothing. Owns the questions whether copies of what moves
- * here are whole, until they are. README: A9, A49. */
+/* Copies of states: those that this process stores for lanes of other aggregators, and the replica
+ * holders of its own lanes. Serves the coordinator's requests, and sends the replica holder's
+ * requests for tickets. The holder is made when first needed, because most aggregators store no
+ * copy. Owns the requests that wait for whole copies. svc/lane/RULES.md: A9, A49. */
 #include "svc/aggregator/internal.h"
 #include "svc/lane/move/moved_state.h"
 
@@ -11,18 +11,18 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#define WAITS_MAX 1024 /* at a time */
+#define WAITS_MAX 1024 /* pending at a time */
 
-/* A question that has no answer yet. */
+/* A request without a reply: are the copies of these pieces whole? */
 struct copies_wait {
     struct copies_wait *next;
-    uint64_t id; /* of the request */
+    uint64_t id; /* number of the request */
     uint32_t lane, job;
     size_t count;
     uint32_t pieces[];
 };
 
-/* ---- others' ---- */
+/* ---- copies stored here ---- */
 
 static void note_ask(void *context) { eventfd_write(((struct aggregator *)context)->keep_fd, 1); }
 
@@ -54,7 +54,7 @@ static int keep(struct aggregator *a, const Gradpool__Wire__CopiesRequest *reque
     return error;
 }
 
-/* ---- its own ---- */
+/* ---- copies of this process's lanes ---- */
 
 static int set_keeper(struct lane *lane, void *context)
 {
@@ -126,7 +126,7 @@ static int wait_for_copies(struct aggregator *a, uint64_t id,
     return keeping_copied(a);
 }
 
-/* ---- all ---- */
+/* ---- requests ---- */
 
 static void take_ticket(struct aggregator *a, const Gradpool__Wire__CopyTicket *told)
 {

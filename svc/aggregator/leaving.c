@@ -1,18 +1,18 @@
-/* A planned end: after a signal the coordinator is told, and moves to others what this process has;
- * the DrainRequest that follows ends it. Owns the deadline: the process ends then in any case, and
- * at once after a second signal. README: A71. */
+/* A planned end: after a signal this process reports the time that is left, the coordinator moves
+ * its tasks and state to other aggregators, and a DrainRequest ends it. Owns the deadline, at which
+ * the process ends in any case; a second signal ends it at once. svc/lane/RULES.md: A71. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 
 #include <signal.h>
 
-#define RESERVE_PART 10 /* of the time is left to finish rounds and say goodbye, */
+#define RESERVE_PART 10 /* part of the time (one tenth) to finish rounds and say goodbye, */
 #define RESERVE_MOST_NS NS_PER_S
 
 static bool is_leaving(const struct aggregator *a) { return a->leave_by_ns > 0; }
 
-/* Without anything here, or anybody to take it, there is nothing to wait for. */
+/* Without pieces and copies here the process need not wait for a coordinator. */
 static bool has_anything(struct aggregator *a)
 {
     Gradpool__Wire__PieceHeld **rows = NULL;
@@ -34,10 +34,10 @@ static void begin(struct aggregator *a)
     log_info("tasks and state move to other aggregators, within %.0f s; a second signal ends this "
              "one at once",
              (double)timeout_ns / NS_PER_S);
-    (void)leaving_tell(a); /* a broken channel is found by the next receive */
+    (void)leaving_tell(a); /* the next receive finds a broken channel */
 }
 
-/* A terminal that closes may hang up twice. */
+/* SIGHUP does not count as a second signal: a terminal that closes may send it twice. */
 void leaving_signal(struct aggregator *a, uint32_t number)
 {
     log_info("signal %u: %s", number, is_leaving(a) ? "once more" : "this aggregator is to end");

@@ -1,6 +1,6 @@
-/* Memory of lanes that this thread gets ready for them: pages are added here, not in a lane's turn.
- * Must never hold up a request for want of it: what is not ready the lane gets by itself, or not.
- * README: A73. */
+/* Memory that the control thread prepares for lanes: page faults happen here, not in a lane's turn.
+ * Never delays a request for lack of memory: a lane allocates by itself whatever is not ready.
+ * svc/lane/RULES.md: A73. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/system/cgroup.h"
 #include "svc/base/text.h"
@@ -28,7 +28,8 @@ static int reckon(struct lane *lane, void *context)
                             &coming->rest_bytes);
 }
 
-/* Short arrays lie between other things. */
+/* Prepares an array; returns the bytes of a short one, which shares pages with others and is warmed
+ * with them. */
 static size_t prepare_array(struct arena *arena, size_t bytes)
 {
     if (bytes < ARENA_PREPARED_LEAST)
@@ -45,7 +46,8 @@ static uint64_t bytes_of(const struct coming *coming)
     return bytes;
 }
 
-/* Somebody would be killed for more than the cgroup has; little is not worth the look. */
+/* More memory than the cgroup has would get a process killed; a small amount is not worth reading
+ * the cgroup's files. */
 static int check_cgroup(uint64_t bytes, char *ret_text, size_t room)
 {
     char needs[32], limit[32], left[32];

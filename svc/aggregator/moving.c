@@ -1,6 +1,6 @@
-/* What the coordinator asks for when tasks move: release, state, install, thaw. Owns the releases
- * that wait for rounds to end; they are looked at again when a lane has news of them, and when it
- * is not waited for longer. Decides nothing about a move. README: A9, A26, A27, A38. */
+/* Requests of the coordinator when tasks move: release, state, install, thaw. Owns the releases
+ * that wait for rounds to end; they are checked when a lane reports news, and when their time is
+ * over. Decides nothing about a move. svc/lane/RULES.md: A9, A26, A27, A38. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/system/populate.h"
@@ -14,25 +14,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STATE_BYTES_MAX (1u << 20) /* in one answer */
-#define RELEASES_MAX 1024          /* that wait at a time */
-/* Before the coordinator gives the answer up, which then names nobody (10 s). */
+#define STATE_BYTES_MAX (1u << 20) /* in one reply */
+#define RELEASES_MAX 1024          /* waiting at one time */
+/* Shorter than the coordinator's time-out (10 s), whose error names no rank. */
 #define LATE_NS (8 * NS_PER_S)
 
 struct release {
     struct release *next;
-    uint64_t id; /* of the request */
+    uint64_t id; /* number of the request */
     uint32_t lane, job;
-    uint64_t *rounds, *state_bytes, *steps; /* the answer, once all have come to rest */
-    bool is_recovering;                     /* likewise, of one of them */
-    struct lane_wish wish;                  /* when that begins */
-    bool is_behind;                         /* it is to begin behind a round (A38) */
-    bool is_regrouping;                     /* they stay here, for other ranks (A41) */
-    bool is_begun;    /* the lane has let go of them, or will when rounds end */
-    uint64_t late_ns; /* from then on the coordinator is told whom rounds wait for; 0: it was */
+    uint64_t *rounds, *state_bytes, *steps; /* the reply, once all pieces have come to rest */
+    bool is_recovering;                     /* part of the reply: some piece is recovering */
+    struct lane_wish wish;                  /* the moment to begin the release, if is_behind */
+    bool is_behind;                         /* the release is to begin after a round (A38) */
+    bool is_regrouping;                     /* the pieces stay here, for other ranks (A41) */
+    bool is_begun;                          /* lane_release() has been called */
+    uint64_t late_ns; /* when a silent rank ends the wait; 0: checked already */
     char text[ERR_TEXT_BYTES];
-    size_t count, rested; /* so many, from the first on, have come to rest */
-    uint64_t gone[RECORD_MISSING_WORDS];
+    size_t count, rested;                /* rested: pieces at rest, from the first on */
+    uint64_t gone[RECORD_MISSING_WORDS]; /* ranks that are no longer in the job */
     uint32_t pieces[];
 };
 
@@ -121,7 +121,7 @@ static int begin(struct lane *lane, void *context)
     return lane_wish(lane, r->job, r->pieces, r->count, clock_now_ns(), &r->wish);
 }
 
-/* -EAGAIN: it is not time yet. */
+/* -EAGAIN: not the moment yet. */
 static int begin_in_time(struct lane *lane, struct release *r)
 {
     int code = lane_may_release(lane, r->job, r->pieces, r->count, &r->wish, clock_now_ns());
@@ -145,7 +145,8 @@ static int note_standings(struct lane *lane, struct release *r)
     return 0;
 }
 
-/* Once: a rank that is stopped in mid-read ends the wait, with its number. */
+/* Checks once for a silent rank, which ends the wait (-EHOSTDOWN); `text` names it. -EAGAIN:
+ * none. */
 static int find_stuck(struct lane *lane, struct release *r)
 {
     if (r->late_ns == 0 || clock_now_ns() < r->late_ns)
@@ -155,7 +156,7 @@ static int find_stuck(struct lane *lane, struct release *r)
                                                                                   : -EAGAIN;
 }
 
-/* -EAGAIN: rounds are waited for still. */
+/* -EAGAIN: some rounds are not over yet. */
 static int look(struct lane *lane, void *context)
 {
     struct release *r = context;
@@ -166,7 +167,7 @@ static int look(struct lane *lane, void *context)
     return r->rested < r->count ? find_stuck(lane, r) : note_standings(lane, r);
 }
 
-/* Pieces that had come to rest may be gone by now. */
+/* Checks that all pieces are still released: pieces at rest may be gone. -EAGAIN: they are. */
 static int look_again(struct lane *lane, void *context)
 {
     struct release *r = context;
@@ -182,7 +183,7 @@ static int send_standings(struct aggregator *a, const struct release *r)
                         .recovering = r->is_recovering);
 }
 
-/* Answers those that `ask` has an answer for. */
+/* Answers the releases for which `ask` returns a result other than -EAGAIN. */
 static int settle(struct aggregator *a, int (*ask)(struct lane *lane, void *context))
 {
     int sent = 0;
@@ -217,7 +218,7 @@ int moving_timeout_ms(const struct aggregator *a)
     return clock_poll_ms(next_ns, clock_now_ns());
 }
 
-/* A thaw takes wishes back. */
+/* A thaw cancels the request to release. */
 static int take_back(struct lane *lane, void *context)
 {
     const struct release *r = context;
@@ -297,7 +298,7 @@ static int send_state(struct aggregator *a, uint64_t id, const struct reading *r
                         .data = {reading->bytes, (uint8_t *)reading->data});
 }
 
-/* Kept for the next part: a lane writes it, and takes no page fault (A73). */
+/* Made once, with its pages: a lane writes to it, without page faults (A73). */
 static int have_state_buffer(struct aggregator *a)
 {
     if (a->state_buffer)
@@ -337,7 +338,7 @@ static int install(struct lane *lane, void *context)
     return lane_install(lane, request->job_id, request->pieces, request->rounds, request->n_pieces);
 }
 
-/* ---- all ---- */
+/* ---- requests ---- */
 
 bool moving_knows(const envelope *request)
 {

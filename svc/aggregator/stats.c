@@ -1,6 +1,7 @@
-/* What the lanes have counted, as one answer to the coordinator. The whole of it fits a frame
- * (H1 of svc/channel), however many lanes, jobs and pieces there are: what finds no room is left
- * out, and so are rows that the coordinator has. README: A22, A25; K61 of svc/coordinator. */
+/* Counters of all lanes, as one reply to the coordinator. The reply fits a frame (H1 of
+ * svc/channel) for any number of lanes, jobs and pieces: rows without room are left out, and so are
+ * rows that the coordinator has already. svc/lane/RULES.md: A22, A25; svc/coordinator/RULES.md:
+ * K61. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/host/core_wait.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of one answer, and what each takes at most. */
+/* Rows of one reply, and the most bytes of each. */
 #define STATS_JOBS_MAX 32768
 #define JOB_BYTES_MAX 256
 #define STATS_PIECES_MAX 491520
@@ -27,7 +28,7 @@ _Static_assert(sizeof(struct lane_job_use) == 6 * sizeof(uint32_t) + 13 * sizeof
 _Static_assert(sizeof(struct lane_squares) ==
                    2 * sizeof(uint32_t) + 2 * sizeof(uint64_t) + 3 * sizeof(double),
                "no padding");
-/* Of one lane, which makes no turn meanwhile. */
+/* Piece rows of one lane, which makes no turn while they are filled. */
 #define LANE_PIECES_MAX 65536
 
 /* Rows that may still be added. */
@@ -43,7 +44,7 @@ struct measurement {
     uint64_t cpu_ns, core_wait_ns;
     struct lane_job_use *jobs;
     size_t jobs_max;
-    uint32_t detailed; /* the job whose pieces are wanted; 0: nobody's */
+    uint32_t detailed; /* job whose pieces are wanted; 0: none */
     struct lane_piece_use *pieces;
     size_t pieces_max, pieces_count;
 };
@@ -67,8 +68,8 @@ static int call_lane(struct lane_thread *thread, size_t jobs_max, struct measure
     return m->jobs ? lane_thread_call(thread, measure, m) : -ENOMEM;
 }
 
-/* A call wakes the lane: one, with room for as many jobs as there were the last time, and a second
- * one if there are more. */
+/* Measures a lane in one call, because a call wakes the lane: with room for as many jobs as the
+ * last time; a second call follows if there are more. */
 static int measure_lane(struct lane_thread *thread, size_t jobs_likely, const struct room *room,
                         struct measurement *m)
 {
@@ -85,7 +86,8 @@ static size_t rows_count(const struct measurement *m)
     return least(m->use.jobs_count, m->jobs_max);
 }
 
-/* Word by word; the shift brings the upper halves into the lower. 0 stands for none. */
+/* Digest of the rows, word by word; the shift mixes the upper halves into the lower. Never 0, which
+ * means no digest. */
 static uint64_t digest_of(const struct measurement *m)
 {
     const unsigned char *at = (const unsigned char *)m->jobs;
@@ -144,10 +146,10 @@ static void add_rows(const struct measurement *m, Gradpool__Wire__LaneUse *use)
         use->n_jobs += use->jobs[use->n_jobs] != NULL;
     }
     if (use->n_jobs < count)
-        use->digest = 0; /* no memory for some */
+        use->digest = 0; /* incomplete: no memory for some rows */
 }
 
-/* Pieces that were asked for come with all rows, whose digest is without them. */
+/* Requested pieces come with all rows, because the digest does not cover pieces. */
 static Gradpool__Wire__LaneUse lane_use_of(const struct measurement *m, uint32_t lane,
                                            uint64_t known)
 {

@@ -1,6 +1,6 @@
-/* Timelines: rings that lanes write to and this thread reads, without a word between them. A lane
- * is asked only when recording begins and when it ends. Must never outlive the coordinator that
- * asked. README: A48. */
+/* Timelines: rings that lanes write to and this thread reads, without calls between them. A lane is
+ * called only when a recording begins and ends. Recordings end with the coordinator that requested
+ * them. svc/lane/RULES.md: A48. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/lane/round/tracing.h"
@@ -8,15 +8,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define RING_ROUNDS (16u << 10) /* between two takes */
-#define RECORDINGS_MAX 128      /* a MiB each */
+#define RING_ROUNDS (16u << 10) /* rounds that a ring stores between two requests */
+#define RECORDINGS_MAX 128      /* at a time, a MiB each */
 #define RECORDING_NS_MAX (24 * 3600 * NS_PER_S)
 
 struct recording {
     struct recording *next;
     uint64_t timeline;
     uint32_t lane;
-    bool is_on; /* the lane knows of it */
+    bool is_on; /* the lane records */
     struct tracing tracing;
 };
 
@@ -63,7 +63,8 @@ static size_t count_all(const struct aggregator *a)
     return count;
 }
 
-/* On a lane that is not here it is nothing to speak of: its tasks are on their way. */
+/* Begins a recording on a lane. A lane that is not here is no error: its tasks are about to
+ * move. */
 static int begin(struct aggregator *a, const Gradpool__Wire__TimelineTake *take, uint32_t lane,
                  uint64_t now_ns)
 {
@@ -87,7 +88,8 @@ static int begin(struct aggregator *a, const Gradpool__Wire__TimelineTake *take,
     return 0;
 }
 
-/* Of one timeline, or of all (0); `all`: also those of which something waits to be fetched. */
+/* Frees the recordings of one timeline, or of all (0). `all`: also recordings with rounds that were
+ * not fetched. */
 static void forget(struct aggregator *a, uint64_t timeline, bool all)
 {
     for (struct recording **at = &a->recordings; *at;) {
@@ -108,11 +110,11 @@ void timeline_abandon(struct aggregator *a) { forget(a, 0, true); }
 void timeline_free(struct aggregator *a)
 {
     for (struct recording *r = a->recordings; r; r = r->next)
-        r->is_on = false; /* no lane is there to be told */
+        r->is_on = false; /* the lanes have ended: no call */
     forget(a, 0, true);
 }
 
-/* ---- handing out ---- */
+/* ---- replies ---- */
 
 static Gradpool__Wire__TimelineRounds *hand_out(const struct recording *r, uint32_t rounds_max)
 {
@@ -154,7 +156,7 @@ static int answer(struct aggregator *a, uint64_t id, const Gradpool__Wire__Timel
                           .now_ns = now_ns, .failure = (char *)failure);
     add_parts(a, take, taken);
     int error = channel_send(a->channel, &ENVELOPE(id, TIMELINE_TAKEN, timeline_taken, taken));
-    taken->failure = NULL; /* not the message's to free */
+    taken->failure = NULL; /* not owned by the message */
     gradpool__wire__timeline_taken__free_unpacked(taken, NULL);
     return error;
 }

@@ -13,7 +13,7 @@ const char *err_text(int code)
     if (code == 0)
         return "success";
     if (code == INT_MIN)
-        return "unknown error"; /* it has no positive twin */
+        return "unknown error"; /* INT_MIN has no positive counterpart */
     const char *words = strerrordesc_np(code < 0 ? -code : code);
     return words ? words : "unknown error";
 }
@@ -27,6 +27,6 @@ int err_set(struct err *err, int code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(err->text, sizeof err->text, format, arguments);
     va_end(arguments);
-    text_disarm(err->text); /* shown on terminals, and may name what comes from others */
+    text_disarm(err->text); /* texts are shown on terminals, and may contain names from peers */
     return code;
 }

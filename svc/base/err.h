@@ -1,5 +1,5 @@
-/* Errors are negative errno plus, where a person will read it, one sentence: who, what was
- * expected, what came, what to do next. */
+/* An error is a negative errno value and, if a user will read it, one sentence: object,
+ * expectation, value, advice. */
 #ifndef GRADPOOL_BASE_ERR_H
 #define GRADPOOL_BASE_ERR_H
 

@@ -1,5 +1,5 @@
-/* The version of a library: of the headers at build time, and of what the loader found. Each module
- * tells of the libraries that it alone knows. */
+/* The version of a library: of the headers at build time, and of the library that the loader found.
+ * Each module fills in the libraries that only it uses. */
 #ifndef GRADPOOL_BASE_LIBRARY_H
 #define GRADPOOL_BASE_LIBRARY_H
 

@@ -94,7 +94,7 @@ void log_write(enum log_level level, const char *format, ...)
     used += (size_t)snprintf(line + used, sizeof line - used, "level=%s who=\"%s\" msg=\"%s\"\n",
                              level_names[level], program, text);
     if (write(STDERR_FILENO, line, used) < 0)
-        return; /* nobody reads standard error: there is nowhere left to say so */
+        return; /* standard error has no reader, and there is no other place for the line */
 }
 
 void log_write_rarely(struct log_rate *rate, enum log_level level, const char *format, ...)

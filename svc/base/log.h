@@ -14,20 +14,21 @@ enum log_level {
     LOG_LEVEL_TRACE
 };
 
-/* `who` stands in every line: "coordinator", "aggregator 2", "client". Level from
- * GRADPOOL_LOG_LEVEL (default info; for `who` "client": warn). -EINVAL: unknown level name, told
- * in a warning; the default holds. */
+/* Starts the log; `who` is in every line: "coordinator", "aggregator 2", "client". Level from
+ * GRADPOOL_LOG_LEVEL (default info; for the client warn). -EINVAL: unknown level name, with a
+ * warning; the default applies. */
 int log_init(const char *who);
 void log_set_level(enum log_level level);
 /* Whether lines of this level are written: for those that cost something to find out. */
 bool log_is_written(enum log_level level);
-/* Where lines go besides; NULL: nowhere. For tests and the client's callback. */
+/* Receiver of lines instead of standard error; NULL: standard error. For tests and the client's
+ * callback. */
 void log_set_hook(void (*hook)(enum log_level level, const char *line));
 
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Of one kind of line that others can cause at will: at most one a second is written, with how many
- * were left out before it. Any thread. */
+/* State of one kind of line that peers can cause at will: at most one a second is written, with the
+ * number of lines left out before it. Any thread. */
 struct log_rate {
     _Atomic uint64_t next_ns;
     _Atomic uint32_t left_out;

@@ -1,5 +1,6 @@
-/* GRADPOOL_ variables that nothing reads are most often typing errors: they are named, with the one
- * that was meant. Also a client knows the service's, because both may be set in one shell. */
+/* GRADPOOL_ variables that no code reads are mostly typing errors: a warning names each, with the
+ * variable of the most similar name. A client also knows the service's variables, because both may
+ * be set in one shell. */
 #include "svc/base/variables.h"
 
 #include "svc/base/log.h"
@@ -14,8 +15,8 @@
 #define TEST_PREFIX "TEST_" /* variables of the test command */
 #define WORD_MAX 48
 
-/* Without the prefix: options of the subcommands (test_variables compares), what the client
- * library, the Python package and the log read, and what tests do. */
+/* Names without the prefix: options of the subcommands (test_variables compares), and variables of
+ * the client library, the Python package, the log and tests. */
 static const char *const known[] = {
     "ADVERTISE",
     "AGGREGATORS",

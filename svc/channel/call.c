@@ -8,7 +8,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
-/* Both ends number their requests from 1, so the id alone does not tell a reply (H7). */
+/* Both ends number their requests from 1, so the id alone does not identify a reply (H7). */
 bool channel_is_reply(const envelope *message)
 {
     switch (message->body_case) {
@@ -52,7 +52,7 @@ static void message_free(envelope *message)
     gradpool__wire__envelope__free_unpacked(message, NULL);
 }
 
-/* Sleeps until the socket can go on, or the deadline. */
+/* Sleeps until the socket is ready, or until the deadline. */
 static int channel_wait(struct channel *ch, uint64_t deadline_ns)
 {
     uint64_t now_ns = clock_now_ns();
@@ -85,7 +85,7 @@ static int finish_call(struct channel *ch, envelope *reply, envelope **ret_reply
         return 0;
     }
     int code = reply->failure->code;
-    if (code >= 0) /* a failure without a code must not look like a success */
+    if (code >= 0) /* a failure without a negative code must not count as a success */
         code = -EPROTO;
     const char *text = reply->failure->text;
     err_set(err, code, "%s", text[0] != '\0' ? text : err_text(code));

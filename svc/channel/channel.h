@@ -127,7 +127,7 @@ int channel_ask(struct channel *ch, envelope *request, int timeout_ms, int expec
 /* Hello / Welcome from the calling side. -EPROTO: other version, with both in `err`. */
 int channel_greet(struct channel *ch, Gradpool__Wire__Role role, const char *program,
                   uint64_t deadline_ns, uint64_t *ret_incarnation, struct err *err);
-/* As channel_greet(), with the whole Welcome, to be freed as other messages are. */
+/* Like channel_greet(); returns the whole Welcome, which the caller frees like other messages. */
 int channel_hello(struct channel *ch, Gradpool__Wire__Role role, const char *program,
                   uint64_t deadline_ns, envelope **ret_welcome, struct err *err);
 

@@ -23,8 +23,8 @@ enum channel_mode {
 struct channel {
     int fd;
     int failed;               /* the first error; every later verb returns it */
-    bool was_closed;          /* that error was the end of the peer's bytes */
-    uint32_t frame_bytes_max; /* of the next frame to come */
+    bool was_closed;          /* the error was the end of the peer's bytes */
+    uint32_t frame_bytes_max; /* most bytes of the next frame */
     uint32_t held_bytes;      /* longer frames are not read on */
     bool is_cut;              /* the last receive left bytes to the next one */
     uint64_t last_id;

@@ -117,9 +117,8 @@ static int receive_some(struct channel *ch, uint8_t *bytes, size_t count, size_t
 
 /* --- TLS ------------------------------------------------------------------------------------- */
 
-/* Bytes of TLS for the peer go behind those that wait already. While frames wait for their turn in
- * `out`, these are one record; answers that a peer asks for beyond (new traffic keys) are bounded
- * here. */
+/* Appends bytes of TLS for the peer to the waiting ones. While frames wait in `out`, these are one
+ * record; further answers that a peer requests (new traffic keys) are bounded here. */
 static int collect_sealed(struct channel *ch)
 {
     size_t bytes = tls_pending(ch->tls);
@@ -160,7 +159,7 @@ static int flush_sealed(struct channel *ch)
     }
 }
 
-/* One step of the handshake; 0 also while it goes on. */
+/* One step of the handshake; 0: done, or not finished yet. */
 static int shake(struct channel *ch)
 {
     int r = tls_handshake(ch->tls);

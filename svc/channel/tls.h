@@ -13,7 +13,8 @@
 
 struct tls;
 
-/* Whether a connection that begins so speaks TLS: 1 or 0; -EAGAIN: too few bytes to tell. */
+/* 1: a connection that begins with these bytes uses TLS; 0: not; -EAGAIN: too few bytes to
+ * decide. */
 int tls_is_hello(const uint8_t *bytes, size_t count);
 
 /* The two ends. -ENOMEM. */

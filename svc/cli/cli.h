@@ -1,5 +1,6 @@
-/* The command line: what each subcommand of `gradpool` understands. Parsing exits the process by
- * itself on --help (0) and on a mistake (2, said which); it fills plain structs otherwise. */
+/* The command line: options and help of each subcommand of `gradpool`. Parsing ends the process
+ * on --help (0) and on a mistake (2, with a text on standard error); otherwise it fills plain
+ * structs. */
 #ifndef GRADPOOL_CLI_CLI_H
 #define GRADPOOL_CLI_CLI_H
 
@@ -18,22 +19,22 @@ enum cli_exit {
     CLI_OK = 0,
     CLI_FAILED = 1,
     CLI_USAGE = 2,
-    CLI_NOTHING = 3, /* not found, or found unhealthy */
+    CLI_NOTHING = 3, /* not found, or unhealthy */
 };
 
 struct cli_command {
     const char *name, *summary; /* a NULL name ends the table */
     int (*run)(int argc, char **argv);
-    bool has_help;    /* understands --help */
-    bool is_question; /* has no log of its own: unknown variables are told before it runs */
+    bool has_help;    /* has --help */
+    bool is_question; /* has no log of its own: unknown variables are reported before it runs */
 };
-/* Runs the subcommand named first; returns the exit code. What was printed and could not be written
- * is said when the process ends, with exit code 1. */
+/* Runs the subcommand that the first argument names; returns the exit code. If standard output
+ * could not be written, the process prints an error at its end and exits with 1. */
 int cli_main(int argc, char **argv, const struct cli_command *commands);
 
 #define CLI_UIDS_MAX 64
 
-/* What both `serve` and `aggregator` are told about lanes. */
+/* Options about lanes, common to `serve` and `aggregator`. */
 struct cli_lanes {
     const char *advertise, *interface_name, *cores; /* NULL: not given */
     const char *allow_uids;                         /* as given */
@@ -71,13 +72,13 @@ struct cli_aggregator {
 };
 void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options);
 
-/* What only the whole program knows of itself and of this machine. */
+/* Facts that only the whole program has, about itself and this machine. */
 struct cli_machine {
     const struct view_build *(*build)(void);
     int (*cores)(size_t *ret_count, struct err *err);
 };
 
-/* Whole subcommands; they return the exit code. */
+/* Whole subcommands, which return the exit code. */
 int cli_status(int argc, char **argv);
 int cli_jobs(int argc, char **argv);
 int cli_explain(int argc, char **argv);
@@ -93,7 +94,7 @@ int cli_report(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_doctor(int argc, char **argv, const struct cli_machine *machine);
 
-/* Where gradpool serve keeps its state unless told; fills `buffer` and returns it. */
+/* The default state directory of `gradpool serve`; fills `buffer` and returns it. */
 const char *cli_state_dir_default(char *buffer, size_t buffer_bytes);
 
 #endif

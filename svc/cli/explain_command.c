@@ -1,4 +1,4 @@
-/* gradpool explain: why each task of a job is where it is. */
+/* gradpool explain: the reason for the place of each task of a job. */
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
 #include "svc/ops/answer/answer.h"

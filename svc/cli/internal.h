@@ -1,4 +1,4 @@
-/* The tables of options of the commands of this room. */
+/* Option tables of the commands of this folder. */
 #ifndef GRADPOOL_CLI_INTERNAL_H
 #define GRADPOOL_CLI_INTERNAL_H
 

@@ -1,5 +1,6 @@
-/* Finds the service of an endpoint behind a Unix socket of this host. Owns nothing. Must never take
- * another service of the host for the one that is meant: both ends compare where it listens. */
+/* Finds the service of an endpoint behind a Unix socket of this host. Owns nothing. Never takes
+ * another service of the host for the one of the endpoint: both ends compare the addresses that the
+ * service listens on. */
 #include "svc/cli/local_door.h"
 
 #include "svc/base/cleanup.h"
@@ -14,10 +15,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A service that stands still must not hold up a command for another one. */
+/* Time to connect and greet: a stopped service must not delay a command for another one. */
 #define DOOR_NS NS_PER_S
 
-/* The address without its port; "": unspecified, as of a socket that listens on all. */
+/* The address without its port; "": unspecified, as of a socket that listens on all addresses. */
 static const char *bare_text(const struct endpoint_address *a, char text[INET6_ADDRSTRLEN])
 {
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a->socket;
@@ -29,7 +30,7 @@ static const char *bare_text(const struct endpoint_address *a, char text[INET6_A
                      text, INET6_ADDRSTRLEN);
 }
 
-/* Only a host's own addresses can be bound to. */
+/* True when a socket can be bound to the address: only a host's own addresses can. */
 static bool is_of_this_host(const struct endpoint_address *a)
 {
     struct sockaddr_storage any_port = a->socket;

@@ -1,4 +1,4 @@
-/* gradpool move: tasks of a job to another lane, while it trains. */
+/* gradpool move: moves tasks of a job to another lane, while the job trains. */
 #include "svc/cli/cli.h"
 #include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
@@ -62,14 +62,14 @@ static void parse(int argc, char **argv, struct move *ret_move)
     knobs_parse(&command, argc, argv, ret_move);
 }
 
-/* What comes after `prefix`; NULL: it does not begin so. */
+/* The text after `prefix`; NULL: `text` does not begin with it. */
 static const char *after_prefix(const char *text, const char *prefix)
 {
     size_t length = strlen(prefix);
     return strncmp(text, prefix, length) == 0 ? text + length : NULL;
 }
 
-/* A bare number is told as both: only the service knows whether a job is called that. */
+/* A bare number is sent as job and as task: only the service knows whether a job has this name. */
 static bool read_what(const char *what, Gradpool__Wire__MoveRequest *ask)
 {
     const char *job = after_prefix(what, "job:"), *task = after_prefix(what, "task:");

@@ -1,6 +1,6 @@
-/* gradpool snapshot: parameters and moments of a job in training, to a file that gp_job_restore()
- * reads. Asks for part after part and writes them; must never leave a job standing still, nor half
- * a file. README of svc/coordinator: K47; of svc/state: D1. */
+/* gradpool snapshot: parameters and moments of a job in training, in a file for gp_job_restore().
+ * Fetches and writes part after part; never leaves a job waiting, nor a part of a file.
+ * svc/coordinator/RULES.md: K47; svc/state/README.md: D1. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
@@ -32,11 +32,11 @@ struct request {
 struct fetch {
     const char *endpoint;
     struct state_fetch conversation;
-    const Gradpool__Wire__SnapshotReply *what; /* the tensors; its names are borrowed */
+    const Gradpool__Wire__SnapshotReply *what; /* the tensors; owns the names that the file uses */
     struct state_tensor *tensors;
     struct state_writer writer;
-    size_t at;     /* whose arrays are coming */
-    uint64_t have; /* of them */
+    size_t at;     /* tensor whose arrays are being received */
+    uint64_t have; /* bytes received of these arrays */
     uint64_t bytes;
     char *arrays;
     uint64_t begun_ns, stood_ns;
@@ -78,7 +78,7 @@ static void parse(int argc, char **argv, struct request *ret_request)
     knobs_parse(&command, argc, argv, ret_request);
 }
 
-/* --- asking --- */
+/* --- requests --- */
 
 static int explain(struct fetch *f, int error, struct err *err)
 {
@@ -123,7 +123,7 @@ static int begin_file(struct fetch *f, const char *path, struct err *err)
     return state_write_begin(path, f->tensors, f->what->n_tensors, &f->writer, err);
 }
 
-/* Those whose arrays are all here; without elements they have none. */
+/* Writes tensors whose arrays are complete; a tensor without elements has none. */
 static int write_whole(struct fetch *f, struct err *err)
 {
     int error = 0;
@@ -166,7 +166,7 @@ static int take_all(struct fetch *f, struct err *err)
                : error;
 }
 
-/* Before the job stands still for a file that cannot be written. */
+/* Checked first, so that no job waits for a file that cannot be written. */
 static int check_place(const char *path, struct err *err)
 {
     struct state_writer trial;
@@ -176,7 +176,7 @@ static int check_place(const char *path, struct err *err)
     return error;
 }
 
-/* The job goes on before the file is brought to disk. */
+/* Ends the snapshot before the file is written to disk, so that the job continues early. */
 static int run(struct fetch *f, const struct request *wanted, const char *path, struct err *err)
 {
     f->endpoint = wanted->options.endpoint;
@@ -210,11 +210,11 @@ static void print_done(const struct fetch *f, const struct request *wanted, cons
                (double)f->bytes / (1 << 20), (double)f->stood_ns / NS_PER_MS);
 }
 
-/* With its connection the job's standing still ends, too, whatever has failed. */
+/* The end of the connection also ends the job's wait, after any error. */
 static void fetch_free(struct fetch *f)
 {
     channel_destroy(f->conversation.channel);
-    state_write_abandon(&f->writer); /* nothing is left of one that was finished */
+    state_write_abandon(&f->writer); /* no effect after state_write_finish() */
     state_fetch_free(&f->conversation);
     free(f->tensors);
     free(f->arrays);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* A tenant sees the lanes that its own jobs have, and may have none. */
+/* A tenant sees only lanes of its own jobs, perhaps none. */
 static bool is_healthy(const struct view_status *status)
 {
     size_t lanes = 0;

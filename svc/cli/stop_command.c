@@ -1,5 +1,5 @@
-/* gradpool stop: an operator ends the service: jobs, then aggregators, then the coordinator. Speaks
- * over the Unix socket in the state dir, and nowhere else. */
+/* gradpool stop: ends the service: jobs, then aggregators, then the coordinator. Uses the Unix
+ * socket in the state directory only. */
 #include "svc/base/clock.h"
 #include "svc/base/system/process.h"
 #include "svc/cli/cli.h"
@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <time.h>
 
-/* More than the coordinator gives its aggregators, on a host that is five times as slow. */
+/* Longer than the coordinator waits for its aggregators, even on a host that is five times as
+ * slow. */
 #define END_NS (60 * NS_PER_S)
 #define LOOK_NS (10 * NS_PER_MS)
 
@@ -46,7 +47,7 @@ static void parse(int argc, char **argv, const char **ret_state_dir)
     knobs_parse(&command, argc, argv, ret_state_dir);
 }
 
-/* Messages until then are dropped; the end of the service is the end of the connection. */
+/* Drops messages until the connection ends, which means the end of the service. */
 static bool has_hung_up(struct channel *channel)
 {
     struct pollfd end = {.fd = channel_fd(channel), .events = POLLIN};
@@ -58,7 +59,7 @@ static bool has_hung_up(struct channel *channel)
     return error != -EAGAIN;
 }
 
-/* 0: not known, because it lives in another PID namespace. */
+/* 0: unknown, because the process is in another PID namespace. */
 static uint32_t process_of(const struct channel *channel)
 {
     int pid;
@@ -71,7 +72,7 @@ static bool is_running(uint32_t pid, uint64_t identity)
     return identity && process_identity(pid) == identity && process_state(pid) != 'Z';
 }
 
-/* The process ends a moment after its connections. */
+/* Waits for the connection and the process, which ends a moment later. */
 static bool wait_for_end(struct channel *channel, uint32_t pid, uint64_t identity)
 {
     const struct timespec again = {0, LOOK_NS};

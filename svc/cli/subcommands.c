@@ -1,4 +1,4 @@
-/* Picking the subcommand, and the help above all of them. */
+/* Choice of the subcommand, and the help for all of them. */
 #include "svc/cli/cli.h"
 
 #include "svc/base/log.h"
@@ -57,8 +57,8 @@ static int help(const struct cli_command *commands, int argc, char **argv)
     return CLI_OK;
 }
 
-/* At the end of the process, because --help ends it by itself. A reader that is gone has ended it
- * already, with SIGPIPE. */
+/* Runs at exit, because --help ends the process by itself. Without a reader SIGPIPE has ended the
+ * process before. */
 static void close_output(void)
 {
     bool has_failed = ferror(stdout);

@@ -1,6 +1,6 @@
-/* gradpool timeline: what a job's workers and lanes do, round by round, to a file that trace
- * viewers open. Asks and writes until the time is over, or a signal comes. README of
- * svc/coordinator: K54; of svc/timeline: E1 to E5. */
+/* gradpool timeline: the rounds of a job's workers and lanes, in a file for trace viewers. Fetches
+ * and writes until the time is over, or a signal comes. svc/coordinator/RULES.md: K54;
+ * svc/timeline/README.md: E1 to E5. */
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/cli/cli.h"
@@ -102,7 +102,7 @@ static void print_done(const struct request *wanted, const struct timeline_total
         fprintf(stderr, "gradpool: %s\n", t->failure);
 }
 
-/* From here on a signal ends the recording, not the process. */
+/* From now on a signal ends the recording, not the process. */
 static int take_signals(void)
 {
     sigset_t set;

@@ -1,6 +1,5 @@
-/* gradpool top: lanes, jobs and cores, second by second. Owns the terminal while it runs, and gives
- * it back as it was, also on Ctrl-C. Where nobody watches (a pipe, --once, --json) it prints
- * once. */
+/* gradpool top: lanes, jobs and cores, second by second. Owns the terminal while it runs, and
+ * restores it, also after Ctrl-C. Into a pipe, with --once or --json it prints once. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
@@ -45,7 +44,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     return 0;
 }
 
-/* --- asking --- */
+/* --- requests --- */
 
 static int ask_both(struct channel *channel, envelope *replies[2], struct err *err)
 {
@@ -65,7 +64,7 @@ static void disconnect(struct top *t)
     t->channel = NULL;
 }
 
-/* `last` is then the service now. */
+/* Fetches a new snapshot into `last`. */
 static int look(struct top *t, struct err *err)
 {
     envelope *replies[2];
@@ -98,7 +97,7 @@ static void wait_until(uint64_t deadline_ns)
 
 /* --- the terminal --- */
 
-/* What fits: whole rows, each cut to the width; characters, not bytes, are counted. */
+/* Prints the rows that fit, each cut to the width in characters. */
 static void print_cut(const char *text, FILE *out)
 {
     struct winsize size = {0};
@@ -160,7 +159,7 @@ static int watch(struct top *t)
     return CLI_FAILED;
 }
 
-/* Two looks: rates need both. */
+/* Takes two snapshots, which rates need. */
 static int print_once(struct top *t)
 {
     struct err err = {0};

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #define ENDPOINT_PORT_DEFAULT 7077
-#define ENDPOINT_ADDRESSES_MAX 16 /* of one name; others are not tried */
+#define ENDPOINT_ADDRESSES_MAX 16 /* most addresses of one name; others are not tried */
 
 struct endpoint {
     bool is_unix;
@@ -47,7 +47,8 @@ bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *add
  * a resolver. Begins as zeros, with the addresses found so far in `known`. */
 struct endpoint_names {
     struct endpoint_addresses known;
-    struct lookup *pending; /* goes on, or is over and not taken yet; NULL: none */
+    /* a lookup in progress, or with a result that was not taken yet; NULL: none */
+    struct lookup *pending;
 };
 
 /* The place that holds a socket from the moment it exists, under a lock: a fork handler that takes
@@ -67,7 +68,7 @@ int endpoint_resolve(const struct endpoint *e, uint64_t deadline_ns,
  * an address, a Unix socket or a lookup that fails leave `known` as it is. */
 void endpoint_names_refresh(const struct endpoint *e, struct endpoint_names *names,
                             uint64_t deadline_ns);
-/* Gives up the lookup that goes on, so that no old answer is taken later. */
+/* Gives up a lookup in progress, so that no old answer is taken later. */
 void endpoint_names_rest(struct endpoint_names *names);
 
 /* Connects within the deadline, trying every address. `slot` (NULL: none) holds the socket on

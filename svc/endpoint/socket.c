@@ -26,7 +26,7 @@
 #define ADDRESS_TEXT_BYTES (INET6_ADDRSTRLEN + 32)
 #define PLACE_BYTES (URL_BYTES + ADDRESS_TEXT_BYTES)
 
-/* For the host of a listener, which mostly is an address. */
+/* Time to look up the host of a listener, which mostly is an address. */
 #define LISTEN_LOOKUP_NS (10 * NS_PER_S)
 
 /* --- addresses ------------------------------------------------------------------------------- */

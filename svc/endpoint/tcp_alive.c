@@ -13,7 +13,7 @@
 #define KEEPALIVE_IDLE_S 4
 #define KEEPALIVE_INTERVAL_S 2
 #define KEEPALIVE_PROBES 3
-/* So many retransmissions of the same bytes take seconds. */
+/* This number of retransmissions of the same bytes takes seconds. */
 #define RETRANSMITS_LEAST 4
 /* A peer that lives has answered within this time. */
 #define ANSWERED_MS (1000 * (KEEPALIVE_IDLE_S + KEEPALIVE_INTERVAL_S) + 1000)

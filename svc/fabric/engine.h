@@ -20,11 +20,11 @@ struct engine {
     bool (*needs_progress)(void *context); /* although no thread waits */
     void *context;
     struct fabric *shm, *ofi;      /* NULL until needed */
-    uint32_t shm_conns, ofi_conns; /* those not closed yet */
+    uint32_t shm_conns, ofi_conns; /* connections that are not closed yet */
     enum engine_driver driver;
     uint64_t tenure; /* changes with the driver */
     uint32_t waiters;
-    pthread_cond_t turn; /* for waiters that do not drive */
+    pthread_cond_t turn; /* signalled for waiters that do not drive */
     struct engine_sleep *sleep;
     int handover_fd; /* timer on which the progress thread is parked */
     bool is_handover_set;

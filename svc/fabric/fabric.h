@@ -38,7 +38,7 @@ enum fabric_event_kind {
     FABRIC_EVENT_WRITTEN, /* a fabric_write() with this context is over; error 0: the bytes lie in
                              the peer's memory, not merely in a buffer on the way (W4) */
     FABRIC_EVENT_WORD,    /* worker side: a write or notify carrying `word` has landed whole */
-    FABRIC_EVENT_ROOM,    /* a verb that said -EAGAIN on this connection may be tried again */
+    FABRIC_EVENT_ROOM,    /* a verb that returned -EAGAIN on this connection may be tried again */
     FABRIC_EVENT_CLOSED,  /* the last event of a connection. error: 0 orderly, -ECONNREFUSED and
                              `word` the peer's reason (positive errno), -ECONNRESET, ... The
                              connection is freed when the next fabric_poll() begins. */
@@ -193,9 +193,9 @@ struct fabric_wait {
     uint32_t *bell; /* else: sleep by futex while *bell == bell_value (not a private futex) */
     uint32_t bell_value;
 };
-/* Announces that the caller is about to sleep. 0: it may, on `ret_wait`; -EAGAIN: there is work,
- * poll again. The pair "publish; fence; look at sleeping" / "set sleeping; fence; look again" (W8).
- * The next poll ends it. */
+/* Announces that the caller is about to sleep. 0: it may sleep, on `ret_wait`; -EAGAIN: there is
+ * work, poll again. Uses the pair "publish; fence; read sleeping" / "set sleeping; fence; read the
+ * work" (W8). The next poll ends the announcement. */
 int fabric_arm(struct fabric *f, struct fabric_wait *ret_wait);
 
 /* In a forked child: closes the descriptors that the child inherited, touching nothing shared. */

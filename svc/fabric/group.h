@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* Connections of a job that one poll looks at: each costs a few lines of cache. */
+/* Connections of a job that one poll visits: each costs a few cache lines. */
 #define FABRIC_GROUP_LOOKS_MAX 64
 
 /* Pages that are mapped (S15), and those that are warmed, which delays no mapping (S16). */
@@ -18,7 +18,7 @@ struct fabric_group {
     struct list link;                /* in the fabric's tenants, or in the members of `above` */
     struct list members;             /* connections, or groups */
     struct fabric_group *above;      /* NULL: a tenant's */
-    uint64_t until_ns[FABRIC_BILLS]; /* for the mapper's work: paid until then */
+    uint64_t until_ns[FABRIC_BILLS]; /* for the mapper's work: time that is paid for */
 };
 
 void fabric_group_init(struct fabric_group *group, struct fabric_group *above);

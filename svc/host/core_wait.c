@@ -1,5 +1,5 @@
-/* The kernel's own count of the time for which a thread was ready and not running. Owns nothing.
- * Must never be asked on the data path, but when figures are (A46). */
+/* The kernel's count of the time that a thread was ready and did not run. Owns nothing. For
+ * statistics only, never on the data path (A46). */
 #include "svc/host/core_wait.h"
 
 #include "svc/base/cleanup.h"

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Of the calling thread, so far: how long it could have run and did not. 0: the kernel does not
- * tell. A few system calls. */
+/* Time so far that the calling thread was ready and did not run. 0: the kernel does not count it. A
+ * few system calls. */
 uint64_t core_wait_ns(void);
 
 #endif

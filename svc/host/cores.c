@@ -49,7 +49,7 @@ static int find_allowed(const struct cores *c, hwloc_bitmap_t allowed, struct er
         return err_set(err, -ENOMEM, "no memory to list cores");
     if (!c->real)
         return 0;
-    /* Of this thread: helper threads of libraries need not share the process's mask. */
+    /* The affinity of this thread: helper threads of libraries may have another. */
     if (hwloc_get_cpubind(c->topology, affinity, HWLOC_CPUBIND_THREAD) < 0)
         return hwloc_error(err, "read the affinity mask");
     hwloc_bitmap_and(allowed, allowed, affinity);
@@ -92,7 +92,7 @@ static int by_node_then_index(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* The first PU that is ours stands for its core; its SMT siblings are left alone (C3). */
+/* The first allowed PU represents its core; its SMT siblings are not used (C3). */
 static void collect(struct cores *c, int depth, hwloc_const_bitmap_t allowed)
 {
     hwloc_obj_t object = NULL;
@@ -110,7 +110,7 @@ static void collect(struct cores *c, int depth, hwloc_const_bitmap_t allowed)
 static int list_cores(struct cores *c, struct err *err)
 {
     _cleanup_(cleanup_bitmap) hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
-    /* Some virtual machines tell of PUs only. */
+    /* Some virtual machines report PUs only. */
     int depth = hwloc_get_type_or_below_depth(c->topology, HWLOC_OBJ_CORE);
     c->list = calloc(hwloc_get_nbobjs_by_depth(c->topology, depth), sizeof(*c->list));
     if (!allowed || !c->list)
@@ -179,7 +179,7 @@ static hwloc_const_nodeset_t nodeset_of(const struct cores *c, size_t position)
     return node ? node->nodeset : NULL;
 }
 
-/* hwloc's "not supported" codes tell the caller nothing more than -EINVAL. */
+/* hwloc's "not supported" codes have no more information than -EINVAL. */
 static int bind_error(void) { return errno == EPERM ? -EPERM : -EINVAL; }
 
 int cores_bind_thread(const struct cores *c, size_t position)

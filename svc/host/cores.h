@@ -18,8 +18,8 @@ struct core {
     uint32_t index;             /* hwloc logical index of the core */
     uint32_t pu;                /* operating-system index of the PU a thread is bound to */
     int32_t numa;               /* operating-system index of its NUMA node; -1: unknown */
-    uint64_t numa_memory_bytes; /* of that node; 0: unknown */
-    uint64_t cache_bytes;       /* its last-level cache, which others may share; 0: unknown */
+    uint64_t numa_memory_bytes; /* memory of that node; 0: unknown */
+    uint64_t cache_bytes;       /* last-level cache, which other cores may share; 0: unknown */
 };
 
 /* Discovers (about 3 ms). `list`: "0-3,8" narrows to these core indices (NULL: all); a core that is
@@ -28,7 +28,7 @@ int cores_create(const char *list, struct cores **ret_cores, struct err *err);
 void cores_destroy(struct cores *c);
 
 size_t cores_count(const struct cores *c);
-/* Of all NUMA nodes that this process may use; 0: unknown. */
+/* Memory of all NUMA nodes that this process may use; 0: unknown. */
 uint64_t cores_memory_bytes(const struct cores *c);
 /* By position 0 .. count-1, in order of NUMA node, then core. */
 struct core cores_at(const struct cores *c, size_t position);
@@ -43,7 +43,7 @@ int cores_bind_thread(const struct cores *c, size_t position);
 /* Binds an address range to the core's NUMA node (best effort; 0 when there is one node only). */
 int cores_bind_memory(const struct cores *c, size_t position, void *base, size_t bytes);
 
-/* The versions of hwloc's interface: of itself it tells no more when it runs. */
+/* Versions of hwloc's interface; hwloc reports no other at run time. */
 void cores_library(struct library *ret_row);
 
 #endif

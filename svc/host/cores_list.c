@@ -1,5 +1,5 @@
-/* Reads and writes lists of cores. The text comes from a user: whatever is wrong with it gets a
- * sentence that says what and which cores there are, never an assert. */
+/* Reads and writes lists of cores. The text is a user's: every fault gets a sentence with its cause
+ * and the present cores, never an assert. */
 #include "svc/host/cores_list.h"
 
 #include "svc/base/cleanup.h"

@@ -4,10 +4,10 @@
 
 #include "svc/host/cores.h"
 
-/* Keeps, in their order, the cores whose index stands in `list`, and lowers `count`.
- * Errors: -EINVAL (not a list, a core that is not in `cores`, one named twice; the text says which
- * and what there is), -ENOMEM; the array is then unchanged. Cost: bounded by `count` squared,
- * whatever the numbers in `list`. */
+/* Keeps the cores whose index is in `list`, in their order, and lowers `count`. Errors: -EINVAL
+ * (not a list, a core that is not in `cores`, a core named twice; the text has the cause and the
+ * present cores), -ENOMEM; the array is then unchanged. Cost: bounded by `count` squared, for any
+ * numbers in `list`. */
 int cores_list_narrow(const char *list, struct core *cores, size_t *count, struct err *err);
 
 /* "0-1,4"; cut with "..." when the buffer is too small. Returns the buffer. */

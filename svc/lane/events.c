@@ -1,6 +1,6 @@
-/* From fabric events to the lane's objects: who may connect, what a message means, what the end of
- * a connection means. Peers' bytes are copied and checked here before anybody else sees them (W9).
- * README: A4, A5. */
+/* Maps fabric events to the lane's objects: admission of connections, records, ends of connections.
+ * Bytes of peers are copied and checked here before any other file reads them (W9). RULES.md: A4,
+ * A5. */
 #include "svc/lane/events.h"
 
 #include "svc/base/clock.h"
@@ -67,7 +67,7 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
         return -ECONNABORTED;
     struct worker *w = job_peer(job, ticket.rank);
     if (w && w->conn && worker_is_keeper(w))
-        fabric_disconnect(w->conn); /* it has seen its end; it comes again */
+        fabric_disconnect(w->conn); /* the holder has seen its connection end; it connects again */
     else if (w && w->conn)
         replace_connection(w);
     if (!w || w->conn)
@@ -102,7 +102,7 @@ static void on_request(struct lane *lane, struct fabric *fabric, const struct fa
     fabric_refuse(event->conn, -r);
 }
 
-/* So that a reconnect needs no coordinator (W7). */
+/* Sends a ticket for the next connection: a reconnect needs no coordinator (W7). */
 static void hand_out_ticket(struct worker *w)
 {
     struct lane *lane = w->job->lane;
@@ -132,7 +132,8 @@ static void evict(struct worker *w, const char *why)
     fabric_disconnect(w->conn);
 }
 
-/* What the job's leader decided comes through its workers: only they talk to all lanes (W13). */
+/* The set that the job's leader lane decided arrives through the workers, which alone are connected
+ * to all lanes (W13). */
 static void take_choice(struct worker *w, const struct record_chosen *chosen)
 {
     if (!w->job->failure && round_choose(w->job, chosen) < 0)
@@ -149,7 +150,7 @@ static void take_backup(struct worker *w, const struct record_backup *told)
                  err_text(r));
 }
 
-/* Returns whether the receive buffer is kept. */
+/* Returns true when the lane holds the receive buffer. */
 static bool dispatch(struct worker *w, const union record *record, const void *data,
                      const void *payload)
 {
@@ -174,7 +175,8 @@ static void on_message(const struct fabric_event *event)
     union record record;
     size_t record_size;
     bool keeps = false;
-    if (event->conn != w->conn) { /* of none, or of another since */
+    /* the connection has no worker, or its worker has another one since */
+    if (event->conn != w->conn) {
         fabric_message_done(event->conn, event->data);
         return;
     }
@@ -188,7 +190,8 @@ static void on_message(const struct fabric_event *event)
         fabric_message_done(event->conn, event->data);
 }
 
-/* Whether the job goes on without it is decided where all lanes are known (A40). */
+/* The coordinator, which knows all lanes, decides whether the job continues without the rank
+ * (A40). */
 static void lose(struct worker *w)
 {
     struct lane *lane = w->job->lane;
@@ -217,8 +220,8 @@ static void fail_for_end(struct worker *w, int error)
     replace_fail(w, error ? error : -ECONNRESET);
 }
 
-/* A worker that said goodbye ends only what still waits for its memory. One that vanished may come
- * again (A70); else its job ends, because its input is gone with it. */
+/* A worker that said goodbye ends only chunks that need its memory. A worker that vanished may
+ * connect again (A70); else its job fails, because its input is gone. */
 static void on_closed(const struct fabric_event *event)
 {
     struct worker *w = event->owner;
@@ -239,7 +242,7 @@ static void on_closed(const struct fabric_event *event)
         if (!job->is_elastic && transfer_needs(job, w->number))
             job_fail(job, -EPIPE, "rank %u has left job '%s' in mid-round", w->number, job->name);
     } else if (replace_await(w, event->error)) {
-        /* its time runs */
+        /* the rank has its time to connect again */
     } else if (w->is_gone || (job->is_elastic && !job->failure)) {
         lose(w);
     } else {
@@ -273,10 +276,10 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     case FABRIC_EVENT_WRITTEN: on_posted(event); break;
     case FABRIC_EVENT_ROOM: job_wake(w->job); break;
     case FABRIC_EVENT_REGION:
-        if (!worker_is_keeper(w)) /* what copies take is counted nowhere */
+        if (!worker_is_keeper(w)) /* memory for copies counts against no limit */
             lending_check(w);
         break;
     case FABRIC_EVENT_CLOSED: on_closed(event); break;
-    default: /* a lane needs no word */ break;
+    default: /* a lane uses no completion words */ break;
     }
 }

@@ -1,4 +1,4 @@
-/* Events of fabrics, as a lane takes them. */
+/* Handles the events of a lane's fabrics. */
 #ifndef GRADPOOL_LANE_EVENTS_H
 #define GRADPOOL_LANE_EVENTS_H
 

@@ -4,15 +4,17 @@
 
 #include "svc/lane/types.h"
 
-struct worker *job_peer(struct lane_job *job, uint32_t number); /* NULL: none, or no room */
-/* Arena memory of a job without pieces. */
+/* Place of a rank or a replica holder; NULL: no such rank, no free place */
+struct worker *job_peer(struct lane_job *job, uint32_t number);
+/* Bytes of the arena that a job without pieces takes. */
 size_t job_bytes(uint32_t workers);
 int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
                struct lane_job **ret_job);
-/* Frees it once no operation touches its memory any more; called again after each completion. */
+/* Frees a dropped job once no operation touches its memory and no connection is open; called again
+ * after each completion. */
 void job_release(struct lane_job *job);
 int job_grant(struct lane_job *job, const struct record_connect *ticket);
-/* Takes the grant that matches whole, once: -EACCES when there is none. */
+/* Uses up the grant that equals the ticket. -EACCES: no such grant. */
 int job_redeem(struct lane_job *job, const struct record_connect *ticket);
 
 #endif

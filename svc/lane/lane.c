@@ -1,5 +1,5 @@
-/* The lane's loop body and its face to the control thread. Owns the list of jobs and the order in
- * which they get the core: round-robin by chunk, which is processor sharing. README: A1, A8. */
+/* The lane's loop body, and its functions for the control thread. Owns the list of jobs. RULES.md:
+ * A1, A8. */
 #include "svc/lane/lane.h"
 
 #include "svc/base/clock.h"
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 #define EVENTS_PER_POLL 64
-/* Between two looks at the network: four chunks, or as many small ones as take as long. */
+/* Work between two polls of the fabrics: four long chunks, or small ones of the same length. */
 #define SHARES_PER_TURN (4 * TRANSFER_SHARE)
 
 int lane_create(const struct lane_options *options, struct lane **ret_lane)
@@ -64,7 +64,7 @@ void lane_destroy(struct lane *lane)
 
 void lane_set_id(struct lane *lane, uint32_t id) { lane->options.id = id; }
 
-/* The clock is read around what may cost; what each job owes is account.c's. Returns the time. */
+/* Reads the clock around expensive parts; account.c bills each job. Returns the time. */
 static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
 {
     struct fabric_event events[EVENTS_PER_POLL];
@@ -82,7 +82,7 @@ static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
     return handled_ns;
 }
 
-/* Nobody is heard before the end of a turn: it is bounded by time, too. */
+/* A turn is bounded by time as well, because no event is handled before its end. */
 static bool is_over(const struct lane *lane, uint32_t given, uint64_t spent_ns)
 {
     uint64_t most_ns = lane->options.turn_ns;
@@ -108,7 +108,7 @@ static void give_turns(struct lane *lane)
     }
 }
 
-/* What is told belongs to those who were heard last. */
+/* Messages are billed with the next events of the fabric that had events last. */
 static void tell(struct lane *lane)
 {
     uint64_t began_ns = clock_now_ns();
@@ -144,7 +144,7 @@ static bool specs_are_valid(const struct lane_piece *pieces, size_t count)
     return true;
 }
 
-/* All or nothing: what was made stands at the end of the job's list. */
+/* All or nothing: new pieces are at the end of the job's list, and are freed after an error. */
 static int place_all(struct lane_job *job, uint32_t epoch, bool recovering,
                      const struct lane_piece *pieces, size_t count)
 {
@@ -236,11 +236,11 @@ static void drop_job(struct lane_job *job)
         if (job->workers[i].conn)
             fabric_disconnect(job->workers[i].conn);
     }
-    job_wake(job); /* frees it in its turn, or when its last connection has closed */
+    job_wake(job); /* the job is freed in its turn, or when its last connection has closed */
 }
 
-/* Nobody needs the copy that begins. What is posted there, and may never end, ends with its
- * connection: the piece may be placed here again. */
+/* The copy that is being written is needless. Its posted writes, which may never complete, end with
+ * the connection, so that the piece may be placed here again. */
 static void drop_fill(struct lane_job *job, struct piece *p)
 {
     struct fabric_conn *conn = p->parameters->replica.worker->conn;
@@ -260,7 +260,7 @@ static void drop_piece(struct lane_job *job, uint32_t id)
     p->is_dropped = true;
     bool is_begun = replica_is_filled(p) && replica_is_kept(p);
     if (is_begun && worker_is_keeper(p->parameters->replica.worker))
-        drop_fill(job, p); /* what a rank is sent ends by itself */
+        drop_fill(job, p); /* writes to a rank complete by themselves */
 }
 
 void lane_drop(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
@@ -328,7 +328,7 @@ static void measure_job(struct lane_job *job, struct lane_job_use *use)
     }
 }
 
-/* The allocator's count costs long, and stays while our own count does. */
+/* The allocator's count is expensive, and is read only after our own count has changed. */
 static size_t arena_bytes(struct lane *lane)
 {
     size_t counted_bytes = arena_counted_bytes(lane->options.arena);
@@ -372,7 +372,7 @@ void lane_each_piece(const struct lane *lane,
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
         struct lane_job *job = list_entry(node, struct lane_job, link);
         if (job->is_dropped)
-            continue; /* one of its number may be here anew */
+            continue; /* a new job of the same number may be here */
         list_for_each_entry (const struct piece, p, &job->pieces, link) {
             each(context, &(struct lane_held){job->id, p->id, p->epoch, p->is_held});
         }

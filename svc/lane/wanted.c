@@ -1,5 +1,5 @@
-/* Reckons what a lane will allocate, for the control thread to get ready. Allocates nothing.
- * README: A73. */
+/* Computes the memory that a lane will allocate, for the control thread to prepare. Allocates
+ * nothing. RULES.md: A73. */
 #include "svc/lane/wanted.h"
 
 #include "svc/lane/job.h"

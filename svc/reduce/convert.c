@@ -1,6 +1,6 @@
-/* Values of one dtype as another: f16 and bf16 as f32, and back, rounded as a sum is (R7). Owns
- * nothing; a conversion is a reduction of one source, so that every set has it and the bits are
- * those of the kernels (R5). */
+/* Conversion between dtypes: f16 and bf16 to f32, and back, rounded like a sum (R7). Owns nothing.
+ * A conversion is a reduction of one source, so every instruction set has it, with the bits of the
+ * kernels (R5). */
 #include "svc/reduce/reduce.h"
 
 #define BLOCK 1024
@@ -21,8 +21,8 @@ static void widen(unsigned from, unsigned to, const void *source, void *target, 
     reduce_pick(REDUCE_BEST, REDUCE_SUM, from, to)(&pass);
 }
 
-/* The last pass of a sum whose partial result is `source`: what is added is -0, which leaves every
- * value as it is, both zeros included. */
+/* The last pass of a sum with `source` as its partial result and -0 as its only source: adding -0
+ * changes no value, neither zero included. */
 static void narrow(unsigned to, const float *source, uint16_t *target, size_t elements)
 {
     uint16_t zeros[BLOCK];

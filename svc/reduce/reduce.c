@@ -1,5 +1,5 @@
-/* The table of what can be reduced: element types, their names, the kernel for each operation.
- * and which of the instruction sets are to be had here. Holds no arithmetic (R5). */
+/* The tables of element types, their names, the kernel for each operation, and the instruction sets
+ * of this machine. Has no arithmetic (R5). */
 #include "svc/reduce/reduce.h"
 
 #include "svc/reduce/reduce_kernels.h"
@@ -22,7 +22,7 @@ static const struct {
 static bool is_known(unsigned dtype) { return dtype > 0 && dtype < REDUCE_DTYPES; }
 
 #ifdef __x86_64__
-/* clang 14 cannot ask for F16C; no processor is known that has AVX2 without it. */
+/* clang 14 has no test for F16C; every known processor with AVX2 has it. */
 #ifdef __clang__
 #define HAS_F16C true
 #else
@@ -37,7 +37,7 @@ static bool has_avx512(void)
 #endif
 static bool has_c(void) { return true; }
 
-/* Best last. */
+/* Fastest last. */
 static const struct {
     const char *name;
     const struct reduce_kernels *kernels;
@@ -56,7 +56,7 @@ static const struct {
 
 static bool is_here(enum reduce_set set) { return sets[set].is_here && sets[set].is_here(); }
 
-/* What it stands for on this machine; 0: nothing. */
+/* The set that is used for `set` on this machine; 0: none. */
 static enum reduce_set resolve(enum reduce_set set)
 {
     if (set != REDUCE_BEST)

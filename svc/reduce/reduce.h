@@ -1,6 +1,6 @@
-/* The sums. Pure: no state, no allocation, no I/O.
+/* Sums and other reductions. Pure functions: no state, no allocation, no I/O; any thread.
  *
- * R1: sources are taken in the order given, ((s0 + s1) + s2) + ..., then divided once; the same
+ * R1: sources are added in the given order, ((s0 + s1) + s2) + ..., then divided once; the same
  * inputs give the same bits on every machine, instruction set and number of passes. */
 #ifndef GRADPOOL_REDUCE_REDUCE_H
 #define GRADPOOL_REDUCE_REDUCE_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The numbers are those of the wire and of the public header. */
+/* The numbers are those of the wire and of gradpool.h. */
 enum reduce_dtype {
     REDUCE_F32 = 1,
     REDUCE_F64 = 2,
@@ -20,16 +20,17 @@ enum reduce_dtype {
 };
 #define REDUCE_DTYPES 7 /* one more than the largest */
 
-/* A mean is a sum with a divisor. Integers wrap; min and max pass NaN on (R3). */
+/* A mean is a sum with a divisor. Integers wrap around; min and max return NaN if any input is NaN
+ * (R3). */
 enum reduce_operation { REDUCE_SUM = 1, REDUCE_MIN = 2, REDUCE_MAX = 3, REDUCE_PRODUCT = 4 };
 #define REDUCE_OPERATIONS 5
 
-/* Which machine code does it; the bits are the same (R5). */
+/* Instruction set of the kernels; all give the same bits (R5). */
 enum reduce_set { REDUCE_BEST = 0, REDUCE_C = 1, REDUCE_AVX2 = 2, REDUCE_AVX512 = 3 };
 #define REDUCE_SETS 4
 
-/* Most sources of one pass; more are taken in passes, each with the partial result of the one
- * before (R7). */
+/* Most sources of one pass; more sources need several passes, each with the partial result of the
+ * one before (R7). */
 #define REDUCE_SOURCES_MAX 8
 #define REDUCE_TARGETS_MAX 8
 
@@ -38,42 +39,45 @@ struct reduce_pass {
     void *const *targets;
     int targets_count; /* 1 .. REDUCE_TARGETS_MAX */
     const void *const *sources;
-    int sources_count;   /* 1 .. REDUCE_SOURCES_MAX */
-    const void *partial; /* of the accumulator's dtype; NULL: this is the first pass */
+    int sources_count; /* 1 .. REDUCE_SOURCES_MAX */
+    /* partial result, in the accumulator's dtype; NULL: this is the first pass */
+    const void *partial;
     size_t elements;
     uint32_t divisor; /* 0 or 1: no division; integers are never divided */
-    /* The targets are too much for the cache, or not read soon: stored to past it, where the set
-     * can and they lie alike in their cache lines. Seen by others before any later store (R10).
-     * An update does not. */
+    /* Store to the targets past the cache: they do not fit in it, or are not read soon. Done only
+     * if the set can, and all targets have the same offset in their cache lines. Visible to other
+     * threads before any later store (R10). An update ignores this. */
     bool streams;
 };
 
 /* A target may be exactly a source, or exactly the partial result, if their dtypes are the same;
- * any other overlap is undefined. Pointers need the alignment of a byte only.
- * Cost: one pass over each source, one store to each target. */
+ * any other overlap is undefined. Pointers need no alignment. Cost: one pass over each source, one
+ * store to each target. */
 typedef void (*reduce_fn)(const struct reduce_pass *pass);
 
-/* "c", "avx2", "avx512", "best". -EINVAL: no such name; -ENOTSUP: not on this machine. */
+/* `name`: "c", "avx2", "avx512" or "best". -EINVAL: no such name; -ENOTSUP: not on this machine. */
 int reduce_set_find(const char *name, enum reduce_set *ret_set);
-/* Of the set that is used: never "best". "?" where reduce_pick() gives NULL. */
+/* Name of the set that is used: never "best". "?" where reduce_pick() returns NULL. */
 const char *reduce_set_name(enum reduce_set set);
 
-/* From sources of dtype `from` to targets of dtype `to`: the same, or the accumulator's. NULL: no
- * such row, or not on this machine. */
+/* The kernel from sources of dtype `from` to targets of dtype `to`: the same, or the accumulator's.
+ * NULL: no such kernel, or not on this machine. */
 reduce_fn reduce_pick(enum reduce_set set, enum reduce_operation operation, enum reduce_dtype from,
                       enum reduce_dtype to);
 
-/* Values from peers may be passed to these as they come. Of an unknown dtype: 0, "?", 0, false. */
+/* `dtype` may be unchecked input of a peer. For an unknown one these four return 0, "?", 0,
+ * false. */
 size_t reduce_element_bytes(unsigned dtype);
 const char *reduce_dtype_name(unsigned dtype);
-/* What a result is kept in until it is complete: f32 for f16 and bf16, else the same (R7). */
+/* Dtype of a partial result: f32 for f16 and bf16, else the same (R7). */
 enum reduce_dtype reduce_accumulator(unsigned dtype);
-/* Whether it has a mean. */
+/* True when the dtype has a mean. */
 bool reduce_divides(unsigned dtype);
 
-/* Whether values of the one can become values of the other: the same dtype, or a half and f32. */
+/* True when reduce_convert() can convert: the same dtype, or a half and f32. */
 bool reduce_converts(unsigned from, unsigned to);
-/* Of dtypes for which that is so; halves are rounded to nearest, ties to even. No overlap. */
+/* Converts between dtypes of reduce_converts(); halves are rounded to nearest, ties to even. No
+ * overlap. */
 void reduce_convert(unsigned from, unsigned to, const void *source, void *target, size_t elements);
 
 /* The sum of the squares of `elements` values of a known dtype, in order, in double precision. */

@@ -1,7 +1,7 @@
-/* What a kernel does to the elements in a register: the arithmetic of every instruction set. Never
- * reorders, never multiplies by a reciprocal (R1, R2). A set with HAS_CONVERSIONS brings choose(),
- * load_half(), store_half(), load_f16() and store_f16() of its own, with the same bits (R5); one
- * with HAS_STREAMS brings stream() and stream_end() (R10). */
+/* Arithmetic on the elements of a register, the same for every instruction set. Never reorders,
+ * never multiplies by a reciprocal (R1, R2). A set with HAS_CONVERSIONS defines choose(),
+ * load_half(), store_half(), load_f16() and store_f16() itself, with the same bits (R5); a set with
+ * HAS_STREAMS defines stream() and stream_end() (R10). */
 #ifndef GRADPOOL_REDUCE_ARITHMETIC_H
 #define GRADPOOL_REDUCE_ARITHMETIC_H
 
@@ -26,7 +26,7 @@ inline_always void store_whole(void *at, vec v) { memcpy(at, &v, sizeof v); }
 #define store_i32 store_whole
 #define store_i64 store_whole
 
-/* --- what a machine may do in its own way --- */
+/* --- functions that an instruction set may replace --- */
 
 #ifndef HAS_CONVERSIONS
 /* All ones or all zeros in each element of `mask`. */
@@ -44,8 +44,8 @@ inline_always void store_half(void *at, u32_vec bits)
     memcpy(at, &v, sizeof v);
 }
 
-/* Shifted into the place of a float's exponent and fraction, it is too small by 2^112: a product
- * that is exact, for denormals too. Infinity and NaN have an exponent of their own. */
+/* Shifted to the place of a float's exponent and fraction, the value is too small by 2^112: the
+ * product is exact, also for denormals. Infinity and NaN have an exponent of their own. */
 inline_always vec load_f16(const void *at)
 {
     u32_vec half = load_half(at);
@@ -61,7 +61,7 @@ inline_always void store_f16(void *at, vec v)
     u32_vec bits = (u32_vec)v, sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
     u32_vec small = (u32_vec)((f32_vec)size + 0.5f) - 0x3f000000;
     u32_vec normal = (size - (112u << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
-    i32_vec ordered = (i32_vec)size; /* no machine compares unsigned numbers faster */
+    i32_vec ordered = (i32_vec)size; /* signed: no machine compares unsigned numbers faster */
     vec is_small = (vec)(ordered < 0x38800000), is_large = (vec)(ordered >= 0x47800000);
     vec is_nan = (vec)(ordered > 0x7f800000);
     vec half = choose(is_small, (vec)small, (vec)normal);
@@ -96,7 +96,8 @@ inline_always vec product_f64(vec have, vec next) { return (vec)((f64_vec)have *
 inline_always vec product_i32(vec have, vec next) { return (vec)((u32_vec)have * (u32_vec)next); }
 inline_always vec product_i64(vec have, vec next) { return (vec)((u64_vec)have * (u64_vec)next); }
 
-/* The earlier one stays when they are equal (-0 and 0 are); a NaN is taken and then kept (R3). */
+/* Of equal values (-0 and 0 are equal) the earlier one stays; the first NaN is taken and stays
+ * (R3). */
 #define BETTER(name, type, sign)                                                              \
     inline_always vec name(vec have, vec next)                                                \
     {                                                                                         \

@@ -1,6 +1,6 @@
-/* The kernels with 64-byte vectors: a processor with AVX-512 F, BW, DQ and VL, asked for by
- * reduce.c alone. Compiled with its own flags; nothing here may run, or be shared with other files,
- * without them. */
+/* The kernels with 64-byte vectors: for a processor with AVX-512 F, BW, DQ and VL, called through
+ * reduce.c only. Compiled with flags of its own; no code of this file may run, or be shared with
+ * other files, without them. */
 #define VECTOR_BYTES 64
 #define HAS_CONVERSIONS
 #define HAS_STREAMS

@@ -1,5 +1,5 @@
-/* How a kernel goes over its arrays, and the kernels of one instruction set. Included by
- * reduce_rules.h, for the width (VECTOR_BYTES) that reduce_<set>.c says. */
+/* The loops of a kernel over its arrays, and the kernels of one instruction set. Included by
+ * reduce_rules.h, for the VECTOR_BYTES of reduce_<set>.c. */
 #include "svc/reduce/reduce_arithmetic.h"
 #include "svc/reduce/reduce_kernels.h"
 
@@ -7,18 +7,18 @@
 
 /* Vectors summed side by side in registers: hides the latency of the additions. */
 #define TILE_VECTORS 4
-/* Elements reduced before the other targets get their copy: small enough to be in the first-level
- * cache still, large enough that the set-up does not show. */
+/* Elements reduced before the other targets get their copy: few enough to stay in the first-level
+ * cache, enough to hide the set-up. */
 #define BLOCK_ELEMENTS 1024
 
-/* What is fixed in one kernel. Known at every call, so that all of it is compiled in. */
+/* The constants of one kernel, known at every call, so that all are compiled in. */
 struct fold {
     vec (*load)(const void *at);         /* a source */
     vec (*load_partial)(const void *at); /* the accumulator's dtype */
     void (*store)(void *at, vec v);
     vec (*combine)(vec have, vec next);
     vec (*divide)(vec sum, uint32_t n);
-    size_t source_bytes, partial_bytes, target_bytes; /* of an element */
+    size_t source_bytes, partial_bytes, target_bytes; /* bytes of an element */
 };
 
 inline_always const void *element(const void *array, size_t at, size_t bytes)
@@ -31,8 +31,8 @@ inline_always void *place(void *array, size_t at, size_t bytes)
     return (char *)array + at * bytes;
 }
 
-/* `vectors` of them from element `at` on, which goes `to` there: every source is read before
- * anything is written (R4). */
+/* Reduces `vectors` vectors from element `at` on to `to`; every source is read before any store
+ * (R4). */
 inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, size_t at, void *to,
                              const int vectors)
 {
@@ -53,7 +53,8 @@ inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, 
         f->store((char *)to + v * step * f->target_bytes, sum[v]);
 }
 
-/* Less than a vector: through memory of our own, so that nothing past an end is touched. */
+/* The last elements, less than a vector: copied to local arrays, so that no byte past an end is
+ * touched. */
 inline_always void fold_rest(const struct fold *f, const struct reduce_pass *p, size_t at,
                              size_t elements, void *target)
 {
@@ -86,7 +87,7 @@ inline_always void fold_block(const struct fold *f, const struct reduce_pass *p,
         fold_rest(f, p, at, end - at, target);
 }
 
-/* Nothing to compute: every bit stays, of a NaN too (R8). */
+/* True when there is no arithmetic: every bit stays, also of a NaN (R8). */
 inline_always bool is_copy(const struct fold *f, const struct reduce_pass *p)
 {
     return p->sources_count == 1 && !p->partial && p->divisor <= 1 &&
@@ -96,7 +97,7 @@ inline_always bool is_copy(const struct fold *f, const struct reduce_pass *p)
 #ifdef HAS_STREAMS
 #define LINE_BYTES 64
 
-/* The element with which a cache line begins in every target; none if there is no such one. */
+/* The first element at which a cache line begins in every target; p->elements: there is none. */
 inline_always size_t first_line(const struct fold *f, const struct reduce_pass *p)
 {
     const size_t past = (uintptr_t)p->targets[0] % LINE_BYTES;
@@ -107,8 +108,8 @@ inline_always size_t first_line(const struct fold *f, const struct reduce_pass *
     return is_alike && first < p->elements ? first : p->elements;
 }
 
-/* Whole tiles, past the cache, to all targets while they are in registers. A tile is whole lines in
- * every dtype. Returns where they end. */
+/* Stores whole tiles to all targets past the cache, from registers. A tile is whole cache lines in
+ * every dtype. Returns the element at their end. */
 inline_always size_t stream_tiles(const struct fold *f, const struct reduce_pass *p, size_t at)
 {
     const size_t step = TILE_VECTORS * (VECTOR_BYTES / f->partial_bytes);
@@ -134,7 +135,7 @@ inline_always size_t stream_tiles(const struct fold *f, const struct reduce_pass
 }
 #endif
 
-/* By way of the cache. */
+/* Reduces through the cache: the first target, then copies of it. */
 inline_always void fold_to_all(const struct fold *f, const struct reduce_pass *p, size_t at,
                                size_t elements, bool copies)
 {

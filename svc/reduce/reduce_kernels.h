@@ -1,5 +1,5 @@
-/* The kernels, one table for each instruction set; only reduce.c chooses among them, and tests
- * compare each with plain C bit for bit (R5). */
+/* The kernels, one table for each instruction set. reduce.c chooses one; tests compare each with
+ * plain C bit for bit (R5). */
 #ifndef GRADPOOL_REDUCE_KERNELS_H
 #define GRADPOOL_REDUCE_KERNELS_H
 
@@ -14,10 +14,12 @@ struct reduce_kernels {
     update_fn update[UPDATE_RULES][REDUCE_DTYPES][REDUCE_WIDTHS];
 };
 
-/* What the settings come to in a step, computed in double and rounded once. */
+/* Coefficients of one step, computed from the settings in double and rounded once. */
 struct update_scalars {
-    float rate, weight_decay, shrink; /* 1 - rate * weight_decay */
-    float momentum, taken;            /* 1 - dampening; all of it in the first step */
+    float rate, weight_decay;
+    float shrink; /* 1 - rate * weight_decay */
+    float momentum;
+    float taken; /* part of the gradient in the moment: 1 - dampening; in the first step 1 */
     float beta1, beta2, taken1, taken2;
     float adam_rate, correction2_root, epsilon;
 };

@@ -1,17 +1,18 @@
 /* The update rules of one instruction set: a block of gradients is summed, the rule is applied
- * while it is in the first-level cache, and the new parameters are stored to every target. Plain
- * loops, which the compiler makes vectors of: their operations are rounded one by one, so the bits
- * are the same at every width (R5). Included by reduce_table.h alone. */
+ * while the block is in the first-level cache, and the new parameters are stored to every target.
+ * Plain loops, which the compiler turns into vectors: their operations are rounded one by one, so
+ * the bits are the same at every width (R5). Included by reduce_table.h only. */
 #include "svc/reduce/reduce_fold.h"
 
-/* One block of the state; `parameters` and `moment` before, the others after. */
+/* One block of the state: `parameters` and `moment` before the step, the others after it. */
 struct rule_block {
     const float *gradient, *parameters, *moment[UPDATE_MOMENTS_MAX];
     float *new_parameters, *new_moment[UPDATE_MOMENTS_MAX];
     size_t elements;
 };
 
-/* An array after is exactly the one before or apart from it, so no iteration needs another (R4). */
+/* A new array is exactly the old one or disjoint from it, so the iterations are independent
+ * (R4). */
 #ifdef __clang__
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -23,7 +24,8 @@ inline_always float decayed(const struct update_scalars *u, float gradient, floa
     return u->weight_decay != 0 ? gradient + u->weight_decay * parameter : gradient;
 }
 
-/* Copies of scalars and pointers: the compiler cannot know that the arrays do not hold them. */
+/* Local copies of scalars and pointers: the compiler cannot know that the arrays do not overlap
+ * them. */
 static void apply_sgd(const struct update_scalars *scalars, const struct rule_block *block)
 {
     const struct update_scalars u = *scalars;
@@ -84,12 +86,12 @@ static void apply_adamw(const struct update_scalars *u, const struct rule_block 
     apply_any_adam(u, b, true);
 }
 
-/* What is fixed in one kernel. */
+/* The constants of one kernel. */
 struct rule {
-    void (*sum)(const struct reduce_pass *pass); /* to f32 */
+    void (*sum)(const struct reduce_pass *pass); /* sum of the gradients, to f32 */
     void (*apply)(const struct update_scalars *u, const struct rule_block *b);
     void (*store)(void *at, vec v);
-    size_t source_bytes, target_bytes; /* of an element */
+    size_t source_bytes, target_bytes; /* bytes of an element */
     int moments;
 };
 
@@ -126,7 +128,7 @@ inline_always struct rule_block block_of(const struct update_state *state, size_
     return b;
 }
 
-/* By way of a block of our own: a vector may be longer than what is left. */
+/* Stores through a local block, since a vector may be longer than the rest. */
 inline_always void store_parameters(const struct rule *r, const struct reduce_pass *p, size_t at,
                                     const struct rule_block *b)
 {

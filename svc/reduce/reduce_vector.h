@@ -1,5 +1,5 @@
 /* Vectors of VECTOR_BYTES in the compiler's own notation. Included by the files of instruction sets
- * alone, which then may bring conversions of their own (reduce_arithmetic.h). */
+ * only, which may define conversions of their own (reduce_arithmetic.h). */
 #ifndef GRADPOOL_REDUCE_VECTOR_H
 #define GRADPOOL_REDUCE_VECTOR_H
 
@@ -8,7 +8,7 @@
 
 #define inline_always static inline __attribute__((always_inline))
 
-/* A register full of anything; the functions below know of what. */
+/* A register without an element type: the functions name the type. */
 typedef uint64_t vec __attribute__((vector_size(VECTOR_BYTES)));
 typedef float f32_vec __attribute__((vector_size(VECTOR_BYTES)));
 typedef double f64_vec __attribute__((vector_size(VECTOR_BYTES)));

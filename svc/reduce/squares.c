@@ -1,12 +1,12 @@
 /* Sums of squares, in double precision and in order: the same bits on every machine (R1). Owns
- * nothing. What is narrower than its accumulator is widened in blocks that stay in the cache. */
+ * nothing. Halves are widened in blocks that stay in the cache. */
 #include "svc/reduce/reduce.h"
 
 #include <string.h>
 
 #define BLOCK 256
 
-/* Copied out: the values need not be aligned. */
+/* memcpy(): values need no alignment. */
 #define SQUARES(type)                                                              \
     static double squares_##type(const void *values, size_t elements)              \
     {                                                                              \

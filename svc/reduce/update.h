@@ -19,36 +19,37 @@ enum update_rule {
 #define UPDATE_RULES 6 /* one more than the largest */
 #define UPDATE_MOMENTS_MAX 2
 
-/* Hyper-parameters of one round. Those that a rule has no use for are not looked at. */
+/* Settings of one round; a rule ignores those that it does not use. */
 struct update_settings {
     double rate, weight_decay;
     double momentum, dampening;   /* MOMENTUM, NESTEROV (whose dampening is 0) */
     double beta1, beta2, epsilon; /* ADAM, ADAMW */
 };
 
-/* Arrays of f32, as many elements as the sum has. Those after may be exactly those before; a spare
- * state lets a round be done again until it is committed. */
+/* Arrays of f32 with the elements of the sum. New arrays may be exactly the old ones; with separate
+ * ones a round can be done again until its commit. */
 struct update_state {
     const float *parameters, *moments[UPDATE_MOMENTS_MAX];
     float *ret_parameters, *ret_moments[UPDATE_MOMENTS_MAX];
 };
 
-/* `sums` is the last pass over the gradients; its targets get the new parameters. `step` counts
- * from 1, at which the moments before are not read; they are zero. The settings are trusted:
- * update_wrong() has passed them. Cost: one pass over the sources and the state. */
+/* Applies one update. `sums` is the last pass over the gradients; its targets get the new
+ * parameters. `step` counts from 1; in step 1 old moments are not read and count as zero.
+ * update_wrong() has accepted the settings. Cost: one pass over the sources and the state. */
 typedef void (*update_fn)(const struct reduce_pass *sums, const struct update_settings *settings,
                           uint64_t step, const struct update_state *state);
 
-/* From gradients of f32, f16 or bf16 to parameters of the same dtype or f32. NULL: no such row, or
- * not on this machine. */
+/* The kernel from gradients of f32, f16 or bf16 to parameters of the same dtype or f32. NULL: no
+ * such kernel, or not on this machine. */
 update_fn update_pick(enum reduce_set set, enum update_rule rule, enum reduce_dtype from,
                       enum reduce_dtype to);
 
-/* Of the rule; -1: no such rule. Rule and settings may come from a peer. */
+/* Number of moments; -1: no such rule. `rule` may be unchecked input of a peer. */
 int update_moments(unsigned rule);
-/* "sgd"; "?" for an unknown one. */
+/* Name of the rule, such as "sgd"; "?": unknown. */
 const char *update_name(unsigned rule);
-/* The name of a field that has no sense with this rule; NULL: all is well. */
+/* Name of the first setting that is invalid for the rule; NULL: all are valid. Input may be a
+ * peer's. */
 const char *update_wrong(unsigned rule, const struct update_settings *settings);
 
 #endif

@@ -1,6 +1,6 @@
-/* Room for the states of a piece: two, that take turns, each with a stamp behind it by which it is
- * known whose state lies there whole. Owns that memory and the table of copies; reads the stamps,
- * never the states. README: J1, J2. */
+/* Memory for two states of a piece, used in turn, each with a stamp behind it that identifies a
+ * whole state. Owns that memory and the table of copies; reads the stamps, never the states.
+ * README: J1, J2. */
 #include "svc/replica/internal.h"
 
 #include "svc/base/system/cgroup.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A state's end need not be a stamp's place. */
+/* Bytes of one half: state and stamp, rounded up to 64. */
 static uint64_t half_bytes(const struct kept_copy *copy)
 {
     return (copy->bytes + sizeof(struct record_stamp) + 63) / 64 * 64;

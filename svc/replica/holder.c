@@ -1,5 +1,5 @@
-/* What is kept for whom: jobs, their copies, the lanes that these are of. Owns the lock, and the
- * engine that drives all connections. README: J1 to J6. */
+/* Jobs, their copies, and the lanes that write these. Owns the lock, and the engine that drives all
+ * connections. README: J1 to J6. */
 #include "svc/replica/internal.h"
 
 #include "svc/base/clock.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define AGAIN_NS (200 * NS_PER_MS) /* before a lane is asked for once more that is away */
+#define AGAIN_NS (200 * NS_PER_MS) /* pause before a ticket for an absent lane is requested again */
 
 /* ---- life ---- */
 
@@ -48,7 +48,7 @@ static void end_job(struct kept_job *job)
     kept_job_release(job);
 }
 
-/* The fabrics are closed. */
+/* Frees a job after the fabrics have closed: no connection is left. */
 static void forget(struct kept_job *job)
 {
     list_for_each (node, &job->links)
@@ -106,7 +106,7 @@ static struct holder_link *find_link(struct holder *k, uint32_t job_id, uint32_t
     return NULL;
 }
 
-/* ---- keeping ---- */
+/* ---- copies ---- */
 
 static int keep_one(struct kept_job *job, struct holder_link *l, const struct holder_copy *spec)
 {
@@ -120,7 +120,7 @@ static int keep_one(struct kept_job *job, struct holder_link *l, const struct ho
     return 0;
 }
 
-/* Behind the last of them, so that a lane is asked for once. */
+/* Called after the last copy of a call, so that one ticket is requested for all. */
 static void open_link(struct holder_link *l)
 {
     if (l->state == LINK_CLOSING)
@@ -199,7 +199,7 @@ void holder_end(struct holder *k, uint32_t job_id, const uint32_t *pieces, size_
 
 /* ---- tickets ---- */
 
-/* NULL: none is to be asked for a ticket, or connects. */
+/* The link with the earliest due time, for a ticket or the end of a connect; NULL: none. */
 static struct holder_link *first_due(struct holder *k, uint64_t *ret_due_ns)
 {
     struct holder_link *first = NULL;
@@ -217,7 +217,8 @@ static struct holder_link *first_due(struct holder *k, uint64_t *ret_due_ns)
     return first;
 }
 
-/* The first to be asked for, and those that would not connect given up; NULL: none yet. */
+/* The first link that needs a ticket now, after giving up links that did not connect in time; NULL:
+ * none. */
 static struct holder_link *take_due(struct holder *k)
 {
     for (uint64_t due_ns;;) {
@@ -260,7 +261,7 @@ void holder_ask_again(struct holder *k)
         struct kept_job *job = list_entry(node, struct kept_job, node);
         list_for_each_entry (struct holder_link, l, &job->links, node) {
             l->is_asked = false;
-            if (l->state == LINK_IDLE) /* it may be there, or its job gone */
+            if (l->state == LINK_IDLE) /* the lane may be back, or its job over */
                 holder_link_ask(l, 0);
         }
     }
@@ -270,14 +271,14 @@ void holder_ask_again(struct holder *k)
 static void give_up(struct holder_link *l)
 {
     l->state = LINK_IDLE;
-    l->failures = 0; /* what follows is another attempt */
+    l->failures = 0; /* a later ticket begins a new count */
 }
 
-/* Of that lane. */
+/* Drops all copies of the link's lane. */
 static void drop_copies(struct holder_link *l)
 {
     struct kept_job *job = l->job;
-    l->copies++; /* so that it outlives its last */
+    l->copies++; /* so that the link outlives its last copy */
     for (size_t i = 0; i < job->copies_room; i++) {
         struct kept_copy *copy = job->copies[i];
         if (copy && copy->is_kept && copy->link == l)

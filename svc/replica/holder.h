@@ -1,7 +1,8 @@
-/* Copies of what other aggregators' lanes keep for jobs: parameters and moments, in memory of this
- * process that those lanes write (svc/wire, W20). A thread of its own carries the connections and
- * sleeps while nothing comes; all functions may be called from any other. Knows no coordinator:
- * what it wants of it is asked through holder_next_ask(), and comes as holder_ticket(). */
+/* Copies of the states of other aggregators' lanes (parameters and moments), in memory of this
+ * process that those lanes write (svc/wire, W20). A thread of the holder drives the connections,
+ * and sleeps between events; every function may be called from any other thread. The holder does
+ * not know the coordinator: the caller sends the requests of holder_next_ask(), and passes the
+ * answers to holder_ticket(). */
 #ifndef GRADPOOL_REPLICA_HOLDER_H
 #define GRADPOOL_REPLICA_HOLDER_H
 
@@ -16,50 +17,57 @@ struct holder;
 struct holder_options {
     const char *interface_name; /* lent; NULL: any */
     const char *provider;       /* lent; NULL: "tcp" */
-    /* Something is to be asked; from whatever thread. Must not call back. */
+    /* holder_next_ask() may have a request. Called from any thread, with the lock held: must not
+     * call back. */
     void (*asks)(void *context);
     void *context;
 };
 
-/* -ENOMEM, -EMFILE. */
+/* Errors: -ENOMEM, -EMFILE. */
 int holder_create(const struct holder_options *options, struct holder **ret_keeper);
-/* Closes all connections and forgets all copies. NULL is fine. */
+/* Closes all connections and frees all copies. NULL is fine. */
 void holder_destroy(struct holder *k);
 
+/* A copy to be stored. */
 struct holder_copy {
     uint32_t piece;
-    uint32_t epoch, lost_epoch; /* of its route: whether the lane before has let go of it (W5) */
-    uint64_t bytes;             /* of one state; two are kept */
-    bool begins;                /* what was kept of it before is nothing */
+    uint32_t epoch; /* epoch of the piece's route */
+    /* an owner of an earlier epoch was lost and may still write (W5); a later one released the
+     * piece */
+    uint32_t lost_epoch;
+    uint64_t bytes; /* length of one state; memory for two is allocated */
+    bool begins;    /* an older state that is stored here is void */
 };
 
-/* The lane has these pieces of the job, now: connects to it, if need be, and offers room for their
- * states. -ENOMEM, -ENOSPC, -EMFILE: no room; those before it in the list are kept. */
+/* Stores copies of pieces that `lane` serves now: connects to the lane if necessary, and offers
+ * memory for their states. -ENOMEM, -ENOSPC, -EMFILE: no room; copies before that one in the list
+ * are stored. -EINVAL: another length than before. */
 int holder_keep(struct holder *k, uint32_t job, const char *name, uint32_t lane,
                 const struct holder_copy *copies, size_t count);
-/* These are kept no longer, or (`others`) all but these; count 0: the job has ended. Unknown ones
- * are no error. */
+/* Drops the copies of these pieces, or (`others`) of all other pieces; count 0: the job has ended.
+ * Unknown pieces are ignored. */
 void holder_end(struct holder *k, uint32_t job, const uint32_t *pieces, size_t count, bool others);
 
-/* A ticket is wanted to connect to that lane. */
+/* Request for a ticket to connect to a lane. */
 struct holder_ask {
     uint32_t job, lane;
-    uint32_t failures; /* to connect, in a row */
+    uint32_t failures; /* failed attempts to connect, in a row */
 };
-/* The next that is due and was not asked yet; false: none. */
+/* The next request that is due and was not returned yet; false: none. */
 bool holder_next_ask(struct holder *k, struct holder_ask *ret_ask);
-/* How long until there may be one, as for poll(). */
+/* Time until there may be one, for poll(). */
 int holder_timeout_ms(struct holder *k);
-/* Whoever was asked has forgotten it: all that is not answered is asked again. */
+/* The coordinator was restarted or away: requests without an answer become due again. */
 void holder_ask_again(struct holder *k);
-/* The answer. code 0: connects, by shared memory if it can, else over the network; -EAGAIN: asks
- * again; -ENOENT: forgets what is kept for that lane; else waits until holder_keep() names one. */
+/* Answer to a request. `code` 0: connects with the ticket, over shared memory if possible, else
+ * over the network; -EAGAIN: requests again later; -ENOENT: drops the copies for that lane; else
+ * waits until holder_keep() names a lane. */
 void holder_ticket(struct holder *k, uint32_t job, uint32_t lane, int code, const char *shm,
                    const char *ofi, const struct record_connect *ticket);
 
-/* What is kept now. */
+/* Copies that are stored now. */
 struct holder_use {
-    uint64_t bytes; /* of both states of each copy */
+    uint64_t bytes; /* both states of each copy */
     uint32_t copies, connections;
 };
 void holder_measure(struct holder *k, struct holder_use *ret_use);

@@ -1,6 +1,6 @@
-/* Connections to the lanes whose states are kept: a ticket, a transport, what is lent, what is to
- * be said. Tries again as long as tickets are given. Never tells a lane of a copy that a lane
- * before it may still write (the fence, W5). README: J3 to J5. */
+/* Connections to the lanes whose states are stored: tickets, transports, lent memory, offers. Tries
+ * again as long as tickets come. Never offers a copy to a lane while a former lane may still write
+ * to it (the fence, W5). README: J3 to J5. */
 #include "svc/replica/internal.h"
 
 #include "svc/base/clock.h"
@@ -10,13 +10,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PAUSE_NS (100 * NS_PER_MS) /* before a connect that follows one that has failed */
+/* pause before the attempt after a failed one, times the failures */
+#define PAUSE_NS (100 * NS_PER_MS)
 #define PAUSE_MOST 10
-#define LIVED_NS NS_PER_S /* that a connection was one */
-/* To connect. The kernel alone would try a host that says nothing for two minutes (J5). */
+#define LIVED_NS NS_PER_S /* a connection that lasted less counts as a failed attempt */
+/* Time to connect. The kernel alone would try a silent host for two minutes (J5). */
 #define CONNECT_NS NS_PER_S
 
-/* ---- what is said ---- */
+/* ---- offers ---- */
 
 static bool lend_all(struct holder_link *l)
 {
@@ -35,8 +36,8 @@ static bool lend_all(struct holder_link *l)
     return true;
 }
 
-/* Who could write it before has come to his end (J2): it is behind its fence, and not told yet on
- * this connection. */
+/* Sends the offer of a copy. No lane can write to the copy now (J2): former lanes are behind the
+ * fence, and this one has no offer on this connection yet. */
 static int tell(struct holder_link *l, struct kept_copy *copy)
 {
     struct record_backup told;
@@ -56,7 +57,7 @@ void holder_link_flush(struct holder_link *l)
         if (copy->fence)
             continue;
         if (tell(l, copy) < 0)
-            return; /* ROOM follows, or CLOSED */
+            return; /* a ROOM or CLOSED event follows */
         list_remove(&copy->unsaid);
     }
 }
@@ -86,7 +87,7 @@ static uint64_t pause_of(const struct holder_link *l)
 static void try_otherwise(struct holder_link *l)
 {
     l->failures++;
-    l->wants_ofi = !l->wants_ofi; /* one of them will do */
+    l->wants_ofi = !l->wants_ofi; /* alternates between shared memory and the network */
     holder_link_ask(l, pause_of(l));
 }
 
@@ -135,7 +136,7 @@ uint64_t holder_link_due_ns(const struct holder_link *l)
     return l->state == LINK_CONNECTING ? l->open_by_ns : UINT64_MAX;
 }
 
-/* It stays one that connects: so its end is that of an attempt that has failed. */
+/* Stays LINK_CONNECTING: its CLOSED event then counts as a failed attempt. */
 void holder_link_give_up(struct holder_link *l)
 {
     log_info("job '%s': lane %u does not answer, to keep copies", l->job->name, l->lane);
@@ -169,7 +170,8 @@ static bool is_fence(const struct holder_link *l)
     return false;
 }
 
-/* CLOSED comes when its lane can write no more (J3). A lane may be lost that is being left. */
+/* Ends a connection; CLOSED comes when the lane can write no more (J3). A connection that is being
+ * left may still have to be fenced, if its lane is lost meanwhile. */
 static void close_link(struct holder_link *l, void (*end_conn)(struct fabric_conn *c))
 {
     if (l->state == LINK_CLOSING && end_conn != fabric_fence)
@@ -179,7 +181,7 @@ static void close_link(struct holder_link *l, void (*end_conn)(struct fabric_con
     end_conn(l->conn);
 }
 
-/* What was kept there and is no longer: its lane can write it no more. */
+/* Frees the dropped copies of a closed link: its lane can write no more. */
 static void free_copies(struct holder_link *l)
 {
     struct kept_job *job = l->job;
@@ -235,9 +237,10 @@ void holder_link_drop(struct kept_copy *copy)
         holder_link_end(l);
 }
 
-/* Before another lane hears of the copy, the one before must have written its last. One that has
- * let go has; one that was lost may be alive, and is cut off; one that was told of another keeper
- * may have posted something before, and what else it has here is told to it anew. */
+/* Fences a former lane before the copy is offered to another. A lane that released the piece
+ * has written its last; a lost lane may be alive, and is cut off; a lane that got another
+ * holder may have operations posted, and gets the offers of its remaining copies again on the
+ * next connection. */
 static void fence(struct kept_copy *copy, struct holder_link *former, bool was_kept)
 {
     copy->fence = former;
@@ -245,8 +248,8 @@ static void fence(struct kept_copy *copy, struct holder_link *former, bool was_k
     former->wants_open = former->copies > 0;
 }
 
-/* A lane that may still write what is to be nothing hears of that on its next connection: it takes
- * that when it has seen the end of this one. */
+/* A lane that may still write to a copy that begins anew gets the new offer on its next connection,
+ * after it has seen the end of this one. */
 static void begin_anew(struct holder_link *l, const struct kept_copy *copy)
 {
     if (copy->begins && copy->is_told && l->state == LINK_OPEN)
@@ -296,7 +299,7 @@ static void lift_fences(struct holder_link *l)
         holder_link_flush(list_entry(node, struct holder_link, node));
 }
 
-/* All that it was told went with the connection. */
+/* Offers ended with the connection: all are sent again. */
 static void tell_all_again(struct holder_link *l)
 {
     for (size_t i = 0; i < l->job->copies_room; i++) {
@@ -308,7 +311,7 @@ static void tell_all_again(struct holder_link *l)
     }
 }
 
-/* One connection after the other that is no use, to either side, is as none. */
+/* A connection that ended soon counts as a failed attempt. */
 static void ask_after(struct holder_link *l)
 {
     bool was_use = clock_now_ns() >= l->opened_ns + LIVED_NS;
@@ -339,7 +342,7 @@ static void closed(struct holder_link *l)
     kept_job_release(job);
 }
 
-/* The lane has another keeper for it, and what it had posted has come before this. */
+/* The lane has another holder for the piece; its last writes have arrived before this record. */
 static void released(struct holder_link *l, const struct record_backed *told)
 {
     struct kept_copy *copy = kept_copy_find(l->job, told->piece);
@@ -363,12 +366,12 @@ static void heard(struct holder_link *l, const struct fabric_event *event)
 void holder_link_event(void *context, const struct fabric_event *event)
 {
     struct holder_link *l = event->owner;
-    (void)context; /* the keeper: the link knows it */
+    (void)context; /* the holder, which the link has */
     switch (event->kind) {
     case FABRIC_EVENT_OPEN: opened(l); break;
     case FABRIC_EVENT_MESSAGE: heard(l, event); break;
     case FABRIC_EVENT_ROOM: holder_link_flush(l); break;
     case FABRIC_EVENT_CLOSED: closed(l); break;
-    default: break; /* what lanes write, they write without a word */
+    default: break; /* lanes write without completion events here */
     }
 }

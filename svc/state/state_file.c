@@ -1,5 +1,5 @@
-/* Reads the file of a snapshot. Owns the checks: a file comes from anywhere, so no byte of it is
- * used before it was found sound, and nothing in it reaches an assert. README: D2. */
+/* Reads the file of a snapshot. Owns the checks: a file is untrusted, so no byte is used before its
+ * check, and no value reaches an assert. README: D2. */
 #include "svc/state/state_file.h"
 
 #include "svc/base/cleanup.h"
@@ -27,8 +27,8 @@ static uint64_t add_word(uint64_t sum, uint64_t word)
     return sum << ROTATION | sum >> (64 - ROTATION);
 }
 
-/* Four sums side by side: one alone waits for its own multiplication. Each step can be undone, so a
- * word that has changed always shows. */
+/* Checksum of four interleaved sums: a single one would wait for each multiplication. Each step is
+ * invertible, so a changed word always changes the sum. */
 uint64_t state_sum(const void *data, size_t bytes)
 {
     uint64_t sums[4] = {1, 2, 3, 4}, words[4], sum = bytes;
@@ -98,7 +98,7 @@ static bool extent_is_sound(const struct state_tensor *t, uint64_t after, uint64
            bytes <= file_bytes - t->offset;
 }
 
-/* Returns what the entry takes; 0: it is not sound. */
+/* Returns the entry's length; 0: the entry is not sound. */
 static size_t read_entry(const char *data, size_t bytes, struct state_tensor *ret_tensor)
 {
     struct state_entry e;
@@ -170,7 +170,7 @@ static int read_all(int fd, void *ret_data, uint64_t bytes, uint64_t offset)
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return got < 0 ? -errno : -EBADMSG; /* it has become shorter */
+            return got < 0 ? -errno : -EBADMSG; /* the file has become shorter */
         at += got;
         offset += (uint64_t)got;
         bytes -= (uint64_t)got;
@@ -183,7 +183,7 @@ static int file_error(struct err *err, const char *path, int code)
     return err_set(err, code, "%s: %s", path, err_text(code));
 }
 
-/* Header and index, as long as the header says that they are. */
+/* Reads header and index, of the length that the header has. */
 static int load_index(int fd, uint64_t file_bytes, char **ret_index, size_t *ret_bytes,
                       struct err *err)
 {

@@ -12,39 +12,42 @@
 
 #define STATE_FILE_VERSION 1
 #define STATE_NAME_BYTES_MAX 255
-#define STATE_ELEMENTS_MAX (UINT64_C(1) << 48) /* of a tensor */
+#define STATE_ELEMENTS_MAX (UINT64_C(1) << 48) /* most elements of a tensor */
 
 struct state_tensor {
     const char *name;
     uint8_t dtype, rule; /* enum reduce_dtype, enum update_rule */
     uint64_t elements;
-    uint64_t steps; /* updates since its parameters were set */
-    uint64_t round; /* after which it was saved: for people */
-    uint64_t offset, sum;
+    uint64_t steps;  /* updates since the parameters were set */
+    uint64_t round;  /* newest round in the state; informative */
+    uint64_t offset; /* of the arrays, in the file */
+    uint64_t sum;    /* checksum of the arrays */
 };
 
-/* All its arrays: parameters, then moments. */
+/* Bytes of all arrays of the tensor: parameters, then moments. */
 uint64_t state_tensor_bytes(const struct state_tensor *t);
-uint64_t state_sum(const void *data, size_t bytes);
+uint64_t state_sum(const void *data, size_t bytes); /* checksum */
 
 struct state_file {
     int fd;
-    char *index;                  /* names lie in it */
-    struct state_tensor *tensors; /* names ascend */
+    char *index;                  /* header and index; the names point into it */
+    struct state_tensor *tensors; /* by ascending names */
     size_t count;
 };
 
-/* Of a file of so many bytes, whose first `bytes` are these: header and index. Says what is wrong
- * in `err`: -EBADMSG no snapshot, or a damaged one; -EPROTO another version; -ENOMEM. On success
- * `ret_file` borrows names from `data`; its tensors are for free(). */
+/* Reads header and index from the first `bytes` of a file of `file_bytes`. Errors, with text:
+ * -EBADMSG: no snapshot, or a damaged one; -EPROTO: another version; -ENOMEM. On success `ret_file`
+ * borrows names from `data`; the caller frees its tensors with free(). */
 int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
                      struct state_file *ret_file, struct err *err);
-/* -ENOENT, ... and the above. To be closed. */
+/* Opens the file and reads its index; the caller calls state_file_close(). Errors of open(2) and of
+ * state_index_read(); -EINVAL: not a regular file. */
 int state_file_open(const char *path, struct state_file *ret_file, struct err *err);
 void state_file_close(struct state_file *f);
-/* NULL: not in there. */
+/* NULL: the file has no such tensor. */
 const struct state_tensor *state_file_find(const struct state_file *f, const char *name);
-/* Its arrays; -EBADMSG: they are not what was written. */
+/* Reads the arrays of a tensor into state_tensor_bytes() of memory. -EBADMSG: the checksum
+ * differs. */
 int state_file_read(const struct state_file *f, const struct state_tensor *t, void *ret_data,
                     struct err *err);
 

@@ -1,10 +1,10 @@
-/* What lies in a snapshot's file, for state_file.c and state_write.c only. */
+/* Layout of a snapshot's file, for state_file.c and state_write.c only. */
 #ifndef GRADPOOL_STATE_STATE_LAYOUT_H
 #define GRADPOOL_STATE_STATE_LAYOUT_H
 
 #include <stdint.h>
 
-#define STATE_MAGIC "GPSTATE" /* and its NUL */
+#define STATE_MAGIC "GPSTATE" /* with its NUL */
 #define STATE_ALIGN UINT64_C(64)
 
 struct state_header {
@@ -12,13 +12,13 @@ struct state_header {
     uint32_t version;
     uint32_t tensors;
     uint64_t file_bytes;
-    uint64_t index_bytes; /* behind this header */
+    uint64_t index_bytes; /* bytes of the index, which follows this header */
     uint64_t index_sum;
-    uint64_t header_sum; /* of what is before it */
+    uint64_t header_sum; /* checksum of the fields before */
 };
 _Static_assert(sizeof(struct state_header) == 48, "no holes");
 
-/* Followed by the name and zeros up to a multiple of 8. */
+/* Entry of the index, followed by the name and zeros up to a multiple of 8. */
 struct state_entry {
     uint64_t elements, steps, round, offset, sum;
     uint16_t name_bytes;
@@ -32,7 +32,7 @@ static inline uint64_t state_round_up(uint64_t bytes, uint64_t multiple)
     return (bytes + multiple - 1) / multiple * multiple;
 }
 
-/* What the index takes for a name: with its NUL, so that it can be used where it lies. */
+/* Bytes of an entry with its name and NUL, so that the name can be used in place. */
 static inline uint64_t state_entry_bytes(uint64_t name_bytes)
 {
     return sizeof(struct state_entry) + state_round_up(name_bytes + 1, 8);

@@ -1,5 +1,5 @@
-/* Writes the file of a snapshot: without a name, or under a temporary one, until it is whole and on
- * disk. Must never leave half a file under the name that was asked for. README: D1. */
+/* Writes the file of a snapshot: without a name, or under a temporary one, until it is complete and
+ * on disk. Never leaves a part of a file under the requested name. README: D1. */
 #include "svc/state/state_write.h"
 
 #include "svc/base/cleanup.h"
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LINKS_MAX 40 /* one behind the other, as the kernel has it */
+#define LINKS_MAX 40 /* most links to follow, as in the kernel */
 
 static int failed(const struct state_writer *w, struct err *err, int code)
 {
@@ -38,7 +38,7 @@ static int write_all(int fd, const void *data, uint64_t bytes, uint64_t offset)
     return 0;
 }
 
-/* ---- beginning ---- */
+/* ---- begin ---- */
 
 static uint64_t index_bytes(const struct state_writer *w)
 {
@@ -74,13 +74,14 @@ static char *folder_of(const char *path)
     return bytes ? strndup(path, bytes) : strdup(".");
 }
 
-/* What a link says, seen from where it lies. */
+/* Replaces the path of a symbolic link by its target, relative to the link's folder. 1: replaced;
+ * 0: not a link. */
 static int follow(char **path)
 {
     char said[PATH_MAX], *target = NULL;
     ssize_t bytes = readlink(*path, said, sizeof said);
     if (bytes < 0)
-        return 0; /* none; what else is wrong shows when it is opened */
+        return 0; /* not a link; other errors show when the file is opened */
     _cleanup_free_ char *folder = folder_of(*path);
     if (!folder || (said[0] == '/' ? asprintf(&target, "%.*s", (int)bytes, said)
                                    : asprintf(&target, "%s/%.*s", folder, (int)bytes, said)) < 0)
@@ -90,7 +91,7 @@ static int follow(char **path)
     return 1;
 }
 
-/* A link stays: the file goes to where it leads, also if nothing is there yet. */
+/* Resolves links, which stay: the file replaces their target, existing or not. */
 static int find_place(const char *path, char **ret_path)
 {
     _cleanup_free_ char *place = strdup(path);
@@ -110,7 +111,8 @@ static bool is_special(const char *path)
     return lstat(path, &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-/* Nothing is left of a file without a name, however its writer ends. -1: there are none such. */
+/* Opens a file without a name, which leaves nothing behind however its writer ends. -1: the file
+ * system has none. */
 static int open_nameless(const char *path)
 {
     _cleanup_free_ char *folder = folder_of(path);
@@ -133,7 +135,7 @@ static int open_new(struct state_writer *w)
     return error;
 }
 
-/* What could be read again. They may come from another process. */
+/* True when state_file.c could read the tensors again. They may be input of another process. */
 static bool can_be_written(const struct state_tensor *tensors, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -192,7 +194,7 @@ int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t 
     return error < 0 ? failed(w, err, error) : 0;
 }
 
-/* ---- finishing ---- */
+/* ---- end ---- */
 
 static void fill_index(const struct state_writer *w, char *ret_index)
 {
@@ -230,7 +232,7 @@ static int write_index(const struct state_writer *w)
     return error < 0 ? error : write_all(w->fd, &h, sizeof h, 0);
 }
 
-/* So that the new name itself outlives a crash of the host. */
+/* Writes the folder to disk, so that the new name survives a crash of the host. */
 static int sync_folder(const char *path)
 {
     _cleanup_free_ char *folder = folder_of(path);
@@ -239,21 +241,23 @@ static int sync_folder(const char *path)
     _cleanup_fd_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    return fsync(fd) < 0 && errno != EINVAL ? -errno : 0; /* some file systems have no such thing */
+    /* EINVAL: some file systems have no fsync() of folders */
+    return fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
 }
 
 static int give_name(struct state_writer *w)
 {
     char self[32];
     snprintf(self, sizeof self, "/proc/self/fd/%d", w->fd);
-    unlink(w->temporary); /* of a process that had our number */
+    unlink(w->temporary); /* left by an earlier process with our process number */
     if (linkat(AT_FDCWD, self, AT_FDCWD, w->temporary, AT_SYMLINK_FOLLOW) < 0)
         return -errno;
     w->is_nameless = false;
     return 0;
 }
 
-/* A name can be replaced by another one only: no signal comes while it has that. */
+/* rename() needs a name to replace another: the file gets its temporary name for that, with all
+ * signals blocked. */
 static int publish(struct state_writer *w)
 {
     sigset_t all, before;

@@ -10,20 +10,23 @@ struct state_writer {
     struct state_tensor *tensors;
     size_t count;
     uint64_t file_bytes;
-    bool is_nameless; /* the file; its temporary name comes at the end */
+    bool is_nameless; /* the file has no name until its end */
 };
 
-/* Into a file beside `path`, or what that leads to, which has no name until it is whole, or a
- * temporary one. Tensors: names ascend and stay the caller's; steps, round,
- * offset and sum are not looked at. -EINVAL: out of order, no arrays of that kind, or no path. On
- * failure there is nothing to abandon. */
+/* Begins a file for `path`, or for the target of that link: without a name, or under a temporary
+ * one beside it. Tensors are copied: names ascend and stay the caller's; steps, round, offset and
+ * sum are ignored. -EINVAL: wrong order, an impossible tensor, an empty path, or a target that is
+ * not a regular file; errors of open(2). After an error the caller calls no other function of the
+ * writer. */
 int state_write_begin(const char *path, const struct state_tensor *tensors, size_t count,
                       struct state_writer *ret_writer, struct err *err);
+/* Writes the arrays of tensor `at`, with its steps and round. */
 int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t round,
                     const void *data, struct err *err);
-/* Whole and on disk under its name, or not there at all: what was there before stays until then.
- * Ends the writer, whatever comes of it. */
+/* Ends and frees the writer. 0: the file is complete and on disk under its name. On an error before
+ * the rename the former file is still there; an error of the last fsync() leaves the new one. */
 int state_write_finish(struct state_writer *w, struct err *err);
+/* Removes the unfinished file and frees the writer. */
 void state_write_abandon(struct state_writer *w);
 
 #endif

@@ -1,11 +1,11 @@
-/* The conversation about a timeline. Owns nothing; blocks, and never past its deadlines.
+/* Requests about a timeline to a coordinator. Owns nothing; blocks, but never past its deadlines.
  * README: E5. */
 #include "svc/timeline/timeline_fetch.h"
 
 #include <errno.h>
 #include <poll.h>
 
-#define ASK_MS 100 /* between two questions */
+#define ASK_MS 100 /* pause between two requests */
 #define ANSWER_MS 5000
 
 int timeline_begin(struct channel *channel, const struct timeline_wish *wish,
@@ -49,7 +49,8 @@ static int ask_next(struct channel *channel, uint64_t timeline, bool ends,
     return error;
 }
 
-/* What is behind is asked for soon, the rest in a while. */
+/* Waits before the next request: shortly if rounds are waiting, else longer. True when `stop_fd` is
+ * readable. */
 static bool wait_for_stop(int stop_fd, bool has_more)
 {
     struct pollfd stop = {.fd = stop_fd, .events = POLLIN};

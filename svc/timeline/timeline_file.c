@@ -1,5 +1,5 @@
-/* The file of a timeline: each batch one write, and whole behind it, or as it was before. Owns the
- * descriptor; what is written is timeline_picture.c's. README: E1, E2. */
+/* The file of a timeline: each batch is one write, behind which the file is complete, or as before.
+ * Owns the descriptor; timeline_picture.c makes the text. README: E1, E2. */
 #include "svc/timeline/timeline_file.h"
 
 #include "svc/timeline/timeline_picture.h"
@@ -14,18 +14,18 @@
 
 struct timeline_file {
     int fd;
-    char *text; /* what is put together, in memory: no forked child must write it, too */
+    char *text; /* the batch, composed in memory: no forked child may write it a second time */
     size_t text_bytes;
     char *path, *job;
     bool is_new, has_begun, is_stream;
-    int error;                   /* the first: nothing is written any more */
-    bool is_kept;                /* in spite of it, what had come before */
-    off_t end;                   /* where the next event goes */
-    struct timeline_totals kept; /* of what lies before it */
+    int error;                   /* the first error: no write follows */
+    bool is_kept;                /* the file has the batches before the error */
+    off_t end;                   /* offset of the next event */
+    struct timeline_totals kept; /* totals of the file up to `end` */
     struct picture picture;
 };
 
-/* What makes it whole, to be written over by what comes next: it may be the last. */
+/* The text that completes the file, overwritten by the next batch. */
 static void put_end(struct timeline_file *f)
 {
     fprintf(f->picture.out,
@@ -40,7 +40,7 @@ static bool begin_text(struct timeline_file *f)
     return f->picture.out;
 }
 
-/* What other errors of a timeline mean does not become of a file. */
+/* Errors of a file never have the codes of other errors of a timeline. */
 static int own_error(int error) { return error == EINVAL || error == EPIPE ? -EIO : -error; }
 
 static ssize_t write_some(const struct timeline_file *f, size_t at)
@@ -69,7 +69,8 @@ static int write_text(struct timeline_file *f)
     return error;
 }
 
-/* The end as it was, over what was begun: it needs no room, for it had that before. */
+/* Restores the former end over a failed batch: it needs no room that the file did not have
+ * before. */
 static bool write_last_end(struct timeline_file *f)
 {
     if (!begin_text(f))
@@ -132,7 +133,7 @@ int timeline_file_open(const char *path, struct timeline_file **ret_file, struct
     return 0;
 }
 
-/* A pipe or a device has no size. */
+/* Truncates the file; a pipe or a device has no size. */
 static int cut(struct timeline_file *f)
 {
     struct stat about;
@@ -179,7 +180,7 @@ static void file_free(struct timeline_file *f)
     free(f);
 }
 
-/* Of a stream the end comes once. */
+/* A stream gets its end once, here. */
 static void finish(struct timeline_file *f)
 {
     if (f->has_begun && f->is_stream && !f->error && begin_text(f)) {

@@ -1,6 +1,6 @@
-/* Draws timelines. Knows nothing of where batches come from, nor where they go. What workers have
- * recorded is a stranger's: nothing of it is believed that would make the file one that nobody can
- * open. README: E3, E4. */
+/* Renders timelines, independent of the origin of batches and their destination. Data recorded
+ * by workers is untrusted: no value in it can make a file that a viewer cannot open. README:
+ * E3, E4. */
 #include "svc/timeline/timeline_picture.h"
 
 #include "svc/base/text.h"
@@ -11,15 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGGREGATORS_FROM 100000 /* their processes; those of workers are their ranks */
-#define ROWS_PER_LANE 1000000   /* threads: of lane 3 from 3000000 on */
-#define ROWS_MAX (1u << 19)     /* a power of two, so fewer than these */
-#define SPAN_NS_LEAST 100       /* of a step: shorter ones did not happen, they were passed over */
+#define AGGREGATORS_FROM 100000 /* process numbers of aggregators; a worker's is its rank */
+#define ROWS_PER_LANE 1000000   /* thread numbers: lane 3 has 3000000 and up */
+#define ROWS_MAX (1u << 19)     /* rows of a lane: a power of two below ROWS_PER_LANE */
+/* least length of a step's span: shorter steps were skipped by the recorder */
+#define SPAN_NS_LEAST 100
 
-/* Of one lane, or worker: rows of rounds that do not overlap. */
+/* Rows of one lane, or worker: rounds in one row do not overlap. */
 struct lane_rows {
     uint32_t lane, count, room; /* room: a power of two, or 0 */
-    uint64_t *ends_ns;          /* a tree: of row i at room + i, at k the lesser of 2k and 2k + 1 */
+    /* ends of the rows as a tree: row i at room + i; node k has the lesser of 2k and 2k + 1 */
+    uint64_t *ends_ns;
     uint64_t dropped;
 };
 
@@ -30,17 +32,18 @@ struct party { /* a worker or an aggregator */
     uint64_t error_ns;
     struct lane_rows *lanes;
     size_t lanes_count;
-    char failure[256]; /* why it records nothing, as of now; "": it does */
+    char failure[256]; /* why the party records nothing at present; "": it records */
 };
 
 struct named {
     uint32_t tensor, first_piece, pieces;
-    char *name; /* as it stands between quotes */
+    char *name; /* escaped for JSON */
 };
 
 /* --- text --- */
 
-/* Between quotes; what is no UTF-8 loses what is not ASCII. NULL: no memory. */
+/* Escapes a text for JSON; of a text that is not UTF-8, each byte outside ASCII becomes '?'. NULL:
+ * no memory. */
 char *picture_escape(const char *text)
 {
     bool is_utf8 = text_is_utf8(text);
@@ -57,7 +60,7 @@ char *picture_escape(const char *text)
     return escaped;
 }
 
-/* Of the coordinator's clock, from the beginning on, in microseconds. */
+/* Writes a time of the coordinator's clock since the begin, in microseconds. */
 static void put_us(FILE *out, const char *key, int64_t ns)
 {
     uint64_t size = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
@@ -93,7 +96,7 @@ static void add_name(struct picture *pic, const Gradpool__Wire__TimelineTensor *
         size_t room = pic->names_room ? 2 * pic->names_room : 64;
         void *grown = realloc(pic->names, room * sizeof *pic->names);
         if (!grown)
-            return; /* it is shown by number */
+            return; /* no memory: the tensor is shown by number */
         pic->names = grown;
         pic->names_room = room;
     }
@@ -105,7 +108,7 @@ static void add_name(struct picture *pic, const Gradpool__Wire__TimelineTensor *
                                                         .name = name};
 }
 
-/* The last that is not beyond; both numbers ascend. */
+/* Finds a tensor by piece or by number: the last entry that is not beyond, since both ascend. */
 static const struct named *find_name(const struct picture *pic, bool is_piece, uint32_t thing)
 {
     size_t low = 0, high = pic->names_count;
@@ -235,7 +238,7 @@ static void set_end(struct lane_rows *lane, uint32_t row, uint64_t end_ns)
         ends[k] = ends[2 * k] < ends[2 * k + 1] ? ends[2 * k] : ends[2 * k + 1];
 }
 
-/* What nobody has begun ends at 0: any round fits there. */
+/* Doubles the rows; unused rows end at 0, so that any round fits. */
 static bool grow_rows(struct lane_rows *lane)
 {
     struct lane_rows old = *lane;
@@ -251,7 +254,7 @@ static bool grow_rows(struct lane_rows *lane)
     return true;
 }
 
-/* The first that ends by then; the tree says that there is one. */
+/* The first row that ends by `at_ns`; the caller has checked that one exists. */
 static uint32_t first_row(const struct lane_rows *lane, uint64_t at_ns)
 {
     uint32_t k = 1;
@@ -260,8 +263,8 @@ static uint32_t first_row(const struct lane_rows *lane, uint64_t at_ns)
     return k - lane->room;
 }
 
-/* The first in which nothing overlaps it: rounds come in the order of their ends. 0: there is no
- * room for one more. */
+/* The first row in which no round overlaps this one: rounds come in the order of their ends. 0: no
+ * room for another row. */
 static uint32_t choose_row(struct picture *pic, const struct party *party, struct lane_rows *lane,
                            const struct trace_round *round)
 {
@@ -281,7 +284,7 @@ static uint32_t choose_row(struct picture *pic, const struct party *party, struc
 
 struct span {
     const char *name;
-    int from, to; /* steps */
+    int from, to; /* steps of the round (TRACE_*) */
 };
 
 static const struct span worker_spans[] = {
@@ -347,8 +350,8 @@ static void put_commit(const struct drawing *d)
     fprintf(d->pic->out, ",\"s\":\"t\",\"args\":{\"round\":%" PRIu64 "}}", d->round->round);
 }
 
-/* To the coordinator's clock first of all: an offset that gets tighter moves its rounds closer to
- * those before, so only there can it be seen which overlap. */
+/* Converts to the coordinator's clock before rows are chosen: an offset that becomes more exact
+ * moves rounds closer to earlier ones, and overlaps show only there. */
 static void move_round(struct trace_round *round, int64_t offset_ns)
 {
     for (int i = 0; i < TRACE_STEPS; i++)
@@ -414,7 +417,7 @@ void picture_add(struct picture *pic, const Gradpool__Wire__TimelineNext *next)
         add_source(pic, next->sources[i]);
 }
 
-/* The first of those that have not come round to it. */
+/* The first party that records nothing. */
 void picture_name_failure(struct picture *pic)
 {
     for (size_t i = 0; i < pic->parties_count && !*pic->totals.failure; i++) {

@@ -1,4 +1,4 @@
-/* What a timeline's file shows: the events of a trace. Owns names of tensors and rows; for the
+/* The contents of a timeline's file: events of a trace. Owns names of tensors and rows; for the
  * files of this folder only. README: E3, E4. */
 #ifndef GRADPOOL_TIMELINE_PICTURE_H
 #define GRADPOOL_TIMELINE_PICTURE_H
@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 struct picture {
-    FILE *out; /* of this batch */
+    FILE *out; /* text of the present batch */
     uint64_t begun_ns;
     bool has_events;
     struct named *names;
@@ -18,10 +18,11 @@ struct picture {
     struct timeline_totals totals;
 };
 
-/* As it stands between quotes; NULL: no memory. */
+/* Escapes a text for JSON; the caller frees it. NULL: no memory. */
 char *picture_escape(const char *text);
+/* Writes the events of a batch to pic->out. */
 void picture_add(struct picture *pic, const Gradpool__Wire__TimelineNext *next);
-/* Fills totals.failure: the first of those that record nothing. */
+/* Fills totals.failure from the first party that records nothing. */
 void picture_name_failure(struct picture *pic);
 void picture_fini(struct picture *pic);
 

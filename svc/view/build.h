@@ -1,4 +1,5 @@
-/* What a build of the program has, for `gradpool doctor`. Strings are the snapshot's owner's. */
+/* Parts of a build of the program, for `gradpool doctor`. Strings belong to the owner of the
+ * snapshot. */
 #ifndef GRADPOOL_VIEW_BUILD_H
 #define GRADPOOL_VIEW_BUILD_H
 
@@ -6,12 +7,13 @@
 #include <stdint.h>
 
 struct view_library {
-    const char *name, *built, *running; /* running "": this build does without it */
+    /* version at build time, and at run time; running "": not used by this build */
+    const char *name, *built, *running;
 };
 
 struct view_build {
     const char *version, *commit, *compiler;
-    const char *kernels; /* those of this machine, the ones that are used first */
+    const char *kernels; /* instruction sets of this machine, the preferred one first */
     uint32_t protocol;
     const struct view_library *libraries;
     size_t libraries_count;

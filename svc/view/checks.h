@@ -1,4 +1,4 @@
-/* What `gradpool doctor` has found. */
+/* Results of `gradpool doctor`. */
 #ifndef GRADPOOL_VIEW_CHECKS_H
 #define GRADPOOL_VIEW_CHECKS_H
 
@@ -7,13 +7,13 @@
 #define VIEW_CHECKS_MAX 24
 #define VIEW_CHECK_BYTES 640
 
-enum view_verdict { VIEW_OK, VIEW_WARN, VIEW_FAIL }; /* worse is greater */
+enum view_verdict { VIEW_OK, VIEW_WARN, VIEW_FAIL }; /* a worse one is greater */
 
 struct view_check {
     const char *name;
     enum view_verdict verdict;
-    char text[VIEW_CHECK_BYTES];   /* what was found */
-    char advice[VIEW_CHECK_BYTES]; /* what to do; empty if nothing */
+    char text[VIEW_CHECK_BYTES];   /* result of the check */
+    char advice[VIEW_CHECK_BYTES]; /* advice for the user; "": none */
 };
 
 struct view_checks {

@@ -1,5 +1,6 @@
-/* Plain snapshots of what a report shows besides a running service: a run of a bench; and what both
- * have: cores over time, what jobs lose, moves and growth. Strings and arrays are their owner's. */
+/* Plain snapshots for reports: the run of a bench, and the parts that it shares with a running
+ * service: cores over time, losses of jobs, moves and growth. Strings and arrays belong to their
+ * owner. */
 #ifndef GRADPOOL_VIEW_RUN_H
 #define GRADPOOL_VIEW_RUN_H
 
@@ -8,17 +9,18 @@
 #include <stdbool.h>
 
 struct view_figure {
-    const char *name;  /* as in the bench's last line */
-    const char *title; /* for people */
-    double value;      /* NAN: not known */
+    const char *name;  /* key in the bench's last line */
+    const char *title; /* title for readers */
+    double value;      /* NAN: unknown */
     bool is_ratio;     /* shown in percent */
 };
 
 struct view_run_job {
     const char *job;
     uint32_t workers;
-    double alone_s, dedicated_s, shared_s; /* period of a round; NAN: not known */
-    double loss, predicted_loss;           /* 0 to 1; NAN: not known */
+    /* period of a round: alone, with servers of its own, in the service; NAN: unknown */
+    double alone_s, dedicated_s, shared_s;
+    double loss, predicted_loss; /* 0 to 1; NAN: unknown */
 };
 
 struct view_run {
@@ -29,9 +31,9 @@ struct view_run {
     size_t figures_count;
     const struct view_moment *moments;
     size_t moments_count;
-    const double *losses; /* of all jobs */
+    const double *losses; /* loss of every job */
     size_t losses_count;
-    const struct view_run_job *jobs; /* those that are shown one by one */
+    const struct view_run_job *jobs; /* jobs with a row of their own */
     size_t jobs_count;
     const struct view_event *events;
     size_t events_count;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum durability {
-    DURABILITY_UNSAID = 0, /* of a job: as the service has it */
+    DURABILITY_UNSAID = 0, /* of a job: the default of the service */
     DURABILITY_NONE = 1,
     DURABILITY_REPLICA = 2,
     DURABILITY_WORKER = 3,

@@ -83,7 +83,7 @@ static bool ready_is_sound(const struct record_ready *r)
         return false;
     if (r->standing > RECORD_ENTERS)
         return false;
-    /* Rounds count from 1; only a worker that has finished none may stand at 0. */
+    /* Rounds count from 1; only a worker without a finished round may report 0. */
     bool is_none = r->round == RECORD_ROUND_NONE;
     if (is_none != (r->standing == RECORD_ENTERS) && (!is_none || r->standing != RECORD_IDLE))
         return false;
@@ -179,7 +179,7 @@ static bool record_is_sound(const union record *r)
 
 int record_check(const void *data, size_t bytes, union record *ret_record, size_t *ret_record_bytes)
 {
-    /* The kind is read from the copy: shared memory may change between two looks. */
+    /* The kind is read from the copy: shared memory may change between two reads. */
     size_t copied = bytes < sizeof(*ret_record) ? bytes : sizeof(*ret_record);
     if (copied == 0)
         return -EBADMSG;

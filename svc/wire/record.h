@@ -32,10 +32,11 @@ enum record_kind {
     RECORD_SETTINGS = 10, /* worker -> lane: hyper-parameters of the updates it announces from now
                              on (W14) */
     RECORD_BACKUP = 11,   /* worker -> lane: where a copy of a piece's state goes (W17) */
-    RECORD_BACKED = 12,   /* lane -> worker: your copy is whole, and goes on (W17) */
+    /* lane -> worker: the worker's copy is whole, and gets later states (W17) */
+    RECORD_BACKED = 12,
 };
 
-/* In place of a rank, of an aggregator that keeps copies: this bit, and its number. */
+/* Number of a replica holder in place of a rank: this bit, and the aggregator's number. */
 #define RECORD_KEEPER 0x80000000u
 
 #define RECORD_WORD_NONE 0xffffffffu
@@ -55,7 +56,7 @@ enum record_operation {
     RECORD_GATHER = 8,
     RECORD_ALL_TO_ALL = 9,
     RECORD_REDUCE_SCATTER = 10, /* sums */
-    RECORD_SEND = 11,           /* of sender and receiver; `root` is the sender */
+    RECORD_SEND = 11,           /* between two ranks; `root` is the sender */
     RECORD_UPDATE = 12,         /* the mean of the gradients makes new parameters (W14) */
     RECORD_SAVE = 13,           /* a rank with a landing area gets parameters, then moments */
     RECORD_RESTORE = 14,        /* the root's input is the state; all get the parameters */
@@ -63,11 +64,13 @@ enum record_operation {
 
 /* The standing of a worker, sent with READY (W5). All but ANNOUNCE follow the loss of a lane. */
 enum record_standing {
-    RECORD_ANNOUNCE = 0, /* my input of this round is lent */
-    RECORD_HOLDS = 1,    /* the result of this round lies whole in my landing area, uncommitted */
-    RECORD_IDLE = 2,     /* this round is committed here; nothing is lent */
-    RECORD_KEEPS = 3,    /* as HOLDS, and where I stand follows: the next round is announced */
-    RECORD_ENTERS = 4,   /* I am new here: CLOSED shall name the round that I come after (W15) */
+    RECORD_ANNOUNCE = 0, /* the worker's input of this round is lent */
+    /* the result of this round lies whole in the worker's landing area, uncommitted */
+    RECORD_HOLDS = 1,
+    RECORD_IDLE = 2,  /* this round is committed at the worker; nothing is lent */
+    RECORD_KEEPS = 3, /* as HOLDS, and the standing follows: the next round is announced */
+    /* the worker is new: CLOSED shall name the round after which it enters (W15) */
+    RECORD_ENTERS = 4,
 };
 
 /* A run of `count` outputs: output i comes from the i-th input that the operation gives this worker
@@ -94,15 +97,16 @@ struct record_ready {
     uint32_t piece;   /* the coordinator's number of this part of a tensor */
     uint32_t word;    /* comes back with the result: 24-bit request slot, 8-bit generation */
     uint64_t round;   /* counted per tensor, from 1 */
-    uint32_t epoch;   /* of the route the worker knows */
+    uint32_t epoch;   /* epoch of the route that the worker has */
     uint32_t root;    /* broadcast: the rank whose input it is */
     uint32_t input_region;
     uint32_t payload_bytes; /* 0, or input_bytes: the input follows the record (a hint, W6) */
     uint64_t input_offset;  /* bytes */
-    uint64_t input_bytes;   /* of one block; 0 for a barrier, and where only the root gives */
-    uint64_t input_stride;  /* from one block to the next, where an input has one for each rank */
-    float loss;             /* of this iteration; NaN: unknown */
-    uint32_t priority;      /* larger first within the job */
+    /* length of one block; 0 for a barrier, and if only the root gives an input */
+    uint64_t input_bytes;
+    uint64_t input_stride; /* from one block to the next, where an input has one for each rank */
+    float loss;            /* loss of this iteration; NaN: unknown */
+    uint32_t priority;     /* larger first within the job */
     struct record_output output[RECORD_OUTPUTS_MAX];
 };
 _Static_assert(sizeof(struct record_ready) == 112, "one ring record, no holes");
@@ -154,7 +158,7 @@ struct record_connect {
     uint32_t job;
     uint32_t rank;
     uint32_t lane;
-    uint64_t incarnation; /* of the aggregator process */
+    uint64_t incarnation; /* random number of the aggregator process */
     uint8_t token[RECORD_TOKEN_BYTES];
     uint64_t reserved; /* 0 */
 };
@@ -178,8 +182,9 @@ struct record_closed {
     uint8_t kind;
     uint8_t reserved[3];
     uint32_t word;
-    uint64_t round; /* of the result: the worker goes on with the next one. To a worker that enters:
-                     0, when there was none */
+    /* round of the result: the worker continues with the next one. To a worker that enters: 0 if
+     * there was none */
+    uint64_t round;
 };
 
 struct record_chosen {
@@ -197,7 +202,7 @@ struct record_settings {
     double rate, weight_decay;
     double momentum, dampening;
     double beta1, beta2, epsilon;
-    uint64_t steps; /* of a RESTORE: the updates behind the state */
+    uint64_t steps; /* RESTORE: update count of the state */
 };
 _Static_assert(sizeof(struct record_settings) == 72, "no holes");
 
@@ -209,17 +214,19 @@ struct record_backup {
     uint8_t reserved[3];
     uint32_t piece;
     uint32_t region;
-    uint32_t note;      /* comes back in BACKED */
+    uint32_t note;      /* number of the sender, sent back in BACKED */
     uint64_t offset[2]; /* by the round's last bit: the state before is whole until the commit */
     uint64_t since; /* the first round whose state went there; RECORD_ROUND_NONE: an offer, without
                          a state until BACKED */
-    uint64_t steps[3];  /* the updates behind the state after a round, by the round modulo 3 */
-    uint64_t rounds[2]; /* of a keeper: the rounds whose states lie there whole; 0: none's */
-    uint64_t ranks[2];  /* of a keeper: a hash of the ranks of each round, from its stamp */
+    uint64_t steps[3]; /* the updates behind the state after a round, by the round modulo 3 */
+    /* replica holder: rounds whose states lie whole in the two places; 0: none */
+    uint64_t rounds[2];
+    uint64_t ranks[2]; /* replica holder: a hash of the ranks of each round, from its stamp */
 };
 _Static_assert(sizeof(struct record_backup) == 96, "no holes");
 
-/* The stamp behind each of a keeper's two places. Written when the whole state has landed (W20). */
+/* The stamp behind each of the two places at a replica holder. Written when the whole state has
+ * landed (W20). */
 struct record_stamp {
     uint64_t round, steps; /* round 0: no state */
     uint64_t ranks;        /* a hash of the ranks that the piece had then */
@@ -229,11 +236,12 @@ struct record_backed {
     uint8_t kind;
     uint8_t reserved[3];
     uint32_t piece;
-    uint32_t note; /* of the BACKUP */
+    uint32_t note; /* note of the BACKUP */
     uint32_t padding;
-    uint64_t round; /* the copy has the state after it, and will have each later one;
-                       RECORD_ROUND_NONE: it is written no more */
-    uint64_t steps; /* the updates behind that state */
+    /* the copy has the state after this round, and gets each later one; RECORD_ROUND_NONE: the lane
+     * writes it no more */
+    uint64_t round;
+    uint64_t steps; /* update count of that state */
 };
 _Static_assert(sizeof(struct record_backed) == 32, "no holes");
 

@@ -40,7 +40,7 @@ _Static_assert(sizeof(struct terms) == 112, "no holes");
 
 /* Reads the bytes of a peer or a file. -EBADMSG: another length. */
 int terms_read(const void *data, size_t bytes, struct terms *ret_terms);
-/* NULL: a job of so many workers can have these terms; else their fault, as a sentence. */
+/* NULL: the terms are valid in a job of `workers`; else their fault, as a sentence. */
 const char *terms_fault(const struct terms *terms, uint32_t workers);
 /* Whether the tensor has no set of its own. */
 bool terms_are_for_all(const struct terms *terms);

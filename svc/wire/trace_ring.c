@@ -29,7 +29,7 @@ int trace_ring_create(uint32_t rounds, uint64_t since_ns, uint64_t until_ns,
     ring = aligned_alloc(LINE_BYTES, bytes);
     if (!ring)
         return -ENOMEM;
-    memset(ring, 0, bytes); /* its pages are there before the data path needs them */
+    memset(ring, 0, bytes); /* makes all pages before the data path needs them */
     ring->since_ns = since_ns;
     ring->until_ns = until_ns;
     ring->mask = rounds - 1;

@@ -21,15 +21,15 @@ enum trace_worker_step {
 enum trace_lane_step {
     TRACE_HEARD,   /* the first rank has announced it */
     TRACE_READY,   /* the last rank has; it waits for the core */
-    TRACE_STARTED, /* its first chunk is read and summed */
-    TRACE_SUMMED,  /* its last chunk is */
+    TRACE_STARTED, /* reading of the first chunk begins */
+    TRACE_SUMMED,  /* the last chunk is summed */
     TRACE_WRITTEN, /* every worker has the result: COMMIT */
 };
 #define TRACE_STEPS 6
 
 /* A round as it travels. With fewer steps the last one repeats. */
 struct trace_round {
-    uint64_t at_ns[TRACE_STEPS]; /* of the recorder's clock */
+    uint64_t at_ns[TRACE_STEPS]; /* times of the steps, on the recorder's clock */
     uint64_t round, bytes;
     uint32_t thing;    /* a worker's tensor, a lane's piece */
     uint16_t last;     /* a lane's: the rank that announced last */
@@ -40,7 +40,7 @@ _Static_assert(sizeof(struct trace_round) == 72, "no holes");
 
 struct trace_ring;
 
-/* For the data path: without a ring nothing is recorded, at the cost of this look. */
+/* Records the time of a step, for the data path; without a ring the cost is one check. */
 static inline void trace_step(const struct trace_ring *ring, uint64_t at_ns[], int step)
 {
     if (__builtin_expect(ring != NULL, 0))
@@ -52,10 +52,10 @@ int trace_ring_create(uint32_t rounds, uint64_t since_ns, uint64_t until_ns,
                       struct trace_ring **ret_ring);
 void trace_ring_destroy(struct trace_ring *ring); /* NULL is fine */
 
-/* For the putting thread. A round whose beginning was not recorded, or that ends too late, is left
- * out. */
+/* For the thread that records. A round whose beginning was not recorded, or that ends too late, is
+ * left out. */
 void trace_ring_put(struct trace_ring *ring, const struct trace_round *round);
-/* For the taking thread: takes the oldest rounds, up to `max`; returns their number. */
+/* For the thread that reads: takes the oldest rounds, up to `max`; returns their number. */
 size_t trace_ring_take(struct trace_ring *ring, struct trace_round *ret_rounds, size_t max);
 size_t trace_ring_waiting(const struct trace_ring *ring);
 /* Rounds that found no room. */

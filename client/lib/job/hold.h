@@ -12,7 +12,7 @@
 #define HOLD_SCOPES 2
 
 struct iterations {
-    uint64_t now; /* the last in which a round was begun; 0: none was */
+    uint64_t now; /* newest iteration with a begun round; 0: none */
     int in_a_row; /* iterations up to now with a round of each tensor; -1: `now` does not count */
     uint32_t parts, pushed; /* tensors that ever had a round; those of them with one in `now` */
 };
@@ -28,20 +28,21 @@ struct hold_report {
 
 struct hold {
     struct iterations scopes[HOLD_SCOPES];
-    uint64_t id;     /* of the coordinator; 0: nothing is held */
-    uint32_t scope;  /* which iterations are held */
+    uint64_t id;     /* number of the hold, given by the coordinator; 0: no hold */
+    uint32_t scope;  /* scope of the iterations that are held */
     uint64_t last;   /* rounds of later iterations wait */
     bool keeps_sets; /* pushes that set parameters behind `last` wait, too */
-    bool has_failed; /* `last` has ended unlike the iterations before: */
+    bool has_failed; /* `last` has ended unlike the iterations before; `why` has the cause */
     struct err why;
     pthread_t pusher; /* the thread that pushed last */
-    bool stands;      /* `pusher` waits for others, and pushes nothing before */
+    bool stands;      /* `pusher` waits for other ranks, and pushes nothing before that */
     bool is_behind;   /* a push of a later iteration waits */
     bool saves;       /* gp_job_snapshot() or gp_job_restore() is called */
     bool is_taken;    /* the save waits for the end of the hold, as the coordinator expects */
-    int state;        /* enum of the wire */
-    bool is_telling;  /* a report is on its way: */
-    uint32_t telling; /* its index. Reports take turns: a call is read when it is over */
+    int state;        /* last reported state, an enum of the wire */
+    bool is_telling;  /* a report has no reply yet */
+    /* index of that report; reports alternate, since a call is read until its reply */
+    uint32_t telling;
     struct hold_report reports[2];
 };
 
@@ -52,11 +53,11 @@ void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t
 /* The call's rounds begin, or are queued. */
 void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint8_t operation,
                     const uint64_t *iterations);
-/* A tensor was declared: the end of an iteration has to be found anew. */
+/* A tensor was declared: the end of an iteration has to be found again. */
 void hold_note_tensor(gp_tensor *t);
 /* A tensor is removed. */
 void hold_forget_tensor(const gp_tensor *t);
-/* Whether the tensor's next push has to wait until the hold is over. */
+/* True when the tensor's next push has to wait until the hold is over. */
 bool hold_stops(const gp_tensor *t);
 /* The calling thread waits for other ranks (true), or no longer does. */
 void hold_note_standing(struct gp_job *job, bool stands);

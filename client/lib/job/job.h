@@ -1,5 +1,5 @@
-/* A job as one of its workers has it. Everything in it is guarded by its lock unless its comment
- * says otherwise. client/README.md has the invariants (L1, ...). */
+/* A job at one of its workers. The lock guards all fields unless a comment says otherwise.
+ * client/lib/README.md has the invariants (L1, ...). */
 #ifndef GRADPOOL_CLIENT_LIB_JOB_JOB_H
 #define GRADPOOL_CLIENT_LIB_JOB_JOB_H
 
@@ -12,7 +12,7 @@
 #include "svc/fabric/slab.h"
 
 #define JOB_NAME_BYTES_MAX 127
-#define NAME_RESERVED "gradpool." /* how names of our own tensors begin */
+#define NAME_RESERVED "gradpool." /* prefix of the names of the library's own tensors */
 
 struct link;
 struct slot;
@@ -42,8 +42,8 @@ struct gp_job {
     pthread_mutex_t lock;
     struct engine engine;
     struct slabs slabs;
-    uint64_t staged_bytes; /* of its tensors */
-    struct err failure;    /* of the whole job; code 0: none */
+    uint64_t staged_bytes; /* bytes of staging memory of its tensors */
+    struct err failure;    /* failure of the whole job; code 0: none */
     bool is_leaving;
     bool has_copies;        /* lanes' states are copied somewhere (W17) */
     bool keeps_copies;      /* workers store these copies (L28) */
@@ -55,18 +55,18 @@ struct gp_job {
     uint32_t slots_count, free_slot;
     struct list requests, pool;
     uint32_t queued, unsent, connecting; /* reasons to drive while no thread waits (L4) */
-    float loss;                          /* of this iteration; NaN: not given */
-    struct link *spoke; /* the lane whose word came last; NULL: none, or the link is gone (L24) */
-    struct record_chosen chosen[2]; /* the last two, by round, for lanes that lack them */
+    float loss;                          /* loss of this iteration; NaN: not given */
+    struct link *spoke; /* lane whose word came last; NULL: none, or the link is gone (L24) */
+    struct record_chosen chosen[2]; /* the last two sets, by round, for lanes that lack them */
     uint64_t stale;                 /* words and records that named nothing open */
     struct gp_tensor *barrier;
     struct gp_request *barrier_request; /* NULL unless one is open */
     bool is_in_barrier;
     struct unfinished unfinished; /* lock: none, the caller of snapshot and restore has it */
-    bool is_reading;              /* a thread is in gp_job_read() */
+    bool is_reading;              /* a thread runs gp_job_read() */
     int read_fd;                  /* the connection of gp_job_read(); -1: none */
     struct hold hold;
-    struct trace_ring *trace;      /* rounds are recorded there; NULL: they are not */
+    struct trace_ring *trace;      /* ring that records rounds; NULL: not recorded */
     struct recorder recorder;      /* the control thread's */
     struct job_timeline *timeline; /* written by this worker; NULL: none */
     struct progress progress;

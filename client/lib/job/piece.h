@@ -4,9 +4,9 @@
 
 #include "client/lib/job/tensor.h"
 
-#define PIECES_MAX (1u << 24) /* of a job: 24 bits of a word */
+#define PIECES_MAX (1u << 24) /* pieces of a job: 24 bits of a word */
 
-/* Where a piece stands in its tensor's round (W2, W5). */
+/* State of a piece in its tensor's round (W2, W5). */
 enum piece_standing {
     PIECE_IDLE,      /* the last round is committed; no memory is lent */
     PIECE_ANNOUNCED, /* the input is lent; the lane knows, or will once the record is sent */
@@ -15,28 +15,29 @@ enum piece_standing {
 
 struct piece {
     struct gp_tensor *tensor;
-    struct link *link;  /* to the lane that owns the piece */
+    struct link *link;  /* link to the lane that owns the piece */
     struct link *fence; /* a former lane that must be closed first (W5); NULL: none */
     struct link *lost;  /* the lane that died with the piece, until its next commit; NULL: none */
     struct list unsent; /* in link.unsent while a READY is to be sent */
     uint64_t first, elements;
-    uint64_t committed; /* the last round that is */
+    uint64_t committed; /* newest committed round of the piece */
     uint32_t id, epoch;
     uint32_t slot, word; /* word: slot and generation, of the last round begun */
-    uint32_t kept_word;  /* of the tensor's `kept` */
+    uint32_t kept_word;  /* word of the round of the tensor's `kept` */
     enum piece_standing standing;
-    bool is_orphan;      /* its lane is gone; a RouteChange will come */
-    bool owes_standing;  /* a new owner must get READY even if no round is open */
-    bool is_entering;    /* new to rounds of others: the lane is to say where they stand (L21) */
+    bool is_orphan;     /* the lane is gone, and a RouteChange will follow */
+    bool owes_standing; /* a new owner must get READY even if no round is open */
+    /* the piece is new to rounds of other ranks: the lane sends the round to enter after (L21) */
+    bool is_entering;
     bool keeps_copy;     /* this rank stores a copy of its state, if the job wants that (L28) */
-    void *copy;          /* two states, in lent memory; NULL: none yet */
+    void *copy;          /* memory for two states, lent to lanes; NULL: none yet */
     uint64_t copy_since; /* the first round whose state goes there; RECORD_ROUND_NONE: an offer */
-    uint32_t copy_told;  /* on which opening of its link the lane heard of it; 0: on none */
+    uint32_t copy_told;  /* number of the link's opening on which the offer was sent; 0: none */
 };
 
 #define for_each_piece(p, t) \
     for (struct piece *p = (t)->pieces; p != (t)->pieces + (t)->pieces_count; p++)
-/* Of all tensors of a job; `break` ends the pieces of one. */
+/* Pieces of all tensors of a job; `break` ends the pieces of one tensor only. */
 #define for_each_piece_in(p, job)     \
     for_each_tensor (p##_tensor, job) \
         for_each_piece (p, p##_tensor)
@@ -54,7 +55,7 @@ void piece_give_slot_back(struct piece *p);
 void piece_new_word(struct piece *p);
 /* The piece whose open round the word names; NULL: none any more. */
 struct piece *piece_find(struct gp_job *job, uint32_t word);
-/* Likewise of the round before, while that is kept. */
+/* The same for the round before, while the tensor has it in `kept`. */
 struct piece *piece_find_kept(struct gp_job *job, uint32_t word);
 /* Drops a READY that was not sent yet. */
 void piece_retract(struct piece *p);

@@ -7,10 +7,10 @@
 struct piece;
 
 enum link_state {
-    LINK_TICKET, /* waits for the coordinator's answer: where the lane is */
+    LINK_TICKET, /* waits for the coordinator's reply with the lane's address */
     LINK_CONNECTING,
     LINK_OPEN,
-    LINK_CLOSING, /* by us */
+    LINK_CLOSING, /* closing, by this side */
     LINK_CLOSED,
 };
 
@@ -20,12 +20,12 @@ struct link {
     uint32_t lane;
     enum link_state state;
     struct fabric_conn *conn;
-    bool is_ofi;     /* of the connection */
-    bool wants_ofi;  /* shared memory was tried and will not do */
-    bool wants_open; /* again, once closed; by the lane, too, where no piece is yet */
+    bool is_ofi;     /* the connection is over the network */
+    bool wants_ofi;  /* shared memory was tried without success */
+    bool wants_open; /* to be opened again once closed, also for a lane without a piece so far */
     bool is_left;    /* the lane has released all pieces: it ends this connection some time (L19) */
     bool has_address, has_ticket;
-    bool was_told; /* a line of the log says that the lane is not on this host */
+    bool was_told; /* the log has a line that the lane is not on this host */
     uint32_t attempts;
     uint32_t openings; /* counts connections that were open */
     uint32_t aggregator;
@@ -33,16 +33,16 @@ struct link {
     struct record_connect ticket;
     struct control_call call;
     Gradpool__Wire__TicketRequest ticket_request;
-    bool is_asking;                  /* the call is under way */
-    struct list unsent;              /* of piece.unsent */
-    bool owes_goodbye;               /* it found no room */
-    uint64_t chosen_round[2];        /* of the last choices passed on */
-    uint32_t lent;                   /* slabs 0 .. lent-1 are */
-    struct record_settings settings; /* the last that were sent */
-    uint64_t stalled_ns;             /* a thread waited for the lane, not sent yet (L24) */
-    bool was_queried;                /* stall.c */
-    bool is_hopeless;                /* `failure` will not go away by waiting for a new route */
-    struct err failure;              /* why it is closed; code 0: by us, or it is not */
+    bool is_asking;                  /* the call has no reply yet */
+    struct list unsent;              /* of piece.unsent: pieces whose READY is to be sent */
+    bool owes_goodbye;               /* a goodbye had no room in the send queue */
+    uint64_t chosen_round[2];        /* rounds of the last sets that were forwarded */
+    uint32_t lent;                   /* slabs 0 .. lent-1 are lent on this connection */
+    struct record_settings settings; /* settings that were sent last */
+    uint64_t stalled_ns; /* time that threads waited for the lane, not reported yet (L24) */
+    bool was_queried;    /* a query was sent (stall.c) */
+    bool is_hopeless;    /* `failure` stays even if the link waits for a new route */
+    struct err failure;  /* reason of the end; code 0: closed by this side, or not closed */
 };
 
 #define for_each_link(l, job)                                               \
@@ -76,7 +76,7 @@ void link_lose(struct link *l, int code, const char *what);
 /* An attempt to connect has failed: makes another one with a fresh ticket, or gives up. `reason`:
  * the lane's refusal; 0: none. */
 void link_retry(struct link *l, int error, uint32_t reason);
-/* How many pieces are routed there. */
+/* Number of pieces with this lane in their route. */
 uint32_t link_pieces(const struct link *l);
 
 /* ---- events.c: reports of a fabric ---- */

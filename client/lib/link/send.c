@@ -1,5 +1,5 @@
-/* Sends regions, READY records and questions to lanes. Sends nothing twice and nothing before the
- * memory it names is lent; what finds no room stays in the link's list until ROOM (W10). */
+/* Sends regions, READY records and queries to lanes. Sends nothing twice, and no record before the
+ * memory that it names is lent; a record without room stays in the link's list until ROOM (W10). */
 #include "client/lib/job/state_copy.h"
 #include "client/lib/link/link.h"
 

@@ -152,7 +152,7 @@ static void settle_chosen(struct link *l, const struct record_chosen *record)
     if (record->round <= chosen->round)
         return;
     *chosen = *record;
-    l->chosen_round[record->round & 1] = record->round; /* that lane has it */
+    l->chosen_round[record->round & 1] = record->round; /* the lane of this link has the set */
     link_flush_all(l->job);
 }
 

@@ -139,7 +139,7 @@ static int open_channel(const gp_client *client, int fd, Gradpool__Wire__Role ro
     if (r < 0)
         return err_set(err, r, "%s: %s", client->endpoint_text, err_text(r));
     if (client->has_key)
-        (void)channel_use_key(*ret_channel, &client->key); /* the greeting tells what failed */
+        (void)channel_use_key(*ret_channel, &client->key); /* a failure shows in the greeting */
     return channel_greet(*ret_channel, role, CLIENT_PROGRAM, deadline_ns, &incarnation, err);
 }
 

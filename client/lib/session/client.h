@@ -22,7 +22,8 @@ extern const char *const client_transports[]; /* their names */
 struct gp_client {
     unsigned generation; /* generation.h */
     struct endpoint endpoint;
-    struct endpoint_addresses addresses; /* of the endpoint when the client connected (L13) */
+    /* addresses of the endpoint when the client connected (L13) */
+    struct endpoint_addresses addresses;
     char endpoint_text[CLIENT_ENDPOINT_BYTES];
     bool has_key; /* connections to the coordinator speak TLS with `key` */
     struct key key;
@@ -31,9 +32,9 @@ struct gp_client {
     uint64_t connect_timeout_ns, timeout_ns;
     uint64_t stall_ns, progress_ns; /* until a wait is logged, between progress lines; 0: never */
     uint64_t eager_bytes;           /* longest input that travels with READY (W6) */
-    pthread_mutex_t lock;           /* of the two lists; a leaf: no lock is taken under it */
-    struct list jobs;               /* of gp_job.node */
-    struct list abandoned;          /* of gp_request.node: their job was left */
+    pthread_mutex_t lock;           /* guards the two lists; a leaf: no lock is taken under it */
+    struct list jobs;               /* of gp_job.node: jobs of the client */
+    struct list abandoned;          /* of gp_request.node: requests whose job was left */
 };
 
 /* A channel to the coordinator with an operator's rights, beside a job's session (L37, L90). Its

@@ -96,7 +96,8 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
             *c->options.join_is_late = reply->join_reply->is_late;
         join->session = reply->join_reply->session;
         if (join->job_id != reply->join_reply->job_id)
-            join->job_id = reply->join_reply->job_id; /* the first time: who joined reads it */
+            /* at the first join: gp_job_join() reads it after the call */
+            join->job_id = reply->join_reply->job_id;
         if (join->durability != reply->join_reply->durability)
             join->durability = reply->join_reply->durability; /* likewise */
         if (reply->join_reply->membership)
@@ -127,7 +128,7 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
 {
     uint64_t incarnation;
     if (c->options.key)
-        (void)channel_use_key(channel, c->options.key); /* the greeting tells what failed */
+        (void)channel_use_key(channel, c->options.key); /* a failure shows in the greeting */
     int r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, c->options.program,
                           deadline_ns, &incarnation, err)
                 ?: say_join(c, channel, deadline_ns, err);

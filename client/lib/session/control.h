@@ -14,7 +14,7 @@
 
 struct control;
 
-/* One request under way. The memory is the caller's until `done` has run. */
+/* One request without a reply. The caller keeps the memory until `done` has run. */
 struct control_call {
     struct list node;
     envelope request; /* filled by the caller, but for the id; its pointers must stay valid too */

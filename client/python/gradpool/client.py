@@ -42,14 +42,15 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
 
 
 def default_timeout_ms():
-    """The milliseconds that a time-out of 0 stands for."""
+    """The default time-out in milliseconds, which a time-out of 0 means."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
 
 
 def job_from_environment():
-    """(name or None, rank, workers) as the launcher set them: GRADPOOL_, torch, Horovod, MPI,
-    jsrun, Flux, BytePS or Slurm variables; the name from GRADPOOL_JOB. Raises GradpoolError
-    (ENOENT) when none is set, and Mismatch when one says one process and another several."""
+    """Returns (name or None, rank, workers) from the launcher's variables: GRADPOOL_, torch,
+    Horovod, MPI, jsrun, Flux, BytePS or Slurm; the name from GRADPOOL_JOB. Raises GradpoolError
+    (ENOENT) when no pair is set, and Mismatch when one variable shows one process and another
+    several."""
     spec = JobSpec()
     check(lib.gp_job_spec_from_environment(ctypes.byref(spec)))
     return (spec.name.decode() if spec.name else None), spec.rank, spec.workers
@@ -73,16 +74,17 @@ class Client(Owned):
 
     def join(self, name=None, rank=None, workers=None, loss_limit=None, workers_max=None,
              on_worker_loss='fail', durability=None):
-        """Joins a job and returns a Job; does not wait for the other workers. What is None comes
-        from the launcher's environment (job_from_environment). `loss_limit`: how much slower the
-        job may become by sharing lanes, 0.05 for 5 %, the same on every worker; None: what the
-        service and its tenant say. The strictest of the three counts.
+        """Joins a job and returns a Job, without waiting for the other workers. A parameter that is
+        None comes from the launcher's environment (job_from_environment). All but `rank` are the
+        same on every worker.
 
-        workers_max     ranks that Job.resize() may give it; None: as many as `workers`
-        on_worker_loss  "fail", or "continue": who is lost leaves the job, and may come back
-        durability      "replica" keeps a copy of parameters and moments on another aggregator,
-                        "worker" in workers' memory, so that they outlive a lane; "none" does
-                        not; None: what the service says. All three the same on every worker"""
+          loss_limit      slow-down that the job accepts from sharing lanes, 0.05 for 5 %; None: the
+                          limit of the service and the tenant. The strictest of the three counts
+          workers_max     most workers of Job.resize(); None: as many as `workers`
+          on_worker_loss  "fail", or "continue": a lost rank leaves the job, and may come back
+          durability      "replica" stores a copy of parameters and moments on another aggregator,
+                          "worker" in workers' memory, so that they survive a lane; "none": no copy;
+                          None: the default of the service"""
         name = name or os.environ.get('GRADPOOL_JOB')
         if rank is None or workers is None:
             _, rank, workers = job_from_environment()
@@ -117,13 +119,13 @@ class Client(Owned):
         lib.gp_disconnect(handle)
 
 
-# Who is in a job: a number that grows with each change, how many there shall be, and their ranks.
+# Membership of a job: a version that grows with each change, the wanted number, and the ranks.
 Members = collections.namedtuple('Members', 'version wanted ranks')
 
 
 class Tensor:
-    """A declared tensor of a job; made by Job.declare(). Of no use any more once it was undeclared
-    or the job left: calls with it say so."""
+    """A declared tensor of a job; made by Job.declare(). After undeclare(), and after the job was
+    left, every call with it raises an error."""
     __slots__ = ('job', 'name', 'elements', 'dtype', 'ranks', 'handle')
 
     def __init__(self, job, name, elements, dtype, ranks, handle):
@@ -159,7 +161,7 @@ class Job(Owned):
     def __init__(self, client, handle, name, rank, workers):
         super().__init__(handle)
         self.client, self.name, self.rank = client, name, rank
-        self._workers = workers     # as it was joined
+        self._workers = workers     # number at the join
         self._tensors = {}
         self._open = set()      # requests whose buffers are lent
         self._lock = threading.Lock()
@@ -167,14 +169,14 @@ class Job(Owned):
 
     @property
     def workers(self):
-        """How many workers are in the job now; once it was left, how many it was joined with."""
+        """Number of workers in the job now; after leave() the number at the join."""
         try:
             return len(self.members().ranks)
         except GradpoolError:
             return self._workers
 
     def members(self):
-        """The ranks in the job, as far as they are known here: Members."""
+        """Members: the newest membership that the coordinator has sent."""
         known = Membership()
         with self._using() as handle:
             check(lib.gp_job_membership(handle, ctypes.byref(known)))
@@ -183,9 +185,9 @@ class Job(Owned):
         return Members(known.version, known.wanted, ranks)
 
     def resize(self, workers, timeout_ms=0):
-        """The job shall have so many workers: ranks below may join, those from there on are to
-        leave when it suits them (members().wanted tells them). Returns when it is so. Timeout:
-        which ranks have not come or gone; it stays asked for until another number is."""
+        """Changes the number of workers: ranks below `workers` may join, the others are to leave
+        (members().wanted). Returns when they have. Timeout names late ranks; the resize stays in
+        force until the next one."""
         workers = number(workers, 'workers', U32_MAX)
         timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
         self._wait(lib.gp_job_resize, workers, timeout_ms)
@@ -194,13 +196,14 @@ class Job(Owned):
                 measures=False, ranks=None):
         """Declares one tensor of `elements` values; returns a Tensor.
 
-        dtype  "float32", "float64", "float16", "bfloat16", "int32" or "int64"; halves are summed in
-               float32 and rounded once, integers wrap and have no mean
-        rule   None, or "sgd", "momentum", "nesterov", "adam", "adamw": its lane keeps parameters,
-               which broadcast() sets and update() steps (of "float32")
-        wire   None, or "float16", "bfloat16": what values of "float32" travel as, both ways
-        measures  `gradpool jobs --json` tells the squares of gradients and mean, and the loss
-        ranks  those whose pushes make a round, this one among them; None: all of the job"""
+          dtype  "float32", "float64", "float16", "bfloat16", "int32" or "int64"; halves are
+                 summed in float32 and rounded once, integers wrap and have no mean
+          rule   None, or "sgd", "momentum", "nesterov", "adam", "adamw" (for "float32"): the lane
+                 stores parameters, which broadcast() sets and update() steps
+          wire   None, or "float16", "bfloat16": dtype of "float32" values on the wire, in both
+                 directions
+          measures  `gradpool jobs --json` shows the squares of gradients and mean, and the loss
+          ranks  ranks whose pushes make a round, with this one; None: all ranks"""
         return self.declare_all({name: elements}, dtype, rule, wire, measures, ranks)[0]
 
     def declare_all(self, elements_by_name, dtype='float32', rule=None, wire=None,
@@ -247,7 +250,7 @@ class Job(Owned):
         (EBUSY) while a round of it is open."""
         with self._using():
             tensor = self._known(tensor)
-            handle, tensor.handle = tensor.handle, None     # nobody else begins to use it
+            handle, tensor.handle = tensor.handle, None     # no other call begins to use it
             try:
                 check(lib.gp_tensor_undeclare(handle))
             except GradpoolError:
@@ -320,7 +323,7 @@ class Job(Owned):
             handle, array, len(array), given, request))
 
     def _items(self, items, operation):
-        """(tensors, a ctypes array of Item, the Loan of what lies there)."""
+        """Returns (tensors, a ctypes array of Item, the Loan of their memory)."""
         array, tensors, loan = (Item * len(items))(), [], Loan()
         try:
             for item, (tensor, gradient, result) in zip(array, items):
@@ -351,11 +354,11 @@ class Job(Owned):
         return source, source
 
     def push_items(self, tensors, array, loan, operation='mean'):
-        """push_pull_group() of a prepared ctypes array of Item, for callers that push the same
-        places again and again.
+        """push_pull_group() with a prepared ctypes array of Item, for callers that push the same
+        memory repeatedly.
 
-        tensors    those that the items name
-        loan       a Loan of what lies at the items' places, which nobody checks here"""
+          tensors    the tensors of the items
+          loan       the Loan of the items' memory, which is not checked here"""
         return self._start(tensors, loan, lambda handle, request: lib.gp_push_pull_group(
             handle, array, len(array), OPERATIONS[operation], request))
 
@@ -372,7 +375,7 @@ class Job(Owned):
         return self._start_one(tensor, values, lib.gp_send)
 
     def receive(self, tensor, values):
-        """Starts receiving what the other rank sends; returns a Request."""
+        """Starts receiving the values of the other rank's send(); returns a Request."""
         return self._start_one(tensor, values, lib.gp_receive)
 
     def _start_one(self, tensor, values, begin):
@@ -393,7 +396,7 @@ class Job(Owned):
             with self._using() as job:
                 for tensor in tensors:
                     if tensor.handle is None or tensor.job is not self:
-                        self._known(tensor)     # says why not
+                        self._known(tensor)     # raises the reason
                 check(begin(job, ctypes.byref(handle)))
                 return Request(self, handle, loan)
         except BaseException:
@@ -402,13 +405,13 @@ class Job(Owned):
             raise
 
     def tell_loss(self, loss):
-        """This rank's loss of the iteration whose gradients it pushes next."""
+        """Sets this rank's loss of the iteration whose gradients are pushed next."""
         with self._using() as handle:
             check(lib.gp_job_tell_loss(handle, float(loss)))
 
     def barrier(self, timeout_ms=0):
-        """Returns when every worker has called it as often; one that joined late since its first
-        call."""
+        """Returns when every worker has called it equally often; a late worker counts from its
+        first call."""
         timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
         self._wait(lib.gp_barrier, timeout_ms)
 
@@ -419,20 +422,22 @@ class Job(Owned):
         self._wait(lib.gp_job_snapshot, os.fsencode(path))
 
     def start_timeline(self, path):
-        """From now on what all workers and lanes of the job do, round by round, goes to the file
-        `path`, for trace viewers; one rank calls it. Until stop_timeline(), or for an hour."""
+        """Records the rounds of all workers and lanes of the job in the file `path`, for trace
+        viewers, until stop_timeline(), or for an hour. One rank calls it."""
         self._wait(lib.gp_job_timeline_start, os.fsencode(path))
 
     def stop_timeline(self):
-        """The file is whole. An error says what ended it early: it has what came until then. Where
-        none is written this does nothing but say so in the log."""
+        """Ends the recording and closes the file. An error is the one that ended the recording
+        early; the file then has the rounds before it. Without a recording this only writes a log
+        line."""
         self._wait(lib.gp_job_timeline_stop)
 
     def restore(self, path, parameters=None):
-        """Goes on from a snapshot, which the first rank reads, to the same bits as a job that never
+        """Restores a snapshot, which the first rank reads, to the same bits as a job that never
         stopped. Every rank calls it, after it has declared the same tensors with rules.
 
-        parameters  {Tensor or its name: values}: where they go; what is not named is not wanted"""
+          parameters  {Tensor or its name: values}: destinations; other tensors are restored on the
+                      lanes only"""
         loan, array = Loan(), (Item * len(parameters or {}))()
         try:
             for item, (tensor, values) in zip(array, (parameters or {}).items()):
@@ -446,8 +451,9 @@ class Job(Owned):
         self._wait(lib.gp_job_restore, os.fsencode(path), array, len(array), finish=loan.end)
 
     def _wait(self, call, *arguments, finish=None):
-        """A call of the library for this job, which leaving the job ends. Where Python handles
-        signals it runs in a thread: a Ctrl-C is raised here, not behind the call's deadline."""
+        """Runs a call of the library for this job, which leave() ends. In Python's main thread the
+        call runs in a thread of its own: a Ctrl-C is raised at once, not after the
+        call's deadline."""
         def run():
             try:
                 with self.client._using():
@@ -468,15 +474,15 @@ class Job(Owned):
             raise errors[0]
 
     def leave(self):
-        """Says goodbye. Open requests end with ECANCELED; tensors of the job are forgotten."""
+        """Leaves the job. Open requests end with ECANCELED; the job's tensors are forgotten."""
         self._close()
 
     def is_left(self):
-        """Whether leave() has been called, here or for the whole client."""
+        """True after leave(), also of the whole client."""
         return self._handle is None
 
     def _known(self, tensor):
-        """The Tensor of this job that a Tensor or a name means: a handle of another job, or of a
+        """Returns the Tensor of this job for a Tensor or a name: a handle of another job, or of a
         tensor that is gone, must not reach the library (Y7)."""
         if not isinstance(tensor, Tensor):
             if tensor not in self._tensors:
@@ -509,7 +515,7 @@ def _number_of(operation):
 
 
 class _What:
-    """How an error calls a gradient or a result: put in words only then."""
+    """Name of a gradient or a result in errors, formatted on demand."""
     __slots__ = ('_role', '_tensor', '_operation', '_blocks')
 
     def __init__(self, role, tensor, operation, blocks):
@@ -522,8 +528,8 @@ class _What:
 
 
 class Request:
-    """A push-pull or broadcast under way. It keeps its buffers alive until it is done, also when
-    nobody holds the Request (Y2)."""
+    """A round in progress. Keeps its buffers alive until the end, even if the script drops the
+    Request (Y2)."""
     __slots__ = ('_job', '_handle', '_loan', '_error', '__weakref__')
 
     def __init__(self, job, handle, loan):

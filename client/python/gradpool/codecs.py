@@ -29,7 +29,8 @@ _BYTE_BITS = 8
 # bfloat16, too. One that is 1 off among W makes a variance of (W - 1) / W ** 2: above the second
 # up to W = 998, and what float32 makes of the means is below 0.0001.
 _MARK_MAX, _VARIANCE_MIN = 15, 0.001
-# One in so many sizes tells how large the largest are, and how many more of them than needed.
+# Step of the values that are sampled to estimate the size of the largest; how many more of them
+# than needed.
 _SAMPLE_STEP, _SAMPLE_SPARE = 64, 16
 
 
@@ -102,14 +103,14 @@ class _Sparse(Codec):
         self.ratio = ratio
 
     def kept(self, elements):
-        """How many of so many elements are sent."""
+        """The number of elements that are sent of `elements`."""
         return max(1, round(elements * self.ratio))
 
 
 def _largest(sizes, count):
-    """The places of the `count` largest; what is no number is larger than all. A sample tells above
-    which size they lie, most likely, and only those above it are looked at closely: in a seventh of
-    the time."""
+    """Places of the `count` largest; NaN counts as larger than all. A sample shows the size above
+    which they most likely are, and only values above it are compared exactly: in a seventh of the
+    time."""
     sample = sizes[::_SAMPLE_STEP]
     wanted = 2 * count // _SAMPLE_STEP + _SAMPLE_SPARE
     if 2 * wanted < sample.size:
@@ -241,7 +242,7 @@ class Feedback:
 
     def encode(self, name, gradient):
         """The code to send in the next round of a name."""
-        with numpy.errstate(invalid='ignore', over='ignore'):   # as gradients are told on
+        with numpy.errstate(invalid='ignore', over='ignore'):   # non-finite values pass on
             return self._encode(name, flat(gradient))
 
     def _encode(self, name, values):
@@ -252,7 +253,7 @@ class Feedback:
         whole = values.copy() if known is None else numpy.add(known, values, out=known)
         sent = self.codec.encode(whole, self._draw(name))
         self.codec.add(sent, whole, self._draw(name), -1)
-        # An overflow is told once, and must not come back each round.
+        # An overflow is reported once, and must not come back each round.
         self._residuals[name] = whole if numpy.isfinite(whole.sum()) else None
         return sent
 
@@ -277,8 +278,9 @@ class Feedback:
         return {'codec': repr(self.codec), 'rounds': dict(self._rounds), 'residuals': residuals}
 
     def load_state_dict(self, state, elements):
-        """Goes on from there; from nothing, if it is empty. Mismatch, and nothing is changed: it is
-        of another codec, or of names or sizes that are not those of {name: elements}."""
+        """Replaces residuals and rounds; an empty state clears them. Mismatch, with nothing
+        changed: the state is of another codec, or its names or sizes are not those of {name:
+        elements}."""
         rounds, residuals = self._checked(state, elements) if state else ({}, {})
         self._rounds, self._residuals = dict(rounds), residuals
 

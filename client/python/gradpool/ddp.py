@@ -54,38 +54,37 @@ uneven.offer()
 interrupts.offer()
 _QUEUE = torch.autograd.Variable._execution_engine.queue_callback
 _models = weakref.WeakSet()         # attached once
-_attachments = weakref.WeakSet()    # of this process and those that it is a fork of
+_attachments = weakref.WeakSet()    # of this process and of its parents
 
 
 @atexit.register
 def _close_all():
-    """Registered when this is imported, so that it comes before threads are ended."""
+    """Registered at import, so that it runs before threads are ended."""
     for attachment in list(_attachments):
         attachment.close()
 
 
 def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
            optimizer=None, compression=None):
-    """Has the service average the gradients of `model`; returns an Attachment.
+    """Lets the service average the gradients of `model`; returns an Attachment.
 
-    model       torch.nn.parallel.DistributedDataParallel, float32 parameters; before its first
-                backward(), with no other communication hook
-    job         the job's name, the same on every worker (None: GRADPOOL_JOB), or a Job that this
-                process has joined. Models of one name and endpoint share one membership. To the
-                name of a model whose process group has only some of the ranks these are added
-    endpoint    "gradpool://host:7077"; None: GRADPOOL_ENDPOINT
-    timeout_ms  how long a bucket may take; 0: GRADPOOL_TIMEOUT_MS, or what init_process_group() or
-                new_group() was given (half an hour by default)
-    wire        what gradients and their mean travel as: None (float32), "float16" or "bfloat16"
-    prefix      what stands before the parameters' names in the job. None: nothing for the first
-                model attached to it, "model2/" for the second and so on: attach them in the same
-                order on every worker
-    optimizer   torch.optim.SGD, Adam or AdamW of the model's parameters: the service does its
-                steps, within backward(), with the settings that rank 0's has then; all workers
-                begin with rank 0's parameters and moments. None: it averages gradients
-
-    compression  a codec of gradpool.codecs, for gradients that travel as fewer bytes; not
-                with an optimizer
+      model       torch.nn.parallel.DistributedDataParallel with float32 parameters, before its
+                  first backward(), without another communication hook
+      job         name of the job, the same on every worker (None: GRADPOOL_JOB), or a Job that this
+                  process has joined. Models of one name and endpoint share one membership. If the
+                  model's process group has only some of the ranks, these are added to the name
+      endpoint    "gradpool://host:7077"; None: GRADPOOL_ENDPOINT
+      timeout_ms  deadline of a bucket; 0: GRADPOOL_TIMEOUT_MS, or the time-out of
+                  init_process_group() or new_group() (half an hour by default)
+      wire        dtype of gradients and mean on the wire: None (float32), "float16" or "bfloat16"
+      prefix      prefix of the parameters' names in the job. None: "" for the first model attached
+                  to the job, "model2/" for the second and so on: attach them in the same order on
+                  every worker
+      optimizer   torch.optim.SGD, Adam or AdamW of the model's parameters: the lanes do its steps
+                  within backward(), with rank 0's settings of that moment; all workers begin with
+                  rank 0's parameters and moments. None: the service averages gradients
+      compression  a codec of gradpool.codecs, for gradients with fewer bytes on the wire; not with
+                  an optimizer
 
     Rank and number of workers are those of the model's process group. Raises GradpoolError."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -133,7 +132,7 @@ def _parameters_of(model):
 
 
 def _frozen_of(model):
-    """{name: parameter} that DDP has no gradients of, though nobody told it to ignore them."""
+    """{name: parameter} that DDP has no gradients of, although the script did not exclude them."""
     ignored = set(getattr(model, 'parameters_to_ignore', ()))
     return {name: parameter for name, parameter in model.module.named_parameters()
             if not parameter.requires_grad and name not in ignored}
@@ -155,16 +154,16 @@ def _way_of(model, parameters, optimizer, compression):
 
 
 class Attachment:
-    """A model whose gradients the service averages; made by attach(). Leaves the job when the
-    process ends, or at close(), unless another model of it is still attached. Of a model that the
-    script has dropped nothing is left in the job, which goes on (Y72).
+    """A model whose gradients the service averages; made by attach(). Leaves the job at close() or
+    at the end of the process, unless another attached model uses the job. If the script drops the
+    model, its tensors leave the job, which continues (Y72).
 
-    residuals  what compression has not sent yet: state_dict() and load_state_dict()"""
+      residuals  gradients that compression has not sent yet: state_dict() and load_state_dict()"""
 
     def __init__(self, model, place, job, parameters, limit, wire, way=None):
         self.job = job
         self._place = place
-        self._way = way     # what is pushed instead; None: the mean of gradients
+        self._way = way     # rounds that replace the mean of gradients; None: the mean
         self._limit = limit
         self._open = set()              # pushes whose Futures are not complete
         self._idle = threading.Condition()
@@ -218,8 +217,8 @@ class Attachment:
         self._way.restore(self.job, path)
 
     def close(self):
-        """Leaves the job, if attach() joined it. Does nothing in a forked child. After an abandoned
-        step it leaves to the end of the process what is still under way."""
+        """Leaves the job, if attach() joined it. No effect in a forked child. After an abandoned
+        step, rounds in progress are left until the process ends."""
         if os.getpid() != self._process or self._is_closed:
             return
         self._before_forward.remove()
@@ -325,10 +324,10 @@ class Attachment:
             self._idle.notify_all()
 
     def fail(self, error):
-        """Keeps the first failure and says it once, before backward() can: that waits for all
-        buckets (Y3)."""
+        """Stores the first failure and prints it once, before backward() can raise it: backward()
+        waits for all buckets (Y3)."""
         if self.failure is None:
-            if not isinstance(error, Exception):    # of a signal: a later forward() is not that
+            if not isinstance(error, Exception):    # of a signal, not of a later forward()
                 error = GradpoolError(errno.EINTR, f'{type(error).__name__} in backward(), before '
                                       'all ranks had sent their gradients; end the script, or '
                                       'attach() a new DistributedDataParallel')
@@ -372,7 +371,7 @@ class _Push:
             self._attachment.check()
             if not self.request.done() and time.monotonic() < self._deadline_s:
                 return
-            self.request.wait(1)    # done, or says who is late
+            self.request.wait(1)    # done, or a Timeout that names late ranks
             self._promise.keep(self._land())
         except Exception as error:
             self._attachment.fail(
@@ -420,8 +419,8 @@ def _register(model, attachment):
         model.register_comm_hook(attachment, _average)
     except RuntimeError as error:
         raise mismatch(f'attach() of a model with a communication hook ({error}): leave that out, '
-                       'or make another DistributedDataParallel of the module and attach() '
-                       'it') from error
+                       'or make another DistributedDataParallel of the module and '
+                       'attach() it') from error
     _models.add(model)
 
 

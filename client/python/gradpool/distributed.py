@@ -120,7 +120,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
                 unload(given, full, False)
                 # Carriers of short integers count ranks that are more than these can be.
                 marks = None if full.is_complex() else given[tensor.numel():]
-                with torch.no_grad():   # what detach() gives keeps its own count of elements
+                with torch.no_grad():   # a tensor of detach() has its own count of elements
                     tensor.copy_(sparse_of(full, tensor, marks))
         return self._run(what, tensor, [self._push(name, given, given)], [tensor], finish)
 
@@ -298,7 +298,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
     def recv(self, tensors, source, tag):
         tensor = only(tensors)
         if self._mailbox_key(tensor, tag) in self._mailboxes:
-            return self._claim(tensor, tag, (source,))  # it may have come there
+            return self._claim(tensor, tag, (source,))  # the message may be there already
         part, finish = self._receive(('send', tag), source, tensor)
         told = self._told(f'recv from rank {source}', tensor)
         return Operation(self, told, [part], [tensor], finish).start()

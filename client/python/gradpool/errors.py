@@ -3,9 +3,9 @@ import errno
 
 
 class GradpoolError(OSError, RuntimeError):
-    """Base of all errors of this package, and a RuntimeError as torch.distributed's are. `errno`:
-    as in gradpool.h, positive; `strerror`: a sentence that says who, what was expected, what came
-    and what to do."""
+    """Base of all errors of this package, and a RuntimeError like those of torch.distributed.
+    `errno`: as in gradpool.h, positive; `strerror`: a sentence with object, expectation, value and
+    advice."""
 
     def __init__(self, number, text):
         super().__init__(number, text)

@@ -12,14 +12,14 @@
 #define FOLDER_BYTES (2 * PATH_MAX)
 #define NO_LIMIT_BYTES (UINT64_C(1) << 60) /* version 1 writes the most that it can count */
 
-/* One controller, as a group of each version has it: looks at the group in `folder`. */
+/* Reads one controller, of either cgroup version, in the group of `folder`. */
 struct controller {
     const char *name;
     void (*look)(const char *folder, bool is_unified, void *ret);
     void *ret;
 };
 
-/* One line of a file; false: it is not there. */
+/* Reads one line of a file; false: no such file. */
 static bool read_line(const char *folder, const char *name, char *line, size_t line_bytes)
 {
     char path[FOLDER_BYTES + 64];

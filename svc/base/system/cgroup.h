@@ -11,19 +11,19 @@
 double cgroup_cores(const char *root);
 
 struct cgroup_memory {
-    uint64_t limit_bytes;         /* 0: none */
-    uint64_t left_bytes;          /* of the limit, with all that can be given back given back */
-    char file[CGROUP_FILE_BYTES]; /* that names the limit; may be cut */
+    uint64_t limit_bytes; /* 0: none */
+    uint64_t left_bytes;  /* rest of the limit, after reclaiming all that can be reclaimed */
+    char file[CGROUP_FILE_BYTES]; /* file that has the limit; may be cut */
 };
 
 /* The group that has the least left. Reads files: tens of microseconds. */
 struct cgroup_memory cgroup_memory(const char *root);
-/* Of a limit what jobs may have: the rest is for everything else that the service holds. */
+/* The part of a limit for jobs: the rest is for the service's other memory. */
 static inline uint64_t cgroup_memory_for_jobs(uint64_t limit_bytes)
 {
     return limit_bytes - limit_bytes / 8;
 }
-/* Whether memory of so many bytes may be added without anybody being killed for it. */
+/* True when `bytes` more may be allocated without the kernel killing a process for it. */
 static inline int cgroup_memory_fits(const struct cgroup_memory *memory, uint64_t bytes)
 {
     uint64_t kept = memory->limit_bytes / 16;

@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* Raises the soft limit to the hard one. -EMFILE: it is still below `least`, which `whose` needs
- * to begin with; the text says what to do. */
+/* Raises the soft limit to the hard one. -EMFILE: the limit is still below `least`, which `whose`
+ * needs at its start; the text has the advice. */
 int descriptors_raise(uint64_t least, const char *whose, struct err *err);
 
 #endif

@@ -11,7 +11,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Changes no byte, whoever else writes there. */
+/* Changes no byte, even if other threads write at the same time. */
 static void touch(char *memory, size_t bytes, size_t page)
 {
     for (size_t at = 0; at < bytes; at += page)

@@ -1,12 +1,12 @@
-/* Memory whose pages are all there before anybody depends on that: no first touch costs a fault
- * later, and the process that populates is the one that pays. */
+/* Memory with all its pages: no first touch costs a fault later, and the process that populates is
+ * the one that pays. */
 #ifndef GRADPOOL_BASE_SYSTEM_POPULATE_H
 #define GRADPOOL_BASE_SYSTEM_POPULATE_H
 
 #include <stddef.h>
 
-/* Adds the pages that lack; what is there stays as it is, also while others write it. Errors:
- * -ENOMEM the host, or this process's memory cgroup, has none to give. */
+/* Adds missing pages; existing pages stay unchanged, also while other threads write to them.
+ * -ENOMEM: the host, or the process's memory cgroup, has no memory left. */
 int populate(void *memory, size_t bytes);
 
 /* The same for memory that a thread will use which must not wait, and reads each page: where a

@@ -1,4 +1,4 @@
-/* Which process a number means, as /proc tells. Owns nothing. */
+/* Identity and state of processes, from /proc. Owns nothing. */
 #include "svc/base/system/process.h"
 
 #include <stdio.h>
@@ -82,7 +82,7 @@ uint64_t process_namespace(void)
 /* The line NSpid of /proc/PID/status: a number for each namespace, its own the last. */
 uint32_t process_own_number(uint32_t pid)
 {
-    char status[1 << 16]; /* the groups of its user stand before it */
+    char status[1 << 16]; /* the groups of the process's user come before the field */
     if (!read_of(pid, "status", status, sizeof status))
         return 0;
     const char *line = strstr(status, "\nNSpid:");

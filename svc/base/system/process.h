@@ -7,7 +7,7 @@
 
 /* A number that no other process of this host ever has, also after a reboot; 0: no such process. */
 uint64_t process_identity(uint32_t pid);
-/* As `ps` shows it: R, S, D, T, t, Z; 0: there is none. */
+/* State of a process as `ps` shows it: R, S, D, T, t, Z; 0: no such process. */
 char process_state(uint32_t pid);
 /* The namespace in which this process has its number, by its inode; 0: not known, because /proc is
  * not there or shows another namespace. */

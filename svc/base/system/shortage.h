@@ -1,4 +1,4 @@
-/* Refusals of the kernel in words that name the limit and say how to raise it. */
+/* Texts for refusals of the kernel: they name the limit and the way to raise it. */
 #ifndef GRADPOOL_BASE_SYSTEM_SHORTAGE_H
 #define GRADPOOL_BASE_SYSTEM_SHORTAGE_H
 
@@ -8,9 +8,9 @@
 
 #define SHORTAGE_BYTES 256
 
-/* The resource that was asked for: the same code means different limits. */
+/* The requested resource: the same code means different limits. */
 enum shortage_of {
-    SHORTAGE_OTHER,   /* descriptors, memory, files: the code alone tells */
+    SHORTAGE_OTHER,   /* descriptors, memory, files: the code is enough */
     SHORTAGE_THREADS, /* threads and processes, where EAGAIN is the limit's code */
 };
 
@@ -18,8 +18,8 @@ enum shortage_of {
  * buffer. */
 const char *shortage_text(int code, enum shortage_of what, char *buffer, size_t buffer_bytes);
 
-/* Whether a file may have so many bytes (RLIMIT_FSIZE). A longer one would cost a program that does
- * not ignore SIGXFSZ its life: asked before the file grows. */
+/* True when a file may have `bytes` (RLIMIT_FSIZE). A longer one would end a program that does not
+ * ignore SIGXFSZ: checked before the file grows. */
 bool shortage_file_fits(uint64_t bytes);
 
 /* A sandbox (seccomp) or an old kernel refuses the system call as such: -EPERM or -ENOSYS. */

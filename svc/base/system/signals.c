@@ -1,5 +1,5 @@
-/* Owns the set of signals that end a process. Must never touch a disposition: a blocked signal is
- * read from its signalfd even where it is ignored, so what is ignored must not be in the set. */
+/* Owns the set of signals that end a process. Never changes a disposition: a blocked signal is read
+ * from its signalfd even if it is ignored, so an ignored signal must not be in the set. */
 #include "svc/base/system/signals.h"
 
 #include <stddef.h>

@@ -4,8 +4,8 @@
 
 #include <signal.h>
 
-/* SIGTERM, SIGINT, and SIGHUP unless whoever started the process has it ignored, as nohup does. To
- * be blocked and read from a signalfd. */
+/* SIGTERM, SIGINT, and SIGHUP unless the process was started with SIGHUP ignored, as nohup does.
+ * The caller blocks them and reads them from a signalfd. */
 sigset_t signals_that_end(void);
 
 #endif

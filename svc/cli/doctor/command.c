@@ -1,5 +1,5 @@
-/* gradpool doctor: looks at what goes wrong at users' places, and says what to do. Changes nothing,
- * and goes on when something has failed: one run shows all of it. */
+/* gradpool doctor: checks for common faults of an installation, with advice. Changes nothing, and
+ * continues after a failed check: one run shows all. */
 #include "svc/cli/cli.h"
 #include "svc/cli/doctor/doctor.h"
 #include "svc/cli/operator.h"

@@ -1,5 +1,5 @@
-/* Cores as hwloc counts them, and the CPU time that cgroups grant, which hwloc does not see: a lane
- * a core, more of them than may run at once, would be stopped in the middle of a round. */
+/* Compares the cores that hwloc counts with the CPU time of the cgroup, which hwloc does not count:
+ * with more lanes than may run at once, lanes would be stopped in mid-round. */
 #include "svc/base/system/cgroup.h"
 #include "svc/cli/doctor/doctor.h"
 

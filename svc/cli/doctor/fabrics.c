@@ -1,5 +1,5 @@
-/* One message from this process to itself over each transport: what a worker and a lane on this
- * host would do, without a service. */
+/* Sends a message from this process to itself over each transport, as a worker and a lane on this
+ * host would, without a service. */
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
 #include "svc/base/system/shortage.h"
@@ -56,7 +56,7 @@ static void turn(struct loopback *l)
         poll(NULL, 0, 1);
 }
 
-/* Where it fails, `ret_step` says in what. */
+/* On an error `ret_step` names the failed step. */
 static int talk(struct loopback *l, const char *address, const char **ret_step)
 {
     char bound[FABRIC_ADDRESS_BYTES_MAX];

@@ -1,10 +1,10 @@
-/* This build, and the libraries that the loader found against those that it was built with. */
+/* This build, and the libraries that the loader found, compared with those of the build. */
 #include "svc/base/text.h"
 #include "svc/cli/doctor/doctor.h"
 
 #include <stdlib.h>
 
-/* The next number of a version; where there is none, 0. */
+/* The next number of a version; 0: there is none. */
 static unsigned long next_number(const char **at)
 {
     char *end;

@@ -1,11 +1,12 @@
-/* Limits of memory against what a service needs: a lane's own memory counts for the service, what
- * workers lend counts for the workers. */
+/* Limits of memory, compared with the needs of a service: a lane's own memory counts for the
+ * service, lent memory for the workers. */
 #include "svc/base/system/cgroup.h"
 #include "svc/base/text.h"
 #include "svc/cli/doctor/doctor.h"
 #include "svc/fabric/shm/map/absent.h"
 
-#define SERVICE_LEAST_BYTES (UINT64_C(64) << 20) /* coordinator, lanes, some jobs over a network */
+/* least for a coordinator, lanes, some jobs over a network */
+#define SERVICE_LEAST_BYTES (UINT64_C(64) << 20)
 
 static void check_limit(struct view_checks *checks)
 {

@@ -1,6 +1,5 @@
-/* Asks interpreters for the package, as a training script would import it: the python3 of PATH, and
- * that of the system, which users are told to start. Owns the processes; must never
- * leave one behind. */
+/* Imports the package in interpreters, as a training script would: in the python3 of PATH, and in
+ * the system's. Owns the processes; never leaves one behind. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/doctor/doctor.h"
@@ -19,7 +18,7 @@
 #define ANSWER_BYTES 512
 #define ANSWER_NS (20 * NS_PER_S)
 
-/* What lies in the folder where this is typed does not count. */
+/* Modules in the current folder do not count. */
 static const char question[] = "import sys\n"
                                "sys.path[:] = [path for path in sys.path if path]\n"
                                "try:\n"
@@ -51,7 +50,7 @@ static int start(const char *python, int *ret_fd, pid_t *ret_pid)
     return error;
 }
 
-/* Until the other end is closed. */
+/* Reads until the other end is closed, or the time is over. */
 static int read_answer(int fd, char *answer, size_t answer_bytes)
 {
     uint64_t deadline_ns = clock_now_ns() + ANSWER_NS;
@@ -77,7 +76,7 @@ static int ask(const char *python, char *answer, size_t answer_bytes)
     if (error < 0)
         return error;
     error = read_answer(fd, answer, answer_bytes);
-    kill(pid, SIGKILL); /* it has no more to say */
+    kill(pid, SIGKILL); /* no more output is needed */
     waitpid(pid, NULL, 0);
     answer[strcspn(answer, "\n")] = '\0';
     return error;
@@ -115,7 +114,7 @@ static void look(struct view_checks *checks, const char *name, const char *pytho
         judge(checks, name, python, answer, version);
 }
 
-/* The first python3 in PATH. False: there is none. */
+/* Finds the first python3 in PATH. False: there is none. */
 static bool find_in_path(char ret_python[PATH_MAX])
 {
     const char *folders = getenv("PATH");
@@ -128,8 +127,8 @@ static bool find_in_path(char ret_python[PATH_MAX])
     return false;
 }
 
-/* Of the same folder: an environment of Python's is an interpreter of its own behind a link to the
- * system's. */
+/* Compares folders, not files: a virtual environment is an interpreter of its own behind a link to
+ * the system's. */
 static bool is_of_system(const char *python)
 {
     char folder[PATH_MAX];

@@ -1,4 +1,4 @@
-/* Puts one finding of `gradpool doctor` on the list. Owns nothing. */
+/* Adds one result of `gradpool doctor` to the list. Owns nothing. */
 #include "svc/cli/doctor/doctor.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* The way to a service, step by step, so that it is known which one fails: name, connection, key,
+/* Connects to a service step by step, so that the failed step is known: name, connection, key,
  * protocol, lanes. */
 #include "svc/base/clock.h"
 #include "svc/cli/doctor/doctor.h"
@@ -13,7 +13,7 @@
 
 #define SERVICE_MS 10000
 
-/* A host's own name, as Debian has it. */
+/* Checks for the host's own name, which Debian maps to 127.0.1.1. */
 static void look_at_name(struct view_checks *checks, const struct endpoint *endpoint)
 {
     char address[INET6_ADDRSTRLEN];
@@ -26,7 +26,7 @@ static void look_at_name(struct view_checks *checks, const struct endpoint *endp
                    address);
 }
 
-/* The texts of these errors say themselves what to do. */
+/* Errors here have the advice in their text. */
 static bool reach(struct view_checks *checks, const struct endpoint *endpoint, int *ret_fd)
 {
     struct endpoint_addresses addresses;

@@ -1,4 +1,4 @@
-/* The table of options of `plan`. */
+/* Option table of `plan`. */
 #ifndef GRADPOOL_CLI_PLAN_PLAN_H
 #define GRADPOOL_CLI_PLAN_PLAN_H
 

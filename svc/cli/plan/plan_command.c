@@ -1,5 +1,5 @@
-/* gradpool plan: where a job would be placed now, what that would cost whom, whether it would be
- * refused. Changes nothing. */
+/* gradpool plan: the place that a job would get now, its cost for this and other jobs, and a
+ * refusal if there would be one. Changes nothing. */
 #include "svc/base/text.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
@@ -34,7 +34,7 @@ const struct knob plan_knobs[] = {
 };
 
 struct plan {
-    struct operator_options options; /* job: the file */
+    struct operator_options options; /* `job` is the file */
     Gradpool__Wire__PlanRequest request;
 };
 
@@ -90,7 +90,7 @@ static int show_reply(const struct plan *p, const envelope *reply)
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_PLAN_REPLY)
         return CLI_FAILED;
     const Gradpool__Wire__PlanReply *plan = reply->plan_reply;
-    if (plan->code == -EINVAL) { /* what was asked makes no sense: no service would take it */
+    if (plan->code == -EINVAL) { /* the request is invalid for any service */
         fprintf(stderr, "gradpool plan: %s\n", plan->why);
         return CLI_USAGE;
     }
@@ -120,7 +120,7 @@ static int ask(struct plan *p)
     return code;
 }
 
-/* Of the command line as a whole; NULL: none. */
+/* A fault of the command line as a whole; NULL: none. */
 static const char *fault_of(const struct plan *p)
 {
     if (!p->options.job)

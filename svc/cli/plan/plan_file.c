@@ -1,5 +1,5 @@
-/* Reads tables of tensors. Owns what it reads until plan_file_free(). Must never take a line half:
- * what it does not understand is a mistake, with file and line. */
+/* Reads tables of tensors. Owns the tensors until plan_file_free(). Ignores no part of a line
+ * silently: an unknown value is an error with file and line. */
 #include "svc/cli/plan/plan_file.h"
 
 #include "svc/base/text.h"
@@ -12,7 +12,7 @@
 
 #define COLUMNS_MAX 32
 #define TENSORS_MAX 300000
-#define NAME_BYTES_MAX 255 /* these two as a declare has them */
+#define NAME_BYTES_MAX 255 /* limits of a declaration, like the next */
 #define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
 
 enum column { NAME, ELEMENTS, DTYPE, COLUMNS };
@@ -20,12 +20,12 @@ enum column { NAME, ELEMENTS, DTYPE, COLUMNS };
 struct table {
     const char *path;
     size_t line;
-    int at[COLUMNS]; /* -1: there is no such column */
+    int at[COLUMNS]; /* -1: no such column */
     size_t capacity;
-    void *names; /* tree of those that have come; they are the request's */
+    void *names; /* tree of the names so far, which the request owns */
 };
 
-/* In place; returns how many. */
+/* Splits the line in place; returns the number of cells. */
 static int split(char *line, char *ret_cells[COLUMNS_MAX])
 {
     int count = 0;
@@ -38,7 +38,8 @@ static int split(char *line, char *ret_cells[COLUMNS_MAX])
 static int read_heading(struct table *t, char *line, struct err *err)
 {
     static const char *const names[] = {"name", "elements", "dtype"};
-    static const char mark[] = "\xef\xbb\xbf"; /* with which some programs begin a file */
+    /* byte order mark, with which some programs begin a file */
+    static const char mark[] = "\xef\xbb\xbf";
     char *cells[COLUMNS_MAX];
     int count = split(strncmp(line, mark, 3) == 0 ? line + 3 : line, cells);
     for (int column = 0; column < COLUMNS; column++) {
@@ -54,7 +55,7 @@ static int read_heading(struct table *t, char *line, struct err *err)
     return 0;
 }
 
-/* The numbers of enum reduce_dtype, which travel. */
+/* The numbers of enum reduce_dtype, as on the wire. */
 static int dtype_of(const char *name)
 {
     static const char *const names[] = {"f32", "f64", "f16", "bf16", "i32", "i64"};
@@ -66,7 +67,7 @@ static int dtype_of(const char *name)
 
 static int compare_names(const void *a, const void *b) { return strcmp(a, b); }
 
-/* Names are never printed: they may hold what a terminal would obey. */
+/* Names are never printed: they may contain control bytes of a terminal. */
 static const char *fault_of(const struct table *t, const char *name, uint64_t elements, int dtype)
 {
     static const uint64_t element_bytes[] = {0, 4, 8, 2, 2, 4, 8};

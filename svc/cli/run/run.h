@@ -1,4 +1,4 @@
-/* The table of options of `run`. */
+/* Option table of `run`. */
 #ifndef GRADPOOL_CLI_RUN_RUN_H
 #define GRADPOOL_CLI_RUN_RUN_H
 

@@ -1,5 +1,5 @@
-/* Starts processes, passes on what they print, and ends them all when one fails or a signal asks
- * for the end. Owns the processes. Must never leave one behind: the kernel ends them with us. */
+/* Starts processes, forwards their output, and ends them all when one fails or a signal requests
+ * the end. Owns the processes. Never leaves one behind: the kernel ends them with this process. */
 #include "svc/cli/run/run_children.h"
 
 #include "svc/base/clock.h"
@@ -19,39 +19,40 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long they have to end by themselves. */
+/* Seconds that the processes have to end, after the signal that came here, and after SIGTERM. */
 #define ASKED_S 10
 #define TOLD_S 5
-/* One that is sent to a process and to its group comes twice. */
+/* A signal that is sent to a process and to its group arrives twice within this time. */
 #define ECHO_NS (200 * NS_PER_MS)
 
-/* How they are made to end; goes one way. */
+/* Steps of the end, in ascending order. */
 enum ending {
     NOT_ENDING,
-    ASKED, /* they have the signal that came here */
-    TOLD,  /* SIGTERM */
+    ASKED, /* the processes have the signal that came here */
+    TOLD,  /* the processes have SIGTERM */
     KILLED,
 };
 
 struct children {
     const struct run_plan *plan;
-    pid_t *pids;                     /* 0: ended */
-    struct run_output *outputs;      /* two each: standard output, standard error; none if plain */
-    struct run_screen screens[2];    /* behind our standard output and, often the same, ... */
-    struct run_screen *error_screen; /* ... standard error */
+    pid_t *pids; /* 0: the process has ended */
+    /* two a process: standard output, standard error; none if `is_plain` */
+    struct run_output *outputs;
+    struct run_screen screens[2];    /* destinations of our standard output and error */
+    struct run_screen *error_screen; /* destination of standard error, often the same */
     struct pollfd *fds;
     int signal_fd, code;
     uint32_t outputs_count, alive;
     enum ending ending;
-    uint64_t since_ns, next_ns; /* of `ending`, and when the next one comes */
+    uint64_t since_ns, next_ns; /* begin of the present step, and of the next */
 };
 
-/* A line of our own begins: none of theirs is still open there. */
+/* Before a line of our own: ends an open line of a worker. */
 static void break_line(const struct children *c) { run_screen_break(c->error_screen, stderr); }
 
-/* --- starting --- */
+/* --- start --- */
 
-/* In the child. What it cannot do is the same for all: it is said once for each. */
+/* Runs in the child. An error concerns every child, and each prints it. */
 static void become(const struct children *c, uint32_t index, const int *to, pid_t parent)
 {
     sigset_t none;
@@ -70,7 +71,7 @@ static void become(const struct children *c, uint32_t index, const int *to, pid_
     _exit(error == ENOENT ? 127 : 126);
 }
 
-/* `to`: its standard output and standard error; NULL: ours. */
+/* `to`: the child's standard output and standard error; NULL: ours. */
 static int start_process(struct children *c, uint32_t index, const int *to)
 {
     pid_t parent = getpid(), pid = fork();
@@ -106,7 +107,7 @@ static int start_one(struct children *c, uint32_t index)
     return r;
 }
 
-/* --- ending --- */
+/* --- end --- */
 
 static void signal_all(const struct children *c, int number)
 {
@@ -115,7 +116,8 @@ static void signal_all(const struct children *c, int number)
             kill(c->pids[i], number);
 }
 
-/* What they have left behind may hold their pipes: once they are killed nobody waits for these. */
+/* Sends the signal of a step to all. Descendants may keep the pipes open: after SIGKILL the pipes
+ * are not waited for. */
 static void end_all(struct children *c, enum ending ending)
 {
     if (ending <= c->ending)
@@ -144,7 +146,7 @@ static void note_end(struct children *c, uint32_t index, int status)
     c->pids[index] = 0;
     c->alive--;
     if (c->alive == 0)
-        end_all(c, TOLD); /* with what they have left behind */
+        end_all(c, TOLD); /* with their descendants */
     if (is_wanted || status == 0)
         return;
     describe(status, text, sizeof text);
@@ -165,8 +167,8 @@ static void reap(struct children *c)
                 note_end(c, i, status);
 }
 
-/* A terminal sends what its keys mean to all of its foreground group: a second SIGINT would break
- * off what workers do about the first. */
+/* Forwards a signal, but not a terminal's SIGINT, which the terminal has sent to the whole
+ * foreground group: a second one would interrupt the workers' own handling. */
 static void pass_on(const struct children *c, const struct signalfd_siginfo *info)
 {
     bool is_key = info->ssi_signo == SIGINT && info->ssi_code == SI_KERNEL;
@@ -183,7 +185,7 @@ static void obey(struct children *c, const struct signalfd_siginfo *info)
     if (c->code == 0)
         c->code = 128 + number;
     if (c->ending != NOT_ENDING)
-        return end_all(c, c->ending + 1); /* whoever sends it again is in a hurry */
+        return end_all(c, c->ending + 1); /* a repeated signal goes to the next step */
     pass_on(c, info);
     end_all(c, ASKED);
     break_line(c);
@@ -200,7 +202,7 @@ static void take_signals(struct children *c)
     reap(c);
 }
 
-/* --- waiting --- */
+/* --- loop --- */
 
 static bool is_over(const struct children *c)
 {

@@ -1,5 +1,5 @@
-/* gradpool run: the workers of a job on this host, each told its rank and where the service is, in
- * the variables that PyTorch, MPI programs and our own client read. */
+/* gradpool run: starts the workers of a job on this host; each gets its rank and the service's
+ * endpoint in the variables that PyTorch, MPI programs and our client read. */
 #include "svc/base/system/unique.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/run/run.h"
@@ -134,9 +134,10 @@ static const char *find_mistake(const struct run *run)
     return NULL;
 }
 
-/* --- what each is told --- */
+/* --- variables of each worker --- */
 
-/* Free now; who takes it before rank 0 does makes that one fail, and say so. */
+/* A port that is free now; if another process takes it before rank 0, rank 0 fails with an
+ * error. */
 static int find_port(struct run *run)
 {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -174,7 +175,7 @@ static void prepare(const struct run_plan *plan, uint32_t index)
     setenv("MASTER_ADDR", run->master, 1);
     setenv("MASTER_PORT", run->port, 1);
     setenv("GRADPOOL_JOB", run->job, 1);
-    unsetenv("GRADPOOL_RANK"); /* they would win over ours */
+    unsetenv("GRADPOOL_RANK"); /* inherited values would override ours */
     unsetenv("GRADPOOL_SIZE");
     if (run->endpoint)
         setenv("GRADPOOL_ENDPOINT", run->endpoint, 1);

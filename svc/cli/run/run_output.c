@@ -1,5 +1,5 @@
-/* Passes on what a worker prints, line by line, so that those of several do not mix. Owns the pipe
- * and the text whose line has not ended; must never lose a byte of it, nor cut a character. */
+/* Forwards a worker's output line by line, so that lines of several workers do not mix. Owns the
+ * pipe and the text of an unfinished line; never loses a byte, nor splits a character. */
 #include "svc/cli/run/run_output.h"
 
 #include "svc/base/clock.h"
@@ -12,7 +12,7 @@
 
 #define ROOM_FIRST 4096
 #define ROOM_MAX (1u << 20)
-/* So long the end of a line is waited for: what shows progress may write none for minutes. */
+/* Longest wait for the end of a line: a progress bar may write none for minutes. */
 #define WAIT_NS (500 * NS_PER_MS)
 
 void run_output_init(struct run_output *o, int fd, FILE *to, struct run_screen *screen,
@@ -22,7 +22,7 @@ void run_output_init(struct run_output *o, int fd, FILE *to, struct run_screen *
         .fd = fd, .to = to, .screen = screen, .rank = rank, .due_ns = UINT64_MAX, .before = '\n'};
 }
 
-/* --- writing --- */
+/* --- output --- */
 
 void run_screen_break(struct run_screen *screen, FILE *to)
 {
@@ -35,7 +35,8 @@ void run_screen_break(struct run_screen *screen, FILE *to)
     screen->last = NULL;
 }
 
-/* One line, or a part. A bar of progress may be drawn over another's; other things may not. */
+/* Writes a line, or a part. A progress bar may overwrite that of another worker; other text may
+ * not. */
 static void write_piece(struct run_output *o, const char *text, size_t bytes)
 {
     const struct run_output *last = o->screen->last;
@@ -49,7 +50,7 @@ static void write_piece(struct run_output *o, const char *text, size_t bytes)
     o->screen->last = o;
 }
 
-/* A CR ends a line, too, unless an LF follows. */
+/* Length of the first line; a CR ends a line as well, unless an LF follows. */
 static size_t line_bytes(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -58,7 +59,7 @@ static size_t line_bytes(const char *text, size_t bytes)
     return bytes;
 }
 
-/* The first so many bytes of what has come. */
+/* Shows the first `bytes` of the text. */
 static void show(struct run_output *o, size_t bytes)
 {
     size_t piece;
@@ -74,9 +75,9 @@ static void show(struct run_output *o, size_t bytes)
     o->due_ns = UINT64_MAX;
 }
 
-/* --- how much of it --- */
+/* --- complete text --- */
 
-/* Up to the last end of a line. What comes after a CR decides whether it is one. */
+/* Bytes up to the last end of a line. The byte after a CR decides whether the CR is one. */
 static size_t whole_lines(const struct run_output *o)
 {
     size_t end = o->have;
@@ -85,10 +86,10 @@ static size_t whole_lines(const struct run_output *o)
     return end;
 }
 
-/* Without the first bytes of a character of UTF-8 whose others have not come. */
+/* Bytes without an incomplete UTF-8 character at the end. */
 static size_t whole_characters(const struct run_output *o)
 {
-    size_t behind = 0; /* bytes that go on with a character */
+    size_t behind = 0; /* continuation bytes of a character */
     while (behind < 3 && behind < o->have && (o->text[o->have - 1 - behind] & 0xc0) == 0x80)
         behind++;
     if (behind == o->have)
@@ -98,7 +99,7 @@ static size_t whole_characters(const struct run_output *o)
     return behind < belong ? o->have - 1 - behind : o->have;
 }
 
-/* --- reading --- */
+/* --- input --- */
 
 static bool grow(struct run_output *o)
 {
@@ -114,11 +115,11 @@ static bool grow(struct run_output *o)
 void run_output_read(struct run_output *o)
 {
     if (o->have == o->room && !grow(o))
-        show(o, whole_characters(o)); /* a line longer than we keep is written in parts */
+        show(o, whole_characters(o)); /* a line longer than the buffer is written in parts */
     ssize_t got = read(o->fd, o->text + o->have, o->room - o->have);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
-    if (got <= 0) /* ended, or there is no memory at all */
+    if (got <= 0) /* the pipe has ended, or there is no memory */
         return run_output_end(o);
     o->have += (size_t)got;
     show(o, whole_lines(o));

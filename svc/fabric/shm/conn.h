@@ -68,15 +68,15 @@ struct shm_completion {
 
 struct shm_conn {
     struct fabric_conn base;
-    struct list link;           /* in conns, or in gone */
-    struct list scan_link;      /* in the members of `group`, or in ungrouped */
+    struct list link;           /* in fabric.conns, or in fabric.gone */
+    struct list scan_link;      /* in the members of `group`, or in fabric.ungrouped */
     struct fabric_group *group; /* NULL: ungrouped, or gone */
-    struct list news_link;      /* in news */
+    struct list news_link;      /* in fabric.news */
     enum shm_state state;
     bool is_surfaced;         /* REQUEST has been handed out */
     bool open_due;            /* OPEN is to be handed out */
     bool pushed;              /* since the last flush */
-    bool room_wanted;         /* a verb said -EAGAIN: ROOM is due when there is room */
+    bool room_wanted;         /* a verb returned -EAGAIN: a ROOM event is due when there is room */
     bool socket_full;         /* a region's descriptor found no room on the socket */
     bool hung_up;             /* the peer is gone; its records of before are still handed out */
     _Atomic bool is_poisoned; /* a page of the worker's memory has failed under this process */
@@ -91,11 +91,11 @@ struct shm_conn {
     struct shm_rings *rings;
     int socket;
     int wake_fd;  /* eventfd of the lane: the worker writes it */
-    int fence_fd; /* timer: the lane's time to let go is over; -1: none */
+    int fence_fd; /* timer for the end of the lane's time to stop writing; -1: none */
     struct shm_peer peer;
     char peer_text[48];
-    int error;       /* for CLOSED */
-    uint32_t reason; /* for CLOSED */
+    int error;       /* error of the CLOSED event */
+    uint32_t reason; /* reason of the CLOSED event */
     uint8_t ticket[FABRIC_TICKET_BYTES_MAX];
     size_t ticket_bytes;
     uint64_t lent;         /* worker: bit i: region i is lent */
@@ -134,7 +134,7 @@ void shm_conn_farewell(struct shm_conn *c);
 void shm_conn_look(struct shm_conn *c);
 /* Puts the connection on the list of those whose peer the next flush may wake. */
 void shm_conn_note(struct shm_conn *c);
-/* Whether a verb that said -EAGAIN would succeed now. */
+/* True when a verb that returned -EAGAIN would succeed now. */
 bool shm_conn_has_room(struct shm_conn *c);
 /* Takes the connection out of its group, or out of the ungrouped ones. */
 void shm_conn_leave_group(struct shm_conn *c);

@@ -1,5 +1,5 @@
-/* The order in which a lane looks at its connections: by tenant, then by job, a few of each. The
- * next scan begins where this one had to stop. Invariant S15 of svc/fabric/shm/README.md. */
+/* The order in which a lane visits its connections: by tenant, then by job, a few of each. The next
+ * scan begins where this one had to stop. Invariant S15 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/scan.h"
 
 #include "svc/fabric/shm/events.h"
@@ -10,7 +10,7 @@
  * connection at most. */
 #define EVENTS_PER_GROUP_LEAST 16
 #define EVENTS_PER_CONN_MAX 32
-/* Connections of a tenant that one poll looks at. */
+/* Connections of a tenant that one poll visits. */
 #define LOOKS_PER_TENANT (2 * FABRIC_GROUP_LOOKS_MAX)
 
 /* The next scan begins with this node. */

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* Polls that find work before a lane looks at its sockets all the same. */
+/* Polls with work before a lane checks its sockets as well. */
 #define POLLS_WITHOUT_SOCKETS_MAX 16
 #define MAPPED_BYTES_MAX_DEFAULT (UINT64_C(1) << 40)
 

@@ -13,7 +13,7 @@ int shm_worker_connect(struct fabric *f, const char *address, const void *ticket
  * kills a lane that has not done so after FABRIC_FENCE_NS. */
 void shm_worker_leave(struct fabric_conn *c);
 void shm_worker_fence(struct fabric_conn *c);
-/* Looks at all connections if the watch has news of any. */
+/* Checks all connections if the watch reports news of any. */
 void shm_worker_look(struct shm_fabric *f);
 
 #endif

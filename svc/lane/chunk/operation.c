@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* What takes one input is the sum of one input. */
+/* Operations with one input are sums of one input. */
 static const struct operation operations[] = {
     {.code = RECORD_SUM, .name = "sum", .inputs = INPUT_ALL, .reduce = REDUCE_SUM},
     {.code = RECORD_MEAN,

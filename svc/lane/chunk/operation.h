@@ -1,7 +1,7 @@
-/* The operation table: what a round does with its inputs. A new operation is a new row.
+/* The operation table: how a round makes results of its inputs. A new operation is a new row.
  *
- * A round is done in steps. In a step some inputs are reduced to one block, which some members get.
- * Where neither inputs nor results are made of blocks there is one: all inputs, all members. */
+ * A round has steps. In a step some inputs are reduced to one block, which some members get. Where
+ * neither inputs nor results consist of blocks there is one step: all inputs, all members. */
 #ifndef GRADPOOL_LANE_CHUNK_OPERATION_H
 #define GRADPOOL_LANE_CHUNK_OPERATION_H
 
@@ -17,12 +17,13 @@ struct operation {
     const char *name;
     enum operation_inputs inputs;
     enum reduce_operation reduce;
-    bool divides;  /* by the number of inputs, once, at the end */
-    bool splits;   /* an input has a block for each member, which alone gets it */
+    bool divides;  /* the result is divided by the number of inputs, once, at the end */
+    bool splits;   /* an input has a block for each member, which only that member gets */
     bool collects; /* a result has a block of each member */
-    bool updates;  /* the result is the parameters that follow from it */
+    bool updates;  /* the result is the updated parameters */
     bool saves;    /* a result has a block of each array of the state */
-    bool restores; /* an input has one, and the result is the first: the parameters */
+    /* an input has a block of each array, and the result is the first: the parameters */
+    bool restores;
 };
 
 /* NULL: no such row. */
@@ -31,11 +32,12 @@ const struct operation *operation_find(uint8_t code);
 #define OPERATION_EVERYBODY UINT32_MAX
 
 uint32_t operation_steps(const struct operation *operation, uint32_t members);
-/* Whose input a step takes, and who gets what becomes of it: a place among the members. */
+/* The member whose input a step takes, and the member that gets its block: places among the
+ * members, or OPERATION_EVERYBODY. */
 uint32_t operation_source(const struct operation *operation, uint32_t members, uint32_t step);
 uint32_t operation_target(const struct operation *operation, uint32_t members, uint32_t step);
 
-/* Reduces one input of each member to one result, the same for all. */
+/* True for operations that reduce one input of each member to one result, the same for all. */
 static inline bool operation_is_reduction(const struct operation *operation)
 {
     return operation->inputs == INPUT_ALL && !operation->splits && !operation->collects;

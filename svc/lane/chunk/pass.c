@@ -1,7 +1,7 @@
-/* One pass of a chunk: up to REDUCE_SOURCES_MAX inputs, read or looked at where they lie, are
- * reduced in rank order and stored to every landing area that is mapped. Owns nothing. Never keeps
- * a pointer into a worker's memory from one turn to the next: the worker may have taken it back.
- * README: A7, A14, A15. */
+/* One pass of a chunk: up to REDUCE_SOURCES_MAX inputs, read into slots or used where they lie, are
+ * reduced in rank order and stored to every mapped landing area. Owns nothing. Never keeps a
+ * pointer into a worker's memory from one turn to the next: the worker may have taken the memory
+ * back. RULES.md: A7, A14, A15. */
 #include "svc/lane/chunk/pass.h"
 
 #include "svc/lane/chunk/stuck.h"
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define MAPPED_AT_ONCE_BYTES (64u << 10) /* fault_around_bytes as the kernel comes */
+#define MAPPED_AT_ONCE_BYTES (64u << 10) /* default of the kernel's fault_around_bytes */
 
 static char *slot_at(const struct transfer *t, uint32_t index)
 {
@@ -24,8 +24,8 @@ static char *input_slot(const struct transfer *t, uint32_t source)
     return slot_at(t, source + 1);
 }
 
-/* Over the partial result if that is no wider, else over the first input: a kernel allows both,
- * but not to narrow in place (R4 of svc/reduce). */
+/* The result replaces the partial result if that is no wider, else the first input: a kernel allows
+ * both, but not to narrow in place (R4 of svc/reduce). */
 static char *result_slot(const struct transfer *t)
 {
     unsigned dtype = t->piece->dtype;
@@ -34,9 +34,9 @@ static char *result_slot(const struct transfer *t)
 
 const void *pass_result(const struct transfer *t) { return result_slot(t); }
 
-/* ---- where things lie ---- */
+/* ---- places of inputs and results ---- */
 
-/* In the region that input_region() says. */
+/* Within the region of input_region(). */
 static uint64_t input_offset(const struct transfer *t, const struct announcement *a)
 {
     if (replica_is_fetched(t->piece))
@@ -67,7 +67,7 @@ void *pass_map_output(const struct transfer *t, uint32_t place)
                       piece_bytes(p, t->elements));
 }
 
-/* An input that needs no read: inline, or mapped. NULL: it needs one. */
+/* An input that needs no read: inline or mapped. NULL: a read is needed. */
 static const void *look_at(const struct transfer *t, uint32_t place)
 {
     const struct piece *p = t->piece;
@@ -85,8 +85,8 @@ static char *kept_at(const struct transfer *t)
     return t->piece->kept + piece_bytes(t->piece, t->first);
 }
 
-/* What the lane itself adds: the running sum comes first; an answer to the late and a state that is
- * saved are nothing else. NULL: nothing. */
+/* The lane's own input: the running sum, which comes first; for an answer to late ranks and a saved
+ * state the only input. NULL: none. */
 static const void *own_input(const struct transfer *t)
 {
     const struct piece *p = t->piece;
@@ -99,8 +99,8 @@ static const void *own_input(const struct transfer *t)
 
 /* ---- reading ---- */
 
-/* Where all is mapped, what is not to be seen cannot be read either: the fabric says why, and the
- * job, which has no room for a window (A17), opens none for that. */
+/* Over shared memory an input that cannot be mapped cannot be read either: the fabric returns the
+ * reason, and no window is opened, for which the job may have no room (A17). */
 static int post_read(struct transfer *t, uint32_t place)
 {
     struct piece *p = t->piece;
@@ -154,7 +154,7 @@ bool pass_is_last(const struct transfer *t)
 
 /* ---- reducing ---- */
 
-/* -EFAULT: a worker took memory back that it had announced. */
+/* -EFAULT: a worker took back memory that it had announced. */
 static int collect_sources(struct transfer *t, const void *sources[])
 {
     for (uint32_t i = 0; i < t->sources; i++) {
@@ -165,7 +165,7 @@ static int collect_sources(struct transfer *t, const void *sources[])
     return 0;
 }
 
-/* One input goes on as the bytes that it is. */
+/* A single input is copied byte by byte. */
 static void copy(void *const targets[], int count, const void *source, size_t bytes)
 {
     for (int i = 0; i < count; i++) {
@@ -181,14 +181,14 @@ static void measure_inputs(const struct transfer *t, const void *const sources[]
         p->input_squares += reduce_squares(p->dtype, sources[i], t->elements);
 }
 
-/* A18: half, because the workers fill it, too. */
+/* Half of the cache, because the workers fill it as well (A18). */
 static bool is_too_much_for_cache(const struct lane_job *job)
 {
     uint64_t cache_bytes = job->lane->options.cache_bytes;
     return cache_bytes > 0 && job->step_bytes > cache_bytes / 2;
 }
 
-/* -EFAULT: what was reduced was not what a worker has there; whatever came of it is told to nobody
+/* -EFAULT: a page was missing, and zeros were reduced in its place; no worker gets the result
  * (A7). */
 static int confirm_sources(struct transfer *t)
 {
@@ -249,7 +249,7 @@ int pass_sum_partial(struct transfer *t)
 
 /* ---- storing ---- */
 
-/* Where the lane itself keeps what comes of it; NULL: nowhere, or it is an update's affair. */
+/* Where the lane stores the result for itself; NULL: nowhere, or the update stores it. */
 static void *keep_at(const struct transfer *t)
 {
     const struct piece *p = t->piece;
@@ -258,8 +258,9 @@ static void *keep_at(const struct transfer *t)
     return p->kept && !p->is_answer ? kept_at(t) : NULL;
 }
 
-/* The kernel maps shared pages sixteen at a time for who reads, one by one for who writes. What a
- * worker has lent anew (a task has moved here) would cost a fault a page in its first round. */
+/* Reads the pages of a landing area before they are written: the kernel maps shared pages sixteen
+ * at a time for a read, one by one for a write. Memory that is newly lent (a task has moved here)
+ * would cost a fault a page in its first round. */
 static void meet(const void *output, size_t bytes)
 {
     const volatile char *at = output;
@@ -269,8 +270,8 @@ static void meet(const void *output, size_t bytes)
         (void)at[bytes - 1];
 }
 
-/* Mapped outputs take the result directly, up to a batch; the result slot takes it for the others.
- */
+/* Mapped landing areas get the result directly, up to a batch; the others get it from the result
+ * slot. */
 static int collect_targets(const struct transfer *t, uint32_t *next, void *targets[], int count,
                            bool *ret_unmapped)
 {
@@ -296,7 +297,7 @@ static bool needs_result_slot(const struct transfer *t, int taken)
     return unmapped || next < t->piece->members;
 }
 
-/* Outputs beyond what one pass stores to get the result from its slot. */
+/* Landing areas beyond those of one pass get the result from its slot. */
 static void copy_to_rest(struct transfer *t, uint32_t next)
 {
     void *targets[REDUCE_TARGETS_MAX];
@@ -323,7 +324,7 @@ int pass_sum(struct transfer *t)
         targets[count++] = keep;
     count = collect_targets(t, &next, targets, count, &unmapped);
     if ((count == 0 && !parameters_step(p)) || t->sources == 0)
-        return 0; /* a barrier, or nobody wants it */
+        return 0; /* a barrier, or no rank wants the result */
     for (int i = uses_slot + (keep != NULL); i < count; i++)
         meet(targets[i], piece_bytes(p, t->elements));
     bool reads_back = uses_slot || p->terms.measures;

@@ -1,19 +1,20 @@
-/* Ranks whose memory does not answer: a process that is stopped in mid-read holds up its rounds,
- * though it has pushed. README: A79. */
+/* Ranks whose memory does not answer: a process that is stopped in mid-read delays its rounds,
+ * although it has announced them. RULES.md: A79. */
 #ifndef GRADPOOL_LANE_CHUNK_STUCK_H
 #define GRADPOOL_LANE_CHUNK_STUCK_H
 
 #include "svc/lane/types.h"
 
-/* So many reads or writes were posted; one is over. */
+/* stuck_posted(): `count` reads or writes of the worker's memory were posted; stuck_done(): one
+ * completed. */
 void stuck_posted(struct worker *w, uint32_t count);
 void stuck_done(struct worker *w);
-/* Something is posted, and nothing came back for a second. */
+/* True when an operation is posted and none has completed for a second. */
 bool stuck_is(const struct worker *w, uint64_t now_ns);
-/* The piece is under way, and this rank holds it up. */
+/* True when the piece's round is in progress and the memory of this rank does not answer. */
 bool stuck_holds(const struct piece *p, const struct rank *rank, uint64_t now_ns);
 
-/* "waits for the memory of rank 3 of job 'x' (10.0.0.3:51234): ..." if a round of these pieces
+/* Writes a text that names a silent rank, if a round of these pieces waits for one; false: none
  * does. */
 bool lane_stuck(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count, char *text,
                 size_t room);

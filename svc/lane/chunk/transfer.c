@@ -1,7 +1,6 @@
-/* One chunk on its way through the lane: its inputs are read, reduced and stored in passes
- * (pass.c), what is not mapped is written. Every post may say -EAGAIN, so each step can be taken up
- * again.
- * Owns the state of a transfer; never decides what a round is. README: A1, A3, A21. */
+/* One chunk in progress: its inputs are read, reduced and stored in passes (pass.c), results that
+ * are not mapped are written. Every post may return -EAGAIN, so each step can be resumed. Owns the
+ * state of a transfer; never decides what a round does. RULES.md: A1, A3, A21. */
 #include "svc/lane/chunk/transfer.h"
 
 #include "svc/base/clock.h"
@@ -18,10 +17,10 @@
 
 #include <errno.h>
 
-/* A mapped chunk is a unit of fairness between jobs only. */
+/* Length of a mapped chunk: only a unit of fairness between jobs. */
 #define MAPPED_CHUNK_BYTES ((256u << 10) / TRANSFER_SHORTER)
-/* Of all its inputs and outputs together, where they are more than one pass takes; but each input
- * has a page of it. */
+/* Length of a chunk of a wide sum: all inputs and outputs together, but at least a page for
+ * each. */
 #define WIDE_CHUNK_BYTES ((2u << 20) / TRANSFER_SHORTER)
 #define CHUNK_BYTES_LEAST (4u << 10)
 
@@ -40,7 +39,8 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
         const struct transfer *t = &job->transfers[i];
         bool unsummed = t->state == TRANSFER_READING || t->state == TRANSFER_SUMMING;
         const struct rank *of = t->piece ? piece_rank(t->piece, rank) : NULL;
-        bool is_lost = t->is_broken && !t->is_given_up; /* else it is done again, if it is needed */
+        /* a round that was given up is done again, if needed */
+        bool is_lost = t->is_broken && !t->is_given_up;
         if (is_lost || (unsummed && of && of->is_source))
             return true;
     }
@@ -57,7 +57,7 @@ bool transfer_is_stuck(const struct piece *p)
     return false;
 }
 
-/* The job has a keeper less, and its connection's end decides what follows. */
+/* A replica holder is lost: the end of its connection decides how the round continues. */
 static int fail_keeper(struct transfer *t, struct worker *keeper, int code)
 {
     t->is_broken |= code != -EAGAIN;
@@ -82,7 +82,7 @@ int transfer_fail(struct transfer *t, uint32_t place, int code)
     return code;
 }
 
-/* Inline inputs have been summed: their room is wanted for the next ones (W6). */
+/* Inline inputs have been summed: frees their memory for the next ones (W6). */
 static void release_payloads(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -106,7 +106,7 @@ static int store_copy(struct transfer *t)
     return r < 0 ? fail_copy(t, r) : 0;
 }
 
-/* Where more inputs are left than one pass takes, the next pass begins. */
+/* Reduces the inputs of this pass; the next pass begins if inputs are left. */
 static int sum(struct transfer *t)
 {
     bool is_complete = pass_is_last(t);
@@ -125,17 +125,17 @@ static int sum(struct transfer *t)
     return 0;
 }
 
-/* One pass does not take all inputs. */
+/* True when one pass does not take all inputs. */
 static bool has_passes(const struct piece *p) { return p->members >= REDUCE_SOURCES_MAX; }
 
-/* What a slot must hold of an element: with passes, its partial result. */
+/* Bytes of a slot for one element: with passes, of the partial result. */
 static size_t slot_element_bytes(const struct piece *p)
 {
-    /* A running sum is one more input. */
+    /* members >= MAX, not >: a running sum is one more input. */
     return reduce_element_bytes(has_passes(p) ? reduce_accumulator(p->dtype) : p->dtype);
 }
 
-/* Inputs and outputs of a chunk of the next step. */
+/* Number of inputs and outputs of a chunk of the next step. */
 static uint32_t sides(const struct piece *p)
 {
     bool has_steps = p->steps > 1 && p->operation;
@@ -146,7 +146,8 @@ static uint32_t sides(const struct piece *p)
     return (has_one_input ? 1 : p->members) + (has_one_output ? 1 : p->members);
 }
 
-/* Of one input: a chunk of a wide sum would keep the lane as long as its ranks are many. */
+/* Most bytes of one input of a chunk: otherwise a chunk of a wide sum would take time by its number
+ * of ranks. */
 static uint64_t most_bytes(const struct piece *p)
 {
     if (!has_passes(p))
@@ -156,7 +157,7 @@ static uint64_t most_bytes(const struct piece *p)
     return bytes < CHUNK_BYTES_LEAST ? CHUNK_BYTES_LEAST : bytes;
 }
 
-/* With a window, as much as a slot takes. */
+/* Elements of the next chunk; with a window, as many as a slot takes. */
 static uint64_t chunk_elements(const struct piece *p)
 {
     uint64_t left = p->elements - p->next_element;
@@ -170,7 +171,7 @@ static uint64_t chunk_elements(const struct piece *p)
     return left < chunk ? left : chunk;
 }
 
-/* One of those with the shortest slots that will do. */
+/* A free transfer with the shortest slots that suffice; NULL: none. */
 static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
 {
     for (int i = TRANSFERS_PER_JOB - 1; i >= 0; i--) {
@@ -181,8 +182,8 @@ static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
     return NULL;
 }
 
-/* One whole long chunk is asked for at a time: the request for the next goes out with the results
- * of the one before (post_place()), and what comes in is summed before it has left the cache. */
+/* Reads of one whole long chunk are posted at a time: the reads of the next go out with the results
+ * of the one before (post_place()), and inputs are summed before they have left the cache. */
 static bool reads_enough(const struct lane_job *job)
 {
     uint64_t bytes = 0;
@@ -195,8 +196,8 @@ static bool reads_enough(const struct lane_job *job)
     return bytes >= window_slot_bytes(job) * job->workers_count;
 }
 
-/* Of a turn, by its bytes: a worker is woken once for all that a turn has for it. A chunk of a wide
- * sum takes a turn's step for each pass. */
+/* Share of a turn, by bytes: a worker is woken once for all results of a turn. A chunk of a wide
+ * sum counts its passes. */
 static uint32_t share_of(const struct piece *p, uint64_t elements)
 {
     uint64_t share = piece_bytes(p, elements) * TRANSFER_SHARE / MAPPED_CHUNK_BYTES;
@@ -238,7 +239,8 @@ static struct transfer next_chunk(struct piece *p, const struct transfer *slots_
     return t;
 }
 
-/* A transfer with the job's next chunk, nothing of it posted yet; NULL: there is none to start. */
+/* Takes the job's next chunk into a free transfer, with nothing posted yet; NULL: no chunk can
+ * start. */
 static struct transfer *take_chunk(struct lane_job *job)
 {
     struct list *node = list_first(&job->runnable);
@@ -259,8 +261,8 @@ static struct transfer *take_chunk(struct lane_job *job)
 
 static int count_notified(int r) { return r < 0 ? r : r == 0; }
 
-/* What one rank gets of this chunk: bytes if its output is not mapped, the word with the last one.
- * Returns for how many of them WRITTEN follows. */
+/* Posts the part of the chunk for one rank: bytes if its landing area is not mapped, the word with
+ * the last chunk. Returns the number of WRITTEN events that follow, or an error. */
 static int post_write(struct transfer *t, uint32_t place)
 {
     struct piece *p = t->piece;
@@ -273,7 +275,7 @@ static int post_write(struct transfer *t, uint32_t place)
     bool has_bytes = is_target && !pass_map_output(t, place);
     int r = 0;
     if (has_bytes && !t->slots)
-        return -EFAULT; /* mapped when it was announced, taken back since */
+        return -EFAULT; /* the memory was mapped when announced, and was taken back since */
     const void *result = has_bytes ? pass_result(t) : NULL;
     uint64_t offset = has_bytes ? pass_output_offset(t, place) : 0;
     uint64_t bytes = piece_bytes(p, t->elements);
@@ -288,14 +290,14 @@ static int post_write(struct transfer *t, uint32_t place)
     return r < 0 ? r : 1;
 }
 
-/* A result that did not land must not be committed (W4), except to who said goodbye: its CLOSED
- * event decides what becomes of the job. */
+/* A result that did not land must not be committed (W4). A rank that left is an exception: the
+ * CLOSED event of its connection decides about the job. */
 static void note_lost_write(struct transfer *t, const struct worker *w)
 {
     t->is_broken |= w->state != WORKER_LEFT;
 }
 
-/* The result for one rank, and behind it the request for its part of the next chunk: a worker is
+/* Posts the result for one rank, and behind it the read of its part of the next chunk: a worker is
  * woken once for both. */
 static int post_place(struct transfer *t, struct transfer *next)
 {
@@ -314,10 +316,10 @@ static int post_place(struct transfer *t, struct transfer *next)
     if (!next || next->piece->members < t->next_rank)
         return 0;
     r = pass_read(next, t->next_rank);
-    return r == -EAGAIN ? 0 : r; /* what is not posted now is posted in its own turn */
+    return r == -EAGAIN ? 0 : r; /* the rest is posted in the turn of `next` */
 }
 
-/* Before the words: who has the result then has the copy, too. */
+/* Posted before the words: a rank with the result knows that the copy has the state. */
 static int post_copy(struct transfer *t)
 {
     uint32_t posted;
@@ -361,7 +363,7 @@ static void finish_if_done(struct transfer *t)
         p->job->lane->chunks_are_over(p, false);
 }
 
-/* Takes the transfer as far as it goes now. Returns whether anything was done. */
+/* Advances the transfer as far as possible. Returns true when any work was done. */
 static bool advance(struct transfer *t)
 {
     int r = -EAGAIN;
@@ -406,7 +408,7 @@ static void abort_all(struct lane_job *job)
     job->due_bytes = 0;
 }
 
-/* One step of one transfer; NULL: none can take one. */
+/* One step of one transfer, which is returned; NULL: no step is possible. */
 static struct transfer *step(struct lane_job *job)
 {
     if (job->failure || job->is_dropped) {
@@ -455,7 +457,7 @@ void transfer_give_up(struct piece *p)
     }
 }
 
-/* Of a round that was given up. */
+/* An operation of a given-up round has completed. */
 static void progress_given_up(struct transfer *t)
 {
     struct piece *p = t->piece;

@@ -1,27 +1,33 @@
-/* Chunks on their way through a lane: transfer.c moves them,
- * pass.c knows where their bytes lie, window.c owns the slots. */
+/* Chunks in progress on a lane: transfer.c moves them, pass.c finds their bytes, window.c owns the
+ * slots. */
 #ifndef GRADPOOL_LANE_CHUNK_TRANSFER_H
 #define GRADPOOL_LANE_CHUNK_TRANSFER_H
 
 #include "svc/lane/state/parameters.h"
 
-/* What a long chunk takes of a lane's turn; a short one takes its part of that, a small one 1. */
+/* Share of a lane's turn that a long chunk takes; a short one takes its part of that, a small one
+ * 1. */
 #define TRANSFER_SHARE 16
-/* Does one chunk's worth of work for the job, and returns its share; 0: nothing can be done now. */
+/* Does one chunk's worth of work for the job, and returns its share of the turn; 0: no work is
+ * possible now. */
 uint32_t transfer_turn(struct lane_job *job);
-/* A read or a write of it, by this worker, is over. The caller releases the job. */
+/* A read or write of the chunk in the worker's memory has completed. The caller calls
+ * job_release(). */
 void transfer_progress(struct transfer *t, struct worker *w, int error);
+/* True while an operation of the job is posted. */
 bool transfer_is_active(const struct lane_job *job);
-/* A chunk not yet summed needs this rank's memory, or one cannot be finished any more. */
+/* True when a chunk that is not summed yet needs this rank's memory, or a chunk can no longer be
+ * finished. */
 bool transfer_needs(const struct lane_job *job, uint32_t rank);
-/* A chunk of the piece waits for somebody who is lost. */
+/* True when a chunk of the piece cannot be finished because a worker is lost. */
 bool transfer_is_stuck(const struct piece *p);
-/* Its job fails unless the post may be tried again (-EAGAIN), or somebody will say what becomes of
- * a job that has lost the rank (A40). Returns `code`. */
+/* Handles an error of the member at `place`. -EAGAIN: the post is tried again later; a lost rank
+ * that may come back, or whose job is elastic (A40): the chunk waits; else the job fails. Returns
+ * `code`. */
 int transfer_fail(struct transfer *t, uint32_t place, int code);
-/* The piece's chunks are given up: each is free once nothing of it is posted any more. */
+/* Gives up the piece's chunks: each is free once nothing of it is posted. */
 void transfer_give_up(struct piece *p);
-/* Whose inputs there may be: the members, and behind them a keeper. */
+/* Places that may give inputs: the members, then a replica holder while a copy is read. */
 static inline uint32_t transfer_places(const struct piece *p)
 {
     return p->members + (p->parameters && p->parameters->fetched > 0);

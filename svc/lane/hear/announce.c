@@ -1,5 +1,5 @@
-/* What happens when a worker says READY or asks whom it waits for. Checks every field against what
- * the coordinator said the piece is; a mismatch becomes an error on every rank. README: A1, A4. */
+/* READY and QUERY of workers. Checks every field against the declaration that the coordinator sent;
+ * a mismatch becomes an error on every rank. RULES.md: A1, A4. */
 #include "svc/lane/hear/announce.h"
 
 #include "svc/base/clock.h"
@@ -32,7 +32,7 @@ static uint64_t input_bytes_expected(const struct worker *w, const struct piece 
     return gives && lends ? piece_bytes(p, p->elements) : 0;
 }
 
-/* `count` blocks, each `stride` after the one before. */
+/* `count` blocks of `bytes`, each `stride` after the one before. */
 static bool blocks_are_lent(struct worker *w, uint32_t region, uint64_t offset, uint64_t bytes,
                             uint64_t stride, uint32_t count)
 {
@@ -44,7 +44,8 @@ static bool blocks_are_lent(struct worker *w, uint32_t region, uint64_t offset, 
            extent_is_lent(w, region, offset, bytes);
 }
 
-/* The extents that this one worker names. Its own mistake alone: the others need not fail. */
+/* Checks the extents in the worker's memory. An error here is this worker's own: the other ranks do
+ * not fail. */
 static int check_extents(struct worker *w, const struct piece *p, const struct operation *operation,
                          const struct record_ready *ready)
 {
@@ -69,13 +70,14 @@ static int check_extents(struct worker *w, const struct piece *p, const struct o
     return 0;
 }
 
-/* A short one goes to the inbox. Of the others one at most: a receive must stay posted for the next
- * message (W6). The newer one wins, unless the older is being summed. */
+/* A short payload goes to the inbox. At most one longer payload stays in its receive buffer,
+ * because one must stay posted for the next message (W6): the newer one, unless the older is being
+ * summed. */
 static bool keep_payload(struct worker *w, struct announcement *a, const void *data,
                          const void *payload)
 {
     if (a->operation->splits || a->operation->restores)
-        return false; /* it is one block of several */
+        return false; /* the payload is one block of several */
     if (inbox_keep(w, a, payload,
                    piece_bytes(announcement_piece(a), announcement_piece(a)->elements)))
         return false;
@@ -107,9 +109,9 @@ static void fill(struct announcement *a, const struct operation *operation,
     a->output_stride = ready->output[0].stride;
 }
 
-/* A lane that took the piece over knows no round yet: any will do until all have spoken. Where not
- * all take part, a rank may come back to a round that is long closed, but never to an earlier one
- * of its own, nor while it waits for an answer. */
+/* A new owner knows no round yet: any round is good until all ranks have reported. Without full
+ * quorum a rank may come back to a round that closed long ago, but never to an earlier one of its
+ * own, and not while it waits for an answer. */
 static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
                                 const struct record_ready *ready)
 {
@@ -130,19 +132,19 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
     return ready->round == p->round || ready->round == p->round + 1;
 }
 
-/* What finds no room is lost where the worker hears of it anyway: from the coordinator where the
- * piece is now, from us that its job has failed. Who makes mistakes and does not listen is cut off.
- */
+/* Without room in the send queue the error is dropped if the worker gets the news anyway: the new
+ * route from the coordinator, or the failure of its job from this lane. Otherwise the connection
+ * ends: a worker that makes mistakes does not receive. */
 static void refuse(struct worker *w, const struct record_ready *ready, int code, const char *text)
 {
     if (ready->standing == RECORD_IDLE && code == -ESTALE)
-        return; /* it names no request: the error would be the whole job's */
+        return; /* the record names no request: the error would count for the whole job */
     int r = tell_error_now(w, ready->word, code, text);
     if (r == -EAGAIN && code != -ESTALE && !w->job->failure)
         fabric_disconnect(w->conn);
 }
 
-/* Where not all take part, a result must make sense without the rest. */
+/* Without full quorum, a result must make sense without the missing inputs. */
 static bool suits_terms(const struct piece *p, const struct operation *operation)
 {
     if (!parameters_suit(p, operation))
@@ -187,7 +189,7 @@ static bool settings_are_sound(const struct piece *p, const struct rank *rank,
     return !wrong;
 }
 
-/* All that can be wrong with an announcement before it touches the round. */
+/* Checks an announcement before it changes the round. */
 static bool check(struct worker *w, struct piece *p, const struct operation *operation,
                   const struct record_ready *ready)
 {
@@ -217,7 +219,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         refuse(w, ready, -EOPNOTSUPP, text);
         return false;
     }
-    if (ready->dtype != p->dtype) { /* every rank hears of it, not only who did it */
+    if (ready->dtype != p->dtype) { /* every rank gets this error */
         piece_fail(p, -EINVAL, "tensor '%s': rank %u pushes %s, declared as %s", p->tensor,
                    w->number, reduce_dtype_name(ready->dtype), reduce_dtype_name(p->dtype));
         refuse(w, ready, p->failure, p->failure_text);
@@ -249,18 +251,17 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     return true;
 }
 
-/* Said before, however often: no effect (W3), whatever has become of the round since. What is owed
- * for it comes anyway. */
+/* A repeated announcement has no effect (W3), whatever its round has become. Its answer comes
+ * anyway. */
 static bool is_repeated(const struct worker *w, struct piece *p, const struct record_ready *ready)
 {
     struct rank *rank = piece_rank(p, w->number);
     if (!rank || ready->standing == RECORD_ENTERS)
-        return false; /* who asks again gets the same answer again */
+        return false; /* a repeated ENTERS gets the same answer again */
     const struct announcement *a = rank_said(rank, ready->round);
     return rank->has_spoken && a->round == ready->round && a->word == ready->word;
 }
 
-/* In the open round, after it, or before the one that opens. */
 static void place_in_round(struct rank *rank, struct announcement *a)
 {
     uint64_t open = quorum_round(rank->piece, rank);
@@ -270,7 +271,7 @@ static void place_in_round(struct rank *rank, struct announcement *a)
         round_answer_late(rank, a);
 }
 
-/* Of the round before: its worker has shown that it can do without (W4). */
+/* Drops the COMMIT of the round before: this announcement shows that the worker needs none (W4). */
 static void withdraw_commit(struct rank *rank, uint64_t round)
 {
     struct announcement *before = rank_said(rank, round - 1);
@@ -278,14 +279,14 @@ static void withdraw_commit(struct rank *rank, uint64_t round)
         list_remove(&before->tell_link);
 }
 
-/* Of the open round, or of the next: it will be open soon. Who knows when, of a piece that is held.
- */
+/* True for the open round and the next, which opens soon; a held piece opens its rounds at an
+ * unknown time. */
 static bool may_keep_payload(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
 }
 
-/* Returns whether the payload is kept. */
+/* Returns true when the payload stays in its receive buffer. */
 static bool take(struct rank *rank, const struct operation *operation,
                  const struct record_ready *ready, const void *data, const void *payload)
 {
@@ -309,7 +310,8 @@ static bool take(struct rank *rank, const struct operation *operation,
     if (is_new && p->parameters)
         parameters_hear(p, rank, operation, ready);
     if (ready->standing == RECORD_KEEPS) {
-        a->standing = RECORD_HOLDS; /* it has not spoken yet: the next round follows (W5) */
+        /* has_spoken stays false: the announcement of the next round follows (W5) */
+        a->standing = RECORD_HOLDS;
         return false;
     }
     if (is_new)
@@ -331,7 +333,7 @@ static bool take(struct rank *rank, const struct operation *operation,
     return keeps && a->payload;
 }
 
-/* Returns whether the payload is kept. */
+/* Returns true when the payload stays in its receive buffer. */
 static bool hear(struct worker *w, struct piece *p, const struct record_ready *ready,
                  const void *data, const void *payload)
 {
@@ -349,8 +351,8 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     return false;
 }
 
-/* The round that it was kept for has failed before a chunk was started: no transfer will free it.
- * Its errors hang on it, so they are told first. */
+/* Frees a dropped piece whose round failed before its first chunk: no transfer will free it. Its
+ * errors are sent first, because they are marks on its announcements. */
 static void free_if_over(struct piece *p)
 {
     if (!p->is_dropped || p->state != PIECE_COLLECTING)
@@ -369,8 +371,8 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     return keeps;
 }
 
-/* Round 0 asks for whoever holds up the newcomer that asks: has not told where it stands, or, while
- * nobody is to, has not announced the open round. */
+/* Round 0 is the query of a late worker: ranks that have not reported their standing, or, if no
+ * standing is needed, have not announced the open round. */
 static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     if (round == 0 && p->round == 0)
@@ -380,7 +382,7 @@ static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t 
     return rank->said[0].round < round && rank->said[1].round < round;
 }
 
-/* All have announced; the round waits for the memory of some. */
+/* All ranks have announced: adds ranks whose memory the round waits for. */
 static void name_stuck(const struct piece *p, const struct worker *asker,
                        struct record_missing *missing)
 {
@@ -412,6 +414,6 @@ void answer_query(struct worker *w, const struct record_query *query)
     }
     if (!lacks_any)
         name_stuck(p, w, &missing);
-    /* Whoever asks does so at its deadline and asks again: an answer that finds no room is lost. */
+    /* The worker repeats its query: an answer without room in the send queue is dropped. */
     (void)fabric_send(w->conn, &missing, sizeof missing, NULL, 0);
 }

@@ -1,10 +1,11 @@
-/* READY and QUERY of workers. */
+/* Handles READY and QUERY records of workers. */
 #ifndef GRADPOOL_LANE_HEAR_ANNOUNCE_H
 #define GRADPOOL_LANE_HEAR_ANNOUNCE_H
 
 #include "svc/lane/types.h"
 
-/* `data`: the receive buffer, `payload` in it or NULL. Returns whether the buffer is kept. */
+/* `data`: the receive buffer, with `payload` in it or NULL. Returns true when the lane holds the
+ * buffer (worker.held). */
 bool announce(struct worker *w, const struct record_ready *ready, const void *data,
               const void *payload);
 void answer_query(struct worker *w, const struct record_query *query);

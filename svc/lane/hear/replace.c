@@ -1,8 +1,8 @@
-/* A worker lives and its connection does not: a firewall has forgotten or reset it. The worker
- * makes another; the lane may have seen the end of the first one (A70), or takes that for alive
- * (A69). What was said on the first connection holds no longer, its memory is gone (W4); the worker
- * says where it stands, as to a new owner that knows its rounds (A28). Never decides that a worker
- * is dead: the coordinator does. */
+/* Another connection for a living worker, whose first one a firewall forgot or reset. The lane
+ * may have seen the end of the first one (A70), or takes it for alive (A69). Announcements of
+ * the first connection are void, because its memory is gone (W4); the worker reports its
+ * standing, as to a new owner that knows the rounds (A28). Never decides that a worker is dead:
+ * the coordinator does. */
 #include "svc/lane/hear/replace.h"
 
 #include "svc/base/clock.h"
@@ -20,13 +20,15 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* A worker that has not seen the end of its connection finds it silent within 16 s (O33). */
+/* Time to connect again: a worker finds a silent connection within 16 s (O33). */
 #define AWAY_NS (20 * NS_PER_S)
-/* A way that ends every connection would have a round begin again for ever. */
+/* Ends within BREAKS_NS after which the job fails: a network that ends every connection would let a
+ * round begin again for ever. */
 #define BREAKS_MAX 10
 #define BREAKS_NS (60 * NS_PER_S)
 
-/* Said of the open round, and counted there: not while the standing after KEEPS is to come. */
+/* True when the rank's announcement is in piece.announced: not while the announcement after KEEPS
+ * is still to come. */
 static bool counts(const struct piece *p, struct rank *rank)
 {
     uint64_t round = quorum_round(p, rank);
@@ -49,7 +51,7 @@ static void forget_said(struct rank *rank)
     rank->comes_back = true;
 }
 
-/* Reads or writes that are under way need its memory. */
+/* True when operations in progress need the rank's memory. */
 static bool is_needed(const struct piece *p, const struct rank *rank)
 {
     bool is_of_copy = replica_is_fetched(p) || replica_is_filled(p);
@@ -57,8 +59,8 @@ static bool is_needed(const struct piece *p, const struct rank *rank)
     return p->state != PIECE_COLLECTING && (rank->part || has_copy);
 }
 
-/* Of the first that come, others may make the round next time, while somebody holds the result of
- * these. The first n of n, and chosen ranks, are the same again. */
+/* True when a repeated round may have other ranks while some rank holds the first result:
+ * QUORUM_FIRST. The first n of n, and chosen ranks, are the same again. */
 static bool may_differ(const struct piece *p, bool is_under_way)
 {
     bool is_same = p->terms.bound == p->members && !p->job->is_elastic;
@@ -77,12 +79,12 @@ static void rank_replace(struct rank *rank)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': the connection of rank %u was lost in mid-round",
                    p->tensor, rank->worker->number);
     if (p->announced == 0 && !is_under_way && p->state == PIECE_COLLECTING && !p->is_copy)
-        p->operation = NULL; /* whoever announces next says what the round does */
+        p->operation = NULL; /* the next announcement names the operation */
     if (is_under_way)
         round_interrupt(p);
 }
 
-/* No announcement of this connection counts any longer. */
+/* Voids all announcements of the connection. */
 static void forget_connection(struct worker *w)
 {
     list_for_each_safe (node, &w->job->pieces) {
@@ -137,9 +139,10 @@ void replace_ended(struct lane_job *job)
     job_wake(job);
 }
 
-/* ---- its end was seen (A70) ---- */
+/* ---- the lane has seen the end (A70) ---- */
 
-/* Errors that a network causes. All others are the peer's doing, or a lack of ours. */
+/* Errors that a network causes. Other errors are caused by the peer, or by a lack of resources
+ * here. */
 static bool is_of_network(int error)
 {
     switch (error) {
@@ -178,7 +181,7 @@ bool replace_await(struct worker *w, int error)
     return true;
 }
 
-/* Where workers come and go, the coordinator decides what follows (A40). */
+/* In an elastic job the coordinator decides about the rank (A40). */
 static void give_up(struct worker *w)
 {
     if (!w->job->is_elastic)

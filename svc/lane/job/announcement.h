@@ -1,4 +1,4 @@
-/* Announcements of ranks about rounds. */
+/* A rank's announcement of a round, and the messages that answer it. */
 #ifndef GRADPOOL_LANE_JOB_ANNOUNCEMENT_H
 #define GRADPOOL_LANE_JOB_ANNOUNCEMENT_H
 
@@ -9,14 +9,15 @@
 
 struct operation;
 
-/* A worker's announcement of one round. Two are kept per rank, by the round's last bit (W3). */
+/* A rank's announcement of one round. Each rank has two, by the last bit of the round (W3). */
 struct announcement {
-    struct list tell_link; /* in worker.owed while something is to be told */
-    uint64_t round;        /* 0: none */
-    uint64_t closed_round; /* whose result answers it, when it came late */
+    struct list tell_link; /* in worker.owed while a message is to be sent */
+    uint64_t round;        /* 0: no announcement */
+    /* round whose result answers a late announcement, or that a replica holds */
+    uint64_t closed_round;
     uint32_t word;
     uint8_t standing; /* enum record_standing */
-    uint8_t owes;     /* TELL_* */
+    uint8_t owes;     /* message to be sent, TELL_* */
     uint32_t input_region;
     uint64_t input_offset, input_stride;
     uint32_t output_region;
@@ -24,12 +25,14 @@ struct announcement {
     uint64_t output_offset, output_stride;
     const struct operation *operation;
     uint32_t root, priority;
-    float loss;           /* NaN: not told */
-    const void *payload;  /* the input itself (W6): in the inbox, or in a receive that is held */
-    uint32_t inbox_bytes; /* of it, in the inbox */
+    float loss; /* NaN: the worker sent none */
+    /* the input itself (W6): in the inbox, or in a receive buffer that is held; NULL: neither */
+    const void *payload;
+    uint32_t inbox_bytes; /* bytes of the payload that lie in the inbox; 0: none do */
 };
 
-/* CHOSEN: the set that its round decided, then COMMIT; BACKED: of a copy, not of a round. */
+/* CHOSEN: the set that the round decided, followed by COMMIT. BACKED: a replica has the state of a
+ * round; belongs to no announcement of a rank. */
 enum { TELL_COMMIT = 1, TELL_ERROR, TELL_CLOSED, TELL_CHOSEN, TELL_BACKED };
 
 #endif

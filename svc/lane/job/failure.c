@@ -1,5 +1,5 @@
-/* The failure of a job on its lane: kept, told to its workers, and to whoever asks for failures.
- * README: A12. */
+/* The failure of a job on its lane: stored, sent to its workers, reported to the process. RULES.md:
+ * A12. */
 #include "svc/lane/job/failure.h"
 
 #include "svc/lane/turn/policy.h"
@@ -7,8 +7,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* The first failure is the cause; what follows from it is noise. Who is connected hears it from
- * here; whose connection it was that ended, by way of the coordinator (A12). */
+/* The first failure is the cause, and later ones are not stored. Connected workers get it from this
+ * lane; a worker without a connection gets it from the coordinator (A12). */
 void job_fail(struct lane_job *job, int code, const char *format, ...)
 {
     if (job->failure)
@@ -22,5 +22,5 @@ void job_fail(struct lane_job *job, int code, const char *format, ...)
         tell_job_failure(&job->workers[i]);
     if (job->lane->options.job_failed)
         job->lane->options.job_failed(job->lane->options.context);
-    job_wake(job); /* what is under way ends in transfer_turn() */
+    job_wake(job); /* chunks in progress end in transfer_turn() */
 }

@@ -1,4 +1,4 @@
-/* Types that a job is made of: its tenant, states of a worker, ends of connections. */
+/* Types of a job: its tenant, states of a worker, ends of connections. */
 #ifndef GRADPOOL_LANE_JOB_JOB_TYPES_H
 #define GRADPOOL_LANE_JOB_JOB_TYPES_H
 
@@ -17,9 +17,9 @@ struct lane_tenant {
     struct list link; /* in lane.tenants */
     char name[LANE_NAME_BYTES];
     size_t jobs_count;
-    struct line_entry turn;    /* in lane.running while the next is not empty */
-    struct line running;       /* its jobs that can use the core now */
-    struct fabric_group group; /* of its connections */
+    struct line_entry turn;    /* in lane.running while `running` is not empty */
+    struct line running;       /* jobs of the tenant that can use the core now */
+    struct fabric_group group; /* fabric group of the tenant's connections */
 };
 
 struct lane;
@@ -29,16 +29,16 @@ enum worker_state {
     WORKER_OPEN,
     WORKER_LEFT,
     WORKER_LOST,
-    WORKER_AWAY, /* its connection was lost, and another may follow (A70) */
+    WORKER_AWAY, /* the connection was lost, and the worker may connect again (A70) */
 };
 struct worker;
 
-/* Ends of a worker's connections, one after the other (A70). */
+/* Ends of a worker's connections within a period (A70). */
 struct breaks {
-    uint64_t since_ns; /* when the first of these was */
+    uint64_t since_ns; /* when the first connection of the period ended */
     uint32_t count;
-    int error;         /* of the last one */
-    uint64_t until_ns; /* AWAY: another connection is waited for so long */
+    int error;         /* error of the last end */
+    uint64_t until_ns; /* WORKER_AWAY: end of the time to connect again */
 };
 
 #endif

@@ -9,7 +9,7 @@ struct lane_job *job_find(struct lane *lane, uint32_t id)
     return NULL;
 }
 
-/* Numbers are handed out one after the other: low bits spread them well. */
+/* The coordinator numbers pieces consecutively: low bits spread them well. */
 static struct piece **bucket(struct lane_job *job, uint32_t id)
 {
     return &job->table[id & (job->table_size - 1)];
@@ -29,7 +29,7 @@ static void table_grow(struct lane_job *job)
     size_t size = job->table_size * 4;
     struct piece **table = arena_alloc(arena, &job->account, size * sizeof *table);
     if (!table)
-        return; /* longer chains, still right */
+        return; /* no memory: chains get longer, and stay correct */
     arena_free(arena, &job->account, job->table);
     job->table = table;
     job->table_size = size;

@@ -1,6 +1,6 @@
-/* What a lane owes its workers besides results: COMMIT (batched, no hurry), CLOSED, CHOSEN and
- * ERROR. Nothing is allocated: what is owed hangs on the announcement it answers. A worker that
- * does not take its messages delays nobody (W10). README: A6. */
+/* Messages of a lane to its workers besides results: COMMIT (batched, without hurry), CLOSED,
+ * CHOSEN, BACKED and ERROR. No allocation: a message is a mark on the announcement that it answers.
+ * A worker that does not receive its messages delays no other (W10). RULES.md: A6. */
 #include "svc/lane/job/tell.h"
 
 #include "svc/lane/state/parameters.h"
@@ -67,15 +67,16 @@ static int send_error(struct worker *w, struct announcement *a)
     return r;
 }
 
-/* One that is forgotten already has gone out through others. */
+/* A set that is overwritten already was sent by other pieces. */
 static int send_choice(struct worker *w, uint64_t round)
 {
     const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];
     return chosen->round == round ? fabric_send(w->conn, chosen, sizeof *chosen, NULL, 0) : 0;
 }
 
-/* Of a leader with its set: where it has moved, those of the round may not have heard of it from
- * the lane that decided it (A29). Without room for both both come again. */
+/* A leader lane sends its set before CLOSED: after a move the ranks of the round may not have
+ * received it from the former owner (A29). Without room for both records both are sent again later.
+ */
 static int send_closed(struct worker *w, struct announcement *a)
 {
     struct record_closed closed = {
@@ -102,7 +103,7 @@ static int send_backed(struct worker *w, struct announcement *a)
     return r;
 }
 
-/* Its lanes wait for the set, so it comes before COMMIT. */
+/* CHOSEN precedes COMMIT: the worker's other lanes wait for the set. */
 static int send_chosen(struct worker *w, struct announcement *a)
 {
     int r = send_choice(w, a->round);
@@ -111,7 +112,7 @@ static int send_chosen(struct worker *w, struct announcement *a)
     return r;
 }
 
-/* As many COMMITs as one record takes. They are taken off the list only once sent. */
+/* Sends as many COMMITs as one record takes; they leave the list only once the record is sent. */
 static int send_commits(struct worker *w)
 {
     struct record_commit commit = {.kind = RECORD_COMMIT};
@@ -143,7 +144,7 @@ static bool flush_worker(struct worker *w)
     while (w->conn && (a = first_owed(w))) {
         int r = send_owed(w, a);
         if (r < 0)
-            return false; /* ROOM or CLOSED follows */
+            return false; /* a ROOM or CLOSED event of the connection follows */
     }
     if (w->conn && w->owes_failure)
         w->owes_failure =

@@ -1,4 +1,5 @@
-/* What a lane owes its workers besides results. README: A6. */
+/* Messages of a lane to its workers besides results. Each function marks the announcement;
+ * tell_flush() sends. RULES.md: A6. */
 #ifndef GRADPOOL_LANE_JOB_TELL_H
 #define GRADPOOL_LANE_JOB_TELL_H
 
@@ -9,17 +10,19 @@ struct lane;
 struct worker;
 
 void tell_commit(struct worker *w, struct announcement *a);
-/* It got the result of `round`. */
+/* CLOSED: the result that the rank received is that of `round`. */
 void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
-/* COMMIT, and before it the set that the round has decided. */
+/* COMMIT, preceded by the set that the round decided. */
 void tell_chosen(struct worker *w, struct announcement *a);
+/* BACKED: the replica of announcement `a` has the state after `round`. */
 void tell_backed(struct worker *w, struct announcement *a, uint64_t round);
 void tell_error(struct worker *w, struct announcement *a);
-/* Every request of the job has failed. */
+/* ERROR without a word: every request of the job has failed. */
 void tell_job_failure(struct worker *w);
-/* Where no announcement stands behind it. -EAGAIN: no room, nothing is owed. */
+/* Sends an ERROR that belongs to no announcement. -EAGAIN: the send queue is full, and the error is
+ * not stored. */
 int tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
-/* Sends what is owed to everybody, as far as connections take it. */
+/* Sends the messages of all workers, as far as the send queues take them; the rest stays marked. */
 void tell_flush(struct lane *lane);
 
 #endif

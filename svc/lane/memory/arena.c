@@ -1,6 +1,6 @@
-/* One jemalloc arena a lane. The only file that knows jemalloc; under sanitizers, which bring
- * their own allocator, ARENA_MALLOC replaces it by malloc and a list.
- * Accounts are plain counters that belong to the lane's thread; never touch one from another. */
+/* One jemalloc arena a lane. The only file that includes jemalloc; under sanitizers, which bring
+ * their own allocator, ARENA_MALLOC replaces it by malloc and a list. Accounts are plain counters
+ * of the lane's thread; no other thread touches them. */
 #include "svc/lane/memory/arena.h"
 
 #include "svc/base/cleanup.h"
@@ -14,31 +14,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of all accounts together. */
+/* Counters of all accounts together. */
 struct count {
-    size_t bytes, limit_bytes; /* limit 0: none */
+    size_t bytes, limit_bytes; /* limit_bytes 0: no limit */
     size_t account_limit_bytes;
-    int lack; /* why there was no memory the last time */
+    int lack; /* reason of the last failed allocation, for arena_lack() */
 };
 
-/* Memory for the next allocations, made by another thread. */
+/* A block for a next allocation, made by another thread. */
 struct prepared {
     struct list node;
     void *memory;
-    size_t bytes; /* as they will be asked for */
+    size_t bytes; /* length that the allocation will ask for */
 };
 
 struct preparations {
     pthread_mutex_t lock;
     struct list blocks;
-    atomic_size_t count; /* of these: the lane takes no lock where there is none */
+    atomic_size_t count; /* of `blocks`: at 0 the lane takes no lock */
 };
 
 #ifdef ARENA_MALLOC
 
 #include <sanitizer/asan_interface.h>
 
-/* Stands right before the memory it describes. */
+/* Header right before an allocation. */
 struct block {
     struct list node;
     void *start;
@@ -71,8 +71,8 @@ static char *aligned(char *start, size_t alignment)
     return (char *)(((uintptr_t)start + alignment - 1) & ~(uintptr_t)(alignment - 1));
 }
 
-/* calloc() leaves long memory untouched, and so its shadow; aligned here. What calloc() gave beyond
- * `bytes` on both sides is forbidden ground. */
+/* calloc() leaves long memory untouched, and so its shadow; alignment is done here. The bytes of
+ * calloc() outside of the allocation are poisoned on both sides. */
 static void *heap_alloc(struct arena *arena, size_t bytes, size_t alignment)
 {
     size_t more = sizeof(struct block) + alignment;
@@ -107,7 +107,7 @@ size_t arena_allocated_bytes(const struct arena *arena)
 
 void arena_library(struct library *ret_row) { *ret_row = (struct library){.name = "jemalloc"}; }
 
-/* Its list of blocks is the lane's alone. */
+/* Prepares nothing: the list of blocks belongs to the lane's thread. */
 static void *heap_alloc_whole(struct arena *arena, size_t bytes) { return NULL; }
 
 #else
@@ -117,7 +117,7 @@ static void *heap_alloc_whole(struct arena *arena, size_t bytes) { return NULL; 
 #include <string.h>
 
 struct arena {
-    extent_hooks_t hooks; /* first: jemalloc hands its address back */
+    extent_hooks_t hooks; /* first member: jemalloc passes its address to the hooks */
     extent_hooks_t *next; /* jemalloc's own */
     const struct cores *cores;
     size_t position;
@@ -126,8 +126,8 @@ struct arena {
     struct preparations preparations;
 };
 
-/* jemalloc calls this when the arena grows, rarely: extents are kept and used again. Binding is
- * best effort; without it the lane's first touch decides. */
+/* Hook of jemalloc for a growing arena, called rarely: extents are kept and used again. Binding is
+ * best effort; without it the lane's first touch places a page. */
 static void *grow(extent_hooks_t *hooks, void *new_address, size_t bytes, size_t alignment,
                   bool *zero, bool *commit, unsigned index)
 {
@@ -182,7 +182,7 @@ static int heap_open(struct arena *arena, const struct cores *cores, size_t posi
     return r;
 }
 
-/* Without the thread cache, which would hold memory that no account counts. */
+/* Without jemalloc's thread cache, whose memory no account counts. */
 static void *heap_alloc(struct arena *arena, size_t bytes, size_t alignment)
 {
     return mallocx(bytes, MALLOCX_ARENA(arena->index) | MALLOCX_TCACHE_NONE | MALLOCX_ZERO |
@@ -197,7 +197,7 @@ static size_t heap_rounded(size_t bytes, size_t alignment)
 
 static void heap_free(struct arena *arena, void *memory) { dallocx(memory, MALLOCX_TCACHE_NONE); }
 
-/* With its pages. */
+/* Allocates zeroed memory with its pages. */
 static void *heap_alloc_whole(struct arena *arena, size_t bytes)
 {
     void *memory = heap_alloc(arena, bytes, (size_t)sysconf(_SC_PAGESIZE));
@@ -225,7 +225,7 @@ size_t arena_allocated_bytes(const struct arena *arena)
            statistic(arena, "stats.arenas.%u.large.allocated");
 }
 
-/* "5.3.0-0-g54eaed1...": what a build of it was made of says nothing here. */
+/* "5.3.0-0-g54eaed1...": the part before the first dash. */
 static void copy_version(const char *version, char *ret_text)
 {
     snprintf(ret_text, LIBRARY_VERSION_BYTES, "%.*s", (int)strcspn(version, "-"), version);
@@ -315,7 +315,7 @@ int arena_prepare(struct arena *arena, size_t bytes)
     return 0;
 }
 
-/* jemalloc keeps the pages of what is freed, for whatever is allocated next. */
+/* jemalloc keeps the pages of freed memory, for the next allocations. */
 void arena_warm(struct arena *arena, size_t bytes)
 {
     size_t more = bytes > SIZE_MAX - ARENA_PREPARED_LEAST ? bytes : bytes + ARENA_PREPARED_LEAST;
@@ -324,7 +324,7 @@ void arena_warm(struct arena *arena, size_t bytes)
         heap_free(arena, memory);
 }
 
-/* `bytes` 0: any. NULL: none. */
+/* Takes a prepared block of `bytes`, or any block for 0. NULL: there is none. */
 static void *take_prepared(struct arena *arena, size_t bytes)
 {
     struct preparations *all = &arena->preparations;
@@ -361,7 +361,8 @@ static void *alloc_counted(struct arena *arena, struct arena_account *account, s
         memory = heap_alloc(arena, bytes ? bytes : 1, alignment);
     if (!memory)
         arena->count.lack = -ENOMEM;
-    if (memory && !has_room(&arena->count, account, heap_bytes(memory))) { /* as it rounds */
+    /* again, with the bytes that the allocator rounds up to */
+    if (memory && !has_room(&arena->count, account, heap_bytes(memory))) {
         heap_free(arena, memory);
         return NULL;
     }

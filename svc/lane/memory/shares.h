@@ -1,5 +1,5 @@
-/* Shares of tenants in what an aggregator process has once: address space, mappings and
- * descriptors. Any thread; takes a lock, for lending and connecting only. README: A76. */
+/* Tenants' shares of the limited resources of an aggregator process: address space, mappings and
+ * descriptors. Any thread may call; lending and connecting take a lock. RULES.md: A76. */
 #ifndef GRADPOOL_LANE_MEMORY_SHARES_H
 #define GRADPOOL_LANE_MEMORY_SHARES_H
 
@@ -14,16 +14,16 @@ enum share_kind {
     SHARE_KINDS,
 };
 
-/* Whether the tenant may have so much more. `has_others`: other tenants exist, so that no tenant
- * has more than half. A last part is kept for those that have little. */
+/* True when the tenant may have `more`. `has_others`: other tenants exist, so that no tenant has
+ * more than half, and a last part is kept for tenants that have little. */
 bool shares_allow(const char *tenant, bool has_others, enum share_kind kind, uint64_t more);
-/* The tenant takes so much more; negative: it gives that back. */
+/* Counts `more` for the tenant; negative: the tenant gives it back. */
 void shares_add(const char *tenant, enum share_kind kind, int64_t more);
 uint64_t shares_used(const char *tenant, enum share_kind kind);
-/* The process's whole of it, for all tenants. */
+/* The process's limit, for all tenants together. */
 uint64_t shares_most(enum share_kind kind);
 
-/* For tests: as if the process had so much; 0: what it has. */
+/* For tests: replaces the process's limit; 0: the real one. */
 void shares_pretend(enum share_kind kind, uint64_t most);
 
 #endif

@@ -1,6 +1,6 @@
-/* What goes along when a piece moves: what its former owner knows and no worker could tell, and the
- * arrays that it keeps. Owns the format, a head and one array; checks every field of it, since it
- * comes from another process. README: A27. */
+/* State of a piece that moves: knowledge of the former owner that no worker has, and the kept
+ * arrays. Owns the format, a head and one array; checks every field of the head, since it comes
+ * from another process. RULES.md: A27. */
 #include "svc/lane/move/moved_state.h"
 
 #include "svc/lane/hear/leave.h"
@@ -15,25 +15,25 @@
 #include <string.h>
 
 #define HEAD_MAGIC 0x32535047u /* "GPS2" */
-#define FAILURE_MOST 4095      /* that an ERROR can carry */
+#define FAILURE_MOST 4095      /* largest errno value in an ERROR record */
 
-/* Followed by the clock of each member, then by the array. Of parameters these are several, and
- * where `has_before` all of them stand there twice, those before first. Little endian, like all
- * records. */
+/* Head of a moved state. The clock of each member follows, then the array. With parameters the
+ * array is the arrays of a state, one after the other; with `has_before` the arrays of the state
+ * before, then those of the committed state. Little endian, like all records. */
 struct head {
     uint32_t magic;
     uint32_t members;
     uint64_t elements;
-    uint64_t round; /* committed last; 0: not known */
+    uint64_t round; /* newest committed round; 0: unknown */
     uint64_t body_bytes;
-    uint64_t steps;                       /* of parameters, and so are these: */
+    uint64_t steps;                       /* of parameters, like the next two fields */
     uint64_t swapped_round, steps_before; /* see struct parameters */
     struct update_settings told;
     uint8_t has_before, were_set, is_told, zero[5];
     uint8_t dtype, quorum, rule, are_set;
     int32_t failure;
     char failure_text[LANE_TEXT_BYTES];
-    uint64_t left[RECORD_MISSING_WORDS]; /* ranks that have said goodbye */
+    uint64_t left[RECORD_MISSING_WORDS]; /* ranks that have left with a goodbye */
     struct record_chosen choices[CHOICES_PER_JOB];
 };
 _Static_assert(sizeof(struct head) == 128 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 112,
@@ -56,7 +56,7 @@ static uint64_t body_room(const struct piece *p)
 
 static bool is_kept(const struct piece *p) { return p->parameters ? p->round > 1 : p->has_kept; }
 
-/* Where workers come and go, a round that is committed here may have to be done again (A44). */
+/* In an elastic job a round that is committed here may have to be done again (A44). */
 static bool sends_before(const struct piece *p)
 {
     return is_kept(p) && p->parameters && p->job->is_elastic && p->parameters->has_before;
@@ -67,7 +67,7 @@ static uint64_t body_bytes(const struct piece *p)
     return is_kept(p) ? body_room(p) * (1 + sends_before(p)) : 0;
 }
 
-/* Where this byte of the array lies, and how many follow there. */
+/* Address of byte `at` of the array. `ret_left`: bytes that follow there in one piece. */
 static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64_t *ret_left)
 {
     const struct parameters *q = p->parameters;
@@ -82,7 +82,7 @@ static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64
 
 static uint64_t committed(const struct piece *p) { return p->round > 0 ? p->round - 1 : 0; }
 
-/* Where all take part and nothing is kept, each worker knows all there is to know. */
+/* With full quorum and no kept state the workers know everything. */
 static bool has_state(const struct piece *p)
 {
     return p->failure || p->job->has_left || p->terms.quorum != QUORUM_ALL || body_bytes(p) > 0;
@@ -206,8 +206,9 @@ static int find_waiting(struct lane *lane, uint32_t job_id, uint32_t id, struct 
     return 0;
 }
 
-/* A former owner that had lost its own may still know rounds: what it kept for the late comes again
- * with the next result, everything else has failed there. */
+/* True when the array's length suits the piece. A former owner without its kept result may still
+ * know the round: late ranks get the next result, and in all other cases the piece has failed
+ * there. */
 static bool body_suits(const struct piece *p, const struct head *head)
 {
     bool is_needed = head->round > 0 && !head->failure && !quorum_is_partial(p);
@@ -243,7 +244,8 @@ static bool take_clocks(struct piece *p, const char *clocks)
     return true;
 }
 
-/* Sets that no worker need know any more but that an open round may wait for (W13). */
+/* Stores the sets of ranks: workers may have forgotten a set for which an open round waits
+ * (W13). */
 static bool take_choices(struct lane_job *job, const struct head *head)
 {
     for (size_t i = 0; i < CHOICES_PER_JOB; i++) {
@@ -344,8 +346,8 @@ int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const 
         p->round = rounds[i] > 0 ? rounds[i] + 1 : 0;
         if (!p->is_installed)
             continue;
-        replica_know(p); /* its state is here: no copy need be looked at */
-        round_go_on(p);  /* who is to keep one may be here already */
+        replica_know(p); /* its state is here: no copy has to be read */
+        round_go_on(p);  /* the replica holder may be connected already */
     }
     return r;
 }

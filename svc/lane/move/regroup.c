@@ -1,6 +1,6 @@
-/* Workers of a job come and go: a piece gets another set of ranks where it is, under the next
- * epoch, and its new ranks say anew where they stand, as to a new owner. Owns the piece's change
- * of ranks; never decides who is in a job. README: A40 to A44; svc/wire/README.md: W15. */
+/* Elastic jobs: a piece gets another set of ranks on its lane, under the next epoch, and its ranks
+ * report their standing, as to a new owner. Owns the piece's change of ranks; never decides which
+ * ranks are in a job. RULES.md: A40 to A44; svc/wire/README.md: W15. */
 #include "svc/lane/move/regroup.h"
 
 #include "svc/lane/chunk/transfer.h"
@@ -18,7 +18,7 @@ void lane_set_elastic(struct lane *lane, uint32_t job_id)
         job->is_elastic = true;
 }
 
-/* ---- who is gone ---- */
+/* ---- ranks that are gone ---- */
 
 static void forget_grants(struct lane_job *job, uint32_t rank)
 {
@@ -41,7 +41,7 @@ static void let_go(struct worker *w)
     fabric_disconnect(w->conn);
 }
 
-/* Its state is read from the copy, or written there, and who has that is among them. */
+/* True when the pass or round in progress needs a copy in the memory of a rank that is gone. */
 static bool needs_copy(const struct piece *p, const uint64_t *gone)
 {
     const struct worker *keeper = p->parameters ? p->parameters->replica.worker : NULL;
@@ -76,7 +76,7 @@ void lane_let_go(struct lane *lane, uint32_t job_id, const uint64_t *gone)
     }
 }
 
-/* The coordinator decides whether the rank has gone or comes again (A40, A70). */
+/* True while the coordinator has to decide whether the rank is lost or may come back (A40, A70). */
 static bool is_to_be_told(const struct worker *w)
 {
     return w->state == WORKER_AWAY || (w->state == WORKER_LOST && w->job->is_elastic);

@@ -1,6 +1,6 @@
-/* Letting go of pieces while their job trains: a piece that is released finishes the round that has
- * begun and begins no other. Frozen is not a state of its own, but a piece that is held and has
- * nothing under way. It never thaws by itself. README: A26, A38; M3 of migrator. */
+/* Release of pieces while their job trains: a released piece finishes its begun round, and begins
+ * no other. Frozen is not a state of its own: a held piece without a round in progress is frozen. A
+ * piece never thaws by itself. RULES.md: A26, A38; M3 of migrator. */
 #include "svc/lane/move/release.h"
 
 #include "svc/base/clock.h"
@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-/* NULL: not here any more, even if it has a round to finish. */
+/* NULL: not here, or dropped with a round to finish. */
 static struct piece *find(struct lane_job *job, uint32_t id)
 {
     struct piece *p = job ? piece_find(job, id) : NULL;
@@ -31,10 +31,10 @@ static int find_all(struct lane_job *job, const uint32_t *pieces, size_t count)
     return 0;
 }
 
-/* ---- when ---- */
+/* ---- the moment of the release ---- */
 
-/* Two rounds' time after the last began there should have been another: then it is not waited for.
- * Longer than this never. */
+/* Longest wait for a good moment. A piece that has not begun a round within twice the usual time is
+ * not waited for either (expected_ns()). */
 #define WISH_NS_MAX (2 * NS_PER_S)
 
 static uint64_t expected_ns(const struct piece *p)
@@ -64,16 +64,18 @@ int lane_wish(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t
 
 static bool is_wanted(const struct piece *p) { return p->is_held || p->is_wished; }
 
-/* Nobody has announced anything that the piece has not done. */
+/* True when every announcement of the piece has been answered. */
 static bool is_idle(const struct piece *p)
 {
     return p->state == PIECE_COLLECTING && p->announced == 0 && p->late == 0;
 }
 
-/* How pieces stand to each other. */
+/* Rounds of several pieces, compared. */
 struct phase {
-    uint64_t rounds;                    /* of all */
-    uint64_t first_ns, last_ns, gap_ns; /* when their rounds began, and how far those are apart */
+    uint64_t rounds; /* sum over the pieces */
+    /* begin of the pieces' newest rounds: earliest, latest; longest usual time between two
+     * rounds */
+    uint64_t first_ns, last_ns, gap_ns;
     bool is_idle;
 };
 
@@ -91,8 +93,9 @@ static struct phase phase_of(struct lane_job *job, const uint32_t *pieces, size_
     return phase;
 }
 
-/* In mid-iteration what is still to have its round began the last one nearly an iteration ago.
- * Their numbers do not tell: one may have been broadcast more often than another. */
+/* True between two iterations: in mid-iteration a piece that has not had its round began the last
+ * one nearly an iteration ago. Round numbers cannot be compared: one piece may have had more
+ * broadcasts than another. */
 static bool is_behind_all(const struct phase *phase)
 {
     return phase->is_idle && phase->last_ns - phase->first_ns <= phase->gap_ns / 4 * 3;
@@ -109,9 +112,10 @@ int lane_may_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces,
     return phase.rounds > wish->rounds && is_behind_all(&phase);
 }
 
-/* ---- letting go ---- */
+/* ---- the release ---- */
 
-/* Between two sets of ranks (A41): what it keeps is of a round that nobody has told yet. */
+/* True between two sets of ranks (A41): the kept state is of a round that no rank has reported
+ * yet. */
 static bool is_between(const struct piece *p)
 {
     return p->is_regrouped && p->round == 0 && !p->failure && (p->parameters || p->kept);
@@ -128,7 +132,8 @@ int lane_may_leave(struct lane *lane, uint32_t job_id, const uint32_t *pieces, s
     return 0;
 }
 
-/* Its state may lie with who kept its copy alone, and where it goes another keeps that. */
+/* True while the piece's only state may be a copy that is still unread: its replica holder changes
+ * with the move. */
 static bool is_unread(const struct piece *p)
 {
     const struct parameters *q = p->parameters;

@@ -1,5 +1,5 @@
-/* Pieces: made when the coordinator places them, found by number for every announcement.
- * Owns the job's hash table. README: A2. */
+/* Pieces: made when the coordinator places them, made anew for other ranks, freed. RULES.md: A2,
+ * A41. */
 #include "svc/lane/piece/piece.h"
 
 #include "svc/lane/job/table.h"
@@ -44,7 +44,7 @@ static bool piece_is_same(const struct piece *p, const struct lane_piece *spec)
     return p->dtype == spec->dtype && p->elements == spec->elements;
 }
 
-/* Without members there is no quorum, with a larger bound than members never one. */
+/* A quorum needs members, and no more than there are. */
 static bool terms_are_sound(const struct lane_terms *terms, uint32_t members)
 {
     if (members == 0 || (unsigned)terms->quorum > QUORUM_ANY)
@@ -71,7 +71,7 @@ static uint64_t step_bytes(const struct piece *p)
     return 2 * (uint64_t)p->members * piece_bytes(p, p->elements);
 }
 
-/* What the terms ask it to keep; `before`: it has that already. */
+/* Allocates the memory that the terms need, or takes over that of the piece `before`. */
 static int make_kept(struct piece *p, struct piece *before)
 {
     struct lane_job *job = p->job;
@@ -93,7 +93,7 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
 {
     struct arena *arena = job->lane->options.arena;
     uint32_t members = count_members(job, spec);
-    size_t places = members + (spec->terms.rule != 0); /* the last for who has a copy */
+    size_t places = members + (spec->terms.rule != 0); /* one more for the replica holder */
     struct piece *p = arena_alloc(arena, &job->account, sizeof *p + places * sizeof *p->ranks);
     if (!p)
         return NULL;
@@ -119,7 +119,6 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     return p;
 }
 
-/* Without members there is nobody who could begin a round. */
 static int check_spec(const struct lane_job *job, const struct lane_piece *spec)
 {
     bool is_sound = terms_are_sound(&spec->terms, count_members(job, spec)) && rule_is_sound(spec);
@@ -153,8 +152,8 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
     return 1;
 }
 
-/* Where each rank has a clock the lane knows all rounds, and goes on at once; who is new enters at
- * the slowest. */
+/* Ranks with clocks: the lane knows all rounds, and the piece continues at once; a new rank enters
+ * at the slowest clock. */
 static void carry_clocks(struct piece *p, struct piece *before)
 {
     if (before->round == 0)
@@ -167,7 +166,7 @@ static void carry_clocks(struct piece *p, struct piece *before)
     }
 }
 
-/* What it was for its job, and what it has counted, goes on. */
+/* Copies state and counters of the former piece. */
 static void carry_over(struct piece *p, struct piece *before)
 {
     if (quorum_is_loose(p))
@@ -187,7 +186,7 @@ static void carry_over(struct piece *p, struct piece *before)
         p->job->reference = p;
 }
 
-/* Its ranks lie in it, so it is made anew around what it keeps. */
+/* The ranks are part of the piece's memory: the piece is made anew around its kept state. */
 int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch)
 {
     struct piece *before = piece_find(job, spec->id);

@@ -4,12 +4,14 @@
 
 #include "svc/lane/types.h"
 
-/* 1: made, the last of the job's; 0: it was here already. */
+/* 1: the piece was made, last in the job's list; 0: the piece is here already. Errors of
+ * lane_place(). */
 int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
                 bool recovering);
 void piece_free(struct piece *p);
-/* Another set of ranks for it (A41): 0, or what piece_place() says; -EBUSY: it is not at rest. */
+/* Gives the piece another set of ranks under a new epoch (A41); places it if it is not here.
+ * Returns 0, or the result of piece_place(); -EBUSY: the piece is not at rest. */
 int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch);
-void piece_unqueue(struct piece *p); /* what is left of its round is not to be done */
+void piece_unqueue(struct piece *p); /* drops the chunks of the round that have not started */
 
 #endif

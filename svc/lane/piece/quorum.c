@@ -1,6 +1,6 @@
-/* The one quorum function: whose announcements make a round of a piece, and who takes part in it.
- * Decides from bits that announcements have set; touches no gradient and tells nobody anything.
- * README: A15, A16; svc/wire/README.md: W12, W13. */
+/* The only quorum function: which announcements make a round of a piece, and which ranks take part.
+ * Decides from bits that announcements have set; touches no gradient and sends no message.
+ * RULES.md: A15, A16; svc/wire/README.md: W12, W13. */
 #include "svc/lane/piece/quorum.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static bool has(const struct record_chosen *choice, const struct rank *rank)
     return ranks_have(choice->ranks, rank->worker->number);
 }
 
-/* All who were chosen are gone: their round is made by those who are left (A45). */
+/* All chosen ranks are gone: the remaining ranks make their round (A45). */
 static bool is_void(const struct piece *p, const struct record_chosen *choice)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -44,7 +44,6 @@ static bool is_chosen(struct piece *p, const struct rank *rank)
     return choice->round == p->round && (has(choice, rank) || is_void(p, choice));
 }
 
-/* It is known to have been in that round: its landing area holds the result (W4). */
 bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     const struct record_chosen *choice = choice_of(p->job, round);
@@ -52,7 +51,7 @@ bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t 
     return has_sets && round > 0 && choice->round == round && has(choice, rank);
 }
 
-/* Of the sets that are known; 0: none is. */
+/* Size of the smallest known set; 0: no set is known. */
 static uint32_t smallest_choice(const struct piece *p)
 {
     uint32_t smallest = 0;
@@ -77,8 +76,8 @@ static bool late_are_needed(struct piece *p, uint32_t able)
     return false;
 }
 
-/* Of a new owner: who was in the last round and lost the word of it cannot be told from who was
- * not, unless its set is known (W12). */
+/* At a new owner a rank that was in the last round and missed its COMMIT looks like a rank that was
+ * not in it, unless the set is known (W12). */
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;
@@ -141,7 +140,7 @@ bool round_has_quorum(struct piece *p)
     switch (p->terms.quorum) {
     case QUORUM_ALL: return p->announced == p->members;
     case QUORUM_FIRST: return p->announced >= p->terms.bound;
-    case QUORUM_CHOSEN: return p->is_copy || all_chosen_are_here(p); /* it is made already */
+    case QUORUM_CHOSEN: return p->is_copy || all_chosen_are_here(p); /* the result exists already */
     case QUORUM_STALE:
     case QUORUM_ANY: return somebody_takes_part(p);
     }
@@ -182,9 +181,10 @@ int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
         return -EINVAL;
     bool is_other = memcmp(choice->ranks, chosen->ranks, sizeof choice->ranks) != 0;
     if (choice->round == chosen->round)
-        return is_other && !job->is_elastic ? -EPROTO : 0; /* who knew the first may be gone */
+        /* elastic: all ranks with the first set may be gone */
+        return is_other && !job->is_elastic ? -EPROTO : 0;
     if (choice->round > chosen->round)
-        return 0; /* long past */
+        return 0;
     *choice = *chosen;
     return 1;
 }

@@ -1,11 +1,13 @@
-/* Pieces that are held, or are to be behind a round, and come to rest. README: A26, A38. */
+/* Pieces that are held, or are to be released after a round, and come to rest. RULES.md: A26,
+ * A38. */
 #include "svc/lane/piece/rest.h"
 
 #include "svc/lane/job/table.h"
 
 #include <errno.h>
 
-/* What waits is read again when its round comes, here or elsewhere: nobody knows when (W6). */
+/* A payload that waits is read from the worker when its round comes, here or at another lane: at an
+ * unknown time (W6). */
 static void drop_payloads(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {

@@ -1,5 +1,5 @@
-/* Who keeps the copy of a piece's state: offers that come, keepers that change or go, and what the
- * open round makes of it. README: A31, A49. */
+/* The holder of the copy of a piece's state: offers, changes and losses, and the effect on the open
+ * round. RULES.md: A31, A49. */
 #include "svc/lane/round/holder.h"
 
 #include "svc/lane/job/table.h"
@@ -13,7 +13,7 @@ int replica_hear(struct worker *w, const struct record_backup *told)
 {
     struct piece *p = piece_find(w->job, told->piece);
     if (!p || !p->parameters || p->elements == 0)
-        return 0; /* what it announces next is refused, too */
+        return 0; /* no such piece: the worker's next announcement is refused */
     bool may = replica_may_keep(p, w);
     if (!may && worker_is_keeper(w))
         replica_hold_offer(p->parameters, w, told);
@@ -25,7 +25,7 @@ int replica_hear(struct worker *w, const struct record_backup *told)
     return r;
 }
 
-/* A round or a pass is under way that has posted there, or may have. */
+/* True when the round or pass in progress may have operations posted in the copy. */
 static bool is_in_use(const struct piece *p)
 {
     const struct parameters *q = p->parameters;
@@ -53,7 +53,7 @@ static void change_keeper(struct piece *p, uint32_t keeper)
     cut_off(p);
     replica_release(p, former);
     if (former && worker_is_keeper(former) && p->state != PIECE_COLLECTING)
-        fabric_disconnect(former->conn); /* what is posted there may never end else */
+        fabric_disconnect(former->conn); /* operations posted there may never complete otherwise */
     replica_take_offer(p);
 }
 
@@ -68,11 +68,13 @@ void replica_set_keeper(struct piece *p, uint32_t keeper, bool when_known)
         change_keeper(p, keeper);
         round_resume(p);
     } else if (!when_known && worker_is_keeper(q->replica.worker)) {
-        fabric_disconnect(q->replica.worker->conn); /* it is lost, and its host may not say so */
+        /* the holder is lost, and its host may not report the end */
+        fabric_disconnect(q->replica.worker->conn);
     }
 }
 
-/* Who has gone is not waited for, nor who was cut off because nobody hears of its end. */
+/* A holder that is gone is not waited for, nor one that was cut off because its end was not
+ * reported. */
 void replica_cut_off(struct worker *w)
 {
     list_for_each_safe_entry (struct piece, p, &w->job->pieces, link) {
@@ -80,7 +82,7 @@ void replica_cut_off(struct worker *w)
         if (!q || q->replica.worker != w)
             continue;
         bool has_next = q->has_next_keeper && !q->waits_for_former && !p->is_dropped;
-        cut_off(p); /* frees it, if it was dropped */
+        cut_off(p); /* frees the piece if it was dropped */
         if (has_next) {
             change_keeper(p, q->next_keeper);
             round_resume(p);

@@ -1,18 +1,19 @@
-/* Keepers of copies of states (A31, A49). */
+/* Replica holders of pieces: offers, changes and losses (A31, A49). */
 #ifndef GRADPOOL_LANE_ROUND_HOLDER_H
 #define GRADPOOL_LANE_ROUND_HOLDER_H
 
 #include "svc/lane/state/replica.h"
 
-/* A worker tells where the copy of a piece's state goes. -EFAULT: not into memory that it lends;
- * -ENOMEM, ...: the lane cannot write from where the state lies. */
+/* A worker or replica holder names the place for the copy of a piece's state. -EFAULT: outside of
+ * the memory that it lends; other errors: the state's memory cannot be registered for writing. */
 int replica_hear(struct worker *w, const struct record_backup *told);
-/* Of a keeper: rounds that were being written there begin again when there is one. */
+/* A replica holder has gone: rounds that wrote to it begin again with the next holder. */
 void replica_cut_off(struct worker *w);
-/* Which aggregator is to keep the copy; 0: workers may. `when_known`: not before the state that the
- * one before may have is here. */
+/* Names the aggregator that is to store the copy; 0: workers may. `when_known`: only after the
+ * state at the former holder has been read, if it may be there. */
 void replica_set_keeper(struct piece *p, uint32_t keeper, bool when_known);
-/* It is: the next keeper is the one, without a word to the round that is about to begin. */
+/* The state at the former holder is read or needless: the next holder becomes the holder. Starts no
+ * round; the caller does. */
 void replica_know(struct piece *p);
 
 #endif

@@ -1,4 +1,5 @@
-/* Who takes part in the round that starts, and with what: sources, targets, words. README: A15. */
+/* Ranks that take part in the round that starts, and their parts: inputs, results, words. RULES.md:
+ * A15. */
 #include "svc/lane/round/parts.h"
 
 #include "svc/lane/piece/quorum.h"
@@ -22,15 +23,14 @@ static struct announcement *part_of(struct piece *p, struct rank *rank)
     return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
 }
 
-/* Where workers come and go, a round that is lost with its lane may be made by others: nobody has
- * its result before who keeps the copy has its state (A49). COMMIT tells of both then. */
+/* In an elastic job other ranks may repeat a round that is lost with its lane: no rank gets the
+ * word before the replica holder has the state (A49). COMMIT tells of both then. */
 static bool is_kept_back(const struct piece *p)
 {
     const struct parameters *q = p->parameters;
     return q && p->job->is_elastic && q->replica.is_taken && worker_is_keeper(q->replica.worker);
 }
 
-/* All parts first: who takes part may depend on the others' clocks and parts. */
 void parts_assign(struct piece *p)
 {
     struct announcement *a;
@@ -46,7 +46,6 @@ void parts_assign(struct piece *p)
     }
 }
 
-/* The state comes from its copy, or goes there: nobody takes part but whoever has that. */
 void parts_assign_keeper(struct piece *p)
 {
     p->ranks[p->members] = (struct rank){.piece = p, .worker = p->parameters->replica.worker};

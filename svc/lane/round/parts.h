@@ -1,12 +1,13 @@
-/* The parts of ranks in a round. */
+/* Parts of ranks in a round: inputs, results, words. */
 #ifndef GRADPOOL_LANE_ROUND_PARTS_H
 #define GRADPOOL_LANE_ROUND_PARTS_H
 
 #include "svc/lane/types.h"
 
-/* All parts of the open round; who takes part may depend on the others' clocks and parts. */
+/* Decides the parts of the open round for all ranks at once: a part may depend on other ranks'
+ * clocks and parts. */
 void parts_assign(struct piece *p);
-/* The state comes from its copy, or goes there: nobody takes part but whoever has that. */
+/* The same for a pass between a state and its copy: only the holder of the copy takes part. */
 void parts_assign_keeper(struct piece *p);
 
 #endif

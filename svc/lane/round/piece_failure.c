@@ -1,4 +1,4 @@
-/* The failure of a piece: every announcement gets it, and the round that was open is at rest. */
+/* The failure of a piece: every announcement gets it, and its open round ends. RULES.md: A4. */
 #include "svc/lane/round/piece_failure.h"
 
 #include "svc/lane/piece/piece.h"
@@ -27,7 +27,7 @@ void round_rest(struct piece *p)
         piece_rest(p);
 }
 
-/* All that is announced and not answered, laps too. */
+/* Sends the error for every announcement without an answer, also for those of the next round. */
 static void tell_failure(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -53,5 +53,5 @@ void piece_fail(struct piece *p, int code, const char *format, ...)
     piece_unqueue(p);
     tell_failure(p);
     if (p->state == PIECE_RUNNABLE && p->chunks_active == 0)
-        round_rest(p); /* no chunk will end it */
+        round_rest(p); /* no chunk in progress will end the round */
 }

@@ -4,11 +4,13 @@
 
 #include "svc/lane/types.h"
 
-/* Every announcement of the piece gets this error, now and later. */
+/* Fails the piece: every announcement gets this error, now and later. A second failure is
+ * ignored. */
 void piece_fail(struct piece *p, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The piece is at rest: its round has failed, and nothing of it is posted. */
+/* Ends a failed or given-up round of which nothing is posted: the piece collects announcements
+ * again. */
 void round_rest(struct piece *p);
 
 #endif

@@ -1,6 +1,6 @@
-/* A round of a piece: what is read and written, when it is committed, what the late get. Whose
- * announcements it takes is quorum.c's; which round a new owner opens, standing.c's.
- * README: A1, A2, A14 to A16; svc/wire/README.md: W2 to W5, W12. */
+/* A round of a piece: its start, its commit, answers to late ranks. quorum.c decides whose
+ * announcements a round takes, standing.c which round a new owner opens. RULES.md: A1, A2, A14 to
+ * A16; svc/wire/README.md: W2 to W5, W12. */
 #include "svc/lane/round/round.h"
 
 #include "svc/lane/chunk/transfer.h"
@@ -38,7 +38,7 @@ static uint32_t steps_of(const struct piece *p)
     if (!is_of_copy(p) && (p->is_copy || p->is_answer || p->elements == 0))
         return 1;
     if (is_of_copy(p) || p->operation->saves || p->operation->restores)
-        return parameters_arrays(p); /* one after the other */
+        return parameters_arrays(p); /* a step for each array */
     return operation_steps(p->operation, p->members);
 }
 
@@ -61,7 +61,8 @@ static void start(struct piece *p)
     job_wake(p->job);
 }
 
-/* Whose copy it is was told before (W17): all copies are known. */
+/* True when every rank that may still come has announced something. A rank names its copy before
+ * that (W17): all copies are known then. */
 static bool all_have_spoken(const struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -75,8 +76,8 @@ static bool all_have_spoken(const struct piece *p)
     return true;
 }
 
-/* An offer is taken when no rank can come any more that has a copy already: of two that are kept
- * one would be stale, and nobody would tell its holder. */
+/* An offer for a copy is taken once no rank can come that has a copy already: of two copies one
+ * would be stale, and its holder would not learn so. */
 void round_go_on(struct piece *p)
 {
     if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held ||
@@ -86,7 +87,8 @@ void round_go_on(struct piece *p)
         return round_fill(p, p->round - 1);
     p->is_answer = p->late > 0 && (p->has_kept || p->elements == 0);
     bool is_known =
-        p->operation || p->is_copy; /* who only says where it stands announces nothing */
+        /* a rank that only reports its standing announces no operation */
+        p->operation || p->is_copy;
     if (p->is_answer || (is_known && round_has_quorum(p)))
         start(p);
 }
@@ -101,7 +103,8 @@ void round_answer_late(struct rank *rank, struct announcement *a)
 
 /* ---- announcements ---- */
 
-/* The first to announce says what the round does; the rest must agree, or nobody gets a result. */
+/* The first announcement names the round's operation; the others must agree, or no rank gets a
+ * result. */
 static void agree(struct worker *w, struct piece *p, const struct announcement *a)
 {
     if ((a->operation->updates || a->operation->saves) && !p->parameters->are_set) {
@@ -142,7 +145,6 @@ void round_count(struct rank *rank, struct announcement *a)
 
 /* ---- commit ---- */
 
-/* Announcements of the round that opens may be here already: a fast worker laps a slow one (W3). */
 void round_count_early(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -152,7 +154,8 @@ void round_count_early(struct piece *p)
     }
 }
 
-/* Who has announced the next round without COMMIT is told by that round's result (W4). */
+/* A rank that has announced the next round needs no COMMIT: that round's result replaces it
+ * (W4). */
 static bool has_moved_on(struct rank *rank, const struct announcement *a)
 {
     const struct announcement *next = rank_said(rank, a->round + 1);
@@ -176,7 +179,7 @@ static void tell_part(struct piece *p, struct rank *rank)
     }
 }
 
-/* Who announced the round that is now closed and took no part. */
+/* A rank that announced the closed round and took no part is late. */
 static void find_late(struct piece *p, struct rank *rank)
 {
     struct announcement *a = quorum_waiting(p, rank);
@@ -207,7 +210,8 @@ static void lead(struct piece *p)
         if (p->ranks[i].part)
             ranks_add(chosen.ranks, number);
     }
-    (void)round_choose(p->job, &chosen); /* what a worker said before us is its job's own lie */
+    /* a conflicting set that a worker sent earlier is an error of its own job */
+    (void)round_choose(p->job, &chosen);
 }
 
 static void close_round(struct piece *p)
@@ -220,7 +224,7 @@ static void close_round(struct piece *p)
         replica_committed(p);
     }
     if (p->parameters && p->is_copy)
-        replica_tell(p, p->round); /* who is new there has not counted this round */
+        replica_tell(p, p->round); /* a holder that is new has not counted this round */
     for (uint32_t i = 0; i < p->members; i++) {
         if (!p->ranks[i].part)
             find_late(p, &p->ranks[i]);
@@ -253,7 +257,7 @@ void round_fill(struct piece *p, uint64_t round)
     start(p);
 }
 
-/* Somebody may have said goodbye while the piece was busy: what waits will never be whole. */
+/* A rank may have left while the piece was busy: a waiting round may be impossible. */
 static void go_on_or_fail(struct piece *p)
 {
     uint32_t left;
@@ -264,7 +268,7 @@ static void go_on_or_fail(struct piece *p)
         round_go_on(p);
 }
 
-/* Before the standing was settled, or between two rounds. */
+/* A copy was written: before the standing was settled (round 0), or between two rounds. */
 static void end_fill(struct piece *p)
 {
     uint64_t round = p->parameters->filled;
@@ -281,7 +285,7 @@ static void end_fill(struct piece *p)
         piece_rest(p);
 }
 
-/* No round, but the way to the first. */
+/* A copy was read: the standing can be settled now. */
 static void end_fetch(struct piece *p)
 {
     uint64_t round = p->parameters->fetched;
@@ -327,17 +331,17 @@ void round_take_up(struct piece *p)
 {
     bool all_hold = p->is_copy && round_has_quorum(p);
     if ((p->is_copy && p->kept) || (all_hold && replica_is_kept(p))) {
-        start(p); /* the late need it here, or the copy of the state that came of it */
+        start(p); /* late ranks need the result here, or the replica needs the state */
     } else if (all_hold) {
         parts_assign(p);
-        commit(p); /* all hold the result */
+        commit(p); /* all ranks hold the result */
     } else {
         round_count_early(p);
-        round_go_on(p); /* the late may have their answer here (A45) */
+        round_go_on(p); /* late ranks may have their answer here (A45) */
     }
 }
 
-/* What was announced still holds. */
+/* The announcements of the interrupted round still count. */
 static void begin_again(struct piece *p)
 {
     p->is_interrupted = false;
@@ -368,14 +372,14 @@ void round_chunks_are_over(struct piece *p, bool is_given_up)
 void round_give_up(struct piece *p)
 {
     struct lane_job *job = p->job;
-    p->has_kept = p->has_kept && p->is_answer; /* it may be half written */
+    p->has_kept = p->has_kept && p->is_answer; /* `kept` may be half written */
     if (quorum_is_loose(p))
         piece_fail(p, -EOWNERDEAD, "tensor '%s': a rank was lost while its push was added",
                    p->tensor);
     transfer_give_up(p);
     if (p->chunks_active == 0)
         abandon(p);
-    job_wake(job); /* others may have waited for its transfers */
+    job_wake(job); /* other pieces may have waited for its transfers */
 }
 
 void round_interrupt(struct piece *p)

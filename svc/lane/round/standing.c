@@ -1,6 +1,6 @@
-/* Where a round stood when a new owner takes a piece over: learned from what workers say (W5), or
- * told by the former owner, which let go of it. Decides which round is open and what each rank gets
- * for what it says first; sums nothing. README: A27, A28; svc/wire/README.md: W5, W12. */
+/* Standing of a piece at a new owner: learned from what its workers report (W5), or supplied by the
+ * former owner. Decides which round is open, and the answer to each rank's first announcement; sums
+ * nothing. RULES.md: A27, A28; svc/wire/README.md: W5, W12. */
 #include "svc/lane/round/standing.h"
 
 #include "svc/lane/piece/quorum.h"
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* The two announcements of a rank that are kept: of the same, where it made one only. */
+/* The earlier and the later of a rank's two announcements; the same one, if there is only one. */
 static struct announcement *earliest_of(struct rank *rank)
 {
     struct announcement *a = &rank->said[0], *b = &rank->said[1];
@@ -26,7 +26,7 @@ static struct announcement *newest_of(struct rank *rank)
     return rank->said[0].round > rank->said[1].round ? &rank->said[0] : &rank->said[1];
 }
 
-/* The last round that it knows to be committed. */
+/* Newest round that the rank knows to be committed. */
 static uint64_t committed_by(struct rank *rank)
 {
     const struct announcement *a = earliest_of(rank);
@@ -42,10 +42,10 @@ static bool somebody_enters(const struct piece *p)
     return false;
 }
 
-/* That a round was committed may have died with its lane, on the way to every rank: a copy that
- * begins with it tells so, too; all ranks have its result (W4). A state that is here is known
- * without it, and may go back by a round, as may any that other ranks made (A44); who enters comes
- * behind all pieces of a tensor. */
+/* True when a copy proves that a round was committed: the lane may have died before any COMMIT
+ * arrived, and then a copy that begins with the round proves it; all ranks have its result (W4).
+ * Not used when the state is on this lane: a round may be undone by one there, as may any round of
+ * other ranks (A44). Not used when a rank enters: it enters after all pieces of a tensor. */
 static bool is_told_by_copy(struct piece *p, uint64_t round)
 {
     bool is_lost = p->parameters && !p->parameters->are_set;
@@ -64,20 +64,21 @@ static uint64_t last_committed(struct piece *p)
     return committed + is_told_by_copy(p, committed + 1);
 }
 
-/* The first n of n, in the last round, too: where workers come and go that may have had more. */
+/* True for the first n of n ranks, also in the last round: in an elastic job that round may have
+ * had more ranks. */
 static bool takes_all(const struct piece *p)
 {
     return p->terms.quorum == QUORUM_FIRST && p->terms.bound == p->members && !p->job->is_elastic;
 }
 
-/* It says to be in a round that is committed. Where all take part its landing area has held the
- * result since before anybody was told so (W4), even when the word of it was lost with the lane;
- * else only if it says so, or is known to have been in it, and the others wait for the next result
- * (W12). */
+/* The rank announces a round that is committed. With full quorum its landing area has held the
+ * result since before any COMMIT (W4), even if its own COMMIT was lost with the lane. Otherwise
+ * only if the rank says so, or is known to have been in the round; the other ranks wait for the
+ * next result (W12). */
 static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 {
     if (p->failure && p->terms.quorum != QUORUM_ALL) {
-        tell_error(rank->worker, a); /* no later result comes */
+        tell_error(rank->worker, a); /* no later result will come */
     } else if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
         rank->clock = a->round;
         tell_closed(rank->worker, a, p->round - 1);
@@ -92,21 +93,24 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
         piece_fail(p, -EPROTO,
                    "tensor '%s': rank %u is in round %" PRIu64 ", another has committed %" PRIu64,
                    p->tensor, rank->worker->number, a->round, p->round - 1);
-        tell_error(rank->worker, a); /* its round is closed: the failure alone does not reach it */
+        /* its round is closed: piece_fail() did not send it the error */
+        tell_error(rank->worker, a);
     }
 }
 
-/* A result that is the same for all can be copied from whoever holds it, if the lane itself has no
- * need of the round. */
+/* True when the round's result is the same for all ranks, and the lane needs no round of its own
+ * for its state: ranks that lack the result can copy it. */
 static bool is_common(const struct piece *p, const struct announcement *a)
 {
-    bool is_here = !p->parameters || p->is_regrouped; /* then its state is all there (A44) */
-    bool is_whole = !quorum_is_loose(p);              /* else the others' inputs are not in it */
+    /* regrouped: the state is on this lane (A44) */
+    bool is_here = !p->parameters || p->is_regrouped;
+    /* with clocks the other ranks' inputs are not in the sum */
+    bool is_whole = !quorum_is_loose(p);
     return !a->operation->splits && !a->operation->collects && !a->operation->saves && is_here &&
            is_whole;
 }
 
-/* A broadcast's root has no landing area: its input is the result. */
+/* The root of a broadcast has no landing area: its input is the result. */
 static void offer_result(struct announcement *a)
 {
     if (!a->has_output)
@@ -115,13 +119,13 @@ static void offer_result(struct announcement *a)
     a->input_offset = a->output_offset;
 }
 
-/* One rank's place in the round that opens. Returns whether it holds that round's result, and the
- * others can have it from there. */
+/* Fixes one rank's place in the round that opens. Returns true when the rank holds that round's
+ * result, and the others can copy it. */
 static bool settle_rank(struct piece *p, struct rank *rank)
 {
     struct announcement *a = newest_of(rank);
     if (a->round > p->round)
-        a = earliest_of(rank); /* one more is announced */
+        a = earliest_of(rank); /* the later announcement is for the next round */
     rank->clock = committed_by(rank);
     if (a->standing == RECORD_IDLE || a->round == 0)
         return false;
@@ -130,7 +134,7 @@ static bool settle_rank(struct piece *p, struct rank *rank)
     if (a->round < p->round || a->standing != RECORD_HOLDS)
         return false;
     if (!is_common(p, a)) {
-        round_count(rank, a); /* its input is lent still: the round is done again for the others */
+        round_count(rank, a); /* its input is still lent: the round is done again for the others */
         return false;
     }
     if (p->parameters)
@@ -140,7 +144,7 @@ static bool settle_rank(struct piece *p, struct rank *rank)
     return true;
 }
 
-/* Who has left without a word never tells where it stood. */
+/* Ranks that left without reporting their standing, which they never will. */
 static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
 {
     uint32_t count = 0;
@@ -153,10 +157,11 @@ static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
     return count;
 }
 
-/* ---- what was kept ---- */
+/* ---- kept state ---- */
 
-/* A tensor whose result nobody holds whole is done again, though this piece of it had been
- * committed: its parameters before that are in the spare state (A19), untouched since. */
+/* True when the kept state is the one before the open round. A tensor whose result no rank holds
+ * whole is done again, although this piece of it had been committed: its parameters before that are
+ * in the spare state (A19). */
 static bool suits_state(struct piece *p)
 {
     if (p->round == p->state_round + 1)
@@ -167,7 +172,8 @@ static bool suits_state(struct piece *p)
     return true;
 }
 
-/* What a lost lane takes with it: running sums and moments lie in no worker's memory. */
+/* The loss that a lost lane causes, as a text; NULL: none. Running sums and moments lie in no
+ * worker's memory. */
 static const char *find_loss(struct piece *p)
 {
     bool is_fetched = p->parameters && p->parameters->are_set && !p->is_regrouped;
@@ -178,19 +184,20 @@ static const char *find_loss(struct piece *p)
     return quorum_is_loose(p) ? "its running sum was lost with its lane" : NULL;
 }
 
-/* False: there is no need to, or no copy. */
+/* Begins to read the state from its copy. False: no need, or no copy. */
 static bool fetch(struct piece *p, uint64_t committed)
 {
     struct parameters *q = p->parameters;
-    q->are_set |= p->elements == 0; /* there is nothing to lose */
+    q->are_set |= p->elements == 0; /* a piece without elements has no state to lose */
     if (q->are_set || !replica_has(p, committed))
         return false;
     round_fetch(p, committed);
     return true;
 }
 
-/* Where it stays it has other ranks, and one of them has no copy yet: before anything else. The
- * state is that of this round, or becomes it (A44). */
+/* Begins to write the state to a new copy, before anything else: the piece stayed here with other
+ * ranks, and its holder has no copy yet. The state is that of round `committed`, or becomes so
+ * (A44). */
 static bool fill(struct piece *p, uint64_t committed)
 {
     if (!p->is_regrouped || !replica_lacks(p, committed))
@@ -203,13 +210,13 @@ static bool fill(struct piece *p, uint64_t committed)
     return suits;
 }
 
-/* Open round = one after the last that anybody knows to be committed. If somebody holds its result,
- * that is what the rest get, never a second sum (W5). */
+/* The open round is the one after the newest that any rank knows to be committed. If a rank holds
+ * its result, the others get that result, never a second sum (W5). */
 void round_recover(struct piece *p)
 {
     uint32_t left = 0, silent = silent_leavers(p, &left);
     if (p->is_held || replica_is_fetched(p) || replica_is_filled(p) || replica_is_awaited(p))
-        return; /* its thaw, or what is fetched or filled, comes back to it */
+        return; /* thaw, connection of the holder, or end of the pass calls again */
     if (silent > 0 && p->terms.quorum == QUORUM_ALL)
         piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
     if (p->spoken + silent < p->members)
@@ -221,8 +228,9 @@ void round_recover(struct piece *p)
     round_settle(p, committed);
 }
 
-/* Where its state came from the copy it is the piece of a new owner, though its ranks have changed
- * since. But a result of the ranks before, which somebody holds, nobody makes again. */
+/* A piece whose state came from a copy counts as the piece of a new owner, although its ranks have
+ * changed since. Exception: some rank holds the next round's result of the former ranks, which no
+ * round makes again. */
 void standing_fetched(struct piece *p, uint64_t committed)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -233,7 +241,7 @@ void standing_fetched(struct piece *p, uint64_t committed)
     p->is_regrouped = false;
 }
 
-/* It comes after the newest round that is over, or will be without it. */
+/* The new rank enters after the newest round that is over, or will be over without it. */
 static void welcome_new(struct rank *rank)
 {
     struct piece *p = rank->piece;
@@ -254,7 +262,7 @@ static void welcome_entering(struct piece *p)
         struct rank *rank = &p->ranks[i];
         if (!rank->is_entering)
             continue;
-        p->announced += p->is_copy; /* it need not be copied to who does not want it */
+        p->announced += p->is_copy; /* the result need not be copied to the new rank */
         welcome_new(rank);
     }
 }
@@ -263,12 +271,12 @@ void round_settle(struct piece *p, uint64_t committed)
 {
     p->round = committed + 1;
     if (p->is_regrouped && quorum_is_partial(p) && p->round != p->state_round + 1)
-        p->has_kept = false; /* of a round that is done again (W15) */
+        p->has_kept = false; /* the kept result is of a round that is done again (W15) */
     const char *loss = find_loss(p);
     replica_know(p);
     if (loss)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
-    for (uint32_t i = 0; i < p->members; i++) /* also when it has failed: nobody waits in vain */
+    for (uint32_t i = 0; i < p->members; i++) /* also after a failure: every rank gets an answer */
         p->is_copy |= settle_rank(p, &p->ranks[i]);
     if (quorum_is_stuck(p))
         piece_fail(p, -EOWNERDEAD,
@@ -278,7 +286,8 @@ void round_settle(struct piece *p, uint64_t committed)
     if (p->failure)
         return; /* ranks disagree about the operation */
     if (replica_is_filled(p))
-        round_count_early(p); /* the first has set off the copy: the others are heard as well */
+        /* the first piece has started the copy: count the other ranks' announcements */
+        round_count_early(p);
     else if (p->state == PIECE_COLLECTING)
         round_take_up(p);
 }
@@ -305,10 +314,10 @@ void round_resume(struct piece *p)
         round_recover(p);
 }
 
-/* ---- a former owner that let go ---- */
+/* ---- standing supplied by the former owner ---- */
 
-/* Of a piece whose ranks have clocks of their own: it knows what the sum holds, whatever the worker
- * has heard of it. */
+/* Ranks with clocks of their own: the lane knows which pushes the sum has, whatever COMMITs the
+ * worker got. */
 static bool suits_clock(const struct rank *rank, const struct record_ready *ready)
 {
     if (ready->standing != RECORD_ANNOUNCE)
@@ -316,17 +325,19 @@ static bool suits_clock(const struct rank *rank, const struct record_ready *read
     return ready->round == rank->clock || ready->round == rank->clock + 1;
 }
 
-/* A round that was not finished because a keeper (A49) or a connection (A69) was lost may have
- * given results: it is done again, to the same bits, of gradients that are lent still. */
+/* An unfinished round, given up for the loss of a replica holder (A49) or a connection (A69), may
+ * have given results to some ranks: it is done again, to the same bits, from gradients that are
+ * still lent. */
 bool standing_accepts(const struct piece *p, const struct rank *rank,
                       const struct record_ready *ready)
 {
     uint64_t committed = p->round - 1;
     if (p->failure)
-        return true; /* it may not have heard of it: then it stands wherever that has left it */
+        return true; /* the rank may not have the failure yet: any standing is possible */
     if (quorum_is_loose(p))
         return suits_clock(rank, ready);
-    if (ready->standing == RECORD_KEEPS) /* and announces the next, which may be committed, too */
+    /* the rank announces the next round as well, which may be committed, too */
+    if (ready->standing == RECORD_KEEPS)
         return p->terms.quorum == QUORUM_ALL && ready->round + 1 >= committed &&
                ready->round <= p->round;
     if (ready->round < committed && !quorum_is_partial(p))
@@ -336,7 +347,7 @@ bool standing_accepts(const struct piece *p, const struct rank *rank,
                                                                : committed);
 }
 
-/* Nothing that it lent for a round that is in the sum is read again. */
+/* A push that is in the sum is not read again. */
 static void welcome_clock(struct rank *rank, struct announcement *a)
 {
     if (a->round <= rank->clock)
@@ -345,13 +356,13 @@ static void welcome_clock(struct rank *rank, struct announcement *a)
         round_count(rank, a);
 }
 
-/* No other rank need speak first: the round that is open is known. */
+/* No other rank has to report first: the open round is known. */
 void standing_welcome(struct rank *rank)
 {
     struct piece *p = rank->piece;
     struct announcement *a = newest_of(rank);
     if (a->round > p->round)
-        a = earliest_of(rank); /* one more is announced */
+        a = earliest_of(rank); /* the later announcement is for the next round */
     bool is_idle = a->standing == RECORD_IDLE || a->round == 0;
     rank->comes_back = false;
     if (!quorum_is_loose(p))
@@ -362,7 +373,7 @@ void standing_welcome(struct rank *rank)
         welcome_clock(rank, a);
     } else if (a->round < p->round) {
         catch_up(p, rank, a);
-        round_go_on(p); /* the late have a result to get */
+        round_go_on(p); /* late ranks may get their result now */
     } else if (a->round == p->round) {
         if (p->is_copy && a->standing == RECORD_HOLDS)
             offer_result(a);

@@ -1,20 +1,25 @@
-/* Where rounds stand that began elsewhere, or for other ranks. */
+/* Standings: which round is open for a piece that was served elsewhere, or for other ranks. */
 #ifndef GRADPOOL_LANE_ROUND_STANDING_H
 #define GRADPOOL_LANE_ROUND_STANDING_H
 
 #include "svc/lane/types.h"
 
-/* Opens the round when all workers have said theirs (W5). */
+/* Opens the round once all ranks have reported their standing (W5) and no copy has to be read or
+ * written first. */
 void round_recover(struct piece *p);
-/* The piece goes on where it stands: with its open round, or on the way to know it. */
+/* Continues the piece: with its open round, or with the way to know it. */
 void round_resume(struct piece *p);
+/* Opens round `committed` + 1: fixes each rank's place in it, and fails the piece if state is
+ * lost. */
 void round_settle(struct piece *p, uint64_t committed);
-/* What a rank says first of a piece that was installed: whether it can be, and what comes of it. */
+/* Checks a rank's first announcement of a piece whose rounds the lane knows; standing_welcome()
+ * handles it. */
 bool standing_accepts(const struct piece *p, const struct rank *rank,
                       const struct record_ready *ready);
 void standing_welcome(struct rank *rank);
-void standing_fetched(struct piece *p, uint64_t committed); /* its state, from a copy */
-/* A rank that is new to the piece asks which round it comes after (ENTERS). */
+/* the state has been read from its copy */
+void standing_fetched(struct piece *p, uint64_t committed);
+/* A rank that is new to the piece asks after which round it enters (ENTERS). */
 void standing_enter(struct rank *rank, const struct record_ready *ready);
 
 #endif

@@ -1,10 +1,10 @@
-/* What a lane counts of rounds. */
+/* Counters of committed rounds. */
 #ifndef GRADPOOL_LANE_ROUND_SUMS_H
 #define GRADPOOL_LANE_ROUND_SUMS_H
 
 #include "svc/lane/types.h"
 
-/* The open round is committed. */
+/* Adds the open round, which is committed now. */
 void sums_add(struct piece *p);
 
 #endif

@@ -1,6 +1,5 @@
-/* Records rounds for timelines. Owns nothing: the rings are lent, by who reads them. Allocates
- * nothing and takes no lock; a job that is not recorded pays for a look at a pointer. README: A48.
- */
+/* Records rounds for timelines. Owns nothing: readers lend the rings. Allocates nothing, takes no
+ * lock; a job without a recording costs a check of a pointer. RULES.md: A48. */
 #include "svc/lane/round/tracing.h"
 
 #include "svc/lane/job/table.h"
@@ -19,7 +18,7 @@ void tracing_end(struct lane *lane, struct tracing *t)
 {
     list_remove(&t->link);
     list_for_each_entry (struct lane_job, job, &lane->jobs, link) {
-        if (job->trace == t->ring) /* one that is dropped may still be there */
+        if (job->trace == t->ring) /* all jobs: a dropped one of the same number may still exist */
             job->trace = NULL;
     }
 }

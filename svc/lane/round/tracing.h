@@ -1,5 +1,5 @@
-/* A timeline's recording on a lane: rounds of a job's pieces go to a ring as they are committed,
- * whoever made it reads it from another thread. README: A48. */
+/* Recording of a timeline on a lane: committed rounds of a job's pieces go to a ring that another
+ * thread reads. RULES.md: A48. */
 #ifndef GRADPOOL_LANE_ROUND_TRACING_H
 #define GRADPOOL_LANE_ROUND_TRACING_H
 
@@ -15,20 +15,20 @@ struct tracing {
     uint32_t job;
     struct trace_ring *ring;
 };
-/* The job is recorded from now on, also when it comes to the lane later; `t` is lent until
- * tracing_end(). One at a time of each job. */
+/* Records the job from now on, also if it comes to the lane later. `t` is lent until tracing_end().
+ * One recording a job at a time. */
 void tracing_begin(struct lane *lane, struct tracing *t);
 void tracing_end(struct lane *lane, struct tracing *t);
 
-/* ---- for the files of this folder ---- */
+/* ---- for the lane's own files ---- */
 
 struct traced {
-    uint64_t at_ns[TRACE_STEPS];
-    uint16_t last; /* who was the last to announce the round */
+    uint64_t at_ns[TRACE_STEPS]; /* times of the steps */
+    uint16_t last;               /* rank that announced the round last */
 };
-/* The job is new on its lane. */
+/* The job is new on its lane: finds its recording. */
 void tracing_find(struct lane_job *job);
-/* Its round is committed. */
+/* Records the open round, which is committed now. */
 void tracing_note(struct piece *p);
 
 #endif

@@ -1,4 +1,5 @@
-/* Update rules in a lane (A19). */
+/* Parameters, moments and settings of pieces with an update rule (A19), and where their copy lies
+ * (A31, A49). */
 #ifndef GRADPOOL_LANE_STATE_PARAMETERS_H
 #define GRADPOOL_LANE_STATE_PARAMETERS_H
 
@@ -6,82 +7,96 @@
 
 struct transfer;
 
-/* Where a copy of it goes (A31). */
+/* The copy of a piece's state in other memory (A31). Two halves take turns: states after even and
+ * after odd rounds. */
 struct replica {
-    struct worker *worker; /* in whose memory; NULL: nobody has one */
-    uint32_t region;
-    bool is_known;      /* to the fabrics, that the state is written from */
-    uint64_t offset[2]; /* of states after rounds, by their last bit */
-    uint64_t since;     /* the first round that went there; RECORD_ROUND_NONE: none so far */
-    uint64_t steps[3];  /* behind those states, by the round modulo 3 */
-    uint64_t rounds[2]; /* of a keeper, as it came: whose states lie there whole (A49), ... */
-    uint64_t ranks[2];  /* ... and of which ranks those rounds were */
-    bool is_taken;      /* by the round that is under way: it had begun when that began */
-    struct record_stamp stamp[2], none; /* for a keeper, behind them */
-    uint32_t piece, note;
-    struct announcement told; /* what it is told hangs on this: since when it is whole ... */
-    uint64_t told_steps;      /* ... and the updates behind that */
+    struct worker *worker; /* worker or replica holder whose memory has the copy; NULL: no copy */
+    uint32_t region;       /* region of the holder's memory */
+    bool is_known; /* the fabrics know the memory of the state, from which the copy is written */
+    uint64_t offset[2]; /* places of the halves, by the last bit of the round */
+    uint64_t since; /* first round whose state was written here; RECORD_ROUND_NONE: none so far */
+    uint64_t steps[3]; /* update counts of the states, by the round modulo 3 */
+    /* replica holder, from its offer: rounds whose states lie whole in the halves (A49); 0: none */
+    uint64_t rounds[2];
+    uint64_t ranks[2]; /* hashes of the ranks that made those rounds */
+    /* the round in progress is written to this copy: decided when the round starts */
+    bool is_taken;
+    /* written behind a half at a replica holder: this state is whole */
+    struct record_stamp stamp[2];
+    struct record_stamp none; /* zeros, written there first: this half has no whole state */
+    uint32_t piece;           /* the piece's number */
+    uint32_t note;            /* the holder's own number of the copy, sent back to it */
+    /* carries the BACKED message to the holder: the round since which the copy is whole */
+    struct announcement told;
+    uint64_t told_steps; /* update count in that message */
 };
 
-/* What a lane keeps for a piece with an update rule (A19): parameters and moments twice, since a
- * round reads the one state and writes the other until it is committed. */
+/* State of a piece with an update rule (A19): parameters and moments twice, since a round reads one
+ * state and writes the other until its commit. */
 struct parameters {
-    bool are_set;                       /* by a broadcast */
-    unsigned now;                       /* the state that is committed */
-    uint64_t steps;                     /* updates committed since they were set */
-    uint64_t swapped_round;             /* the newest that has made a state */
-    bool has_before;                    /* the spare is the state before that round, ... */
-    bool were_set;                      /* ... so much was set then, ... */
-    uint64_t steps_before;              /* ... and so many updates there were */
-    struct update_settings settings[2]; /* of rounds, by their last bit */
-    uint64_t restored_steps[2];         /* likewise, where a round restores them */
-    struct update_settings told;        /* last: for a first rank that has told none (A44) */
-    bool is_told;                       /* somebody has told any */
-    float *state[2][1 + UPDATE_MOMENTS_MAX];
+    bool are_set;           /* the parameters have been set, by a broadcast, a restore or a copy */
+    unsigned now;           /* index of the committed state in state[] */
+    uint64_t steps;         /* updates committed since the parameters were set */
+    uint64_t swapped_round; /* newest round that has made a state */
+    bool has_before;        /* the spare state is the one before swapped_round */
+    bool were_set;          /* are_set before swapped_round */
+    uint64_t steps_before;  /* steps before swapped_round */
+    struct update_settings settings[2]; /* settings of rounds, by their last bit */
+    uint64_t restored_steps[2];         /* likewise: update count that a RESTORE sets */
+    /* newest settings of any first rank: for a first rank that has sent none (A44) */
+    struct update_settings told;
+    bool is_told;                            /* `told` has been sent */
+    float *state[2][1 + UPDATE_MOMENTS_MAX]; /* parameters, then moments */
     struct replica replica;
-    uint32_t keeper;      /* the aggregator that is to keep its copy; 0: workers may (A49) */
-    uint32_t next_keeper; /* ... once it is known what that one has */
-    bool has_next_keeper;
-    bool waits_for_former; /* even while that is not connected */
-    /* Keepers that offer before it is known that they are to; NULL: none. */
+    uint32_t keeper;      /* aggregator that is to store the copy; 0: workers may (A49) */
+    uint32_t next_keeper; /* holder that follows once the copy at `keeper` is read or needless */
+    bool has_next_keeper; /* next_keeper is valid */
+    /* the change waits for the former holder even while that is not connected */
+    bool waits_for_former;
+    /* Replica holders that have sent an offer before the coordinator named them; NULL: none. */
     struct worker *early[2];
     struct record_backup offers[2];
-    uint64_t fetched; /* the round whose state is being read from there; 0: none is */
-    uint64_t filled;  /* likewise, written there without a round */
+    uint64_t fetched; /* round whose state is being read from the copy; 0: none */
+    /* round whose state is being written to the copy, outside of a round; 0: none */
+    uint64_t filled;
 };
 
-/* NULL: no memory. Lies in one block, to be freed as such. */
+/* NULL: no memory. One block of the job's account, freed with arena_free(). */
 struct parameters *parameters_create(const struct piece *p);
 size_t parameters_bytes(enum update_rule rule, uint64_t elements);
+/* Stores the settings that a worker has sent; they count from its next announcement on. */
 void parameters_tell(struct worker *w, const struct record_settings *told);
-/* Whether the piece may have this operation; a piece without parameters knows no updates. */
+/* True when the operation is defined for the piece: updates need parameters, and pieces with
+ * parameters allow no other sums. */
 bool parameters_suit(const struct piece *p, const struct operation *operation);
-/* Where a chunk of an array that is being set goes; NULL: the round sets none. */
+/* Where the round stores the chunk's values in the spare state; NULL: the round sets no array. A
+ * copy that is read goes into the committed state. */
 float *parameters_set_at(const struct transfer *t);
-/* A state is so many arrays, each as long as the piece. */
+/* Arrays of a state, each as long as the piece; 0: no update rule. */
 static inline uint32_t parameters_arrays(const struct piece *p)
 {
     return p->parameters ? 1 + (uint32_t)update_moments(p->terms.rule) : 0;
 }
-/* An array of the state that is committed, from the chunk's first element on, where the round gives
- * it away; NULL: it does not. */
+/* The chunk's part of the committed state if the round saves it; NULL: the round does not. */
 const float *parameters_saved(const struct transfer *t);
-/* What a rank says of the round that it announces. */
+/* Takes from an announcement what the rule needs: the settings of the first rank, the update count
+ * of a restoring root. */
 void parameters_hear(struct piece *p, const struct rank *rank, const struct operation *operation,
                      const struct record_ready *ready);
-/* The open round makes new parameters. */
+/* True when the open round updates the parameters. */
 static inline bool parameters_step(const struct piece *p)
 {
     return p->parameters && !p->is_copy && p->operation && p->operation->updates;
 }
-/* The last pass of a chunk: `sums` with new parameters as its result, and the state after it. */
+/* The last pass of a chunk: reduces `sums` and updates; the new parameters go to its targets and,
+ * with the moments, to the spare state. */
 void parameters_update(struct transfer *t, const struct reduce_pass *sums);
-/* The open round had been committed, and is undone: it is done again for other ranks (A44). False:
- * the state before it is not here. */
+/* Undoes the committed state of the open round, which is done again for other ranks (A44). False:
+ * the state before it is not on this lane. */
 bool parameters_revert(struct piece *p);
-/* The updates behind the state once the open round is committed. */
+/* Update count once the open round is committed. */
 uint64_t parameters_steps_after(const struct piece *p);
-/* The round's state becomes the one that holds. */
+/* The spare state becomes the committed one. */
 void parameters_commit(struct piece *p);
 
 #endif

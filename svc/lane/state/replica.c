@@ -1,8 +1,7 @@
-/* A copy of what a lane keeps for a piece with an update rule, in the memory of one of its workers
- * or of another aggregator: written with each round, read by the next owner when this one has died.
- * Two halves take turns, so that the copy of the committed round stays whole while the next is
- * written. Never reads a copy while a former owner may write it: whoever tells of it has fenced
- * that one (W5). README: A31, A49. */
+/* The copy of a piece's state in the memory of a worker or of another aggregator: written with each
+ * round, read by the next owner when this lane has died. Two halves take turns, so that the copy of
+ * the committed round stays whole while the next is written. Never reads a copy while a former
+ * owner may write to it: the coordinator fences that owner first (W5). RULES.md: A31, A49. */
 #include "svc/lane/state/replica.h"
 
 #include "svc/lane/job/table.h"
@@ -15,7 +14,7 @@ static uint64_t array_bytes(const struct piece *p) { return piece_bytes(p, p->el
 
 static uint64_t copy_bytes(const struct piece *p) { return array_bytes(p) * parameters_arrays(p); }
 
-/* ---- where it is ---- */
+/* ---- place of the copy ---- */
 
 static bool is_lent(const struct worker *w, const struct record_backup *told, uint64_t bytes)
 {
@@ -35,7 +34,7 @@ static void unregister(struct piece *p, size_t fabrics)
         fabric_pool_unregister(lane->options.fabrics[i], p->parameters);
 }
 
-/* What is written from must be known to the fabrics; once. */
+/* Registers the state's memory, once: fabrics write from registered memory only. */
 static int make_known(struct piece *p)
 {
     const struct lane_options *options = &p->job->lane->options;
@@ -53,8 +52,8 @@ static int make_known(struct piece *p)
     return 0;
 }
 
-/* Who has a copy keeps it, as long as he is there: offers are for pieces without one. Of two that
- * claim to have one the other was let go. */
+/* A holder with a copy stays the holder while connected: offers are for pieces without a copy. Of
+ * two claims the later `since` is good: the other holder was replaced. */
 static bool is_better(const struct replica *b, const struct record_backup *told)
 {
     return told->since != RECORD_ROUND_NONE &&
@@ -69,7 +68,8 @@ bool replica_may_keep(struct piece *p, const struct worker *w)
     return piece_rank(p, w->number) != NULL;
 }
 
-/* The older first: one that is nobody's (0), and whatever else has the same place, gives way. */
+/* Stores the older half first: it may be empty (round 0), and gives way where both have the same
+ * place. */
 static void take_steps(struct replica *b, const struct record_backup *told)
 {
     int newer = told->rounds[1] > told->rounds[0];
@@ -77,7 +77,7 @@ static void take_steps(struct replica *b, const struct record_backup *told)
     b->steps[told->rounds[newer] % 3] = told->steps[newer];
 }
 
-/* A keeper tells of each half what lies there, a worker since when it has had one. */
+/* A replica holder reports the round of each half, a worker the round since which it has a copy. */
 static void take_place(struct replica *b, struct worker *w, const struct record_backup *told)
 {
     b->worker = w;
@@ -102,14 +102,14 @@ int replica_accept(struct piece *p, struct worker *w, const struct record_backup
         return r;
     bool is_wiped = worker_is_keeper(w) && !told->rounds[0] && !told->rounds[1];
     if (b->worker != w || told->since != RECORD_ROUND_NONE || is_wiped)
-        b->since = told->since; /* else it has not heard yet that it has one */
+        b->since = told->since; /* else the offer was sent before BACKED arrived */
     b->piece = p->id;
     take_place(b, w, told);
     return 0;
 }
 
-/* Who is to keep it is told by another than who does. Of three the one that is known to be the next
- * is not forgotten, nor is the newest. */
+/* The coordinator names the holder, and the holder sends the offer: in any order. Of three offers
+ * that of the next holder is kept, and the newest one. */
 void replica_hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told)
 {
     int at = q->early[0] == w || (!q->early[0] && q->early[1] != w) ? 0 : 1;
@@ -139,7 +139,7 @@ void replica_forget(struct worker *w)
     }
 }
 
-/* ---- which aggregator keeps it ---- */
+/* ---- the replica holder ---- */
 
 bool replica_is_awaited(const struct piece *p)
 {
@@ -147,7 +147,6 @@ bool replica_is_awaited(const struct piece *p)
     return q && q->keeper && p->elements > 0 && !p->failure && !q->replica.worker;
 }
 
-/* It may use the memory otherwise. One that does not hear it keeps that until the job ends. */
 void replica_release(const struct piece *p, const struct worker *w)
 {
     const struct record_backed released = {
@@ -188,14 +187,14 @@ static uint64_t offset_of(const struct transfer *t, uint64_t round, uint32_t arr
 
 /* ---- writing ---- */
 
-/* Whether the chunk made, or has at hand, anything of the state; then of which arrays. */
+/* True when the chunk has new state for the copy. `ret_first`, `ret_end`: its arrays. */
 static bool has_news(const struct transfer *t, uint32_t *ret_first, uint32_t *ret_end)
 {
     const struct piece *p = t->piece;
     if (!p->parameters || p->parameters->fetched || !p->parameters->replica.is_taken ||
         t->elements == 0)
         return false;
-    /* A round that is copied from who holds its result has its whole state here (A44). */
+    /* A round that copies its result from a rank has its whole state here (A44). */
     bool is_whole = !p->parameters->filled && (p->operation->updates || p->is_copy);
     *ret_first = t->array;
     *ret_end = is_whole ? parameters_arrays(p) : t->array + 1;
@@ -210,21 +209,21 @@ static const float *news_at(const struct transfer *t, uint32_t array)
     return q->state[is_committed ? q->now : 1 - q->now][array] + t->first;
 }
 
-/* Which round's it is. */
+/* Round of the state that is written. */
 static uint64_t news_of(const struct piece *p)
 {
     return p->parameters->filled ? p->parameters->filled : p->round;
 }
 
-/* What goes there, one after the other. */
+/* One write to the copy. */
 struct news {
     uint64_t offset;
     const void *from;
     size_t bytes;
 };
 
-/* Before the first array no stamp of this round may stand there, of an owner that did not come to
- * its commit; behind the last stands ours. */
+/* A stamp is written twice: before the first array an empty one, so that no stamp of a former owner
+ * that did not commit this round remains; after the last array the valid one. */
 static void stamp_news(const struct transfer *t, const struct record_stamp *stamp,
                        struct news *ret_news)
 {
@@ -233,7 +232,7 @@ static void stamp_news(const struct transfer *t, const struct record_stamp *stam
     *ret_news = (struct news){b->offset[news_of(p) & 1] + copy_bytes(p), stamp, sizeof *stamp};
 }
 
-/* FNV-1a of their numbers: which they are, and in which order. */
+/* FNV-1a of the ranks' numbers: identifies the ranks and their order. */
 static uint64_t hash_ranks(const struct piece *p)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -254,7 +253,7 @@ static const struct record_stamp *make_stamp(const struct piece *p)
     return stamp;
 }
 
-/* The n-th thing that a chunk has for the copy; false: there are no more. */
+/* The n-th write of a chunk to the copy; false: there are no more. */
 static bool find_news(const struct transfer *t, uint32_t n, struct news *ret_news)
 {
     const struct piece *p = t->piece;
@@ -287,10 +286,11 @@ int replica_store(const struct transfer *t)
         void *at = fabric_map(b->worker->conn, b->region, news.offset, news.bytes);
         if (!at)
             return -EFAULT;
-        atomic_thread_fence(memory_order_release); /* a stamp comes behind what it vouches for */
+        /* a stamp is stored after the state that it covers */
+        atomic_thread_fence(memory_order_release);
         memcpy(at, news.from, news.bytes);
         if (!fabric_is_sound(b->worker->conn))
-            return -EFAULT; /* before there is a stamp that vouches for it (A7) */
+            return -EFAULT; /* checked before a stamp for it is stored (A7) */
     }
     return 0;
 }
@@ -358,7 +358,8 @@ bool replica_has(const struct piece *p, uint64_t round)
 bool replica_begins_with(const struct piece *p, uint64_t round)
 {
     const struct replica *b = &p->parameters->replica;
-    bool is_stamped = b->worker && worker_is_keeper(b->worker); /* a worker tells of no halves */
+    /* a worker reports no rounds of halves */
+    bool is_stamped = b->worker && worker_is_keeper(b->worker);
     return is_stamped && is_there(b, round) && !is_there(b, round - 1) &&
            b->ranks[round & 1] == hash_ranks(p);
 }
@@ -372,7 +373,7 @@ void replica_fetched(struct piece *p)
     q->steps = q->replica.steps[q->fetched % 3];
     q->replica.since = q->fetched;
     q->swapped_round = q->fetched;
-    q->has_before = false; /* another state is there, if any */
+    q->has_before = false; /* the spare has another state, if any */
     q->fetched = 0;
 }
 
@@ -390,7 +391,7 @@ bool replica_lacks(struct piece *p, uint64_t round)
         return false;
     bool has = is_there(&q->replica, round);
     if (has && q->replica.since == RECORD_ROUND_NONE)
-        q->replica.since = round; /* from now on with each */
+        q->replica.since = round; /* each round from this one on is written to the copy */
     return !has;
 }
 
@@ -403,7 +404,7 @@ void replica_filled(struct piece *p)
     uint64_t round = q->filled;
     q->filled = 0;
     if (!b->worker)
-        return; /* it was lost meanwhile */
+        return; /* the holder was lost meanwhile */
     b->since = round;
     replica_tell(p, round);
 }

@@ -1,14 +1,13 @@
-/* What jobs and pieces take of the lane: its time, when their rounds begin, how long they wait.
- * Keeps books alone and changes nothing else; allocates nothing, takes no lock. README: A9, A11,
- * A22. */
+/* Accounts of the lane's time by job and piece: billed time, begins and ends of rounds, waiting.
+ * Changes no other state, allocates nothing, takes no lock. RULES.md: A9, A11, A22. */
 #include "svc/lane/turn/account.h"
 
 #include "svc/base/clock.h"
 #include "svc/lane/turn/policy.h"
 
-/* What an event costs beside its bytes, in bytes that cost as much. */
+/* Cost of an event besides its bytes, in bytes that cost as much. */
 #define EVENT_BYTES 4096
-/* And a look at a connection. */
+/* Cost of the visit of a connection in a poll, likewise. */
 #define LOOK_BYTES 256
 
 static struct lane_job *payer(const struct fabric_event *event)
@@ -17,7 +16,7 @@ static struct lane_job *payer(const struct fabric_event *event)
     return w ? w->job : NULL;
 }
 
-/* NULL: no bytes of a chunk were moved. */
+/* The transfer whose read or write completed; NULL: another event. */
 static const struct transfer *moved(const struct fabric_event *event)
 {
     bool is_moved = event->kind == FABRIC_EVENT_READ || event->kind == FABRIC_EVENT_WRITTEN;
@@ -45,7 +44,7 @@ void account_apart(struct lane_job *job, uint64_t ns)
     job->lane->apart_ns += ns;
 }
 
-/* ---- looks at connections ---- */
+/* ---- visits of connections ---- */
 
 static uint32_t looked_at(const struct lane_job *job)
 {
@@ -66,7 +65,8 @@ void account_looks(struct lane_job *job)
 void account_connection(struct lane_job *job, const struct fabric *fabric, int more)
 {
     if (job->lane->is_closing || !fabric_maps(fabric))
-        return; /* the fabrics are closed already */
+        /* no connection is visited: the fabrics are closed, or they are not shared memory */
+        return;
     account_looks(job);
     job->lane->looks.connections -= looked_at(job);
     job->looks.connections += (uint32_t)more;
@@ -103,12 +103,13 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
     }
     if (looks > 0)
         lane->looks.each_ns += LOOK_BYTES * ns_per_weight;
-    lane->unshared_ns[fabric] = 0; /* of those who only ask to connect, nobody's */
+    /* time of events without a job, such as requests to connect, is billed to no job */
+    lane->unshared_ns[fabric] = 0;
     lane->heard = fabric;
 }
 
-/* Its rounds count as the job's: the piece that has taken the most time. It changes only for one
- * that has clearly taken more, so that equal ones do not take turns. */
+/* The job is measured by the rounds of the piece that has taken most time. Only a piece that has
+ * taken clearly more replaces it, so that equal pieces do not alternate. */
 static void choose_reference(struct piece *p)
 {
     struct lane_job *job = p->job;
@@ -120,14 +121,15 @@ static void choose_reference(struct piece *p)
 void account_turn(struct lane_job *job, uint64_t spent_ns)
 {
     struct piece *p = job->worked;
-    job->lane->now_ns += spent_ns; /* so those who wait for it are seen to wait */
+    job->lane->now_ns += spent_ns; /* so that the time counts as waiting for the pieces that wait */
     if (!p)
         return;
     p->busy_ns += spent_ns;
     choose_reference(p);
 }
 
-/* A round of which something is still to do when the next begins has no end of its own. */
+/* A round whose pieces are still at work when the next begins has no end of its own, and is not
+ * counted. */
 static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_ns)
 {
     bool is_over = ending->at_work == 0;
@@ -140,7 +142,7 @@ static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_
     ending->begun_ns = is_over ? now_ns : 0;
 }
 
-/* Of a turn that is not over, in which a round may end and the next begin. */
+/* Time of the turn in progress, in which a round may end and the next begin. */
 static uint64_t turn_ns(const struct lane_job *job)
 {
     return job->turn_since_ns > 0 ? clock_now_ns() - job->turn_since_ns : 0;
@@ -164,7 +166,7 @@ void account_ready(struct piece *p, bool begins)
     p->gap_ns = p->begun_rounds > 0 ? p->ready_ns - p->begun_ns : 0;
     p->begun_rounds++;
     p->begun_ns = p->ready_ns;
-    /* The lane's clock is behind by what its events have taken. */
+    /* The lane's clock lags by the time of its events. */
     uint64_t from_ns = p->ready_ns > ending->done_ns ? p->ready_ns : ending->done_ns;
     if (p->round > ending->round)
         begin_round(ending, p->round, from_ns);
@@ -185,7 +187,7 @@ void account_done(struct piece *p)
     ending->at_work--;
     if (ending->at_work > 0)
         return;
-    ending->done_ns = clock_now_ns(); /* a turn may be long */
+    ending->done_ns = clock_now_ns(); /* not lane.now_ns: a turn may be long */
     ending->burst_ns = p->job->busy_ns + turn_ns(p->job) - ending->burst_from_ns;
     if (ending->done_ns > ending->handled_from_ns)
         ending->handled_ns += ending->done_ns - ending->handled_from_ns;
@@ -197,5 +199,5 @@ void account_forget(struct piece *p)
     if (p->job->worked == p)
         p->job->worked = NULL;
     if (p->job->reference == p)
-        p->job->reference = NULL; /* the next that is worked on */
+        p->job->reference = NULL; /* the next piece that is worked on replaces it */
 }

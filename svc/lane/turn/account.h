@@ -1,29 +1,31 @@
-/* The lane's books. README: A22. */
+/* Accounts of the lane's time, by job and piece. All functions belong to the lane's thread.
+ * RULES.md: A22. */
 #ifndef GRADPOOL_LANE_TURN_ACCOUNT_H
 #define GRADPOOL_LANE_TURN_ACCOUNT_H
 
 #include "svc/lane/types.h"
 
-/* So much of the lane's time was the job's. */
+/* Bills `ns` of the lane's time to the job. */
 void account_bill(struct lane_job *job, uint64_t ns);
-/* The same, of the events at hand, which are not to pay for it again. */
+/* The same for an event that is being handled; account_events() does not bill this time again. */
 void account_apart(struct lane_job *job, uint64_t ns);
-/* Its part of the polls until now, for its connections. */
+/* Bills the job's share of the polls until now, by its connections. */
 void account_looks(struct lane_job *job);
-/* The job has one more connection, or one less. */
+/* The job has one connection more (`more` 1) or less (-1) on this fabric. */
 void account_connection(struct lane_job *job, const struct fabric *fabric, int more);
-/* `spent_ns` was taken by this fabric since its last events: whose these are pay for it. */
+/* The fabric has taken `spent_ns` since its last events: bills it to the jobs of these events, by
+ * their bytes. `count` 0: the time waits for the next events. */
 void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
                     uint64_t spent_ns);
-/* The job's turn took so long, for the piece that it worked on last. */
+/* Counts the time of a turn for the piece that the job worked on. */
 void account_turn(struct lane_job *job, uint64_t spent_ns);
-/* A round of it can be worked on; `begins`: it is a new one. */
+/* A round of the piece can be worked on. `begins`: a new round, not an answer or a copy. */
 void account_ready(struct piece *p, bool begins);
-/* Its first chunk is taken. */
+/* The first chunk of the round has started. */
 void account_started(struct piece *p);
-/* Its round is over, or will never be. */
+/* The piece has no round in progress any more: committed, failed or given up. */
 void account_done(struct piece *p);
-/* It goes. */
+/* The piece is about to be freed. */
 void account_forget(struct piece *p);
 
 #endif

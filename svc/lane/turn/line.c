@@ -1,11 +1,11 @@
-/* Deficits by time over turns by chunk: equal ones take turns, and what is out of proportion (long
- * chunks, polls of many connections) is made up for by turns that are passed over. README: A77. */
+/* Turns by chunk, corrected by time: equal members alternate, and a member whose turns cost more
+ * (long chunks, polls of many connections) passes some turns. RULES.md: A77. */
 #include "svc/lane/turn/line.h"
 
 #include <stddef.h>
 
-/* An entry's debt, in units of what it may be ahead: beyond, a lane that was put off its core in
- * mid-turn would cost the job that it served then a visible pause. */
+/* Largest debt of a member, in units of ahead_ns. Without this limit a lane that lost its core in
+ * mid-turn would give the job that it served a visible pause. */
 #define DEBT_MOST 8
 
 void line_init(struct line *line, uint64_t ahead_ns)
@@ -42,7 +42,8 @@ static bool may_go(const struct line *line, const struct line_entry *entry)
     return line->ahead_ns == 0 || entry->used_ns <= line->base_ns + line->ahead_ns;
 }
 
-/* A member that is too far ahead goes behind the others; NULL: all are. */
+/* Returns the first member that is not too far ahead, and puts the others behind; NULL: all are too
+ * far ahead. */
 static struct line_entry *find(struct line *line)
 {
     struct list *stop = NULL, *node;
@@ -67,7 +68,7 @@ struct line_entry *line_next(struct line *line)
     struct list *node = list_first(&line->light);
     struct line_entry *entry = node ? entry_of(node) : find(line);
     if (!entry)
-        entry = find(line); /* the base has moved up to the one that is least ahead */
+        entry = find(line); /* find() has raised base_ns to the member that is least ahead */
     if (entry)
         list_remove(&entry->link);
     return entry;

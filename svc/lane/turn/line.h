@@ -1,6 +1,5 @@
-/* A line of those who wait for a lane's time: they take turns,
- * and one that has used clearly more time than the others lets them pass. Owns nothing. README:
- * A77. */
+/* A line of tenants or jobs that wait for a lane's time. Members take turns; a member that has used
+ * clearly more time than the others lets them pass. Owns no member. RULES.md: A77. */
 #ifndef GRADPOOL_LANE_TURN_LINE_H
 #define GRADPOOL_LANE_TURN_LINE_H
 
@@ -10,14 +9,16 @@
 
 struct line_entry {
     struct list link;
-    uint64_t used_ns; /* on the line's scale: idle time earns nothing */
+    /* time used, on the line's scale: a member that comes after a pause starts at base_ns */
+    uint64_t used_ns;
 };
 
 struct line {
-    struct list light; /* have come after a pause, with time to spare: before the rest */
+    /* members after a pause that have used little time: served before the rest */
+    struct list light;
     struct list rest;
-    uint64_t base_ns;  /* whoever waits has used as much, at least */
-    uint64_t ahead_ns; /* an entry may be so far ahead of that; 0: time does not count */
+    uint64_t base_ns;  /* least time used of a waiting member */
+    uint64_t ahead_ns; /* how far a member may be ahead of base_ns; 0: time does not count */
 };
 
 void line_init(struct line *line, uint64_t ahead_ns);
@@ -26,14 +27,14 @@ static inline bool line_is_empty(const struct line *line)
     return list_is_empty(&line->light) && list_is_empty(&line->rest);
 }
 static inline bool line_has(const struct line_entry *entry) { return !list_is_empty(&entry->link); }
-/* A member has something to do, and had not before. */
+/* Appends a member that has work after a pause. */
 void line_join(struct line *line, struct line_entry *entry);
-/* A member has had its turn, and has more to do. */
+/* Appends a member that has had its turn and has more work. */
 static inline void line_join_again(struct line *line, struct line_entry *entry)
 {
     list_append(&line->rest, &entry->link);
 }
-/* Takes the next one out; NULL: nobody waits. */
+/* Removes the next member and returns it; NULL: the line is empty. */
 struct line_entry *line_next(struct line *line);
 
 #endif

@@ -1,6 +1,6 @@
 /* The lane's policies: tenants take turns, and jobs within a tenant: round-robin by chunk, least
- * work first, first come first served. Decide the order of jobs alone; the order of pieces within a
- * job is its own. README: A20, A77. */
+ * work first, first come first served. Decide the order of jobs only; a job orders its pieces.
+ * RULES.md: A20, A77. */
 #include "svc/lane/turn/policy.h"
 
 #include <errno.h>
@@ -22,7 +22,8 @@ int lane_policy_find(const char *name, enum lane_policy *ret_policy)
     return -EINVAL;
 }
 
-/* Who is shortest is passed over by nobody; who is longest waits a while, not for ever. */
+/* The job with the fewest bytes is next; a job that was passed over POLICY_PASSES_MAX times goes
+ * before it. */
 static struct lane_job *shortest(struct lane_tenant *tenant)
 {
     struct lane_job *best = NULL;
@@ -64,7 +65,7 @@ void policy_put_back(struct lane_job *job)
 {
     struct lane_tenant *tenant = job->payer;
     if (line_has(&job->turn))
-        return; /* its chunk has woken it */
+        return; /* its chunk has put the job into the line */
     if (job->lane->options.policy == LANE_FIFO)
         list_prepend(&tenant->running.rest, &job->turn.link);
     else
@@ -85,7 +86,7 @@ void job_wake(struct lane_job *job)
 
 /* ---- tenants ---- */
 
-/* Of the lane's policies only this one counts time within a tenant. */
+/* LANE_FAIR alone counts time within a tenant. */
 static void tenant_init(struct lane *lane, struct lane_tenant *tenant, const char *name)
 {
     bool by_time = lane->options.policy == LANE_FAIR;

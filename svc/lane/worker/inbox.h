@@ -1,4 +1,4 @@
-/* Short payloads that wait for their round. README: A23. */
+/* Short payloads that wait for their round, copied out of their receive buffers. RULES.md: A23. */
 #ifndef GRADPOOL_LANE_WORKER_INBOX_H
 #define GRADPOOL_LANE_WORKER_INBOX_H
 
@@ -14,18 +14,21 @@ struct announcement;
 #define INBOX_CELLS_MAX 1024
 #define INBOX_PAYLOAD_BYTES_MAX (4u << 10)
 
-/* A worker's part of its job's. */
+/* A worker's part of the job's inbox. */
 struct inbox {
-    char *cells; /* NULL: the job has none, or not yet */
-    uint32_t count, free, next;
-    uint64_t used[INBOX_CELLS_MAX / 64];
+    char *cells;                         /* NULL: the job has no inbox (yet) */
+    uint32_t count;                      /* cells */
+    uint32_t free;                       /* cells that are not used */
+    uint32_t next;                       /* cell from which the next search starts */
+    uint64_t used[INBOX_CELLS_MAX / 64]; /* bitmap of the cells */
 };
 
-/* A payload that is short enough is copied, if there is room. false: it is too long for that. */
+/* Copies a payload of up to INBOX_PAYLOAD_BYTES_MAX; without free cells a->payload is NULL and the
+ * input is read when its round comes. false: the payload is too long, or the inbox is not open. */
 bool inbox_keep(struct worker *w, struct announcement *a, const void *payload, size_t bytes);
-/* Gives the receive back in which a payload of the worker is held, if one is. */
+/* Returns the receive buffer that holds a payload of the worker, if one does. */
 void worker_drop_payload(struct worker *w);
-/* Wherever it is, in the inbox or in a receive; if there is one. */
+/* Frees the announcement's payload in the inbox or in a receive buffer; no payload is fine. */
 void announcement_drop_payload(struct worker *w, struct announcement *a);
 
 #endif

@@ -1,6 +1,6 @@
-/* Memory that workers lend to a lane, held against what their job and their tenant may, and against
- * the tenant's share of the process. Counts are those of each worker's last lending: only what
- * seems too much is counted anew. README: A17, A76. */
+/* Memory that workers lend to a lane, checked against the limits of job and tenant, and against the
+ * tenant's share of the process. A worker's count is that of its last lending; all are counted anew
+ * only if a limit seems exceeded. RULES.md: A17, A76. */
 #include "svc/lane/worker/lending.h"
 
 #include "svc/base/log.h"
@@ -12,10 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One worker counts for no more: across hosts a region is as long as its worker says, and no sum
- * over a job may wrap. */
+/* Most bytes counted for one worker: across hosts a region's length is the worker's claim, and no
+ * sum over a job may overflow. */
 #define WORKER_LENT_BYTES_MAX (UINT64_MAX / LANE_WORKERS_MAX)
-/* Of a connection: socket, process and eventfd; or a socket and what the provider adds. */
+/* Descriptors of a connection: socket, process and eventfd (shm); a socket and the provider's
+ * (ofi). */
 #define DESCRIPTORS_SHM 3
 #define DESCRIPTORS_OFI 2
 
@@ -32,7 +33,8 @@ static struct lent count_before(const struct worker *w, uint32_t end)
     return now;
 }
 
-/* Since its last lending a worker can only have taken regions back. */
+/* Counts regions below `end` only: since its last lending a worker can only have taken regions
+ * back. */
 struct lent lending_count(const struct worker *w) { return count_before(w, w->lending.lent.end); }
 
 static void count(struct worker *w)
@@ -41,7 +43,7 @@ static void count(struct worker *w)
     const char *tenant = w->job->tenant;
     uint64_t before_bytes = w->lending.lent.bytes + w->lending.promised.bytes;
     uint32_t before_regions = w->lending.lent.regions + w->lending.promised.regions;
-    if (w->lending.is_mapped) { /* the fabric may be closed already */
+    if (w->lending.is_mapped) { /* not fabric_maps(): the fabric may be closed already */
         shares_add(tenant, SHARE_LENT, (int64_t)(now.bytes - before_bytes));
         shares_add(tenant, SHARE_MAPPINGS, (int64_t)now.regions - before_regions);
     }
@@ -84,7 +86,7 @@ static bool is_too_much(const struct lane_job *job)
            is_beyond(tenant_regions(job), job->lent_max.tenant_regions_max);
 }
 
-/* "job lends 5 GiB, may 4 GiB (--job-lent-max)"; short, so that all of it reaches the workers. */
+/* "job lends 5 GiB, may 4 GiB (--job-lent-max)"; short, so that workers get the whole text. */
 static void say_why(const struct lane_job *job, char *text, size_t room)
 {
     const struct lane_lent *most = &job->lent_max;
@@ -109,8 +111,7 @@ static bool exceeds_quota(const struct lane_job *job, uint64_t bytes)
     return most > 0 && (bytes > most || shares_used(job->tenant, SHARE_LENT) > most - bytes);
 }
 
-/* Regions that were promised and are not mapped yet count already: other lanes ask at the same
- * time. */
+/* Promised regions that are not mapped yet count as well: several lanes check at the same time. */
 int lending_may(void *context, uint64_t bytes)
 {
     struct worker *w = context;
@@ -177,7 +178,7 @@ void lending_refused(struct worker *w)
     job_fail(job, -EDQUOT, "lane %u, rank %u: %s", job->lane->options.id, w->number, text);
 }
 
-/* What is mapped counts in full, touched or not: its owner may touch it at any time. */
+/* A mapped region counts in full, touched or not: its owner may touch it at any time. */
 void lending_check(struct worker *w)
 {
     struct lane_job *job = w->job;

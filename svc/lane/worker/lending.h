@@ -1,4 +1,4 @@
-/* What workers lend to a lane, held against what they may (A17). */
+/* Memory that workers lend to a lane, checked against the limits of their job and tenant (A17). */
 #ifndef GRADPOOL_LANE_WORKER_LENDING_H
 #define GRADPOOL_LANE_WORKER_LENDING_H
 
@@ -11,31 +11,32 @@ struct worker;
 struct lent {
     uint64_t bytes;
     uint32_t regions;
-    uint32_t end; /* no region of this number, or of a higher one, was lent */
+    uint32_t end; /* no region of this number or a higher one is lent */
 };
 
-/* Of one worker. */
+/* Lendings of one worker. */
 struct lending {
-    struct lent lent;       /* as last counted */
-    struct lent promised;   /* is being mapped, and not in that yet */
-    uint64_t refused_bytes; /* of a region that was beyond its tenant's share (A76) */
-    int descriptors;        /* of its connection */
-    bool is_mapped;         /* its memory is mapped here: its connection is shared memory */
+    struct lent lent;       /* as counted last */
+    struct lent promised;   /* regions that are being mapped, not in `lent` yet */
+    uint64_t refused_bytes; /* length of a region that was refused for its tenant's share (A76) */
+    int descriptors;        /* descriptors of its connection */
+    bool is_mapped; /* the connection is shared memory: lent memory is mapped by this process */
 };
 
-/* What it lends now. */
+/* Counts what the worker lends now. */
 struct lent lending_count(const struct worker *w);
-/* For fabric_options.may_lend: -EDQUOT when the worker's tenant may not lend so much more to this
- * process; lending_refused() then ends its job, once the connection has ended. */
+/* Callback for fabric_options.may_lend, within a poll of the lane. -EDQUOT: the worker's tenant may
+ * not lend `bytes` more to this process; the connection ends, and lending_refused() then fails the
+ * job. */
 int lending_may(void *worker, uint64_t bytes);
 void lending_refused(struct worker *w);
-/* Descriptors of a connection that the worker opens (1) or has closed (-1). -EDQUOT: more than its
- * tenant's share; nothing is taken then. */
+/* Counts the descriptors of a new connection, until lending_disconnect(). -EDQUOT: beyond the
+ * tenant's share, and nothing is counted. */
 int lending_connect(struct worker *w, const struct fabric *fabric);
 void lending_disconnect(struct worker *w);
-/* The worker has lent a region: its job ends when that is too much. */
+/* The worker has lent a region: fails its job if a limit is exceeded. */
 void lending_check(struct worker *w);
-/* Its regions are gone with its connection. */
+/* The connection has ended, and its regions with it. */
 void lending_forget(struct worker *w);
 
 #endif

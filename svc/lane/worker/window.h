@@ -5,15 +5,16 @@
 #include "svc/lane/types.h"
 
 void window_init(struct lane_job *job);
-/* Counts the window before it is needed, as soon as somebody connects who will need it: what was
- * let in has room. The error is arena_lack()'s; the job has failed with it. */
+/* Counts the window's bytes as soon as a worker connects that will need one, so that an admitted
+ * worker has room. The error is arena_lack()'s; the job has failed with it. */
 int window_reserve(struct lane_job *job, const struct fabric *fabric);
-/* Made when the first worker turns up whose memory is not mapped, or when sums need passes.
- * -EAGAIN: its pages are on the way, and the job is woken when they are there. */
+/* Makes window and inbox, for the first worker without mapped memory or for sums in passes.
+ * -EAGAIN: the control thread is making the pages, and wakes the job when they are ready. Other
+ * errors: the job has failed, or registration with a fabric has. */
 int window_open(struct lane_job *job);
 void window_close(struct lane_job *job);
 size_t window_bytes(const struct lane_job *job);
-/* What a slot of a long chunk holds. */
+/* Bytes of a slot of a long chunk. */
 size_t window_slot_bytes(const struct lane_job *job);
 size_t inbox_bytes(const struct lane_job *job);
 

@@ -1,5 +1,4 @@
-/* A worker on a lane, as its connection makes it: open, closed, to come again.
- * README: A3, A70. */
+/* A worker's connection on a lane: open, closed, to be replaced. RULES.md: A3, A70. */
 #include "svc/lane/worker/worker.h"
 
 #include "svc/lane/state/replica.h"
@@ -19,7 +18,7 @@ void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *co
     snprintf(w->peer, sizeof w->peer, "%s", fabric_peer(conn));
 }
 
-/* Its lent memory is gone with the connection: nothing it said holds any longer (W4, W5). */
+/* Lent memory ends with the connection, and its announcements with it (W4, W5). */
 void worker_close(struct worker *w, enum worker_state state)
 {
     if (!w->conn)
@@ -39,7 +38,7 @@ void worker_close(struct worker *w, enum worker_state state)
     account_connection(w->job, w->fabric, -1);
 }
 
-/* Where memory is shared, the end of a connection is that of its process. */
+/* Over shared memory a connection ends only with its process. */
 bool worker_is_replaceable(const struct worker *w)
 {
     return w->state == WORKER_OPEN && !w->is_gone && fabric_peer_pid(w->conn) == 0;

@@ -4,11 +4,13 @@
 
 #include "svc/lane/types.h"
 
+/* `conn` is owned by its fabric; it may be accepted only after this call. */
 void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn);
+/* The connection has ended: forgets lent memory, payloads and unsent messages. */
 void worker_close(struct worker *w, enum worker_state state);
-/* Its connection may be replaced by another. */
+/* True when another connection may replace the worker's open one. */
 bool worker_is_replaceable(const struct worker *w);
-/* Whether a worker that has lost its connection, or is about to, may make another. */
+/* True when a worker that has lost its connection, or is about to, may connect again. */
 bool worker_may_return(const struct worker *w);
 
 #endif

@@ -1,4 +1,5 @@
-/* Snapshots (svc/view) for people and for programs. */
+/* Prints snapshots (svc/view) and replies as text and as JSON. All functions return 0, -ENOMEM or
+ * -EIO (the output failed). */
 #ifndef GRADPOOL_OPS_ANSWER_ANSWER_H
 #define GRADPOOL_OPS_ANSWER_ANSWER_H
 
@@ -7,8 +8,8 @@
 
 #include <stdio.h>
 
-/* One JSON object and a newline. Members are named like the fields of the view structs; units are
- * in the names. Errors: -ENOMEM, -EIO (nobody takes the output). */
+/* One JSON object and a newline. Members are named like the fields of the view structs, with their
+ * units. */
 int ops_status_json(const struct view_status *status, FILE *out);
 int ops_jobs_json(const struct view_jobs *jobs, FILE *out);
 int ops_tenants_json(const struct view_tenants *tenants, FILE *out);
@@ -20,18 +21,18 @@ int ops_tenants_table(const struct view_tenants *tenants, FILE *out);
 /* One job with its workers. */
 int ops_job_table(const struct view_job *job, FILE *out);
 
-/* What the service is doing: cores, lanes with the shares of jobs, jobs. */
+/* The service at this moment: cores, lanes with the shares of jobs, jobs. */
 int ops_top_text(const struct snapshot *s, FILE *out);
 
-/* Why each task of a job is where it is. */
+/* The reason for the place of each task of a job. */
 int ops_explain_text(const Gradpool__Wire__ExplainReply *reply, FILE *out);
 int ops_explain_json(const Gradpool__Wire__ExplainReply *reply, FILE *out);
 
-/* Where a job would be placed, and what that would cost whom. */
+/* Lanes on which a job would be placed, and the cost for it and for other jobs. */
 int ops_plan_text(const Gradpool__Wire__PlanReply *plan, FILE *out);
 int ops_plan_json(const Gradpool__Wire__PlanReply *plan, FILE *out);
 
-/* What was looked at, and what to do. */
+/* Results of `gradpool doctor`, with advice. */
 int ops_checks_text(const struct view_checks *checks, FILE *out);
 int ops_checks_json(const struct view_checks *checks, FILE *out);
 

@@ -21,7 +21,7 @@ static enum view_verdict worst(const struct view_checks *checks)
     return verdict;
 }
 
-/* Texts come from services and interpreters, too. */
+/* Disarms the text: it may come from a service or an interpreter. */
 static void print_line(const char *before, const char *text, FILE *out)
 {
     char line[VIEW_CHECK_BYTES];

@@ -1,4 +1,4 @@
-/* Why the tasks of a job are where they are, for people and for programs: a reply as it is. */
+/* The reasons for the places of a job's tasks, as text and as JSON: a reply, unchanged. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/json/json_put.h"
@@ -6,13 +6,13 @@
 
 #define WIRE(type) Gradpool__Wire__##type
 
-/* What is not known is a dash. */
+/* An unknown time (0) is a dash. */
 static void add_ms(struct table *table, uint64_t ns)
 {
     table_add_known(table, ns, "%.3f ms", (double)ns / 1e6);
 }
 
-/* A state is that of a piece; which of them lanes have not told yet is not known. */
+/* Counts states by pieces; lanes that have not answered yet leave some unknown. */
 static void print_durability(const WIRE(JobView) * job, FILE *out)
 {
     bool is_replica = job->durability == DURABILITY_REPLICA;

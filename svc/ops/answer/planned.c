@@ -1,4 +1,4 @@
-/* Where a job would be placed, for people and for programs: a reply as it is. */
+/* The plan for a job, as text and as JSON: a reply, unchanged. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/json/json_put.h"

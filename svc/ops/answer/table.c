@@ -1,4 +1,4 @@
-/* Cells, their widths, and printing them. Owns the cells until they are printed. */
+/* Cells of a table, their widths, and their output. Owns the cells until they are printed. */
 #include "svc/ops/answer/table.h"
 
 #include "svc/base/text.h"

@@ -1,4 +1,4 @@
-/* Views as tables for people. */
+/* Views as tables for users. */
 #include "svc/base/text.h"
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"
@@ -128,7 +128,7 @@ int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
     return table_print(&table, out);
 }
 
-/* It may name a tensor. */
+/* Disarms the text, which may contain a tensor's name. */
 static void print_text(const char *title, const char *text, FILE *out)
 {
     char *tamed = text && *text ? strdup(text) : NULL;

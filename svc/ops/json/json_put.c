@@ -1,4 +1,4 @@
-/* Building JSON with one error for the whole: a member that cannot be made makes the whole fail. */
+/* Builds JSON with one error for the whole: if one member fails, the whole fails. */
 #include "svc/ops/json/json_put.h"
 
 #include <errno.h>

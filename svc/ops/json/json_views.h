@@ -1,4 +1,4 @@
-/* Views that more than one report has, as JSON. */
+/* JSON of views that several reports have. */
 #ifndef GRADPOOL_OPS_JSON_JSON_VIEWS_H
 #define GRADPOOL_OPS_JSON_JSON_VIEWS_H
 

@@ -1,6 +1,5 @@
-/* Cores over time as inline SVG: what dedicated servers would hold, what is allocated, what is
- * used. Colours come from the page. Labels keep their distance at any width, because the whole
- * picture is scaled. */
+/* Cores over time as inline SVG: dedicated, allocated, used. Colours come from the page. Labels
+ * keep their distance at any width, because the whole picture is scaled. */
 #include "svc/ops/report/chart.h"
 #include "svc/ops/report/page.h"
 
@@ -29,7 +28,8 @@ static double y_of(const struct scale *scale, double cores)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * cores / scale->y_max;
 }
 
-/* 1, 2 or 5 times a power of ten, so that at most TICKS_MAX steps make `most`. */
+/* Distance of the ticks: 1, 2 or 5 times a power of ten, so that at most TICKS_MAX of them reach
+ * `most`. */
 static double step_for(double most)
 {
     double unit = pow(10, floor(log10(most / TICKS_MAX)));
@@ -85,7 +85,8 @@ static double dedicated(const struct view_cores *c) { return c->dedicated; }
 static double allocated(const struct view_cores *c) { return c->allocated; }
 static double used(const struct view_cores *c) { return c->used; }
 
-/* Steps: cores come and go at once, somewhere between two samples. What is not known is a gap. */
+/* Draws steps: cores change at once, at some moment between two samples. An unknown value is a
+ * gap. */
 static void print_line(const struct view_moment *moments, size_t count, const struct scale *scale,
                        const char *name, double (*value)(const struct view_cores *c), FILE *out)
 {
@@ -97,7 +98,8 @@ static void print_line(const struct view_moment *moments, size_t count, const st
             fprintf(out, "H%.1fV%.1fH%.1f", (x_of(scale, moments[i - 1].at_s) + x) / 2,
                     y_of(scale, y), x);
         else if (!isnan(y))
-            fprintf(out, "M%.1f %.1fh0", x, y_of(scale, y)); /* one sample alone is a dot */
+            /* a sample between two gaps is a dot */
+            fprintf(out, "M%.1f %.1fh0", x, y_of(scale, y));
         is_down = !isnan(y);
     }
     fputs("\"/>\n", out);

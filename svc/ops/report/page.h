@@ -1,5 +1,5 @@
-/* Parts of the pages that reports are: text, tables, one chart, data for programs. No script;
- * nothing is loaded from anywhere. */
+/* Parts of report pages: text, tables, one chart, data for programs. No script; nothing is loaded
+ * from elsewhere. */
 #ifndef GRADPOOL_OPS_REPORT_PAGE_H
 #define GRADPOOL_OPS_REPORT_PAGE_H
 
@@ -10,27 +10,27 @@
 
 void page_begin(const char *title, FILE *out);
 void page_end(FILE *out);
-/* Whatever it holds, it is text. */
+/* Writes `text` escaped, whatever it contains. */
 void page_text(const char *text, FILE *out);
 
-/* A figure with its name above it, which is also its id. */
+/* A figure with its name above; the name is also the id of the element. */
 void page_tile(const char *name, enum figure_unit unit, double value, FILE *out);
 void page_cell(const char *text, bool is_name, FILE *out);
-/* The name of a job: a long one is broken, so that the other columns stay in sight. */
+/* A job's name; a long one is broken into lines, so that the other columns stay visible. */
 void page_name(const char *name, FILE *out);
 void page_number(uint64_t number, FILE *out);
 void page_figure(enum figure_unit unit, double value, FILE *out);
 
-/* A section each. */
+/* Sections of a page. */
 void page_cores_over_time(const struct view_moment *moments, size_t count, FILE *out);
 void page_losses(const double *losses, size_t count, FILE *out);
 void page_events(const struct view_event *events, size_t count, FILE *out);
 void page_facts(const char *title, const struct view_fact *facts, size_t count, FILE *out);
-/* JSON that the page carries along, in an element with the id "data". */
+/* JSON in the page, in an element with the id "data". */
 void page_data(const char *json, FILE *out);
 
 #define PAGE_LOSS_BINS 9
-/* Upper ends of all but the last, 0 to 1; a loss that is one belongs to the next. */
+/* Upper ends of all bins but the last, 0 to 1; a loss equal to one belongs to the next bin. */
 extern const double page_loss_ends[PAGE_LOSS_BINS - 1];
 void page_count_losses(const double *losses, size_t count, size_t ret_jobs[PAGE_LOSS_BINS]);
 

@@ -1,5 +1,5 @@
-/* The report as JSON, which is also what `gradpool top --json` prints. Figures that are not known
- * are left out (O4). */
+/* The report as JSON, which `gradpool top --json` prints as well. Unknown figures are left out
+ * (O4). */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/json/json_put.h"
 #include "svc/ops/json/json_views.h"
@@ -39,7 +39,7 @@ static json_t *lane_json(const struct snapshot *s, const struct view_aggregator 
     return o;
 }
 
-/* What there is to tell of one that has ended, too. */
+/* Figures of a job, live or ended. */
 static json_t *figures_json(const struct view_job *job, int *error)
 {
     json_t *o = json_object();

@@ -26,7 +26,7 @@ static void print_cores(const struct view_cores *c, FILE *out)
         out);
 }
 
-/* Now may be a quiet moment. */
+/* The mean since the start: the present moment may be a quiet one. */
 static void print_mean(const struct view_cores *c, FILE *out)
 {
     char used[FIGURE_BYTES];
@@ -150,7 +150,7 @@ static void print_ended(const struct ended *ended, double now_s, FILE *out)
     fputs("</tbody></table></div>\n", out);
 }
 
-/* What is known of the jobs there are, and of those that have ended. */
+/* Collects the known losses of live jobs and of ended ones. */
 static size_t list_losses(const struct snapshot *s, const struct ended *ended, double now_s,
                           double *ret_losses)
 {

@@ -1,5 +1,5 @@
-/* A run of a bench as JSON and as a page. Owns which figures of it are shown where; must never show
- * one that the JSON beside it does not have (O10). */
+/* A run of a bench as JSON and as a page. Decides which figures the page shows; each of them is
+ * also in the JSON (O10). */
 #include "svc/ops/report/run_report.h"
 
 #include "svc/ops/json/json_put.h"
@@ -96,7 +96,7 @@ static const struct column {
     {"predicted", FIGURE_RATIO, predicted}, {0},
 };
 
-/* Of any job; a column without a figure is left out. */
+/* True when any job has this figure; a column without figures is left out. */
 static bool is_known(const struct view_run *run, const struct column *column)
 {
     for (size_t i = 0; i < run->jobs_count; i++)

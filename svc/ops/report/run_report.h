@@ -1,4 +1,4 @@
-/* A run of a bench as JSON, and as one page that carries the JSON along. */
+/* A run of a bench as JSON, and as one page that contains this JSON. */
 #ifndef GRADPOOL_OPS_REPORT_RUN_REPORT_H
 #define GRADPOOL_OPS_REPORT_RUN_REPORT_H
 
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* -ENOMEM, -EIO. */
+/* Both print to `out`. -ENOMEM, -EIO. */
 int run_report_json(const struct view_run *run, FILE *out);
 int run_report_page(const struct view_run *run, FILE *out);
 

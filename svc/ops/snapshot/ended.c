@@ -1,5 +1,5 @@
-/* The ring of jobs that have ended. Owns its copies of their names. Must never show what only a job
- * that trains has: rates, shares of cores, a prediction. */
+/* The ring of ended jobs. Owns copies of their names. Never shows figures that only a live job has:
+ * rates, shares of cores, a prediction. */
 #include "svc/ops/snapshot/ended.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Jobs that have ended in the last hours, with the figures that were known of them last: in memory
- * that does not grow, as history.h. */
+/* Jobs that ended in the last hours, with their last known figures, in bounded memory like
+ * history.h. */
 #ifndef GRADPOOL_OPS_SNAPSHOT_ENDED_H
 #define GRADPOOL_OPS_SNAPSHOT_ENDED_H
 
@@ -9,23 +9,23 @@
 #define ENDED_KEPT_S (6 * 3600.0)
 #define ENDED_NAME_BYTES 128
 
-/* Stays where it is: `view` points into it. */
+/* Must not be moved: `view` points into it. */
 struct ended_job {
     struct view_job view; /* without lanes, ranks and limits; rates and shares NAN */
     char tenant[ENDED_NAME_BYTES], job[ENDED_NAME_BYTES], state[32];
-    double at_s; /* when it was missed, on the clock of uptime_ns */
+    double at_s; /* when a snapshot was first without the job, on the clock of uptime_ns */
 };
 
 struct ended {
     struct ended_job jobs[ENDED_JOBS_MAX];
-    uint64_t count; /* ever; all zero is an empty one */
+    uint64_t count; /* all jobs ever added; a zeroed struct is an empty ring */
 };
 
-/* Takes what `before` (NULL: nothing) has and `now` has not. */
+/* Adds the jobs of `before` (NULL: none) that `now` does not have. */
 void ended_look(struct ended *e, const struct snapshot *before, const struct snapshot *now);
-/* The index-th, the newest first; NULL: no more are kept. */
+/* The ended job of this index, the newest first; NULL: there are no more. */
 const struct ended_job *ended_at(const struct ended *e, size_t index, double now_s);
-/* Whether any that is kept has it. */
+/* True when any stored job has the figure. */
 bool ended_knows(const struct ended *e, const struct figure *figure, double now_s);
 
 #endif

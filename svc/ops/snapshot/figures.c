@@ -1,5 +1,5 @@
-/* The table of a job's figures, and figures as text. Must never show a figure that is not known as
- * a number (O4). */
+/* The table of a job's figures, and figures as text. An unknown figure is never shown as a number
+ * (O4). */
 #include "svc/ops/snapshot/figures.h"
 
 #include "svc/base/text.h"
@@ -116,7 +116,8 @@ const char *job_label(const struct view_job *job, char buffer[JOB_LABEL_BYTES])
     return buffer;
 }
 
-/* The largest part below `most`, of equal ones the first after `last`. NULL: no more. */
+/* The next part of the lane by size, after `last`, among equal ones in their order. NULL: no
+ * more. */
 static const struct view_part *next_part(const struct view_lane *lane, const struct view_part *last)
 {
     const struct view_part *best = NULL;

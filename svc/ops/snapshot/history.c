@@ -1,4 +1,5 @@
-/* The ring of samples and the sums over time. Owns when neighbours are merged; means stay means. */
+/* The ring of samples and the sums over time. Decides when neighbours are merged; means remain
+ * means. */
 #include "svc/ops/snapshot/history.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@ static void halve(struct history *h)
     h->stride *= 2;
 }
 
-/* The mean of what was pending. */
+/* Ends a sample: the mean of the pending snapshots. */
 static struct view_moment settle(struct history *h)
 {
     double n = h->pending_count, used_n = h->pending_used_count;
@@ -39,8 +40,9 @@ static struct view_moment settle(struct history *h)
     return sample;
 }
 
-/* Snapshots are not equally far apart. What is used is a mean since the one before as it comes; the
- * others are so at a moment: between two moments half of each. */
+/* Adds to the sums, since snapshots are not equally far apart. `used` is a mean since the snapshot
+ * before; the other values are momentary: of two neighbours each counts for half of the time
+ * between. */
 static void sum_up(struct history *h, double at_s, const struct view_cores *cores)
 {
     double elapsed_s = at_s - h->last.at_s;

@@ -1,5 +1,4 @@
-/* What two snapshots tell of the time between them: rates, shares, cores. A figure that cannot be
- * known is NAN, never 0 (O4). */
+/* Rates, shares and cores between two snapshots. An unknown figure is NAN, never 0 (O4). */
 #include "svc/ops/snapshot/figures.h"
 #include "svc/ops/snapshot/snapshot.h"
 
@@ -7,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the same thing in the snapshot before --- */
+/* --- counterparts in the snapshot before --- */
 
 static int compare_lane(const void *key, const void *element)
 {
@@ -37,7 +36,7 @@ static const struct view_part *part_in(const struct view_lane *lane, uint32_t jo
 
 /* --- rates --- */
 
-/* A counter that went back began anew. */
+/* Rate of a counter; a lower value means that the counter restarted at 0. */
 static double per_s(uint64_t before, uint64_t after, double seconds)
 {
     return (double)(after >= before ? after - before : after) / seconds;
@@ -54,7 +53,7 @@ static struct view_rate rate(const struct view_use *before, const struct view_us
         .queued = per_s(before->queue_ns, after->queue_ns, seconds) / 1e9};
 }
 
-/* What each job had of the lane's work; of an idle lane each has the same. */
+/* Shares of jobs in the lane's busy time; on an idle lane all have the same share. */
 static void share_out(struct view_lane *lane)
 {
     double used = 0;
@@ -86,7 +85,7 @@ static const struct view_aggregator *aggregator_in(const struct snapshot *s, uin
     return NULL;
 }
 
-/* No new figures have come: what was known still is. */
+/* No new counters have come: the former rates stay. */
 static void carry_over(const struct view_lane *before, struct view_lane *lane)
 {
     lane->rate = before->rate;
@@ -99,7 +98,7 @@ static void carry_over(const struct view_lane *before, struct view_lane *lane)
     }
 }
 
-/* One that does not answer is said to be silent, away or lost: nothing is known of it then. */
+/* An aggregator that does not answer has unknown rates. */
 static void compare_aggregator(const struct snapshot *before, struct view_aggregator *a)
 {
     const struct view_aggregator *old = aggregator_in(before, a->aggregator);
@@ -115,9 +114,9 @@ static void compare_aggregator(const struct snapshot *before, struct view_aggreg
     }
 }
 
-/* --- what follows from them --- */
+/* --- sums over rates --- */
 
-/* A sum begins with its first known part. */
+/* Adds a part; a sum of unknown parts only is unknown. */
 static void add(double *total, double part)
 {
     if (!isnan(part))
@@ -132,7 +131,8 @@ static void add_part(struct view_job *job, const struct view_part *part)
     add(&job->cores_allocated, part->share);
 }
 
-/* Who sees his own jobs alone is told what these hold and use, not what the service does. */
+/* Adds a job's cores. `own_only`: the reader sees only these jobs, and gets their allocated and
+ * used cores instead of the service's. */
 static void add_job(struct view_cores *cores, const struct view_job *job, bool own_only)
 {
     if (strcmp(job->state, "failed") == 0)

@@ -1,5 +1,5 @@
-/* From the coordinator's replies to views. Owns the replies, the arrays of views, and their order;
- * must never show what was not in a reply. */
+/* Builds views from the coordinator's replies. Owns the replies, the arrays of views, and their
+ * order; adds nothing that was not in a reply. */
 #include "svc/ops/snapshot/snapshot.h"
 #include "svc/wire/durability.h"
 
@@ -48,7 +48,7 @@ static int compare_lanes(const void *a, const void *b)
                            (*(struct view_lane *const *)b)->lane);
 }
 
-/* Fills `parts`, which has room; what the lane has for all its jobs is added up. */
+/* Fills `parts`, which has room for all, and adds up the lane's use. */
 static void take_parts(const WIRE(LaneUse) * use, struct view_part *parts, struct view_lane *lane)
 {
     lane->parts = parts;
@@ -82,7 +82,7 @@ static void take_lane(const WIRE(LaneView) * lane, struct view_part *parts,
     take_parts(lane->use, parts, ret_lane);
     ret_lane->cpu_ns = lane->use->cpu_ns;
     ret_lane->arena_bytes = lane->use->arena_bytes;
-    /* The lane's own sums: jobs that have ended are in them. */
+    /* The lane's own counters, which include ended jobs. */
     ret_lane->use.busy_ns = lane->use->busy_ns;
     ret_lane->use.rounds = lane->use->rounds;
     ret_lane->use.pushed_bytes = lane->use->pushed_bytes;
@@ -179,7 +179,7 @@ static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
                                      .aggregators_count = reply->n_aggregators};
     struct view_lane *lanes = calloc(lanes_count + 1, sizeof *lanes);
     if (aggregators)
-        aggregators[0].lanes = lanes; /* where the destroyer finds them */
+        aggregators[0].lanes = lanes; /* set early, so that snapshot_destroy() frees them */
     if (!s->lanes || !s->parts || !aggregators || !lanes) {
         free(aggregators ? NULL : lanes);
         return -ENOMEM;
@@ -274,7 +274,7 @@ static int take_jobs(struct snapshot *s, const WIRE(JobsReply) * reply)
     int error = jobs->jobs ? 0 : -ENOMEM;
     while (error == 0 && jobs->jobs_count < reply->n_jobs) {
         error = take_job(reply->jobs[jobs->jobs_count], &jobs->jobs[jobs->jobs_count]);
-        jobs->jobs_count++; /* also when it is half there: the destroyer frees it */
+        jobs->jobs_count++; /* counted even if incomplete, so that snapshot_destroy() frees it */
     }
     if (error == 0)
         qsort(jobs->jobs, jobs->jobs_count, sizeof *jobs->jobs, compare_jobs);

@@ -1,6 +1,6 @@
-/* Metrics of a snapshot. Owns names, units and what at most is shown. A figure that is not known is
- * left out (O4); counters count from the start of the process that they are of, so that a lane or a
- * job that is gone takes its series with it and no counter of another goes back (O6). */
+/* Metrics of a snapshot. Owns names, units and the limits of their number. An unknown figure is
+ * left out (O4). A counter counts from the start of the process that it belongs to: a lane or job
+ * that is gone takes its series with it, and no other counter goes back (O6). */
 #include "svc/ops/web/metrics.h"
 
 #include "svc/ops/snapshot/figures.h"
@@ -14,7 +14,7 @@ static void family(FILE *out, const char *name, const char *type, const char *he
     fprintf(out, "# HELP gradpool_%s %s\n# TYPE gradpool_%s %s\n", name, help, name, type);
 }
 
-/* As the format wants values of labels: backslash, quote and line feed are escaped. */
+/* Prints a label; the format requires escapes for backslash, quote and line feed. */
 static void print_label(FILE *out, const char *name, const char *value)
 {
     fprintf(out, "%s=\"", name);
@@ -103,8 +103,8 @@ struct lane_metric {
     double (*value)(const struct view_lane *lane);
 };
 
-/* A counter that is not known yet, as after a start of the coordinator, must not seem to begin
- * anew. */
+/* NAN for a lane without counters, as after a start of the coordinator: a 0 would look like a
+ * restart. */
 static double known(const struct view_lane *lane, double value)
 {
     return lane->is_measured ? value : NAN;
@@ -250,7 +250,7 @@ static const struct part_metric {
     {"lane_job_memory_bytes", "gauge", "Memory that a lane holds for a job.", part_memory},
 };
 
-/* Of jobs that are shown. Returns how many there are, shown or not. */
+/* Prints a metric for jobs on lanes, up to the limit. Returns their number, printed or not. */
 static size_t print_part_metric(const struct snapshot *s, const struct part_metric *m, FILE *out)
 {
     size_t count = 0;

@@ -1,6 +1,6 @@
-/* Connections of the web server: who may be here, how many, for how long. Owns the sockets until
- * libmicrohttpd has them, and their deadlines always. Must never wait: a slow reader costs one of
- * WEB_CONNECTIONS_MAX places until its deadline, and nothing else (O7). */
+/* Connections of the web server: their number and duration. Owns the sockets until libmicrohttpd
+ * has them, and their deadlines always. Never waits: a slow reader costs one of WEB_CONNECTIONS_MAX
+ * places until its deadline, and nothing else (O7). */
 #include "svc/ops/web/web.h"
 
 #include "svc/base/clock.h"
@@ -36,7 +36,7 @@ struct web {
     struct endpoint endpoint;
     char url[300];
     int listen_fd, epoll_fd;
-    bool is_full; /* the listening socket is not watched */
+    bool is_full; /* no place is free, and the listening socket is not watched */
     struct MHD_Daemon *daemon;
     struct list visitors; /* the oldest first */
     size_t visitors_count;
@@ -85,7 +85,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
     return web_pages_answer(web->pages, connection, method, path);
 }
 
-/* Whatever the daemon would say goes nowhere: it speaks of what strangers sent. */
+/* The daemon's messages are dropped: they would contain input of strangers. */
 static int start_daemon(struct web *web)
 {
     web->daemon =
@@ -176,7 +176,7 @@ int web_report(const struct web *web, bool is_json, char **ret_text, size_t *ret
 
 /* --- connections --- */
 
-/* 1: somebody came; 0: nobody waits; a negative errno: not now. */
+/* 1: accepted a connection; 0: none waits; a negative errno: not possible now. */
 static int accept_one(struct web *web)
 {
     struct sockaddr_storage address;
@@ -194,7 +194,7 @@ static int accept_one(struct web *web)
     list_init(&visitor->link);
     web->arriving = visitor;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){WEB_SEND_BYTES}, sizeof(int));
-    /* Whatever comes of it, the socket is the daemon's. */
+    /* The daemon owns the socket now, also after an error. */
     MHD_add_connection(web->daemon, fd, (struct sockaddr *)&address, address_bytes);
     free(web->arriving);
     web->arriving = NULL;
@@ -203,19 +203,20 @@ static int accept_one(struct web *web)
 
 static uint64_t soonest(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Returns when the next one is overdue. */
+/* Ends overdue connections; returns the time of the next deadline. */
 static uint64_t end_overdue(struct web *web, uint64_t now_ns)
 {
     uint64_t most_ns = (web->is_full ? WEB_CROWDED_MS : WEB_DEADLINE_MS) * NS_PER_MS;
     list_for_each_entry (const struct visitor, visitor, &web->visitors, link) {
         if (visitor->came_ns + most_ns > now_ns)
             return visitor->came_ns + most_ns;
-        shutdown(visitor->fd, SHUT_RDWR); /* the daemon notices, and lets it go */
+        shutdown(visitor->fd, SHUT_RDWR); /* the daemon sees the end, and closes the socket */
     }
     return UINT64_MAX;
 }
 
-/* Without a place, or without descriptors, who comes waits in the listening socket. */
+/* Without a free place or descriptor new connections wait in the listening socket, which is not
+ * watched then. */
 static void set_full(struct web *web, bool is_full)
 {
     struct epoll_event event = {.events = is_full ? 0 : EPOLLIN};
@@ -224,7 +225,7 @@ static void set_full(struct web *web, bool is_full)
     web->is_full = is_full;
 }
 
-/* Until nobody waits, there is no place, or something failed: a negative errno. */
+/* Accepts until no connection waits, no place is free, or an error (a negative errno). */
 static int accept_all(struct web *web)
 {
     int came = 1;

@@ -1,7 +1,6 @@
-/* Pages of the newest snapshot. A page is made when it is first asked for after a new snapshot, and
- * all who ask share its bytes, so that neither CPU nor memory grows with the readers (O8). Owns the
- * snapshot, the history and the answers; must never act on what a request says but its method and
- * path (O9). */
+/* Pages of the newest snapshot. A page is made at the first request after a new snapshot, and all
+ * readers share its bytes, so that neither CPU time nor memory grows with the readers (O8). Owns
+ * the snapshot, the history and the answers; uses nothing of a request but method and path (O9). */
 #include "svc/ops/web/web_pages.h"
 
 #include "svc/ops/report/report.h"
@@ -15,8 +14,8 @@
 
 #define TEXT "text/plain; charset=utf-8"
 #define HTML "text/html; charset=utf-8"
-#define REFRESH_S "5" /* a page that is looked at loads itself again */
-/* Nothing may be loaded, run, framed or sent from the page. */
+#define REFRESH_S "5" /* seconds after which a browser loads the page again */
+/* Content-Security-Policy: the page loads, runs and sends nothing, and may not be framed. */
 #define POLICY                                                                               \
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; " \
     "base-uri 'none'; form-action 'none'"
@@ -27,7 +26,7 @@ struct web_pages {
     const char *version;
     struct snapshot *now; /* NULL: none yet */
     struct history history;
-    struct MHD_Response *made[PAGES]; /* of `now`; NULL: nobody has asked */
+    struct MHD_Response *made[PAGES]; /* answers made from `now`; NULL: not requested yet */
     struct MHD_Response *not_yet, *not_here, *not_so;
 };
 
@@ -124,7 +123,7 @@ static int print_page(const struct web_pages *w, enum page page, char **ret_text
     int error = pages[page].make(w, out);
     if (fclose(out) != 0 || error < 0) {
         free(body);
-        return -ENOMEM; /* nothing else can go wrong in memory */
+        return -ENOMEM; /* a stream in memory has no other error */
     }
     *ret_text = body;
     *ret_bytes = bytes;
@@ -150,7 +149,7 @@ int web_pages_report(const struct web_pages *w, bool is_json, char **ret_text, s
                   : -ENODATA;
 }
 
-/* --- all of them --- */
+/* --- life --- */
 
 int web_pages_create(const char *version, struct web_pages **ret_pages)
 {
@@ -198,7 +197,7 @@ void web_pages_show(struct web_pages *w, envelope *status, envelope *jobs)
     snapshot_destroy(w->now);
     w->now = now;
     for (int i = 0; i < PAGES; i++)
-        forget(&w->made[i]); /* who is reading one keeps it */
+        forget(&w->made[i]); /* a reader holds its own reference */
 }
 
 static int find_page(const char *path)

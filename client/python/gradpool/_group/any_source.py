@@ -1,8 +1,6 @@
-"""Receiving from whoever sends first.
-
-A message is a round of a tensor of two ranks, so such a receive begins one with every rank that may
-send. The first to come is taken; the others stay, and are what the next receive of the same tag and
-size takes from their ranks (Y12)."""
+"""Receives from the first rank that sends. A message is a round of a tensor of two ranks, so such a
+receive begins a round with every rank that may send. The first message is taken; the others stay,
+for the next receive of the same tag and size from their ranks (Y12)."""
 import collections
 import math
 import threading
@@ -41,7 +39,7 @@ class Mailbox:
         return self._begun[source][0][0]
 
     def take(self, source, sources):
-        """The message that has come from `source`, for who expected it from one of `sources`."""
+        """The message from `source`, for a caller that expected one from any of `sources`."""
         with self._lock:
             self._wanted.subtract(sources)
             return self._begun[source].popleft()[1]
@@ -64,7 +62,7 @@ class Claim(Operation):
         return self
 
     def _source_rank(self):
-        """As torch asks for it once the work is over."""
+        """Called by torch once the work is over."""
         return self._source
 
     def waits_for(self):

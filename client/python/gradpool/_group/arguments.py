@@ -24,7 +24,7 @@ def fold_of(operation):
 
 
 def _name_of(operation):
-    """As torch calls a reduction, which shows itself as an object."""
+    """The reduction's name in torch, which passes an object."""
     names = getattr(ReduceOp, 'RedOpType', ReduceOp).__members__
     return next((name for name in names if operation == getattr(ReduceOp, name)), repr(operation))
 
@@ -56,7 +56,7 @@ def some(tensors, what):
 
 
 def check_places(tensors):
-    """Of a tensor, or of lists of them however deep."""
+    """For a tensor, or for lists of tensors of any depth."""
     if isinstance(tensors, (list, tuple)):
         for one in tensors:
             check_places(one)

@@ -14,7 +14,7 @@ _tied = {}      # id of a result -> (its weak reference, the operation)
 
 
 def hold(operation):
-    """Holds an operation that is over, and that nobody has asked yet."""
+    """Holds an operation that is over, and whose end torch has not asked for yet."""
     _recent.append(operation)
     while len(_recent) > RECENT:
         tie(_recent.popleft())

@@ -15,12 +15,12 @@ from torch.distributed import distributed_c10d
 from ..errors import error_of, GradpoolError
 
 _TAG = 'monitored_barrier'
-_ANSWER_S = 1.0     # beside the time-out: how long rank 0 may take to tell the others
+_ANSWER_S = 1.0     # besides the time-out: time for rank 0 to inform the others
 
 
 def pass_barrier(group, timeout_s, names_all):
-    """Returns when all ranks of `group` have called it. Raises and fails the group (Y9) if one has
-    not within `timeout_s`; names_all: says all of them, not only the first."""
+    """Returns when all ranks of `group` have called it. Raises, and fails the group (Y9), if a rank
+    has not within `timeout_s`; names_all: the error names all such ranks, not only the first."""
     try:
         if group.rank() == 0:
             _watch(group, timeout_s, names_all)
@@ -58,7 +58,7 @@ def _answer(group, missing):
     answer = torch.zeros(group.size(), dtype=torch.uint8)
     answer[missing] = 1
     here = [rank for rank in range(1, group.size()) if rank not in missing]
-    with contextlib.suppress(GradpoolError):    # who is gone by now knows its own reason
+    with contextlib.suppress(GradpoolError):    # a rank that is gone has its own reason
         for sent in [group.send([answer], rank, _TAG) for rank in here]:
             _wait(sent, until_s)
 
@@ -106,6 +106,6 @@ def _monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
 
 
 def offer():
-    """Has torch.distributed.monitored_barrier() ask groups of ours, too: torch's own function asks
-    nobody but gloo's."""
+    """Makes torch.distributed.monitored_barrier() accept gradpool's groups: torch's own function
+    accepts gloo's only."""
     torch.distributed.monitored_barrier = distributed_c10d.monitored_barrier = _monitored_barrier

@@ -1,6 +1,5 @@
-"""Notices between ranks, for which nobody waits: each rank leaves a text, and when all have
-left one, each finds them all. Nothing is sent, nor declared, before somebody has something to
-tell."""
+"""Notices between ranks, without waiting: each rank leaves a text, and when all have left one, each
+rank finds them all. Nothing is sent or declared before the first notice."""
 import contextlib
 
 import torch
@@ -9,8 +8,8 @@ from ..errors import GradpoolError
 
 
 class Notices:
-    """Of `count` ranks of a job; `members` as in Job.declare(). A text has room for 4 * `words`
-    bytes."""
+    """Notices of `count` ranks of a job; `members` as in Job.declare(). A text has room for 4 *
+    `words` bytes."""
 
     def __init__(self, job, name, members, count, words):
         self._job, self._name, self._members = job, name, members
@@ -18,7 +17,7 @@ class Notices:
         self._tensor = self._request = self._whole = None
 
     def declare(self):
-        """Beforehand, where the coordinator may be gone when there is something to tell."""
+        """Declares in advance, because the coordinator may be away when a notice is needed."""
         if self._tensor is None:
             self._tensor = self._job.declare(self._name, self._words, 'int32', ranks=self._members)
 
@@ -46,7 +45,7 @@ class Notices:
                 for block in self._whole.view(torch.uint8).view(self._count, -1)]
 
     def end(self):
-        """Nobody tells any more."""
+        """Ends the notices."""
         with contextlib.suppress(GradpoolError):
             if self._tensor is not None:
                 self._job.undeclare(self._tensor)

@@ -35,7 +35,7 @@ BYTES_MAX = 512 << 20
 # Beyond an operation's own deadline, for the thread that watches it.
 GRACE_S = 5.0
 
-_lock = threading.RLock()   # of all slots, and of who sees an operation through
+_lock = threading.RLock()   # guards all slots, and the choice of the thread that ends an operation
 
 
 def lock():
@@ -44,7 +44,7 @@ def lock():
 
 
 def _forget():
-    """In a forked child nobody is left to release what was held."""
+    """In a forked child no thread would release a lock that was held."""
     global _lock
     _lock = threading.RLock()
 
@@ -115,7 +115,7 @@ class Names:
         self._forgotten.append(slot)
 
     def end(self):
-        """Nobody asks any more."""
+        """No later operation uses it."""
         while self._slots:
             self._forget_one()
         self._forgotten += self._pool.drain()
@@ -174,14 +174,14 @@ class Part:
             land()
 
     def leave(self):
-        """Its round is over: the next one's turn."""
+        """The round is over: begins the next one."""
         self.slot.parts.popleft()
         if self.slot.parts:
             self.slot.parts[0].begin()
 
 
 def _nothing():
-    """Of an operation whose results are in place when its parts are over."""
+    """An operation whose results are in place when its parts are over."""
 
 
 class Operation(Work):
@@ -197,13 +197,13 @@ class Operation(Work):
         super().__init__()
         self._group, self._what, self._parts = group, what, parts
         self._result, self._finish = list(result), finish or _nothing
-        self._crossings = ()        # those that results have come back by
+        self._crossings = ()        # carriers by which results have come back
         self._deadline_s = time.monotonic() + group.timeout_s
         self._over, self._error, self._promise = threading.Event(), None, None
-        self._is_taken = False      # somebody sees it through
+        self._is_taken = False      # a thread will end the operation
         self._is_handed = False     # the thread does
         self._is_asked = False
-        self._is_unattended = False     # no deadline counts before somebody asks
+        self._is_unattended = False     # no deadline before the first wait
 
     def start(self):
         """Queues all parts; returns the operation."""
@@ -220,13 +220,13 @@ class Operation(Work):
     # ---- as torch asks ----
 
     def wait(self, timeout=datetime.timedelta(0)):
-        """True once the result is in place; raises what went wrong. Timeout: the operation goes on,
-        unless its group's own deadline has passed."""
+        """True once the result is in place; raises the operation's error. Timeout: the operation
+        continues, unless its group's own deadline has passed."""
         self._is_asked = True
         return self.pass_by(timeout)
 
     def pass_by(self, timeout):
-        """As wait(), by the package itself: torch may yet ask for the end (Y10)."""
+        """Like wait(), for the package itself: torch may still ask for the end (Y10)."""
         limit_s = timeout.total_seconds() if timeout else max(self._left_s(), 0) + GRACE_S
         if self._take():
             self._see_through(limit_s)
@@ -267,7 +267,7 @@ class Operation(Work):
         return found
 
     def drop_results(self):
-        """Its results, which it does not hold from now on."""
+        """Returns the results, which the operation no longer holds."""
         if self._result is None:
             return ()
         results, self._result, self._finish = self._result, None, _nothing
@@ -288,8 +288,8 @@ class Operation(Work):
     # ---- seeing it through ----
 
     def hand_over(self):
-        """Leaves it to the thread, unless somebody waits for it. That thread itself, in a callback
-        of a Future, sees it through at once: nobody else would."""
+        """Gives the operation to the process's thread, unless another thread waits for it. That
+        thread itself, in a callback of a Future, ends it at once: no other thread would."""
         if not self._is_left():
             return
         if is_here():
@@ -298,7 +298,7 @@ class Operation(Work):
             complete(self)
 
     def _is_left(self):
-        """Marks it as the thread's; False: it is over, or somebody's already."""
+        """Marks the operation as the thread's; False: it is over, or another thread ends it."""
         with _lock:
             if self._over.is_set() or self._is_taken:
                 return False
@@ -306,7 +306,7 @@ class Operation(Work):
         return True
 
     def look_after(self, age_s):
-        """Leaves it to the thread if it is that old and nobody has taken care of it."""
+        """Gives the operation to the thread if it is that old and no thread ends it."""
         if not self._is_taken and self._group.timeout_s - self._left_s() >= age_s:
             self._is_unattended = True
             self.hand_over()
@@ -322,7 +322,8 @@ class Operation(Work):
         return True
 
     def _see_through(self, limit_s):
-        """In the calling thread, for so long; then the thread goes on with it."""
+        """Works on the operation in the calling thread for this time; then the process's thread
+        continues."""
         try:
             until_s = time.monotonic() + limit_s
             while not self._over.is_set():
@@ -340,7 +341,7 @@ class Operation(Work):
                 part.slot.parts[0].operation.wait_in_thread()
 
     def wait_in_thread(self):
-        """Of the thread, for an operation that another of its own queues behind."""
+        """Called by the thread for an operation behind which another one of the thread queues."""
         if self._is_handed:
             self._settle(self._left_s())
         elif not self._over.wait(max(self._left_s(), 0) + GRACE_S):
@@ -357,7 +358,7 @@ class Operation(Work):
         return self._over.is_set()
 
     def waits_for(self):
-        """The Request to sleep in: one that is done where all are, so that nobody sleeps."""
+        """The Request to wait in: a finished one if all are, so that no thread sleeps."""
         with contextlib.suppress(GradpoolError):
             requests = [part.request for part in self._parts if part.request]
             return next((request for request in requests if not request.done()),

@@ -21,22 +21,23 @@ from . import halves
 from .notices import Notices
 from .operations import Operation
 
-# How long an operation is waited for before it is told, and between two looks from then on.
+# Wait for an operation before it is reported to the other ranks, and then between two checks.
 _PATIENCE_S = 2.0
 _LOOK_S = 0.1
-# Who waits on tells again, ever more seldom: the others may have told something of an earlier wait.
+# Longest pause between two reports of one wait; reports repeat, because other ranks may have
+# reported an operation of an earlier wait.
 _TELL_MAX_S = 30.0
-# How long who found a mismatch waits for the others to find it: it may leave the job then.
+# Wait of a rank that found a mismatch until the others find it: the rank may leave the job then.
 _FOUND_MS = 1000
-# Collectives that are told, and the room for them.
+# Most collectives in a report, and the words for them.
 _CALLED_MAX = 64
 _WORDS = 1024
 RULE = 'All ranks of a group call the same collectives in the same order, of one shape and dtype'
 
 
 class Order:
-    """Calls of this rank in a group, and those that others tell. `name`, `ranks`: the group's;
-    `path`: what its tensors' names begin with."""
+    """Calls of this rank in a group, and those that other ranks have reported. `name`, `ranks`: the
+    group's; `path`: prefix of its tensors' names."""
 
     def __init__(self, job, name, path, ranks):
         self._name, self._ranks = name, ranks
@@ -52,10 +53,10 @@ class Order:
         self._called.append((self._count, place, what, tensor.dtype, tensor.shape))
 
     def look(self):
-        """For who has waited for long. Mismatch: others have called something else in its place.
-        Whatever else goes wrong here the operation itself says better."""
+        """For a caller that has waited long. Mismatch: other ranks have called another operation at
+        this place. Other errors here are dropped: the operation itself reports better ones."""
         if not self._lock.acquire(blocking=False):
-            return      # somebody else looks
+            return      # another thread checks
         try:
             found = None
             with contextlib.suppress(GradpoolError):
@@ -106,7 +107,7 @@ class Order:
 
 
 def _parsed(text):
-    """{number: (place, what was brought)}"""
+    """{number: (place, dtype and shape)}"""
     lines = (line.split(' ', 2) for line in text.split('\n'))
     return {int(line[0]): line[1:] for line in lines if len(line) == 3 and line[0].isdecimal()}
 
@@ -115,7 +116,7 @@ class Collective(Operation):
     """An operation of all ranks of a group, which has an `order`."""
 
     def _wait_for(self, part, until_s):
-        """Whoever waits for long looks round. Between two looks a Ctrl-C is raised, too."""
+        """Checks the order during a long wait. Between two checks a Ctrl-C is raised."""
         patient_s = time.monotonic() + _PATIENCE_S
         while part.request and not self._over.is_set():
             now_s = time.monotonic()
@@ -127,7 +128,8 @@ class Collective(Operation):
             super()._wait_for(part, until_s)
 
     def is_over(self):
-        """The process's thread looks round for who left it to it."""
+        """Also checks the order of calls, in the process's thread, for operations that this thread
+        ends."""
         if self._waited_s() > _PATIENCE_S and not self._over.is_set():
             try:
                 self._group.order.look()

@@ -18,7 +18,7 @@ def _alike(tensors, key):
 
 
 class Together:
-    """Of a ProcessGroup."""
+    """Part of a ProcessGroup."""
 
     @puts
     def allreduce_coalesced(self, tensors, opts=None):
@@ -36,7 +36,7 @@ class Together:
 
     @puts
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts):
-        """As torch 2 calls it: tensors of any dtypes, each as in _reduce_scatter_base()."""
+        """Called by torch 2 with tensors of any dtypes, each as in _reduce_scatter_base()."""
         if len(inputs) == 1:
             return self._reduce_scatter_base(only(outputs), inputs[0], opts)
         names = [arithmetic(opts.reduceOp, output) for output in outputs]
@@ -49,7 +49,7 @@ class Together:
             for numbers in _alike(carriers, lambda carrier: carrier.dtype)])
 
     def _reduced_together(self, carriers, outputs, operation):
-        """As _reduced(), for several outputs."""
+        """Like _reduced(), for several outputs."""
         given = torch.cat(carriers, 1)
         found = given.new_empty(given.shape[1])
         part, land = self._reduced(found, given.view(-1), operation)
@@ -61,7 +61,7 @@ class Together:
 
     @puts
     def allgather_into_tensor_coalesced(self, outputs, tensors, opts=None):
-        """As torch 2 calls it: tensors of any dtypes, each as in _allgather_base()."""
+        """Called by torch 2 with tensors of any dtypes, each as in _allgather_base()."""
         if len(tensors) == 1:
             return self._allgather_base(only(outputs), tensors[0])
         for output, tensor in zip(outputs, tensors, strict=True):

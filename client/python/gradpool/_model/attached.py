@@ -24,9 +24,9 @@ _gone = None    # Places whose models are gone; their thread was started with th
 
 class _Beginnings:
     def __init__(self):
-        self.models = 0                         # those without a prefix of the script's
+        self.models = 0                         # models without a prefix from the script
         self.uses = collections.Counter()       # prefix of the script's -> models that had it
-        self.live = set()                       # those of them that a model has now
+        self.live = set()                       # prefixes that a model has now
 
     def take(self, job, prefix):
         if prefix is None:

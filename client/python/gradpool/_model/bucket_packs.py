@@ -10,12 +10,12 @@ import hashlib
 SMALL_BYTES = 16 << 10      # a longer gradient travels alone
 PACK_BYTES = 256 << 10      # lanes share the packs of a large bucket
 FEWEST = 8                  # gradients of a pack: for less a tensor more is not worth its while
-_ELEMENT_BYTES = 4          # of float32
-_NAME_BYTES = 160           # of the first parameter, in the name of a pack
+_ELEMENT_BYTES = 4          # bytes of a float32
+_NAME_BYTES = 160           # of the first parameter's name, in that of a pack
 
 
 class Packs:
-    """Of one attached model. `place`: its Place; `wire`: as in attach()."""
+    """Packs of gradients of one attached model. `place`: its Place; `wire`: as in attach()."""
 
     def __init__(self, job, place, wire):
         self._job, self._place, self._wire = job, place, wire
@@ -59,7 +59,8 @@ def _name_of(index, run):
 
 
 class _Layout:
-    """Of a bucket: parts of parameters alone, and what travels; `packs`: tensors among that."""
+    """Layout of a bucket: parameters outside of packs, all tensors that are pushed, and the packs
+    among these."""
 
     def __init__(self, alone, packed, packs):
         self.alone, self.packed, self.packs = alone, packed, packs

@@ -10,7 +10,7 @@ from .._tensors.carriers import is_lendable, lent
 from .._tensors.cuda import Crossing, is_on_gpu
 from ..errors import mismatch
 
-# Moving a view costs as much as copying a gradient of so many bytes out of the bucket and back.
+# Moving a view costs as much as copying a gradient of this length out of the bucket and back.
 MOVED_BYTES = 16 << 10
 
 
@@ -68,7 +68,7 @@ def _tensors_of(parts):
 
 
 def _offsets(bucket):
-    """Of each parameter's slice, in bytes."""
+    """Offsets of the parameters' slices, in bytes."""
     start = bucket.buffer().data_ptr()
     return [gradient.data_ptr() - start for gradient in bucket.gradients()]
 
@@ -104,7 +104,7 @@ class Moved:
         self._buffer = bucket.buffer()          # kept for its address
         size = self._buffer.element_size()
         self._offsets = [offset // size for offset in _offsets(bucket)]
-        self._views = [None] * len(self._offsets)       # those that were moved
+        self._views = [None] * len(self._offsets)       # views that were moved
         self._items = [_items(parts, first, second), _items(parts, second, first)]
 
     def start(self, job, bucket):

@@ -36,7 +36,7 @@ class Compressing:
         host = crossing.out(buffer)
         gradients = {self._names[id(parameter)]: gradient for parameter, gradient in
                      zip(bucket.parameters(), pieces_of(bucket, host))}
-        found = {}      # name -> what comes back of its code
+        found = {}      # name -> memory for the codes that come back
 
         def land():
             for name, codes in found.items():

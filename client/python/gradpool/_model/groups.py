@@ -8,7 +8,7 @@ from .._native.binding import INT_MAX, number
 from ..client import DEFAULT_TIMEOUT_MS
 from ..errors import overdue
 
-# Ranks that are told one by one in a job's name, which has room for 127 bytes.
+# Most ranks that a job's name lists one by one: it has room for 127 bytes.
 _TOLD_MAX = 40
 
 
@@ -56,21 +56,21 @@ class Limit:
 def _timeout_of(group):
     """(its milliseconds, what set them)"""
     seconds = next(filter(None, map(_seconds_of, _backends_of(group))), None)
-    if seconds is None:     # a backend that does not say
+    if seconds is None:     # a backend without this attribute
         return DEFAULT_TIMEOUT_MS, 'attach(timeout_ms=) or GRADPOOL_TIMEOUT_MS'
     return (max(min(int(seconds * 1e3), INT_MAX), 1),
             'init_process_group(timeout=) or new_group(timeout=)')
 
 
 def _backends_of(group):
-    """Of torch 1 the group itself; of torch 2 it has one for each kind of device."""
+    """In torch 1 the group itself; in torch 2 a group has one for each kind of device."""
     yield group
     for device in getattr(group, '_device_types', ()):
         yield group._get_backend(device)
 
 
 def _seconds_of(backend):
-    """None: it does not say."""
+    """None: unknown."""
     timeout = getattr(getattr(backend, 'options', None), '_timeout', None)
     if timeout is not None:
         return timeout.total_seconds()

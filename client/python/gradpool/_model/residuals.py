@@ -30,12 +30,12 @@ class Residuals:
         return {**state, 'residuals': residuals, 'rank': self._rank}
 
     def load_state_dict(self, state):
-        """Goes on from there: all ranks do, or none. Mismatch, and nothing is changed: it is of
-        another rank, codec or model."""
+        """Continues with these residuals, on all ranks or on none. Mismatch, with nothing changed:
+        the residuals are of another rank, codec or model."""
         self._check_idle()
         if not isinstance(state, dict):
-            raise mismatch(f'rank {self._rank}: residuals are a {type(state).__name__}, expected '
-                           'what residuals.state_dict() has returned')
+            raise mismatch(f'rank {self._rank}: residuals are a {type(state).__name__}, '
+                           'expected what residuals.state_dict() has returned')
         if self._feedback is None:
             if state:
                 raise mismatch(f"rank {self._rank}: residuals of {state.get('codec')}, and "

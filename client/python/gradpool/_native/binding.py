@@ -146,7 +146,8 @@ def _signals_kept():
 
 
 def load():
-    """The loaded library with prototypes. Raises GradpoolError (ENOENT): what was tried."""
+    """Returns the loaded library with prototypes. GradpoolError (ENOENT) names the paths that were
+    tried."""
     problems = []
     for place in places():
         try:

@@ -1,8 +1,6 @@
-"""Memory of a job that lanes on this host read and write in place, as buffers for torch and numpy.
-
-A buffer is used for as long as any tensor or array lies in it. Then its pages are the next one's
-that is as large: what somebody has kept never changes under his hands, and is still there when the
-job has been left (Y20)."""
+"""Memory of a job that lanes on this host use in place, as buffers for torch and numpy. A buffer is
+in use as long as any tensor or array lies in it. Then the next buffer of its size gets its pages:
+memory that the script still holds never changes, and outlives the job (Y20)."""
 import ctypes
 import mmap
 import weakref

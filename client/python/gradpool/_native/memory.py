@@ -1,6 +1,5 @@
-"""Where values lie, and that they stay there while they are lent.
-
-Nothing is copied or converted (Y5). What is refused is refused with the reason."""
+"""Addresses of values, which stay valid while the values are lent. Nothing is copied or converted
+(Y5). A refusal names its reason."""
 import ctypes
 import sys
 

@@ -23,7 +23,7 @@ class _Use:
         with owned._guard:
             handle = owned._handle
             if handle is None:
-                owned._live()   # says why
+                owned._live()   # raises the reason
             owned._users += 1
         return handle
 
@@ -31,12 +31,13 @@ class _Use:
         owned = self._owned
         with owned._guard:
             owned._users -= 1
-            if owned._handle is None:   # who ends it waits for us
+            if owned._handle is None:   # the thread in end() waits for the last user
                 owned._idle.notify_all()
 
 
 class Owned:
-    """Something with an end, in the process that made it (Y4). Subclasses say how in _end()."""
+    """An object with an end, in the process that made it (Y4). Subclasses define the
+    end in _end()."""
 
     def __init__(self, handle):
         self._handle = handle

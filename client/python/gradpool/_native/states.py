@@ -25,8 +25,8 @@ def read(job, places, rule_of):
 
 
 def save(job, tensor, rule, arrays=None):
-    """Starts a round of all ranks which brings what the lane keeps; a Request. `arrays` None: not
-    to this rank."""
+    """Starts a round of all ranks that copies the lane's state to `arrays`; returns a Request.
+    `arrays` None: not to this rank."""
     tensor, loan = job._known(tensor), Loan()
     try:
         place = None if arrays is None else _address(loan, tensor, arrays, rule)
@@ -37,8 +37,9 @@ def save(job, tensor, rule, arrays=None):
 
 
 def restore(job, tensor, rule, arrays=None, parameters=None, root=0, steps=None):
-    """Starts a round of all ranks after which the lane goes on from rank `root`'s `arrays`; a
-    Request. The others name where `parameters` go. `steps` None: they count on."""
+    """Starts a round of all ranks that sets the lane's state to rank `root`'s `arrays`; returns a
+    Request. The other ranks get the parameters in `parameters`. `steps` None: the count of steps
+    continues."""
     tensor, loan = job._known(tensor), Loan()
     steps, root = SAME_STEPS if steps is None else steps, number(root, 'root', U32_MAX)
     try:

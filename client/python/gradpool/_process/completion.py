@@ -17,7 +17,7 @@ from ..errors import GradpoolError
 from .threads import start
 
 SLICE_MS = 10
-# Items that are looked at each time: so many of the oldest, and of the others.
+# Items that are checked each time: this many of the oldest, and of the others.
 _OLDEST, _OTHERS = 16, 64
 
 

@@ -11,22 +11,23 @@ import time
 
 import torch
 
-# How long a step may still take after a Ctrl-C when the other ranks are to be waited for.
+# Time that a step may still take after a Ctrl-C, when it waits for other ranks.
 PATIENCE_S = 1.0
 
-_MODULES = 'torch.autograd', 'torch.autograd.graph'     # that call the engine
+_MODULES = 'torch.autograd', 'torch.autograd.graph'     # modules that call the engine
 _codes = set()
 _of_torch = torch.autograd.backward
 
 
 def put_off(function):
-    """Marks what the engine's C++ calls and keeps no exception of."""
+    """Marks a function that the engine's C++ calls, and whose exceptions it drops."""
     _codes.add(function.__code__)
     return function
 
 
 class _Handler:
-    """Of SIGINT, in one backward() of the main thread; `of_script`: the one of before."""
+    """Handler of SIGINT during one backward() of the main thread; `of_script`: the handler before
+    it."""
 
     def __init__(self, of_script):
         self._of_script = of_script
@@ -54,8 +55,8 @@ def _is_put_off(frame):
 
 
 def let_through():
-    """Called in what is put off, while other ranks are waited for: raises what the script's handler
-    raises, if a Ctrl-C has come that is PATIENCE_S old."""
+    """Called while a step waits for other ranks: raises the exception of the script's handler, if a
+    Ctrl-C came PATIENCE_S ago."""
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, _Handler) and threading.current_thread() is threading.main_thread():
         handler.let_through(PATIENCE_S)

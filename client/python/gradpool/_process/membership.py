@@ -1,7 +1,6 @@
-"""Jobs that doors of this package join for a script, and share: a rank is in a job once.
-
-Whoever joins a job of the same name and endpoint in this process gets the same Membership; with
-the last of them it is left, at the latest when the process ends (Y24)."""
+"""Jobs that the package joins for a script, and shares: a process has one rank in a job. Every
+caller with the same name and endpoint in this process gets the same Membership; the job is left
+with the last of them, or when the process ends (Y24)."""
 import errno
 import gc
 import multiprocessing.util
@@ -15,7 +14,7 @@ from ..errors import GradpoolError, mismatch
 
 _PAUSE_S = 1.0      # between two joins that wait for a former job; the service waits 8 s in each
 
-_lock = threading.RLock()   # of a finalizer that runs in its middle, too
+_lock = threading.RLock()   # reentrant: a finalizer may run while it is held
 _memberships = {}       # (process, endpoint, job's name) -> Membership
 
 

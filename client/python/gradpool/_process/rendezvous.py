@@ -6,7 +6,7 @@ from torch.distributed import TCPStore
 
 
 def prepare():
-    """Says to torch to do without, where it has to and the script's environment says nothing."""
+    """Tells torch to use no libuv where it has none, unless the script's environment decides."""
     if 'USE_LIBUV' not in os.environ and not has_libuv():
         os.environ['USE_LIBUV'] = '0'
 

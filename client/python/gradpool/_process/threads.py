@@ -19,8 +19,8 @@ def start(run, name, end):
 
 @atexit.register
 def _end_all():
-    """Registered when this is imported, so that it comes after attachments have been closed, which
-    wait for what the threads complete."""
+    """Registered at import, so that it runs after attachments have been closed, which wait for the
+    work of these threads."""
     for process, thread, end in _started:
         if process == os.getpid():
             end()

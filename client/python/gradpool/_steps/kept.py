@@ -16,10 +16,10 @@ from ..errors import GradpoolError, mismatch, Mismatch
 
 KEYS = {'sgd': (), 'momentum': ('momentum_buffer',), 'nesterov': ('momentum_buffer',),
         'adam': ('exp_avg', 'exp_avg_sq'), 'adamw': ('exp_avg', 'exp_avg_sq')}
-_CHUNK_BYTES = 64 << 20     # of states under way at once
+_CHUNK_BYTES = 64 << 20     # bytes of states in progress at a time
 _LENT_FROM = 16384          # elements: shorter ones are copied in any case
 _AGAIN_S = 0.05
-_NOTES_NONE = torch.__version__ < (2, 4)    # of SGD without momentum; later ones have no state then
+_NOTES_NONE = torch.__version__ < (2, 4)    # of SGD without momentum; later: no state
 _PASSING = errno.EBUSY, errno.EAGAIN, errno.ECONNREFUSED, errno.ECONNRESET
 
 
@@ -61,8 +61,8 @@ class Kept:
         """Mismatch: the script has written some of the moments."""
         if not self.is_loaded and _has_values(self._optimizer.state):
             raise mismatch('optimizer.state was written into, but lanes keep the moments, and it '
-                           'has only what was written: change what state_dict() gives, and load '
-                           'that by load_state_dict()')
+                           'has only what was written: change what state_dict() gives, and '
+                           'load that by load_state_dict()')
 
     def _lost(self):
         return GradpoolError(errno.EBADF, f'{self._job}: the attachment has been closed, and lanes '
@@ -119,7 +119,7 @@ class Kept:
         self.has_stepped = True
 
     def note_restored(self):
-        """Lanes have what was in a snapshot: it comes before what was loaded."""
+        """Lanes have the state of a snapshot, which replaces a loaded one."""
         self._settle()
         self.has_stepped = True
 
@@ -183,7 +183,7 @@ class Kept:
             arrays[(i + 1) * elements:][:elements].copy_(value.detach().reshape(-1))
 
     def state(self):
-        """As optimizer.state would be if it had stepped itself."""
+        """The optimizer.state as if the optimizer had stepped itself."""
         if self.is_loaded or not self.has_stepped:
             return collections.defaultdict(dict, self._optimizer.state)
         if self._is_lost():
@@ -236,9 +236,9 @@ class Kept:
             return loaded
 
         def add_param_group(group):
-            raise mismatch('add_param_group() of an optimizer whose steps the service does: give '
-                           'it all groups before attach(), or the new parameters an optimizer and '
-                           'a model of their own')
+            raise mismatch('add_param_group() of an optimizer whose steps the service does: '
+                           'give it all groups before attach(), or the new parameters an optimizer '
+                           'and a model of their own')
 
         def get_state():
             check()
@@ -262,7 +262,7 @@ def _has_values(state):
 
 
 def _unpacked(parameter, rule, steps, arrays):
-    """Copies: what is saved of a tensor is all of the memory that it is a part of."""
+    """Copies the tensors: saving a tensor saves all of the memory that it is a part of."""
     elements, found = parameter.numel(), {}
     if 'exp_avg' in KEYS[rule]:
         found['step'] = torch.tensor(float(steps))
@@ -273,7 +273,7 @@ def _unpacked(parameter, rule, steps, arrays):
 
 
 def _chunks(parameters):
-    """Lists of some parameters each, of so many bytes or one."""
+    """Lists of parameters, each up to this number of bytes, or of one parameter."""
     chunk, size = [], 0
     for one in parameters:
         if chunk and size + 12 * one.numel() > _CHUNK_BYTES:
@@ -294,7 +294,8 @@ def _wait(requests):
 
 
 def in_words(error):
-    """Of a rank that steps while another takes over, and the other way round."""
+    """Adds the cause to an error of ranks that disagree: one steps while another saves, or the
+    other way round."""
     text = str(error)
     if ' pushes ' in text and 'save' in text and 'update' in text:
         return mismatch(f'{text}: on some ranks the script has written into parameters, or has '

@@ -21,13 +21,13 @@ from .untouched import Untouched
 from .written import Written
 
 _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
-# What the rules have no arithmetic for; `foreach` and `fused` change the order of work alone.
+# Options without arithmetic in the rules; `foreach` and `fused` change the order of work alone.
 _NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
 _EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
 _REQUIRES_GRAD = operator.attrgetter('requires_grad')
-# A step() that has them tells schedulers of its calls: as torch 1 has them count, and as torch 2.
+# Attributes of a step() whose calls schedulers count: those of torch 1, and those of torch 2.
 _MARKS = '_with_counter', '_wrapped_by_lr_sched'
-# Runs hooks that register_step_pre_hook() and its like have added; PyTorch 1 has none.
+# Runs the hooks of register_step_pre_hook() and similar functions; PyTorch 1 has none.
 _HOOKED = getattr(torch.optim.Optimizer, 'profile_hook_step', lambda step: step)
 _NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
 
@@ -137,7 +137,7 @@ class Stepping:
         crossing.land(lambda: None)
 
     def restore(self, job, path):
-        """The job goes on from a snapshot; the parameters are those in it."""
+        """Restores a snapshot; the model's parameters become those in it."""
         values = {self._tensors[id(one)]: one.detach() for one in self._parameters.values()}
         crossing = crossing_of(job, *values.values())
         job.restore(path, {tensor: crossing.back(one) for tensor, one in values.items()})
@@ -178,7 +178,7 @@ class Stepping:
     def _end_step(self):
         if not self._pushed:
             self._check_trainable()
-            self._written.is_so()   # or they cannot be stepped any more, which DDP does not say
+            self._written.is_so()   # raises for parameters that cannot be stepped
             raise mismatch('step() without a backward() that has sent gradients since the last one')
         self._pushed.clear()
         without = self._untouched.without
@@ -203,7 +203,7 @@ class Stepping:
         buffer = bucket.buffer()
         crossing = crossing_of(job, buffer)
         gradients = pieces_of(bucket, crossing.out(buffer))
-        items = {}      # index of a group -> what the bucket holds of it
+        items = {}      # index of a group -> its items in the bucket
         parameters, index = bucket.parameters(), bucket.index()
         self._untouched.expect(parameters, gradients)
         for parameter, gradient in zip(parameters, gradients):
@@ -234,8 +234,8 @@ class Stepping:
     def _check_trainable(self):
         if not all(map(_REQUIRES_GRAD, self._parameters.values())):
             frozen = next(name for name, one in self._parameters.items() if not one.requires_grad)
-            raise mismatch(f"parameter '{frozen}' was frozen after attach(); lanes would step "
-                           'it with gradients of zero: set requires_grad to False before '
+            raise mismatch(f"parameter '{frozen}' was frozen after attach(); lanes would "
+                           'step it with gradients of zero: set requires_grad to False before '
                            'DistributedDataParallel() and attach()')
 
     def _members(self):

@@ -14,8 +14,8 @@ class Untouched:
     in each step from the first on, so bytes are compared in steps 1, 2, 4, 8 and so on."""
 
     def __init__(self):
-        self._parameters, self._gradients = [], []      # those in the bucket
-        self._versions, self._held = None, ()   # of .grad; None: backward() has failed
+        self._parameters, self._gradients = [], []      # gradients in the bucket
+        self._versions, self._held = None, ()   # versions of .grad; None: backward() has failed
         self._steps, self.without = 0, []
 
     def expect(self, parameters, gradients):

@@ -15,7 +15,7 @@ class Written:
     def __init__(self, names):
         self._names = names
         self._groups = {}       # key -> _Group
-        self._sums = {}         # key -> what it was
+        self._sums = {}         # key -> its sum at note()
 
     def note(self, key, parameters):
         """Lanes have just written the group's parameters, on the calling thread's stream."""
@@ -29,8 +29,8 @@ class Written:
         self._sums.clear()
 
     def is_so(self):
-        """Anything differs from what was noted. Mismatch: a parameter cannot be stepped any more,
-        such as after model.half()."""
+        """True when any group's sum differs from the noted one. Mismatch: a parameter cannot be
+        stepped any more, such as after model.half()."""
         return any(not _are_equal(self._groups[key].sum(), known)
                    for key, known in self._sums.items())
 
@@ -70,8 +70,8 @@ class _Group:
 
 
 def _sums_there(parameters):
-    """On the GPU: two sums over 32-bit words of all, one of them by place. Few kernels, whatever
-    the number of parameters."""
+    """For the GPU: two sums over the 32-bit words of all parameters, one one of them by place. Few
+    kernels, for any number of parameters."""
     words = torch.cat([one.detach().reshape(-1) for one in parameters]).view(torch.int32)
     by_place = torch.arange(1, 2 * words.numel() + 1, 2, dtype=torch.int32, device=words.device)
     return torch.stack([words.sum(), (words * by_place).sum()])

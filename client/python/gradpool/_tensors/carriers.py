@@ -14,8 +14,8 @@ _HALVES = {torch.float16, torch.bfloat16}
 _NATIVE = {torch.float32, torch.float64, torch.int32, torch.int64} | _HALVES
 _WORD = torch.int32
 _WORD_BYTES = 4
-# What is not longer has staging of its own, with which the next round need not wait for COMMIT
-# (client, L17), and which costs less than whole pages.
+# A tensor of up to this length has staging memory of its own: the next round need not wait for
+# COMMIT (client/lib, L17), and staging costs less than whole pages.
 _SHORT_BYTES = 64 << 10
 _NO_ROOM = errno.ENOMEM, errno.ENOSPC, errno.EMFILE
 
@@ -52,8 +52,8 @@ def flat_of(tensor):
 
 
 def widened(carrier):
-    """For arithmetic on a sum after it has landed: a sum of halves may be more than a half can
-    be, though what is made of it is not."""
+    """Widens a sum for arithmetic after it has landed: a sum of halves may exceed the range of
+    halves, although the final value does not."""
     return carrier.float() if carrier.dtype in _HALVES else carrier
 
 
@@ -82,7 +82,7 @@ def _is_whole(factor, dtype):
 
 
 def mean_of(total, count, factor=1.0):
-    """A sum of so many values as their mean times a factor; of integers the next one below."""
+    """Turns a sum of `count` values into their mean times a factor; integers round down."""
     if total.is_floating_point() or total.is_complex():
         return scaled(total.div(count), factor)
     if _is_whole(factor, total.dtype):
@@ -118,8 +118,8 @@ def is_lendable(tensor):
 
 
 def lent(job, elements, dtype):
-    """A tensor of so many elements, with any values, that lanes read and write where it lies (Y20).
-    None: the job has no more memory to lend, which is told once."""
+    """An uninitialized tensor of `elements` elements that lanes use in place (Y20). None: the job
+    has no more memory to lend, which is logged once."""
     if job in _full:
         return None
     size = elements * torch.empty(0, dtype=dtype).element_size()
@@ -140,7 +140,7 @@ def lent_like(job, tensor):
 
 
 def told(tensor, shape=None):
-    """How texts say a tensor's dtype and shape; those that ranks compare, too."""
+    """A tensor's dtype and shape in texts, also in those that ranks compare."""
     shape = list(tensor.shape) if shape is None else shape
     return f"{str(tensor.dtype).removeprefix('torch.')}{shape}".replace("'", '')
 

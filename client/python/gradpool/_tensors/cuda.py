@@ -63,7 +63,7 @@ class Gpu:
                 tensor.record_stream(stream)
 
     def mark(self, stream):
-        """An event after all that was begun there; who waits for it sleeps."""
+        """An event after all work that was begun on the stream; a waiting thread sleeps."""
         event = torch.cuda.Event(blocking=True)
         event.record(stream)
         return event
@@ -95,7 +95,7 @@ def crossing_of(job, *tensors):
 
 
 class Here:
-    """As Crossing, of tensors that are on the host already."""
+    """Like Crossing, for tensors that are on the host already."""
 
     def out(self, tensor):
         return tensor
@@ -140,7 +140,8 @@ class Crossing:
         return _pinned(self._job, tensor) if is_on_gpu(tensor) else tensor
 
     def out(self, tensor, room=None):
-        """Where its values go, once what the script has begun is over."""
+        """The destination of the values, which are copied once the script's earlier
+        work is over."""
         if not is_on_gpu(tensor):
             return tensor
         room, (stream, _) = self.room(tensor) if room is None else room, self._ours
@@ -163,7 +164,8 @@ class Crossing:
         return functools.cache(make)
 
     def begin(self, begin):
-        """A stand-in for the Request of begin(), which is called when the values are out."""
+        """A stand-in for the Request of begin(), which is called when the values have been copied
+        out."""
         return begin() if self._is_out is None else _Pushed(self._is_out, begin)
 
     def bring(self, pairs):
@@ -234,7 +236,7 @@ def _pinned(job, tensor):
 
 
 class _Pushed:
-    """Stands for a Request that begins when an event has come."""
+    """A stand-in for a Request that begins after an event."""
 
     def __init__(self, event, begin):
         self._event, self._begin = event, begin

@@ -12,7 +12,7 @@ import collections
 
 from .cuda import HERE
 
-# The first lengths have tensors of their own, up to so many and so many bytes.
+# The first lengths get tensors of their own: this many lengths, of up to this many bytes.
 FIRST, FIRST_BYTES = 8, 16 << 20
 # Others have when they have come again so often, with no more than so many others in between. What
 # comes again within so many calls, as in several operations of one step, counts once.
@@ -80,7 +80,7 @@ class Pool:
                 for name, (offset, length, _) in zip(names, cuts)]
 
     def drain(self):
-        """Its Slots, which it has no more."""
+        """Returns the Slots and forgets them."""
         slots, self._slots = list(self._slots.values()), {}
         return slots
 

@@ -8,9 +8,9 @@ from ..client import default_timeout_ms, job_from_environment
 from ..errors import GradpoolError, mismatch
 from .process_sets import global_process_set, ProcessSet
 
-# Where the launcher that says who is which rank, the first in this order as in gradpool.h, also
-# says which process of a host this is. What another says is not of these processes: a batch script
-# of Slurm is number 0 on its host, and so is whatever it starts without srun.
+# The launcher that gives the rank (the first set variable, in the order of gradpool.h) also gives
+# the process's number on its host. Variables of other launchers do not count: a Slurm batch script
+# is number 0 on its host, and so are the processes that it starts without srun.
 _LOCAL_RANKS = {'GRADPOOL_RANK': 'LOCAL_RANK', 'RANK': 'LOCAL_RANK',
                 'HOROVOD_RANK': 'HOROVOD_LOCAL_RANK',
                 'OMPI_COMM_WORLD_RANK': 'OMPI_COMM_WORLD_LOCAL_RANK',
@@ -32,7 +32,7 @@ class Door:
         self.is_closed = False
         self.joins = 0      # joins that all ranks have made
         self.sets = []
-        self.hosts = []     # of each rank: (host, its number there or None)
+        self.hosts = []     # for each rank: (host, its number there or None)
         self._forgotten = []    # Slots that are of no use, whose last round is not over yet
 
     def add(self, process_set):
@@ -111,7 +111,7 @@ def _meet(door, process_sets):
 
 
 def _told_number():
-    """This process's on its host, where its launcher has told; else None."""
+    """This process's number on its host, from its launcher; None: unknown."""
     launcher = next((rank for rank in _LOCAL_RANKS if rank in os.environ), None)
     number = os.environ.get(_LOCAL_RANKS.get(launcher, ''))
     if number is not None and not number.isdecimal():

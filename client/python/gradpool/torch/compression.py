@@ -5,7 +5,7 @@ from ..codecs import Dithering, OneBit, RandomK, TopK
 
 
 class NoneCompressor:
-    """As they are."""
+    """Sends the values unchanged."""
 
     @staticmethod
     def compress(tensor):

@@ -8,7 +8,7 @@ from ._operations.joined import Joined
 from ._operations.roll import Roll
 from ._operations.sequences import Sequence
 
-# Of what calls without a name have brought: so many agreements are kept for each kind of call.
+# Agreements that are stored for each kind of call without a name.
 _UNNAMED_PLANS = 32
 
 
@@ -69,7 +69,7 @@ class ProcessSet:
         return self._known.door
 
     def __deepcopy__(self, _):
-        """Of a module that has one: it is the same set."""
+        """For a module that has a process set: the same set."""
         return self
 
     def __reduce__(self):
@@ -116,7 +116,7 @@ class Sequences:
         return sequence
 
     def known_as(self, name, is_given):
-        """The Sequence of a name that another rank tells; not is_given: of calls without one."""
+        """The Sequence of a name from another rank; not is_given: of calls without a name."""
         return self.of(name, 1 if is_given else _UNNAMED_PLANS)
 
     def of(self, name, plans_max=1):
@@ -137,7 +137,7 @@ class Sequences:
         self.forget(prefix)
 
     def forget(self, prefix):
-        """Nobody uses names that begin so any more; no operation of them is under way."""
+        """No later operation uses names with this prefix, and none is in progress."""
         for name in [name for name in self._known if name.startswith(prefix)]:
             self._known.pop(name).forget_all()
 
@@ -147,7 +147,7 @@ class Sequences:
         self.roll.end()
 
     def hand_over_all(self):
-        """Leaves to the thread whatever is open, of all sets."""
+        """Gives the open operations of all sets to the process's thread."""
         for operation in self.door.open():
             operation.hand_over()
 

@@ -2,7 +2,7 @@
  * is linked with, a program's own definition comes before the C library's. Owns the table of
  * guarded sockets. Must leave every other socket as it is, and errno as the system set it (README,
  * O12). */
-#undef _FORTIFY_SOURCE /* its inline versions of these calls have the same names */
+#undef _FORTIFY_SOURCE /* the inline versions of _FORTIFY_SOURCE have the same names */
 #include "svc/fabric/ofi/door/guard.h"
 
 #include "svc/base/log.h"
@@ -24,7 +24,7 @@
 #define GUARDS_MAX (1 << 20)
 
 struct guard {
-    struct ofi_door *door; /* of a listener; NULL: of a connection */
+    struct ofi_door *door; /* door of a listener; NULL: the descriptor is a connection */
     struct tcp_wire wire;
     bool is_broken; /* the provider gets only the connection's end from now on */
 };

@@ -23,11 +23,12 @@ struct tcp_stream {
 struct tcp_wire {
     struct tcp_stream in, out;
     uint64_t message_bytes_max;
-    uint64_t read_bytes[TCP_READS_MAX]; /* of the reads that were sent and are not answered */
+    /* lengths of the reads that were sent and are not answered */
+    uint64_t read_bytes[TCP_READS_MAX];
     unsigned reads_head, reads_tail;
-    unsigned acks_due;       /* by the peer, for whole messages that asked for one */
-    unsigned acks_owed;      /* by this end */
-    unsigned responses_owed; /* by this end, to reads */
+    unsigned acks_due;       /* acknowledgements that the peer owes for whole messages */
+    unsigned acks_owed;      /* acknowledgements that this end owes */
+    unsigned responses_owed; /* answers to reads that this end owes */
 };
 
 /* Starts to follow a new connection; a message has at most so many bytes. */

@@ -12,7 +12,7 @@ enum ofi_item_kind {
 };
 
 struct ofi_item {
-    uint32_t kind, bytes; /* of the body, without padding */
+    uint32_t kind, bytes; /* bytes: of the body, without padding */
 };
 
 struct ofi_item_write {

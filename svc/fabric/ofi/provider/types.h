@@ -39,7 +39,7 @@ struct ofi_op {
     enum ofi_op_kind kind;
     bool is_asked; /* a send that has a completion of its own (O10) */
     unsigned held; /* messages in a receive that the caller holds */
-    int error;     /* of a packed write that is over and not reported yet */
+    int error;     /* error of a packed write that is over and not reported yet */
     uint8_t *buffer;
     void *context;
     struct ofi_op *next_free; /* or the next write of a pack */
@@ -67,7 +67,7 @@ struct ofi_foreign {
 };
 
 enum ofi_phase {
-    OFI_REQUESTED, /* a peer asks; no endpoint yet */
+    OFI_REQUESTED, /* a peer requests a connection; no endpoint yet */
     OFI_OPENING,   /* fi_connect or fi_accept done, FI_CONNECTED awaited */
     OFI_OPEN,
     OFI_LINGERING, /* fabric_disconnect() was called: sends may still leave */
@@ -103,7 +103,7 @@ struct ofi_conn {
     enum ofi_phase phase;
     void *owner;
     int error;        /* for CLOSED */
-    uint32_t reason;  /* of a refusal, for CLOSED */
+    uint32_t reason;  /* reason of a refusal, for CLOSED */
     bool is_accepted; /* the peer has connected, this end has accepted */
     bool is_ours;     /* fabric_disconnect() was called: CLOSED is the only event left */
     bool peer_left;   /* GOODBYE has come */
@@ -115,7 +115,7 @@ struct ofi_conn {
     uint64_t deadline_ns; /* LINGERING, ENDING */
 
     struct fi_info *request;     /* REQUESTED */
-    struct ofi_hello_said hello; /* of the peer */
+    struct ofi_hello_said hello; /* hello of the peer */
 
     struct fid_ep *ep;
     struct fid_cq *cq;

@@ -38,7 +38,7 @@ static bool absent_can_populate(void)
     return madvise(start, 0, MADV_POPULATE_READ) == 0;
 }
 
-/* The descriptor stands for the memory of the process that opened it: a range of a child would be
+/* The descriptor belongs to the memory of the process that opened it: a range of a child would be
  * registered in the parent, which has other memory there. */
 static void forget_fault_fd(void)
 {

@@ -16,7 +16,7 @@
 
 #define LOOKS 2
 
-/* Of the last poll. */
+/* Ranges that were checked in the last poll. */
 struct shm_looks {
     struct {
         uint64_t offset, bytes;
@@ -63,7 +63,7 @@ void shm_lent_destroy(struct shm_lent *lent)
     free(lent);
 }
 
-/* The descriptor stays only where each touch needs a look. */
+/* The descriptor stays open only if each touch needs a check. */
 static int lent_map(struct shm_lent *lent)
 {
     int r = shm_memory_map_guarded(lent->fd, lent->bytes, lent->poisoned, &lent->base);
@@ -120,7 +120,7 @@ static int lent_fill_wanted(struct shm_lent *lent)
     return 0;
 }
 
-/* Goes on as far as pages follow each other: workers hand memory out from the beginning on. */
+/* Maps ahead while known pages are adjacent: workers allocate memory from the beginning on. */
 static bool lent_fill_ahead(struct shm_lent *lent)
 {
     uint64_t slice = lent_slice_of(lent, lent->ahead, SLICE_BYTES);

@@ -17,7 +17,7 @@ struct shm_looks;
 struct shm_warmth;
 
 struct shm_lent {
-    struct list link; /* in the mapper's queue */
+    struct list link; /* in the mapper's queue while pages are to be mapped */
     uint32_t id;      /* the worker's number */
     int fd;           /* -1 once mapped, where absent pages fail */
     void *base;       /* NULL: not mapped yet */
@@ -26,7 +26,7 @@ struct shm_lent {
     uint64_t *known;           /* bit i: page i was mapped */
     uint64_t known_end;        /* all pages before it were mapped; whole pages, or the end */
     _Atomic bool *poisoned;    /* the connection's */
-    uint64_t offset, wanted;   /* to be mapped */
+    uint64_t offset, wanted;   /* range to be mapped */
     uint64_t ahead;            /* from here on pages are mapped as far as they are there */
     struct shm_record *record; /* names these pages, and waits for them; NULL: none does */
     int result;                /* 0; -EFAULT: a wanted page is absent; errors of mmap */
@@ -35,7 +35,8 @@ struct shm_lent {
     bool is_given, is_over;    /* under the mapper's lock: to be mapped; to be unmapped */
     struct shm_warmth *warmth; /* warmth.h */
     atomic_bool is_done;
-    struct shm_looks *looks; /* where absent pages do not fail */
+    /* checks for absent pages, for mappings where a touch of one does not fail */
+    struct shm_looks *looks;
 };
 
 /* On success takes `fd` over. -ENOMEM. */

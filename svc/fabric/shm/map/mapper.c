@@ -18,8 +18,8 @@
 struct shm_mapper {
     pthread_mutex_t lock;
     pthread_cond_t has_work;
-    struct list queue; /* of struct shm_lent, under the lock */
-    struct list cold;  /* of struct shm_warmth; of the thread alone */
+    struct list queue; /* of struct shm_lent: ranges to be mapped; under the lock */
+    struct list cold;  /* of struct shm_warmth: cold pages; only for the mapper's thread */
     bool is_stopping;
     int news_fd;
     pthread_t thread;
@@ -45,7 +45,7 @@ static struct shm_lent *mapper_find_due(struct shm_mapper *m, uint64_t now_ns, u
     return NULL;
 }
 
-/* The caller looks again, however early it is woken. */
+/* The caller checks again, however early it wakes. */
 static void mapper_sleep_until(struct shm_mapper *m, uint64_t due_ns)
 {
     struct timespec until = {.tv_sec = (time_t)(due_ns / NS_PER_S),

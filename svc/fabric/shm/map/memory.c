@@ -1,5 +1,5 @@
-/* Sealed memfds. Must not map a peer's descriptor before its seals, kind and size are checked (S3),
- * nor make a call on it that its maker could block: the first call asks for the seals, and fails at
+/* Sealed memfds. Never maps a peer's descriptor before its seals, kind and size are checked (S3),
+ * and makes no call on it that its maker could block: the first call reads the seals, and fails at
  * once on a descriptor that is no memory. */
 #include "svc/fabric/shm/map/memory.h"
 

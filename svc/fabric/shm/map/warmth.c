@@ -13,7 +13,7 @@
 #define PAGES_AT_ONCE 256
 #define TIMES 2
 #define AHEAD_NS (2 * NS_PER_S)
-#define USED_NS_MAX NS_PER_S /* for pages that become known at a time */
+#define USED_NS_MAX NS_PER_S /* most CPU time for pages that become known together */
 
 struct shm_warmth *shm_warmth_create(const struct shm_lent *lent)
 {

@@ -15,11 +15,11 @@ struct shm_lent;
 
 /* All but the atomic fields belong to the mapper's thread. */
 struct shm_warmth {
-    struct list link; /* of those with cold pages */
+    struct list link; /* in the list of regions with cold pages */
     const struct shm_lent *lent;
-    uint64_t cold, cold_end;   /* known pages from the one to the other are to be touched */
+    uint64_t cold, cold_end;   /* known pages from `cold` to `cold_end` are to be touched */
     uint64_t used_ns;          /* CPU time since pages became known last */
-    _Atomic uint64_t spent_ns; /* CPU time that nobody was charged for yet */
+    _Atomic uint64_t spent_ns; /* CPU time that no job was charged for yet */
     atomic_bool may;           /* the job and its tenant have time of the mapper left for that */
     atomic_bool is_warm;       /* all known pages were touched, or are not to be */
 };

@@ -31,8 +31,8 @@ bool shm_bell_is_asleep(const struct shm_bell *b)
 
 void shm_bell_wake(struct shm_bell *b)
 {
-    /* Only the waker that clears the flag rings. The others may rely on that: a sleeper that gets
-     * up looks at all its rings, and fences and looks once more before it lies down again. */
+    /* Only the waker that clears the flag rings. This is enough for the others: a sleeper that
+     * wakes reads all its rings, and fences and reads them again before its next sleep. */
     if (shm_bell_is_asleep(b) &&
         atomic_exchange_explicit(&b->sleeping, 0, memory_order_relaxed) != 0)
         shm_bell_ring(b);

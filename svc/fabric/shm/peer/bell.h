@@ -14,7 +14,8 @@ struct shm_bell {
     _Atomic uint32_t sleeping;
 };
 
-/* The sleeper looks once more for work between these two, then sleeps. The first has the fence. */
+/* The sleeper checks once more for work between these two calls, then sleeps. The first has the
+ * fence. */
 void shm_bell_lie_down(struct shm_bell *b);
 void shm_bell_get_up(struct shm_bell *b);
 uint32_t shm_bell_value(const struct shm_bell *b);

@@ -61,7 +61,7 @@ def factors_for(dtype, op, factors):
 
 
 def told_factors(factors):
-    """How the texts that ranks compare say (before, after)."""
+    """Text for (before, after) in the texts that ranks compare."""
     return '' if factors == (1.0, 1.0) else f', times {factors[0]:.17g} and {factors[1]:.17g}'
 
 
@@ -172,7 +172,8 @@ class Scattering(_Whole):
 
 
 class _Deal:
-    """Of one tensor. Where its rows cannot be dealt evenly the first ranks get one more."""
+    """The deal of one tensor's rows among the ranks; the first ranks get one more if the rows do
+    not divide evenly."""
 
     def __init__(self, ranks, tensor, op, factors):
         check_tensor(tensor)
@@ -226,7 +227,7 @@ class _Deal:
 
 
 class Broadcast(_Whole):
-    """The root's values for everybody."""
+    """The root's values on every rank."""
     kind, room, neutral = 'broadcast', None, None
 
     def __init__(self, ranks, output, root):
@@ -271,13 +272,13 @@ def _joined(parts):
 
 
 class _Boxes(_Whole):
-    """Rows whose number only their owner knows: they travel in boxes that have room for the most of
-    any rank so far. A box begins with how much room this rank needs, and how many rows of each
-    tensor it holds. Who needs more than there is says so in the same way, and all begin anew with
-    larger ones.
+    """Rows whose number only their owner knows: they are sent in boxes with room for the most rows
+    of any rank so far. A box begins with the room that this rank needs, and the number of its rows
+    of each tensor. If a rank needs more room, its box says so, and all ranks begin again with
+    larger boxes.
 
-    boxes   for each rank that gets a box of its own: rows of each of the tensors
-    models  the tensors, of which any rows are
+      boxes   for each rank that gets a box of its own: rows of each of the tensors
+      models  the tensors, without rows
 
     `found`: [of each rank [of each tensor its rows]], on the host"""
 
@@ -344,7 +345,7 @@ def _any_rows(tensor):
 
 
 class Gathering(_Boxes):
-    """Everybody's rows of some tensors for everybody."""
+    """All ranks' rows of some tensors, on every rank."""
     kind, _operation = 'allgather', 'gather'
 
     def __init__(self, ranks, tensors):
@@ -359,7 +360,7 @@ class Gathering(_Boxes):
         self.neutral = functools.partial(self.recipe, ranks)
 
     def whole(self):
-        """Of each tensor everybody's rows, rank by rank."""
+        """For each tensor the rows of all ranks, rank by rank."""
         return list(map(self._placed, zip(*self.found), self._models))
 
 

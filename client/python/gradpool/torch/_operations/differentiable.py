@@ -89,12 +89,12 @@ class _Alltoall(torch.autograd.Function):
 
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
               prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    """The mean of all ranks' tensors, or what `op` says; sparse ones, too. Ranks are matched by
-    `name`, calls without one by their order.
+    """The mean of all ranks' tensors, or the reduction `op`; also of sparse ones. Ranks are matched
+    by `name`, calls without a name by their order.
 
-    average      True: Average, False: Sum; instead of op
-    compression  what values are turned into before they travel
-    prescale_factor, postscale_factor   what they are multiplied with before and after"""
+      average      True: Average, False: Sum; instead of op
+      compression  conversion of the values for sending
+      prescale_factor, postscale_factor   factors of the values before and after the reduction"""
     check_tensor(tensor)
     if tensor.is_sparse:
         return collectives.sparse_allreduce_async(
@@ -130,8 +130,8 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
 
 def reducescatter(tensor, name=None, compression=Compression.none, op=ReduceOp.Average,
                   process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
-    """This rank's rows of the mean of all ranks' tensors, or of what `op` says. Where rows cannot
-    be dealt evenly the first ranks get one more."""
+    """This rank's rows of the mean of all ranks' tensors, or of the reduction `op`. The first ranks
+    get one row more if the rows do not divide evenly."""
     return grouped_reducescatter([tensor], name, compression, op, process_set, prescale_factor,
                                  postscale_factor)[0]
 
@@ -147,8 +147,9 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=R
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
-    """From each rank to each rank some rows: `splits` says how many this one has for each, and then
-    comes back, too: (rows, how many came from each). None: as many for each; the rows alone."""
+    """Sends rows from each rank to each rank. `splits`: number of this rank's rows for each rank;
+    the result is then (rows, number of rows from each rank). None: equally many for each; the
+    result is the rows alone."""
     check_tensor(tensor)
     rows, received = _Alltoall.apply(tensor, splits, name, process_set)
     return rows if splits is None else (rows, received)

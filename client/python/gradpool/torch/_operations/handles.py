@@ -35,7 +35,7 @@ class Handle:
         return self
 
     def rest(self, limit_ms):
-        """Waits so long for it."""
+        """Waits for this time."""
         self._operation.rest(limit_ms)
 
 

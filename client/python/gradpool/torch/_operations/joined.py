@@ -1,13 +1,14 @@
-"""Notices between ranks that wait and ranks that have joined; nobody waits for them.
+"""Notices between ranks that wait and ranks that have called join(), without waiting.
 
-A rank in join() goes on with what it knows. A rank whose operation the joined ranks do not know
-leaves a notice of it; a rank in join() always leaves one. Once all ranks of a set have left theirs
+A rank in join() continues with the operations that it knows. A rank whose operation the joined
+ranks do not know leaves a notice of it; a rank in join() always leaves one. Once all ranks of a set
+have left theirs
 
     rank 0   join()                           1st join   ---+--> rank 0 begins 'x' with zeros
     rank 1   allreduce 'x', waits 0.2 s ...   'x' ...    ---+--> rank 1 waits on, or raises
 
-an operation that can be made without a part of the joined ranks is begun there, too. All others
-raise an error that names these ranks."""
+the joined ranks also begin an operation that can be made without a part of theirs. All other
+operations raise an error that names these ranks."""
 import base64
 import contextlib
 import errno
@@ -20,13 +21,13 @@ from ..._group.notices import Notices
 from ...errors import GradpoolError
 
 _WORDS = 512
-# How long an operation waits before it looks round for joined ranks, unless there are some.
+# Time that an operation waits before it checks for joined ranks, unless there are some.
 _PATIENCE_S = 0.2
 _LOOK_S = 0.02      # between two looks
 
 
 class Joined:
-    """Of `ranks`, the Sequences of a set."""
+    """Notices of joined ranks of `ranks`, the Sequences of a set."""
 
     def __init__(self, ranks):
         self._ranks = ranks
@@ -35,13 +36,13 @@ class Joined:
         self._lock, self._next_s, self._patience_s = threading.Lock(), 0.0, _PATIENCE_S
 
     def declare(self):
-        """Beforehand, as the coordinator may be gone later."""
+        """Declares in advance, because the coordinator may be away later."""
         self._notices.declare()
 
     def find(self, call, waited_s):
-        """For a rank that has waited so long: the joined ranks, if all ranks have left a notice and
-        these cannot begin `call`: None, or one that has no room in a notice. Of a failure the
-        operation itself tells more."""
+        """For a rank that has waited `waited_s`: returns the joined ranks, if all ranks have left a
+        notice and these cannot begin `call` (None, or one without room in a notice). Errors are
+        dropped: the operation itself reports better ones."""
         if waited_s < self._patience_s or time.monotonic() < self._next_s \
                 or not self._lock.acquire(blocking=False):
             return []

@@ -1,9 +1,9 @@
-"""join(): a rank that has no more batches stays in the job and takes no part.
+"""join(): a rank without further batches stays in the job and adds nothing.
 
-It goes on with the operations that the ranks have agreed on so far, each time with what changes
-nothing (zeros in a sum, no rows in a gathering), always one round of each, so that others never
-wait for it. When all have joined they stop, tell each other how many rounds of each they have
-begun, and make up for what the others have more."""
+The rank continues with the operations that the ranks have agreed on so far, each time with neutral
+values (zeros in a sum, no rows in a gathering), always one round of each, so that other ranks never
+wait for it. When all have joined they stop, exchange the numbers of rounds that they have begun,
+and make up the difference."""
 import contextlib
 import functools
 
@@ -19,14 +19,14 @@ _SLICE_MS = 2
 
 
 def _begun_by(recipe, ranks, text):
-    """The call that other ranks make by that text, without a part of this one."""
+    """The call that other ranks make with that text, without a part of this rank."""
     call = recipe(ranks)
     call.text, call.neutral = text, functools.partial(_begun_by, recipe, ranks, text)
     return call
 
 
 class _Rounds:
-    """The operations that a rank which has joined goes on with."""
+    """The operations that a joined rank continues with."""
 
     def __init__(self, ranks):
         self._plans = {(sequence.name, text): (sequence, plan) for sequence in ranks.all()
@@ -34,7 +34,7 @@ class _Rounds:
         self._ranks, self._open, self._asked = ranks, {}, {}
 
     def counts(self):
-        """Of each, with the one that still waits for its turn."""
+        """Rounds begun of each operation, with the one that is still queued."""
         with operations.lock():
             return {key: self._count(key) for key in self._plans}
 
@@ -44,14 +44,15 @@ class _Rounds:
         return self._plans[key][1].rounds + is_queued
 
     def go_on(self, until=None):
-        """Begins a round of each that has none open, unless it has as many as `until` says."""
+        """Begins a round of each operation that has none open, unless it has the number of rounds
+        in `until` already."""
         for key in self._free():
             sequence, plan = self._plans[key]
             if until is None or plan.rounds < until.get(key, 0):
                 self._open[key] = NamedOperation(sequence, plan.neutral(), True).start()
 
     def answer(self, calls):
-        """Begins what other ranks wait in and this one does not know, once."""
+        """Begins each operation that other ranks wait in and this one does not know, once."""
         for name, is_given, number, text, recipe in calls:
             sequence = self._ranks.known_as(name, is_given)
             if number == sequence.said + 1:
@@ -60,15 +61,15 @@ class _Rounds:
                 self._open[name, text] = NamedOperation(sequence, call).start()
 
     def _learn(self, key):
-        """Adds an operation that was begun for others to those that are known."""
+        """Adds an operation that was begun for other ranks to the known ones."""
         sequence = self._asked.pop(key, None)
         if sequence is not None and key[1] in sequence.plans:
             self._plans[key] = sequence, sequence.plans[key[1]]
 
     def _free(self):
-        """Those that have none open. Rows that travel without a name wait for their turn, and are
-        over in the order in which they were begun: who looks at the newest first and begins the
-        oldest first goes round in the same order as all other ranks."""
+        """Operations without an open round. Rows without a name are queued, and end in the order in
+        which they began: checking the newest first and beginning the oldest first keeps the same
+        order on all ranks."""
         over = [key for key in reversed(list(self._open)) if self._open[key].look()]
         for key in over:
             self._open.pop(key).wait()      # raises what went wrong
@@ -77,20 +78,20 @@ class _Rounds:
         return others + [key for key in over[::-1] if key in self._plans]
 
     def rest(self):
-        """A little, in the wait of one that is open. Whether there was one."""
+        """Waits a little, for an open operation. False: none is open."""
         return any(operation.rest(_SLICE_MS) for operation in list(self._open.values()))
 
     def raise_cause(self):
-        """After the loss of a rank: raises what an open operation says, if anything else. All of
-        them end soon. A rank that is told of a disagreement leaves with the error, and those that
-        have not looked yet are told of that rank elsewhere first."""
+        """After the loss of a rank: raises another error of an open operation, if there is one. All
+        operations end soon. A rank that gets a disagreement leaves with that error, and ranks that
+        have not checked yet get the loss of that rank first."""
         for operation in self._open.values():
             with contextlib.suppress(PeerLost):
                 operation.wait()
 
     def end(self, every):
-        """All ranks have stopped, with these counts. What was begun for others may be learnt only
-        here, so that others alone have counted it."""
+        """All ranks have stopped, with these counts: begins the missing rounds. An operation that
+        was begun for others may be learnt only here, and then only others have counted it."""
         until = {key: max(counts.get(key, 0) for counts in every) for key in set().union(*every)}
         self.go_on(until)
         while self._open:
@@ -99,12 +100,12 @@ class _Rounds:
 
 
 def join(device=-1):
-    """Returns when all ranks have called it: the rank that has done the most, the highest of those.
-    Until then this one takes part in what the others do, with nothing of its own: in an Average,
-    too, which is over all ranks. That holds for allreduce, allgather and barrier, as they were
-    called before or under a new name; all else raises an error there that names this rank.
+    """Returns when all ranks have called it: the rank with the most rounds, the highest of those.
+    Until then this rank takes part in the operations of the others with neutral values: also in an
+    Average, which is over all ranks. This holds for allreduce, allgather and barrier, under known
+    or new names; another operation raises an error that names this rank.
 
-    device  not looked at"""
+      device  ignored"""
     ranks = global_process_set.sequences()
     for operation in door().open():
         operation.wait()
@@ -122,7 +123,7 @@ def join(device=-1):
 
 
 def _take_part(rounds, done, sets):
-    """Until all have joined, so that `done` is over."""
+    """Takes part until all have joined, when `done` is over."""
     while not poll(done):
         rounds.go_on()
         for ranks in sets:

@@ -35,7 +35,7 @@ def allgather_object(obj, name=None, process_set=global_process_set):
 
 
 def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
-    """The root's object, on every rank; what the others pass is not looked at."""
+    """The root's object, on every rank; objects of other ranks are ignored."""
     name, ranks = name or 'broadcast_object', process_set.sequences()
     is_root = ranks.job.rank == root_rank
     raw = _bytes_of(obj) if is_root else torch.empty(0, dtype=torch.uint8)

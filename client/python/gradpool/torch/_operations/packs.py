@@ -104,7 +104,7 @@ class GroupedReduction(Reduction):
 
 
 class PackedBroadcast(Broadcast):
-    """The root's values for everybody, of small tensors of one dtype and device."""
+    """The root's values on every rank, of small tensors of one dtype and device."""
 
     def __init__(self, ranks, tensors, root):
         for tensor in tensors:

@@ -1,6 +1,6 @@
 """Open operations of the ranks of a set, for the text of a Timeout: a rank that has waited for half
-of its deadline sends them, now and then, without waiting for anybody. If all ranks of a set do,
-they wait for each other, and each can say for which operation."""
+of its deadline sends them repeatedly, without waiting. If all ranks of a set do, they wait for each
+other, and each can name the operation."""
 import contextlib
 import time
 
@@ -11,30 +11,31 @@ _WORDS = 128
 
 
 class Roll:
-    """Of `ranks`, the Sequences of a set."""
+    """The open operations of `ranks`, the Sequences of a set."""
 
     def __init__(self, ranks):
         self._ranks = ranks
         self._notices = Notices(ranks.job, f'{ranks.path}/(open)', ranks.members, ranks.count,
                                 _WORDS)
-        self._known = {}        # position -> (when it was told, what)
+        self._known = {}        # position -> (time of the report, its text)
 
     def declare(self):
-        """Beforehand: who waits for long may not reach the coordinator either."""
+        """Declares in advance: after a long wait the coordinator may be out of reach."""
         self._notices.declare()
 
     def end(self):
         self._notices.end()
 
     def tell(self):
-        """The operations open here; not before all have told something since the last time."""
+        """Sends the operations open here, once all ranks have reported since the last time."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
             if not self._notices.is_left():
                 self._notices.leave(f'{time.time():.3f} {self._mine()}'.encode())
 
     def told(self, since_s):
-        """'Open on rank 0: ...; on rank 1: ...': what was told since then, and what is here."""
+        """Returns 'Open on rank 0: ...; on rank 1: ...': reports since `since_s`, and the
+        operations open here."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
         texts = {i: text for i, (when, text) in self._known.items() if when >= since_s}
@@ -47,7 +48,7 @@ class Roll:
                          for operation in list(sequence.open))
 
     def _harvest(self):
-        """Takes in what was told by all."""
+        """Stores the reports of all ranks."""
         for i, text in enumerate(self._notices.find() or ()):
             when, _, what = text.partition(' ')
             self._known[i] = float(when), what

@@ -1,16 +1,16 @@
 """Operations that ranks match by name: in any order among names, several at once.
 
-The operations of one name among one set of ranks are a Sequence. Its first one, and each that
-brings something else than the one before, begins with a few words of every rank about what it
-brings; all others are rounds of tensors that were declared for what was agreed, and nothing else.
+The operations of one name among one set of ranks are a Sequence. The first operation, and each that
+differs from the one before, begins with some words from every rank that describe it; all others are
+rounds of the tensors that were declared for the agreement, and nothing else.
 
     rank 0   x: float32[3]   words ---+--> agreed: tensors are declared   round  round ...
     rank 1   x: float32[3]   words ---+                                   round  round ...
 
-Who brings something else while the others go on as before also pushes marks, by an operation that
-no round has, to the tensors of the former agreement. There they meet, the service tells every rank
-that they disagree, and now all of them say in words what they have brought: each raises the same
-Mismatch. Nobody is asked in the rounds themselves."""
+A rank whose operation differs while the others continue also pushes marks to the tensors of the
+former agreement, by an operation that no round has. The service then reports a disagreement to
+every rank, and now all of them describe their operations in words: each raises the same Mismatch.
+Rounds themselves need no check."""
 import collections
 import contextlib
 import errno
@@ -30,21 +30,23 @@ from ..._tensors.lengths import FIRST, Habits, Pool, TOGETHER
 from ...errors import GradpoolError, Mismatch, mismatch, Timeout
 from .joined import refusal
 
-_WORDS = 128                # what a rank says
+_WORDS = 128                # words of a rank's report
 _HEAD = struct.Struct('<16sq')
 _TEXT_BYTES = 4 * _WORDS - _HEAD.size
-_NAME_BYTES = 160           # of a name, as the service knows it
-_TOLD_CHARS = 80            # of what an operation brings, where it stands among others
-# How long who waits for one operation looks at it alone, before the thread takes all that is open.
+_NAME_BYTES = 160           # longest name of a tensor at the service
+_TOLD_CHARS = 80            # of the text of one operation in a list of several
+# Time that a waiting thread checks its own operation alone, before it serves all open ones.
 _PATIENCE_S = 0.05
-# Bytes of the first lengths that have tensors of their own: all are marked when another one comes.
+# Bytes of the first lengths that have tensors of their own: all are marked when another length
+# comes.
 _FIRST_BYTES = 4 << 20
-# In the second half of its deadline, so often: what others have told may be of an earlier wait.
+# Reports in the second half of a deadline: more than one, because other ranks' reports may be of an
+# earlier wait.
 _TELLS = 4
 
 
 def short(name):
-    """A name that the service takes, of its own for each name."""
+    """A name of valid length for the service, unique for each name."""
     raw = encode(name, 'the name of an operation')
     if len(raw) <= _NAME_BYTES:
         return name
@@ -52,13 +54,14 @@ def short(name):
 
 
 class Plan:
-    """An agreement on the tensors that all ranks bring, and the tensors for it.
+    """An agreement on the tensors of all ranks, and the declared tensors for it.
 
-    slots    None: it has none of its own, `pieces` carry it, and each operation says its words
-    pieces   for each tensor [(Slot, offset, length)]
-    neutral  starts an operation in which this rank has no part (join); None: there is no such
-    rounds   operations that were begun here
-    mark     an operation of the service that no round of it is"""
+      slots    None: no tensors of its own; `pieces` carry the values, and each operation sends its
+               words
+      pieces   for each tensor [(Slot, offset, length)]
+      neutral  starts an operation without a part of this rank (join); None: there is no such
+      rounds   operations that were begun here
+      mark     an operation of the service that no round of this plan has"""
 
     def __init__(self, text, slots, neutral, room=0, pieces=None):
         self.text, self.slots, self.neutral, self.room = text, slots, neutral, room
@@ -67,7 +70,7 @@ class Plan:
 
 
 class _Failed:
-    """The request of a push that was refused at once: its operation looks at it like at others."""
+    """The request of a push that was refused at once, with the interface of other requests."""
 
     def __init__(self, error):
         self._error = error
@@ -80,7 +83,7 @@ class _Failed:
 
 
 class NamedPart(Part):
-    """A push whose refusal is looked at when it is waited for."""
+    """A push whose refusal is raised in its wait."""
 
     def begin(self):
         try:
@@ -92,10 +95,10 @@ class NamedPart(Part):
 class Sequence:
     """The operations of a name among the ranks of a set.
 
-    ranks      what is known of the set: `job`, `members` (None: all), `count`, `rank_of(i)`, `roll`
-    plans_max  how many agreements are kept: one for a name that the script gave
-    unnamed    how many calls without a name there were; None: the script gave the name
-    said       how often this rank has said its words"""
+      ranks      the set: `job`, `members` (None: all), `count`, `rank_of(i)`, `roll`
+      plans_max  most agreements that are stored: one for a name that the script gave
+      unnamed    number of calls without a name; None: the script gave the name
+      said       number of times that this rank has sent its words"""
 
     raised_by = 'GRADPOOL_TIMEOUT_MS'   # the limit of each wait
 
@@ -106,7 +109,7 @@ class Sequence:
         self.plans = collections.OrderedDict()      # text -> Plan
         self._plans_max, self._declared = plans_max, 0
         self._path = f'{ranks.path}/{short(name)}'
-        self._words = None                          # [the Slot of what ranks say]
+        self._words = None                          # [the Slot of the ranks' words]
         self._holder, self._queue = None, collections.deque()
         self._forgotten, self._is_broken, self.said = [], False, 0
         self._bytes, self._habits, self._pool = 0, None, Pool(self._declare_pieces)
@@ -121,8 +124,8 @@ class Sequence:
     # ---- whose turn it is ----
 
     def admit(self, operation):
-        """With the lock held. Behind one that says its words, or may have to declare, the others
-        wait: so all ranks have agreed on the same when they begin."""
+        """Called with the lock held. Operations queue behind one that sends its words, or may have
+        to declare: so all ranks have the same agreements when an operation begins."""
         if self._holder is None:
             self._begin(operation)
         else:
@@ -140,8 +143,8 @@ class Sequence:
             self._holder = operation
 
     def fail(self, error):
-        """After a disagreement that everybody has been told of the next operation begins anew.
-        After all else nobody knows in which round the others are."""
+        """After a disagreement that all ranks have got, the next operation begins with new words.
+        After any other error the rounds of the other ranks are unknown."""
         if isinstance(error, Mismatch) and not self._is_broken:
             return
         if self.failure is None:
@@ -152,7 +155,7 @@ class Sequence:
     # ---- agreements ----
 
     def say(self, words, whole):
-        """The Part with what this rank says; all of them land in `whole`."""
+        """The Part with this rank's words; the words of all ranks land in `whole`."""
         if self._words is None:
             self._words = self._declare([(torch.int32, _WORDS)], '/(words)')
             self.ranks.roll.declare()
@@ -162,17 +165,18 @@ class Sequence:
                                                                           'gather'))
 
     def marks(self):
-        """Parts on everything that was agreed on: who goes on as before is met there."""
+        """Marks on the tensors of all agreements, where they meet the rounds of ranks that continue
+        as before."""
         return [NamedPart(slot, functools.partial(self._mark, plan.mark))
                 for plan in self.plans.values() for slot in plan.slots]
 
     def has_neutral(self):
-        """Whether ranks that have joined go on with something of that name."""
+        """True when joined ranks continue with an operation of that name."""
         return any(plan.neutral for plan in self.plans.values())
 
     def counterparts(self):
-        """Marks where this rank has no round: a rank that has marked one tensor has marked all, and
-        waits for something in each."""
+        """Marks on tensors without a round of this rank: a rank that has marked one tensor has
+        marked all, and waits for a counterpart in each."""
         return [part for part in self.marks() if not part.slot.parts]
 
     def _mark(self, mark, tensor):
@@ -180,8 +184,8 @@ class Sequence:
         return self.ranks.job.push_pull(tensor, nothing, None, mark)
 
     def adopt(self, call, room):
-        """The Plan of what was agreed, its tensors declared. What all ranks have agreed on so far
-        decides alike on all whether it gets tensors of its own."""
+        """The Plan of an agreement, with declared tensors. All ranks decide alike, from the former
+        agreements, whether it gets tensors of its own."""
         text, sizes, neutral = call.text, call.sizes(room), call.neutral
         if hasattr(call, 'pushes') and not self._is_kept(text, sizes):
             return Plan(text, None, neutral, room, self._pieces(sizes))
@@ -258,7 +262,7 @@ class Sequence:
         self._forgotten += slots
 
     def forget_all(self):
-        """Nobody uses this name any more."""
+        """No later operation uses this name."""
         self.ranks.door.forget(itertools.chain(
             self._words or (), self._forgotten, self._pool.drain(),
             *[plan.slots for plan in self.plans.values()]))
@@ -369,7 +373,8 @@ class NamedOperation(Operation):
         return self._over.is_set()
 
     def rest(self, limit_ms):
-        """Waits so long for what it waits for. False: that is nothing, or somebody else does."""
+        """Waits for this time for the present part. False: there is none, or another thread waits
+        for it."""
         if not self._borrow():
             return False
         request = self.waits_for()
@@ -379,7 +384,7 @@ class NamedOperation(Operation):
         return request is not None
 
     def _borrow(self):
-        """Whether nobody else looks at its requests now; then nobody else begins to."""
+        """True when no other thread checks the requests now; then no other begins to."""
         with operations.lock():
             is_free = not self._over.is_set() and not self._is_taken
             self._is_taken |= is_free
@@ -485,7 +490,7 @@ class NamedOperation(Operation):
         return marks + [self._group.say(words, self._whole)]
 
     def _agree(self, clash):
-        """All have said what they bring."""
+        """All ranks have sent their words."""
         clash = clash or self._first_clash
         self._leave(clash)
         self._is_saying = False
@@ -505,8 +510,8 @@ class NamedOperation(Operation):
             self._group.release(self)   # behind its own parts in the queues of its tensors
 
     def _leave(self, clash):
-        """The tensors that were pushed so far, which others may need; those where ranks have met in
-        different operations nobody needs any more."""
+        """The tensors that were pushed so far, which other ranks may need; tensors with different
+        operations of the ranks are needed by none."""
         with operations.lock():
             self._parts.pop().leave()
             for part in self._parts if clash is None else ():

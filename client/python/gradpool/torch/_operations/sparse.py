@@ -1,4 +1,4 @@
-"""Reductions of sparse tensors: everybody's indices and values for everybody, who adds them up."""
+"""Reductions of sparse tensors: every rank gets all ranks' indices and values, and adds them up."""
 import functools
 
 import torch
@@ -35,7 +35,7 @@ class SparseReduction(Gathering):
         self.neutral = functools.partial(self.recipe, ranks)
 
     def reduced(self, decompress):
-        """The result; `decompress` makes values what they were."""
+        """The result; `decompress` restores the dtype of the values."""
         indices, values = self.whole()
         found = torch.sparse_coo_tensor(indices.t(), widened(values), self._shape).coalesce()
         total = found.values()

@@ -35,7 +35,7 @@ class CodedReduction:
             self._codes = {name: self.crossing.after(functools.partial(
                 feedback.encode, name, self._places[name])) for name in self._codes}
         models = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
-        # Who has joined counts no rounds, and so would not draw what the others draw.
+        # A rank that has called join() counts no rounds, so its random numbers would differ.
         self.neutral = None if codec.operation == 'mean' else \
             functools.partial(_NoPart, ranks, feedback, models, op)
 
@@ -72,7 +72,7 @@ class CodedReduction:
 
 
 class _NoPart(CodedReduction):
-    """Of a rank that has joined: codes of nothing, which are zeros, and its residuals stay."""
+    """The part of a joined rank: codes of nothing, which are zeros; its residuals stay."""
 
     def __init__(self, ranks, feedback, models, op):
         zeros = {name: torch.zeros(shape, dtype=dtype) for name, (shape, dtype) in models.items()}
@@ -81,4 +81,4 @@ class _NoPart(CodedReduction):
             zeros[name].numel()), numpy.int32) for name in self._codes}
 
     def finish(self, _):
-        """Nobody wants the result."""
+        """No caller uses the result."""

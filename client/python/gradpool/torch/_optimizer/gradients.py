@@ -77,12 +77,12 @@ class Member:
 
 
 def zeros_of(parameter):
-    """A stand-in for the gradient, by which ranks agree; the values go nowhere."""
+    """A stand-in for the gradient, for the agreement of the ranks; its values are not sent."""
     return torch.zeros(parameter.shape, dtype=parameter.dtype)
 
 
 def _altered(members, gradients, versions):
-    """Names of those whose gradients are not what was sent any more."""
+    """Names of the parameters whose gradients have changed since they were sent."""
     is_same = all([member.parameter.grad is gradient
                    for member, gradient in zip(members, gradients)])
     if is_same and [gradient._version for gradient in gradients] == versions:

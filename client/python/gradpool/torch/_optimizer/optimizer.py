@@ -55,7 +55,7 @@ class _Distributed:
         return self._gradients().residuals
 
     def set_backward_passes_per_step(self, passes):
-        """From now on so many backward() add up before gradients set off."""
+        """From now on this number of backward() calls add up before gradients are sent."""
         _check_passes(passes)
         self._check_idle('set_backward_passes_per_step()')
         self._gradients().set_passes(passes)
@@ -172,7 +172,7 @@ def _check_names(named):
 
 
 def _named(optimizer, named_parameters):
-    """[(name, parameter)] of all that the optimizer has, and of what it may get."""
+    """[(name, parameter)] of all parameters of the optimizer, present and future."""
     every = _parameters_of(optimizer)
     if named_parameters is None:
         return [(f'parameter.{i}', parameter) for i, parameter in enumerate(every)]

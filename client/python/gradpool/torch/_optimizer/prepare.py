@@ -10,7 +10,7 @@ from .._operations.sequences import declare_all, disagreement, NamedOperation
 
 
 class _Preparation:
-    """The call by which all ranks say the same list of operations."""
+    """The call with which all ranks send the same list of operations."""
     kind, room, neutral, recipe, crossing = 'prepare', None, None, None, HERE
 
     def __init__(self, ranks, calls):
@@ -53,7 +53,7 @@ class Prepared:
         self._operation = NamedOperation(ranks.of(name), _Preparation(ranks, calls)).start()
 
     def wait(self):
-        """Mismatch: the first operation that ranks do not agree on, told to all."""
+        """Mismatch, on all ranks: the first operation that differs."""
         if self._error is not None:
             raise self._error
         try:
@@ -63,7 +63,7 @@ class Prepared:
             raise self._error from None
 
     def _difference(self):
-        """Once, as all ranks have to say it for that."""
+        """Once, because all ranks have to send it."""
         ranks = self._process_set.sequences()
         every = gather_objects(self._texts, f'{self._name} differs', self._process_set)
         for name in dict.fromkeys(name for texts in every for name in texts):

@@ -129,7 +129,7 @@ class Reducer:
         new = {id(one): one for one in parameters
                if id(one) in keys and id(one) not in self._members}
         for member in gone:
-            if member.key[0] in new:    # of another dtype: its gradient travels with the new layout
+            if member.key[0] in new:    # of another dtype: its gradient is sent with the new layout
                 member.parameter = member.parameter.detach()
         if new:
             self._own(new)
