@@ -163,6 +163,10 @@ static void config_store(struct config_reader *c, const struct config_part *part
         config_fail(c, "%s has no value; remove the line to have the default", knob->name);
         return;
     }
+    if (!config_can_hold(knob->name, value)) { /* --print-config can print the values of a file */
+        config_fail(c, "%s: the value is too long, or has a carriage return", knob->name);
+        return;
+    }
     snprintf(kept->kept, sizeof kept->kept, "%s", value);
     if (knob_store(part->command, index, kept->kept, part->options, &why) < 0)
         config_fail(c, "%s: %s", knob->name, why.text);
