@@ -186,12 +186,13 @@ void layers_print(const struct layers *l, FILE *out)
 /* Whether `text` has the option's name, not that of a longer option, or its value in quotes. */
 static bool layers_is_about(const char *text, const char *name, const char *value)
 {
-    char option[64], quoted[256];
+    char option[64];
     snprintf(option, sizeof option, "--%s", name);
-    snprintf(quoted, sizeof quoted, "'%s'", value);
     const char *at = strstr(text, option);
     bool is_named = at && !isalnum((unsigned char)at[strlen(option)]) && at[strlen(option)] != '-';
-    return is_named || strstr(text, quoted);
+    for (at = text; !is_named && (at = strstr(at, value)); at++)
+        is_named = at > text && strchr("'\"", at[-1]) && at[strlen(value)] == at[-1];
+    return is_named;
 }
 
 const char *layers_explain(const struct layers *l, const char *text, char *buffer,

@@ -27,7 +27,7 @@ int layers_settle(struct layers *layers, struct err *err);
 void layers_print(const struct layers *layers, FILE *out);
 
 /* "; --cores is set by FILE:7" for each option that the file or a variable has set, if `text` has
- * its name (--cores) or its value ('99'); else "". Returns `buffer`. */
+ * its name (--cores) or its value in quotes; else "". Returns `buffer`. */
 const char *layers_explain(const struct layers *layers, const char *text, char *buffer,
                            size_t buffer_bytes);
 

@@ -324,7 +324,8 @@ static void a_later_error_is_explained_by_the_origin_of_its_option(void **state)
     write_config("[serve]\ncores = 99\npolicy = best\n");
     settle(&serve_command);
     snprintf(expected, sizeof expected, "; --cores is set by %s:2", path);
-    assert_string_equal(layers_explain(&layers, "core list '99': no", text, sizeof text), expected);
+    assert_string_equal(layers_explain(&layers, "core list \"99\": no", text, sizeof text),
+                        expected);
     snprintf(expected, sizeof expected, "; --policy is set by %s:3", path);
     assert_string_equal(layers_explain(&layers, "--policy best: no", text, sizeof text), expected);
     assert_string_equal(layers_explain(&layers, "--policy-x y", text, sizeof text), "");
