@@ -93,18 +93,9 @@ static void config_trim(char *line, bool is_first)
     memmove(line, start, strlen(start) + 1);
 }
 
-/* As fgets(), for inih. NULL ends the file, also after a failure. */
-static char *config_next_line(char *buffer, int buffer_bytes, void *context)
+static void config_check_line(struct config_reader *c, const char *buffer, int buffer_bytes,
+                              bool is_text, bool is_whole)
 {
-    struct config_reader *c = context;
-    memset(buffer, ' ', (size_t)buffer_bytes);
-    if (c->failed_line || !fgets(buffer, buffer_bytes, c->stream))
-        return NULL;
-    c->line++;
-    const char *end = memrchr(buffer, '\0', (size_t)buffer_bytes);
-    bool is_text = buffer + strlen(buffer) == end;
-    bool is_whole = strchr(buffer, '\n') || feof(c->stream);
-    config_trim(buffer, c->line == 1);
     if (!is_text)
         config_fail(c, "a zero byte; the file is no text");
     else if (!is_whole && (*buffer == ';' || *buffer == '#'))
@@ -116,6 +107,21 @@ static char *config_next_line(char *buffer, int buffer_bytes, void *context)
                     buffer_bytes - 3);
     else if (*buffer == '[')
         config_check_heading(c, buffer);
+}
+
+/* As fgets(), for inih. NULL ends the file, also after a failure. */
+static char *config_next_line(char *buffer, int buffer_bytes, void *context)
+{
+    struct config_reader *c = context;
+    memset(buffer, ' ', (size_t)buffer_bytes); /* so that the last zero is the one of fgets() */
+    if (c->failed_line || !fgets(buffer, buffer_bytes, c->stream))
+        return NULL;
+    c->line++;
+    const char *end = memrchr(buffer, '\0', (size_t)buffer_bytes);
+    bool is_text = buffer + strlen(buffer) == end;
+    bool is_whole = strchr(buffer, '\n') || feof(c->stream);
+    config_trim(buffer, c->line == 1);
+    config_check_line(c, buffer, buffer_bytes, is_text, is_whole);
     return c->failed_line ? NULL : buffer;
 }
 

@@ -77,13 +77,13 @@ static int layer_of_file(struct layers *l, struct err *err)
         return 0;
     const char *named = l->typed[knobs_find(command->knobs, "config")];
     const char *path = named ? named : l->preset_file;
+    if (!named && layers_have_secret(l))
+        return 0;
     _cleanup_free_ void *unused = calloc(1, command->other->options_bytes);
     if (!unused)
         return err_set(err, -ENOMEM, "out of memory");
     struct config_part parts[] = {{command, l->options, l->own},
                                   {command->other, unused, l->other}};
-    if (!named && layers_have_secret(l))
-        return 0;
     int error = config_read(path, parts, 2, err);
     if (error == -ENOENT && !named)
         return 0;
