@@ -22,6 +22,8 @@ static void start_log(const char *who)
 {
     log_init(who);
     variables_check();
+    if (cli_config_file())
+        log_info("configuration file %s", cli_config_file());
 }
 
 /* Blocks the signals that the coordinator reads from a descriptor. SIGPIPE and SIGXFSZ are ignored:
@@ -100,7 +102,8 @@ static int serve(int argc, char **argv)
     int error = web_display_open(o.http, &options.display, &err)
                     ?: coordinator_create(&options, &coordinator, &err);
     if (error < 0) {
-        log_error("%s", err.text);
+        char origin[ERR_TEXT_BYTES];
+        log_error("%s%s", err.text, cli_explain_options(err.text, origin, sizeof origin));
         return exit_code(error);
     }
     warn_without_limit(&o);

@@ -9,6 +9,7 @@ packages=(
     gcc g++ libc6-dev pkg-config meson ninja-build git
     libfabric-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev
     libhwloc-dev libjemalloc-dev libsqlite3-dev libjansson-dev libmicrohttpd-dev
+    libinih-dev
     # tests
     libcmocka-dev python3-scipy binutils clang libclang-rt-dev clang-format util-linux spin
     # jobs: PyTorch, and data sets that come with scikit-learn

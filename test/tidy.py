@@ -74,6 +74,7 @@ LIBRARIES = {
     'sqlite3.h': {'svc/coordinator', 'test/unit/coordinator/store/test_store.c'},
     'jansson.h': {'svc/ops', 'bench/savings/look_parse.c'},
     'microhttpd.h': {'svc/ops'},
+    'ini.h': {'svc/cli/options/config.c'},
     'cmocka.h': {'test'},
     'mpi.h': {'bench/peers'},
 }

@@ -10,7 +10,6 @@
 #include "svc/wire/durability.h"
 #include "svc/wire/limit.h"
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -60,7 +59,6 @@ struct cli_serve {
     unsigned long long piece_bytes_max; /* 0: the packer's */
     struct cli_lanes lanes;
     struct limits limits;
-    char state_dir_default[PATH_MAX];
 };
 /* `policies`: names that the help offers for --policy, then NULL. */
 void cli_serve_parse(int argc, char **argv, const char *const *policies,
@@ -71,6 +69,12 @@ struct cli_aggregator {
     struct cli_lanes lanes;
 };
 void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options);
+
+/* The configuration file of this process; NULL: none was read. */
+const char *cli_config_file(void);
+/* "; --cores is set by FILE:7" for each option that `text` is about and that the file or a variable
+ * has set; else "". Returns `buffer`. */
+const char *cli_explain_options(const char *text, char *buffer, size_t buffer_bytes);
 
 /* Facts that only the whole program has, about itself and this machine. */
 struct cli_machine {

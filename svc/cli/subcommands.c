@@ -3,6 +3,7 @@
 
 #include "svc/base/log.h"
 #include "svc/base/variables.h"
+#include "svc/cli/options/options.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -48,6 +49,10 @@ static void print_help(const struct cli_command *commands, FILE *out)
 static int help(const struct cli_command *commands, int argc, char **argv)
 {
     bool is_asked = argc > 2 && strcmp(argv[2], "--help") != 0 && strcmp(argv[2], "-h") != 0;
+    if (is_asked && strcmp(argv[2], "--options-page") == 0) {
+        options_page(stdout);
+        return CLI_OK;
+    }
     const struct cli_command *command = is_asked ? find(commands, argv[2]) : NULL;
     if (is_asked && !command && strcmp(argv[2], "help") != 0)
         return unknown(commands, argv[2]);

@@ -1,50 +1,54 @@
-/* Options that `serve` and `aggregator` share: they say how lanes run. Each table of knobs begins
- * with LANE_KNOBS, so that an index below LANE_OPTIONS means the same in both. */
+/* Options that `serve` and `aggregator` share: how lanes run. Each macro is a row for the table of
+ * a command whose options struct `type` has a struct cli_lanes `lanes`, in the section `group`. */
 #ifndef GRADPOOL_CLI_OPTIONS_LANE_OPTIONS_H
 #define GRADPOOL_CLI_OPTIONS_LANE_OPTIONS_H
 
 #include "svc/cli/cli.h"
-#include "svc/cli/options/knobs.h"
+#include "svc/cli/options/knob.h"
 
-#define LEAVE_TIMEOUT_S 20 /* less than the 30 s after which Kubernetes kills */
-
-enum lane_option {
-    LANE_ADVERTISE,
-    LANE_INTERFACE,
-    LANE_CORES,
-    LANE_DATA_PORT,
-    LANE_ALLOW_UID,
-    LANE_ORPHAN_TIMEOUT,
-    LANE_LEAVE_TIMEOUT,
-    LANE_PER_CORE,
-    LANE_NETWORK,
-    LANE_OPTIONS,
-};
+/* A list of users, into a struct cli_lanes. */
+int lane_read_uids(void *lanes, const struct knob *knob, const char *value, struct err *err);
+/* A host without a port, into a const char *. */
+int lane_read_host(void *field, const struct knob *knob, const char *value, struct err *err);
 
 /* clang-format off */
-#define LANE_KNOBS                                                                               \
-    [LANE_ADVERTISE] = {"advertise", "HOST", "name or address told to others (default: found "   \
-                        "out)"},                                                                 \
-    [LANE_INTERFACE] = {"interface", "NAME", "network interface to listen on (default: any for " \
-                        "serve, the way to the coordinator for aggregator)"},                    \
-    [LANE_CORES] = {"cores", "LIST", "cores for lanes, like 0-3,8, one lane each (default: all " \
-                    "that this process may use)"},                                               \
-    [LANE_DATA_PORT] = {"data-port", "PORT", "TCP port of the first lane, the others count up; " \
-                        "0: any free ones (default: 0)"},                                        \
-    [LANE_ALLOW_UID] = {"allow-uid", "UIDS", "users, like 1000,1001, whose workers may share "   \
-                        "memory with lanes (default: the own one)"},                             \
-    [LANE_ORPHAN_TIMEOUT] = {"orphan-timeout", "SECONDS", "aggregators end when there has been " \
-                             "no coordinator for so long; after 60 at most if no worker is "     \
-                             "connected; 0: never (default: 600 for serve, 0 for aggregator)"},  \
-    [LANE_LEAVE_TIMEOUT] = {"leave-timeout", "SECONDS", "after SIGTERM an aggregator's tasks and " \
-                            "state move to others first, for so long at most; 0: it ends at "    \
-                            "once (default: 20)"},                                               \
-    [LANE_PER_CORE] = {"lanes-per-core", "N", "more than 1 only for tests (default: 1)"},         \
-    [LANE_NETWORK] = {"network-gbit", "GBIT", "speed of the network on which lanes listen "      \
-                      "(default: as the kernel tells it of their interface, if it does)"}
+#define LANE_ADVERTISE(type, group)                                                              \
+    {"advertise", "HOST", "name or address of this host for others", .section = group,           \
+     .shown = "found out", .read = lane_read_host, KNOB_FIELD(type, lanes.advertise)}
+#define LANE_INTERFACE(type, group, what, preset)                                                \
+    {"interface", "NAME", "network interface of " what, .section = group, .shown = preset,       \
+     .read = knob_read_text, KNOB_FIELD(type, lanes.interface_name)}
+#define LANE_ALLOW_UID(type, group)                                                              \
+    {"allow-uid", "UIDS", "users whose workers may share memory with lanes", .section = group,   \
+     .shown = "own", .read = lane_read_uids, KNOB_FIELD(type, lanes)}
+#define LANE_CORES(type, group)                                                                  \
+    {"cores", "LIST", "cores for lanes, as in `0-3,8`; one lane a physical core",                \
+     .section = group, .shown = "all allowed", .read = knob_read_text,                           \
+     KNOB_FIELD(type, lanes.cores)}
+#define LANE_PER_CORE(type, group)                                                               \
+    {"lanes-per-core", "N", "more than 1 only for tests", .section = group, .preset = "1",       \
+     .least = 1, .most = 64, .read = knob_read_number, KNOB_FIELD(type, lanes.lanes_per_core)}
+#define LANE_DATA_PORT(type, group)                                                              \
+    {"data-port", "PORT", "TCP port of the first lane; the others count up", .section = group,   \
+     .shown = "a free port", .most = 65535, .read = knob_read_number,                            \
+     KNOB_FIELD(type, lanes.data_port)}
+#define LANE_NETWORK_GBIT(type, group)                                                           \
+    {"network-gbit", "GBIT", "speed of the data network; placement stays within the speed",      \
+     .section = group, .shown = "from the kernel", .least = 1, .most = 100000,                   \
+     .read = knob_read_number, KNOB_FIELD(type, lanes.network_gbit)}
+#define LANE_ORPHAN_TIMEOUT(type, group, default_s, text)                                        \
+    {"orphan-timeout", "SECONDS", text, .section = group, .preset = default_s, .unit = "s",      \
+     .most = 86400u * 365, .read = knob_read_number, KNOB_FIELD(type, lanes.orphan_timeout_s)}
+/* The default is less than the 30 s after which Kubernetes kills. */
+#define LANE_LEAVE_TIMEOUT(type, group)                                                          \
+    {"leave-timeout", "SECONDS", "longest move of tasks and state after SIGTERM; 0: none",       \
+     .section = group, .preset = "20", .unit = "s", .most = 86400, .read = knob_read_number,     \
+     KNOB_FIELD(type, lanes.leave_timeout_s)}
+#define CONFIG_KNOBS(group)                                                                      \
+    {"config", "FILE", "configuration file; `/dev/null`: none", KNOB_LINE, group,                \
+     .shown = "`" CONFIG_FILE_PRESET "`, if it is there"},                                       \
+    {"print-config", NULL, "print each value and its origin as a configuration file, and end",   \
+     KNOB_LINE, group, .shown = "off"}
 /* clang-format on */
-
-/* `index` below LANE_OPTIONS. */
-int lane_option_set(struct cli_lanes *lanes, int index, const char *value, struct err *err);
 
 #endif

@@ -1,5 +1,7 @@
 /* gradpool serve: its options. */
 #include "svc/cli/cli.h"
+#include "svc/cli/options/config.h"
+#include "svc/cli/options/knobs.h"
 #include "svc/cli/options/lane_options.h"
 #include "svc/cli/options/options.h"
 
@@ -9,243 +11,195 @@
 #include <string.h>
 
 #define POLICY_DEFAULT "shared" /* as that of the coordinator */
-/* The kernel's own questions come a whole second apart, and are to be asked more than once. */
-#define WORKER_TIMEOUT_MS_MIN 2000
+#define COUNT_MAX 1000000
 #define NAME_BYTES_MAX 64
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-enum {
-    STATE_DIR = LANE_OPTIONS,
-    OPERATORS,
-    LISTEN,
-    NAME,
-    INSECURE,
-    REQUIRE_TLS,
-    HTTP,
-    AGGREGATORS,
-    AGGREGATORS_MIN,
-    AGGREGATOR_TIMEOUT,
-    WORKER_TIMEOUT,
-    POLICY,
-    LOSS_LIMIT,
-    DURABILITY,
-    SCALE,
-    SCALE_HOLD,
-    ORDER_HOLD,
-    LANES_MIN,
-    LANES_MAX,
-    LANES_SPARE,
-    EXPLORE,
-    PIECE_MAX,
-    STOP,
-    LIMIT_FIRST
-};
+enum { ACCESS, PROCESSES, PLACEMENT, LIMITS_SECTION, CONFIGURATION, SECTIONS };
 
-#define LIMIT_KNOB(id, name, what, preset, ...) \
-    [LIMIT_FIRST + LIMIT_##id] = {name "-max", "N", "most " what " (default: " preset ")"},
+/* --- values of more than one field, or with a form of their own --- */
 
-const struct knob serve_knobs[] = {
-    LANE_KNOBS,
-    [STATE_DIR] =
-        {"state-dir", "DIR",
-         "where jobs, routes and the control socket are kept; "
-         "created if missing (default: $XDG_STATE_HOME/gradpool, or ~/.local/state/gradpool)"},
-    [NAME] = {"name", "NAME",
-              "of this service: only aggregators with this --service may join (default: none)"},
-    [OPERATORS] =
-        {"operators", "GROUP",
-         "group whose members may give orders (drain, move, tenant, ...) and join aggregators over "
-         "the control socket in the state dir, which then has mode 0710 (default: the socket has "
-         "mode 0660 and the group of this process, the state dir lets its user in alone)",
-         KNOB_TYPED},
-    [LISTEN] = {"listen", "URL",
-                "where clients, operators and aggregators of other nodes connect; "
-                "port 0 takes a free one (default: gradpool://127.0.0.1:7077)"},
-    [INSECURE] = {"insecure", NULL,
-                  "let other hosts start and join jobs without a key, in plain TCP: only on a "
-                  "network that you trust (default: off, they need one of gradpool tenant add; "
-                  "aggregators and operators of other hosts always do)",
-                  KNOB_TYPED},
-    [REQUIRE_TLS] = {"require-tls", NULL,
-                     "ask for a key also of what comes over loopback (default: off)"},
-    [HTTP] = {"http", "ADDRESS:PORT",
-              "show the service over HTTP, for reading only and to whoever can reach it, names of "
-              "all jobs included: /metrics for Prometheus, /report for people, /report.json, "
-              "/healthz; port 0 takes a free one (default: off)"},
-    [AGGREGATORS] =
-        {"aggregators", "N",
-         "aggregator processes on this host, at most with --scale on; 0: none, wait for "
-         "`gradpool aggregator --join` (default: 1)"},
-    [AGGREGATORS_MIN] = {"aggregators-min", "N",
-                         "of --aggregators, so many run whatever the load is (default: 1)"},
-    [AGGREGATOR_TIMEOUT] = {"aggregator-timeout", "SECONDS",
-                            "an aggregator that has answered nothing for so long is hung: a local "
-                            "one is killed and replaced, another counts as lost; 0: never "
-                            "(default: 1.5, and 10 for a local one)"},
-    [WORKER_TIMEOUT] = {"worker-timeout", "SECONDS",
-                        "a worker on another host that has gone silent, its kernel too, is lost "
-                        "after so long; one that is only stopped is late; 0, or at least 2; 0: its "
-                        "connection ends first, by itself (default: 2)"},
-    [POLICY] = {"policy", "NAME", "which lane gets which piece of a tensor; names are below"},
-    [LOSS_LIMIT] = {"loss-limit", "PERCENT",
-                    "how much slower a job may become by sharing lanes, for instance 5% or 2.5; a "
-                    "measured job that fits nowhere within it is refused (default: 5%, and nobody "
-                    "is refused, nor is one who is offered no lane with another job)"},
-    [DURABILITY] = {"durability", "replica|worker|none",
-                    "of parameters and moments that lanes keep (update rules): replica has a copy "
-                    "on another aggregator, worker in the memory of a worker, so that they outlive "
-                    "a lane; with none they die with it, and the job goes on from a snapshot. A "
-                    "job may say otherwise (default: none)"},
-    [SCALE] = {"scale", "on|off",
-               "lanes open and park, and aggregators of --aggregators start and stop, as the load "
-               "asks for it; a parked lane leaves its core to others (default: on with a policy "
-               "that knows a loss limit, as shared does; with others always off)"},
-    [SCALE_HOLD] = {"scale-hold", "SECONDS",
-                    "load is low for so long before a lane is emptied; an idle lane parks after a "
-                    "third of it, an idle aggregator stops after ten times as long (default: 30)"},
-    [ORDER_HOLD] = {"order-hold", "SECONDS",
-                    "growth and --explore leave what `gradpool move` has moved where it is for so "
-                    "long; 0: not at all (default: 600)"},
-    [LANES_MIN] = {"lanes-min", "N", "lanes that stay open, whatever the load is (default: 1)"},
-    [LANES_MAX] = {"lanes-max", "N", "open lanes, at most: cores granted (default: all there are)"},
-    [LANES_SPARE] = {"lanes-spare", "N",
-                     "lanes that stay open without a job, for the next one (default: 0)"},
-    [EXPLORE] = {"explore", "on|off|blind",
-                 "shift a job's load off lanes that are slow for it, and keep what surely helps; "
-                 "blind: by the lanes' rates alone, whatever comes of it, to compare with "
-                 "(default: off)"},
-    [PIECE_MAX] = {"piece-max", "BYTES",
-                   "of a piece of a tensor, and of a task, 4096 to 4194304 (default: 4194304)"},
-    [STOP] =
-        {"stop", "auto|service|jobs",
-         "what SIGTERM does while jobs train: service leaves them and the local aggregators to "
-         "the next start with the same --state-dir; jobs ends them, as SIGINT and `gradpool "
-         "stop' do; auto is service, but where local aggregators end with this process (as the "
-         "first of a container, or under systemd, whose KillMode it does not know) tasks move to "
-         "other aggregators first, and jobs whose tasks cannot move end (default: auto)"},
-    LIMIT_TABLE(LIMIT_KNOB){0},
-};
-
-static int set_switch(const char *value, bool *ret_is_on, struct err *err)
-{
-    bool is_on = strcmp(value, "on") == 0;
-    if (!is_on && strcmp(value, "off") != 0)
-        return err_set(err, -EINVAL, "expected on or off");
-    *ret_is_on = is_on;
-    return 0;
-}
-
-static int set_exploring(struct cli_serve *o, const char *value, struct err *err)
-{
-    o->explores_blindly = strcmp(value, "blind") == 0;
-    o->explores = o->explores_blindly || strcmp(value, "on") == 0;
-    if (o->explores || strcmp(value, "off") == 0)
-        return 0;
-    return err_set(err, -EINVAL, "expected on, off or blind");
-}
-
-static int set_name(struct cli_serve *o, const char *value, struct err *err)
+static int serve_read_name(void *field, const struct knob *knob, const char *value, struct err *err)
 {
     size_t length = strspn(value, NAME_CHARACTERS);
     if (length == 0 || length > NAME_BYTES_MAX || value[length])
         return err_set(err, -EINVAL, "expected 1 to 64 letters, digits, '.', '_' and '-'");
-    o->name = value;
-    return 0;
+    return knob_read_text(field, knob, value, err);
 }
 
-static int set_stop(struct cli_serve *o, const char *value, struct err *err)
+static int serve_read_scale(void *options, const struct knob *knob, const char *value,
+                            struct err *err)
 {
-    o->ends_jobs = strcmp(value, "jobs") == 0;
-    o->keeps_jobs = strcmp(value, "service") == 0;
-    if (o->ends_jobs || o->keeps_jobs || strcmp(value, "auto") == 0)
-        return 0;
-    return err_set(err, -EINVAL, "'%.64s': expected auto, service or jobs", value);
-}
-
-static int set_durability(const char *value, enum durability *ret_durability, struct err *err)
-{
-    enum durability durability = durability_find(value);
-    if (!durability)
-        return err_set(err, -EINVAL, "'%.64s': expected replica, worker or none", value);
-    *ret_durability = durability;
-    return 0;
-}
-
-static int set_count(const char *value, unsigned long long least, uint32_t *ret_count,
-                     struct err *err)
-{
-    unsigned long long number;
-    int error = knobs_number(value, least, 1000000, &number, err);
+    struct cli_serve *o = options;
+    const char *choice;
+    int error = knob_read_choice(&choice, knob, value, err);
     if (error == 0)
-        *ret_count = (uint32_t)number;
+        o->scales = o->names_scale = strcmp(value, "on") == 0;
     return error;
 }
 
-static int set_worker_timeout(const char *value, uint64_t *ret_ms, struct err *err)
+static int serve_read_explore(void *options, const struct knob *knob, const char *value,
+                              struct err *err)
 {
-    uint64_t ms;
-    int error = knobs_seconds(value, 3600, &ms, err);
+    struct cli_serve *o = options;
+    const char *choice;
+    int error = knob_read_choice(&choice, knob, value, err);
     if (error < 0)
         return error;
-    if (ms > 0 && ms < WORKER_TIMEOUT_MS_MIN)
-        return err_set(err, -EINVAL, "'%.64s': expected 0, or at least 2 seconds", value);
-    *ret_ms = ms;
+    o->explores_blindly = strcmp(value, "blind") == 0;
+    o->explores = strcmp(value, "off") != 0;
     return 0;
 }
 
-static int set(void *context, int index, const char *value, struct err *err)
+static int serve_read_stop(void *options, const struct knob *knob, const char *value,
+                           struct err *err)
 {
-    struct cli_serve *o = context;
-    unsigned long long number = 0;
-    int error = 0;
-    if (index < LANE_OPTIONS)
-        return lane_option_set(&o->lanes, index, value, err);
-    if (index >= LIMIT_FIRST)
-        return limits_set(&o->limits, (enum limit)(index - LIMIT_FIRST), value, err);
-    switch (index) {
-    case STATE_DIR: o->state_dir = value; break;
-    case NAME: return set_name(o, value, err);
-    case OPERATORS: o->operators = value; break;
-    case LISTEN: o->listen = value; break;
-    case INSECURE: o->insecure = true; break;
-    case REQUIRE_TLS: o->require_tls = true; break;
-    case HTTP: o->http = value; break;
-    case WORKER_TIMEOUT: return set_worker_timeout(value, &o->worker_timeout_ms, err);
-    case POLICY: o->policy = value; break;
-    case DURABILITY: return set_durability(value, &o->durability, err);
-    case LOSS_LIMIT: return knobs_percent(value, &o->loss_limit_ppm, err);
-    case AGGREGATORS:
-        error = knobs_number(value, 0, 256, &number, err);
-        o->aggregators = (uint32_t)number;
-        break;
-    case AGGREGATORS_MIN: return set_count(value, 1, &o->aggregators_min, err);
-    case SCALE:
-        error = set_switch(value, &o->scales, err);
-        o->names_scale = error == 0 && o->scales;
-        break;
-    case EXPLORE: return set_exploring(o, value, err);
-    case PIECE_MAX:
-        error = knobs_number(value, 4096, 4194304, &number, err);
-        o->piece_bytes_max = number;
-        break;
-    case STOP: return set_stop(o, value, err);
-    case LANES_MIN: return set_count(value, 1, &o->lanes_min, err);
-    case LANES_MAX: return set_count(value, 1, &o->lanes_max, err);
-    case LANES_SPARE: return set_count(value, 0, &o->lanes_spare, err);
-    case SCALE_HOLD:
-        error = knobs_number(value, 1, 86400, &number, err);
-        o->scale_hold_s = number;
-        break;
-    case ORDER_HOLD:
-        error = knobs_number(value, 0, 86400, &number, err);
-        o->order_hold_s = number;
-        break;
-    case AGGREGATOR_TIMEOUT:
-        o->local_timeout_ms = 0;
-        return knobs_seconds(value, 86400, &o->aggregator_timeout_ms, err);
-    }
+    struct cli_serve *o = options;
+    const char *choice;
+    int error = knob_read_choice(&choice, knob, value, err);
+    if (error < 0)
+        return error;
+    o->ends_jobs = strcmp(value, "jobs") == 0;
+    o->keeps_jobs = strcmp(value, "service") == 0;
+    return 0;
+}
+
+static int serve_read_durability(void *field, const struct knob *knob, const char *value,
+                                 struct err *err)
+{
+    const char *choice;
+    int error = knob_read_choice(&choice, knob, value, err);
+    if (error == 0)
+        *(enum durability *)field = durability_find(value);
     return error;
 }
+
+/* An explicit time is that of local aggregators, too. */
+static int serve_read_aggregator_timeout(void *options, const struct knob *knob, const char *value,
+                                         struct err *err)
+{
+    struct cli_serve *o = options;
+    int error = knob_read_seconds(&o->aggregator_timeout_ms, knob, value, err);
+    if (error == 0)
+        o->local_timeout_ms = 0;
+    return error;
+}
+
+/* The option of a limit is its name and "-max". */
+static int serve_read_limit(void *limits, const struct knob *knob, const char *value,
+                            struct err *err)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)(strlen(knob->name) - strlen("-max")), knob->name);
+    return limits_set(limits, limit_find(name), value, err);
+}
+
+/* --- the table --- */
+
+/* clang-format off */
+#define OF(field) KNOB_FIELD(struct cli_serve, field)
+#define LIMIT_KNOB(id, name, what, default_text, ...)                                            \
+    {name "-max", "N", what, .section = LIMITS_SECTION, .preset = default_text,          \
+     .read = serve_read_limit, OF(limits)},
+
+const struct knob serve_knobs[] = {
+    {"listen", "URL", "address of control connections; port 0: a free port", .section = ACCESS,
+     .preset = "gradpool://127.0.0.1:7077", .read = knob_read_text, OF(listen)},
+    LANE_ADVERTISE(struct cli_serve, ACCESS),
+    LANE_INTERFACE(struct cli_serve, ACCESS, "control and data", "any"),
+    {"state-dir", "DIR", "state and control socket; at most 94 bytes", .section = ACCESS,
+     .shown = "`$XDG_STATE_HOME/gradpool`, else `~/.local/state/gradpool`",
+     .find_preset = cli_state_dir_default, .read = knob_read_text, OF(state_dir)},
+    {"operators", "GROUP", "group with access to the control socket", KNOB_TYPED, ACCESS,
+     .shown = "none", .read = knob_read_text, OF(operators)},
+    {"insecure", NULL, "jobs of other hosts need no key, and use plain TCP", KNOB_TYPED, ACCESS,
+     .preset = "off", .shown = "off", .read = knob_read_flag, OF(insecure)},
+    {"require-tls", NULL, "loopback needs a key, too", .section = ACCESS, .preset = "off",
+     .shown = "off", .read = knob_read_flag, OF(require_tls)},
+    {"name", "NAME", "name of the service: only aggregators with this `--service` may join",
+     .section = ACCESS, .shown = "none", .read = serve_read_name, OF(name)},
+    {"http", "ADDRESS:PORT",
+     "`ADDRESS:PORT` of `/metrics`, `/report`, `/report.json` and `/healthz`; no key",
+     .section = ACCESS, .shown = "off", .read = knob_read_text, OF(http)},
+    LANE_ALLOW_UID(struct cli_serve, ACCESS),
+
+    {"aggregators", "N", "most local aggregator processes; 0: none", .section = PROCESSES,
+     .preset = "1", .most = 256, .read = knob_read_number, OF(aggregators)},
+    {"aggregators-min", "N", "local aggregators that run whatever the load", .section = PROCESSES,
+     .preset = "1", .least = 1, .most = COUNT_MAX, .read = knob_read_number, OF(aggregators_min)},
+    LANE_CORES(struct cli_serve, PROCESSES),
+    LANE_PER_CORE(struct cli_serve, PROCESSES),
+    LANE_DATA_PORT(struct cli_serve, PROCESSES),
+    LANE_NETWORK_GBIT(struct cli_serve, PROCESSES),
+    {"stop", "auto|service|jobs",
+     "SIGTERM: `service` leaves jobs to the next start, `jobs` ends jobs, `auto` decides by the "
+     "host",
+     .section = PROCESSES, .preset = "auto", .read = serve_read_stop},
+    LANE_ORPHAN_TIMEOUT(struct cli_serve, PROCESSES, "600",
+                        "life of local aggregators without a coordinator; 60 s without workers; "
+                        "0: for ever"),
+    LANE_LEAVE_TIMEOUT(struct cli_serve, PROCESSES),
+    {"aggregator-timeout", "SECONDS", "silence after which an aggregator is lost; 0: never",
+     .section = PROCESSES, .shown = "1.5 s, local 10 s", .most = 86400,
+     .read = serve_read_aggregator_timeout},
+    /* The kernel probes a connection once a second; one lost probe is no loss of a worker. */
+    {"worker-timeout", "SECONDS",
+     "silence of a remote worker's host after which the worker is lost; 0 or at least 2",
+     .section = PROCESSES, .preset = "2", .unit = "s", .least = 2, .most = 3600,
+     .read = knob_read_seconds, OF(worker_timeout_ms)},
+
+    {"policy", "NAME", "`shared`, `least-loaded` or `dedicated` lanes for tasks",
+     .section = PLACEMENT, .preset = POLICY_DEFAULT, .read = knob_read_text, OF(policy)},
+    {"loss-limit", "PERCENT",
+     "slow-down that a job accepts from sharing; explicit: jobs without a fitting lane are refused",
+     .section = PLACEMENT, .shown = "5 %", .read = knob_read_percent, OF(loss_limit_ppm)},
+    {"durability", "replica|worker|none",
+     "copies of parameters and moments: `replica`, `worker`, `none`", .section = PLACEMENT,
+     .preset = "none", .read = serve_read_durability, OF(durability)},
+    {"scale", "on|off",
+     "lanes open and park, aggregators start and end with the load; off with policies without a "
+     "loss limit",
+     .section = PLACEMENT, .shown = "`on`", .read = serve_read_scale},
+    {"scale-hold", "SECONDS",
+     "low load before a lane is emptied; a third: a lane parks; tenfold: an aggregator ends",
+     .section = PLACEMENT, .preset = "30", .unit = "s", .least = 1, .most = 86400,
+     .read = knob_read_number, OF(scale_hold_s)},
+    {"order-hold", "SECONDS", "growth leaves a moved job on its lane; 0: no hold",
+     .section = PLACEMENT, .preset = "600", .unit = "s", .most = 86400, .read = knob_read_number,
+     OF(order_hold_s)},
+    {"lanes-min", "N", "lanes that stay open", .section = PLACEMENT, .shown = "1", .least = 1,
+     .most = COUNT_MAX, .read = knob_read_number, OF(lanes_min)},
+    {"lanes-max", "N", "most open lanes", .section = PLACEMENT, .shown = "all", .least = 1,
+     .most = COUNT_MAX, .read = knob_read_number, OF(lanes_max)},
+    {"lanes-spare", "N", "open lanes without a job, for the next one", .section = PLACEMENT,
+     .preset = "0", .most = COUNT_MAX, .read = knob_read_number, OF(lanes_spare)},
+    {"explore", "on|off|blind",
+     "`on`: load leaves slow lanes if rounds become shorter; `blind`: by rates alone, for "
+     "comparison",
+     .section = PLACEMENT, .preset = "off", .read = serve_read_explore},
+    {"piece-max", "BYTES", "most bytes of a piece and of a task, 4096 to 4194304",
+     .section = PLACEMENT, .shown = "4 MiB", .least = 4096, .most = 4194304,
+     .read = knob_read_number, OF(piece_bytes_max)},
+
+    LIMIT_TABLE(LIMIT_KNOB)
+    CONFIG_KNOBS(CONFIGURATION),
+    {0},
+};
+/* clang-format on */
+_Static_assert(sizeof serve_knobs / sizeof *serve_knobs <= KNOBS_MAX + 1, "room for values");
+
+static const struct knob_section serve_sections[SECTIONS] = {
+    [ACCESS] = {"Addresses and access"},
+    [PROCESSES] = {"Processes and cores"},
+    [PLACEMENT] = {"Placement"},
+    [LIMITS_SECTION] = {"Limits",
+                        "A tenant may have its own value of each `--job-...` and `--tenant-...` "
+                        "limit (`gradpool tenant\nset`).",
+                        "limits", "most "},
+    [CONFIGURATION] = {"Configuration"},
+};
+
+/* --- the command --- */
 
 const char *cli_state_dir_default(char *buffer, size_t buffer_bytes)
 {
@@ -266,69 +220,64 @@ static void list_policies(const char *const *policies, char *text, size_t text_b
                              strcmp(policies[i], POLICY_DEFAULT) == 0 ? " (default)" : "");
 }
 
-static void check_bounds(const char *least_name, uint32_t least, const char *most_name,
-                         uint32_t most)
+static int check_bounds(const char *least_name, uint32_t least, const char *most_name,
+                        uint32_t most, struct err *err)
 {
-    if (least > most)
-        exit(knobs_mistake("gradpool serve", "--%s %u is more than --%s %u", least_name, least,
-                           most_name, most));
+    return least <= most ? 0
+                         : err_set(err, -EINVAL, "--%s %u is more than --%s %u", least_name, least,
+                                   most_name, most);
 }
 
-/* What is not given, and the 1 of --aggregators-min, is no claim. */
-static void check(const struct cli_serve *o)
+/* An option that is not given, and the 1 of --aggregators-min, is no claim. */
+static int serve_check(void *options, struct err *err)
 {
+    const struct cli_serve *o = options;
+    int error = 0;
     if (o->lanes_max > 0)
-        check_bounds("lanes-min", o->lanes_min, "lanes-max", o->lanes_max);
-    if (o->aggregators_min > 1)
-        check_bounds("aggregators-min", o->aggregators_min, "aggregators", o->aggregators);
+        error = check_bounds("lanes-min", o->lanes_min, "lanes-max", o->lanes_max, err);
+    if (error == 0 && o->aggregators_min > 1)
+        error =
+            check_bounds("aggregators-min", o->aggregators_min, "aggregators", o->aggregators, err);
+    return error;
 }
+
+static char serve_after[2048] =
+    "Examples:\n"
+    "  gradpool serve\n"
+    "  gradpool serve --aggregators 2 --cores 0-7\n"
+    "  gradpool serve --listen gradpool://0.0.0.0:7077 --aggregators 0\n"
+    "  gradpool serve --http 127.0.0.1:7078\n\n"
+    "An option can be given as the environment variable in brackets, or as a key of the section "
+    "[serve] of the configuration file. The command line wins over the variable, the variable over "
+    "the file. GRADPOOL_LOG_LEVEL is error, warn, info (default), debug or trace.\n\n"
+    "SIGTERM while jobs train leaves them and their local aggregators to the next start with "
+    "the same --state-dir and --listen, as a crash does: jobs in training go on (--stop, "
+    "--orphan-timeout). SIGTERM without jobs, Ctrl-C (SIGINT) and `gradpool stop' end jobs, "
+    "aggregators and this process, in this order; nothing but the state dir is left. One more "
+    "signal ends all at once. SIGHUP does nothing yet. Exit code: 0 after all of these, 128 + "
+    "the number of a signal that ended at once, 1 when it could not start, 2 for a mistake on "
+    "the command line, in a variable or in the file.\n\n"
+    "Policies: ";
+
+const struct knob_command serve_command = {
+    .name = "gradpool serve",
+    .knobs = serve_knobs,
+    .reads_variables = true,
+    .check = serve_check,
+    .part = "serve",
+    .other = &aggregator_command,
+    .sections = serve_sections,
+    .sections_count = SECTIONS,
+    .options_bytes = sizeof(struct cli_serve),
+    .after = serve_after,
+    .before = "Runs the coordinator of a gradpool service and its local aggregators, in the "
+              "foreground. Jobs connect to it with GRADPOOL_ENDPOINT."};
 
 void cli_serve_parse(int argc, char **argv, const char *const *policies,
                      struct cli_serve *ret_options)
 {
-    static char after[2048] =
-        "Examples:\n"
-        "  gradpool serve\n"
-        "  gradpool serve --aggregators 2 --cores 0-7\n"
-        "  gradpool serve --listen gradpool://0.0.0.0:7077 --aggregators 0\n"
-        "  gradpool serve --http 127.0.0.1:7078\n\n"
-        "An option can be given as the environment variable in brackets; the command line wins. "
-        "GRADPOOL_LOG_LEVEL is error, warn, info (default), debug or trace.\n\n"
-        "SIGTERM while jobs train leaves them and their local aggregators to the next start with "
-        "the same --state-dir and --listen, as a crash does: jobs in training go on (--stop, "
-        "--orphan-timeout). SIGTERM without jobs, Ctrl-C (SIGINT) and `gradpool stop' end jobs, "
-        "aggregators and this process, in this order; nothing but the state dir is left. One more "
-        "signal ends all at once. SIGHUP does nothing yet. Exit code: 0 after all of these, 128 + "
-        "the number of a signal that ended at once, 1 when it could not start, 2 for a mistake on "
-        "the command line.\n\n"
-        "Policies: ";
-    static const struct knob_command command = {
-        .name = "gradpool serve",
-        .knobs = serve_knobs,
-        .reads_variables = true,
-        .set = set,
-        .after = after,
-        .before = "Runs the coordinator of a gradpool service and its local aggregators, in the "
-                  "foreground. Jobs connect to it with GRADPOOL_ENDPOINT."};
-    struct cli_serve o = {.listen = "gradpool://127.0.0.1:7077",
-                          .policy = POLICY_DEFAULT,
-                          .aggregators = 1,
-                          .aggregators_min = 1,
-                          .scales = true,
-                          .scale_hold_s = 30,
-                          .order_hold_s = 600,
-                          .aggregator_timeout_ms = 1500,
-                          .local_timeout_ms = 10000,
-                          .worker_timeout_ms = 2000,
-                          .lanes = {.lanes_per_core = 1,
-                                    .orphan_timeout_s = 600,
-                                    .leave_timeout_s = LEAVE_TIMEOUT_S}};
-    limits_init(&o.limits);
-    list_policies(policies, after, sizeof after);
-    knobs_parse(&command, argc, argv, &o);
-    check(&o);
+    struct cli_serve o = {.scales = true, .aggregator_timeout_ms = 1500, .local_timeout_ms = 10000};
+    list_policies(policies, serve_after, sizeof serve_after);
+    knobs_parse(&serve_command, argc, argv, &o);
     *ret_options = o;
-    if (!o.state_dir)
-        ret_options->state_dir = cli_state_dir_default(ret_options->state_dir_default,
-                                                       sizeof ret_options->state_dir_default);
 }

@@ -448,12 +448,12 @@ class OwnServices(unittest.TestCase):
         self.assertIn('sums with c', answer.stderr)
         answer = run('aggregator', '--join', '127.0.0.1:1', '--kernels', 'sse9')
         self.assertEqual(answer.returncode, 2)
-        self.assertIn('--kernels sse9: expected best, c', answer.stderr)
+        self.assertIn("--kernels: 'sse9': expected best, c", answer.stderr)
 
     def test_a_lane_policy_that_is_not_there_is_refused_by_name(self):
         answer = run('aggregator', '--join', '127.0.0.1:1', '--lane-policy', 'lifo')
         self.assertEqual(answer.returncode, 2)
-        self.assertIn('--lane-policy lifo: expected fair, shortest or fifo', answer.stderr)
+        self.assertIn("--lane-policy: 'lifo': expected fair, shortest or fifo", answer.stderr)
 
     def test_a_dead_local_aggregator_is_replaced(self):
         service = self.service(aggregators=2)

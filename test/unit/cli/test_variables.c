@@ -51,7 +51,8 @@ static void every_option_that_is_read_from_the_environment_is_known(void **state
     char name[64];
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (const struct knob *knob = tables[t]; knob->name; knob++) {
-            bool is_read = t < 2 ? knob->source != KNOB_TYPED : knob->source == KNOB_VARIABLE;
+            const struct knob_command command = {.reads_variables = t < 2};
+            bool is_read = knobs_has_variable(&command, knob);
             if (is_read && warnings(knobs_variable(knob->name, name, sizeof name)) > 0)
                 fail_msg("%s is missing in svc/base/variables.c", name);
         }
