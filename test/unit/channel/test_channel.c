@@ -322,7 +322,7 @@ static void a_tcp_channel_does_not_wait_and_notices_silent_death(void **state)
         {IPPROTO_TCP, TCP_NODELAY, 1, 1},
         {SOL_SOCKET, SO_KEEPALIVE, 1, 1},
         {IPPROTO_TCP, TCP_KEEPIDLE, 1, 9},
-        {IPPROTO_TCP, TCP_USER_TIMEOUT, 10000, 10000},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, 8000, 8000},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int value = 0;
