@@ -61,7 +61,7 @@ enum gp_dtype { GP_F32 = 1, GP_F64 = 2, GP_F16 = 3, GP_BF16 = 4, GP_I32 = 5, GP_
  *
  *                      gradient   result
  *   GP_SUM .. PRODUCT  E          E        the same on every rank
- *   GP_GATHER          E          W x E    block i is rank i's gradient; NULL: not wanted here
+ *   GP_GATHER          E          W x E    block i is rank i's gradient; result NULL: skip
  *   GP_ALL_TO_ALL      W x E      W x E    block i of rank r's gradient: block r of rank i's result
  *   GP_REDUCE_SCATTER  W x E      E        rank i gets the sum of all blocks i
  *
@@ -80,8 +80,8 @@ enum gp_operation {
     GP_REDUCE_SCATTER = 10,
 };
 
-/* Ranks whose pushes make a round of a tensor. All but GP_ALL are for GP_SUM to GP_PRODUCT, the
- * last two for GP_SUM alone. A bound is gp_tensor_spec.bound.
+/* Ranks whose pushes make a round of a tensor. All but GP_ALL are for GP_SUM, GP_MEAN,
+ * GP_MIN, GP_MAX and GP_PRODUCT, the last two for GP_SUM alone. A bound is gp_tensor_spec.bound.
  *
  *   GP_ALL     every rank of the set: the same bits in every run
  *   GP_FIRST   the first `bound` ranks to push (backup workers: DBW). A later rank gets the newest
@@ -182,8 +182,8 @@ GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
 /* Joins a job as one rank, without waiting for the other ranks. `spec` is copied. `*ret_job` is to
  * be freed with gp_job_leave(). Waits for the service for up to connect_timeout_ms.
  *
- * In an elastic job (workers_max, GP_CONTINUE) a rank may join late, or again. It enters all
- * tensors that it declares between the same two iterations of the others, if these push each of
+ * In an elastic job (workers_max above workers, or GP_CONTINUE) a rank may join late, or again. It
+ * enters all tensors that it declares between the same two iterations of the others, if these push each of
  * the tensors once an iteration; else it enters each tensor at its open round.
  *
  * Errors, after which this process is not in the job: -EINVAL a field of `spec`; -EEXIST the rank
@@ -374,14 +374,15 @@ GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_reque
 
 /* Starts one update of a tensor with a rule: `gradient` (E elements) goes in, `parameters` (E
  * elements, may be the same memory) gets the new parameters of all ranks. Before the first update a
- * gp_broadcast() or a restore sets the parameters. `settings`: those of the set's first rank count,
- * and are copied; NULL on the others. In an elastic job a first rank without settings uses those of
- * the first rank before it.
+ * gp_broadcast() or a restore sets the parameters. The lanes use the `settings` of the set's first
+ * rank; the other ranks may pass NULL. `settings` is copied. In an elastic job a first rank without
+ * settings uses those of the tensor's last update.
  *
  * Errors of gp_push_pull(), and: -EINVAL no rule, or an invalid setting (the text names it);
  * -ENODATA no parameters were set yet; at gp_wait() -EOWNERDEAD the lane died with the parameters
- * and moments: every rank has the last result that gp_wait() returned. To continue, every rank
- * undeclares the tensor, declares it again, then restores a snapshot or broadcasts parameters. */
+ * and moments; the results of earlier rounds are left in the memory of the ranks. To continue,
+ * every rank undeclares the tensor, calls gp_barrier(), declares the tensor again, and restores a
+ * snapshot or broadcasts parameters. */
 GP_API int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
                      const gp_settings *settings, gp_request **ret_request);
 
