@@ -183,8 +183,8 @@ GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
  * be freed with gp_job_leave(). Waits for the service for up to connect_timeout_ms.
  *
  * In an elastic job (workers_max above workers, or GP_CONTINUE) a rank may join late, or again. It
- * enters all tensors that it declares between the same two iterations of the others, if these push each of
- * the tensors once an iteration; else it enters each tensor at its open round.
+ * enters all tensors that it declares between the same two iterations of the others, if these push
+ * each of the tensors once an iteration; else it enters each tensor at its open round.
  *
  * Errors, after which this process is not in the job: -EINVAL a field of `spec`; -EEXIST the rank
  * is taken (the text names the process); -EPROTO the job runs with another spec, or does not want
