@@ -52,8 +52,9 @@ class Stage:
         options = {o['name']: o['value']
                    for o in json.loads(run('meson', 'introspect', '--buildoptions', BUILD))}
         self.prefix = pathlib.Path(options['prefix'])
-        self.bin, self.lib, self.include = (
-            self.below(self.prefix / options[name]) for name in ('bindir', 'libdir', 'includedir'))
+        self.bin, self.lib, self.include, self.data = (
+            self.below(self.prefix / options[name])
+            for name in ('bindir', 'libdir', 'includedir', 'datadir'))
         asked = run(PYTHON, SOURCE / 'client/python/install_places.py', self.prefix, 'lib')
         self.packages = self.below(asked.splitlines()[0])
 
@@ -81,7 +82,8 @@ class Files(unittest.TestCase):
         source = SOURCE / 'client/python/gradpool'
         package = [path.relative_to(source) for path in source.rglob('*.py')]
         wanted = {stage.bin / 'gradpool', stage.bin / 'gradpool-bench',
-                  stage.include / 'gradpool.h', stage.lib / 'pkgconfig/gradpool.pc',
+                  stage.include / 'gradpool.h', stage.data / 'gradpool/schema.json',
+                  stage.lib / 'pkgconfig/gradpool.pc',
                   stage.lib / 'libgradpool.so', stage.lib / 'libgradpool.so.0',
                   stage.lib / f'libgradpool.so.{version}',
                   *(stage.packages / 'gradpool' / name for name in [*package, '_installed.py'])}
