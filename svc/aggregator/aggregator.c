@@ -203,8 +203,8 @@ static int check_ports(const struct aggregator *a, struct err *err)
     size_t first = a->options->data_port, lanes = lanes_wanted(a);
     if (first + lanes - 1 <= UINT16_MAX || first == 0)
         return 0;
-    return err_set(err, -EINVAL, "--data-port %zu: %zu lanes count up beyond port %u", first, lanes,
-                   UINT16_MAX);
+    return err_set(err, -EINVAL, "--data-port %zu: the ports of %zu lanes would end above %u",
+                   first, lanes, UINT16_MAX);
 }
 
 /* The only function whose -EINVAL and -ENODEV reach the caller of aggregator_run() unchanged. */

@@ -147,7 +147,7 @@ static int take_part(void *context, size_t tensor, uint64_t offset, const void *
     uint64_t bytes = f->at < f->what->n_tensors ? state_tensor_bytes(&f->tensors[f->at]) : 0;
     if (tensor != f->at || part_bytes == 0 || part_bytes > bytes - f->have || offset > bytes ||
         part_bytes > bytes - offset)
-        return err_set(err, -EBADMSG, "the service sent a part that does not fit");
+        return err_set(err, -EBADMSG, "the service sent bytes beyond the end of a tensor");
     memcpy(f->arrays + offset, data, part_bytes);
     f->have += part_bytes;
     return 0;

@@ -173,7 +173,7 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
 {
     const struct gp_tensor *t = item->tensor;
     if (!t || t->job != s->job)
-        return client_error(-EINVAL, "item %zu: no tensor of job '%s'", i, s->job->name);
+        return client_error(-EINVAL, "item %zu: the tensor is not of job '%s'", i, s->job->name);
     if (t->failure.code)
         return client_error_from(&t->failure);
     if (t->request)

@@ -33,7 +33,7 @@ static int check_states(const struct gp_job *job, const gp_state *states, size_t
     for (size_t i = 0; i < count; i++) {
         const struct gp_tensor *t = states[i].tensor;
         if (!t || t->job != job)
-            return client_error(-EINVAL, "state %zu: no tensor of job '%s'", i, job->name);
+            return client_error(-EINVAL, "state %zu: the tensor is not of job '%s'", i, job->name);
         if (!t->terms.rule)
             return client_error(-EINVAL, "tensor '%s' was declared without an update rule",
                                 t->name);
@@ -69,7 +69,8 @@ static int check_reply(struct reading *r)
 {
     const Gradpool__Wire__SnapshotReply *what = r->conversation.what;
     if (what->n_tensors != r->count)
-        return err_set(&r->err, -EINVAL, "%zu tensors asked for, %zu there: one is named twice",
+        return err_set(&r->err, -EINVAL,
+                       "the call names a tensor twice: %zu tensors, %zu of them different",
                        r->count, what->n_tensors);
     for (size_t i = 0; i < r->count; i++) {
         const Gradpool__Wire__SnapshotTensor *found = what->tensors[i];
@@ -90,7 +91,7 @@ static int take_part(void *context, size_t tensor, uint64_t offset, const void *
     uint64_t most = tensor < r->count ? tensor_state_bytes(r->sorted[tensor]->tensor) : 0;
     if (tensor >= r->count || bytes == 0 || offset > most || bytes > most - offset ||
         bytes > most - r->have[tensor])
-        return err_set(err, -EBADMSG, "the service sent a part that does not fit");
+        return err_set(err, -EBADMSG, "the service sent bytes beyond the end of a tensor");
     memcpy((char *)r->sorted[tensor]->arrays + offset, data, bytes);
     r->have[tensor] += bytes;
     return 0;

@@ -377,8 +377,8 @@ static int check_ports(const struct service *s, const struct cores *cores, struc
     size_t lanes = shares * s->options->lanes_per_core;
     if (first + lanes - 1 <= UINT16_MAX || first == 0)
         return 0;
-    return err_set(err, -EINVAL, "--data-port %zu: %zu lanes count up beyond port %u", first, lanes,
-                   UINT16_MAX);
+    return err_set(err, -EINVAL, "--data-port %zu: the ports of %zu lanes would end above %u",
+                   first, lanes, UINT16_MAX);
 }
 
 int fleet_create(struct service *s)

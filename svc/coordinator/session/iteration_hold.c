@@ -147,7 +147,7 @@ int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t
     if (job->ranks->holding)
         return err_set(err, -EAGAIN, "a rank of job %.64s is held already", job->name);
     if (!session)
-        return err_set(err, -EAGAIN, "no rank of job %.64s that trains all its tensors is there",
+        return err_set(err, -EAGAIN, "job %.64s: no connected rank trains all its tensors",
                        job->name);
     struct holding *h = malloc(sizeof *h);
     if (!h)

@@ -31,9 +31,10 @@ static int check_tensor(const struct tensor *tensor, struct err *err)
         return err_set(err, tensor->failure_code, "tensor '%.255s' has failed: %s", tensor->name,
                        tensor->failure);
     if (!terms_are_for_all(&tensor->terms))
-        return err_set(err, -EOPNOTSUPP,
-                       "tensor '%.255s' has a set of ranks of its own, and no snapshot",
-                       tensor->name);
+        return err_set(
+            err, -EOPNOTSUPP,
+            "tensor '%.255s' has a set of ranks of its own, which a snapshot cannot hold",
+            tensor->name);
     if (tensor->terms.quorum != QUORUM_ALL)
         return err_set(err, -EOPNOTSUPP,
                        "tensor '%.255s' has rounds without all ranks, so only these know when an "

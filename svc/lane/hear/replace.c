@@ -123,8 +123,8 @@ void replace_connection(struct worker *w)
         return;
     if (!job->is_elastic && breaks_too_often(w, clock_now_ns()))
         return replace_fail(w, -ECONNRESET);
-    log_info("job '%s' rank %u: another connection takes the place of that from %s", job->name,
-             w->number, w->peer);
+    log_info("job '%s' rank %u: a new connection replaces the one from %s", job->name, w->number,
+             w->peer);
     forget_connection(w);
     fabric_disconnect(w->conn);
     job->replaced++;
