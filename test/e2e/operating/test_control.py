@@ -107,7 +107,7 @@ class CommandLine(unittest.TestCase):
                 ('--cores', '4000', '4000'),
                 ('--cores', 'all', 'write 0-3,8'),
                 ('--interface', 'none9', 'none9'),
-                ('--data-port', '65535', 'beyond port 65535'),
+                ('--data-port', '65535', 'would end above 65535'),
                 ('--allow-uid', 'root', "'root'"),
                 ('--advertise', 'node7:7077', "'node7:7077'"),
                 ('--state-dir', '/' + 200 * 'x', 'too long'),
@@ -127,7 +127,7 @@ class CommandLine(unittest.TestCase):
         for option, value, words in (
                 ('--join', 'http://localhost', 'http'), ('--cores', '4000', '4000'),
                 ('--interface', 'none9', 'none9'), ('--advertise', 'a b', "'a b'"),
-                ('--data-port', '65535', 'beyond port 65535')):
+                ('--data-port', '65535', 'would end above 65535')):
             answer = run('aggregator', '--join', '127.0.0.1:1', '--lanes-per-core', '2', option,
                          value)
             self.assertEqual(answer.returncode, 2, (option, value))
