@@ -100,8 +100,8 @@ struct packer_piece {
 /* Returns the largest size of a piece with which a job of `bytes` fills `lanes` evenly (P4). */
 uint64_t packer_piece_bytes(uint64_t piece_bytes_max, uint64_t bytes, size_t lanes);
 
-/* A lane after the plan. Losses are predictions with the margin of the policy; they are 0 for jobs
- * that are not measured and under a policy without a loss limit. */
+/* A lane after the plan. Losses are predictions with the margin of the policy; a loss is 0 for an
+ * unmeasured job and under a policy without a loss limit. */
 struct packer_share {
     uint32_t lane;
     enum packer_lane_state state; /* state before; the plan needs a lane opened that is not open */

@@ -199,8 +199,8 @@ static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
     return r;
 }
 
-/* Finds a load beside the parameters with the aggregation time AGGREGATION_MS, and nearly twice
- * that as computing time if iterations stay short. */
+/* Finds a load beside the parameters with the aggregation time AGGREGATION_MS; the computing time
+ * is nearly twice AGGREGATION_MS if iterations stay short. */
 static int calibrate(struct conductor *c)
 {
     double load = PROBE_ELEMENTS, aggregation = 0;

@@ -1,6 +1,6 @@
 /* Owns the order in which lanes get their pieces. Gradients become ready one after the other: a
- * lane with only the last ones would be idle first and late afterwards (P14). Must never use a lane
- * that the placement does not use already, and must never exceed the room of a lane. */
+ * lane with only the last ones would be idle first and late afterwards (P14). Must never use a
+ * lane without pieces of the placement, and must never exceed the room of a lane. */
 #include "packer/placement/deal.h"
 
 #include <errno.h>

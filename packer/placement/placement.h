@@ -1,5 +1,5 @@
-/* placement: state of one request while a policy places it. Counts bytes, memory and bandwidth, so
- * that no policy can overfill a lane or make a piece too large. Not seen outside packer/. */
+/* placement: state of one request while a policy places it. Counts bytes, memory and bandwidth:
+ * no policy can overfill a lane or make a piece too large. Not seen outside packer/. */
 #ifndef GRADPOOL_PACKER_PLACEMENT_PLACEMENT_H
 #define GRADPOOL_PACKER_PLACEMENT_PLACEMENT_H
 

@@ -153,8 +153,8 @@ static void say_tensor(struct placement *placement, size_t *used,
         say(placement, used, "tensor %" PRIu32, tensor->id);
 }
 
-/* Writes the reason: the need of the piece, and for each obstacle the number of lanes and the most
- * that one offered (P11). */
+/* Writes the reason: the need of the piece, and for each obstacle the number of lanes and the
+ * largest offer of a lane (P11). */
 static int refuse(struct fit *fit, const struct cut *cut, const struct placement_need *need)
 {
     struct placement *placement = fit->placement;

@@ -1,5 +1,5 @@
-/* narrow: searches the fewest lanes on which a job alone runs nearly as fast as on all lanes that
- * it had. PURE: no clock; the caller owns the state. RULES.md: R10. */
+/* narrow: searches the fewest lanes on which a job alone runs nearly as fast as on its former
+ * lanes. PURE: no clock; the caller owns the state. RULES.md: R10. */
 #ifndef GRADPOOL_PACKER_PROFILE_NARROW_H
 #define GRADPOOL_PACKER_PROFILE_NARROW_H
 
