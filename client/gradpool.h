@@ -110,8 +110,8 @@ GP_API const char *gp_version(void);
 GP_API const char *gp_strerror(int error);
 
 /* Returns the sentence of the calling thread's last error; "" when there was none. The text belongs
- * to the library and is valid until the thread's next gp_ call. A successful call does not clear
- * it. */
+ * to the library and is valid until the thread's next gp_ call. A successful call does not
+ * clear it. */
 GP_API const char *gp_last_error(void);
 
 /* Receives one log line without a line feed. `level`: 0 error, 1 warning, 2 info, 3 debug, 4 trace.

@@ -91,8 +91,8 @@ static void begin_alone(struct profile *p, bool counts)
     narrow_begin(&p->narrow, p->alone_lanes);
 }
 
-/* Updates the known times from the estimates. `alone` is that on the largest number of lanes, so
- * that a longer period on fewer lanes counts as loss (R3). Returns whether a trial has a new
+/* Updates the known times from the estimates. `alone` is that on the largest number of lanes,
+ * so that a longer period on fewer lanes counts as loss (R3). Returns whether a trial has a new
  * verdict. */
 static bool settle(struct profile *p, uint32_t limit_ppm)
 {

@@ -1,6 +1,6 @@
-/* Requests of the coordinator when tasks move: release, state, install, thaw. Owns the releases
- * that wait for rounds to end; they are checked when a lane reports news, and when their time is
- * over. Decides nothing about a move. svc/lane/RULES.md: A9, A26, A27, A38. */
+/* Requests of the coordinator when tasks move: release, state, install, thaw. Owns the
+ * releases that wait for rounds to end; they are checked when a lane reports news, and when their
+ * time is over. Decides nothing about a move. svc/lane/RULES.md: A9, A26, A27, A38. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/system/populate.h"

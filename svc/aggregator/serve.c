@@ -1,5 +1,5 @@
-/* Requests of the coordinator. Each is a call into the lane that it names, run between two turns of
- * that lane, and gets one reply. svc/lane/RULES.md: A9. */
+/* Requests of the coordinator. Each is a call into the lane that it names, run between two turns
+ * of that lane, and gets one reply. svc/lane/RULES.md: A9. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"

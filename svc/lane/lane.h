@@ -1,5 +1,5 @@
-/* A lane: one core's aggregation. lane_poll() is its whole loop body: the thread of thread.h calls
- * it in production, tests call it by hand. All functions of this header belong to the lane's
+/* A lane: one core's aggregation. lane_poll() is its whole loop body: the thread of thread.h
+ * calls it in production, tests call it by hand. All functions of this header belong to the lane's
  * thread. */
 #ifndef GRADPOOL_LANE_LANE_H
 #define GRADPOOL_LANE_LANE_H

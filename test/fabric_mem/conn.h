@@ -58,8 +58,8 @@ enum mem_packet_kind {
     MEM_DONE, /* answers a read (with its bytes) or a write */
 };
 
-/* A packet. Its data ends where the allocation ends, so that a sanitizer detects a read beyond
- * it. */
+/* A packet. Its data ends where the allocation ends, so that a sanitizer detects a read
+ * beyond it. */
 struct mem_packet {
     struct list node;
     uint64_t due_ns;

@@ -21,8 +21,8 @@ void doctor_cores(struct view_checks *checks, const struct cli_machine *machine)
 void doctor_memory(struct view_checks *checks);
 /* A connection from this process to itself over each transport. */
 void doctor_fabrics(struct view_checks *checks);
-/* Checks that the python3 of PATH finds the package, of this version; and the system's python3, if
- * it is another. */
+/* Checks that the python3 of PATH finds the package, of this version; and the system's python3,
+ * if it is another. */
 void doctor_python(struct view_checks *checks, const char *version);
 /* Version, commit, protocol and compiler; the kernels of this machine, those in use first. */
 void doctor_build(struct view_checks *checks, const struct view_build *build);

@@ -149,8 +149,8 @@ static void ask_to_go(struct slot *slot, struct aggregator *a)
     aggregator_drain(a);
 }
 
-/* Continues the end of a released aggregator: first its replicas are copied elsewhere (K57), then
- * it drains, at the deadline it is killed. */
+/* Continues the end of a released aggregator: first its replicas are copied elsewhere (K57),
+ * then it drains, at the deadline it is killed. */
 static void check_leaving(struct slot *slot)
 {
     struct aggregator *a = aggregator_of(slot);

@@ -17,8 +17,8 @@ void tensor_destroy(struct tensor *tensor);
 uint64_t tensor_bytes(const struct tensor *tensor, uint64_t elements);
 bool tensor_has_rank(const struct tensor *tensor, uint32_t rank);
 void tensor_set_rank(struct tensor *tensor, uint32_t rank, bool on);
-/* Sends the failure of a failed tensor to a rank that declared the tensor and may have missed
- * it. */
+/* Sends the failure of a failed tensor to a rank that declared the tensor and may have
+ * missed it. */
 void tensor_send_failure(const struct tensor *tensor, const struct session *to);
 /* Fails the tensor once and for good: stores the reason, sends it to every rank that declared the
  * tensor, except `except`. */

@@ -333,8 +333,8 @@ static void switch_all(struct job *job)
     }
 }
 
-/* All pieces are released. The transaction is the switch: before it everything can be undone, after
- * it nothing is. */
+/* All pieces are released. The transaction is the switch: before it everything can be undone,
+ * after it nothing is. */
 static void regroup(struct job *job)
 {
     struct regrouping *r = job->ranks->regrouping;

@@ -14,8 +14,8 @@ int state_dir_create(const char *path, struct err *err);
 /* Gives the group access to the state dir (mode 0710) and to the socket in it. -EINVAL: no such
  * group; -EPERM: this user may not give files to the group. */
 int state_dir_admit(const char *path, const char *socket, const char *group, struct err *err);
-/* Locks the state dir as long as the descriptor is open. -EBUSY: `err` names the process that has
- * it. */
+/* Locks the state dir as long as the descriptor is open. -EBUSY: `err` names the process that
+ * has it. */
 int state_dir_lock(const char *path, int *ret_fd, struct err *err);
 
 #endif

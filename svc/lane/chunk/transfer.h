@@ -21,9 +21,9 @@ bool transfer_is_active(const struct lane_job *job);
 bool transfer_needs(const struct lane_job *job, uint32_t rank);
 /* True when a chunk of the piece cannot be finished because a worker is lost. */
 bool transfer_is_stuck(const struct piece *p);
-/* Handles an error of the member at `place`. -EAGAIN: the post is tried again later; a lost rank
- * that may come back, or whose job is elastic (A40): the chunk waits; else the job fails. Returns
- * `code`. */
+/* Handles an error of the member at `place`. -EAGAIN: the post is tried again later; a lost
+ * rank that may come back, or whose job is elastic (A40): the chunk waits; else the job fails.
+ * Returns `code`. */
 int transfer_fail(struct transfer *t, uint32_t place, int code);
 /* Gives up the piece's chunks: each is free once nothing of it is posted. */
 void transfer_give_up(struct piece *p);

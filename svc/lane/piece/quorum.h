@@ -31,8 +31,8 @@ bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t 
 /* late ranks wait for a lost result that no round without them can replace */
 bool quorum_is_stuck(struct piece *p);
 /* Stores the set of ranks of a round, for all pieces with QUORUM_CHOSEN (W13). 1: the set is new;
- * 0: known, or of a round long past. -EPROTO: another set is known for the round; -EINVAL: ranks
- * that the job does not have. */
+ * 0: known, or of a round long past. -EPROTO: another set is known for the round; -EINVAL:
+ * ranks that the job does not have. */
 int quorum_choose(struct lane_job *job, const struct record_chosen *chosen);
 
 #endif

@@ -61,8 +61,8 @@ static void start(struct piece *p)
     job_wake(p->job);
 }
 
-/* True when every rank that may still come has announced something. A rank names its copy before
- * that (W17): all copies are known then. */
+/* True when every rank that may still come has announced something. A rank names its copy
+ * before that (W17): all copies are known then. */
 static bool all_have_spoken(const struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {

@@ -108,8 +108,8 @@ int replica_accept(struct piece *p, struct worker *w, const struct record_backup
     return 0;
 }
 
-/* The coordinator names the holder, and the holder sends the offer: in any order. Of three offers
- * that of the next holder is kept, and the newest one. */
+/* The coordinator names the holder, and the holder sends the offer: in any order. Of three
+ * offers that of the next holder is kept, and the newest one. */
 void replica_hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told)
 {
     int at = q->early[0] == w || (!q->early[0] && q->early[1] != w) ? 0 : 1;
@@ -222,8 +222,8 @@ struct news {
     size_t bytes;
 };
 
-/* A stamp is written twice: before the first array an empty one, so that no stamp of a former owner
- * that did not commit this round remains; after the last array the valid one. */
+/* A stamp is written twice: before the first array an empty one, so that no stamp of a former
+ * owner that did not commit this round remains; after the last array the valid one. */
 static void stamp_news(const struct transfer *t, const struct record_stamp *stamp,
                        struct news *ret_news)
 {

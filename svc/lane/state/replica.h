@@ -33,8 +33,8 @@ static inline void replica_take(struct piece *p)
         p->parameters->replica.is_taken = p->parameters->replica.worker != NULL;
 }
 
-/* A chunk has been summed: stores its part of the new state to a mapped copy; no effect for one
- * that is not mapped. -EFAULT: the memory was taken back. */
+/* A chunk has been summed: stores its part of the new state to a mapped copy; no effect for
+ * one that is not mapped. -EFAULT: the memory was taken back. */
 int replica_store(const struct transfer *t);
 /* Posts the writes of that part to a copy that is not mapped. May be called again after an
  * error: `t->replica_next` is the next array. `ret_posted`: writes posted by this call, also on

@@ -1,6 +1,6 @@
 /* Metrics of a snapshot. Owns names, units and the limits of their number. An unknown figure is
- * left out (O4). A counter counts from the start of the process that it belongs to: a lane or job
- * that is gone takes its series with it, and no other counter goes back (O6). */
+ * left out (O4). A counter counts from the start of the process that it belongs to: a lane or
+ * job that is gone takes its series with it, and no other counter goes back (O6). */
 #include "svc/ops/web/metrics.h"
 
 #include "svc/ops/snapshot/figures.h"

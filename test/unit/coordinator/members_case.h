@@ -1,5 +1,5 @@
-/* An elastic job, and lanes whose pieces are followed message by message: each message must be one
- * that a lane accepts in its state (A26, A41 of svc/lane). */
+/* An elastic job, and lanes whose pieces are followed message by message: each message must be
+ * one that a lane accepts in its state (A26, A41 of svc/lane). */
 #ifndef GRADPOOL_TEST_MEMBERS_CASE_H
 #define GRADPOOL_TEST_MEMBERS_CASE_H
 

@@ -1,6 +1,6 @@
-/* The disk under a running coordinator fails: every write returns an error, as on a file system
- * that is read-only, full or broken. Requests are refused with the reason, jobs train on, and
- * everything works again when the disk does. */
+/* The disk under a running coordinator fails: every write returns an error, as on a file
+ * system that is read-only, full or broken. Requests are refused with the reason, jobs train on,
+ * and everything works again when the disk does. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>

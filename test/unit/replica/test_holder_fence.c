@@ -235,8 +235,8 @@ static void what_a_lane_may_still_write_is_no_other_pieces(void **state)
     assert_int_equal(next->offset[0], told.offset[0]);
 }
 
-/* The connection is being left because a copy begins, and the lane is lost before it has seen
- * that. */
+/* The connection is being left because a copy begins, and the lane is lost before it has
+ * seen that. */
 static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
 {
     fences = 0;
