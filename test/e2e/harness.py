@@ -148,11 +148,15 @@ def end_of(child, seconds=WAIT_S):
     return child.returncode
 
 
-def await_readable(fd, patience, what):
-    """Waits until there is something to read."""
+def read_more(fd, patience, said):
+    """The next bytes of a pipe or terminal; an error shows `said`, the bytes before them."""
     while not select.select([fd], [], [], 0.1)[0]:
         if patience.is_over():
-            raise AssertionError(f'never: {what}')
+            raise AssertionError(f'no more output after {said!r}')
+    more = os.read(fd, 4096)
+    if not more:
+        raise AssertionError(f'the output ended after {said!r}')
+    return more
 
 
 def finish(child, seconds=WAIT_S, given=None):
