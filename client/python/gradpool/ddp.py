@@ -19,6 +19,7 @@ its steps as well, and write new parameters instead of means (_steps.stepping)."
 import atexit
 import errno
 import functools
+import itertools
 import os
 import sys
 import threading
@@ -165,7 +166,7 @@ class Attachment:
         self._place = place
         self._way = way     # rounds that replace the mean of gradients; None: the mean
         self._limit = limit
-        self._open = set()              # pushes whose Futures are not complete
+        self._open = {}                 # pushes whose Futures are not complete, the oldest first
         self._idle = threading.Condition()
         self._is_closed = False
         self._process = os.getpid()
@@ -271,7 +272,7 @@ class Attachment:
             raise
         push = _Push(self, request, bucket.buffer(), land, self._limit)
         with self._idle:
-            self._open.add(push)
+            self._open[push] = None
         if bucket.is_last():
             self._see_through_at_end(push)
         complete(push)
@@ -320,8 +321,16 @@ class Attachment:
     def see_out(self, push):
         """The Future of a push is complete."""
         with self._idle:
-            self._open.discard(push)
+            self._open.pop(push, None)
             self._idle.notify_all()
+
+    def end_before(self, failed):
+        """Ends earlier pushes that can end. The failure of an earlier push comes first: a rank that
+        stops for a disagreement leaves the job, and so makes later pushes of the others fail."""
+        with self._idle:
+            earlier = list(itertools.takewhile(lambda push: push is not failed, self._open))
+        for push in earlier:
+            push.is_over()
 
     def fail(self, error):
         """Stores the first failure and prints it once, before backward() can raise it: backward()
@@ -374,6 +383,7 @@ class _Push:
             self.request.wait(1)    # done, or a Timeout that names late ranks
             self._promise.keep(self._land())
         except Exception as error:
+            self._attachment.end_before(self)
             self._attachment.fail(
                 self._limit.told(error) if isinstance(error, Timeout) else error)
             self._promise.break_by(self._attachment.failure)
