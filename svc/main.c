@@ -5,6 +5,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/system/signals.h"
+#include "svc/base/system/slice.h"
 #include "svc/base/variables.h"
 #include "svc/build_facts.h"
 #include "svc/cli/cli.h"
@@ -25,6 +26,10 @@ static void start_log(const char *who)
     if (cli_config_file())
         log_info("configuration file %s", cli_config_file());
 }
+
+/* The service's threads work in short bursts. With short slices a lane that wakes up gets its core
+ * soon, whatever runs there, and a long request of one tenant does not hold up another's round. */
+#define SLICE_NS (100 * NS_PER_US)
 
 /* Blocks the signals that the coordinator reads from a descriptor. SIGPIPE and SIGXFSZ are ignored:
  * a peer that is gone, or a file that may not grow (ulimit -f), is an error code then. */
@@ -62,6 +67,7 @@ static int serve(int argc, char **argv)
     struct err err;
     cli_serve_parse(argc, argv, packer_offered_policies(), &o);
     start_log("coordinator");
+    slice_set(SLICE_NS);
     struct coordinator_options options = {.state_dir = o.state_dir,
                                           .operators = o.operators,
                                           .listen = o.listen,
@@ -123,6 +129,7 @@ static int aggregator(int argc, char **argv)
     cli_aggregator_parse(argc, argv, &o);
     limit_message_memory();
     start_log("aggregator");
+    slice_set(SLICE_NS);
     struct aggregator_options options = {.join = o.join,
                                          .service = o.service,
                                          .cores = o.lanes.cores,
