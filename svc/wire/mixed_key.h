@@ -2,8 +2,9 @@
  * and lane compute the same one. The top bits of a mixed key name the shard, and its order is the
  * order of rows in requests, on the lane and in moves.
  *
- * Any 64-bit key is valid. The salt makes crafted keys that share their top bits hard to find; the
- * mix is no cipher, so a store bounds what such keys cost. */
+ * Any 64-bit key is valid. The salt keeps keys of a data set from sharing their top bits, by chance
+ * or by craft. The mix is no cipher, and a worker may send any mixed keys, so the store bounds the
+ * cost of keys that collide (A84). */
 #ifndef GRADPOOL_WIRE_MIXED_KEY_H
 #define GRADPOOL_WIRE_MIXED_KEY_H
 

@@ -82,13 +82,21 @@ static bool index_has_tag(const struct index_page *page, uint32_t slot, uint32_t
            index_tag(page->slots[slot]) == tag;
 }
 
-/* Slot of the key, or where it belongs: the first one behind all smaller keys. */
+/* Slot of the key, or where it belongs: the first one behind all smaller keys. Bisects the entries
+ * with the key's tag: random keys have one, crafted keys may have a page of them. */
 static uint32_t index_slot(const struct table_index *index, struct index_leaf leaf, uint64_t mixed)
 {
     uint32_t tag = (uint32_t)(index_hash(index, mixed) >> 32), slot = index_seek(leaf, tag);
-    while (index_has_tag(leaf.page, slot, tag) &&
-           rows_key(index->rows, index_row(leaf.page->slots[slot])) < mixed)
-        slot++;
+    uint32_t end = slot;
+    while (index_has_tag(leaf.page, end, tag))
+        end++;
+    while (slot < end) {
+        uint32_t middle = slot + (end - slot) / 2;
+        if (rows_key(index->rows, index_row(leaf.page->slots[middle])) < mixed)
+            slot = middle + 1;
+        else
+            end = middle;
+    }
     return slot;
 }
 

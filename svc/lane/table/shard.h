@@ -6,8 +6,8 @@
 #include "svc/lane/table/index.h"
 #include "svc/lane/table/rows.h"
 
-/* Fills in the initial values of a new row, which are zeros or those of a birth that was taken
- * back; moments are zeros. */
+/* Fills in the initial values of a new row, which has zeros or values of a birth that was taken
+ * back. The caller's function changes the values alone: moments are zeros, and stay. */
 typedef void (*shard_birth_fn)(void *context, uint64_t mixed, void *ret_values);
 
 struct shard_options {
@@ -25,7 +25,7 @@ struct table_shard {
     struct table_index index;
 };
 
-/* Makes an empty shard of two pages; `allowance` is lent until table_shard_fini(). Errors of
+/* Makes an empty shard of one page; `allowance` is lent until table_shard_fini(). Errors of
  * allowance_alloc(); nothing stays allocated. The shard may not move in memory. */
 int table_shard_init(struct table_shard *shard, struct allowance *allowance,
                      const struct shard_options *options);

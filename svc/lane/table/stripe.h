@@ -3,8 +3,8 @@
  *
  * The lane's steps: add the parts, cut, read the gradients of all parts, open, apply each row,
  * advance the progress, pass. A rank that is lost before its gradients are read is dropped, and the
- * stripe is cut again; so a row has the sum with or without the rank (A83). Pure:
- * keys are lent, gradients are never touched. Thread: the lane's. */
+ * stripe is cut again; so a row has the sum with or without the rank (A83). Pure: keys are lent,
+ * gradients are never touched. Thread: the lane's. */
 #ifndef GRADPOOL_LANE_TABLE_STRIPE_H
 #define GRADPOOL_LANE_TABLE_STRIPE_H
 
@@ -80,7 +80,7 @@ uint32_t stripe_drop_rank(struct stripe *stripe, uint32_t rank);
  * in one stripe. -EAGAIN: the window of a part is empty and not the last, so that more keys have to
  * be read first (stripe_show()). Without any key the stripe is empty and `is_end`. */
 int stripe_cut(struct stripe *stripe);
-/* Finds the rows of a cut stripe, and makes the absent ones. Returns the number of births. Errors
+/* Finds the rows of a cut stripe, and adds the absent ones. Returns the number of births. Errors
  * of table_shard_add(), -EDQUOT first of all: the stripe has not begun, no row is changed or new,
  * and the call may be repeated. */
 int64_t stripe_open(struct stripe *stripe, struct table_shard *shard);

@@ -197,6 +197,23 @@ ROWS_OF(ftrl)
 #define ROW_UNIFORM_UNIT 0x1p-24
 #define ROW_NORMAL_UNIT 1.8688123650118534e-05 /* 1 / sqrt(8 * (2^32 - 1) / 12) */
 
+/* The functions below fill in `elements` values from element `at` on, a multiple of ROW_BATCH; what
+ * they store behind, up to ROW_BATCH, is of no use but defined. */
+
+/* Block by block: as fast as vectors of blocks, which have more elements than a short row. */
+inline_always void row_uniform(const struct row_initial *initial, uint64_t key, uint32_t at,
+                               uint32_t elements, float *ret_batch)
+{
+    const float unit = (float)(initial->value * ROW_UNIFORM_UNIT);
+    for (uint32_t i = 0; i < elements; i += 4) {
+        uint32_t words[4] = {(uint32_t)key, (uint32_t)(key >> 32), (at + i) / 4,
+                             (uint32_t)initial->kind};
+        philox(initial->seed, words);
+        for (uint32_t w = 0; w < 4; w++)
+            ret_batch[i + w] = (float)(2 * (int32_t)(words[w] >> 8) + 1 - (1 << 24)) * unit;
+    }
+}
+
 /* `lanes` successive blocks, side by side so that they become vectors. */
 inline_always void row_philox(const struct row_initial *initial, uint64_t key, uint32_t first,
                               uint32_t word[4][ROW_BATCH], const uint32_t lanes)
@@ -217,30 +234,27 @@ inline_always void row_philox(const struct row_initial *initial, uint64_t key, u
     }
 }
 
-inline_always void row_uniform(const struct row_initial *initial, uint64_t key, uint32_t at,
-                               float *ret_batch)
-{
-    const float unit = (float)(initial->value * ROW_UNIFORM_UNIT);
-    uint32_t word[4][ROW_BATCH];
-    row_philox(initial, key, at / 4, word, ROW_BATCH / 4);
-    for (uint32_t i = 0; i < ROW_BATCH; i++) {
-        int32_t k = 2 * (int32_t)(word[i % 4][i / 4] >> 8) + 1 - (1 << 24);
-        ret_batch[i] = (float)k * unit;
-    }
-}
-
-inline_always void row_normal(const struct row_initial *initial, uint64_t key, uint32_t at,
-                              float *ret_batch)
+inline_always void row_normal_lanes(const struct row_initial *initial, uint64_t key, uint32_t at,
+                                    float *ret_batch, const uint32_t lanes)
 {
     const float unit = (float)(initial->value * ROW_NORMAL_UNIT);
     uint32_t word[4][ROW_BATCH];
-    row_philox(initial, key, at, word, ROW_BATCH);
-    for (uint32_t i = 0; i < ROW_BATCH; i++) {
+    row_philox(initial, key, at, word, lanes);
+    for (uint32_t i = 0; i < lanes; i++) {
         uint32_t sum = 0;
         for (int w = 0; w < 4; w++)
             sum += (word[w][i] & 0xffff) + (word[w][i] >> 16);
         ret_batch[i] = (float)((int32_t)sum - 262140) * unit;
     }
+}
+
+inline_always void row_normal(const struct row_initial *initial, uint64_t key, uint32_t at,
+                              uint32_t elements, float *ret_batch)
+{
+    if (elements <= 4)
+        row_normal_lanes(initial, key, at, ret_batch, 4);
+    else
+        row_normal_lanes(initial, key, at, ret_batch, ROW_BATCH);
 }
 
 inline_always void row_constant(const struct row_initial *initial, float *ret_batch)
@@ -254,14 +268,14 @@ inline_always void row_fill(const struct row_initial *initial, uint64_t key, uin
                             void *ret_values, void (*const store)(void *at, vec v),
                             const size_t value_bytes)
 {
-    float batch[ROW_BATCH];
+    float batch[ROW_BATCH] = {0};
     char narrow[ROW_BATCH * sizeof(float)];
     for (uint32_t at = 0; at < dim; at += ROW_BATCH) {
         uint32_t elements = dim - at < ROW_BATCH ? dim - at : ROW_BATCH;
         if (initial->kind == ROW_UNIFORM)
-            row_uniform(initial, key, at, batch);
+            row_uniform(initial, key, at, elements, batch);
         else if (initial->kind == ROW_NORMAL)
-            row_normal(initial, key, at, batch);
+            row_normal(initial, key, at, elements, batch);
         else
             row_constant(initial, batch);
         for (uint32_t i = 0; i < ROW_BATCH; i += ROW_VECTOR)
