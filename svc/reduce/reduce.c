@@ -2,7 +2,7 @@
  * of this machine. Has no arithmetic (R5). */
 #include "svc/reduce/reduce.h"
 
-#include "svc/reduce/reduce_kernels.h"
+#include "svc/reduce/internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -85,8 +85,12 @@ const char *reduce_set_name(enum reduce_set set)
     return set ? sets[set].name : "?";
 }
 
-/* Negative: no such row. */
-static int width(enum reduce_dtype from, enum reduce_dtype to)
+const struct reduce_kernels *reduce_kernels_of(enum reduce_set set)
+{
+    return sets[resolve(set)].kernels;
+}
+
+int reduce_width_of(enum reduce_dtype from, enum reduce_dtype to)
 {
     if (!is_known((unsigned)from) || (to != from && to != dtypes[from].accumulator))
         return -EINVAL;
@@ -96,21 +100,11 @@ static int width(enum reduce_dtype from, enum reduce_dtype to)
 reduce_fn reduce_pick(enum reduce_set set, enum reduce_operation operation, enum reduce_dtype from,
                       enum reduce_dtype to)
 {
-    const struct reduce_kernels *kernels = sets[resolve(set)].kernels;
-    int w = width(from, to);
-    if (!kernels || w < 0 || (unsigned)operation >= REDUCE_OPERATIONS)
+    const struct reduce_kernels *kernels = reduce_kernels_of(set);
+    int width = reduce_width_of(from, to);
+    if (!kernels || width < 0 || (unsigned)operation >= REDUCE_OPERATIONS)
         return NULL;
-    return kernels->fold[operation][from][w];
-}
-
-update_fn update_pick(enum reduce_set set, enum update_rule rule, enum reduce_dtype from,
-                      enum reduce_dtype to)
-{
-    const struct reduce_kernels *kernels = sets[resolve(set)].kernels;
-    int w = width(from, to);
-    if (!kernels || w < 0 || (unsigned)rule >= UPDATE_RULES)
-        return NULL;
-    return kernels->update[rule][from][w];
+    return kernels->fold[operation][from][width];
 }
 
 size_t reduce_element_bytes(unsigned dtype) { return is_known(dtype) ? dtypes[dtype].bytes : 0; }

@@ -1,7 +1,7 @@
 /* The loops of a kernel over its arrays, and the kernels of one instruction set. Included by
  * reduce_rules.h, for the VECTOR_BYTES of reduce_<set>.c. */
+#include "svc/reduce/internal.h"
 #include "svc/reduce/reduce_arithmetic.h"
-#include "svc/reduce/reduce_kernels.h"
 
 #include <assert.h>
 

@@ -1,7 +1,7 @@
 /* The update rules of one instruction set: a block of gradients is summed, the rule is applied
  * while the block is in the first-level cache, and the new parameters are stored to every target.
  * Plain loops, which the compiler turns into vectors: their operations are rounded one by one, so
- * the bits are the same at every width (R5). Included by reduce_table.h only. */
+ * the bits are the same at every width (R5). Included by row_kernels.h only. */
 #include "svc/reduce/reduce_fold.h"
 
 /* One block of the state: `parameters` and `moment` before the step, the others after it. */

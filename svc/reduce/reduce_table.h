@@ -1,6 +1,6 @@
 /* The table of all kernels of one instruction set. Included by reduce_<set>.c, which defines
  * VECTOR_BYTES and the table's name KERNELS. */
-#include "svc/reduce/reduce_rules.h"
+#include "svc/reduce/rows/row_kernels.h"
 
 #define FOLDS(operation)                                               \
     {                                                                  \
@@ -17,6 +17,11 @@
         [REDUCE_F16] = {rule##_f16_f16, rule##_f16_f32},     \
         [REDUCE_BF16] = {rule##_bf16_bf16, rule##_bf16_f32}, \
     }
+#define ROWS(rule)                                                        \
+    {                                                                     \
+        [REDUCE_F32] = row_##rule##_f32, [REDUCE_F16] = row_##rule##_f16, \
+        [REDUCE_BF16] = row_##rule##_bf16,                                \
+    }
 const struct reduce_kernels KERNELS = {.fold = {[REDUCE_SUM] = FOLDS(sum),
                                                 [REDUCE_MIN] = FOLDS(min),
                                                 [REDUCE_MAX] = FOLDS(max),
@@ -25,4 +30,12 @@ const struct reduce_kernels KERNELS = {.fold = {[REDUCE_SUM] = FOLDS(sum),
                                                   [UPDATE_MOMENTUM] = UPDATES(momentum),
                                                   [UPDATE_NESTEROV] = UPDATES(nesterov),
                                                   [UPDATE_ADAM] = UPDATES(adam),
-                                                  [UPDATE_ADAMW] = UPDATES(adamw)}};
+                                                  [UPDATE_ADAMW] = UPDATES(adamw)},
+                                       .row = {[ROW_SGD] = ROWS(sgd),
+                                               [ROW_ADAGRAD] = ROWS(adagrad),
+                                               [ROW_ADAGRAD_ONE] = ROWS(adagrad_one),
+                                               [ROW_ADAM] = ROWS(adam),
+                                               [ROW_FTRL] = ROWS(ftrl)},
+                                       .row_initial = {[REDUCE_F32] = row_initial_f32,
+                                                       [REDUCE_F16] = row_initial_f16,
+                                                       [REDUCE_BF16] = row_initial_bf16}};

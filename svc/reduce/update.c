@@ -2,7 +2,7 @@
  * no array: reduce_rules.h does. */
 #include "svc/reduce/update.h"
 
-#include "svc/reduce/reduce_kernels.h"
+#include "svc/reduce/internal.h"
 
 #include <math.h>
 
@@ -20,12 +20,21 @@ static const struct {
 
 static bool is_known(unsigned rule) { return rule > 0 && rule < UPDATE_RULES; }
 
+update_fn update_pick(enum reduce_set set, enum update_rule rule, enum reduce_dtype from,
+                      enum reduce_dtype to)
+{
+    const struct reduce_kernels *kernels = reduce_kernels_of(set);
+    int width = reduce_width_of(from, to);
+    if (!kernels || width < 0 || !is_known((unsigned)rule))
+        return NULL;
+    return kernels->update[rule][from][width];
+}
+
 int update_moments(unsigned rule) { return is_known(rule) ? rules[rule].moments : -1; }
 
 const char *update_name(unsigned rule) { return is_known(rule) ? rules[rule].name : "?"; }
 
-/* False for NaN. */
-static bool is_within(double value, double least, double below)
+bool update_is_within(double value, double least, double below)
 {
     return value >= least && value < below;
 }
@@ -34,26 +43,25 @@ const char *update_wrong(unsigned rule, const struct update_settings *s)
 {
     if (!is_known(rule))
         return "rule";
-    if (!is_within(s->rate, 0, INFINITY))
+    if (!update_is_within(s->rate, 0, INFINITY))
         return "rate";
-    if (!is_within(s->weight_decay, 0, INFINITY))
+    if (!update_is_within(s->weight_decay, 0, INFINITY))
         return "weight_decay";
-    if (rules[rule].has_momentum && !is_within(s->momentum, 0, INFINITY))
+    if (rules[rule].has_momentum && !update_is_within(s->momentum, 0, INFINITY))
         return "momentum";
     if (rules[rule].has_momentum &&
         (!isfinite(s->dampening) || (rule == UPDATE_NESTEROV && s->dampening != 0)))
         return "dampening";
-    if (rules[rule].has_betas && !is_within(s->beta1, 0, 1))
+    if (rules[rule].has_betas && !update_is_within(s->beta1, 0, 1))
         return "beta1";
-    if (rules[rule].has_betas && !is_within(s->beta2, 0, 1))
+    if (rules[rule].has_betas && !update_is_within(s->beta2, 0, 1))
         return "beta2";
-    if (rules[rule].has_betas && !is_within(s->epsilon, 0, INFINITY))
+    if (rules[rule].has_betas && !update_is_within(s->epsilon, 0, INFINITY))
         return "epsilon";
     return NULL;
 }
 
-/* By repeated squaring: the same bits on every machine, which pow() does not guarantee (R1). */
-static double power(double base, uint64_t exponent)
+double update_power(double base, uint64_t exponent)
 {
     double result = 1;
     for (; exponent; exponent >>= 1) {
@@ -66,7 +74,8 @@ static double power(double base, uint64_t exponent)
 
 struct update_scalars update_scalars(const struct update_settings *s, uint64_t step)
 {
-    double correction1 = 1 - power(s->beta1, step), correction2 = 1 - power(s->beta2, step);
+    double correction1 = 1 - update_power(s->beta1, step),
+           correction2 = 1 - update_power(s->beta2, step);
     return (struct update_scalars){.rate = (float)s->rate,
                                    .weight_decay = (float)s->weight_decay,
                                    .shrink = (float)(1 - s->rate * s->weight_decay),

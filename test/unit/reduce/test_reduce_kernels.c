@@ -1,5 +1,5 @@
 /* Every kernel of every instruction set against the reductions by definition, bit for bit. */
-#include "svc/reduce/reduce_kernels.h"
+#include "svc/reduce/internal.h"
 #include "test/unit/reduce/reduce_reference.h"
 
 #include <errno.h>
