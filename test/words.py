@@ -3,6 +3,7 @@
 
 Usage: words.py [ROOT]                            judges the tree
        words.py [ROOT] --show MEASURE [SUBJECT]   lists each value and the lines that it counts
+       words.py [ROOT] --show KIND SEED           draws comments, messages or rules to be read
        words.py [ROOT] --tighten                  lowers the limits to the values of today
 
 A measure is a function of the files that returns {subject: a Count}; its docstring is the name of
@@ -18,6 +19,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[1:1] = [HERE, os.path.join(HERE, 'lib')]
 
+import drawing  # noqa: E402
 import tidy  # noqa: E402
 from structure import Wrong, bar_of, limit_of, rows  # noqa: E402
 
@@ -147,8 +149,12 @@ def comment(files):
 
 def vague_comments(path, text):
     find = python_comments if path.endswith('.py') else c_comments
-    return [f'{path}:{text.count(chr(10), 0, place) + 1}: {said[:60]}'
+    return [f'{path}:{line_at(text, place)}: {said[:60]}'
             for place, said in find(text) if VAGUE_BEGINNING.match(said)]
+
+
+def line_at(text, place):
+    return text.count('\n', 0, place) + 1
 
 
 def c_comments(text):
@@ -238,6 +244,8 @@ def tighten(root, files):
 
 
 def show(files, name, subject):
+    if name in drawing.KINDS:
+        return drawing.draw(files, name, subject)
     counted = MEASURES[name](files)
     for key in [subject] if subject else sorted(counted):
         of = counted.get(key, Count())
@@ -250,11 +258,17 @@ def parse(arguments):
     parser.add_argument('root', nargs='?', default=os.path.dirname(HERE))
     parser.add_argument('--tighten', action='store_true', help='lower the limits to the values')
     parser.add_argument('--show', nargs='+', metavar=('MEASURE', 'SUBJECT'),
-                        help='list what a measure counts: ' + ', '.join(MEASURES))
+                        help='list what a measure counts: ' + ', '.join(MEASURES)
+                        + '; or draw by a seed: ' + ', '.join(drawing.KINDS))
     options = parser.parse_args(arguments)
-    if options.show and (options.show[0] not in MEASURES or len(options.show) > 2):
-        parser.error('--show takes a measure and perhaps a subject: ' + ', '.join(MEASURES))
+    if options.show and not is_shown(*options.show):
+        parser.error('--show takes a measure and perhaps a subject: ' + ', '.join(MEASURES)
+                     + '; or a kind and a seed: ' + ', '.join(drawing.KINDS))
     return options
+
+
+def is_shown(name, *subject):
+    return len(subject) == 1 if name in drawing.KINDS else name in MEASURES and len(subject) < 2
 
 
 def main(arguments):
