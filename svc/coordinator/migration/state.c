@@ -1,6 +1,7 @@
-/* Transfer of state (parameters, moments, a running sum) from source to target: requested from the
- * source and put to the target, a few messages at a time, so that both lanes and both connections
- * work at once and never hold more than those. The contents are not interpreted. */
+/* Transfers state (parameters, moments, a running sum) from source to target: requests parts from
+ * the source and puts them to the target. Some messages are in transit at the same time, so that
+ * both lanes and both connections work; no more than these are in memory. The contents are not
+ * interpreted. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
@@ -8,8 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PART_BYTES (UINT64_C(1) << 20) /* bytes of a StateReply; less at the end of a piece */
-#define PARTS_MAX 4                    /* most parts requested, or put and not answered */
+/* maximum bytes of a StateReply; the last one of a piece has fewer */
+#define PART_BYTES (UINT64_C(1) << 20)
+#define PARTS_MAX 4 /* most parts requested, or put and not answered */
 
 /* Transfer of state of one migration. */
 struct state_way {
