@@ -1,12 +1,14 @@
-/* The transport seam: the verbs of a lane and a worker on a network or on shared memory.
+/* The interface between lane and worker on the one side, and the network or shared memory on the
+ * other.
  *
- * The server drives (svc/wire/README.md, W1): a worker announces with small messages and lends
- * regions; a lane reads gradients from and writes results into those regions. No worker ever holds
- * a key to server memory.
+ * The lane drives (svc/wire/README.md, W1): a worker sends small announcements and lends regions of
+ * its memory; a lane reads gradients from these regions and writes results into them. No worker
+ * ever gets a key to the memory of a lane.
  *
- * A fabric belongs to one thread at a time. Nothing here blocks, and there are no callbacks: work
- * is posted, its outcome is an event of fabric_poll(). Every verb is safe on a connection whose
- * peer is gone: it returns -ECONNRESET, and the connection's last event is FABRIC_EVENT_CLOSED. */
+ * A fabric belongs to one thread at a time. Nothing blocks, and there are no callbacks: a function
+ * posts work, and the outcome is an event of fabric_poll(). Every function may be called for a
+ * connection whose peer is gone: it returns -ECONNRESET, and the last event of the connection is
+ * FABRIC_EVENT_CLOSED. */
 #ifndef GRADPOOL_FABRIC_FABRIC_H
 #define GRADPOOL_FABRIC_FABRIC_H
 
@@ -19,80 +21,91 @@ struct fabric_conn;
 struct fabric_group;
 struct region;
 
-/* A ticket fits the connect data of a verbs device (W7). */
+/* Maximum bytes of a ticket. It fits into the connect data of an RDMA device (W7). */
 #define FABRIC_TICKET_BYTES_MAX 48
-/* A message without payload fits one ring record of fabric_shm. */
+/* Maximum bytes of a message without payload. It fits into one record of the shared-memory ring. */
 #define FABRIC_MESSAGE_BYTES_MAX 120
 #define FABRIC_ADDRESS_BYTES_MAX 128
-/* Regions that one connection may lend; ids are 0 .. FABRIC_REGIONS_MAX-1, chosen by the worker. */
+/* Maximum number of regions that one connection may lend. The worker chooses their ids, 0 ..
+ * FABRIC_REGIONS_MAX-1. */
 #define FABRIC_REGIONS_MAX 64
 
 enum fabric_event_kind {
     FABRIC_EVENT_NONE,
-    FABRIC_EVENT_REQUEST, /* a peer connects; data, bytes: its ticket. Accept or refuse it */
-    FABRIC_EVENT_OPEN,    /* the connection may be used (both sides get it, once) */
-    FABRIC_EVENT_MESSAGE, /* data, bytes: message and payload; to be given back, see
-                             fabric_message_done() */
-    FABRIC_EVENT_REGION,  /* the peer lends region `word` of `bytes` bytes (data is NULL) */
-    FABRIC_EVENT_READ, /* a fabric_read() with this context is over; error 0: the bytes are here */
-    FABRIC_EVENT_WRITTEN, /* a fabric_write() with this context is over; error 0: the bytes lie in
-                             the peer's memory, not merely in a buffer on the way (W4) */
-    FABRIC_EVENT_WORD,    /* worker side: a write or notify carrying `word` has landed whole */
-    FABRIC_EVENT_ROOM,    /* a verb that returned -EAGAIN on this connection may be tried again */
-    FABRIC_EVENT_CLOSED,  /* the last event of a connection. error: 0 orderly, -ECONNREFUSED and
-                             `word` the peer's reason (positive errno), -ECONNRESET, ... The
-                             connection is freed when the next fabric_poll() begins. */
+    /* a peer wants to connect; data, bytes: its ticket. The connection is accepted or refused */
+    FABRIC_EVENT_REQUEST,
+    FABRIC_EVENT_OPEN, /* the connection can be used; both sides get this event, once */
+    /* data, bytes: a message and its payload, returned by the receiver with fabric_message_done() */
+    FABRIC_EVENT_MESSAGE,
+    FABRIC_EVENT_REGION, /* the peer has lent region `word` of `bytes` bytes; data is NULL */
+    /* the fabric_read() with this context has ended; error 0: the bytes are here */
+    FABRIC_EVENT_READ,
+    /* the fabric_write() with this context has ended; error 0: the bytes are in the memory of the
+     * peer, not only in a buffer on the way (W4) */
+    FABRIC_EVENT_WRITTEN,
+    FABRIC_EVENT_WORD, /* worker: a write or notify that carries `word` has landed completely */
+    FABRIC_EVENT_ROOM, /* a function that returned -EAGAIN on this connection may be called again */
+    /* The last event of a connection. error 0: closed in order; -ECONNREFUSED: `word` is the reason
+     * of the peer (a positive errno); other errors: -ECONNRESET, ... The connection is freed when
+     * the next fabric_poll() begins. */
+    FABRIC_EVENT_CLOSED,
 };
 
 struct fabric_event {
     enum fabric_event_kind kind;
-    int error; /* 0 or negative errno */
+    int error; /* 0 or a negative errno */
     struct fabric_conn *conn;
-    void *owner;   /* as given to fabric_connect() or fabric_accept(); NULL for REQUEST */
-    void *context; /* READ, WRITTEN: as posted */
+    void *owner;   /* as passed to fabric_connect() or fabric_accept(); NULL for REQUEST */
+    void *context; /* READ, WRITTEN: the context that was posted */
     const void *data;
     size_t bytes;
     uint32_t word;
-    uint64_t spent_ns; /* by another thread, to map the pages that it names */
+    uint64_t spent_ns; /* time that another thread has spent on mapping the pages that it names */
 };
 
 struct fabric_options {
-    const char *interface_name;   /* ofi: listen and connect through this interface; NULL: any */
-    const char *provider;         /* ofi: NULL means "tcp" */
-    size_t payload_bytes_max;     /* longest payload behind a message; 0: none is taken */
-    const uint32_t *allowed_uids; /* shm listener: peers' uids besides our own */
+    /* ofi: network interface on which to listen and connect; NULL: any */
+    const char *interface_name;
+    const char *provider;     /* ofi: NULL means "tcp" */
+    size_t payload_bytes_max; /* longest payload of a message; 0: payloads are refused */
+    /* shm listener: users that may connect besides the user of this process */
+    const uint32_t *allowed_uids;
     size_t allowed_uids_count;
-    uint64_t mapped_bytes_max; /* shm listener: most bytes one connection may lend; 0: 1 TiB */
-    /* shm listener: called with a connection's owner before a region of it is mapped, within a
-     * poll: 0, or the error with which the connection ends. NULL: every region is mapped. */
+    /* shm listener: maximum bytes that one connection may lend; 0: 1 TiB */
+    uint64_t mapped_bytes_max;
+    /* shm listener: called during a poll, with the owner of a connection, before a region of it is
+     * mapped. Returns 0, or the error with which the connection ends. NULL: every region is
+     * mapped. */
     int (*may_lend)(void *owner, uint64_t bytes);
 };
 
-/* `kind`: "shm" or "ofi" ("mem" is made by test/fabric_mem: it needs a network of its own).
- * Errors: -EINVAL unknown kind, -ENOSYS provider missing, -ENOMEM. */
+/* Opens a fabric. `kind`: "shm" or "ofi" ("mem" is opened by test/fabric_mem, because it needs its
+ * own network). -EINVAL: unknown kind; -ENOSYS: the provider is missing; -ENOMEM. */
 int fabric_open(const char *kind, const struct fabric_options *options, struct fabric **ret_fabric);
 
-/* Closes every connection without further events, and frees all. NULL is fine. */
+/* Closes all connections without further events, and frees everything. NULL is fine. */
 void fabric_close(struct fabric *f);
 
 const char *fabric_kind(const struct fabric *f);
 
-/* One line for the log: provider, domain, address ("ofi: provider tcp, domain eth0, ..."). */
+/* Returns a line for the log with provider, domain and address ("ofi: provider tcp, domain
+ * eth0, ..."). */
 const char *fabric_describe(const struct fabric *f);
 
-/* shm: "@name" (an abstract Unix socket: reachable in one network namespace of one host only).
- * ofi: "host:port" or "[v6]:port"; port 0 picks one. mem: any name.
- * `ret_address` (FABRIC_ADDRESS_BYTES_MAX bytes): the address for peers.
- * Errors: -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL. */
+/* Listens. Addresses: shm: "@name", an abstract Unix socket that can be reached in one network
+ * namespace of one host; ofi: "host:port" or "[v6]:port", where port 0 chooses a free one; mem: any
+ * name. `ret_address` (FABRIC_ADDRESS_BYTES_MAX bytes): the address for peers. -EADDRINUSE,
+ * -EADDRNOTAVAIL, -EINVAL. */
 int fabric_listen(struct fabric *f, const char *address, char *ret_address);
 
-/* Starts to connect; returns at once. OPEN or CLOSED follows. -ECONNREFUSED at once without a
- * listener (shm: on this host). `ticket` is copied. */
+/* Begins to connect, and returns at once. The event OPEN or CLOSED follows. -ECONNREFUSED: there is
+ * no listener (known at once for shm only). `ticket` is copied. */
 int fabric_connect(struct fabric *f, const char *address, const void *ticket, size_t ticket_bytes,
                    void *owner, struct fabric_conn **ret_conn);
 
-/* Answer to REQUEST, inside the same or a later poll; the ticket's bytes are valid until the next
- * poll. After a refusal the connection is gone, with no further event. `reason`: positive errno. */
+/* Accepts or refuses a REQUEST, in the same or a later poll. The bytes of the ticket are valid
+ * until the next poll. After a refusal the connection is gone, and no event follows. `reason`:
+ * positive errno. */
 int fabric_accept(struct fabric_conn *c, void *owner);
 void fabric_refuse(struct fabric_conn *c, int reason);
 /* Right after fabric_accept(): from now on the connection takes its turns with the group, which
