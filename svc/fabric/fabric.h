@@ -35,7 +35,7 @@ enum fabric_event_kind {
     /* a peer wants to connect; data, bytes: its ticket. The connection is accepted or refused */
     FABRIC_EVENT_REQUEST,
     FABRIC_EVENT_OPEN, /* the connection can be used; both sides get this event, once */
-    /* data, bytes: a message and its payload, returned by the receiver with fabric_message_done() */
+    /* data, bytes: a message and its payload; the receiver calls fabric_message_done() */
     FABRIC_EVENT_MESSAGE,
     FABRIC_EVENT_REGION, /* the peer has lent region `word` of `bytes` bytes; data is NULL */
     /* the fabric_read() with this context has ended; error 0: the bytes are here */
@@ -108,110 +108,115 @@ int fabric_connect(struct fabric *f, const char *address, const void *ticket, si
  * positive errno. */
 int fabric_accept(struct fabric_conn *c, void *owner);
 void fabric_refuse(struct fabric_conn *c, int reason);
-/* Right after fabric_accept(): from now on the connection takes its turns with the group, which
- * must exist until CLOSED. No effect where a transport has no turns. */
+/* Makes the connection take its turns with the group, which must exist until CLOSED. Called right
+ * after fabric_accept(). Does nothing for a transport without turns. */
 void fabric_join_group(struct fabric_conn *c, struct fabric_group *group);
 
-/* Begins to close: only READ or WRITTEN of each posted operation follows (with an error, mostly),
- * then CLOSED, when no operation touches local memory any more. The peer sees CLOSED too. Safe to
- * call twice. */
+/* Begins to close the connection. Each posted operation still gets its READ or WRITTEN event, in
+ * most cases with an error. Then CLOSED follows, when no operation touches local memory any more.
+ * The peer gets CLOSED, too. A second call does nothing. */
 void fabric_disconnect(struct fabric_conn *c);
-/* Worker side: disconnects from a lane that was lost, but may write on (W5). CLOSED comes once the
- * lane can write no longer: it has closed its end too, or its process has ended. Where memory is
- * shared, a process that has done neither after FABRIC_FENCE_NS is killed, if the kernel permits
- * it; else CLOSED waits for its end. */
+/* Worker: disconnects from a lane that is lost but may still write (W5). CLOSED follows when the
+ * lane cannot write any more: it has closed its end, or its process has ended. Where memory is
+ * shared, a process that has done neither after FABRIC_FENCE_NS is killed, if the kernel
+ * permits it; if not, CLOSED waits for its end. */
 #define FABRIC_FENCE_NS (250 * NS_PER_MS)
 void fabric_fence(struct fabric_conn *c);
-/* Worker side: disconnects from a lane that was not lost: CLOSED waits for the lane's end, however
- * long, and no process is killed. If the lane is lost before CLOSED, fabric_fence() may follow. */
+/* Worker: disconnects from a lane that is not lost. CLOSED waits for the lane's end, however long,
+ * and no process is killed. If the lane is lost before CLOSED, the worker may call
+ * fabric_fence(). */
 void fabric_leave(struct fabric_conn *c);
 
-/* The other end, for messages to people: "pid 4242 uid 0" or "10.0.0.3:51234". */
+/* Returns the address of the peer for texts: "pid 4242 uid 0" or "10.0.0.3:51234". */
 const char *fabric_peer(const struct fabric_conn *c);
-/* shm: the peer's process id; 0 where the transport does not know it. */
+/* shm: returns the number of the peer's process. Other transports: 0, unknown. */
 int fabric_peer_pid(const struct fabric_conn *c);
 
-/* Sends header (copied; at most FABRIC_MESSAGE_BYTES_MAX) and payload (not copied: it must stay
- * unchanged until the peer has answered; lent memory does by the commit rule, W4). Messages of a
- * connection arrive in order, and after the writes posted before them. `payload` must lie in a
- * region lent on this connection. shm: payloads are refused with -EMSGSIZE (the peer maps it).
- * Errors: -EAGAIN queue full (ROOM follows), -ECONNRESET, -EMSGSIZE. */
+/* Sends a message of header and payload. The header is copied (at most FABRIC_MESSAGE_BYTES_MAX).
+ * The payload is not copied: it must be in a region lent on this connection, and must stay
+ * unchanged until the peer has answered; the commit rule (W4) ensures this for lent memory.
+ * Messages of a connection arrive in order, and after the writes posted before them. shm refuses
+ * payloads with -EMSGSIZE, because the peer maps the memory. -EAGAIN: the queue is full (ROOM
+ * follows); -ECONNRESET; -EMSGSIZE. */
 int fabric_send(struct fabric_conn *c, const void *header, size_t header_bytes, const void *payload,
                 size_t payload_bytes);
 
-/* Gives the buffer of a MESSAGE event back; call it once for each such event. Until then the
- * buffer is one of the connection's two receives (W6): hold at most one. */
+/* Returns the buffer of a MESSAGE event; called once for each such event. Until then the buffer is
+ * one of the connection's two receives (W6), so a caller should hold one at most. */
 void fabric_message_done(struct fabric_conn *c, const void *data);
-/* MESSAGE buffers of a connection that may be held while another message can still arrive. */
+/* Returns the number of MESSAGE buffers of a connection that may be held while another message can
+ * still arrive. */
 int fabric_messages_held_max(const struct fabric *f);
 
-/* Worker side: lends a region to the peer under `id`; the peer gets REGION before any later
- * message. A region may be lent on many connections. shm needs memory made by region_create();
- * other memory is -ENOTSUP. */
+/* Worker: lends a region to the peer under `id`. The peer gets REGION before any later message. A
+ * region may be lent on several connections. shm: -ENOTSUP for memory that was not made by
+ * region_create(). */
 int fabric_lend(struct fabric_conn *c, const struct region *region, uint32_t id);
-/* Worker side: takes the region back, once no lane needs its contents any more. */
+/* Worker: ends the lending of a region, when no lane needs its contents any more. */
 void fabric_withdraw(struct fabric_conn *c, uint32_t id);
 
-/* Lane side: a pointer to `bytes` bytes of region `id` at `offset` when the peer's memory is local
- * to this process, else NULL. Out of bounds or unknown: NULL, too; fabric_region_bytes() shows
- * which. The pointer is good until the next fabric_poll(), which may take a WITHDRAW. */
+/* Lane: returns a pointer to `bytes` bytes at `offset` of region `id`, if the peer's memory is
+ * mapped into this process; otherwise NULL. NULL also for an unknown region or a range out of
+ * bounds; fabric_region_bytes() shows which. The pointer is valid until the next fabric_poll(),
+ * which may handle a WITHDRAW. */
 void *fabric_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
-/* Whether fabric_map() gives a pointer to every region that a peer lends. */
+/* Returns whether fabric_map() returns a pointer for every region that a peer lends. */
 bool fabric_maps(const struct fabric *f);
-/* Lane side: whether all bytes read through fabric_map() until now were the peer's. False: a page
- * could not be had, and was read as zeros (S8); CLOSED follows. To be called before any result of
+/* Lane: returns whether all bytes read through fabric_map() until now came from the peer. False: a
+ * page was not available and was read as zeros (S8); CLOSED follows. Called before any result of
  * these bytes is sent. */
 bool fabric_is_sound(const struct fabric_conn *c);
-/* Lane side: whether memory that was lent until now costs a lane no page fault any more. Pages
- * become warm on another thread, behind those that a record waits for. */
+/* Lane: returns whether all memory lent until now can be accessed without page faults. Another
+ * thread warms the pages, after those for which a record waits. */
 bool fabric_is_warm(const struct fabric_conn *c);
-/* Bytes of a lent region, 0 when there is none with that id. */
+/* Returns the bytes of a lent region; 0: no region has this id. */
 uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id);
 
-/* Memory that fabric_read() and fabric_write() will use locally (a lane's slots): registered once,
- * without remote rights. Not needed for shm and mem, where it does nothing. */
+/* Registers memory that fabric_read() and fabric_write() will use locally (a lane's slots), without
+ * remote rights. shm and mem need no registration, and do nothing. */
 int fabric_pool_register(struct fabric *f, void *base, size_t bytes);
-/* To be called before the memory is freed; no operation may use it any more. Unknown memory is no
+/* Called before the memory is freed, when no operation uses it any more. Unknown memory is not an
  * error. */
 void fabric_pool_unregister(struct fabric *f, void *base);
 
-/* Lane side: posts a read from, or a write to, the peer's region. Bounds are checked first:
- * -EFAULT. One event READ or WRITTEN follows for each that returned 0. -EAGAIN: queue full (ROOM
- * follows). Operations of one connection are carried out in posting order; only a read may see the
- * bytes from before a short write that is not WRITTEN yet. */
+/* Lane: posts a read from, or a write to, the peer's region. -EFAULT: the range is out of bounds;
+ * -EAGAIN: the queue is full (ROOM follows). Each successful call is followed by one event READ or
+ * WRITTEN. Operations of a connection are carried out in the order of posting, with one exception:
+ * a read may still return the bytes from before a short write that has no WRITTEN yet. */
 int fabric_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                 void *context);
 int fabric_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
                  size_t bytes, void *context);
-/* As fabric_write(), and the peer gets WORD once these bytes, and all written before on this
- * connection, have landed. */
+/* Like fabric_write(). In addition the peer gets WORD when these bytes, and all bytes written
+ * before on this connection, have landed. */
 int fabric_write_word(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
                       size_t bytes, uint32_t word, void *context);
-/* WORD without bytes, for results stored through fabric_map() and barriers. 0: WRITTEN follows; 1:
- * the word is with the peer already, and no event follows. */
+/* Sends WORD without bytes: for results stored through fabric_map(), and for barriers. 0: WRITTEN
+ * follows; 1: the peer has the word already, and no event follows. */
 int fabric_notify(struct fabric_conn *c, uint32_t word, void *context);
 
-/* Makes progress, and takes up to `events_max` events. Returns their number, never an error: the
- * trouble of a connection is its CLOSED event. Wakes each peer once for all posts since the last
- * poll or flush (one doorbell a batch). */
+/* Makes progress, and returns up to `events_max` events. The result is their number, never an
+ * error: an error of a connection is in its CLOSED event. Each peer is woken once for all posts
+ * since the last poll or flush (one doorbell for a batch). */
 int fabric_poll(struct fabric *f, struct fabric_event *events, int events_max);
-/* Rings the doorbells now, and sends gathered posts: posts may wait for each other until the next
- * flush, poll or arm, to leave together. */
+/* Rings the doorbells now, and sends gathered posts. Posts may be held back until the next flush,
+ * poll or arm, so that they leave together. */
 void fabric_flush(struct fabric *f);
 
-/* The place to sleep on until an event comes. fabric_arm() sets either the descriptor or the bell.
- */
+/* Object on which to sleep until an event arrives. fabric_arm() sets either the descriptor or the
+ * bell. */
 struct fabric_wait {
-    int fd;         /* >= 0: sleep in epoll or poll until it is readable */
-    uint32_t *bell; /* else: sleep by futex while *bell == bell_value (not a private futex) */
+    int fd;         /* if >= 0: sleep in epoll or poll until it is readable */
+    uint32_t *bell; /* otherwise: sleep by futex while *bell == bell_value (not a private futex) */
     uint32_t bell_value;
 };
-/* Announces that the caller is about to sleep. 0: it may sleep, on `ret_wait`; -EAGAIN: there is
- * work, poll again. Uses the pair "publish; fence; read sleeping" / "set sleeping; fence; read the
- * work" (W8). The next poll ends the announcement. */
+/* Announces that the caller is about to sleep. 0: the caller may sleep on `ret_wait`; -EAGAIN:
+ * there is work, so poll again. Peers and caller use the pair "publish; fence; read sleeping" and
+ * "set sleeping; fence; read the work" (W8). The next poll ends the announcement. */
 int fabric_arm(struct fabric *f, struct fabric_wait *ret_wait);
 
-/* In a forked child: closes the descriptors that the child inherited, touching nothing shared. */
+/* For a forked child: closes the descriptors that the child has inherited. Shared memory stays
+ * untouched. */
 void fabric_abandon_in_child(struct fabric *f);
 
 #endif
