@@ -39,7 +39,7 @@ struct aggregator_options {
  *   0        the aggregator was drained, or --orphan-timeout passed without a coordinator
  *   -EINVAL, -ENODEV  an option is wrong
  *   -ESTALE  the coordinator counts this process as lost; the caller may start a new one
- *   another negative errno  the start failed or was refused
+ *   any other negative errno  the start failed or was refused
  *
  * After SIGTERM, SIGINT or SIGHUP the tasks and state move to other aggregators first. A second
  * SIGTERM or SIGINT ends the process at once. */

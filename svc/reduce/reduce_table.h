@@ -1,5 +1,5 @@
 /* The table of all kernels of one instruction set. Included by reduce_<set>.c, which defines
- * VECTOR_BYTES and the table's name KERNELS. */
+ * VECTOR_BYTES and, as KERNELS, the name of the table. */
 #include "svc/reduce/reduce_rules.h"
 
 #define FOLDS(operation)                                               \

@@ -1,5 +1,5 @@
 /* The table of update rules: their moments, their settings, and the coefficients of a step. Touches
- * no array: reduce_rules.h does. */
+ * no array; reduce_rules.h does. */
 #include "svc/reduce/update.h"
 
 #include "svc/reduce/reduce_kernels.h"
@@ -24,7 +24,7 @@ int update_moments(unsigned rule) { return is_known(rule) ? rules[rule].moments 
 
 const char *update_name(unsigned rule) { return is_known(rule) ? rules[rule].name : "?"; }
 
-/* False for NaN. */
+/* Returns whether the value is in the range; false for NaN. */
 static bool is_within(double value, double least, double below)
 {
     return value >= least && value < below;
@@ -52,7 +52,8 @@ const char *update_wrong(unsigned rule, const struct update_settings *s)
     return NULL;
 }
 
-/* By repeated squaring: the same bits on every machine, which pow() does not guarantee (R1). */
+/* Computes a power by repeated squaring, which results in the same bits on every machine. pow()
+ * does not guarantee that (R1). */
 static double power(double base, uint64_t exponent)
 {
     double result = 1;
