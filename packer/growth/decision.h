@@ -1,4 +1,4 @@
-/* Parts of a decision that the rules of scale_tick() fill in. Not seen outside packer/. */
+/* Parts of a decision, which the rules of scale_tick() fill in. Only packer/ uses this header. */
 #ifndef GRADPOOL_PACKER_GROWTH_DECISION_H
 #define GRADPOOL_PACKER_GROWTH_DECISION_H
 

@@ -1,4 +1,4 @@
-/* cut: the pieces of a request before they have a lane. Not seen outside packer/. */
+/* cut: the pieces of a request before they have a lane. Only packer/ uses this header. */
 #ifndef GRADPOOL_PACKER_PLACEMENT_CUT_H
 #define GRADPOOL_PACKER_PLACEMENT_CUT_H
 
@@ -8,7 +8,7 @@ struct cut {
     uint64_t weight; /* sort key: bytes or lane time */
     uint64_t first;
     uint64_t elements;
-    uint32_t tensor; /* position */
+    uint32_t tensor; /* position of the tensor */
 };
 
 /* Cuts all tensors (P5) and sorts the pieces: heaviest first, by bytes or by lane time, then
