@@ -125,7 +125,7 @@ struct worker {
     uint64_t steps;
     /* announcement whose payload is in a receive buffer; NULL: none */
     struct announcement *holding;
-    const void *held; /* that receive buffer */
+    const void *held; /* receive buffer of that payload */
     struct lending lending;
     uint32_t posted; /* number of posted reads and writes of its memory that are not complete */
     /* time of the last completion of a posted operation, or of the first post (A79) */

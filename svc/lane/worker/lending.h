@@ -14,7 +14,7 @@ struct lent {
     uint32_t end; /* regions with this number or a higher one are not lent */
 };
 
-/* What one worker lends. */
+/* Memory that one worker lends. */
 struct lending {
     struct lent lent;     /* values of the last count */
     struct lent promised; /* regions that are being mapped and are not in `lent` yet */
