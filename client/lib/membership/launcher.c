@@ -87,8 +87,8 @@ static int read_launcher(const struct launcher *launcher, gp_job_spec *ret_spec)
 }
 
 /* Returns whether this process is alone although the allocation of Slurm is for several tasks.
- * Slurm sets the number of requested tasks even where it has started only one: in a batch script, as task
- * 0, and in the shell of an allocation, which may be a step of one task. */
+ * Slurm sets the number of requested tasks even where it has started only one: in a batch script,
+ * as task 0, and in the shell of an allocation, which may be a step of one task. */
 static bool is_alone_of_many(void)
 {
     const char *asked = getenv("SLURM_NTASKS"), *step = getenv("SLURM_STEP_NUM_TASKS");
