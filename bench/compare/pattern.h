@@ -1,7 +1,7 @@
 /* Gradients whose sum is exact in any order (18 bits a value), so that systems with different
  * orders of summation have the same check. One element in PATTERN_PERIOD is a stamp of round and
- * place: a result of an earlier round and a block in the wrong place count as wrong. Stamping costs
- * next to nothing, filling does not. */
+ * place, so a result of an earlier round and a block in the wrong place count as wrong. Stamping
+ * takes almost no time; filling takes long. */
 #ifndef GRADPOOL_BENCH_PATTERN_H
 #define GRADPOOL_BENCH_PATTERN_H
 

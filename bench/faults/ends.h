@@ -48,7 +48,7 @@ pid_t ends_take_missing(struct ends *ends);
 bool ends_of_worker_fit(int status, int code, bool was_to_die);
 /* Judges the end of a `gradpool` command of the operator. */
 bool ends_of_command_fit(int status);
-/* "signal 6", "exit code 3". */
+/* Writes for example "signal 6" or "exit code 3". */
 void ends_name(int status, char *ret_text, size_t text_bytes);
 
 #endif

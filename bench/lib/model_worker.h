@@ -7,12 +7,12 @@
 #include "client/gradpool.h"
 
 struct model_worker {
-    const char *endpoint, *transport; /* transport NULL: as any client chooses */
+    const char *endpoint, *transport; /* transport NULL: the client's default */
     const char *job;
     uint32_t rank, workers;
     const struct model *model;
     double bytes_scale; /* bytes of a tensor divided by those of the table */
-    /* Made by model_worker_come(). */
+    /* set by model_worker_come() */
     gp_client *client;
     gp_job *membership;
     gp_tensor **tensors;

@@ -1,4 +1,4 @@
-/* A run of the bench as a file: machine, settings, and the page that svc/ops makes of the run. */
+/* Writes a run of the bench as a file: machine, settings, and the page of the run from svc/ops. */
 #ifndef GRADPOOL_BENCH_LIB_RUN_FILE_H
 #define GRADPOOL_BENCH_LIB_RUN_FILE_H
 

@@ -7,7 +7,8 @@
 /* Largest piece of the service, which bounds the bytes of a task. */
 #define DRAIN_PIECE_MAX "262144"
 
-/* The worst job's longest iteration of a window, over that job's median without draining. */
+/* The longest iteration of the worst job in a window, divided by that job's median without a
+ * drain. */
 struct drain_longest {
     double median, worst; /* over all windows */
 };

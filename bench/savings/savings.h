@@ -1,5 +1,5 @@
-/* The same jobs alone, on dedicated servers, and on shared lanes, in turns; and the results of
- * these turns. */
+/* Runs the same jobs alone, on dedicated servers, and on shared lanes, in turns, and has the
+ * results of these turns. */
 #ifndef GRADPOOL_BENCH_SAVINGS_SAVINGS_H
 #define GRADPOOL_BENCH_SAVINGS_SAVINGS_H
 
@@ -12,7 +12,7 @@
 enum savings_setting {
     SAVINGS_ALONE,     /* one job at a time, as many lanes as workers */
     SAVINGS_DEDICATED, /* all jobs, as many lanes each as workers */
-    SAVINGS_SHARED,    /* all jobs, lanes shared by the policy */
+    SAVINGS_SHARED,    /* all jobs, with lanes shared by the policy */
     SAVINGS_SETTINGS
 };
 
