@@ -23,8 +23,8 @@ int trace_start(const pid_t *servers, size_t servers_count, const pid_t *workers
 /* Ends the tracing. `ret_counts`: one for each role. NULL is allowed. */
 void trace_stop(struct trace *trace, struct trace_counts *ret_counts);
 
-/* Number of voluntary sleeps of the process's threads so far, which is the number of their
- * wake-ups. */
+/* Returns the number of voluntary sleeps of the process's threads so far, which is the number of
+ * their wake-ups. */
 uint64_t trace_sleeps(pid_t pid);
 
 #endif

@@ -13,7 +13,7 @@
 
 void pattern_fill(float *values, uint64_t elements, uint32_t rank);
 void pattern_stamp(float *values, uint64_t elements, uint32_t rank, uint32_t round);
-/* Number of `values` that are not the sum over all ranks in that round. */
+/* Returns the number of `values` that are not the sum over all ranks in that round. */
 uint64_t pattern_count_wrong(const float *values, uint64_t elements, uint32_t workers,
                              uint32_t round);
 

@@ -62,7 +62,8 @@ size_t company_alive(const struct company *c);
  * first round end. */
 void company_order_end(struct company *c);
 
-/* Whether strikes may hit the job: an elastic job not before its first members have results. */
+/* Returns whether strikes may hit the job: an elastic job not before its first members have
+ * results. */
 bool company_may_strike(const struct company *c, size_t job);
 uint64_t company_seed(const struct company *c, size_t job);
 struct victim_board *company_board(const struct company *c, size_t job, uint32_t rank);

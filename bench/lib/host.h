@@ -15,8 +15,8 @@ void process_bind(uint32_t index);
 
 /* Like fork(); the child gets `signal` when this process dies. */
 pid_t process_fork(int signal);
-/* Like posix_spawnp(), with standard error and output into `log_path` unless NULL. Negative
- * errno. */
+/* Like posix_spawnp(), with standard error and output into `log_path` unless NULL. Returns a
+ * negative errno. */
 pid_t process_spawn(char *const *argv, char *const *environment, const char *log_path);
 /* Like process_spawn(), with one file for output and one for errors. */
 pid_t process_spawn_apart(char *const *argv, char *const *environment, const char *output_path,

@@ -36,7 +36,7 @@ int service_start_as(struct service *s, const struct service_setting *setting);
 /* Starts the ended coordinator again on the same state. Returns once the coordinator answers; its
  * aggregators reconnect, except those that are leaving. */
 int service_start_again(struct service *s, const struct service_setting *setting);
-/* Whether the coordinator has ended by itself; it is not reaped. */
+/* Returns whether the coordinator has ended by itself; it is not reaped. */
 bool service_has_ended(const struct service *s);
 /* Ends the coordinator and its jobs. Returns the status of process_reap(); a coordinator that is
  * too slow is killed. */

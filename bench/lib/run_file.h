@@ -19,8 +19,8 @@ void run_fact(struct run_facts *facts, const char *name, const char *format, ...
 /* Adds machine, load, commit and date. */
 void run_facts_of_host(struct run_facts *facts);
 
-/* Checks before a run, which takes minutes, that run_write() can open the file. Negative errno,
- * with a text on standard error. */
+/* Checks before a run, which takes minutes, that run_write() can open the file. Returns a negative
+ * errno, with a text on standard error. */
 int run_can_write(const char *path);
 int run_write(const struct view_run *run, const char *path);
 

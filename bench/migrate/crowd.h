@@ -16,7 +16,7 @@ struct crowd {
     struct trainee_board *boards; /* shared with them */
 };
 
-/* Negative errno, with a text on standard error; crowd_end() is due in any case. */
+/* Returns a negative errno, with a text on standard error; crowd_end() is due in any case. */
 int crowd_start(struct crowd *c, const struct trainee *plan);
 /* Waits until rank 0 has ended this many iterations. -ECHILD: a worker has ended before. */
 int crowd_await(struct crowd *c, uint32_t iterations);
@@ -32,7 +32,7 @@ double crowd_aggregation_ms(const struct crowd *c, uint32_t iteration);
 double crowd_pause_ms(const struct crowd *c, uint32_t iteration);
 /* CPU time of all workers for aggregation. */
 double crowd_cpu_ms(const struct crowd *c, uint32_t iteration);
-/* Number of wrong results of all workers; -ENOMEM. */
+/* Returns the number of wrong results of all workers; -ENOMEM. */
 int64_t crowd_count_wrong(const struct crowd *c);
 /* Workers that have failed. */
 uint32_t crowd_failed(const struct crowd *c);

@@ -22,7 +22,7 @@ struct drain_row {
     uint64_t failed_rounds, wrong;
 };
 
-/* Negative errno, with a text on standard error. */
+/* Returns a negative errno, with a text on standard error. */
 int drain_run(const struct service *service, const char *transport, uint32_t drains,
               struct drain_row *ret_row);
 

@@ -41,7 +41,8 @@ struct migrate_row {
     uint64_t failed_rounds, wrong;
 };
 
-/* The service has two aggregators of a lane each. Negative errno, with a text on standard error. */
+/* The service has two aggregators of a lane each. Returns a negative errno, with a text on standard
+ * error. */
 int migrate_run(const struct service *service, const struct migrate_cell *cell,
                 struct migrate_row *ret_row);
 

@@ -49,7 +49,7 @@ void trainee_job_name(const struct trainee *trainee, uint32_t restarts, char *re
 /* Returns after TRAINEE_END: 0, or the negative errno of the first failed call, with a text on
  * standard error and in the board. */
 int trainee_run(const struct trainee *trainee);
-/* Number of wrong results in all iterations of the board; -ENOMEM. */
+/* Returns the number of wrong results in all iterations of the board; -ENOMEM. */
 int64_t trainee_count_wrong(const struct trainee *trainee);
 
 #endif

@@ -59,8 +59,8 @@ double plan_ready_ns(double step_ns, const struct model_tensor *tensor);
 
 /* Rounds whose results are checked element by element: the first, a middle one, the last. */
 bool plan_is_checked(uint32_t round, uint32_t rounds);
-/* Whether the round counts: not in the warm-up, not checked, and not directly behind a checked
- * round. */
+/* Returns whether the round counts: not in the warm-up, not checked, and not directly behind a
+ * checked round. */
 bool plan_is_timed(uint32_t round, uint32_t rounds);
 
 #endif

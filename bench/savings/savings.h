@@ -52,8 +52,8 @@ struct savings {
     struct look_events events; /* events of the shared service; with a report only */
 };
 
-/* Starts services, runs all turns and reports each as it ends. Negative errno, with a text on
- * standard error. */
+/* Starts services, runs all turns and reports each as it ends. Returns a negative errno, with a
+ * text on standard error. */
 int savings_run(struct savings *s);
 const char *savings_setting_name(enum savings_setting setting);
 

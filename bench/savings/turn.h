@@ -43,8 +43,8 @@ struct turn {
     uint32_t lanes_most;
 };
 
-/* Plan, service, transport and jobs of the turn are set before the call. Negative errno, with a
- * text on standard error, also when a worker failed. */
+/* Plan, service, transport and jobs of the turn are set before the call. Returns a negative errno,
+ * with a text on standard error, also when a worker failed. */
 int turn_run(struct turn *turn);
 /* Adds all jobs with their planned arrivals and stays. */
 void turn_all(struct turn *turn);

@@ -23,7 +23,8 @@ void simulate_report_result(const struct simulate_report *report, const struct s
 /* Simulates again with one assumption changed at a time, and prints a row for each. */
 int simulate_report_rows(const struct simulate_report *report, const struct simulated *usual,
                          char *error);
-/* Writes the result as one page with a chart. Negative errno, with a text on standard error. */
+/* Writes the result as one page with a chart. Returns a negative errno, with a text on standard
+ * error. */
 int simulate_page(const struct simulate_report *report, const struct simulated *result,
                   const struct trail *trail, const char *path);
 /* Prints the last line. */

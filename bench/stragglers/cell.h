@@ -42,7 +42,7 @@ struct cell {
     char why_skipped[128]; /* "": the cell was run */
 };
 
-/* Negative errno, with a text on standard error. */
+/* Returns a negative errno, with a text on standard error. */
 int cell_run(struct cell *cell);
 
 #endif

@@ -42,7 +42,7 @@ struct herd {
     pid_t workers[HERD_WORKERS_MAX];
 };
 
-/* Negative errno, with a text on standard error. */
+/* Returns a negative errno, with a text on standard error. */
 int herd_start(struct herd *herd, const struct herd_setting *setting);
 /* Returns after `rounds` ended rounds. -ETIMEDOUT: no round ended for a minute. */
 int herd_await(struct herd *herd, uint32_t rounds);

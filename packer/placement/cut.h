@@ -12,7 +12,7 @@ struct cut {
 };
 
 /* Cuts all tensors (P5) and sorts the pieces: heaviest first, by bytes or by lane time, then
- * position of the tensor, then `first`. The caller frees `*ret_cuts`. -ENOMEM. */
+ * position of the tensor, then `first`. The caller frees `*ret_cuts`. Returns 0 or -ENOMEM. */
 int cut_by_bytes(struct placement *placement, struct cut **ret_cuts, size_t *ret_count);
 int cut_by_lane_time(struct placement *placement, struct cut **ret_cuts, size_t *ret_count);
 

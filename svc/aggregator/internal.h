@@ -99,7 +99,7 @@ int moving_serve(struct aggregator *a, const envelope *request);
 /* Checks the releases after pieces may have come to rest, and answers the complete ones. Any error:
  * the coordinator is away. */
 int moving_rested(struct aggregator *a);
-/* Number of releases without a reply. */
+/* Returns the number of releases without a reply. */
 size_t moving_waits(const struct aggregator *a);
 /* Returns the time-out for poll() until the next check of releases that no event announces. */
 int moving_timeout_ms(const struct aggregator *a);

@@ -47,7 +47,7 @@ int channel_fail(struct channel *ch, int code, const char *format, ...)
 static inline size_t buffer_waiting(const struct buffer *b) { return b->end - b->first; }
 /* Removes `bytes` bytes from the front. */
 void buffer_take(struct buffer *b, size_t bytes);
-/* Makes room for `bytes` more bytes at the end. -ENOMEM. */
+/* Makes room for `bytes` more bytes at the end. Returns 0 or -ENOMEM. */
 int buffer_reserve(struct buffer *b, size_t bytes);
 /* Reads from the socket once. 0: bytes have arrived, perhaps not a whole frame; -EAGAIN; or the
  * error of the channel. */

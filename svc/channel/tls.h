@@ -17,12 +17,12 @@ struct tls;
  * bytes to decide. */
 int tls_is_hello(const uint8_t *bytes, size_t count);
 
-/* Creates the session of a client or a server. -ENOMEM. */
+/* Creates the session of a client or a server. Returns 0 or -ENOMEM. */
 int tls_create_client(const struct key *key, struct tls **ret_tls);
 int tls_create_server(key_find_fn find, void *context, struct tls **ret_tls);
 void tls_destroy(struct tls *tls); /* Sends nothing to the peer. NULL is fine. */
 
-/* Passes bytes of the peer to the session. -ENOMEM. */
+/* Passes bytes of the peer to the session. Returns 0 or -ENOMEM. */
 int tls_put(struct tls *tls, const uint8_t *bytes, size_t count);
 /* Bytes for the peer, which any of the calls below may produce, even a failed one. tls_pending()
  * returns their number; tls_take() removes the next ones, `count` at most. */

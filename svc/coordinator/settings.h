@@ -20,7 +20,7 @@ struct settings {
 
 struct service;
 
-/* Creates the empty settings. -ENOMEM. */
+/* Creates the empty settings. Returns 0 or -ENOMEM. */
 int settings_create(struct service *s);
 void settings_destroy(struct service *s);
 /* Writes the settings, after all options are final. Options without a value are left out. */

@@ -150,7 +150,7 @@ void mem_conn_end(struct mem_conn *c, int error, uint32_t reason)
     closed->word = reason;
 }
 
-/* Whether this end belongs to a connect that its fabric has not reported yet. */
+/* Returns whether this end belongs to a connect that its fabric has not reported yet. */
 static bool is_unseen(const struct mem_conn *c) { return c->state == MEM_ASKED && !c->is_surfaced; }
 
 void mem_conn_leave(struct mem_conn *c)

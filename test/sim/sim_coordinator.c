@@ -218,8 +218,8 @@ bool job_is_finished(const struct sim_job *job)
     return true;
 }
 
-/* Whether all survivors know of the failure. Only lanes that a survivor shares with the victim
- * report it, so a worker that has lost such a lane may not learn of it. */
+/* Returns whether all survivors know of the failure. Only lanes that a survivor shares with the
+ * victim report it, so a worker that has lost such a lane may not learn of it. */
 static bool doom_is_told(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {

@@ -44,8 +44,8 @@ static void stop_worker(struct sim *sim)
     mem_fabric_stop(w->fabric, true);
 }
 
-/* Whether all workers are connected to the lanes of all pieces, so that each lane of a victim can
- * inform the others. */
+/* Returns whether all workers are connected to the lanes of all pieces, so that each lane of a
+ * victim can inform the others. */
 static bool is_everywhere(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {

@@ -19,7 +19,8 @@ bool kind_is_loose(const struct sim_piece *piece)
     return piece->kind == SIM_STALE || piece->kind == SIM_ANY;
 }
 
-/* Whether a lane holds state of the piece that no worker has, and that is lost with the lane. */
+/* Returns whether a lane holds state of the piece that no worker has, and that is lost with the
+ * lane. */
 bool kind_has_state(const struct sim_piece *piece)
 {
     return kind_is_loose(piece) || piece->kind == SIM_UPDATE;
@@ -230,8 +231,8 @@ float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t 
     return is_here ? (float)(1u << (rank * rounds + (round - 1) % rounds)) : 0;
 }
 
-/* Number of rounds of the rank in the sum, which must be its first ones, each once. -1: no such
- * sum. */
+/* Returns the number of rounds of the rank in the sum, which must be its first ones, each once. -1:
+ * no such sum. */
 static int64_t count_rounds(const struct sim_piece *piece, const float *sum, uint32_t rank)
 {
     uint32_t rounds = rounds_an_element(piece);

@@ -274,7 +274,7 @@ bool kind_is_loose(const struct sim_piece *piece);
 bool kind_has_state(const struct sim_piece *piece);
 bool kind_is_stranded(const struct sim_piece *piece);
 bool kind_is_open(const struct sim_piece *piece);
-/* Whether the rank is in the result of the round. */
+/* Returns whether the rank is in the result of the round. */
 bool kind_takes(const struct sim_piece *piece, uint64_t round, uint32_t rank);
 void kind_update(struct sim_piece *piece, uint64_t round, bool is_step, float *mean);
 float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t rank,

@@ -217,8 +217,8 @@ static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, str
     w->sim->result.commits++;
 }
 
-/* Whether rounds may be repeated: at the end of a connection its round is repeated for all, with
- * the same bits. */
+/* Returns whether rounds may be repeated: at the end of a connection its round is repeated for all,
+ * with the same bits. */
 static bool has_repeats(const struct sim *sim)
 {
     const struct sim_options *o = &sim->options;
@@ -441,9 +441,9 @@ bool worker_is_finished(const struct sim_worker *w)
     return true;
 }
 
-/* Whether the next round may begin. A second buffer allows that without COMMIT once the result has
- * landed; and even earlier if no lane can be lost, which would leave the worker two rounds behind
- * (W5). */
+/* Returns whether the next round may begin. A second buffer allows that without COMMIT once the
+ * result has landed; and even earlier if no lane can be lost, which would leave the worker two
+ * rounds behind (W5). */
 static bool can_begin(const struct sim_worker *w, const struct sim_view *v)
 {
     const struct sim_piece *piece = &w->job->pieces[v - w->views];

@@ -29,7 +29,7 @@ static int run_worlds(uint64_t first)
     return 0;
 }
 
-/* Whether one of these worlds has reported the broken invariant. */
+/* Returns whether one of these worlds has reported the broken invariant. */
 static bool find(uint64_t first)
 {
     int status = 0;

@@ -48,7 +48,7 @@ bool mirror_find(struct mirror *mirror, const float *result, uint64_t grace_ns,
                  struct pushes *ret_pushes);
 /* Writes the state to a page of `rank` for the others. */
 void mirror_show(struct mirror *mirror, uint32_t rank);
-/* Whether a gradient of the last step announced the last round. */
+/* Returns whether a gradient of the last step announced the last round. */
 bool mirror_ends(const struct mirror *mirror);
 
 #endif

@@ -29,7 +29,7 @@ void replay_set(struct replay *replay, uint64_t round, float *values);
 struct update_settings replay_settings(uint64_t round);
 /* Makes one step with the gradients of that round (bench/lib/gradient.h). */
 void replay_step(struct replay *replay, uint64_t round);
-/* Number of elements that differ in any bit. */
+/* Returns the number of elements that differ in any bit. */
 uint64_t replay_count_wrong(const struct replay *replay, const float *values);
 
 #endif

@@ -26,7 +26,7 @@ int workload_read(struct workload *workload, const char *path, double hours,
                   const struct models *models, char *error);
 
 /* Poisson arrivals; durations with a heavy tail; workers as real clusters have them; models
- * uniform. -ENOMEM. */
+ * uniform. Returns 0 or -ENOMEM. */
 int workload_generate(struct workload *workload, uint64_t seed, double hours,
                       const struct models *models, char *error);
 void workload_fini(struct workload *workload);

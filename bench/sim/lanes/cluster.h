@@ -34,7 +34,8 @@ void cluster_fini(struct cluster *cluster);
 /* -ENOSPC: refused. */
 int cluster_place(struct cluster *cluster, size_t job, const struct job_profile *profile);
 void cluster_remove(struct cluster *cluster, size_t job);
-/* Empties every lane whose tasks fit on other lanes within all loss limits; -ENOMEM. */
+/* Empties every lane whose tasks fit on other lanes within all loss limits. Returns 0 or
+ * -ENOMEM. */
 int cluster_consolidate(struct cluster *cluster);
 /* Share of the lane's time that the jobs would use without any loss. */
 double cluster_busy(const struct cluster *cluster, size_t lane);

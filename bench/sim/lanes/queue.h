@@ -37,12 +37,13 @@ struct queue_outcome {
     double elapsed_ns;
 };
 
-/* All jobs side by side until `end_ns`. The first `warm_rounds` of each do not count. -ENOMEM. */
+/* All jobs side by side until `end_ns`. The first `warm_rounds` of each do not count. Returns 0 or
+ * -ENOMEM. */
 int queue_run(const struct queue_job *jobs, size_t count, double chunk_ns, double end_ns,
               uint64_t warm_rounds, struct queue_outcome *ret_outcomes);
 
 /* Simulates the same rounds without other jobs: their total time, and the standard deviation of
- * their lengths (may be NULL). -ENOMEM. */
+ * their lengths (may be NULL). Returns 0 or -ENOMEM. */
 int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, double *ret_elapsed_ns,
                 double *ret_deviation_ns);
 
@@ -53,7 +54,7 @@ struct queue_ending {
 };
 
 /* Simulates the ends of the first `count` rounds on each lane without other jobs. One `ret_endings`
- * for each lane up to the last with pieces. -ENOMEM. */
+ * for each lane up to the last with pieces. Returns 0 or -ENOMEM. */
 int queue_endings(const struct queue_job *job, uint64_t count, struct queue_ending *ret_endings);
 
 #endif

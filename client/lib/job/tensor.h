@@ -102,7 +102,7 @@ static inline uint64_t tensor_state_bytes(const struct gp_tensor *t)
 
 struct gp_tensor *tensor_find(struct gp_job *job, const char *name);
 struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id);
-/* Adds a tensor that is not known yet. -ENOMEM. */
+/* Adds a tensor that is not known yet. Returns 0 or -ENOMEM. */
 int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct terms *terms,
                struct gp_tensor **ret_tensor);
 /* Counts the members of a set of ranks, and finds the first rank and the peer. */

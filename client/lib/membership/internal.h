@@ -17,7 +17,7 @@ void unasked_handle(void *job, const envelope *message);
 
 /* ---- fork.c ---- */
 
-/* Watches forks for this job from now on. -ENOMEM. */
+/* Watches forks for this job from now on. Returns 0 or -ENOMEM. */
 int fork_watch(struct gp_job *job);
 void fork_forget(struct gp_job *job);
 

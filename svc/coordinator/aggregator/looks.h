@@ -6,7 +6,7 @@
 
 struct service;
 
-/* Creates the state. -ENOMEM. */
+/* Creates the state. Returns 0 or -ENOMEM. */
 int looks_create(struct service *s);
 void looks_destroy(struct service *s);
 /* looks_ask() requests a look, which begins now or a little later. looks_next() returns the number

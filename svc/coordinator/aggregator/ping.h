@@ -4,7 +4,7 @@
 
 #include "svc/coordinator/aggregator/aggregator.h"
 
-/* Creates the state, before the aggregators are restored. -ENOMEM. */
+/* Creates the state, before the aggregators are restored. Returns 0 or -ENOMEM. */
 int liveness_create(struct service *s);
 void liveness_destroy(struct service *s);
 /* Starts to ping the aggregators. */

@@ -47,7 +47,7 @@ struct fleet {
     void (*leave_done)(struct service *s);
 };
 
-/* Creates the fleet, without slots. -ENOMEM. */
+/* Creates the fleet, without slots. Returns 0 or -ENOMEM. */
 int fleet_create(struct service *s);
 /* Creates options.aggregators slots, and divides the cores among them. */
 int fleet_init(struct service *s, struct err *err);

@@ -20,7 +20,7 @@ struct scaling {
     struct list trips; /* moves of tasks in progress (scaling_moves.c) */
 };
 
-/* Creates the state. -ENOMEM. */
+/* Creates the state. Returns 0 or -ENOMEM. */
 int scaling_create(struct service *s);
 void scaling_destroy(struct service *s);
 /* Returns the hold time. `named_ns`: value of the option; 0: 30 s. */

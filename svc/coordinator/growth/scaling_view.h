@@ -16,7 +16,7 @@ struct scaling_look {
     uint32_t *numbers;   /* numbers[i] is the number of the task that tasks[i] describes */
 };
 
-/* Builds the view. -ENOMEM. */
+/* Builds the view. Returns 0 or -ENOMEM. */
 int scaling_look_make(struct service *s, struct scaling_look *ret_look);
 void scaling_look_free(struct scaling_look *look);
 

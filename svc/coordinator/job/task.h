@@ -15,7 +15,7 @@ struct task {
 typedef bool (*task_wanted_fn)(const struct tensor *tensor, const struct piece *piece,
                                const void *context);
 /* Lists the tasks whose pieces `wanted` accepts, in ascending order, with `lane` 0. The caller
- * frees the list. -ENOMEM. */
+ * frees the list. Returns 0 or -ENOMEM. */
 int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context,
                struct task **ret_tasks, size_t *ret_count);
 /* Returns how many of the first tasks move in one batch: up to 8 MiB of state, 32 MiB in all, and

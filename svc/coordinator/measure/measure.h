@@ -11,7 +11,7 @@
 
 struct service;
 
-/* Creates the state. -ENOMEM. */
+/* Creates the state. Returns 0 or -ENOMEM. */
 int measuring_create(struct service *s);
 void measuring_destroy(struct service *s);
 /* Returns whether no job has trained in the last measurements. */

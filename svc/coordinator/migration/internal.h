@@ -83,7 +83,7 @@ void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask, migra
 /* Handles the answer of such a message. A Done is counted; a failure aborts the migration. */
 void migration_answered(struct service *s, void *data, const envelope *reply, int code,
                         const char *text);
-/* Lists the numbers of the pieces. The caller frees the list. -ENOMEM. */
+/* Lists the numbers of the pieces. The caller frees the list. Returns 0 or -ENOMEM. */
 int migration_list(const struct migration *m, const struct migration_asked *asked,
                    uint32_t **ret_pieces);
 

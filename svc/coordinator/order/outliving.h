@@ -20,7 +20,7 @@ struct service_end {
 };
 
 /* Creates service_end when the service starts, because a parent process that ends later could not
- * be found any more. -ENOMEM. */
+ * be found any more. Returns 0 or -ENOMEM. */
 int outliving_create(struct service *s);
 void outliving_destroy(struct service *s);
 /* Returns whether the aggregator ends with this process: a local aggregator does, and in a

@@ -33,7 +33,7 @@ struct door {
     uint64_t next_id; /* number of the last call or wait */
 };
 
-/* Creates the door. listener_open() opens its listeners later. -ENOMEM. */
+/* Creates the door. listener_open() opens its listeners later. Returns 0 or -ENOMEM. */
 int door_create(struct service *s);
 /* Closes the listeners. */
 void door_close(struct service *s);

@@ -31,7 +31,7 @@ struct tenant {
     uint32_t loss_limit_ppm; /* loss limit for each of its jobs; 0: none */
 };
 
-/* Creates the local tenant. -ENOMEM. */
+/* Creates the local tenant. Returns 0 or -ENOMEM. */
 int tenants_init(struct service *s);
 void tenants_destroy(struct service *s);
 int tenants_restore(struct service *s, const struct store_tenant *row);

@@ -16,7 +16,7 @@ struct budgets {
     size_t count;
 };
 
-/* Makes room for `nodes_max` nodes besides the first entry. -ENOMEM. */
+/* Makes room for `nodes_max` nodes besides the first entry. Returns 0 or -ENOMEM. */
 int budgets_init(struct budgets *budgets, size_t nodes_max);
 void budgets_free(struct budgets *budgets);
 /* Sets the free memory of the lane, and its node. */

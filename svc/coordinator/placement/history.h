@@ -9,7 +9,7 @@
 
 struct service;
 
-/* Creates the state. -ENOMEM. */
+/* Creates the state. Returns 0 or -ENOMEM. */
 int profiles_create(struct service *s);
 int profiles_restore(struct service *s, const struct store_profile *row);
 void profiles_destroy(struct service *s);

@@ -15,7 +15,8 @@ struct residents {
 };
 
 /* Lists all jobs with a known period, except `except` (or NULL), on the lanes where they have
- * pieces. Idle jobs that were never measured are listed as well, without lane time. -ENOMEM. */
+ * pieces. Idle jobs that were never measured are listed as well, without lane time. Returns 0 or
+ * -ENOMEM. */
 int residents_gather(const struct service *s, const struct job *except,
                      struct residents *ret_residents);
 /* Computes `losses` by the service's policy, or by `shared` if the policy has no rule. */

@@ -12,7 +12,7 @@ struct residents;
 void view_add_profile(WIRE(JobView) * view, const struct job *job,
                       const struct residents *residents);
 /* Creates a StatusReply and a JobsReply for the display from the last measurements: an operator's
- * view, without ranks and limits of jobs. The caller owns both. -ENOMEM. */
+ * view, without ranks and limits of jobs. The caller owns both. Returns 0 or -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
 /* Marks the requests that wait for this or an earlier measurement as ready. Each is answered in a
  * turn of its peer. */

@@ -120,7 +120,8 @@ static inline struct shm_fabric *shm_owner(const struct shm_conn *c)
 }
 static inline bool shm_is_lane(const struct shm_conn *c) { return shm_owner(c)->lane != NULL; }
 
-/* Creates a connection, which owns `socket` and the peer's pidfd, even after an error. -ENOMEM. */
+/* Creates a connection, which owns `socket` and the peer's pidfd, even after an error. Returns 0 or
+ * -ENOMEM. */
 int shm_conn_create(struct shm_fabric *f, int socket, const struct shm_peer *peer,
                     enum shm_state state, struct shm_conn **ret_conn);
 void shm_conn_free(struct shm_conn *c);

@@ -279,7 +279,7 @@ static void a_revoked_tenant_is_refused(void **state)
     expect_refused(&revoked, "refused: tenant revoked was revoked");
 }
 
-/* The bytes by which a server turns away that key. */
+/* Returns the bytes by which a server turns away that key. */
 static size_t answer_to(const struct key *key, uint8_t *bytes, size_t bytes_max)
 {
     struct wire w = wire_open(key);

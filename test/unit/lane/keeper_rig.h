@@ -38,7 +38,7 @@ static inline struct record_stamp stamp_of(uint32_t i, uint64_t round)
     return stamp;
 }
 
-/* Whether half i has this stamp, which is where a replica holder reads it. */
+/* Returns whether half i has this stamp, which is where a replica holder reads it. */
 static inline bool has_stamp(uint32_t i, uint64_t round, uint64_t steps)
 {
     struct record_stamp stamp = stamp_of(i, round);

@@ -182,7 +182,7 @@ void rig_settle(struct rig *rig)
         rig_turn_gently(rig);
 }
 
-/* Whether the lane has mapped the region, which may be later than the message about it. */
+/* Returns whether the lane has mapped the region, which may be later than the message about it. */
 static bool has_region(struct rig *rig, uint32_t job, uint32_t rank)
 {
     struct worker *w = job_peer(job_find(rig->lane, job), rank);

@@ -272,7 +272,7 @@ static size_t draw_jobs(struct packer_resident *jobs, uint64_t *seed)
     return count;
 }
 
-/* Whether all jobs are within their limits when the last job takes `lane_ns`. */
+/* Returns whether all jobs are within their limits when the last job takes `lane_ns`. */
 static bool all_hold(const struct loss_rule *rule, struct packer_resident *jobs, size_t others,
                      double lane_ns, double slack)
 {

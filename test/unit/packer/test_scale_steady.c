@@ -162,7 +162,7 @@ static bool come(struct swing *w, uint64_t period, uint64_t lane_ns)
     return true;
 }
 
-/* Number of lanes that the same jobs take when all are placed anew. */
+/* Returns the number of lanes that the same jobs take when all are placed anew. */
 static size_t packed_anew(const struct pool *p)
 {
     struct pool *q = pool_new(p->seen.lanes_count, 0);

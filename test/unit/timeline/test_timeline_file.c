@@ -69,7 +69,7 @@ static void close_file(struct rig *rig)
     assert_int_equal(timeline_file_close(rig->file, &rig->totals, &err), 0);
 }
 
-/* Whether brackets outside of quotes are balanced, the first condition of a parser. */
+/* Returns whether brackets outside of quotes are balanced, the first condition of a parser. */
 static bool is_whole(const char *text)
 {
     int depth = 0;

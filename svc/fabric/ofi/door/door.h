@@ -11,8 +11,8 @@ struct ofi_door;
 
 /* Opens the door. `provider_fd` is the bound socket of a passive endpoint before fi_listen(). The
  * door listens with this socket. The number `provider_fd` then means a descriptor that is readable
- * when a caller is ready, and libfabric's accept() on it returns that caller (guard.h). Negative
- * errno. */
+ * when a caller is ready, and libfabric's accept() on it returns that caller (guard.h). Returns a
+ * negative errno. */
 int ofi_door_open(int provider_fd, struct ofi_door **ret_door);
 /* Called before the passive endpoint is closed, which closes `provider_fd`. NULL is fine. */
 void ofi_door_close(struct ofi_door *d);

@@ -19,7 +19,7 @@ struct ofi_region {
 
 struct ofi_memory;
 
-/* Creates the state. -ENOMEM. */
+/* Creates the state. Returns 0 or -ENOMEM. */
 int ofi_memory_create(struct fid_domain *domain, const struct fi_info *info,
                       struct ofi_memory **ret_memory);
 /* Closes every registration. The memory itself stays. NULL is fine. */

@@ -40,7 +40,7 @@ struct shm_lent {
     struct shm_looks *looks;
 };
 
-/* Creates the region. After success it owns `fd`. -ENOMEM. */
+/* Creates the region. After success it owns `fd`. Returns 0 or -ENOMEM. */
 int shm_lent_create(uint32_t id, int fd, uint64_t bytes, _Atomic bool *poisoned,
                     struct shm_lent **ret_lent);
 /* Frees the region, and unmaps it. NULL is fine. */

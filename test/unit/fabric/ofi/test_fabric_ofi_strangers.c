@@ -74,7 +74,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of a word's way to the worker and its answer's way back. */
+/* Returns the median of a word's way to the worker and its answer's way back. */
 static uint64_t round_trip_ns(struct rig *rig)
 {
     enum { TRIPS = 1001 };

@@ -69,7 +69,7 @@ static int tear_down(void **state)
 
 static size_t pages_of(size_t bytes) { return bytes / (size_t)sysconf(_SC_PAGESIZE); }
 
-/* Number of pages from `at` on that this process has mapped. */
+/* Returns the number of pages from `at` on that this process has mapped. */
 static size_t mapped_pages(const char *at, size_t bytes)
 {
     size_t mapped = 0;
