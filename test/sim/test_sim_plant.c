@@ -1,5 +1,5 @@
-/* A mistake is planted (list: meson.build; place: README.md), and the random walk must find it.
- * Each world runs in a process of its own, because a broken one may end in any way. */
+/* Expects that random worlds find a planted mistake (list: meson.build; place: README.md). Each
+ * world runs in a separate process, because a broken one may end in any way. */
 #include "test/sim/sim.h"
 
 #include "svc/base/log.h"

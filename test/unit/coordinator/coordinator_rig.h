@@ -22,9 +22,9 @@
 #define RIG_ENDS_MAX 2048
 #define RIG_INBOX_MAX 256
 #define RIG_SLOTS_MAX 4
-#define RIG_COST_BYTES 500 /* cost of a piece for its lane, and of each of its ranks */
+#define RIG_COST_BYTES 500 /* cost of a piece for its lane, and of each rank of the piece */
 
-/* One connection to the coordinator. */
+/* one connection to the coordinator */
 struct end {
     struct rig *rig;
     struct channel *channel; /* NULL: not connected */
@@ -33,13 +33,13 @@ struct end {
     envelope *inbox[RIG_INBOX_MAX];
     size_t inbox_count;
     uint64_t last_id;
-    /* A worker whose test answers holds; otherwise it reports an ended iteration at once. */
+    /* The worker's test answers holds. Otherwise the worker reports an ended iteration at once. */
     bool takes_holds;
     /* fields of an aggregator */
     uint32_t aggregator, lanes[4], lanes_count;
     uint64_t incarnation;
     int process; /* process that the aggregator reports; 0: this one */
-    /* Kinds of messages without an answer, and with the answer -EIO; 0: none. */
+    /* kinds of messages that get no answer, or the answer -EIO; 0: none */
     int ignores, refuses;
     int refusal;          /* error instead of -EIO; 0: -EIO */
     uint64_t state_bytes; /* bytes of each piece's state in the answer to a release */
@@ -57,10 +57,10 @@ struct rig {
     struct coordinator_options options;
     struct end ends[RIG_ENDS_MAX];
     size_t ends_count;
-    /* Grants that the coordinator passed to its provisioner, latest last. */
+    /* grants that the coordinator gave to its provisioner; the latest is last */
     char grants[RIG_SLOTS_MAX][64];
     uint32_t starts, stops; /* local aggregators started and stopped */
-    struct key node_key;    /* an operator's, of aggregators over TCP */
+    struct key node_key;    /* an operator's key, for aggregators over TCP */
     bool has_node_key;
     int processes[RIG_SLOTS_MAX];
     uint64_t memory_bytes;        /* memory of the lanes' NUMA node in their greeting; 0: unknown */
