@@ -344,7 +344,7 @@ static void where_workers_come_and_go_the_coordinator_decides_after_that(void **
     assert_int_equal(failure().code, 0);
 }
 
-/* Without a limit, a round that no connection outlives would be repeated for ever. */
+/* Without a limit, a round that every connection fails to complete would be repeated forever. */
 static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
 {
     rig_start_job(&rig, "ofi", 1, 1, SHORT);
@@ -378,7 +378,7 @@ static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
     assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
 }
 
-/* The goodbye may have been lost with the connection: the coordinator reports the rank (K55). */
+/* The goodbye may have been lost with the connection, so the coordinator reports the rank (K55). */
 static void a_rank_that_has_left_is_waited_for_no_longer(void **state)
 {
     const uint64_t left[RECORD_MISSING_WORDS] = {1};

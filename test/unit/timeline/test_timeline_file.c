@@ -1,5 +1,5 @@
-/* The file of a timeline: complete after each batch, the former file stays until the first batch,
- * and no data of a worker makes it unreadable. */
+/* The file of a timeline: it is complete after each batch, the former file stays until the first
+ * batch, and no data of a worker makes it unreadable. */
 #include "svc/timeline/timeline_file.h"
 #include "svc/wire/record.h"
 #include "svc/wire/trace_ring.h"
@@ -90,7 +90,8 @@ static bool is_whole(const char *text)
 static size_t count(const char *text, const char *part)
 {
     const char *end =
-        text + strlen(text); /* strstr() of AddressSanitizer looks for that each time */
+        /* so that strstr() of AddressSanitizer does not search from the beginning each time */
+        text + strlen(text);
     size_t bytes = strlen(part), found = 0;
     for (; (text = memmem(text, (size_t)(end - text), part, bytes)); text += bytes)
         found++;
