@@ -80,7 +80,7 @@ class Sums(Case):
         self.assertEqual([lane['tasks'] for lane in state['lanes']], [0] * 2)
         os.kill(drained['pid'], signal.SIGTERM)
         until(lambda: drained['pid'] not in self.service.pids() and len(self.service.pids()) == 2,
-              'it has ended, and another one has come', process=self.service.serve)
+              'the aggregator has ended, and another has come', process=self.service.serve)
         for workers in jobs:
             finish_training(*workers)
 
