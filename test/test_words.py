@@ -53,7 +53,7 @@ def values(measure, files):
 
 
 class Measures(unittest.TestCase):
-    """Two cases a measure, made below."""
+    """Two cases for each measure, made below."""
 
     def test_every_measure_is_tested(self):
         self.assertEqual(set(CASES), set(words.MEASURES.values()))
@@ -135,7 +135,7 @@ class Drawn(unittest.TestCase):
 
 
 def run(*arguments):
-    """The exit code; the lines are not this program's."""
+    """Returns the exit code. The printed lines do not belong to this program."""
     with contextlib.redirect_stdout(io.StringIO()):
         return words.main(arguments)
 

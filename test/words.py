@@ -46,7 +46,8 @@ class Count:
 
 
 def pages(files):
-    """(path, text) of each Markdown page that has to be plain: results and DECISIONS have not."""
+    """Yields (path, text) of each Markdown page that has to be plain: results and DECISIONS have
+    not."""
     for path, text in sorted(files.items()):
         if path.endswith('.md') and text is not None and is_judged(path):
             yield path, text
@@ -57,7 +58,7 @@ def is_judged(path):
 
 
 def numbered_lines(text):
-    """(number, line, whether the line is part of a code block)"""
+    """Yields (number, line, whether the line is part of a code block)."""
     in_code = False
     for number, line in enumerate(text.split('\n'), 1):
         is_fence = line.lstrip().startswith('```')
@@ -66,7 +67,7 @@ def numbered_lines(text):
 
 
 def prose(text):
-    """The words of a page, lower case, without code."""
+    """Returns the words of a page in lower case, without code."""
     plain = ' '.join(line for _, line, is_code in numbered_lines(text) if not is_code)
     return [word.lower() for word in re.findall(r'[A-Za-z]+', re.sub(r'`[^`]*`', ' ', plain))]
 
@@ -84,7 +85,7 @@ def share(files):
 
 
 def share_of(words):
-    """The share in hundredths of a percent, rounded up."""
+    """Returns the share in hundredths of a percent, rounded up."""
     vague = collections.Counter(word for word in words if word in VAGUE)
     value = -(-sum(vague.values()) * 10000 // max(1, len(words)))
     return Count([f'{count} {word}' for word, count in vague.most_common()]
@@ -179,7 +180,7 @@ MEASURES = {measure.__name__: measure for measure in (
 # ---- the limits ----------------------------------------------------------------------------------
 
 def read_limits(files):
-    """{measure: {subject or pattern: limit}}"""
+    """Returns {measure: {subject or pattern: limit}}."""
     limits = {name: {} for name in MEASURES}
     for number, words in rows(files, LIMITS):
         if len(words) != 3 or words[0] not in MEASURES or not words[2].isdecimal():
@@ -192,7 +193,8 @@ def read_limits(files):
 
 
 def compare(counted, limits):
-    """({subject: value} of subjects above their limit, the same of those below their own limit)"""
+    """Returns ({subject: value} of subjects above their limit, the same of those below their own
+    limit)."""
     values = {subject: counted[subject].value if subject in counted else 0
               for subject in {*counted, *limits} if '*' not in subject}
     worse = {subject: value for subject, value in sorted(values.items())
@@ -203,7 +205,7 @@ def compare(counted, limits):
 
 
 def judge(number, name, files, limits):
-    """Prints the case; false when a value is above its limit."""
+    """Prints the case. Returns false if a value is above its limit."""
     worse, better = compare(MEASURES[name](files), limits)
     print(f'{"not ok" if worse else "ok"} {number} - {MEASURES[name].__doc__}')
     for subject, value in worse.items():
@@ -216,7 +218,8 @@ def judge(number, name, files, limits):
 
 
 def tightened(text, files, limits):
-    """The limits file with lower numbers; a row that its pattern makes needless goes."""
+    """Returns the limits file with lower numbers. A row that its pattern makes needless is
+    removed."""
     better = {name: compare(MEASURES[name](files), limits[name])[1] for name in MEASURES}
     kept = []
     for line in text.split('\n'):

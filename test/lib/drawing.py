@@ -19,7 +19,7 @@ NUMBER = re.compile(r'\([A-Z]+[0-9]+[^)]*\)')
 
 
 def comments(files):
-    """(path, line, text): each comment and docstring with its code."""
+    """Yields (path, line, text) of each comment and docstring with its code."""
     for path, text in sources(files):
         find = words.python_comments if path.endswith('.py') else words.c_comments
         for place, said in find(text):
@@ -29,7 +29,7 @@ def comments(files):
 
 
 def with_code(text, place, said):
-    """The enclosing declaration, the lines of the comment, and the code below it."""
+    """Returns the enclosing declaration, the lines of the comment, and the code below it."""
     start = text.rfind('\n', 0, place) + 1
     end = text.find('\n', text.find(said, place) + len(said))
     end = len(text) if end < 0 else end
@@ -41,7 +41,7 @@ def with_code(text, place, said):
 
 
 def messages(files):
-    """(path, line, text): each call of the programs in C with a sentence for a user."""
+    """Yields (path, line, text) of each call of the programs in C with a sentence for a user."""
     for path, text in sources(files):
         if path.endswith('.py') or path.startswith('test/'):
             continue
@@ -59,7 +59,7 @@ def longest_string(code):
 
 
 def rules(files):
-    """(path, line, text): each numbered rule, with the purpose of its room."""
+    """Yields (path, line, text) of each numbered rule, with the purpose of its room."""
     for path, text in words.pages(files):
         room = purpose(files, os.path.dirname(path))
         for number, block in blocks(text):
@@ -68,7 +68,7 @@ def rules(files):
 
 
 def blocks(text):
-    """(line, text) of the paragraphs, list items and table rows of a page."""
+    """Yields (line, text) of the paragraphs, list items and table rows of a page."""
     begin, block = 1, []
     for number, line, is_code in words.numbered_lines(text + '\n'):
         if not line.strip() or is_code or line.startswith(('- ', '|', '#')):
@@ -80,7 +80,7 @@ def blocks(text):
 
 
 def purpose(files, room):
-    """The title of the room's README: its name and one line."""
+    """Returns the title of the room's README: its name and one line."""
     return (files.get(os.path.join(room, 'README.md')) or room).split('\n')[0].strip('# ')
 
 
