@@ -86,7 +86,7 @@ class Scaling(unittest.TestCase):
         workers = self.service.workers('wide', 4, '--compute-ms', 50, '--elements', 1 << 20,
                                        *FOREVER)
         until(lambda: len((self.service.job('wide') or {}).get('lanes', ())) == 4,
-              'the job begins on as many lanes as workers', process=self.service.serve)
+              'it begins on as many lanes as workers', process=self.service.serve)
         self.until_open(1, 'one lane is enough')
         text = self.service.serve.text()
         self.assertIn('growth: narrow: job wide is tried on fewer lanes: it is alone on 4 lanes, '
