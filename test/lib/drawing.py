@@ -15,6 +15,7 @@ CALL = re.compile(r'\b(?:err_set|client_error|log_[a-z_]+|\w*(?:_fail|_refused?|
                   r'|evict|doctor_say)\((?:"(?:\\.|[^"\\])*"|[^;"])*;')
 FUNCTION = re.compile(r'^[a-z][^\n;=]*?\b(\w+)\([^;{]*\)\s*\{', re.M)
 OUTER = re.compile(r'^[a-z@].*', re.M)   # a line at the margin: a function, a struct, a class
+SKIPPED = re.compile(r'--|clang-format|noqa')   # titles of sections, and words for tools
 NUMBER = re.compile(r'\([A-Z]+[0-9]+[^)]*\)')
 
 
@@ -23,7 +24,8 @@ def comments(files):
     for path, text in sources(files):
         find = words.python_comments if path.endswith('.py') else words.c_comments
         for place, said in find(text):
-            if said.startswith('----'):   # the title of a section
+            is_text = path.endswith('.py') and not text.startswith(('#', '"""'), place)
+            if is_text or SKIPPED.match(said):
                 continue
             yield path, words.line_at(text, place), with_code(text, place, said)
 
