@@ -83,7 +83,7 @@ class Service:
                 child.terminate()
             child.wait(60)
         with contextlib.suppress(ProcessLookupError):
-            service.send_signal(signal.SIGINT)  # SIGTERM would leave jobs to a next start
+            service.send_signal(signal.SIGINT)  # after SIGTERM a next start would continue the jobs
         service.wait(60)
         self.log.close()
         shutil.rmtree(self.folder)
@@ -98,7 +98,7 @@ def wait(condition, seconds, what):
 
 
 class Worker:
-    """One rank, for all kinds and turns."""
+    """One rank, in all turns."""
 
     def __init__(self, options):
         import sklearn.datasets
@@ -159,7 +159,7 @@ class Worker:
         return {'accuracy': right.item(), 'loss': loss.item()}
 
     def received(self, net, codec, settings):
-        """Bytes that come back to a worker in a step."""
+        """Returns the bytes that a worker receives in a step."""
         total = 0
         for parameter in net.parameters():
             count = parameter.numel()
@@ -170,7 +170,7 @@ class Worker:
         return total
 
     def pushed_bytes(self, job):
-        """Bytes that the service has counted, once two answers are equal."""
+        """Returns the bytes that the service has counted, once two answers are equal."""
         last = None
         while True:
             answer = subprocess.run([self.options.build / 'gradpool', 'jobs', '--json'],
@@ -212,7 +212,7 @@ def run_workers(service, options):
 
 
 def merged(of_ranks, steps):
-    """A line for each kind and turn, of a step."""
+    """Returns one line for each kind and turn, with values of one step."""
     for lines in zip(*of_ranks):
         first = lines[0]
         yield {'kind': first['kind'], 'turn': first['turn'], 'accuracy': first['accuracy'],
@@ -225,7 +225,7 @@ def merged(of_ranks, steps):
 
 
 def row(of_kind, of_none):
-    """Medians over the turns; CPU also relative to `none` in the same turn."""
+    """Returns medians over the turns, and CPU relative to `none` in the same turn."""
     def middle(values, form):
         values = list(values)
         return form.format(statistics.median(values)) + ' (' + form.format(min(values)) + ' to ' \

@@ -1,5 +1,5 @@
-/* The whole use of libgradpool. Each worker gets rank, size, job and endpoint from its environment:
- * GRADPOOL_ENDPOINT=gradpool://host:7077 GRADPOOL_JOB=demo mpirun -n 4 ./example */
+/* Shows the whole use of libgradpool. Each worker gets rank, size, job and endpoint from its
+ * environment: GRADPOOL_ENDPOINT=gradpool://host:7077 GRADPOOL_JOB=demo mpirun -n 4 ./example */
 #include "gradpool.h"
 
 #include <stdio.h>

@@ -1,10 +1,9 @@
-/* migrator: the protocol that moves a task from one lane to another while the job trains. PURE: a
- * table of (state, event) -> (state, action) and migrator_step(). No I/O, no clock: a time-out is
- * an event. The rules are a reconstruction of Parameter Service's migration, not the paper's text
- * (README.md).
+/* migrator: the protocol that moves a task from one lane to another while the job trains. Pure: a
+ * table of (state, event) -> (state, action), and migrator_step(). No I/O and no clock: a time-out
+ * is an event. The rules are a reconstruction of Parameter Service's migration, not the text of the
+ * paper (README.md).
  *
- * Three sides run the protocol, each with states of its own: coordinator, source lane, target
- * lane. */
+ * Three sides take part, each with states of its own: coordinator, source lane, target lane. */
 #ifndef GRADPOOL_MIGRATOR_MIGRATOR_H
 #define GRADPOOL_MIGRATOR_MIGRATOR_H
 
@@ -13,24 +12,26 @@
 enum migrator_side { MIGRATOR_COORDINATOR, MIGRATOR_SOURCE, MIGRATOR_TARGET };
 
 enum migrator_state {
-    /* coordinator */
+    /* states of the coordinator */
     MIGRATOR_C_IDLE,
-    MIGRATOR_C_PREPARING, /* PREPARE sent: the target allocates and opens paths */
-    /* MOVE sent: the source finishes its round, freezes and sends the state. */
+    MIGRATOR_C_PREPARING, /* PREPARE was sent: the target allocates memory and opens connections */
+    /* MOVE was sent: the source finishes its round, freezes, and sends the state. */
     MIGRATOR_C_MOVING,
-    MIGRATOR_C_COMMITTING, /* target has the state; the route is being written, outcome unknown */
-    MIGRATOR_C_COMMITTED,  /* route written with epoch + 1: the one switch point */
-    MIGRATOR_C_ACTIVATED,  /* target serves; the source has not released the task */
-    MIGRATOR_C_RELEASED, /* source has released or is lost; the target has not reported ACTIVATED */
+    /* the target has the state; the route is being written, and the outcome is unknown */
+    MIGRATOR_C_COMMITTING,
+    MIGRATOR_C_COMMITTED, /* the route is written with epoch + 1; this is the only switch */
+    MIGRATOR_C_ACTIVATED, /* the target serves; the source has not released the task yet */
+    /* the source has released the task or is lost; the target has not reported ACTIVATED */
+    MIGRATOR_C_RELEASED,
     MIGRATOR_C_DONE,
     MIGRATOR_C_ABORTED,
-    /* source */
+    /* states of the source */
     MIGRATOR_S_SERVING,
     MIGRATOR_S_FINISHING, /* a round is open; later announcements wait */
-    MIGRATOR_S_FROZEN,    /* state sent; thaws only when the coordinator aborts */
-    MIGRATOR_S_TOMBSTONE, /* answers each announcement "moved to X, epoch + 1" */
+    MIGRATOR_S_FROZEN, /* the state was sent; the source thaws only when the coordinator aborts */
+    MIGRATOR_S_TOMBSTONE, /* each announcement is answered with "moved to X, epoch + 1" */
     MIGRATOR_S_GONE,
-    /* target */
+    /* states of the target */
     MIGRATOR_T_ABSENT,
     MIGRATOR_T_PREPARED,
     MIGRATOR_T_INSTALLED,
@@ -46,7 +47,7 @@ enum migrator_event {
     MIGRATOR_E_ROUTE_WRITTEN,
     MIGRATOR_E_ACTIVATED,
     MIGRATOR_E_RELEASED,
-    MIGRATOR_E_REFUSED, /* refused by target, source or (COMMITTING) the store */
+    MIGRATOR_E_REFUSED, /* refused by the target, the source or (COMMITTING) the store */
     MIGRATOR_E_TIMEOUT,
     MIGRATOR_E_SOURCE_LOST,
     MIGRATOR_E_TARGET_LOST,
@@ -68,22 +69,25 @@ enum migrator_action {
     MIGRATOR_A_SEND_PREPARE,
     MIGRATOR_A_SEND_MOVE,
     MIGRATOR_A_WRITE_ROUTE,
-    MIGRATOR_A_SEND_ACTIVATE, /* ACTIVATE to the target and RELEASE to the source */
-    MIGRATOR_A_SEND_ABORT,    /* ABORT to both lanes */
-    MIGRATOR_A_RECOVER,       /* the owner is lost: ABORT to the other side if the switch has not
-                                 happened, then crash recovery */
-    MIGRATOR_A_FINISH,        /* the migration is over: report the result, free its state */
-    MIGRATOR_A_ALLOCATE,      /* allocate memory and paths; send PREPARED or REFUSED */
-    MIGRATOR_A_SEND_STATE,    /* send the state to the target */
-    MIGRATOR_A_INSTALL,       /* install the state; send INSTALLED or REFUSED */
-    MIGRATOR_A_SERVE,         /* take the announcement; on ACTIVATE: serve, the held ones first,
-                                 and send ACTIVATED */
-    MIGRATOR_A_HOLD,          /* keep the announcement unanswered */
-    MIGRATOR_A_REDIRECT,      /* answer the announcement with "moved" */
-    MIGRATOR_A_FREE,          /* free the task's memory; on RELEASE: answer the held announcements
-                                 with "moved" and send RELEASED */
-    MIGRATOR_A_THAW,          /* serve again, the held announcements first */
-    MIGRATOR_A_REFUSE,        /* not a row of the table: a peer's mistake */
+    MIGRATOR_A_SEND_ACTIVATE, /* send ACTIVATE to the target and RELEASE to the source */
+    MIGRATOR_A_SEND_ABORT,    /* send ABORT to both lanes */
+    /* the owner is lost: send ABORT to the other side if the switch has not happened, then recover
+     * from the loss */
+    MIGRATOR_A_RECOVER,
+    MIGRATOR_A_FINISH,     /* the migration is over: report the result, free its state */
+    MIGRATOR_A_ALLOCATE,   /* allocate memory and connections; send PREPARED or REFUSED */
+    MIGRATOR_A_SEND_STATE, /* send the state to the target */
+    MIGRATOR_A_INSTALL,    /* install the state; send INSTALLED or REFUSED */
+    /* accept the announcement. On ACTIVATE: serve, beginning with held announcements, and send
+     * ACTIVATED */
+    MIGRATOR_A_SERVE,
+    MIGRATOR_A_HOLD,     /* keep the announcement without an answer */
+    MIGRATOR_A_REDIRECT, /* answer the announcement with "moved" */
+    /* free the memory of the task. On RELEASE: answer held announcements with "moved", and send
+     * RELEASED */
+    MIGRATOR_A_FREE,
+    MIGRATOR_A_THAW,   /* serve again, beginning with held announcements */
+    MIGRATOR_A_REFUSE, /* the table has no such row: a mistake of the peer */
     MIGRATOR_ACTION_COUNT,
 };
 
@@ -92,8 +96,8 @@ struct migrator_transition {
     enum migrator_action action;
 };
 
-/* Returns the row for (state, event). An event without a row leaves the state and returns
- * MIGRATOR_A_REFUSE, because a peer may send anything. `round_is_open`: for MOVE, whether a round
+/* Returns the row for (state, event). An event without a row leaves the state unchanged and returns
+ * MIGRATOR_A_REFUSE, because a peer may send anything. `round_is_open`, for MOVE: whether a round
  * of the task has its quorum and is not committed yet. */
 struct migrator_transition migrator_step(enum migrator_state state, enum migrator_event event,
                                          _Bool round_is_open);

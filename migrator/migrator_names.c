@@ -1,5 +1,5 @@
-/* Owns the names of states, events and actions, for logs, status and tests. Messages carry numbers:
- * a name must never be parsed. */
+/* Owns the names of states, events and actions, for logs, status and tests. Messages contain
+ * numbers; names are never parsed. */
 #include "migrator/migrator.h"
 
 #define COUNT(names) (sizeof(names) / sizeof((names)[0]))

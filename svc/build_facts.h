@@ -9,7 +9,7 @@
 
 /* Collects versions from each library; the result is valid until the next call. */
 const struct view_build *build_facts(void);
-/* Number of cores that lanes may have. Errors of cores_create(). */
+/* Returns the number of cores that lanes may have. Errors of cores_create(). */
 int build_facts_cores(size_t *ret_count, struct err *err);
 
 #endif

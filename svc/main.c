@@ -1,5 +1,5 @@
-/* The program `gradpool`: connects each subcommand's options (svc/cli) to the module that does the
- * work, and maps errors to exit codes. */
+/* The program `gradpool`: passes the options of each subcommand (svc/cli) to the module that does
+ * the work, and converts errors to exit codes. */
 #include "packer/packer.h"
 #include "svc/aggregator/aggregator.h"
 #include "svc/base/clock.h"
@@ -31,8 +31,9 @@ static void start_log(const char *who)
  * soon, whatever runs there, and a long request of one tenant does not hold up another's round. */
 #define SLICE_NS (100 * NS_PER_US)
 
-/* Blocks the signals that the coordinator reads from a descriptor. SIGPIPE and SIGXFSZ are ignored:
- * a peer that is gone, or a file that may not grow (ulimit -f), is an error code then. */
+/* Blocks the signals that the coordinator reads from a descriptor, and ignores SIGPIPE and SIGXFSZ.
+ * Without SIGPIPE and SIGXFSZ a lost peer, or a file beyond its limit (ulimit -f), is an error code
+ * and does not end the program. */
 static void prepare_signals(void)
 {
     sigset_t set = signals_that_end();
@@ -41,13 +42,14 @@ static void prepare_signals(void)
     sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 }
 
-/* -EINVAL and -ENODEV mean a wrong option that only the running host could detect. */
+/* Returns the exit code. -EINVAL and -ENODEV are wrong options that only this host could detect. */
 static int exit_code(int error)
 {
     return error == 0 ? CLI_OK : error == -EINVAL || error == -ENODEV ? CLI_USAGE : CLI_FAILED;
 }
 
-/* A warning, not an error: both options may come from an environment made for another policy. */
+/* Logs a warning instead of an error: both options may come from an environment that was made for
+ * another policy. */
 static void warn_without_limit(const struct cli_serve *o)
 {
     const struct packer_resident nobody = {0};
@@ -118,9 +120,10 @@ static int serve(int argc, char **argv)
     return ended < 0 ? CLI_FAILED : ended == 0 ? CLI_OK : 128 + ended;
 }
 
-/* libfabric 2 reserves 16 KiB for each of the 1,024 messages of a lane's first connection, for
- * messages that come before their receive is posted. No message is as long: 0 reserves the length
- * of an inline one, as in libfabric 1, and saves 16 MiB a lane. */
+/* Saves memory of libfabric 2, which reserves 16 KiB for each of the 1,024 messages of a lane's
+ * first connection, for messages that arrive before a receive is posted. gradpool's messages are
+ * shorter. The value 0 reserves the length of an inline message, as libfabric 1 does, and saves 16
+ * MiB a lane. */
 static void limit_message_memory(void) { (void)setenv("FI_TCP_MAX_RX_SIZE", "0", 0); }
 
 static int aggregator(int argc, char **argv)
@@ -189,9 +192,9 @@ static const struct cli_command commands[] = {
     {0},
 };
 
-/* Protects processes that may hold keys: no other process of their user reads their memory or makes
- * them dump core, and their children gain no privileges. Not `run`, which holds no key and starts
- * the user's own programs. */
+/* Protects processes that may have keys: other processes of the user cannot read their memory, they
+ * write no core dump, and their children gain no privileges. `run` is not protected: it has no key,
+ * and starts programs of the user. */
 static void harden(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "run") == 0)

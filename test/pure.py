@@ -29,12 +29,12 @@ INSTRUMENTED = re.compile(r'__(asan|ubsan|tsan|lsan|sanitizer|sancov)_|__(start|
 def symbols(library, which):
     command = ['nm', '--portability', '--extern-only', which, library]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    # Lines of one field ("library[member]:") open a member.
+    # Lines of one field ("library[member]:") begin a member.
     return {fields[0] for fields in map(str.split, listing.splitlines()) if len(fields) > 1}
 
 
 def forbidden(library):
-    """Symbols that the library needs from outside and that are not allowed."""
+    """Returns the symbols that the library needs from outside and that are not allowed."""
     needed = symbols(library, '--undefined-only') - symbols(library, '--defined-only')
     return sorted(s for s in needed if s not in ALLOWED and not INSTRUMENTED.match(s))
 

@@ -24,8 +24,8 @@ import tidy  # noqa: E402
 
 LIMITS = 'test/structure.limits'
 ROOMS = 'test/structure.rooms'
-CYCLE_FILES_MAX = 3   # largest cycle of files that is readable
-ROOM_FILES_MAX = 20   # a folder with more is no room, and has no header for all its files
+CYCLE_FILES_MAX = 3   # largest cycle of files that is still readable
+ROOM_FILES_MAX = 20   # a larger folder is no room, and has no header for all its files
 WHOLE = 'product'     # subject of values over all folders of the product
 
 
@@ -34,7 +34,7 @@ class Wrong(Exception):
 
 
 def rows(files, path):
-    """(line number, words) of each line of a table that is neither empty nor a comment."""
+    """Yields (line number, words) of each line of a table that is neither empty nor a comment."""
     if files.get(path) is None:
         raise Wrong(f'{path}: missing')
     for number, line in enumerate(files[path].split('\n'), 1):
@@ -57,13 +57,13 @@ class Plan:
             self.paths[words[0]].append(words[1])
 
     def place(self, kind, path):
-        """The module or room of the file: the longest path wins; None: no one has it."""
+        """Returns the module or room of the file: the longest path wins; None: there is none."""
         owners = [place for place in self.paths[kind] if path.startswith(place + '/')]
         return max(owners, key=len, default=None)
 
 
 class House:
-    """The files of a tree, {path: text}, with each C file of a module parsed once."""
+    """The files of a tree, {path: text}. Each C file of a module is parsed once."""
 
     def __init__(self, files):
         self.files = files
@@ -74,13 +74,13 @@ class House:
         self.folders = collections.Counter(map(os.path.dirname, files))
 
     def product(self):
-        """(path, unit) of each source file of the product."""
+        """Yields (path, unit) of each source file of the product."""
         for path, unit in self.units.items():
             if self.plan.place('product', path):
                 yield path, unit
 
     def is_header_of(self, header, source):
-        """Whether definitions of `source` may be declared in `header`."""
+        """Returns whether definitions of `source` may be declared in `header`."""
         folder = os.path.dirname(source)
         if header in (own_header(source), folder + '/internal.h'):
             return True
@@ -89,13 +89,15 @@ class House:
         return header == self.room_header(folder)
 
     def room_header(self, folder):
-        """The header named after a folder serves each of its files, if the folder is a room."""
+        """Returns the header with the folder's name, which serves each of its files if the folder
+        is a room."""
         is_room = self.folders[folder] <= ROOM_FILES_MAX
         return f'{folder}/{os.path.basename(folder)}.h' if is_room else None
 
     @functools.cached_property
     def calls(self):
-        """{.c file: {.c file of the same module: its functions that the first file names}}"""
+        """Returns {.c file: {.c file of the same module: its functions that the first file
+        names}}."""
         sources = {path: unit for path, unit in self.units.items() if path.endswith('.c')}
         definers = collections.defaultdict(set)
         for path, unit in sources.items():
@@ -113,7 +115,7 @@ class House:
 
     @functools.cached_property
     def cycles(self):
-        """[files of a cycle of calls], the larger ones first."""
+        """Returns [files of a cycle of calls], larger cycles first."""
         reached = {path: reachable(self.calls, path) for path in self.calls}
         found, left = [], set(self.calls)
         while left:
@@ -126,7 +128,7 @@ class House:
 
     @functools.cached_property
     def struct_places(self):
-        """{tag: [(path, body)]} of the product."""
+        """Returns {tag: [(path, body)]} of the product."""
         places = collections.defaultdict(list)
         for path, unit in self.product():
             for tag, body in unit.structs:
@@ -138,7 +140,8 @@ class House:
         return {alias: tag for _, unit in self.product() for alias, tag in unit.aliases.items()}
 
     def fields_of(self, path, name, is_tag):
-        """Fields of the struct that a file means by a tag or typedef name; None: a foreign one."""
+        """Returns the fields of the struct that a file means by a tag or typedef name; None: a
+        foreign one."""
         tag = name if is_tag else self.aliases.get(name)
         places = [place for place in self.struct_places.get(tag, ())
                   if place[0] == path or place[0].endswith('.h')]
@@ -183,7 +186,8 @@ def cyclic(house):
 
 
 def cycle_lines(house, files):
-    """One line for each file: the other files of the cycle that it names, with the functions."""
+    """Returns one line for each file: the other files of the cycle that it names, with the
+    functions."""
     return [path + ' -> ' + ', '.join(f'{os.path.basename(other)} ({" ".join(names)})'
                                       for other, names in house.calls[path].items()
                                       if other in files) for path in files]
@@ -271,7 +275,7 @@ MEASURES = {measure.__name__: measure for measure in (
 # ---- the limits ----------------------------------------------------------------------------------
 
 def read_limits(files):
-    """{measure: {subject or pattern: limit}}"""
+    """Returns {measure: {subject or pattern: limit}}."""
     limits = {name: {} for name in MEASURES}
     for number, words in rows(files, LIMITS):
         place = f'{LIMITS}:{number}'
@@ -286,7 +290,8 @@ def read_limits(files):
 
 
 def limit_of(limits, subject):
-    """The limit of the subject itself, else of the longest matching pattern; otherwise 0."""
+    """Returns the limit of the subject itself, else of the longest matching pattern; otherwise
+    0."""
     return limits[subject] if subject in limits else bar_of(limits, subject)
 
 
@@ -297,7 +302,8 @@ def bar_of(limits, subject):
 
 
 def compare(counted, limits):
-    """({subject: value} of subjects above their limit, the same of those below their own limit)"""
+    """Returns ({subject: value} of subjects above their limit, the same of those below their own
+    limit)."""
     values = {subject: len(counted.get(subject, ())) for subject in {*counted, *limits}
               if '*' not in subject}
     worse = {subject: value for subject, value in sorted(values.items())
@@ -308,7 +314,7 @@ def compare(counted, limits):
 
 
 def judge(number, name, house, limits):
-    """Prints the case; false when a value is above its limit."""
+    """Prints the case. Returns false if a value is above its limit."""
     worse, better = compare(MEASURES[name](house), limits)
     print(f'{"not ok" if worse else "ok"} {number} - {MEASURES[name].__doc__}')
     for subject, value in worse.items():
@@ -321,7 +327,8 @@ def judge(number, name, house, limits):
 
 
 def tightened(text, house, limits):
-    """The limits file with lower numbers; a row that its pattern makes needless goes."""
+    """Returns the limits file with lower numbers. A row that its pattern makes needless is
+    removed."""
     better = {name: compare(MEASURES[name](house), limits[name])[1] for name in MEASURES}
     lines = []
     for line in text.split('\n'):

@@ -17,7 +17,7 @@ COMPILER = os.environ.get('CC', 'cc').split()
 
 
 def build(folder, *sources):
-    """A static library with one member a source."""
+    """Makes a static library with one member for each source."""
     objects = []
     for number, source in enumerate(sources):
         stem = os.path.join(folder, f'member{number}')

@@ -124,7 +124,8 @@ class Closing(unittest.TestCase):
                                               1, 'ouch GRADPOOL_TEST_SEED=5\n')
 
     def run_on(self, builds):
-        """`builds`: name -> outputs, or None for a build that failed. (exit code, lines)"""
+        """`builds`: name -> outputs, or None for a build that failed. Returns (exit code,
+        lines)."""
         with contextlib.redirect_stdout(io.StringIO()) as said:
             summary = Summary()
             for build, outputs in builds.items():
@@ -204,7 +205,7 @@ class Closing(unittest.TestCase):
 
 
 class Standing(unittest.TestCase):
-    """A hanging process, and one that is only slow."""
+    """A hanging process, and a process that is only slow."""
 
     def patience(self, code, seconds):
         with subprocess.Popen([sys.executable, '-c', code]) as child:
@@ -230,7 +231,7 @@ class Standing(unittest.TestCase):
 
 
 class Running(unittest.TestCase):
-    """Programs of a build that exists for the case alone."""
+    """Programs of a build that exists only for the case."""
 
     def setUp(self):
         self.build = parts.make_builds()['plain']

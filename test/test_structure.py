@@ -41,7 +41,7 @@ def defines(name, *calls):
 
 
 def ring(folder, names):
-    """Files that call each other in one cycle."""
+    """Returns files that call each other in one cycle."""
     followers = names[1:] + names[:1]
     return {f'{folder}/{name}.c': defines(name, other) for name, other in zip(names, followers)}
 
@@ -93,7 +93,7 @@ CASES = {
 
 
 class Measures(unittest.TestCase):
-    """Two cases a measure, made below."""
+    """Two cases for each measure, made below."""
 
     def test_every_measure_is_tested(self):
         self.assertEqual(set(CASES), set(structure.MEASURES.values()))
@@ -162,7 +162,7 @@ class Calls(unittest.TestCase):
 
 
 class Headers(unittest.TestCase):
-    """Headers in which a declaration is at home."""
+    """Headers in which a declaration may be."""
 
     def strays(self, header, source, more=None):
         tree = {header: 'int x(void);\n', source: defines('x'), **(more or {})}

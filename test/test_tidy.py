@@ -165,7 +165,7 @@ def need_clang_format():
 
 
 class Rules(unittest.TestCase):
-    """Two cases a rule, made below."""
+    """Two cases for each rule, made below."""
 
 
 def add_cases(kind, table, judge):

@@ -10,6 +10,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, 'lib')]
 
+import drawing  # noqa: E402
 import tap  # noqa: E402
 import words  # noqa: E402
 
@@ -52,7 +53,7 @@ def values(measure, files):
 
 
 class Measures(unittest.TestCase):
-    """Two cases a measure, made below."""
+    """Two cases for each measure, made below."""
 
     def test_every_measure_is_tested(self):
         self.assertEqual(set(CASES), set(words.MEASURES.values()))
@@ -104,8 +105,37 @@ class Limits(unittest.TestCase):
                 self.assertEqual(run(root, '--tighten'), status)
 
 
+class Drawn(unittest.TestCase):
+    FILES = {'svc/README.md': '# svc: the service\n\n- **A1 One.** Text\n  goes on.\n',
+             'svc/a.c': '/* Adds. */\nint a(int b)\n{\n    return b + 1; /* never wraps */\n}\n'
+                        'int b(void)\n{\n    err_set(e, 1, "one; two and three and four");\n}\n'}
+
+    def test_a_comment_has_the_code_below_it_and_the_function_around_it(self):
+        self.assertEqual(list(drawing.comments(self.FILES)), [
+            ('svc/a.c', 1, '/* Adds. */\nint a(int b)\n{\n    return b + 1; /* never wraps */'),
+            ('svc/a.c', 4, 'int a(int b)\n    return b + 1; /* never wraps */')])
+
+    def test_a_message_has_its_call_and_its_function(self):
+        self.assertEqual(list(drawing.messages(self.FILES)), [
+            ('svc/a.c', 8, 'in b():\nerr_set(e, 1, "one; two and three and four");')])
+
+    def test_a_rule_has_the_purpose_of_its_room(self):
+        self.assertEqual(list(drawing.rules(self.FILES)), [
+            ('svc/README.md', 3, 'room: svc: the service\n- **A1 One.** Text\n  goes on.')])
+
+    def test_a_seed_draws_the_same_items_again(self):
+        files = {'a.c': ''.join(f'/* {n} */\n' for n in range(100))}
+        printed = []
+        for _ in range(2):
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                drawing.draw(files, 'comments', '7')
+            printed.append(out.getvalue())
+        self.assertEqual(*printed)
+        self.assertEqual(printed[0].count('a.c:'), 60)
+
+
 def run(*arguments):
-    """The exit code; the lines are not this program's."""
+    """Returns the exit code. The printed lines do not belong to this program."""
     with contextlib.redirect_stdout(io.StringIO()):
         return words.main(arguments)
 

@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-# Allowed includes: a module, and the modules below it that it may include. Longest matching path
-# wins.
+# Allowed includes: a module, and the modules below it that it may include. The longest matching
+# path counts.
 SERVICE = {'svc/aggregator', 'svc/lane', 'svc/replica', 'svc/coordinator', 'svc/cli', 'svc/ops',
            'svc/fabric', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/proto', 'svc/host',
            'svc/reduce', 'svc/state', 'svc/timeline', 'svc/base', 'svc/view', 'packer', 'migrator'}
@@ -57,12 +57,12 @@ ARROWS = {
 }
 PURE = {'packer', 'migrator', 'svc/reduce'}
 PRODUCT = {'svc', 'client', 'packer', 'migrator'}
-# Made at build time, in place of a header of that folder.
+# Headers that are made at build time, in place of a header of that folder.
 GENERATED = {'messages.pb-c.h': 'svc/proto/messages.pb-c.h'}
 # Headers as a user includes the installed ones.
 INSTALLED = {'gradpool.h': 'client/gradpool.h'}
 
-# Header (or its folder) of a library -> the files or folders that may include the header.
+# A library's header (or its folder) -> the files or folders that may include it.
 LIBRARIES = {
     'rdma/': {'svc/fabric/ofi', 'test/unit/fabric/ofi/strict_provider.c'},
     'protobuf-c/': {'svc/proto'},
@@ -97,16 +97,16 @@ BANNED_BUT_IN_TESTS = {'sleep', 'usleep'}
 
 TOP_LEVEL = set('''meson.build svc client packer migrator bench test README.md meson_options.txt
     LICENSE .ci .clang-format .editorconfig .gitignore'''.split())
-# The pages whose tables have the variables of workers, of the service and of tests.
+# The pages whose tables contain the variables of workers, of the service and of tests.
 VARIABLE_PAGES = ('client/README.md', 'svc/OPERATING.md', 'test/README.md')
 DATA_FOLDERS = ('test/fuzz/corpus/', 'test/golden/')
-# Put together, so that this file does not contain the searched strings.
+# Concatenated, so that this file does not contain the searched strings.
 MACHINE_PATHS = ['/wo' + 'rk/', '/tm' + 'p/b-', '/ro' + 'ot/', '/ho' + 'me/', '../sha' + 'red']
 UNFINISHED = re.compile(r'\b(' + 'TO' + r'DO|FIX' + r'ME|X' + r'XX)\b')
 
 FILE_LINES_MAX = 600
 HEADER_LINES_MAX = 299
-PUBLIC_HEADER_LINES_MAX = 600   # client/gradpool.h: as long as clear sentences need
+PUBLIC_HEADER_LINES_MAX = 600   # client/gradpool.h is as long as clear sentences need
 FUNCTION_LINES_MAX = 60
 LINE_COLUMNS_MAX = 100
 CLANG_FORMAT = '14'   # the version of Debian 12; later ones break lines in other places
@@ -127,7 +127,7 @@ class Tree:
         return cls({path: read_text(os.path.join(root, path)) for path in list_paths(root)})
 
     def select(self, *endings):
-        """Text files whose name ends so, in order."""
+        """Yields text files whose name ends with one of these, in order."""
         for path in sorted(self.files):
             if path.endswith(endings) and self.files[path] is not None:
                 yield path, self.files[path]
@@ -137,7 +137,8 @@ class Tree:
 
 
 def list_paths(root):
-    """Files that git tracks or would add; without git, all but hidden folders and builds."""
+    """Returns files that git tracks or would add; without git, all except hidden folders and
+    builds."""
     command = ['git', '-C', root, 'ls-files', '-z', '--cached', '--others', '--exclude-standard']
     try:
         listing = subprocess.run(command, capture_output=True, check=True).stdout.decode()
@@ -177,7 +178,7 @@ def without_comments(text):
 
 
 def code_only(text):
-    """C without comments, and with empty strings; the lines keep their numbers."""
+    """Returns C code without comments, and with empty strings. The lines keep their numbers."""
     return TOKEN.sub(lambda m: blank(m[0]) + ' ' if m[0][0] == '/' else m[0][0] * 2, text)
 
 
@@ -195,7 +196,7 @@ def lies_in(path, places):
 
 
 def includes(text):
-    """(line, opening mark, header) of each include."""
+    """Yields (line, opening mark, header) of each include."""
     pattern = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.M)
     plain = without_comments(text)
     for match in pattern.finditer(plain):
@@ -270,7 +271,7 @@ def functions_are_short(tree):
 
 
 def c_functions(code):
-    """(first line, lines) of each body: the format puts its braces into the first column."""
+    """Yields (first line, lines) of each body: the format puts its braces into the first column."""
     start = None
     for number, line in enumerate(code.split('\n'), 1):
         if line.startswith('{'):
@@ -316,7 +317,7 @@ def asserts_change_nothing(tree):
 
 
 def balanced(code, start):
-    """The text from `start`, behind a parenthesis, up to the closing parenthesis."""
+    """Returns the text from `start`, behind a parenthesis, up to the closing parenthesis."""
     depth = 1
     for end in range(start, len(code)):
         depth += {'(': 1, ')': -1}.get(code[end], 0)
@@ -372,7 +373,7 @@ def variables_stand_in_a_page(tree):
 
 
 def documented_variables(tree):
-    """Name -> page; the first cell of a row may name several."""
+    """Returns name -> page. The first cell of a row may contain several names."""
     rows = {}
     for page in VARIABLE_PAGES:
         for cell in re.findall(r'^\|([^|\n]*)\|', tree.files.get(page) or '', re.M):
@@ -381,18 +382,19 @@ def documented_variables(tree):
 
 
 def option_variables(tree):
-    """Variables of the command line's options, which may have rows of their own."""
+    """Returns the variables of the command line's options, which may have separate rows."""
     return {'GRADPOOL_' + option.upper().replace('-', '_')
             for path, text in tree.select('.c', '.h') if path.startswith('svc/cli/')
             for option in re.findall(r'\{[\s\\]*"([a-z][a-z-]+)", ', text)}
 
 
 def used_variables(tree):
-    """Name -> where. In C a variable is a string; a macro of that name is not."""
+    """Returns name -> where it is used. In C a variable is a string; a macro of that name is
+    not."""
     used = {}
     for path, text in tree.select('.c', '.h', '.py', '.sh', '.build'):
         if path.startswith('test/') and os.path.basename(path).startswith('test_'):
-            continue  # cases also misspell them
+            continue  # cases also misspell variables
         in_c = path.endswith(('.c', '.h'))
         pattern = r'"(GRADPOOL_[A-Z0-9_]+)"' if in_c else r'\b(GRADPOOL_[A-Z0-9_]+)\b'
         plain = without_comments(text) if in_c else text
@@ -417,7 +419,7 @@ def top_level_is_fixed(tree):
 
 
 def find_clang_format():
-    """The path of the one version whose format the tree has."""
+    """Returns the path of the one version whose format the tree has."""
     found = []
     for name in f'clang-format-{CLANG_FORMAT}', 'clang-format':
         if command := shutil.which(name):
@@ -463,7 +465,7 @@ RULES = [
 
 
 def run_rule(number, rule, tree):
-    """Prints the case; returns False if it failed."""
+    """Prints the case. Returns False if it failed."""
     try:
         complaints = list(rule(tree))
     except Skip as reason:

@@ -3,6 +3,7 @@
 
 Usage: words.py [ROOT]                            judges the tree
        words.py [ROOT] --show MEASURE [SUBJECT]   lists each value and the lines that it counts
+       words.py [ROOT] --show KIND SEED           draws comments, messages or rules to be read
        words.py [ROOT] --tighten                  lowers the limits to the values of today
 
 A measure is a function of the files that returns {subject: a Count}; its docstring is the name of
@@ -18,6 +19,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[1:1] = [HERE, os.path.join(HERE, 'lib')]
 
+import drawing  # noqa: E402
 import tidy  # noqa: E402
 from structure import Wrong, bar_of, limit_of, rows  # noqa: E402
 
@@ -44,7 +46,8 @@ class Count:
 
 
 def pages(files):
-    """(path, text) of each Markdown page that has to be plain: results and DECISIONS have not."""
+    """Yields (path, text) of each Markdown page that has to be plain: results and DECISIONS have
+    not."""
     for path, text in sorted(files.items()):
         if path.endswith('.md') and text is not None and is_judged(path):
             yield path, text
@@ -55,7 +58,7 @@ def is_judged(path):
 
 
 def numbered_lines(text):
-    """(number, line, whether the line is part of a code block)"""
+    """Yields (number, line, whether the line is part of a code block)."""
     in_code = False
     for number, line in enumerate(text.split('\n'), 1):
         is_fence = line.lstrip().startswith('```')
@@ -64,7 +67,7 @@ def numbered_lines(text):
 
 
 def prose(text):
-    """The words of a page, lower case, without code."""
+    """Returns the words of a page in lower case, without code."""
     plain = ' '.join(line for _, line, is_code in numbered_lines(text) if not is_code)
     return [word.lower() for word in re.findall(r'[A-Za-z]+', re.sub(r'`[^`]*`', ' ', plain))]
 
@@ -82,7 +85,7 @@ def share(files):
 
 
 def share_of(words):
-    """The share in hundredths of a percent, rounded up."""
+    """Returns the share in hundredths of a percent, rounded up."""
     vague = collections.Counter(word for word in words if word in VAGUE)
     value = -(-sum(vague.values()) * 10000 // max(1, len(words)))
     return Count([f'{count} {word}' for word, count in vague.most_common()]
@@ -147,8 +150,12 @@ def comment(files):
 
 def vague_comments(path, text):
     find = python_comments if path.endswith('.py') else c_comments
-    return [f'{path}:{text.count(chr(10), 0, place) + 1}: {said[:60]}'
+    return [f'{path}:{line_at(text, place)}: {said[:60]}'
             for place, said in find(text) if VAGUE_BEGINNING.match(said)]
+
+
+def line_at(text, place):
+    return text.count('\n', 0, place) + 1
 
 
 def c_comments(text):
@@ -173,7 +180,7 @@ MEASURES = {measure.__name__: measure for measure in (
 # ---- the limits ----------------------------------------------------------------------------------
 
 def read_limits(files):
-    """{measure: {subject or pattern: limit}}"""
+    """Returns {measure: {subject or pattern: limit}}."""
     limits = {name: {} for name in MEASURES}
     for number, words in rows(files, LIMITS):
         if len(words) != 3 or words[0] not in MEASURES or not words[2].isdecimal():
@@ -186,7 +193,8 @@ def read_limits(files):
 
 
 def compare(counted, limits):
-    """({subject: value} of subjects above their limit, the same of those below their own limit)"""
+    """Returns ({subject: value} of subjects above their limit, the same of those below their own
+    limit)."""
     values = {subject: counted[subject].value if subject in counted else 0
               for subject in {*counted, *limits} if '*' not in subject}
     worse = {subject: value for subject, value in sorted(values.items())
@@ -197,7 +205,7 @@ def compare(counted, limits):
 
 
 def judge(number, name, files, limits):
-    """Prints the case; false when a value is above its limit."""
+    """Prints the case. Returns false if a value is above its limit."""
     worse, better = compare(MEASURES[name](files), limits)
     print(f'{"not ok" if worse else "ok"} {number} - {MEASURES[name].__doc__}')
     for subject, value in worse.items():
@@ -210,7 +218,8 @@ def judge(number, name, files, limits):
 
 
 def tightened(text, files, limits):
-    """The limits file with lower numbers; a row that its pattern makes needless goes."""
+    """Returns the limits file with lower numbers. A row that its pattern makes needless is
+    removed."""
     better = {name: compare(MEASURES[name](files), limits[name])[1] for name in MEASURES}
     kept = []
     for line in text.split('\n'):
@@ -238,6 +247,8 @@ def tighten(root, files):
 
 
 def show(files, name, subject):
+    if name in drawing.KINDS:
+        return drawing.draw(files, name, subject)
     counted = MEASURES[name](files)
     for key in [subject] if subject else sorted(counted):
         of = counted.get(key, Count())
@@ -250,11 +261,17 @@ def parse(arguments):
     parser.add_argument('root', nargs='?', default=os.path.dirname(HERE))
     parser.add_argument('--tighten', action='store_true', help='lower the limits to the values')
     parser.add_argument('--show', nargs='+', metavar=('MEASURE', 'SUBJECT'),
-                        help='list what a measure counts: ' + ', '.join(MEASURES))
+                        help='list what a measure counts: ' + ', '.join(MEASURES)
+                        + '; or draw by a seed: ' + ', '.join(drawing.KINDS))
     options = parser.parse_args(arguments)
-    if options.show and (options.show[0] not in MEASURES or len(options.show) > 2):
-        parser.error('--show takes a measure and perhaps a subject: ' + ', '.join(MEASURES))
+    if options.show and not is_shown(*options.show):
+        parser.error('--show takes a measure and perhaps a subject: ' + ', '.join(MEASURES)
+                     + '; or a kind and a seed: ' + ', '.join(drawing.KINDS))
     return options
+
+
+def is_shown(name, *subject):
+    return len(subject) == 1 if name in drawing.KINDS else name in MEASURES and len(subject) < 2
 
 
 def main(arguments):

@@ -1,4 +1,4 @@
-/* Owns the rows in which preloaded processes count (allocations_preload.c). */
+/* Owns the table of rows in which preloaded processes count (allocations_preload.c). */
 #include "bench/budget/allocations.h"
 
 #include "bench/lib/host.h"

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define ALLOCATIONS_VARIABLE "BENCH_ALLOCATIONS" /* the path of the rows */
-#define ALLOCATIONS_ROWS 256                     /* processes, over the life of this program */
+#define ALLOCATIONS_VARIABLE "BENCH_ALLOCATIONS" /* path of the file with the rows */
+#define ALLOCATIONS_ROWS 256                     /* most processes in the life of this program */
 #define ALLOCATIONS_BYTES (ALLOCATIONS_ROWS * sizeof(struct allocations_row))
 
 struct allocations_row {
@@ -16,11 +16,11 @@ struct allocations_row {
     uint64_t count;
 };
 
-/* Whether allocations are counted. Starts this program anew with the library unless it is loaded;
- * false without the library (sanitizers have functions of their own). `argv`: arguments of the
- * command. */
+/* Returns whether allocations are counted. Starts this program again with the library unless the
+ * library is loaded. Returns false without the library (programs with sanitizers cannot use it).
+ * `argv`: arguments of the command. */
 bool allocations_counted(const char *command, int argc, char **argv);
-/* Allocations of all threads of the process so far. */
+/* Returns the number of allocations of all threads of the process so far. */
 uint64_t allocations_of(pid_t pid);
 
 #endif

@@ -33,8 +33,8 @@ static void (*real_free)(void *);
 
 static void count(void) { __atomic_fetch_add(&row->count, 1, __ATOMIC_RELAXED); }
 
-/* A forked child takes a row of its own; exec keeps the row. Without a free row the process counts
- * for itself only. */
+/* A forked child takes its own row; after exec() the process keeps its row. Without a free row the
+ * process counts for itself only. */
 static void take_row(void)
 {
     int32_t mine = (int32_t)getpid();
@@ -67,7 +67,7 @@ static void find(void *at, const char *name)
     memcpy(at, &real, sizeof real);
 }
 
-/* Early in the life of a process: other libraries' constructors may come before. */
+/* Called early in the life of a process, but constructors of other libraries may run before. */
 __attribute__((constructor)) static void start(void)
 {
     if (has_started)

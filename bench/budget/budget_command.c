@@ -1,5 +1,5 @@
-/* `budget`: counts system calls, allocations and wake-ups for one GiB. Owns a service and one crew
- * at a time. */
+/* `budget`: counts system calls, allocations and wake-ups for one GiB. Owns a service and one group
+ * of workers (crew) at a time. */
 #include "bench/budget/allocations.h"
 #include "bench/budget/trace.h"
 #include "bench/commands.h"
@@ -76,8 +76,8 @@ static void add_all(const struct budget *o, const struct crew *crew, int64_t sig
         add_process(crew->children[i], TRACE_WORKER, sign, counted);
 }
 
-/* Sleeps and allocations first: a traced thread sleeps at every call. The words with the conductor
- * are counted too, a dozen calls a run. */
+/* Counts sleeps and allocations first, because a traced thread sleeps at every call. The messages
+ * between workers and conductor, a dozen calls in a run, are counted, too. */
 static int count(const struct budget *o, struct crew *crew, struct counted *ret_counted)
 {
     struct counted counted = {0};
@@ -99,7 +99,7 @@ static int count(const struct budget *o, struct crew *crew, struct counted *ret_
     return r;
 }
 
-/* Ends the line; without counts of allocations nothing more is printed. */
+/* Ends the line. Without counts of allocations nothing more is printed. */
 static void print_allocations(const struct budget *o, const struct counted *c, double gib)
 {
     const char *format = o->is_json ? ", \"lane_allocations_per_gib\": %.1f, "

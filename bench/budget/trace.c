@@ -82,7 +82,7 @@ static void count(struct trace *t, pid_t thread)
     }
 }
 
-/* Resumes whoever stops, for ever. */
+/* Resumes each thread that stops, forever. */
 static void follow(struct trace *t)
 {
     int status;
@@ -98,7 +98,7 @@ static void follow(struct trace *t)
     }
 }
 
-/* Writes one number about its start to the pipe, then traces. */
+/* Writes one number about the result of the start to the pipe, then traces. */
 static void run(struct trace *t, int pipe_fd, const pid_t *servers, size_t servers_count,
                 const pid_t *workers, size_t workers_count)
 {

@@ -1,5 +1,5 @@
-/* Counts the system calls of running processes, as strace -c does: exact, and slow enough that
- * nothing else should be measured meanwhile. */
+/* Counts the system calls of running processes, like strace -c. The count is exact, and so
+ * slow that nothing else should be measured at the same time. */
 #ifndef GRADPOOL_BENCH_TRACE_H
 #define GRADPOOL_BENCH_TRACE_H
 
@@ -20,11 +20,11 @@ struct trace;
  * tracing is not allowed. */
 int trace_start(const pid_t *servers, size_t servers_count, const pid_t *workers,
                 size_t workers_count, struct trace **ret_trace);
-/* Detaches; `ret_counts`: one for each role. NULL is allowed. */
+/* Ends the tracing. `ret_counts`: one for each role. NULL is allowed. */
 void trace_stop(struct trace *trace, struct trace_counts *ret_counts);
 
-/* Number of voluntary sleeps of the process's threads so far, which is the number of their
- * wake-ups. */
+/* Returns the number of voluntary sleeps of the process's threads so far, which is the number of
+ * their wake-ups. */
 uint64_t trace_sleeps(pid_t pid);
 
 #endif

@@ -42,8 +42,8 @@ static bool is_chosen(const struct compare_options *o, const struct system *syst
     return !o->systems;
 }
 
-/* Drops a system that failed. Only the service, a server of the bench, or a system that was up
- * makes the run fail; other systems may be absent or broken on this host. */
+/* Drops a system that failed. The run fails only if the system is the service or a server of the
+ * bench, or was running before. Other systems may be absent or broken on this host. */
 static void drop(struct comparison *c, size_t i)
 {
     const struct system *system = c->crews[i].system;
@@ -82,7 +82,7 @@ static int add(struct cell *cell, const struct segment *s)
     return 0;
 }
 
-/* `counts`: times and wrong elements count; otherwise only wrong elements do. */
+/* `counts`: times and wrong elements are recorded; otherwise only wrong elements are. */
 static int take_turn(struct comparison *c, size_t i, uint32_t rounds, bool counts,
                      uint64_t *ret_round_ns)
 {
@@ -165,7 +165,7 @@ static void compare_workers(struct comparison *c, uint32_t workers)
 
 static void prepare(struct comparison *c, const struct compare_options *options)
 {
-    const struct sigaction action = {.sa_handler = interrupt}; /* waits end with EINTR */
+    const struct sigaction action = {.sa_handler = interrupt}; /* a signal ends waits with EINTR */
     c->options = options;
     for (uint32_t rank = 0; rank < CREW_WORKERS_MAX && options->slow_rank != UINT32_MAX; rank++)
         c->pauses[rank] = rank == options->slow_rank ? 10 * PAUSE_US : PAUSE_US;

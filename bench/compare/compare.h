@@ -1,4 +1,4 @@
-/* Systems side by side, alternating in one run. */
+/* Compares systems side by side: their turns alternate in one run. */
 #ifndef GRADPOOL_BENCH_COMPARE_H
 #define GRADPOOL_BENCH_COMPARE_H
 
@@ -16,8 +16,8 @@ struct compare_options {
     uint32_t workers[COMPARE_CHOICES_MAX];          /* 0 ends the list */
     struct compare_load loads[COMPARE_CHOICES_MAX]; /* 0 bytes ends the list */
     const char *systems;                            /* names, separated by commas; NULL: all */
-    uint32_t passes;                                /* turns each system gets for a cell */
-    uint64_t cell_ns; /* time of the rounds of a cell, as far as two rounds a turn allow */
+    uint32_t passes;                                /* turns of each system in a cell */
+    uint64_t cell_ns; /* total time of the rounds of a cell; each turn has two rounds at least */
     /* This rank pauses ten times as long before each round; UINT32_MAX: no rank. */
     uint32_t slow_rank;
     bool is_json;
@@ -37,8 +37,8 @@ struct cell {
 /* Exit code: 1 when a system failed that was there, or a result was wrong. */
 int compare_run(const struct compare_options *options);
 
-/* compare_report.c: prints `cells_count` cells of one load; the table's ratios are to the lower
- * bound (sockets) of the same cell. Sorts the cells' round times. */
+/* compare_report.c: prints `cells_count` cells of one load. Ratios in the table are to the lower
+ * bound (system "sockets") of the same cell. Sorts the round times of the cells. */
 void compare_report_start(const struct compare_options *options);
 void compare_report(const struct compare_options *options, struct cell *cells, size_t cells_count);
 

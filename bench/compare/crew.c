@@ -1,4 +1,4 @@
-/* Talks to the seats of a system. Owns sockets and child processes. */
+/* Sends requests to the processes of a system. Owns sockets and child processes. */
 #include "bench/compare/crew.h"
 
 #include "bench/compare/seat.h"
@@ -170,7 +170,7 @@ static int prepare(struct crew *crew, const struct segment *segment)
     return r < 0 ? r : hear_all(crew, "ready");
 }
 
-/* "done CPU ELAPSED ROUND...": a server's rounds are of no interest. */
+/* Reads "done CPU ELAPSED ROUND...". The round times of a server are not used. */
 static int take_figures(struct crew *crew, uint32_t seat, struct segment *segment)
 {
     int r = hear(crew, seat, "done ");

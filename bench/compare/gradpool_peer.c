@@ -1,5 +1,5 @@
-/* gradpool in a comparison: each worker an ordinary client, tensors of its own for each load. Owns
- * a worker's client and memory. */
+/* gradpool in a comparison: each worker is an ordinary client, with separate tensors for each load.
+ * Owns a worker's client and memory. */
 #include "bench/compare/seat.h"
 #include "bench/compare/systems.h"
 #include "bench/lib/host.h"
@@ -68,7 +68,7 @@ static int declare(struct peer *p, uint64_t elements)
     return r < 0 ? complain("declare", r) : 0;
 }
 
-/* Shuffles the tensors: another order at each rank, equal in each run. */
+/* Shuffles the tensors: each rank has another order, which is the same in each run. */
 static void shuffle(struct peer *p)
 {
     uint64_t state = p->rank + 1;

@@ -1,4 +1,5 @@
-/* Obeys a conductor. Owns the socket and the round times; the system's memory is the system's. */
+/* Carries out the requests of a conductor. Owns the socket and the round times; the system owns its
+ * own memory. */
 #include "bench/compare/seat.h"
 
 #include "bench/compare/pattern.h"

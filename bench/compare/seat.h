@@ -18,7 +18,7 @@
 
 struct seat {
     const char *address; /* the conductor's abstract socket, without the leading zero */
-    uint32_t rank;       /* workers: the system's server, whose gradient is NULL */
+    uint32_t rank;       /* workers: the server of the system, whose gradient is NULL */
     uint32_t workers;
 };
 
@@ -28,7 +28,7 @@ struct seat_work {
     int (*resize)(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
                   float **ret_result);
     int (*round)(void *context);
-    int (*settle)(void *context); /* after the clocks were read; may be NULL */
+    int (*settle)(void *context); /* called after the clocks were read; may be NULL */
 };
 
 /* Returns at "quit" or at the end of the socket. */

@@ -1,6 +1,7 @@
 /* The lower bound: the cost of a server written by hand over plain TCP sockets. One thread reads a
- * piece from every worker, sums and writes back; no framing, no failure handling, one tensor at a
- * time. Server and workers use the cores of gradpool's lane and workers. */
+ * piece from every worker, sums, and writes the result back. There is no framing, no failure
+ * handling, and one tensor at a time. Server and workers use the same cores as gradpool's lane and
+ * workers. */
 #include "bench/compare/seat.h"
 #include "bench/compare/systems.h"
 #include "bench/lib/host.h"
@@ -107,8 +108,8 @@ static int serve(const struct crew *crew, int listen_fd)
     return seat_run(&seat, &verbs, &s);
 }
 
-/* Sends as much as the socket takes. A worker blocked in send() would deadlock with a server
- * blocked in send() to it. */
+/* Sends as much as the socket accepts without blocking. A worker blocked in send() would deadlock
+ * with a server blocked in send() to this worker. */
 static int push(const struct client *c, uint64_t limit, uint64_t *sent)
 {
     while (*sent < limit) {
@@ -149,7 +150,7 @@ static int push_pull(void *context)
     return r;
 }
 
-/* Tensors of a group lie one behind the other: all of them are one stream, as if fused by hand. */
+/* Tensors of a group lie one behind the other and are sent as one stream, as if fused by hand. */
 static int resize(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
                   float **ret_result)
 {
@@ -178,7 +179,7 @@ static int work(const struct crew *crew, uint32_t rank, const struct sockaddr_in
     return seat_run(&seat, &verbs, &c);
 }
 
-/* Seat `workers` is the server; exits. */
+/* Runs one process and exits. Seat number `workers` is the server. */
 static void sit(const struct crew *crew, uint32_t seat, int listen_fd,
                 const struct sockaddr_in *server)
 {

@@ -11,12 +11,12 @@ extern const struct system systems[];
 /* Finds a row, which must exist. */
 const struct system *system_find(const char *name, const char *transport);
 
-/* How a worker of gradpool pushes. */
+/* Ways in which a worker of gradpool pushes. */
 struct gradpool_way {
     const char *transport;
-    bool is_foreign;    /* gradients and results lie in plain memory */
-    bool is_one_by_one; /* a request for each tensor, not one for all */
-    bool is_shuffled;   /* tensors in an order of each worker's own */
+    bool is_foreign;    /* gradients and results are in plain memory */
+    bool is_one_by_one; /* one request for each tensor, instead of one for all */
+    bool is_shuffled;   /* each worker has its own order of tensors */
 };
 
 /* Starts workers that are processes of gradpool. */

@@ -25,7 +25,7 @@ struct figures {
     double steps_per_s, cpu_s_per_step;
 };
 
-#define FIGURES (sizeof(struct figures) / sizeof(double)) /* values of a turn */
+#define FIGURES (sizeof(struct figures) / sizeof(double)) /* number of values of a turn */
 
 struct ddp {
     struct service service;
@@ -106,8 +106,8 @@ static int take_turn(struct ddp *d, int system, uint32_t steps, struct figures *
     return 0;
 }
 
-/* DDP makes its buckets anew after the first step. Returns how many steps a turn has: as many of
- * each system. */
+/* Trains some steps first, because DDP makes its buckets again after the first step. Returns the
+ * number of steps of a turn, which is the same for both systems. */
 static int warm_up(struct ddp *d, const struct model *model, uint32_t *ret_steps)
 {
     struct figures f = {0};

@@ -1,7 +1,7 @@
-"""Child processes of the demo: their JSON lines, their logs, deadlines, and their end.
+"""Child processes of the demo: their JSON lines, logs, deadlines and ends.
 
-Every child runs in a session of its own, so that Ctrl-C reaches only the demo; a child is killed
-when the demo dies in any way. Grandchildren that lose their parent become children of the demo."""
+Every child runs in a separate session, so that Ctrl-C reaches only the demo. A child is killed when
+the demo dies in any way. Grandchildren that lose their parent become children of the demo."""
 import ctypes
 import json
 import os
@@ -18,8 +18,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def cpu_s(pids):
-    """CPU seconds, user and system, that these processes have used so far; of one that has ended,
-    none."""
+    """Returns the CPU seconds, user and system, that these processes have used so far. An ended
+    process counts as 0."""
     ticks = 0
     for pid in pids:
         try:
@@ -32,15 +32,15 @@ def cpu_s(pids):
 
 
 class Failed(Exception):
-    """The demo cannot continue; the text has the failure and the end of a log."""
+    """The demo cannot continue. The text contains the failure and the end of a log."""
 
 
 class Interrupted(Exception):
-    """A signal ends the demo."""
+    """A signal asks the demo to end."""
 
 
 class Child:
-    """A running process; `events`: its JSON lines so far."""
+    """A running process. `events`: its JSON lines so far."""
 
     def __init__(self, name, process, log):
         self.name, self.process, self.log = name, process, log
@@ -48,11 +48,11 @@ class Child:
         self._rest = b''
 
     def last(self, event):
-        """The latest event of that name, or None."""
+        """Returns the latest event of that name, or None."""
         return next((e for e in reversed(self.events) if e['event'] == event), None)
 
     def tail(self):
-        """The end of its log."""
+        """Returns the last lines of the child's log."""
         lines = self.log.read_text(errors='replace').splitlines()[-LOG_LINES:]
         return ''.join(f'\n    {line}' for line in lines) or '\n    (its log is empty)'
 
@@ -73,7 +73,8 @@ class Child:
 
 
 def _surroundings():
-    """This environment without variables of gradpool, so that only the demo's settings apply."""
+    """Returns this environment without variables of gradpool, so that only the demo's settings
+    apply."""
     return {name: value for name, value in os.environ.items()
             if not name.startswith('GRADPOOL_') or name == 'GRADPOOL_LOG_LEVEL'}
 
@@ -130,14 +131,14 @@ class Children:
         return child
 
     def interrupt(self, *_):
-        """A signal handler: ends the present wait, or the next. (An exception thrown by a handler
-        can land where Python drops it.)"""
+        """Handler of a signal: ends the present wait, or the next one. An exception of a handler
+        could be raised where Python ignores it."""
         self._is_interrupted = True
 
     def wait(self, what, is_done, needed, timeout_s, watched=None):
-        """Waits until is_done(). Failed: no progress of `needed` for `timeout_s`, a child of these
-        failed, or all of them ended first. `watched`: children whose progress counts instead.
-        Interrupted: a signal came."""
+        """Waits until is_done(). Raises Failed if there was no progress of `needed` for
+        `timeout_s`, if one of these children failed, or if all of them ended first. `watched`:
+        children whose progress counts instead. Raises Interrupted after a signal."""
         patience = Patience(timeout_s, needed if watched is None else watched)
         while not is_done():
             now_s = time.monotonic()
@@ -179,13 +180,13 @@ class Children:
                 self._selector.unregister(child.process.stdout)
 
     def orphans(self):
-        """Pids of grandchildren that lost their parent and still run."""
+        """Returns the pids of grandchildren that lost their parent and still run."""
         ours = {child.process.pid for child in self._all}
         found = pathlib.Path(f'/proc/self/task/{os.getpid()}/children').read_text().split()
         return [int(pid) for pid in found if int(pid) not in ours]
 
     def kill_all(self):
-        """Kills every started process, by process id, and reaps it."""
+        """Kills every started process by its id, and waits for its end."""
         for child in self._all:
             if child.process.poll() is None:
                 child.process.kill()

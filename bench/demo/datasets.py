@@ -6,9 +6,9 @@ ORDER_SEED = 20240229
 
 
 def prepare():
-    """{name: array} of both data sets, shuffled, scaled, the last fifth held out:
-    digits_x (1797, 1, 8, 8), cancer_x (569, 30), both float32; _y int64; _held: how
-    many are held out."""
+    """Returns {name: array} of both data sets, shuffled and scaled. The last fifth is held out.
+    digits_x (1797, 1, 8, 8), cancer_x (569, 30), both float32; _y int64; _held: number of held-out
+    samples."""
     arrays = {}
     for kind, load in (('digits', load_digits), ('cancer', load_breast_cancer)):
         data = load()

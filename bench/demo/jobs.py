@@ -1,4 +1,5 @@
-"""The two jobs of the demo: their workers, started together and watched, and their results."""
+"""The two jobs of the demo: starts their workers together, watches them, and returns their
+results."""
 import dataclasses
 import os
 import sys
@@ -9,7 +10,7 @@ from children import Failed
 
 START_TIMEOUT_S = 90
 TRAIN_TIMEOUT_S = 120
-WARM_STEPS = 10     # not timed: first allocations, DDP's new buckets
+WARM_STEPS = 10     # steps that are not timed: first allocations, new buckets of DDP
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Run:
             'RANK': str(rank), 'WORLD_SIZE': str(job.workers)})
 
     def progress(self):
-        """The step that all workers have reached, or their state before the first step."""
+        """Returns the step that all workers have reached, or their state before the first step."""
         steps = [worker.last('step') for worker in self.workers]
         if all(steps):
             return f'{self.job.name} {min(s["step"] for s in steps)}/{self.steps}'
@@ -78,7 +79,7 @@ class Run:
         return {worker.last('done')['digest'] for worker in self.workers}
 
     def ended_s(self):
-        """End of each step on rank 0; the ranks are within a step of each other."""
+        """Returns the end of each step on rank 0. The ranks differ by one step at most."""
         return numpy.load(self._results[0])['ended_s']
 
     def start_reference(self):
@@ -97,7 +98,7 @@ def wait_ready(runs):
 
 
 def wait_over(runs):
-    """All workers are done. Failed: one ended otherwise."""
+    """Waits until all workers have finished. Raises Failed if one ended in another way."""
     workers = [worker for run in runs for worker in run.workers]
     runs[0].stage.children.wait('the training ends', lambda: all(w.last('done') for w in workers),
                                 workers, TRAIN_TIMEOUT_S)
@@ -105,7 +106,7 @@ def wait_over(runs):
 
 
 def steps_per_s(runs):
-    """{job: steps/s} over the time in which all these runs were training."""
+    """Returns {job: steps/s} over the time in which all these runs were training."""
     times = {run.job.name: run.ended_s()[WARM_STEPS:] for run in runs}
     begin_s = max(t[0] for t in times.values())
     end_s = min(t[-1] for t in times.values())
@@ -116,13 +117,13 @@ def steps_per_s(runs):
 
 
 def longest_pause_s(run):
-    """The longest time between two steps."""
+    """Returns the longest time between two steps."""
     return float(numpy.diff(run.ended_s()).max())
 
 
 def environment(library, package, transport):
-    """Environment of all workers and references: one thread a process, and the paths of gradpool.
-    """
+    """Returns the environment of all workers and references: one thread in each process, and the
+    paths of gradpool."""
     return {'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1',
             'PYTHONDONTWRITEBYTECODE': '1', 'GRADPOOL_LIBRARY': str(library),
             'GRADPOOL_TRANSPORT': transport,

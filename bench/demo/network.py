@@ -1,5 +1,4 @@
-"""Places of the demo's processes: all on this host, or on nodes, each a network namespace of its
-own.
+"""Places of the demo's processes: all on this host, or on nodes. A node is a network namespace.
 
 Nodes are connected by veth pairs to one bridge in a further namespace. The host's own network is
 not changed, and everything ends with the namespaces. All nodes have the same clock, files and
@@ -24,11 +23,12 @@ class Place:
     aggregator_nodes: tuple = ()
 
     def needs_keys(self):
-        """Whether clients on other nodes need a key."""
+        """Returns whether clients on other nodes need a key."""
         return bool(self.aggregator_nodes)
 
     def aggregator_options(self, node):
-        """Two aggregators on one host share its cores, as `serve --aggregators 2` does."""
+        """Returns the cores of an aggregator. Two aggregators on one host share its cores, as with
+        `serve --aggregators 2`."""
         cores = sorted(os.sched_getaffinity(0))
         index, count = self.aggregator_nodes.index(node), len(self.aggregator_nodes)
         mine = cores[index::count] or cores[:1]
@@ -36,7 +36,7 @@ class Place:
 
 
 class Host:
-    """Everything on this host."""
+    """All processes are on this host."""
 
     can_cut = False
     text = 'this host'
@@ -51,7 +51,8 @@ class Host:
         return ''
 
     def environment(self):
-        """gloo only introduces the ranks to each other, over loopback."""
+        """Returns the variables of gloo, which only introduces the ranks to each other, over
+        loopback."""
         return {'GLOO_SOCKET_IFNAME': 'lo'}
 
     def remove(self):
@@ -70,7 +71,7 @@ class Nodes:
         self._made = []
 
     def create(self):
-        """Makes hub and nodes. Needs root."""
+        """Makes the hub and the nodes. Needs root."""
         self._add('hub')
         self._ip('-n', self._name('hub'), 'link', 'add', 'bridge', 'type', 'bridge')
         self._ip('-n', self._name('hub'), 'link', 'set', 'bridge', 'up')
@@ -103,7 +104,7 @@ class Nodes:
         return Place('a', '10.77.0.1', 7077, aggregator_nodes=('b', 'c'))
 
     def inside(self, node, argv):
-        """The command that runs argv on a node, under the node's own host name."""
+        """Returns the command that runs argv on a node, under the node's own host name."""
         return ['nsenter', f'--net=/run/netns/{self._name(node)}', 'unshare', '--uts', 'sh', '-c',
                 'hostname "$0" && exec "$@"', f'node-{node}', *argv]
 
@@ -114,14 +115,15 @@ class Nodes:
         return {'GLOO_SOCKET_IFNAME': 'eth0'}
 
     def cut(self, node):
-        """Cuts the node off: no packet goes to or from it any more."""
+        """Disconnects the node: packets neither reach nor leave it any more."""
         self._ip('-n', self._name('hub'), 'link', 'set', f'port-{node}', 'down')
 
     def restore(self, node):
         self._ip('-n', self._name('hub'), 'link', 'set', f'port-{node}', 'up')
 
     def remove(self):
-        """Links go with their namespace, a namespace with its last process."""
+        """Removes the namespaces. Links end with their namespace, and a namespace with its last
+        process."""
         for node in self._made:
             subprocess.run(['ip', 'netns', 'delete', self._name(node)], capture_output=True,
                            check=False, timeout=COMMAND_TIMEOUT_S)

@@ -11,14 +11,14 @@ import training
 
 
 def gradients(model, batch):
-    """One rank's gradients, apart from the model."""
+    """Returns one rank's gradients, copied from the model."""
     model.zero_grad(set_to_none=True)
     training.backward(model, batch)
     return [parameter.grad for parameter in model.parameters()]
 
 
 def mean_in_rank_order(of_ranks):
-    """((g0 + g1) + g2) + ..., then one division by their number, for each parameter."""
+    """Returns ((g0 + g1) + g2) + ..., divided once by their number, for each parameter."""
     means = []
     for tensors in zip(*of_ranks):
         total = tensors[0].clone()
@@ -29,7 +29,7 @@ def mean_in_rank_order(of_ranks):
 
 
 def train(kind, path, workers, steps):
-    """The parameters after `steps` steps, one float32 array."""
+    """Returns the parameters after `steps` steps as one float32 array."""
     model, optimizer = training.start(kind)
     data = training.Data(path, kind)
     batches = [data.batches(rank, workers) for rank in range(workers)]

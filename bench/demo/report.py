@@ -6,12 +6,12 @@ import time
 
 PLAIN_EVERY_S = 5.0
 TTY_EVERY_S = 0.2
-CORES_A_SERVER = 1      # a dedicated server's: the common set-up is one server a worker
+CORES_A_SERVER = 1      # cores of a dedicated server; usual are as many servers as workers
 
 
 class Progress:
-    """One line on standard error: rewritten in place on a terminal, now and then a new one
-    elsewhere."""
+    """A progress line on standard error. A terminal shows one line that changes; other output gets
+    a new line now and then."""
 
     def __init__(self):
         self._is_tty = sys.stderr.isatty()
@@ -42,7 +42,7 @@ class Progress:
 
 
 class Stopped:
-    """Result of stopping the service under a job."""
+    """Result of stopping the service while a job trains."""
 
     def __init__(self, exit_code, failures, left):
         self.exit_code, self.failures, self.left = exit_code, failures, left
@@ -60,7 +60,7 @@ class Result:
         self._alone, self._together, self._accuracy, self._jobs = {}, {}, {}, {}
         self._digests = {}
         self._more = {}         # more values of the JSON line, if the stage has them
-        self._checks = []       # (statement, does it hold, detail)
+        self._checks = []       # (statement, whether it is true, detail)
 
     def alone(self, run, rates):
         self._alone.update(rates)
@@ -123,7 +123,7 @@ class Result:
         return CORES_A_SERVER * self._workers()
 
     def print(self):
-        """Table, checks and the JSON line."""
+        """Prints the table, the checks and the JSON line."""
         print(f'\ngradpool demo on {self._where}\n')
         print(f'{"job":30} {"workers":>7} {"steps/s alone":>14} {"together":>9} {"accuracy":>9}')
         for name, job in self._jobs.items():

@@ -30,12 +30,12 @@ from service import Meter, Service
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CUT_S = 2.0
 CUT_NODE = 'c'
-# Shares of the training that no worker passes before the disturbance after the last one: on a busy
-# host a command of this process takes longer than the jobs.
+# Shares of the training at which workers wait until the disturbance of that part was made. On a
+# busy host a command of this process may take longer than the jobs.
 CUT_HOLDS, DISTURB_HOLDS = (0.5,), (0.5, 0.75, 1)
 STEPS_BEFORE_STOP = 40
 STEPS_WITHOUT_END = 1000000
-# SIGINT too: a background job of a script inherits SIGINT ignored.
+# SIGINT has to be set, too: a background job of a script starts with SIGINT ignored.
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -56,7 +56,7 @@ class Stage:
         self.service = None
 
     def begin(self):
-        """Data, network and service."""
+        """Makes the data, the network and the service."""
         self.progress.phase('data, service')
         numpy.savez(self.data, **datasets.prepare())
         if isinstance(self.network, Nodes):
@@ -90,7 +90,7 @@ def train(stage, phase, some_jobs, during=None, holds=()):
 
 
 def cut_link(stage, runs):
-    """Takes a node off the network for a while: when all train and the first has done a quarter."""
+    """Disconnects a node for a while, when all jobs train and the first has done a quarter."""
     workers = [worker for run in runs for worker in run.workers]
     stage.children.wait('a quarter of the training', lambda: (
         all(run.reached(1) for run in runs) and any(run.reached(run.steps // 4) for run in runs)),
@@ -105,7 +105,7 @@ def cut_link(stage, runs):
 
 def disturb(stage, runs):
     """Disturbs two jobs that train: moves all tasks of the first to the other aggregator process,
-    kills that process, then writes the page. Returns the output of the move."""
+    kills that process, and then writes the page. Returns the output of the move."""
     first, workers = runs[0], [worker for run in runs for worker in run.workers]
     service = stage.service
 
@@ -131,7 +131,7 @@ def disturb(stage, runs):
 
 
 def compare(stage, runs):
-    """(wrong, compared) elements against the one-process references."""
+    """Returns (wrong, compared) elements against the one-process references."""
     stage.progress.phase('reference')
     references = [run.start_reference() for run in runs]
     stage.children.wait('the references', lambda: all(r.last('compared') for r in references),
@@ -167,7 +167,7 @@ def demonstrate(stage):
     if stage.network.can_cut:
         result.cut({run.job.name: jobs.longest_pause_s(run) for run in runs}, CUT_S)
     else:
-        # A run of its own, so that the move and the kill do not affect the figures above.
+        # A separate run, so that the move and the kill do not affect the figures above.
         disturbed, *_, seen = train(stage, 'disturbed', jobs.JOBS, disturb,
                                      DISTURB_HOLDS)
         result.disturbed(disturbed, seen, max(map(jobs.longest_pause_s, disturbed)))

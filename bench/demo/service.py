@@ -21,7 +21,8 @@ class Service:
         self._processes = [children.start('service', network.inside(place.node, [
             program, 'serve', '--state-dir', self._state, '--listen', listen,
             '--aggregators', str(place.local_aggregators), '--orphan-timeout', '60',
-            '--worker-timeout', '10', '--aggregator-timeout', '10']))]  # longer than the cut
+            # longer than the disconnection
+            '--worker-timeout', '10', '--aggregator-timeout', '10']))]
         if place.aggregator_nodes:
             self._wait_up(0)
         for node in place.aggregator_nodes:
@@ -39,7 +40,7 @@ class Service:
         self._children.wait('the service starts', is_up, self._processes, START_TIMEOUT_S)
 
     def _key(self, tenant, *options):
-        """The variable with the tenant's key; the first call makes the key."""
+        """Returns the variable with the tenant's key. The first call makes the key."""
         if tenant not in self._keys:
             made = subprocess.run([self._program, 'tenant', 'add', tenant, *options, '--state-dir',
                                    self._state], capture_output=True, timeout=START_TIMEOUT_S,
@@ -50,19 +51,20 @@ class Service:
         return {'GRADPOOL_KEY_FILE': str(self._keys[tenant])}
 
     def environment(self, tenant):
-        """Variables with which a tenant's workers find the service and are admitted."""
+        """Returns the variables with which a tenant's workers find the service and are admitted."""
         key = self._key(tenant) if self._place.needs_keys() else {}
         return {'GRADPOOL_ENDPOINT': self.endpoint, **key}
 
     def status(self):
-        """`gradpool status --json` as a dict, or None without an answer."""
+        """Returns `gradpool status --json` as a dict, or None without an answer."""
         asked = subprocess.run([self._program, 'status', '--json', '--endpoint',
                                 f'unix:{self._state}/control.sock'], capture_output=True,
                                timeout=START_TIMEOUT_S, check=False)
         return json.loads(asked.stdout) if asked.stdout else None
 
     def _ask(self, *words):
-        """Standard output of a gradpool command at this service. Failed: the command failed."""
+        """Returns the standard output of a gradpool command for this service. Raises Failed if the
+        command failed."""
         asked = subprocess.run([self._program, *map(str, words), '--endpoint',
                                 f'unix:{self._state}/control.sock'], capture_output=True,
                                timeout=START_TIMEOUT_S, check=False, text=True)
@@ -71,12 +73,12 @@ class Service:
         return asked.stdout
 
     def lanes_of(self, job):
-        """Numbers of the lanes that sum a job's gradients."""
+        """Returns the numbers of the lanes that sum a job's gradients."""
         found = json.loads(self._ask('jobs', '--json'))['jobs']
         return {lane for j in found if j['job'] == job for lane in j['lanes']}
 
     def home_of(self, job):
-        """The aggregator, as in status(), whose lanes these are."""
+        """Returns the aggregator, as in status(), that has the lanes of the job."""
         lanes = self.lanes_of(job)
         return next(a for a in self.status()['aggregators']
                     if lanes & {lane['lane'] for lane in a['lanes']})
@@ -91,7 +93,7 @@ class Service:
         self._ask('report', '--output', path)
 
     def pids(self):
-        """Coordinator and aggregators."""
+        """Returns the process ids of coordinator and aggregators."""
         status = self.status()
         return [status['pid']] + [a['pid'] for a in status['aggregators']]
 
@@ -110,12 +112,12 @@ class Service:
 
 
 class Meter:
-    """CPU of some processes over a span of time."""
+    """Measures the CPU time of some processes."""
 
     def __init__(self, pids):
         self._pids = pids
         self._cpu_s, self._at_s = cpu_s(pids), time.monotonic()
 
     def read(self):
-        """(CPU seconds, seconds) since the meter was made."""
+        """Returns (CPU seconds, seconds) since the meter was made."""
         return cpu_s(self._pids) - self._cpu_s, time.monotonic() - self._at_s

@@ -1,6 +1,6 @@
-"""Data, models and batches of the two jobs, equal to the last bit in worker and reference.
+"""Data, models and batches of the two jobs. They are equal to the last bit in worker and reference.
 
-All values follow from the kind of job, the rank and the step; nothing depends on time, on other
+All values follow from the kind of job, the rank and the step. Nothing depends on time, on other
 ranks or on the service."""
 import dataclasses
 import hashlib
@@ -14,7 +14,7 @@ SEED = 20240229
 
 
 def make_cnn():
-    """(n, 1, 8, 8) -> (n, 10); 38,282 parameters in 8 tensors."""
+    """Returns the model (n, 1, 8, 8) -> (n, 10), with 38,282 parameters in 8 tensors."""
     nn = torch.nn
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
@@ -22,7 +22,7 @@ def make_cnn():
 
 
 def make_mlp():
-    """(n, 30) -> (n, 2); 4,130 parameters in 6 tensors."""
+    """Returns the model (n, 30) -> (n, 2), with 4,130 parameters in 6 tensors."""
     nn = torch.nn
     return nn.Sequential(nn.Linear(30, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(),
                          nn.Linear(32, 2))
@@ -30,7 +30,7 @@ def make_mlp():
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """How a kind of job is trained; `batch`: samples a rank and step."""
+    """The training of one kind of job; `batch`: samples of each rank in a step."""
     make_model: typing.Callable
     batch: int
     learning_rate: float
@@ -40,7 +40,7 @@ TRAININGS = {'digits': Training(make_cnn, 32, 0.05), 'cancer': Training(make_mlp
 
 
 class Data:
-    """One kind's data, read from the file that datasets.prepare() went to."""
+    """One kind's data, read from the file to which datasets.prepare() was written."""
 
     def __init__(self, path, kind):
         arrays = numpy.load(path)
@@ -50,7 +50,8 @@ class Data:
         self._batch = TRAININGS[kind].batch
 
     def batches(self, rank, workers):
-        """Endless (x, y) of this rank's shard: every workers-th sample, newly ordered each pass."""
+        """Yields (x, y) of this rank's shard forever: every workers-th sample, in a new order in
+        each pass."""
         shard = torch.arange(rank, self._trained, workers)
         generator = torch.Generator().manual_seed(SEED + rank)
         while True:
@@ -60,14 +61,15 @@ class Data:
                     yield self._x[part], self._y[part]
 
     def accuracy(self, model):
-        """Share of the held-out samples that the model gets right."""
+        """Returns the share of the held-out samples that the model classifies correctly."""
         with torch.no_grad():
             guesses = model(self._x[self._trained:]).argmax(1)
         return (guesses == self._y[self._trained:]).double().mean().item()
 
 
 def start(kind):
-    """(model, optimizer) as every rank of that kind starts; one torch thread from here on."""
+    """Returns (model, optimizer) with which every rank of that kind starts. Limits torch to one
+    thread."""
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
     training = TRAININGS[kind]
@@ -76,16 +78,16 @@ def start(kind):
 
 
 def backward(model, batch):
-    """Leaves the gradients of one batch in the model's parameters."""
+    """Computes the gradients of one batch and leaves them in the model's parameters."""
     x, y = batch
     torch.nn.functional.cross_entropy(model(x), y).backward()
 
 
 def flatten(model):
-    """All parameters in order, one float32 array."""
+    """Returns all parameters in order as one float32 array."""
     return numpy.concatenate([p.detach().numpy().ravel() for p in model.parameters()])
 
 
 def digest(model):
-    """A hash of all parameters: equal when every bit is."""
+    """Returns a hash of all parameters, which is equal if every bit is equal."""
     return hashlib.sha256(flatten(model).tobytes()).hexdigest()

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """One worker of a job of the demo: an ordinary DDP script with one line of gradpool in it.
 
-Started by run.py with rank, size, job and endpoint in the environment. Reports its progress in JSON
-lines on standard output; a line on standard input starts the training, and another one continues
-the training after each step of --hold."""
+run.py starts the worker with rank, size, job and endpoint in the environment. The worker reports
+its progress in JSON lines on standard output. A line on standard input starts the training, and
+another one continues the training after each step of --hold."""
 import argparse
 import itertools
 import json
@@ -37,8 +37,8 @@ def parse():
 
 
 def train(model, optimizer, batches, steps, holds):
-    """Trains; returns when each step ended (s, the host's monotonic clock less the time in which
-    the worker was held)."""
+    """Trains. Returns the end of each step in seconds of the host's monotonic clock, without the
+    time in which the worker was held."""
     ended_s, held_s = [], 0
     for step, batch in enumerate(itertools.islice(batches, steps), 1):
         optimizer.zero_grad(set_to_none=True)
@@ -78,7 +78,7 @@ def main():
 
 
 def run():
-    """Runs main(); without a service a script gets an exception, which is reported here."""
+    """Runs main(). Without a service a script gets an exception, which is reported here."""
     try:
         return main()
     except gradpool.GradpoolError as error:

@@ -1,6 +1,6 @@
 /* `durability`: the cost of copies of parameters, on another aggregator (--durability replica) or
- * in a worker, compared with none, in turns. Owns the measured service and the workers of each
- * turn. */
+ * in a worker. Turns with copies alternate with turns without copies. Owns the measured service and
+ * the workers of each turn. */
 #include "bench/commands.h"
 #include "bench/lib/own_service.h"
 #include "bench/migrate/crowd.h"
@@ -15,7 +15,7 @@
 #define STATES_MAX 8
 #define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
 #define LOAD_ELEMENTS 16
-#define COMPUTE_NS (5 * NS_PER_MS) /* computing time in which results are checked */
+#define COMPUTE_NS (5 * NS_PER_MS) /* emulated computing time, in which results are checked */
 #define WARM_ITERATIONS 5
 
 enum { NONE, REPLICA, WORKER, KINDS };
@@ -23,13 +23,13 @@ static const char *const names[KINDS] = {"none", "replica", "worker"};
 static const enum gp_durability durabilities[KINDS] = {GP_DURABILITY_NONE, GP_DURABILITY_REPLICA,
                                                        GP_DURABILITY_WORKER};
 
-/* Values of a round, each the median or mean of a turn; lane time includes the holders of
+/* Values of a round, each the median or mean of a turn. Lane time includes the lanes that hold
  * copies. */
 struct figures {
     double wall_ms, lane_cpu_ms, workers_cpu_ms;
 };
 
-#define FIGURES (sizeof(struct figures) / sizeof(double)) /* values of a turn */
+#define FIGURES (sizeof(struct figures) / sizeof(double)) /* number of values of a turn */
 
 struct durability {
     struct service service;

@@ -1,10 +1,10 @@
-/* Keeps the last strikes and ends, so that a failure can be matched with a cause. Owns nothing that
- * lasts. Must never excuse a failure that came before its cause. */
+/* Stores the last strikes and the last ends of processes, so that a failure can be matched with a
+ * cause. Owns nothing that lasts. Must never excuse a failure that came before its cause. */
 #include "bench/faults/blame.h"
 
 #include "svc/base/clock.h"
 
-/* Time in which a strike shows: the deadline of a wait, and some more. */
+/* Time within which a strike has an effect: the deadline of a wait, and some more. */
 #define HURT_NS (10 * NS_PER_S)
 #define COPY_NS (3 * NS_PER_S)  /* time in which another aggregator starts and gets a copy */
 #define LOSS_NS (15 * NS_PER_S) /* time in which a loss is reported */

@@ -16,8 +16,9 @@ struct blame_hurts {
     uint32_t count;
 };
 void blame_hurt(struct blame_hurts *hurts, uint64_t at_ns);
-/* Whether a strike may have caused a failure at `failed_ns`: the failure came within 10 s of the
- * strike, or within `patience_ns`, the longest duration of the failed call, if that is longer. */
+/* Returns whether a strike may have caused a failure at `failed_ns`: the failure came within 10 s
+ * of the strike, or within `patience_ns`, the longest duration of the failed call, if that is
+ * longer. */
 bool blame_was_hurt(const struct blame_hurts *hurts, uint64_t failed_ns, uint64_t patience_ns);
 
 /* The last ends of aggregators. Parameters and copies on an aggregator are lost with it. */
@@ -33,8 +34,8 @@ void blame_ended(struct blame_losses *losses, uint64_t from_ns, uint64_t to_ns);
 /* Adds a time without a coordinator or with a stopped process: no copy could be begun or
  * completed. */
 void blame_stood_still(struct blame_losses *losses, uint64_t ns);
-/* Whether the failure may be a lost copy: two aggregators, owner and replica holder, ended too soon
- * after each other for another copy, at most 15 s before `failed_ns`. */
+/* Returns whether the failure may be a lost copy: two aggregators, owner and replica holder, ended
+ * too soon after each other for another copy, at most 15 s before `failed_ns`. */
 bool blame_is_bereft(const struct blame_losses *losses, uint64_t failed_ns);
 
 #endif

@@ -218,8 +218,8 @@ static bool was_hurt(const struct company *c, size_t job, uint32_t rank)
     return was_hurt_itself(c, job, 0, board) || was_hurt_itself(c, job, 1, board);
 }
 
-/* Whether the operator has drained all running lanes: the worker that declares a tensor gets an
- * error and ends, and so does the other worker of the job. */
+/* Returns whether the operator has drained all running lanes: the worker that declares a tensor
+ * gets an error and ends, and so does the other worker of the job. */
 static bool was_refused(const struct company *c, size_t job)
 {
     for (uint32_t rank = 0; rank < WORKERS_MAX; rank++) {
@@ -230,8 +230,8 @@ static bool was_refused(const struct company *c, size_t job)
     return false;
 }
 
-/* Whether copies must have survived. A replica is lost when the aggregators of owner and replica
- * end shortly after each other, before the next replica is complete. */
+/* Returns whether copies must have survived. A replica is lost when the aggregators of owner and
+ * replica end shortly after each other, before the next replica is complete. */
 static bool has_copies(const struct company *c, size_t job, uint32_t rank)
 {
     bool is_bereft = blame_is_bereft(&c->losses, company_board(c, job, rank)->failed_ns);

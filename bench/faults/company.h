@@ -29,7 +29,7 @@ struct job {
     char name[32];
     uint32_t number; /* number of starts of the job */
     struct trainer trainers[WORKERS_MAX];
-    /* time at which a worker was lost without being asked to leave; 0: no worker is */
+    /* time at which a worker was lost without a request to leave; 0: no worker was lost */
     uint64_t broken_ns;
     uint32_t wanted; /* members of an elastic job that the last resize asked for */
     bool has_begun;  /* the first members of an elastic job have results */
@@ -58,11 +58,12 @@ int company_tend(struct company *c, bool starts_anew);
 /* Sleeps until `until_ns` or until a worker ends. */
 void company_sleep(const struct company *c, uint64_t until_ns);
 size_t company_alive(const struct company *c);
-/* Orders the end of all workers. Members without a result are killed, because the other members of
- * their first round end. */
+/* Asks all workers to end. Members without a result are killed, because the other members of their
+ * first round end. */
 void company_order_end(struct company *c);
 
-/* Whether strikes may hit the job: an elastic job not before its first members have results. */
+/* Returns whether strikes may hit the job: an elastic job not before its first members have
+ * results. */
 bool company_may_strike(const struct company *c, size_t job);
 uint64_t company_seed(const struct company *c, size_t job);
 struct victim_board *company_board(const struct company *c, size_t job, uint32_t rank);

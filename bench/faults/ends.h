@@ -32,9 +32,9 @@ enum ends_news ends_read(struct ends *ends, const char *line, pid_t *ret_pid, in
 void ends_strike(struct ends *ends, pid_t pid);
 /* Enters a planned end: the bench asked the process to end. */
 void ends_retire(struct ends *ends, pid_t pid);
-/* Whether the bench struck the process. */
+/* Returns whether the bench struck the process. */
 bool ends_was_struck(const struct ends *ends, pid_t pid);
-/* Whether the end with this status is a planned one, with which no copy is lost. */
+/* Returns whether the end with this status is a planned one, with which no copy is lost. */
 bool ends_was_planned(const struct ends *ends, pid_t pid, int status);
 /* Judges the end of an aggregator. False: a crash. The coordinator kills some aggregators, and an
  * aggregator that cannot start logs the reason. */
@@ -48,7 +48,7 @@ pid_t ends_take_missing(struct ends *ends);
 bool ends_of_worker_fit(int status, int code, bool was_to_die);
 /* Judges the end of a `gradpool` command of the operator. */
 bool ends_of_command_fit(int status);
-/* "signal 6", "exit code 3". */
+/* Writes for example "signal 6" or "exit code 3". */
 void ends_name(int status, char *ret_text, size_t text_bytes);
 
 #endif

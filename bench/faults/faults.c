@@ -84,7 +84,7 @@ static int be_calm(struct conductor *c, uint64_t until_ns)
 
 /* --- strikes --- */
 
-/* Never the last that is up and stays: the jobs need one. */
+/* Returns an aggregator other than the last one that is up and stays, because the jobs need one. */
 static pid_t some_aggregator(struct conductor *c)
 {
     pid_t pids[SERVICE_PROCESSES_MAX];
@@ -141,8 +141,8 @@ static int kill_aggregator(struct conductor *c)
     return 0;
 }
 
-/* Asks an aggregator to end, which moves its tasks to others first. One at a time, as an operator
- * does. */
+/* Asks an aggregator to end, which moves its tasks to others first. One aggregator at a time, like
+ * an operator. */
 static int retire_aggregator(struct conductor *c)
 {
     if (c->leaving > 0 && kill(c->leaving, 0) == 0)
@@ -192,7 +192,7 @@ static int kill_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGKILL, 128 + SIGKILL);
 }
 
-/* Planned restart: the next coordinator takes the jobs over. */
+/* Makes a planned restart: the next coordinator takes over the jobs. */
 static int restart_coordinator(struct conductor *c)
 {
     tell(c, "restarted", "the coordinator", c->service.coordinator);
@@ -200,7 +200,7 @@ static int restart_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGTERM, 0);
 }
 
-/* A stopped process keeps its pid even if it dies, because it is reaped only later. */
+/* Stops a process. Its pid stays valid even if it dies, because it is reaped only later. */
 static void hold_still(struct conductor *c, pid_t pid)
 {
     const uint64_t stop_ns = (100 + draw(c, STOP_MS_MAX - 100)) * NS_PER_MS;
@@ -336,7 +336,7 @@ static void end_hostile(struct conductor *c)
     c->result->crashes += c->hostile.crashes;
 }
 
-/* A short run has each of them, too. */
+/* Draws a kind of strike. A short run makes each kind once, too. */
 static uint32_t draw_way(struct conductor *c)
 {
     if (c->ways_left == 0) {
@@ -360,7 +360,7 @@ static int strike(struct conductor *c)
 
 /* --- all --- */
 
-/* Each kind of strike and of order was there once. */
+/* Returns whether each kind of strike and of order was made. */
 static bool is_complete(const struct conductor *c)
 {
     const struct faults_result *r = c->result;
@@ -369,7 +369,7 @@ static bool is_complete(const struct conductor *c)
            c->snapshots.done;
 }
 
-/* A slow host has more time for each kind. */
+/* Returns whether the run continues. A slow host has more time for each kind. */
 static bool goes_on(const struct conductor *c)
 {
     uint64_t now_ns = clock_now_ns(), for_ns = c->about->seconds * NS_PER_S;
@@ -396,7 +396,7 @@ static int rage(struct conductor *c)
     return r;
 }
 
-/* Every worker ends, by itself or as a hang. */
+/* Waits until every worker has ended, by itself or as a hang. */
 static int let_end(struct conductor *c)
 {
     company_order_end(&c->company);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FAULTS_LONG_S 60 /* shorter runs have shorter attacks, and workers that rest for longer */
+#define FAULTS_LONG_S 60 /* shorter runs have shorter attacks, and longer rests of workers */
 
 struct faults {
     uint64_t seconds, seed;
@@ -34,10 +34,10 @@ struct faults_result {
     uint64_t longest_wait_ns;
 };
 
-/* Whether something went wrong that must not, whatever is done. */
+/* Returns whether the run has a result that is wrong in any case. */
 bool faults_failed(const struct faults_result *result);
-/* Starts and ends a service of its own, and keeps the service's log if something failed. A negative
- * errno with a text on standard error: the run could not be done; failures of jobs are in the
+/* Starts and ends a separate service, and keeps the service's log if there was a failure. Negative
+ * errno with a text on standard error: the run could not be done. Failures of jobs are in the
  * result. */
 int faults_run(const struct faults *faults, struct faults_result *ret_result);
 

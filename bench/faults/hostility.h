@@ -1,4 +1,4 @@
-/* A hostile tenant beside the jobs of `faults`: a process of its own with a key of its own and the
+/* A hostile tenant beside the jobs of `faults`: a separate process with its own key and the
  * quotas that every tenant has (gradpool-bench-hostile). */
 #ifndef GRADPOOL_BENCH_FAULTS_HOSTILITY_H
 #define GRADPOOL_BENCH_FAULTS_HOSTILITY_H
@@ -27,7 +27,7 @@ struct hostile_pace {
 void hostile_find_listen(char *ret_listen);
 /* Makes the tenant and starts its process against `listen`, the address of the service. Without
  * gradpool-bench-hostile beside this program (an installation leaves it out) there is no tenant.
- * Negative errno, with a text on standard error. */
+ * Returns a negative errno, with a text on standard error. */
 int hostile_begin(struct hostile *h, const char *listen, uint64_t seed,
                   const struct hostile_pace *pace);
 /* Ends the process and reads its counts. */

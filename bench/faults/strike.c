@@ -16,8 +16,8 @@
 
 #define SOCKETS_MAX 256
 
-/* Whether the descriptor is a TCP or Unix connection to another process. Socket pairs within the
- * process only wake its threads, and a network cannot cut them. */
+/* Returns whether the descriptor is a TCP or Unix connection to another process. Socket pairs
+ * within the process only wake its threads, and a network cannot cut them. */
 static bool is_connection(int fd, pid_t owner)
 {
     struct sockaddr_storage peer;

@@ -16,7 +16,7 @@
 #define QUICK_ROUNDS 300
 #define VISITS_EACH 20
 #define QUICK_VISITS 3
-#define BUSY 0.5 /* load average a core from which figures are a hint at best */
+#define BUSY 0.5 /* load average for each core from which figures are a hint at best */
 
 struct fences {
     bool is_quick, is_json;
@@ -193,7 +193,7 @@ static int run_all(struct fences *f)
     return r;
 }
 
-/* Other processes shape both figures of a ratio, and wait beside each visit. */
+/* Warns of other processes, which change both figures of a ratio, and compete with each visit. */
 static void warn_of_others(void)
 {
     double load = 0;

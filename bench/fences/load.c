@@ -20,9 +20,10 @@
 #define BEGIN_NS (180 * NS_PER_S)
 #define END_NS (60 * NS_PER_S)
 #define LOOK_NS (10 * NS_PER_MS)
-#define REST_NS (10 * NS_PER_S) /* waited for at most */
+#define REST_NS (10 * NS_PER_S) /* longest wait until the service is idle */
 #define REST_LOOK_NS (100 * NS_PER_MS)
-#define REST_CPU_NS (5 * NS_PER_MS) /* used between two looks */
+/* CPU time between two measurements from which the service counts as busy */
+#define REST_CPU_NS (5 * NS_PER_MS)
 
 extern char **environ;
 

@@ -28,7 +28,8 @@ struct running_load {
 };
 
 /* Returns once the load runs. `listen`: TCP endpoint of the service; `what`: NULL is no load. A
- * hostile process has a tenant of its own. Negative errno, with a text on standard error. */
+ * hostile process has a tenant of its own. Returns a negative errno, with a text on standard
+ * error. */
 int load_begin(struct running_load *running, const struct service *service, const char *listen,
                const char *what);
 /* Ends a load, its tenant and the tenant's jobs, and waits until the service is idle; allowed

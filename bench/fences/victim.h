@@ -16,7 +16,8 @@ struct victim {
  * its worker has joined. */
 int victim_start(struct victim *v, const struct service *service, const char *listen,
                  const char *key);
-/* Microseconds a round; adds to `wrong` how many elements of the last result were. */
+/* Measures microseconds of a round. Adds to `wrong` the number of wrong elements of the last
+ * result. */
 int victim_measure(struct victim *v, uint32_t rounds, double ret_us[FIGURES], uint64_t *wrong);
 void victim_end(struct victim *v);
 

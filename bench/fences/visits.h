@@ -1,4 +1,5 @@
-/* Requests of others to the coordinator beside a load: a new job, a look, a tenant less. */
+/* Requests of other users to the coordinator during a load: a new job, a status, the removal of a
+ * tenant. */
 #ifndef GRADPOOL_BENCH_FENCES_VISITS_H
 #define GRADPOOL_BENCH_FENCES_VISITS_H
 

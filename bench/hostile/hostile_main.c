@@ -1,7 +1,7 @@
-/* A tenant that attacks the service: draws one attack after the other, each once before any is
- * repeated, each in a process that is killed at the end of its time, with a rest after each; or
- * runs one named attack. Owns that process. Prints a line for each attack with its name and count;
- * before that "ready", when a named attack has begun. SIGTERM ends the program with that line. */
+/* A tenant that attacks the service. It draws one attack after the other, each once before any is
+ * repeated, or runs one named attack. Each attack is a process that is killed at the end of its
+ * time, with a rest after it. Owns that process. Prints a line for each attack with its name and
+ * count. Prints "ready" when a named attack has begun. SIGTERM ends the program after that line. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
@@ -59,7 +59,7 @@ static void say_ready(const struct tenant *t, const struct attack *attack)
     fflush(stdout);
 }
 
-/* Returns when its time is over, or the signal has come. */
+/* Runs one attack until its time is over, or the signal has come. */
 static void run(struct tenant *t, const struct attack *attack, uint64_t ms, bool says_ready)
 {
     const pid_t parent = getpid();

@@ -1,6 +1,6 @@
-/* Attacks on lanes: memory that is huge, comes and goes, or loses its pages; very many ranks; peers
- * without a ticket; records and rings without sense. Own their fabric. Must send to the lanes of
- * their own job only. */
+/* Attacks on lanes: memory that is huge, is lent and withdrawn, or loses its pages; very many
+ * ranks; peers without a ticket; invalid records and rings. Own their fabric. Must send to the
+ * lanes of their own job only. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
@@ -21,7 +21,7 @@
 #define LENT_REGIONS 15
 #define PUNCHED_BYTES (1u << 20)
 #define WIDE_BYTES (256u << 10)
-#define STRANGERS 64 /* before a rest: the kernel lets no more wait */
+#define STRANGERS 64 /* before a rest, because the kernel queues no more */
 
 static struct fabric *open_fabric(const char *kind)
 {
@@ -30,7 +30,7 @@ static struct fabric *open_fabric(const char *kind)
     return fabric_open(kind, &options, &f) < 0 ? NULL : f;
 }
 
-/* All ranks of one job; how many have their seat. */
+/* Connects all ranks of one job. Returns the number of ranks that are connected. */
 static size_t take_seats(struct tenant *t, struct fabric *f, const char *job, struct seat *seats,
                          uint32_t ranks, uint64_t bytes)
 {
@@ -224,8 +224,8 @@ void attack_strangers(struct tenant *t)
 
 /* --- junk --- */
 
-/* An announcement with a few bytes changed, so that not the first look refuses all; now and then
- * bytes that follow no rule. */
+/* Sends an announcement with a few bytes changed, so that the first check does not refuse all of
+ * them. Sometimes sends random bytes. */
 static void send_junk(struct tenant *t, struct seat *seat)
 {
     uint8_t record[FABRIC_MESSAGE_BYTES_MAX];
@@ -237,7 +237,7 @@ static void send_junk(struct tenant *t, struct seat *seat)
     *t->done += fabric_send(seat->lane, record, bytes, NULL, 0) == 0;
 }
 
-/* The memory that this process shares with its lane, by the name of its file. */
+/* Finds the memory that this process shares with its lane, by the name of its file. */
 static bool find_rings(uintptr_t *ret_first, uintptr_t *ret_end)
 {
     char line[512];
@@ -258,7 +258,7 @@ static void scribble(struct tenant *t)
         return;
     for (int i = 0; i < 4096; i++) {
         uint32_t at = tenant_draw(t, (uint32_t)((end - first) / sizeof(uint32_t)));
-        /* Counters lie in the first lines: every fourth value goes there. */
+        /* The counters are in the first lines: every fourth value is written there. */
         volatile uint32_t *word = (volatile uint32_t *)first + (i % 4 ? at : at % 128);
         *word = tenant_draw(t, UINT32_MAX);
     }

@@ -11,7 +11,7 @@
 #define EVENTS 64
 #define OPEN_NS (2 * NS_PER_S)
 
-/* The first piece of the tensor. */
+/* Returns the first piece of the tensor. */
 static bool declare(struct tenant *t, struct seat *seat, uint32_t *ret_lane)
 {
     WIRE_TYPE(TensorSpec) tensor = GRADPOOL__WIRE__TENSOR_SPEC__INIT, *tensors[] = {&tensor};

@@ -19,7 +19,7 @@ struct asker {
     int open;
 };
 
-/* How many; negative: the connection has ended. */
+/* Returns the number of answers. Negative: the connection has ended. */
 static int take_answers(struct channel *ch)
 {
     envelope *message;
@@ -88,7 +88,8 @@ void attack_lists(struct tenant *t)
 
 /* --- messages without an end --- */
 
-/* Sends the length of a frame, and the frame without its last byte, so that it never ends. */
+/* Sends the length of a frame, and the frame without its last byte, so that the frame never
+ * ends. */
 static void send_half(struct channel *ch)
 {
     const uint32_t frame_bytes = CHANNEL_FRAME_BYTES_MAX;
@@ -119,7 +120,8 @@ void attack_halves(struct tenant *t)
     }
 }
 
-/* Nothing, the beginning of a TLS greeting, or that of a plain one, and then a byte at a time. */
+/* Sends nothing, or the beginning of a TLS greeting, or of a plain one, and then a byte at a
+ * time. */
 static int begin_greeting(struct tenant *t)
 {
     static const struct {
@@ -145,7 +147,7 @@ static bool send_byte(int fd)
            recv(fd, &byte, 1, MSG_DONTWAIT) != 0;
 }
 
-/* One of them hangs up at once, and comes again. */
+/* One connection ends at once, and is made again. */
 void attack_greetings(struct tenant *t)
 {
     const struct linger reset = {1, 0};

@@ -29,7 +29,7 @@ struct attack {
     void (*run)(struct tenant *t);
 };
 
-/* The most that one attack has at a time. */
+/* Limits for one attack at a time. */
 #define PLANS 32
 #define LISTS 32
 #define HALVES 8 /* messages of 16 MiB each, which the coordinator may buffer */

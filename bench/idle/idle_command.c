@@ -12,7 +12,8 @@
 #include <time.h>
 
 #define TENSOR_BYTES 4096
-/* After the last round: progress threads park, the last commits go out. */
+/* Time after the last round in which progress threads begin to sleep, and the last commits are
+ * sent. */
 #define SETTLE_NS NS_PER_S
 
 struct use {
@@ -155,7 +156,8 @@ static void print_active(const struct idle *o)
     }
 }
 
-/* Alone before and after, so that a machine that changes meanwhile is not taken for the others. */
+/* Measures the active job alone before and after, so that a change of the machine is not taken for
+ * an effect of the idle jobs. */
 static int watch_beside_active(struct idle *o)
 {
     double before[2], among[2], after[2];

@@ -1,7 +1,7 @@
 /* gradpool-bench kernels: speed of each kernel, compared with memcpy of the same run. Each timing
  * of a kernel follows one of memcpy over the same sources, so that a slow moment of the machine
- * hits both; prints medians. CPU time, so that other processes do not count. Checks no result:
- * test_reduce_kernels does. */
+ * affects both. Prints medians of CPU time, so that other processes do not count.
+ * test_reduce_kernels checks the results. */
 #include "bench/commands.h"
 
 #include "svc/base/clock.h"
@@ -89,7 +89,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* Small whole numbers in every dtype: no denormals, no overflow, nothing a processor is slow at. */
+/* Fills with small whole numbers in every dtype, so that there are no denormals, no overflow and no
+ * other slow values. */
 static void fill(char *array, enum reduce_dtype dtype, size_t elements)
 {
     static const struct {
@@ -116,7 +117,7 @@ static double median(double *values, uint32_t count)
     return values[count / 2];
 }
 
-/* Bytes read and written in a second. */
+/* Returns the bytes read and written in a second. */
 static double rate(uint64_t bytes, uint64_t spent_ns)
 {
     return (double)bytes / GIB / ((double)(spent_ns ? spent_ns : 1) * 1e-9);
@@ -128,7 +129,8 @@ static double time_memcpy(const struct arrays *a, const struct kernels_options *
     for (uint32_t i = 0; i < repeats; i++)
         for (int s = 0; s < o->sources; s++) {
             memcpy(a->target[0], a->source[s], o->bytes);
-            __asm__ volatile("" : : "r"(a->target[0]) : "memory"); /* each of them is wanted */
+            /* makes the compiler calculate each value */
+            __asm__ volatile("" : : "r"(a->target[0]) : "memory");
         }
     return rate(2 * (uint64_t)o->bytes * (uint64_t)o->sources * repeats,
                 clock_thread_cpu_ns() - before_ns);
@@ -174,7 +176,7 @@ static struct timing measure(const struct arrays *a, const struct kernel *k,
     uint32_t repeats = (uint32_t)(TIMING_BYTES / (o->bytes * (size_t)o->sources)) + 1;
     for (int s = 0; s < o->sources; s++)
         fill(a->source[s], k->from, o->bytes / reduce_element_bytes(k->from));
-    (void)time_kernel(a, k, o, 1); /* pages and caches */
+    (void)time_kernel(a, k, o, 1); /* touches pages and fills caches */
     for (uint32_t i = 0; i < o->rounds; i++) {
         copy[i] = time_memcpy(a, o, repeats);
         kernel[i] = time_kernel(a, k, o, repeats);
@@ -229,7 +231,8 @@ static void measure_set(const struct arrays *a, const struct kernels_options *o,
     }
 }
 
-/* Whole pages, and each array at another offset in its page: equal ones would share cache sets. */
+/* Allocates whole pages. Each array begins at another offset in its page, because equal offsets
+ * would share cache sets. */
 static char *make_array(size_t bytes, int number)
 {
     size_t offset = (size_t)number * 576;

@@ -1,5 +1,5 @@
-/* See active.h. Two workers, 4 KiB: the round that other connections would slow down most. Owns the
- * crew of the active job. */
+/* See active.h. The job has two workers and 4 KiB: other connections slow down such a round most.
+ * Owns the crew of the active job. */
 #include "bench/lib/active.h"
 #include "bench/compare/systems.h"
 

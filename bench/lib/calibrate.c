@@ -39,7 +39,8 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The middle one of several passes: neighbours on the machine disturb some of them. */
+/* Measures several times and returns the middle result, because other load of the machine disturbs
+ * some measurements. */
 static int measure(struct crew *crew, double *ret_gib_per_s)
 {
     uint64_t cpu_ns[PASSES] = {0};

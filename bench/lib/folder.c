@@ -1,6 +1,6 @@
-/* Owns temporary folders that are removed even if a signal ends this process. Each folder has a
- * keeper: a child that sleeps until this process and all processes started later have ended. Must
- * never remove the folder of a service that still drains. */
+/* Owns temporary folders that are removed even if a signal ends this process. A child process (the
+ * keeper of the folder) sleeps until this process and all processes started later have ended, and
+ * then removes it. Must never remove the folder of a service that still drains. */
 #include "bench/lib/folder.h"
 
 #include "bench/lib/host.h"
@@ -55,7 +55,8 @@ static struct keeper *keeper_of(const char *path)
     return NULL;
 }
 
-/* Without one the folder stays behind a signal; that is no reason to measure nothing. */
+/* Starts the keeper. Without a keeper the folder remains after a signal, but measurements are still
+ * possible. */
 static void keep(const char *path)
 {
     struct keeper *k = keeper_of("");

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* Negative errno, with a text on standard error; the path is then empty. */
+/* Returns a negative errno, with a text on standard error; the path is then empty. */
 int folder_make(char *ret_path, size_t path_bytes);
 void folder_remove(const char *path); /* removes the folder with its contents; "" is allowed */
 

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #define BLOCK 512 /* elements that are summed at a time */
-/* The loader resolves clones before a sanitizer's runtime is initialised; clang builds sanitize. */
+/* The loader calls resolvers of clones before a sanitizer's runtime is initialised, and clang
+ * instruments them. */
 #if defined __x86_64__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && \
     !defined __clang__
 #define WITH_AVX2 __attribute__((target_clones("avx2", "default")))
@@ -35,7 +36,7 @@ static uint64_t stream(const struct gradient *g, uint32_t rank)
     return mix(mix(mix(g->seed + 1) + g->tensor) + g->round * 65537 + rank);
 }
 
-/* 32-bit arithmetic alone, which a compiler makes into vector instructions. */
+/* Uses 32-bit arithmetic only, which a compiler turns into vector instructions. */
 UNWATCHED static uint32_t mix_element(uint32_t x)
 {
     x ^= x >> 16;
@@ -66,7 +67,7 @@ WITH_AVX2 UNWATCHED void gradient_fill(const struct gradient *g, uint32_t rank, 
         values[i] = value(key, i);
 }
 
-/* Sums of all ranks, in rank order, of the elements from `first` on. */
+/* Calculates sums of all ranks, in rank order, of the elements from `first` on. */
 WITH_AVX2 UNWATCHED static void sum_block(const uint64_t *keys, uint32_t workers, bool is_mean,
                                           uint64_t first, float *sums, uint32_t count)
 {

@@ -11,11 +11,12 @@ struct gradient {
     uint64_t tensor, round;
 };
 
-/* A value in [-1, 1), with enough bits that sums round: the order of summation shows. */
+/* Returns a value in [-1, 1), with so many bits that sums are rounded and the order of summation
+ * has an effect. */
 float gradient_value(const struct gradient *g, uint32_t rank, uint64_t element);
 void gradient_fill(const struct gradient *g, uint32_t rank, float *values, uint64_t elements);
-/* How many of `values` differ in any bit from ((g0 + g1) + ...), divided by workers if `is_mean`.
- */
+/* Returns the number of `values` that differ in any bit from ((g0 + g1) + ...), divided by workers
+ * if `is_mean`. */
 uint64_t gradient_count_wrong(const struct gradient *g, uint32_t workers, bool is_mean,
                               const float *values, uint64_t elements);
 

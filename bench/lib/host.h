@@ -6,16 +6,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The index-th core that this process may use, starting over after the last. In every compared
- * system a server is on core 0 and worker r on core r + 1. */
+/* Returns the index-th core that this process may use, starting over after the last. In every
+ * compared system a server is on core 0 and worker r on core r + 1. */
 int process_core(uint32_t index);
-/* Binds the calling process; threads created later inherit the core. Best effort. */
+/* Binds the calling process to a core. Threads created later inherit the core. Errors are
+ * ignored. */
 void process_bind(uint32_t index);
 
 /* Like fork(); the child gets `signal` when this process dies. */
 pid_t process_fork(int signal);
-/* Like posix_spawnp(), with standard error and output into `log_path` unless NULL. Negative
- * errno. */
+/* Like posix_spawnp(), with standard error and output into `log_path` unless NULL. Returns a
+ * negative errno. */
 pid_t process_spawn(char *const *argv, char *const *environment, const char *log_path);
 /* Like process_spawn(), with one file for output and one for errors. */
 pid_t process_spawn_apart(char *const *argv, char *const *environment, const char *output_path,
@@ -30,7 +31,7 @@ uint64_t process_resident_bytes(pid_t pid);
 /* Writes up to `most` children of `parent`, returns their number. */
 size_t process_children(pid_t parent, pid_t *ret_pids, size_t most);
 
-/* Finds `name` beside this program, or one folder above. -ENOENT. */
+/* Finds `name` beside this program, or one folder above. -ENOENT: there is none. */
 int process_find_beside(const char *name, char *ret_path, size_t path_bytes);
 
 #endif

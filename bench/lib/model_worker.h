@@ -7,12 +7,12 @@
 #include "client/gradpool.h"
 
 struct model_worker {
-    const char *endpoint, *transport; /* transport NULL: as any client chooses */
+    const char *endpoint, *transport; /* transport NULL: the client's default */
     const char *job;
     uint32_t rank, workers;
     const struct model *model;
     double bytes_scale; /* bytes of a tensor divided by those of the table */
-    /* Made by model_worker_come(). */
+    /* set by model_worker_come() */
     gp_client *client;
     gp_job *membership;
     gp_tensor **tensors;
@@ -20,7 +20,7 @@ struct model_worker {
     float *gradients, *results; /* of all tensors, one after the other */
 };
 
-/* Joins, declares, fills all gradients. Negative errno, with a text on standard error;
+/* Joins, declares, fills all gradients. Returns a negative errno, with a text on standard error;
  * model_worker_go() is due in any case. */
 int model_worker_come(struct model_worker *w);
 void model_worker_go(struct model_worker *w);
@@ -29,7 +29,7 @@ int model_worker_complain(const struct model_worker *w, const char *what, int co
 
 /* Writes one element in thousands, which differs in every round. */
 void model_worker_stamp(struct model_worker *w, uint32_t round);
-/* Number of elements of all results that are not the sum of that round. */
+/* Returns the number of elements of all results that are not the sum of that round. */
 uint64_t model_worker_count_wrong(const struct model_worker *w, uint32_t round);
 
 #endif

@@ -61,8 +61,8 @@ static int spawn(struct service *s, const struct service_setting *setting)
     return 0;
 }
 
-/* The exit code of `gradpool status` reports whether all lanes serve, that of `gradpool jobs`
- * whether the coordinator answers. */
+/* `gradpool status` returns whether all lanes serve, and `gradpool jobs` whether the coordinator
+ * answers. */
 static int is_up(struct service *s, const char *command)
 {
     char *argv[] = {s->program, (char *)command, (char *)"--endpoint", s->endpoint, NULL};

@@ -1,5 +1,5 @@
-/* A gradpool service of the bench's own: a private state directory, a free port. Its program lies
- * beside this one. */
+/* A separate gradpool service for the bench, with a private state directory and a free port. Its
+ * program lies beside this one. */
 #ifndef GRADPOOL_BENCH_OWN_SERVICE_H
 #define GRADPOOL_BENCH_OWN_SERVICE_H
 
@@ -24,18 +24,19 @@ struct service_setting {
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
     const char *aggregator_timeout;
-    const char *stop;    /* NULL: jobs; SIGTERM comes when the bench dies, and no next start does */
+    /* NULL: jobs; SIGTERM comes when the bench dies, and the service is not started again */
+    const char *stop;
     const char *program; /* NULL: gradpool */
 };
 
-/* One lane on core 0 (host.h), the service's own policy. Returns when its lane serves. Negative
- * errno, with a text on standard error. */
+/* Starts a service with one lane on core 0 (host.h) and the default policy. Returns when its lane
+ * serves. Returns a negative errno, with a text on standard error. */
 int service_start(struct service *s);
 int service_start_as(struct service *s, const struct service_setting *setting);
 /* Starts the ended coordinator again on the same state. Returns once the coordinator answers; its
  * aggregators reconnect, except those that are leaving. */
 int service_start_again(struct service *s, const struct service_setting *setting);
-/* Whether the coordinator has ended by itself; it is not reaped. */
+/* Returns whether the coordinator has ended by itself; it is not reaped. */
 bool service_has_ended(const struct service *s);
 /* Ends the coordinator and its jobs. Returns the status of process_reap(); a coordinator that is
  * too slow is killed. */

@@ -1,4 +1,4 @@
-/* A run of the bench as a file: machine, settings, and the page that svc/ops makes of the run. */
+/* Writes a run of the bench as a file: machine, settings, and the page of the run from svc/ops. */
 #ifndef GRADPOOL_BENCH_LIB_RUN_FILE_H
 #define GRADPOOL_BENCH_LIB_RUN_FILE_H
 
@@ -19,8 +19,8 @@ void run_fact(struct run_facts *facts, const char *name, const char *format, ...
 /* Adds machine, load, commit and date. */
 void run_facts_of_host(struct run_facts *facts);
 
-/* Checks before a run, which takes minutes, that run_write() can open the file. Negative errno,
- * with a text on standard error. */
+/* Checks before a run, which takes minutes, that run_write() can open the file. Returns a negative
+ * errno, with a text on standard error. */
 int run_can_write(const char *path);
 int run_write(const struct view_run *run, const char *path);
 

@@ -1,6 +1,6 @@
-/* Owns the order of a comparison and both services: scale, profile the jobs, simulate them, play
- * the trace on lanes of each job's own and on shared lanes. Must never give the simulation a result
- * of the two plays. */
+/* Owns the order of a comparison and both services. The steps are: scale tensors, measure the jobs,
+ * simulate them, and play the trace on own lanes of each job and on shared lanes. Must never give
+ * the simulation a result of the two plays. */
 #include "bench/live/live.h"
 
 #include "bench/lib/host.h"
@@ -38,7 +38,7 @@ static double pushed_bytes(const struct live *live, const struct turn *turn)
     return bytes;
 }
 
-/* Measures twice, with the jobs of the largest group: first for the scale of tensors, then for the
+/* Measures twice with the jobs of the largest group: first to scale the tensors, then to find the
  * cost of a byte at that scale. */
 static int find_scale(struct live *live, const struct service *service)
 {
@@ -100,7 +100,7 @@ static size_t count_unknown(const struct live *live)
     return count;
 }
 
-/* Profiles jobs on lanes of their own, as many side by side as there are lanes; the service keeps
+/* Measures jobs on their own lanes, as many at the same time as there are lanes. The service stores
  * each profile for the next start of the job. */
 static int measure_jobs(struct live *live, const struct service *service)
 {

@@ -50,8 +50,8 @@ void live_fini(struct live *live);
 
 /* --- live.c --- */
 
-/* Starts services, plays the trace on both and in the simulation, reports. Negative errno, with a
- * text on standard error. */
+/* Starts services, plays the trace on both and in the simulation, reports. Returns a negative
+ * errno, with a text on standard error. */
 int live_run(struct live *live);
 
 /* --- live_report.c --- */

@@ -12,7 +12,8 @@
 
 #define HOURS_MAX 100000
 #define LINE_GBIT 1000 /* workers on the same machine have no network line */
-#define LANES_ROOM 1.5 /* jobs arrive while late ones are still there */
+/* factor for the number of lanes: jobs arrive while late ones are still there */
+#define LANES_ROOM 1.5
 #define LANES_MAX 96
 #define GIB ((double)(1 << 30))
 
@@ -93,7 +94,7 @@ int live_plan(struct live *live, char *error)
     return 0;
 }
 
-/* Weighs each job by the time that it is present, because jobs come and go. */
+/* Each job counts with the time in which it is present, because jobs come and go. */
 void live_scale(struct live *live, double lane_ns_a_byte)
 {
     double unscaled_ns = 0;

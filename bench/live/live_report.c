@@ -35,7 +35,7 @@ void live_report_plan(const struct live *live)
     fflush(stdout);
 }
 
-/* Cores that were busy between two moments. */
+/* Reports the cores that were busy between two times. */
 static void report_series(const struct live *live)
 {
     double part_s = (double)live->workload.end_ns / 1e9 / TRAIL_PARTS;

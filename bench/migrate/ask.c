@@ -1,4 +1,4 @@
-/* Runs `gradpool` for the conductors of `migrate`. Owns the process during a run. */
+/* Runs `gradpool` for the conductors of `migrate`. Owns the process while it runs. */
 #include "bench/migrate/ask.h"
 
 #include "bench/lib/host.h"
@@ -52,7 +52,7 @@ int ask_drain(const struct service *service, uint32_t lane, bool undoes)
     return run(service, argv);
 }
 
-/* The service does not wait for its second aggregator. */
+/* Waits for the second aggregator, for which the service does not wait. */
 int ask_lanes(const struct service *service, uint32_t ret_lanes[2])
 {
     struct look look = {0};

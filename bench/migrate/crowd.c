@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PATIENCE_NS (120 * NS_PER_S) /* for one iteration, or a restart */
+#define PATIENCE_NS (120 * NS_PER_S) /* longest wait for one iteration, or for a restart */
 
 static size_t boards_bytes(const struct crowd *c) { return c->workers * sizeof *c->boards; }
 
@@ -55,7 +55,7 @@ int crowd_start(struct crowd *c, const struct trainee *plan)
     return r;
 }
 
-/* The next word of that worker. Its end is none. */
+/* Reads the next message of that worker. The end of a worker is not a message. */
 static int hear(struct crowd *c, uint32_t rank, char *ret_word)
 {
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;

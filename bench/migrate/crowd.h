@@ -1,4 +1,4 @@
-/* The workers of one emulated job, a process each, and their boards. */
+/* The workers of one emulated job, one process each, and their shared memory (boards). */
 #ifndef GRADPOOL_BENCH_MIGRATE_CROWD_H
 #define GRADPOOL_BENCH_MIGRATE_CROWD_H
 
@@ -16,7 +16,7 @@ struct crowd {
     struct trainee_board *boards; /* shared with them */
 };
 
-/* Negative errno, with a text on standard error; crowd_end() is due in any case. */
+/* Returns a negative errno, with a text on standard error; crowd_end() is due in any case. */
 int crowd_start(struct crowd *c, const struct trainee *plan);
 /* Waits until rank 0 has ended this many iterations. -ECHILD: a worker has ended before. */
 int crowd_await(struct crowd *c, uint32_t iterations);
@@ -24,15 +24,15 @@ uint32_t crowd_iterations(const struct crowd *c);
 /* Orders all workers at the end of an iteration; returns when all pause (END: have ended). */
 int crowd_order(struct crowd *c, enum trainee_order order);
 int crowd_go_on(struct crowd *c);
-/* Length of the iteration, from the first begin to the last end of a worker. */
+/* Returns the length of the iteration, from the first begin to the last end of a worker. */
 double crowd_lap_ms(const struct crowd *c, uint32_t iteration);
 double crowd_aggregation_ms(const struct crowd *c, uint32_t iteration);
-/* Time from the first worker's end of aggregation until the last worker has carried out the
- * order. */
+/* Returns the time from the first worker's end of aggregation until the last worker has carried out
+ * the order. */
 double crowd_pause_ms(const struct crowd *c, uint32_t iteration);
 /* CPU time of all workers for aggregation. */
 double crowd_cpu_ms(const struct crowd *c, uint32_t iteration);
-/* Number of wrong results of all workers; -ENOMEM. */
+/* Returns the number of wrong results of all workers; -ENOMEM. */
 int64_t crowd_count_wrong(const struct crowd *c);
 /* Workers that have failed. */
 uint32_t crowd_failed(const struct crowd *c);

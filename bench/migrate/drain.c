@@ -1,6 +1,6 @@
-/* Conducts drains of an aggregator with the tasks of eight jobs, to and fro, including the state of
- * update rules. Owns the workers. Must never read the times of an iteration before all workers have
- * ended. */
+/* Conducts drains of an aggregator with the tasks of eight jobs, forwards and back, including the
+ * state of update rules. Owns the workers. Must never read the times of an iteration before all
+ * workers have ended. */
 #include "bench/migrate/drain.h"
 
 #include "bench/migrate/ask.h"
@@ -20,17 +20,18 @@
 #define STATE_TASKS 13 /* 256 KiB of parameters each, for each job */
 #define TASK_ELEMENTS (UINT64_C(64) << 10)
 #define STATE_BYTES_PER_ELEMENT 12 /* Adam: parameters and two moments */
-#define LOAD_ELEMENTS 1024         /* the conductor's orders travel with a sum beside the state */
+/* for the conductor's orders, which are sent with a sum beside the state */
+#define LOAD_ELEMENTS 1024
 #define JOB_TASKS_MAX 64
-/* Computing time of each iteration. Chosen, not calibrated: the short end of iterations, 100 to 200
- * ms, since a pause is a smaller part of a longer one (B15). */
+/* Computing time of each iteration, which is chosen and not calibrated. It belongs to short
+ * iterations, of 100 to 200 ms, because a pause is a smaller part of a longer one (B15). */
 #define COMPUTE_MS 100
 #define WARM_ITERATIONS 6
 #define DRAINS_MAX 64
 #define NAMES_BYTES 16
 
 struct window {
-    uint32_t first[JOBS], last[JOBS]; /* iterations */
+    uint32_t first[JOBS], last[JOBS]; /* numbers of iterations */
 };
 
 struct draining {
@@ -119,7 +120,8 @@ static int train(struct draining *d, const char *transport, uint32_t drains)
     for (size_t job = 0; r == 0 && job < JOBS; job++)
         r = start_job(d, job, transport);
     if (r == 0)
-        r = ask_drain(d->service, d->lanes[1], false); /* all are on the other one now */
+        /* all tasks are on the other aggregator now */
+        r = ask_drain(d->service, d->lanes[1], false);
     if (r == 0)
         r = ask_drain(d->service, d->lanes[1], true);
     if (r == 0)

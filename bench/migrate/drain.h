@@ -7,7 +7,8 @@
 /* Largest piece of the service, which bounds the bytes of a task. */
 #define DRAIN_PIECE_MAX "262144"
 
-/* The worst job's longest iteration of a window, over that job's median without draining. */
+/* The longest iteration of the worst job in a window, divided by that job's median without a
+ * drain. */
 struct drain_longest {
     double median, worst; /* over all windows */
 };
@@ -21,7 +22,7 @@ struct drain_row {
     uint64_t failed_rounds, wrong;
 };
 
-/* Negative errno, with a text on standard error. */
+/* Returns a negative errno, with a text on standard error. */
 int drain_run(const struct service *service, const char *transport, uint32_t drains,
               struct drain_row *ret_row);
 

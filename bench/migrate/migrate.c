@@ -24,7 +24,7 @@
 #define LOAD_ELEMENTS_MAX (double)(UINT64_C(48) << 20)
 #define PROBE_COMPUTE_MS 100 /* longer than the check of results that runs meanwhile */
 #define PROBES_MAX 4
-#define GROWTH_MAX 8.0      /* largest growth from one probe to the next */
+#define GROWTH_MAX 8.0      /* largest growth of the load from one measurement to the next */
 #define AGGREGATION_MS 60.0 /* aggregation time for which the load is calibrated */
 #define ITERATION_MS 185.0  /* longest iteration wanted */
 
@@ -48,7 +48,7 @@ const char *migrate_mode_name(enum migrate_mode mode)
 
 /* --- the service --- */
 
-/* All tasks of the job that trains by that plan. */
+/* Moves all tasks of the job of that plan. */
 static int move_to(const struct conductor *c, const struct trainee *plan, size_t lane)
 {
     char job[64], number[16];
@@ -131,7 +131,7 @@ static int migrate_once(struct conductor *c, size_t lane)
     return r < 0 ? r : close_window(c, w);
 }
 
-/* Watches a window of the last one's length, with a command that changes nothing. */
+/* Watches a window as long as the last one, with a command that changes nothing. */
 static int watch_once(struct conductor *c)
 {
     const struct migrate_window *before = &c->windows[c->windows_count - 1];
@@ -174,7 +174,7 @@ static double median_aggregation(const struct crowd *c, uint32_t first)
     return statistics_quantile(ms, PROBE_ITERATIONS, 0.5);
 }
 
-/* Measures aggregation on one lane, as in the run. */
+/* Measures the aggregation time on one lane, with the settings of the run. */
 static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
 {
     struct trainee plan = c->plan;

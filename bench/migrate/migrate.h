@@ -19,7 +19,7 @@ struct migrate_load {
     uint64_t elements, compute_ns; /* elements 0: not known yet */
 };
 
-/* One job of two workers that migrates again and again. */
+/* One job of two workers that migrates repeatedly. */
 struct migrate_cell {
     enum migrate_mode mode;
     const char *transport;
@@ -34,14 +34,15 @@ struct migrate_cell {
 struct migrate_row {
     double iteration_ms, aggregation_fraction; /* medians, without migrating */
     double visible_pause_fraction, control_fraction;
-    /* Medians. Live: from order to answer, and the part that no iteration shows. Otherwise from the
-     * stop of the first worker until the last one trains again; hidden 0. */
+    /* Medians. Live: from order to answer, and the part of it that no iteration shows. Otherwise
+     * from the stop of the first worker until the last worker trains again; hidden_ms is 0. */
     double migration_ms, hidden_ms;
     uint32_t migrations;
     uint64_t failed_rounds, wrong;
 };
 
-/* The service has two aggregators of a lane each. Negative errno, with a text on standard error. */
+/* The service has two aggregators of a lane each. Returns a negative errno, with a text on standard
+ * error. */
 int migrate_run(const struct service *service, const struct migrate_cell *cell,
                 struct migrate_row *ret_row);
 

@@ -160,8 +160,8 @@ static int start(struct migrate *m, const char *piece_max)
                                                       .aggregators = "2",
                                                       .scale = "off",
                                                       .piece_max = piece_max,
-                                                      /* Late on a machine with much to do is
-                                                         not lost. */
+                                                      /* a late aggregator on a busy machine is not
+                                                       * lost */
                                                       .aggregator_timeout = "10",
                                                       /* During a migration the state exists twice,
                                                        * at both lanes. */
@@ -189,7 +189,7 @@ static void print_drain(const struct migrate *m, const char *transport, const st
     fflush(stdout);
 }
 
-/* On a service of its own: none has measured the jobs before. */
+/* Runs on a separate service, which has not measured the jobs before. */
 static int run_drain(struct migrate *m, const char *transport)
 {
     struct drain_row row;

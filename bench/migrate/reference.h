@@ -32,7 +32,7 @@ void reference_first(const struct reference *r, float *values);
 /* Depends on every bit of every element. `first`: position of values[0] in its tensor. */
 uint64_t reference_checksum(const float *values, uint64_t first, uint64_t elements);
 
-/* Checksums of the results of `rounds` rounds. -ENOMEM. */
+/* Checksums of the results of `rounds` rounds. Returns 0 or -ENOMEM. */
 int reference_replay(const struct reference *r, uint32_t rounds, uint64_t *ret_checksums);
 
 #endif

@@ -29,7 +29,7 @@ struct worker {
     bool is_anew;
     gp_tensor *tensors[TENSORS_MAX];
     size_t tensors_count;
-    float *drawn;              /* gradients of the load and of each part, to be had again */
+    float *drawn;              /* gradients of the load and of each part, for later use */
     float *gradients, *values; /* the order, the load, all parts: gradients and results */
 };
 
@@ -70,7 +70,7 @@ static struct reference reference_of(const struct trainee *a, size_t tensor)
                               .is_update = tensor >= FIRST_PART};
 }
 
-/* The part trained in this iteration; 0: no parts. */
+/* Returns the part that is trained in this iteration; 0: there are no parts. */
 static size_t part_at(const struct trainee *a, uint32_t iteration)
 {
     return a->part_elements ? FIRST_PART + iteration % a->parts : 0;
@@ -209,7 +209,7 @@ static int restore(struct worker *w)
     return r < 0 ? complain(w, "restore", r) : 0;
 }
 
-/* Restarts as a job without migration would change lanes: snapshot, end, new job on a lane with
+/* Changes lanes by a restart, like a job without migration: snapshot, end, new job on a lane with
  * room, restore. A job without state saves nothing. */
 static int restart(struct worker *w)
 {
@@ -312,7 +312,7 @@ static int obey(struct worker *w, enum trainee_order order)
         return 0;
     if (order == TRAINEE_PAUSE)
         return pause_until_told(w);
-    note_results(w, w->iteration); /* before memory goes */
+    note_results(w, w->iteration); /* before the memory is freed */
     return order == TRAINEE_END ? -ECANCELED : restart(w);
 }
 

@@ -16,13 +16,14 @@
 /* All workers get an order at the end of the same iteration: rank 0 sends it with the load. */
 enum trainee_order { TRAINEE_GO = 0, TRAINEE_PAUSE = 1, TRAINEE_RESTART = 2, TRAINEE_END = 3 };
 
-/* Shared with the conductor; one a worker. */
+/* Memory shared with the conductor, one struct for each worker. */
 struct trainee_board {
     _Atomic uint32_t order;      /* the conductor's next order, read by rank 0 */
     _Atomic uint32_t iterations; /* ended iterations */
     int code;                    /* error of an early end */
     struct trainee_lap {
-        uint64_t begin_ns, pushed_ns, done_ns, end_ns; /* pushed .. done: aggregation */
+        /* aggregation lasts from pushed_ns to done_ns */
+        uint64_t begin_ns, pushed_ns, done_ns, end_ns;
         uint64_t cpu_ns;             /* CPU time of the worker during aggregation */
         uint64_t load_sum, part_sum; /* checksums of results */
     } laps[TRAINEE_ITERATIONS_MAX];
@@ -33,7 +34,7 @@ struct trainee {
     uint32_t rank, workers;
     uint64_t load_elements;
     uint64_t part_elements; /* elements with Adam; 0: lanes keep no state of the job */
-    uint32_t parts;         /* one of them is trained in each iteration, in turn */
+    uint32_t parts;         /* number of parts; each iteration trains the next one */
     uint64_t compute_ns, seed;
     enum gp_durability durability; /* 0: none */
     struct trainee_board *board;
@@ -48,7 +49,7 @@ void trainee_job_name(const struct trainee *trainee, uint32_t restarts, char *re
 /* Returns after TRAINEE_END: 0, or the negative errno of the first failed call, with a text on
  * standard error and in the board. */
 int trainee_run(const struct trainee *trainee);
-/* Number of wrong results in all iterations of the board; -ENOMEM. */
+/* Returns the number of wrong results in all iterations of the board; -ENOMEM. */
 int64_t trainee_count_wrong(const struct trainee *trainee);
 
 #endif

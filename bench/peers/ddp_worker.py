@@ -1,10 +1,9 @@
-"""DistributedDataParallel in a comparison: all ranks, a process each, with gloo or with gradpool.
+"""DistributedDataParallel in a comparison: all ranks, one process each, with gloo or with gradpool.
 
 Usage: ddp_worker.py ADDRESS WORKERS gloo|gradpool JOB
 
-Speaks the protocol of bench/compare/seat.h; the size of the gradients chooses the model. The two
-systems differ in one line, attach(). A step is the body of a training loop.
-"""
+Uses the protocol of bench/compare/seat.h. The size of the gradients selects the model. The two
+systems differ in one line, attach(). A step is the body of a training loop."""
 import copy
 import os
 import sys
@@ -34,12 +33,12 @@ def cnn():
                          nn.Linear(324, CLASSES)), (1, PICTURE, PICTURE)
 
 
-# Models with their batch sizes: small ones, so that aggregation is a good part of a step.
+# Models with their batch sizes, which are small, so that aggregation is a large part of a step.
 MODELS = {40 << 20: (mlp, 4), 4 << 20: (cnn, 8)}
 
 
 def batches(rank, shape):
-    """Training data of a rank, which every rank can draw."""
+    """Returns training data of a rank, which every rank can draw."""
     generator = torch.Generator().manual_seed(1000 + rank)
     return [(torch.randn(*shape, generator=generator),
              torch.randint(CLASSES, shape[:1], generator=generator)) for _ in range(BATCHES)]
@@ -104,7 +103,7 @@ class Trainer(Seat):
         self.say(f'wrong {wrong}')
 
     def means(self, number):
-        """With two ranks both systems give the same bits, though gloo's DDP divides first."""
+        """With two ranks both systems give the same bits, although gloo's DDP divides first."""
         total = None
         for rank in range(self.workers):
             twin = copy.deepcopy(self.net)

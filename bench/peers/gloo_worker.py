@@ -1,11 +1,10 @@
-"""PyTorch's gloo all_reduce in a comparison: all ranks, a process each.
+"""PyTorch's gloo all_reduce in a comparison: all ranks, one process each.
 
 Usage: gloo_worker.py ADDRESS WORKERS
 
-Speaks the lines of bench/compare/seat.h and computes the gradients of bench/compare/pattern.c.
-all_reduce works in place: after r rounds an element is the sum times workers^(r-1), except for the
-stamps, which are written anew before each round.
-"""
+Uses the protocol of bench/compare/seat.h and computes the gradients of bench/compare/pattern.c.
+all_reduce works in place. After r rounds an element is the sum times workers^(r-1), except for the
+stamps, which are written again before each round."""
 import os
 import socket
 import sys
@@ -23,7 +22,7 @@ PERIOD = 16384
 
 
 def values(places, rank, turn):
-    """Equals value() of pattern.c."""
+    """Calculates the same as value() of pattern.c."""
     seed = (rank * 2246822519 + turn * 668265263 + 374761393) & 0xffffffff
     x = places.astype(numpy.uint32) * numpy.uint32(2654435761) + numpy.uint32(seed)
     x ^= x >> numpy.uint32(15)
@@ -110,7 +109,7 @@ class Seat:
 
 
 def bind(rank):
-    """Like process_bind() of bench/lib/host.c."""
+    """Binds the process like process_bind() of bench/lib/host.c."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[(rank + 1) % len(cores)]})
 
@@ -129,7 +128,8 @@ def work(address, rank, workers, store):
 
 
 def fork_all(workers, function):
-    """function(rank, store) in a process a rank; ends this one with their exit code."""
+    """Runs function(rank, store) in one process for each rank. Ends this process with their exit
+    code."""
     with tempfile.TemporaryDirectory(prefix='gradpool-bench-') as folder:
         ranks = []
         for rank in range(workers):

@@ -1,10 +1,9 @@
-"""Many named tensors from Python in a comparison: all ranks, a process each.
+"""Many named tensors from Python in a comparison: all ranks, one process each.
 
 Usage: names_worker.py ADDRESS WORKERS SYSTEM JOB
 
-Speaks the protocol of bench/compare/seat.h. A round is a push_pull() for each name, in the rank's
-own order, then a wait() for each, as in a script.
-"""
+Uses the protocol of bench/compare/seat.h. A round is a push_pull() for each name, in the rank's own
+order, then a wait() for each, as in a script."""
 import random
 import sys
 

@@ -1,4 +1,4 @@
-/* The emulated worker. Owns its tensors' memory for the length of a run. */
+/* The emulated worker. Owns its tensors' memory during a run. */
 #include "bench/push/push.h"
 
 #include "bench/lib/gradient.h"
@@ -119,8 +119,8 @@ static void tear_down(struct worker *w)
     free(w->round_us);
 }
 
-/* The tensor at a position in the rank's order; with the option ranks differ: forwards, backwards,
- * rotated. */
+/* Returns the tensor at a position in the rank's order. With the option each rank has another
+ * order: forwards, backwards, rotated. */
 static uint32_t order(const struct push_options *o, uint32_t position)
 {
     if (!o->is_shuffled)
@@ -172,8 +172,8 @@ static int run_round(struct worker *w, uint64_t round, struct push_result *resul
 {
     const struct push_options *o = w->options;
     uint32_t requests = 0;
-    /* Without a check the first gradient is used again, so that computing takes --compute-ms
-     * only. */
+    /* Without a check the first gradient is used again, so that a worker computes only for
+     * --compute-ms. */
     for (uint32_t t = 0; t < o->tensors && (round == 0 || !o->skips_check); t++) {
         struct gradient g = {o->seed, t, round};
         gradient_fill(&g, o->rank, w->gradients[t], o->elements);

@@ -11,15 +11,15 @@ struct push_options {
     uint32_t tensors;  /* pushed in every round */
     uint64_t elements; /* elements of each tensor */
     uint32_t rounds;
-    uint32_t group;      /* tensors a request; 0: all in one */
-    uint32_t compute_ms; /* slept between rounds, as if computing */
+    uint32_t group;      /* tensors of a request; 0: one request has all */
+    uint32_t compute_ms; /* sleep between rounds, instead of computing */
     uint32_t slow_rank;  /* this rank sleeps ten times as long; UINT32_MAX: no rank */
     uint64_t seed;
     uint32_t timeout_ms;
     bool is_mean, is_foreign;      /* foreign: memory that gp_alloc() did not make */
     bool is_in_place, is_shuffled; /* every rank pushes the tensors in an order of its own */
     bool skips_check;
-    bool is_verbose; /* a line a round, for tests that wait for one */
+    bool is_verbose; /* prints a line for each round, for tests that wait for one */
     bool is_json;
 };
 

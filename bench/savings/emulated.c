@@ -1,5 +1,5 @@
-/* The emulated worker. Owns its client for the length of a stay. Must never compute while rounds
- * are timed: a worker that burns a core would look like a slow service. */
+/* The emulated worker. Owns its client until the worker leaves. Must never compute while rounds are
+ * timed: a worker that uses a core would look like a slow service. */
 #include "bench/savings/emulated.h"
 
 #include "bench/lib/model_worker.h"
@@ -10,7 +10,7 @@
 #include <time.h>
 
 #define WAIT_MS 60000
-/* Gradients that become ready within this time go out in one call. */
+/* Gradients that become ready within this time are pushed in one call. */
 #define TOGETHER_NS 1e6
 
 struct worker {
@@ -26,7 +26,8 @@ static void sleep_until(double at_ns)
     }
 }
 
-/* How many tensors from `first` on go out in one call, and when the last of them is ready. */
+/* Returns how many tensors from `first` on are pushed in one call, and the time at which the last
+ * of them is ready. */
 static size_t gather(const struct worker *w, size_t first, double step_ns, double *ret_ready_ns)
 {
     const struct model_tensor *all = w->client.model->tensors;

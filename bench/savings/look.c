@@ -15,7 +15,7 @@
 #define ANSWER_NS (20 * NS_PER_S)
 #define TRIES 5
 #define AGAIN_NS (200 * 1000 * 1000)
-#define EXIT_UNHEALTHY 3 /* an aggregator that is silent for a moment, for instance */
+#define EXIT_UNHEALTHY 3 /* for example, an aggregator that is silent for a moment */
 
 extern char **environ;
 
@@ -60,7 +60,7 @@ static int try_to_ask(char **argv, const char *path, const char *errors_path, ch
     return code;
 }
 
-/* The caller frees the text. On a loaded machine one look may fail: the run continues. */
+/* The caller frees the text. On a loaded machine one query may fail, and the run continues. */
 static int ask(const struct service *s, const char *command, const char *job, char **ret_text)
 {
     const struct timespec again = {0, AGAIN_NS};

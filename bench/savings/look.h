@@ -20,7 +20,7 @@ struct look {
     } lanes[LOOK_LANES_MAX]; /* in the order of the status */
 };
 
-/* Negative errno, with a text on standard error. */
+/* Returns a negative errno, with a text on standard error. */
 int look_at_lanes(const struct service *service, struct look *ret_look);
 
 struct look_job {
@@ -41,7 +41,8 @@ struct look_events {
     } events[LOOK_EVENTS_MAX];
     size_t count;
 };
-/* The last decisions of growth, by `gradpool top --json`. Negative errno, with a text. */
+/* Returns the last decisions of growth, by `gradpool top --json`. Returns a negative errno, with a
+ * text. */
 int look_at_events(const struct service *service, struct look_events *ret_events);
 
 /* Bytes of a job on each lane. Writes up to `most`; returns their number, or a negative errno. */
@@ -64,8 +65,8 @@ int look_parse_shares(const char *text, struct look_share *ret_shares, size_t mo
 int look_parse_tasks(const char *text, uint32_t *ret_tasks, size_t most);
 int look_parse_events(const char *text, struct look_events *ret_events);
 
-/* CPU of all lanes between two looks, and the most of any; by their numbers, for aggregators come
- * and go. */
+/* Returns the CPU time of all lanes between two measurements, and that of the busiest lane. Lanes
+ * are matched by their numbers, because aggregators come and go. */
 double look_cpu_s(const struct look *first, const struct look *last, double *ret_most_s);
 
 #endif

@@ -1,6 +1,6 @@
-/* Turns a mix of models into jobs that come and go. Owns nothing: the caller keeps the models. Must
- * never draw differently for two settings, because jitter would then look like a difference of the
- * settings. */
+/* Turns a list of models into jobs that come and go. Owns nothing: the caller keeps the models.
+ * Must never draw differently for two settings, because jitter would then look like a difference of
+ * the settings. */
 #include "bench/savings/plan.h"
 
 #include "bench/sim/chance.h"
@@ -19,7 +19,7 @@
 #define FACTOR_LEAST 0.5
 #define FACTOR_MOST 2.0
 
-/* The index-th name of the mix, starting over after the last. */
+/* Returns the index-th name of the list, starting over after the last. */
 static void name_of(const char *mix, size_t index, char *ret_name, size_t name_bytes)
 {
     size_t names = 1;
@@ -30,7 +30,7 @@ static void name_of(const char *mix, size_t index, char *ret_name, size_t name_b
     snprintf(ret_name, name_bytes, "%.*s", (int)strcspn(mix, ","), mix);
 }
 
-/* The order of leaving is drawn, so that the first job does not always leave first. */
+/* Draws the order of leaving, so that the first job does not always leave first. */
 static void draw_stays(struct plan *plan)
 {
     size_t order[PLAN_JOBS_MAX];

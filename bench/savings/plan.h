@@ -24,7 +24,8 @@ struct plan_job {
 };
 
 struct plan {
-    const char *mix;  /* names of models, commas between; starts over when there are more jobs */
+    /* names of models, separated by commas; starts over when there are more jobs */
+    const char *mix;
     uint32_t workers; /* workers of each job that plan_make() makes */
     uint64_t seed;
     double turn_ns, alone_ns;
@@ -40,26 +41,26 @@ int plan_make(struct plan *plan, const struct models *models, char *error);
 /* Sets bytes_scale so that all jobs together offer `cores` of lane time, with the given lane time
  * for a pushed byte. */
 void plan_scale(struct plan *plan, double lane_ns_a_byte, double cores);
-/* Elements of a tensor; at least one. */
+/* Returns the elements of a scaled tensor; at least one. */
 uint64_t plan_elements(const struct plan *plan, const struct model_tensor *tensor);
 uint64_t plan_bytes(const struct plan *plan, const struct plan_job *job);
-/* Rounds of one worker in `stay_ns`; enough that some are timed. */
+/* Returns the number of rounds of one worker in `stay_ns`, of which some are timed. */
 uint32_t plan_rounds(const struct plan_job *job, double stay_ns);
 
-/* One worker's step in that round, jitter included. */
+/* Returns the time of one worker's step in that round, with jitter. */
 double plan_step_ns(const struct plan *plan, const struct plan_job *job, uint32_t rank,
                     uint32_t round);
-/* Mean over the timed rounds of the slowest worker's drawn step time. A shorter stay has other
- * draws. */
+/* Returns the mean over the timed rounds of the slowest worker's drawn step time. A shorter stay
+ * has other random numbers. */
 double plan_drawn_ns(const struct plan *plan, const struct plan_job *job, uint32_t rounds);
-/* Time since the begin of the step; as in simulate, a backward pass takes twice the forward
- * pass. */
+/* Returns the time since the begin of the step. As in simulate, a backward pass takes twice as long
+ * as the forward pass. */
 double plan_ready_ns(double step_ns, const struct model_tensor *tensor);
 
 /* Rounds whose results are checked element by element: the first, a middle one, the last. */
 bool plan_is_checked(uint32_t round, uint32_t rounds);
-/* Whether the round counts: not in the warm-up, not checked, and not directly behind a checked
- * round. */
+/* Returns whether the round counts: not in the warm-up, not checked, and not directly behind a
+ * checked round. */
 bool plan_is_timed(uint32_t round, uint32_t rounds);
 
 #endif

@@ -1,5 +1,5 @@
 /* Owns the order of a run (calibrate, profile, then turn by turn) and both services. Must never let
- * both services work at once: each would disturb the other's periods (B6). */
+ * both services work at the same time: each would change the other's periods (B6). */
 #include "bench/savings/savings.h"
 
 #include "bench/lib/host.h"
@@ -14,7 +14,7 @@
 #define SCALE_FIRST 0.05 /* scale of tensors before the cost of a byte is known */
 #define CALIBRATION_NS 1.5e9
 #define PROFILE_PASSES_MAX 3
-#define LOOKS_FOR_JOBS 4 /* two seconds */
+#define LOOKS_FOR_JOBS 4 /* enough for two seconds */
 
 const char *savings_setting_name(enum savings_setting setting)
 {
@@ -43,7 +43,8 @@ static int run(struct savings *s, struct turn *turn)
     return r;
 }
 
-/* Lane time a pushed byte, of just these jobs: tables of many small tensors cost more. */
+/* Measures the lane time of a pushed byte of exactly these jobs: tables with many small tensors
+ * cost more. */
 static int calibrate_once(struct savings *s)
 {
     struct turn *turn = turn_create(s, &s->dedicated);
@@ -118,7 +119,7 @@ static int profile(struct savings *s)
     return r;
 }
 
-/* Whatever was seen last at the middle of each part. */
+/* Records the last measurement before the middle of each part. */
 static void keep_parts(const struct savings *s, struct savings_series *series,
                        const struct turn *turn)
 {
@@ -138,7 +139,7 @@ static void keep_parts(const struct savings *s, struct savings_series *series,
     }
 }
 
-/* Keeps predictions of jobs that have one; a new job has none. */
+/* Records predictions of jobs that have one; a new job has none. */
 static void keep_predicted(struct savings *s, const struct turn *turn)
 {
     for (size_t i = 0; i < s->plan.jobs_count; i++) {
@@ -184,7 +185,7 @@ static int run_all(struct savings *s, enum savings_setting setting, uint32_t alt
     return r;
 }
 
-/* Corrects the period by the draws of the longer stays in the other settings. */
+/* Corrects the period for the random numbers of the longer stays in the other settings. */
 static void take_out_draws(const struct plan *plan, size_t index, struct turn_job *seen)
 {
     const struct plan_job *job = &plan->jobs[index];
@@ -211,7 +212,8 @@ static int run_each_alone(struct savings *s, uint32_t alternation)
     return r;
 }
 
-/* The first setting alternates, so that a machine that gets slower favours neither. */
+/* Runs the settings in turn. The first setting alternates, so that a machine that gets slower
+ * favours neither. */
 static int alternate(struct savings *s)
 {
     int r = 0;

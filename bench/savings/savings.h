@@ -1,5 +1,5 @@
-/* The same jobs alone, on dedicated servers, and on shared lanes, in turns; and the results of
- * these turns. */
+/* Runs the same jobs alone, on dedicated servers, and on shared lanes, in turns, and has the
+ * results of these turns. */
 #ifndef GRADPOOL_BENCH_SAVINGS_SAVINGS_H
 #define GRADPOOL_BENCH_SAVINGS_SAVINGS_H
 
@@ -12,7 +12,7 @@
 enum savings_setting {
     SAVINGS_ALONE,     /* one job at a time, as many lanes as workers */
     SAVINGS_DEDICATED, /* all jobs, as many lanes each as workers */
-    SAVINGS_SHARED,    /* all jobs, lanes shared by the policy */
+    SAVINGS_SHARED,    /* all jobs, with lanes shared by the policy */
     SAVINGS_SETTINGS
 };
 
@@ -52,8 +52,8 @@ struct savings {
     struct look_events events; /* events of the shared service; with a report only */
 };
 
-/* Starts services, runs all turns and reports each as it ends. Negative errno, with a text on
- * standard error. */
+/* Starts services, runs all turns and reports each as it ends. Returns a negative errno, with a
+ * text on standard error. */
 int savings_run(struct savings *s);
 const char *savings_setting_name(enum savings_setting setting);
 

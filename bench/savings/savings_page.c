@@ -1,5 +1,5 @@
-/* A run of `savings` as one page. Owns nothing; must never show a figure that the lines of the run
- * do not have. */
+/* Writes a run of `savings` as one page. Owns nothing. Must never show a figure that is not in the
+ * lines of the run. */
 #include "bench/lib/run_file.h"
 #include "bench/savings/savings_report.h"
 
@@ -67,7 +67,7 @@ static void add_figures(const struct savings *s, const struct savings_sums *sums
     add_figure(page, "wrong", "elements wrong", (double)s->wrong, false);
 }
 
-/* Means over the turns, up to the last part with an allocated lane. */
+/* Adds means over the turns, up to the last part with an allocated lane. */
 static void add_moments(const struct savings *s, struct page *page)
 {
     const struct savings_series *shared = &s->series[SAVINGS_SHARED];

@@ -43,7 +43,7 @@ void report_plan(const struct savings *s)
     fflush(stdout);
 }
 
-/* Cores allocated over time: a pair at the begin and at each change. */
+/* Prints the cores allocated over time: a pair at the begin and at each change. */
 static void print_allocated(const struct turn *turn)
 {
     const char *comma = "";
@@ -97,7 +97,7 @@ void report_turn(const struct savings *s, enum savings_setting setting, uint32_t
 #define NEAR 0.02
 
 struct losses {
-    /* Loss of the shared period against these. */
+    /* Loss of the shared period compared with these periods. */
     double dedicated[PLAN_JOBS_MAX], alone[PLAN_JOBS_MAX];
     size_t told, near; /* told: jobs with a prediction; near: those within 2 points */
 };
@@ -115,7 +115,7 @@ static void print_interval(const struct savings *s, enum savings_setting setting
         printf("  %s %8.2f [%.2f, %.2f]", name, median, low, high);
 }
 
-/* Loss: 1 - d / d', the lost part of the present round time. */
+/* Returns the loss 1 - d / d', the lost part of the present round time. */
 static double loss(const struct interval *before, const struct interval *now)
 {
     return 1 - before->median / now->median;
@@ -157,7 +157,8 @@ static void report_job(struct savings *s, size_t i, struct losses *losses,
     print_losses(s, losses->dedicated[i], losses->alone[i], predicted);
 }
 
-/* A server of c cores holds c times as many cores as a lane, regardless of use. */
+/* Returns the cores of dedicated servers. A server of c cores has c times as many cores as a lane,
+ * however much is used. */
 static double report_cores(const struct savings *s, uint32_t cores)
 {
     const struct savings_series *dedicated = &s->series[SAVINGS_DEDICATED];

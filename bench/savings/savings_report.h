@@ -20,7 +20,8 @@ struct savings_sums {
 };
 void report_end(struct savings *s, struct savings_sums *ret_sums); /* sorts the series */
 
-/* Writes the run as a page with a chart. Negative errno, with a text on standard error. */
+/* Writes the run as a page with a chart. Returns a negative errno, with a text on standard
+ * error. */
 int savings_page(const struct savings *s, const struct savings_sums *sums, const char *path);
 
 #endif

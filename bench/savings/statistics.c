@@ -1,5 +1,5 @@
-/* Order statistics. Owns nothing; must never average away an outlier unseen: intervals are made of
- * figures that were measured. */
+/* Order statistics. Owns nothing. Must never hide an outlier in a mean: the ends of intervals are
+ * measured values. */
 #include "bench/savings/statistics.h"
 
 #include <assert.h>
@@ -19,8 +19,8 @@ static void sort(double *values, size_t count)
         qsort(values, count, sizeof *values, compare);
 }
 
-/* Probability that the median lies between the k-th smallest and the k-th largest of n values: 1 -
- * 2 * P(Binomial(n, 1/2) < k). */
+/* Returns the probability that the median is between the k-th smallest and the k-th largest of n
+ * values: 1 - 2 * P(Binomial(n, 1/2) < k). */
 static double coverage(size_t count, size_t k)
 {
     double term = 1, below = 0;

@@ -90,7 +90,7 @@ static int start_worker(struct conductor *c, size_t job, uint32_t rank)
     return 0;
 }
 
-/* Starts the jobs that are due; returns the time of the next one. */
+/* Starts the jobs that are due. Returns the time of the next one. */
 static int let_come(struct conductor *c, uint64_t now_ns, uint64_t *ret_next_ns)
 {
     int r = 0;
@@ -136,8 +136,9 @@ static bool are_all_there(const struct conductor *c)
     return !c->has_left;
 }
 
-/* A lane counts as allocated from a look until the next. On a service that parks no lanes only
- * lanes with tasks count: the others belong to absent jobs. */
+/* Returns the allocated lanes. A lane counts as allocated from one measurement to the next. On a
+ * service that parks no lanes only lanes with tasks count, because the others belong to absent
+ * jobs. */
 static uint32_t count_allocated(const struct turn *turn, const struct look *now)
 {
     uint32_t lanes = 0;
@@ -192,7 +193,7 @@ static int complain_of(const struct conductor *c, int code)
     return -EIO;
 }
 
-/* Waits for an end, at most until then; reaps all that have ended. */
+/* Waits at most until then for the end of a worker. Reaps all that have ended. */
 static int await_ends(struct conductor *c, uint64_t until_ns)
 {
     struct pollfd fds[CHILDREN_MAX];

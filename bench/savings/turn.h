@@ -1,4 +1,4 @@
-/* One turn: jobs come, train and leave on a service, which is read at each look. */
+/* One turn: jobs come, train and leave on a service, which is queried repeatedly (a look). */
 #ifndef GRADPOOL_BENCH_SAVINGS_TURN_H
 #define GRADPOOL_BENCH_SAVINGS_TURN_H
 
@@ -34,17 +34,17 @@ struct turn {
         double used;    /* used cores since the look before; NAN at the first look */
     } looks[TURN_LOOKS_MAX];
     size_t looks_count;
-    double seconds;             /* first to last look */
+    double seconds;             /* from the first to the last look */
     double allocated_s, used_s; /* core-seconds */
-    /* Over the time in which all jobs were present; over the whole turn if that is less than one
+    /* Measured while all jobs were present; over the whole turn if this was shorter than one
      * look. */
     double offered; /* CPU time of all lanes a second */
     double busiest; /* CPU time a second of the busiest lane */
     uint32_t lanes_most;
 };
 
-/* Plan, service, transport and jobs of the turn are set before the call. Negative errno, with a
- * text on standard error, also when a worker failed. */
+/* Plan, service, transport and jobs of the turn are set before the call. Returns a negative errno,
+ * with a text on standard error, also when a worker failed. */
 int turn_run(struct turn *turn);
 /* Adds all jobs with their planned arrivals and stays. */
 void turn_all(struct turn *turn);

@@ -1,4 +1,4 @@
-/* Draws random numbers. Owns nothing. Must never read a clock or any state but the caller's. */
+/* Draws random numbers. Owns nothing. Must never read a clock, or any state except the caller's. */
 #include "bench/sim/chance.h"
 
 #include <math.h>

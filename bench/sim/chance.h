@@ -4,10 +4,10 @@
 
 #include <stdint.h>
 
-/* A number that depends on both and looks random. */
+/* Returns a number that depends on both arguments and looks random. */
 uint64_t chance_hash(uint64_t a, uint64_t b);
 
-/* Each call steps the state. */
+/* Each call changes the state. */
 double chance_unit(uint64_t *state);        /* 0 <= x < 1 */
 double chance_normal(uint64_t *state);      /* mean 0, deviation 1 */
 double chance_exponential(uint64_t *state); /* mean 1 */

@@ -131,7 +131,7 @@ static void simulation_fini(struct simulation *s)
     free(s->sums);
 }
 
-/* --- time passes --- */
+/* --- passing of time --- */
 
 static void advance(struct simulation *s, uint64_t to_ns)
 {
@@ -147,7 +147,8 @@ static void advance(struct simulation *s, uint64_t to_ns)
     s->now_ns = to_ns;
 }
 
-/* A moment drawn from each of as many equal parts of the run as there are windows. */
+/* Returns the time of a window. The run is divided into as many equal parts as there are windows,
+ * and a time is drawn in each. */
 static uint64_t window_ns(const struct simulation *s, uint32_t window)
 {
     uint64_t state = chance_hash(s->setting->seed, UINT64_C(1) << 32 | window);

@@ -1,4 +1,4 @@
-/* Spreads values over the parts of a run. Owns the list of jobs. */
+/* Distributes values over the parts of a run. Owns the list of jobs. */
 #include "bench/sim/trail.h"
 
 #include <stdlib.h>

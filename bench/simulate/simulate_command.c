@@ -126,7 +126,7 @@ static error_t parse_setting(int key, char *text, struct argp_state *state, stru
     }
 }
 
-/* Name of an option that the live comparison has no use for, or settles itself; else NULL. */
+/* Returns the name of an option that the live comparison does not use or sets itself; else NULL. */
 static const char *name_if_not_live(int key)
 {
     static const int keys[] = {KEY_TRACES, KEY_HOURS, KEY_REPORT, KEY_SENSITIVITY, KEY_X,
@@ -216,7 +216,8 @@ static int run(struct arguments *a, const struct workload *workload, struct trai
     return 0;
 }
 
-/* Steps are a third as long, so that a short stay has many; windows as the jobs are, short. */
+/* Steps take a third of the time, so that a short stay has many. Windows are short, like the
+ * jobs. */
 static int run_live(const struct arguments *a)
 {
     struct live *live = calloc(1, sizeof *live);

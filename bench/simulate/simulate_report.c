@@ -1,4 +1,4 @@
-/* Owns nothing. Must never leave out an assumption on which the figures hang. */
+/* Owns nothing. Must never leave out an assumption on which the figures depend. */
 #include "bench/simulate/simulate_report.h"
 
 #include <stdio.h>
@@ -115,7 +115,7 @@ static void print_row(const char *name, const struct simulated *r)
 
 #define ROWS 13
 
-/* Returns its name. */
+/* Changes one assumption and returns its name. */
 static const char *change(int row, struct setting *s)
 {
     switch (row) {

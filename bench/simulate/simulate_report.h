@@ -4,7 +4,8 @@
 
 #include "bench/sim/simulate.h"
 
-/* Saved part of the cores, compared with one server of `cores` cores for each worker. */
+/* Returns the saved part of the cores, compared with one server of `cores` cores for each
+ * worker. */
 double simulate_saving(const struct simulated *result, double cores);
 double simulate_moves_per_hour(const struct simulated *result);
 
@@ -19,13 +20,14 @@ struct simulate_report {
 /* Prints the assumptions; nothing with is_json. */
 void simulate_report_start(const struct simulate_report *report);
 void simulate_report_result(const struct simulate_report *report, const struct simulated *result);
-/* Simulates again with one assumption changed at a time, a row each. */
+/* Simulates again with one assumption changed at a time, and prints a row for each. */
 int simulate_report_rows(const struct simulate_report *report, const struct simulated *usual,
                          char *error);
-/* Writes the result as one page with a chart. Negative errno, with a text on standard error. */
+/* Writes the result as one page with a chart. Returns a negative errno, with a text on standard
+ * error. */
 int simulate_page(const struct simulate_report *report, const struct simulated *result,
                   const struct trail *trail, const char *path);
-/* The last line. */
+/* Prints the last line. */
 void simulate_report_json(const struct simulate_report *report, const struct simulated *result);
 
 #endif

@@ -1,5 +1,5 @@
 /* Conducts one cell. Owns its service, workers and injector. Must never query the service during
- * counted rounds: the cost of a query would look like slowness. */
+ * counted rounds, because the cost of a query would look like slowness. */
 #include "bench/stragglers/cell.h"
 
 #include "bench/lib/host.h"
@@ -91,7 +91,7 @@ static double mean_of(struct run *run, uint32_t first, uint32_t end, double *ret
     return mean;
 }
 
-/* Windows are counted from the injector's begin. */
+/* Windows are counted from the start of the injector. */
 static void see_recovery(struct run *run, uint32_t first, uint32_t windows)
 {
     struct cell *c = run->cell;
@@ -183,7 +183,7 @@ static int see_before(struct run *run, uint32_t *ret_round)
     return see_shares(run, ret_round);
 }
 
-/* Moves by the injector are not the policy's: counted rounds begin after them. */
+/* Moves by the injector do not belong to the policy: counted rounds begin after them. */
 static int begin_slow(struct run *run, uint32_t *first)
 {
     int r = injector_begin(&run->injector);
@@ -263,7 +263,7 @@ static int run_here(struct cell *cell)
     return r < 0 ? r : stopped;
 }
 
-/* The network goes with its process. */
+/* Runs the cell in a network namespace, which ends with its process. */
 static int run_in_network(struct cell *cell)
 {
     struct cell *shared =

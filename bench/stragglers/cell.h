@@ -35,14 +35,14 @@ struct cell {
     double after_ns;          /* last window, without the injector again; 0: not measured */
     uint32_t windows, rounds; /* windows and rounds until recovered; 0: never */
     uint32_t tried, kept;     /* experiments, until the injector ended */
-    /* Bytes of tensors on other lanes at the end than before, or than the injector's placement; a
-     * move and its roll-back count 0. */
+    /* Bytes of tensors that are on other lanes at the end than before, or than in the placement by
+     * the injector. A move that was undone counts as 0. */
     double bytes_moved;
     struct herd_checks checks;
     char why_skipped[128]; /* "": the cell was run */
 };
 
-/* Negative errno, with a text on standard error. */
+/* Returns a negative errno, with a text on standard error. */
 int cell_run(struct cell *cell);
 
 #endif

@@ -72,8 +72,8 @@ static void check(struct worker *w, uint32_t round)
     pthread_mutex_unlock(&w->board->lock);
 }
 
-/* False after the last round. All ranks get the same answer, because an order is set before their
- * rounds meet. */
+/* Returns false after the last round. All ranks get the same answer, because an order is set before
+ * their rounds meet. */
 static bool may_go_on(struct worker *w, uint32_t round)
 {
     struct herd_board *b = w->board;
@@ -187,7 +187,7 @@ uint32_t herd_rounds(struct herd *herd)
     return rounds;
 }
 
-/* Pauses two rounds ahead: no rank is more than a round ahead of the first rank. */
+/* Sets the pause two rounds ahead, because no rank is more than a round ahead of the first rank. */
 int herd_pause(struct herd *herd)
 {
     struct herd_board *b = herd->board;
@@ -209,7 +209,7 @@ void herd_go_on(struct herd *herd)
     pthread_mutex_unlock(&herd->board->lock);
 }
 
-/* All of them, whoever has failed. */
+/* Reaps all workers, also after a failure of one. */
 static int reap(struct herd *herd)
 {
     int r = 0;

@@ -14,7 +14,7 @@
 #define HERD_ROUNDS_MAX 20000
 
 struct herd_setting {
-    const char *endpoint, *transport; /* transport NULL: as any client chooses */
+    const char *endpoint, *transport; /* transport NULL: the client's default */
     const char *job;
     const struct model *model;
     double bytes_scale; /* bytes of a tensor divided by those of the table */
@@ -42,7 +42,7 @@ struct herd {
     pid_t workers[HERD_WORKERS_MAX];
 };
 
-/* Negative errno, with a text on standard error. */
+/* Returns a negative errno, with a text on standard error. */
 int herd_start(struct herd *herd, const struct herd_setting *setting);
 /* Returns after `rounds` ended rounds. -ETIMEDOUT: no round ended for a minute. */
 int herd_await(struct herd *herd, uint32_t rounds);
@@ -50,7 +50,7 @@ uint32_t herd_rounds(struct herd *herd);
 /* Stops all workers between two rounds until herd_go_on(). */
 int herd_pause(struct herd *herd);
 void herd_go_on(struct herd *herd);
-/* Wrong elements, and number of checked results: each worker checks its first round and its
+/* Number of wrong elements, and of checked results. Each worker checks its first round and its
  * last. */
 struct herd_checks {
     uint64_t wrong, checked;
@@ -59,7 +59,7 @@ struct herd_checks {
  * standard error: a worker failed, or has not checked twice. Allowed on a herd that did not start:
  * no checks. */
 int herd_stop(struct herd *herd, struct herd_checks *ret_checks);
-/* Length of each of the rounds [first, end), pauses included. */
+/* Returns the length of each of the rounds [first, end), including pauses. */
 void herd_times(struct herd *herd, uint32_t first, uint32_t end, double *ret_ns);
 
 #endif

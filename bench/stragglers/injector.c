@@ -17,7 +17,7 @@
 
 #define COMMAND_NS (20 * NS_PER_S)
 #define WORDS_MAX 32
-#define SLOW_TASK 1 /* the first of the job */
+#define SLOW_TASK 1 /* number of the first task of the job */
 
 extern char **environ;
 
@@ -53,7 +53,7 @@ void injector_fini(struct injector *x, const char *path)
     unlink(path);
 }
 
-/* Words with spaces between. */
+/* Runs a command given as words with spaces between. */
 static int run(const char *words)
 {
     char text[512], *argv[WORDS_MAX + 1] = {0}, *at = text;
@@ -74,7 +74,7 @@ static void burn(uint32_t core)
     }
 }
 
-/* Lanes are bound core after core. */
+/* Starts programs that occupy a core. Lanes are bound to one core after the other. */
 static int start_hogs(struct injector *x)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

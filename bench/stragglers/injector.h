@@ -25,9 +25,9 @@ struct injector {
     enum injector_kind kind;
     uint32_t lane;                   /* index, 0 to 3 */
     struct slowing_numbers *numbers; /* read by the lanes */
-    uint32_t usual, times;           /* sleep in ns a KiB of each lane; factor of the slow lane */
-    uint32_t task_ns;                /* for each round of the slow task */
-    uint16_t port;                   /* port of the first lane */
+    uint32_t usual, times; /* sleep of each lane in ns for each KiB; factor of the slow lane */
+    uint32_t task_ns;      /* for each round of the slow task */
+    uint16_t port;         /* port of the first lane */
     uint32_t cap_mbit;
     const struct service *service;
     const char *job;
@@ -40,7 +40,7 @@ int injector_init(struct injector *injector, char *ret_path, size_t path_bytes);
 void injector_fini(struct injector *injector, const char *path);
 int injector_begin(struct injector *injector);
 void injector_end(struct injector *injector);
-/* This process gets a network of its own. 0, or a negative errno: not permitted here. */
+/* Moves this process to a separate network. Returns 0, or a negative errno: not permitted here. */
 int injector_enter_network(void);
 
 #endif

@@ -11,8 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SLEEP_NS_LEAST (100 * (int64_t)NS_PER_US) /* shorter ones take as long */
-#define SLEEP_NS_MOST (100 * (int64_t)NS_PER_MS)  /* a lane must answer pings */
+#define SLEEP_NS_LEAST (100 * (int64_t)NS_PER_US) /* shorter sleeps take as long as this */
+/* longest sleep, because a lane must answer pings */
+#define SLEEP_NS_MOST (100 * (int64_t)NS_PER_MS)
 
 const struct slowing_numbers *slowing_map(const char *path)
 {
@@ -49,5 +50,6 @@ void slowing_pay(struct slowing *s)
     uint64_t began_ns = clock_now_ns();
     const struct timespec nap = {0, ns};
     nanosleep(&nap, NULL);
-    s->debt_ns -= (int64_t)(clock_now_ns() - began_ns); /* more than was due counts for later */
+    /* a sleep that was too long is subtracted from later ones */
+    s->debt_ns -= (int64_t)(clock_now_ns() - began_ns);
 }

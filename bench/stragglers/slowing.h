@@ -1,23 +1,23 @@
-/* A lane that is slow without using its core: a file, which `stragglers` writes and the lanes of
- * its service map (slow_lanes.c), sets the slow-down. */
+/* A lane that is slow without using its core. `stragglers` writes a file with the slow-down, and
+ * the lanes of its service map the file (slow_lanes.c). */
 #ifndef GRADPOOL_BENCH_STRAGGLERS_SLOWING_H
 #define GRADPOOL_BENCH_STRAGGLERS_SLOWING_H
 
 #include <stdint.h>
 
 #define SLOWING_LANES 4
-#define SLOWING_VARIABLE "BENCH_SLOW_LANES" /* names the file */
+#define SLOWING_VARIABLE "BENCH_SLOW_LANES" /* environment variable with the name of the file */
 
-/* The file. Numbers may change at any time. */
+/* Contents of the file. Numbers may change at any time. */
 struct slowing_numbers {
-    uint32_t ns_per_kib[SLOWING_LANES]; /* summed by a lane */
+    uint32_t ns_per_kib[SLOWING_LANES]; /* for each KiB that a lane has summed */
     uint32_t task, task_ns; /* one task's number (0: none), and ns of each of its rounds */
 };
 
-/* One lane's. */
+/* State of one lane. */
 struct slowing {
     const struct slowing_numbers *numbers; /* lent; NULL: never slow */
-    uint32_t lane;                         /* its place among those of its aggregator */
+    uint32_t lane; /* position of the lane among the lanes of its aggregator */
     int64_t debt_ns;
 };
 

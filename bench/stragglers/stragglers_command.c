@@ -1,4 +1,4 @@
-/* Options of `stragglers`; its rows, and the two bars (algorithm: RULES.md of packer, X1 to
+/* Options of `stragglers`, its rows, and its two limits (algorithm: RULES.md of packer, X1 to
  * X10). */
 #include "bench/commands.h"
 #include "bench/savings/statistics.h"
@@ -14,8 +14,8 @@
 #define MIB 1048576.0
 #define TARGET_BYTES (1 * MIB) /* bytes of a scaled model */
 #define WORK_BYTES (8 * MIB)   /* model size where lanes work instead of sleeping */
-#define PIECES 64              /* least pieces of a model */
-#define LANE_MS 8.0            /* sleep of an even lane a round */
+#define PIECES 64              /* minimum number of pieces of a model */
+#define LANE_MS 8.0            /* sleep in a round of a lane that is not slowed */
 #define STEP_NS UINT64_C(20000000)
 #define WORKERS 8
 #define TIMES 4
@@ -81,7 +81,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 /* --- the selection --- */
 
-/* Whether `list` names it; NULL names all. */
+/* Returns whether `list` contains the name; NULL contains all. */
 static bool is_named(const char *list, const char *name)
 {
     size_t length = strlen(name);
@@ -313,7 +313,7 @@ static int run_all(struct stragglers *s, const struct models *models)
     return r < 0 ? r : demand_rows(s);
 }
 
-/* Four lanes, two for each core: they sleep most of the time. */
+/* Chooses the cores for four lanes, two lanes on each core, because they sleep most of the time. */
 static void choose_cores(struct stragglers *s)
 {
     bool has_two = sysconf(_SC_NPROCESSORS_ONLN) >= 2;

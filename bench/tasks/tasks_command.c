@@ -1,4 +1,4 @@
-/* `tasks`: memory of a coordinator with very many tasks, and the time until a new job has its place
+/* `tasks`: memory of a coordinator with very many tasks, and the time until a new job is placed
  * beside them. Owns a service and the jobs, which are all in this process and push nothing. */
 #include "bench/commands.h"
 #include "bench/lib/host.h"
@@ -22,10 +22,10 @@ struct tasks {
     struct service service;
     gp_client *client;
     gp_job **held;
-    double *waits_ms; /* waits of the new jobs */
+    double *waits_ms; /* waiting times of the new jobs */
     uint64_t resting_ns, watched_ns;
     uint64_t coordinator_before, coordinator_after, lane_before, lane_after; /* bytes */
-    uint64_t placing_ns; /* CPU of the coordinator for all that is held */
+    uint64_t placing_ns; /* CPU time of the coordinator for all present tasks */
 };
 
 enum { KEY_JOBS = 1000, KEY_TASKS, KEY_NEWCOMERS, KEY_NEWCOMER_TASKS, KEY_SECONDS, KEY_JSON };
@@ -67,7 +67,8 @@ static int complain(int code)
     return code;
 }
 
-/* One tensor, which the service cuts into tasks. `ret_wait_ns` (may be NULL): for its place. */
+/* Declares one tensor, which the service cuts into tasks. `ret_wait_ns` (may be NULL): the time
+ * until it is placed. */
 static int place_job(struct tasks *o, const char *kind, uint32_t number, uint32_t tasks,
                      gp_job **ret_job, uint64_t *ret_wait_ns)
 {

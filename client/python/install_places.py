@@ -11,8 +11,8 @@ import sysconfig
 
 
 def packages_folder(prefix):
-    """Where this interpreter looks by itself below the prefix (on Debian dist-packages, for /usr
-    and /usr/local). Below any other prefix it looks nowhere: then what is usual there."""
+    """Folder where this interpreter itself looks below the prefix (on Debian dist-packages, for
+    /usr and /usr/local). Below any other prefix it looks nowhere; the usual folder is used then."""
     for path in site.getsitepackages():
         if path.startswith(os.path.join(prefix, 'lib')):
             return path

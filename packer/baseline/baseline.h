@@ -1,5 +1,5 @@
 /* Baselines: policies of other systems, and two simpler rules of loss. `serve --policy` accepts
- * their names; no help offers them. Not seen outside packer/ and its tests. */
+ * their names, but no help shows them. Only packer/ and its tests use this header. */
 #ifndef GRADPOOL_PACKER_BASELINE_BASELINE_H
 #define GRADPOOL_PACKER_BASELINE_BASELINE_H
 

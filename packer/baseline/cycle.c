@@ -52,7 +52,7 @@ static bool cycle_holds(const struct cycle *cycle, const struct packer_resident 
     return true;
 }
 
-/* Halves the interval: simpler than to solve for the many cases of the two maxima. */
+/* Halves the interval, which is simpler than solving for the many cases of the two maxima. */
 static double cycle_room_ns(const struct packer_resident *residents, size_t count,
                             const struct packer_timing *job)
 {

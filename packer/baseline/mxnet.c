@@ -1,13 +1,15 @@
-/* Owns the rule of MXNet's key-value store: a small tensor goes whole to one server, a large one is
- * split evenly over all. A baseline: must never read load. Source: README.md. */
+/* Owns the rule of MXNet's key-value store: a small tensor goes to one server as a whole, a large
+ * one is split evenly over all servers. A baseline, which never reads the load. Source:
+ * README.md. */
 #include "packer/baseline/baseline.h"
 
-/* A larger tensor is split; for smaller pieces than PACKER_PIECE_BYTES_MAX in proportion. */
+/* Size above which a tensor is split. With pieces below PACKER_PIECE_BYTES_MAX it is smaller in
+ * proportion. */
 #define BIG_TENSOR_ELEMENTS 1000000
 #define KEY_FACTOR 9973
 
-/* round(elements * part / parts), halves up, without a product that could overflow: lanes are at
- * most 2^16 (PLACEMENT_LANES_MAX). */
+/* Returns round(elements * part / parts), halves rounded up, without a product that could overflow:
+ * there are 2^16 lanes at most (PLACEMENT_LANES_MAX). */
 static uint64_t split_point(uint64_t elements, uint64_t part, uint64_t parts)
 {
     uint64_t whole = elements / parts, rest = elements % parts;

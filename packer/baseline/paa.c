@@ -1,12 +1,12 @@
 /* Owns the parameter assignment algorithm (PAA) of Optimus: tensors in order of size, towards equal
- * bytes and equal numbers of keys on all servers. A baseline that knows one job alone: must never
- * read the load of other jobs; only memory limits are added. Source: README.md. */
+ * bytes and equal numbers of keys on all servers. A baseline that knows only the job itself and
+ * never reads the load of other jobs. Limits of memory are added. Source: README.md. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "packer/baseline/baseline.h"
 
-/* A tensor of at most a hundredth of the mean bytes of a lane is placed by number of keys. */
+/* A tensor of at most a hundredth of the mean bytes of a lane is placed by the number of keys. */
 #define TINY_PARTS 100
 
 struct sized {
@@ -19,10 +19,10 @@ struct paa {
     size_t lanes_count;
     uint64_t mean_bytes;
     uint64_t tiny_bytes;
-    uint64_t *lane_bytes;  /* bytes of the job on each lane, from this call only */
-    uint64_t *lane_keys;   /* ranges of tensors on each lane, from this call only */
-    struct sized *tensors; /* largest first */
-    struct sized *lanes;   /* buffer of put_large(): emptiest first */
+    uint64_t *lane_bytes;  /* bytes of the job on each lane, in this call */
+    uint64_t *lane_keys;   /* number of ranges of tensors on each lane, in this call */
+    struct sized *tensors; /* the largest is first */
+    struct sized *lanes;   /* buffer of put_large(); the emptiest lane is first */
 };
 
 static int compare_falling(const void *a, const void *b)
@@ -54,7 +54,7 @@ static int put(struct paa *paa, size_t tensor, size_t lane, uint64_t first, uint
     return 0;
 }
 
-/* The lane with the smallest of `values` that has room; lanes_count: none. */
+/* Returns the lane with the smallest of `values` that has room; lanes_count: none. */
 static size_t smallest(const struct paa *paa, const uint64_t *values,
                        const struct placement_need *need)
 {
@@ -67,7 +67,7 @@ static size_t smallest(const struct paa *paa, const uint64_t *values,
     return best;
 }
 
-/* The fullest lane that stays within the mean; when none does, the emptiest. */
+/* Returns the fullest lane that stays within the mean. If none does, returns the emptiest. */
 static size_t best_fit(const struct paa *paa, const struct placement_need *need)
 {
     size_t best = paa->lanes_count;
@@ -103,7 +103,8 @@ static int put_tiny(struct paa *paa, size_t tensor)
     return put(paa, tensor, lane, 0, elements);
 }
 
-/* Bytes up to the mean that the lane can still take; its memory is a bound. */
+/* Returns the bytes that the lane can still take before it reaches the mean, limited by its
+ * memory. */
 static uint64_t gap_bytes(const struct paa *paa, size_t lane)
 {
     uint64_t used = paa->lane_bytes[lane], memory = paa->placement->lanes[lane].memory_bytes;
@@ -112,7 +113,8 @@ static uint64_t gap_bytes(const struct paa *paa, size_t lane)
     return gap < memory ? gap : memory;
 }
 
-/* Fills lane after lane to the mean, emptiest first; best fit places the last part. */
+/* Fills one lane after another up to the mean, the emptiest first. Best fit places the last
+ * part. */
 static int put_large(struct paa *paa, size_t tensor)
 {
     const struct packer_tensor *t = &paa->placement->request->tensors[tensor];
@@ -162,7 +164,7 @@ static int paa_init(struct paa *paa, struct placement *placement)
     *paa = (struct paa){
         .placement = placement,
         .lanes_count = lanes,
-        /* Rounded up, so that the gaps of all lanes together hold the job. */
+        /* Rounded up, so that the gaps of all lanes together have room for the job. */
         .mean_bytes = placement->total_bytes / lanes + (placement->total_bytes % lanes != 0),
         .tiny_bytes = placement->total_bytes / lanes / TINY_PARTS,
         .lane_bytes = calloc(lanes, sizeof(*paa->lane_bytes)),

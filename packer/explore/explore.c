@@ -1,6 +1,6 @@
 /* Owns the states of one experiment: the end of a window, the choice of an arm, the verdict on a
- * try. Must never keep a try that is not significantly better (X5), and must never begin one while
- * no worker waits (X3, X6). */
+ * try. A try that is not significantly better never stays (X5), and no try begins while no worker
+ * waits (X3, X6). */
 #include "packer/explore/explore.h"
 
 #include <errno.h>
@@ -55,7 +55,8 @@ static bool is_sound(const struct explore_seen *seen)
     return true;
 }
 
-/* The lanes stay the same within a window: a change of them resets the window (X8). */
+/* Finds the rate of a lane. The lanes stay the same within a window, because a change resets the
+ * window (X8). */
 static struct explore_rate *rate_of(struct explore *e, uint32_t id)
 {
     for (size_t i = 0; i < e->rates_count; i++)
@@ -83,7 +84,7 @@ static void count(struct explore *e, const struct explore_seen *seen)
     }
 }
 
-/* Whether the window is over with this look. */
+/* Adds a look. Returns whether the window is over with this look. */
 static bool take(struct explore *e, const struct explore_options *o,
                  const struct explore_seen *seen, uint64_t now_ns)
 {
@@ -139,7 +140,7 @@ static void try_arm(struct explore *e, enum explore_arm arm, size_t moves,
     d->moves_count = moves;
 }
 
-/* Whether the slowest lane's interval lies above 1.1 times the even time (X3). */
+/* Returns whether the interval of the slowest lane is above 1.1 times the even time (X3). */
 static bool is_uneven(const struct explore *e, const struct explore_view *view)
 {
     double slowest_ns = explore_view_time(view, view->slowest);
@@ -171,7 +172,7 @@ static bool exploit(struct explore *e, const struct explore_options *o, struct e
     return true;
 }
 
-/* splitmix64: a number that depends on seed and window only. */
+/* Returns a number that depends on seed and window only (splitmix64). */
 static uint64_t chance(uint64_t seed, uint64_t window)
 {
     uint64_t x = seed + window * UINT64_C(0x9e3779b97f4a7c15);
@@ -186,7 +187,7 @@ static uint64_t chance_ppm(const struct explore *e)
     return ppm < EXPLORE_CHANCE_MOST_PPM ? ppm : EXPLORE_CHANCE_MOST_PPM;
 }
 
-/* Tries an arm by chance (X6): one more lane if lanes are even, otherwise EXPLORE_IN or
+/* Tries an arm by chance (X6): one more lane if the lanes are even, otherwise EXPLORE_IN or
  * EXPLORE_SHIFT. */
 static bool explore_one(struct explore *e, const struct explore_view *view, uint64_t seed,
                         struct explore_move *ret_moves, struct explore_decision *d)

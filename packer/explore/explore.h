@@ -1,9 +1,9 @@
-/* explore: decides which pieces of one job change lanes because a lane is slow, and whether the
- * change stays. PURE: no clock, no randomness; the caller owns the state, which begins as all
- * zeros. RULES.md: X1 to X10. A reconstruction, not a published rule.
+/* explore: decides which pieces of one job move to other lanes because a lane is slow, and whether
+ * the change stays. Pure: no clock, no randomness. The caller owns the state, which begins as all
+ * zeros. RULES.md: X1 to X10. The rule is a reconstruction, not a published one.
  *
- * explore_tick() gets the counts since the call before (a look), and returns at most one decision.
- * The caller carries it out and then calls explore_moved(). */
+ * A look is one call of explore_tick() with the counts since the call before. It returns at most
+ * one decision. The caller carries the decision out, and then calls explore_moved(). */
 #ifndef GRADPOOL_PACKER_EXPLORE_EXPLORE_H
 #define GRADPOOL_PACKER_EXPLORE_EXPLORE_H
 
@@ -11,22 +11,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXPLORE_ROUNDS 50              /* least rounds of a window */
-#define EXPLORE_SAMPLES 4              /* least looks with rounds of a window */
-#define EXPLORE_LANES_MAX 32           /* a job on more lanes gets no decision (X9) */
-#define EXPLORE_GAIN_PPM 20000         /* least gain of a move, in parts of the round */
-#define EXPLORE_UNEVEN_PPM 1100000     /* a slowest lane above this times the even time is slow */
-#define EXPLORE_STALL_PPM 150000       /* workers wait more than this part of the round: X6 */
-#define EXPLORE_CHANCE_MOST_PPM 100000 /* highest chance of a try by X6 in a window */
-#define EXPLORE_HOLD_WINDOWS 4         /* windows without an arm after its first roll-back */
-#define EXPLORE_HOLDS_MAX 5            /* roll-backs in a row that double EXPLORE_HOLD_WINDOWS */
+#define EXPLORE_ROUNDS 50      /* least number of rounds in a window */
+#define EXPLORE_SAMPLES 4      /* least number of looks with rounds in a window */
+#define EXPLORE_LANES_MAX 32   /* a job on more lanes gets no decision (X9) */
+#define EXPLORE_GAIN_PPM 20000 /* least gain of a move, as a part of the round */
+/* a slowest lane is slow if its time exceeds the even time by this factor */
+#define EXPLORE_UNEVEN_PPM 1100000
+/* X6 applies if workers wait for more than this part of the round */
+#define EXPLORE_STALL_PPM 150000
+#define EXPLORE_CHANCE_MOST_PPM 100000 /* highest probability of a try by X6 in a window */
+/* number of windows in which an arm is not tried after its first roll-back */
+#define EXPLORE_HOLD_WINDOWS 4
+#define EXPLORE_HOLDS_MAX 5 /* number of consecutive roll-backs that double EXPLORE_HOLD_WINDOWS */
 #define EXPLORE_GAP_NS UINT64_C(30000000000) /* a longer time between looks ends the window */
 
 enum explore_arm {
-    EXPLORE_EVEN,  /* bytes in proportion to the rate of each lane */
-    EXPLORE_OUT,   /* one more lane for the job */
-    EXPLORE_IN,    /* no pieces on the slowest lane and on lanes of less than half the best rate */
-    EXPLORE_SHIFT, /* a tenth less on the slowest lane */
+    EXPLORE_EVEN, /* bytes are in proportion to the rate of each lane */
+    EXPLORE_OUT,  /* the job gets one more lane */
+    /* no pieces on the slowest lane, nor on lanes with less than half of the best rate */
+    EXPLORE_IN,
+    EXPLORE_SHIFT, /* the slowest lane gets a tenth less */
     EXPLORE_ARMS,
 };
 
@@ -37,16 +41,16 @@ enum explore_verb {
     EXPLORE_BACK, /* move all pieces of the last try back to their former lanes */
 };
 
-/* 0 in a field means its default. */
+/* Options; 0 stands for the default. */
 struct explore_options {
-    uint32_t rounds, samples; /* EXPLORE_ROUNDS, EXPLORE_SAMPLES */
-    bool is_blind;            /* baseline: EXPLORE_EVEN only, no roll-back (X10) */
+    uint32_t rounds, samples; /* default EXPLORE_ROUNDS; default EXPLORE_SAMPLES */
+    bool is_blind;            /* baseline: only EXPLORE_EVEN, without roll-back (X10) */
 };
 
 struct explore_lane {
     uint32_t id;
-    /* Since the look before: time with work of the job on the lane (X3), and the sum over the
-     * workers of their waits for a result that came last from this lane. */
+    /* Since the look before: the time in which the job had work on the lane (X3), and, summed over
+     * the workers, their waits for a result that came last from this lane. */
     uint64_t handled_ns, stalled_ns;
     uint64_t room_bytes; /* more bytes of the job that the lane may take; 0: none */
 };
@@ -57,26 +61,26 @@ struct explore_piece {
 };
 
 struct explore_seen {
-    /* A number that changes when workers or tensors come or go, or when another part of the service
-     * moves pieces: then everything begins anew (X8). */
+    /* Number that changes when workers or tensors come or go, or when another part of the service
+     * moves pieces. Everything then begins again (X8). */
     uint64_t membership;
     uint32_t workers;
     uint64_t rounds, elapsed_ns;      /* since the look before */
-    const struct explore_lane *lanes; /* ascending ids */
+    const struct explore_lane *lanes; /* sorted by id */
     size_t lanes_count;
     const struct explore_piece *pieces;
     size_t pieces_count;
 };
 
 struct explore_move {
-    uint32_t piece, lane; /* positions */
+    uint32_t piece, lane; /* positions of the piece and of its new lane */
 };
 
 struct explore_decision {
     enum explore_verb verb;
     enum explore_arm arm;
     size_t moves_count;
-    double before_ns, after_ns; /* round before and during the try; with KEEP and BACK only */
+    double before_ns, after_ns; /* round time before and during the try; for KEEP and BACK only */
     char reason[256];           /* one sentence, for EXPLORE_NOTHING too */
 };
 
@@ -88,8 +92,8 @@ struct explore_meter {
 
 struct explore_rate {
     uint32_t id;
-    struct explore_meter handled; /* ns a round */
-    struct explore_meter stalled; /* ns a round, for one worker */
+    struct explore_meter handled; /* nanoseconds in each round */
+    struct explore_meter stalled; /* nanoseconds in each round, for one worker */
 };
 
 enum explore_phase { EXPLORE_WATCHING, EXPLORE_MOVING, EXPLORE_TRYING, EXPLORE_RETURNING };
@@ -98,19 +102,20 @@ struct explore {
     enum explore_phase phase;
     enum explore_arm arm; /* arm of the current try */
     uint64_t membership, last_ns;
-    uint64_t windows, tries;     /* numbers since the start; explore_reset() keeps them */
-    bool passes_over;            /* skip the next look: its counts began before a change */
+    uint64_t windows, tries; /* counted since the start; explore_reset() does not reset them */
+    bool passes_over; /* the next look is skipped, because its counts began before a change */
     struct explore_meter round;  /* round time in this window */
     struct explore_meter before; /* round time in the window before the try */
     struct explore_rate rates[EXPLORE_LANES_MAX];
     size_t rates_count;
     struct {
-        uint32_t failed; /* tries in a row without gain */
+        uint32_t failed; /* number of consecutive tries without gain */
         uint64_t until;  /* first window in which the arm may be tried again */
     } arms[EXPLORE_ARMS];
 };
 
-/* `ret_moves` has room for all pieces. -EINVAL: `seen` is inconsistent, the state is unchanged. */
+/* Handles a look. `ret_moves` has room for all pieces. -EINVAL: `seen` is inconsistent; the state
+ * is unchanged. */
 int explore_tick(struct explore *explore, const struct explore_options *options,
                  const struct explore_seen *seen, uint64_t seed, uint64_t now_ns,
                  struct explore_move *ret_moves, struct explore_decision *ret_decision);
@@ -124,7 +129,7 @@ const char *explore_arm_name(enum explore_arm arm);
 /* --- meter.c --- */
 
 void explore_meter_add(struct explore_meter *meter, double weight, double value);
-/* Half of the 95 % interval of the mean; HUGE with fewer than two samples. */
+/* Returns half of the 95 % interval of the mean; HUGE with fewer than two samples. */
 double explore_meter_half(const struct explore_meter *meter);
 
 /* --- plan.c: the moves of an arm --- */
@@ -132,22 +137,23 @@ double explore_meter_half(const struct explore_meter *meter);
 struct explore_view {
     const struct explore *explore;
     const struct explore_seen *seen;
-    double load[EXPLORE_LANES_MAX]; /* bytes of the job on each lane, planned moves included */
-    double rate[EXPLORE_LANES_MAX]; /* bytes a ns; 0: not known (no pieces of the job) */
+    double load[EXPLORE_LANES_MAX]; /* bytes of the job on each lane, including planned moves */
+    double rate[EXPLORE_LANES_MAX]; /* bytes per nanosecond; 0: unknown (no pieces of the job) */
     double all_bytes, all_rate;
-    size_t slowest; /* lane with the longest time a round */
+    size_t slowest; /* lane that needs the longest time for a round */
 };
 
-/* False: no lane has a known rate. */
+/* Builds the view. False: no lane has a known rate. */
 bool explore_view_make(const struct explore *explore, const struct explore_seen *seen,
                        struct explore_view *ret_view);
-/* Time a round of the lane with its load, in ns; 0 for a lane without a rate. */
+/* Returns the time that the lane needs for a round with its load, in ns; 0 for a lane without a
+ * rate. */
 double explore_view_time(const struct explore_view *view, size_t lane);
-/* Time a round of each lane if all took equally long. */
+/* Returns the time for a round if all lanes needed equally long. */
 double explore_view_even_time(const struct explore_view *view);
-/* Longest time a round of a lane, planned moves included. */
+/* Returns the longest time that a lane needs for a round, including planned moves. */
 double explore_view_longest(const struct explore_view *view);
-/* Plans the arm's moves and applies them to `view`. Returns their number. */
+/* Plans the moves of the arm, and applies them to `view`. Returns their number. */
 size_t explore_plan(enum explore_arm arm, struct explore_view *view,
                     struct explore_move *ret_moves);
 

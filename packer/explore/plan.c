@@ -1,13 +1,13 @@
-/* Owns the moves of each arm: greedy, in order of size (X7). Of equal pieces the first moves, and
- * the last after a failed try, because one of them may be the cause of a slow lane. Must never
- * exceed the room of a lane, and must never make a target slower than the arm's limit. */
+/* Owns the moves of each arm, which are greedy in order of size (X7). Of equal pieces the first one
+ * moves; after a failed try the last one, because one of them may be the cause of a slow lane. The
+ * room of a lane is never exceeded, and no target becomes slower than the limit of the arm. */
 #include "packer/explore/explore.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define SHIFT_PART 0.1
-#define SLOW_PART 0.5 /* a lane below this part of the best rate is slow */
+#define SLOW_PART 0.5 /* a lane with less than this part of the best rate is slow */
 
 static const struct explore_rate *find_rate(const struct explore *explore, uint32_t id)
 {
@@ -60,10 +60,10 @@ double explore_view_longest(const struct explore_view *view)
 
 struct plan {
     struct explore_view *view;
-    uint32_t *at;                    /* lane of each piece, planned moves included */
-    double limit_ns;                 /* most time a round of a target */
-    bool takes_last;                 /* the last of equal pieces moves, not the first */
-    double taken[EXPLORE_LANES_MAX]; /* part of each lane's room_bytes in use by planned moves */
+    uint32_t *at;                    /* lane of each piece, including planned moves */
+    double limit_ns;                 /* longest time that a target may need for a round */
+    bool takes_last;                 /* of equal pieces the last one moves, not the first */
+    double taken[EXPLORE_LANES_MAX]; /* part of each lane's room_bytes that planned moves use */
 };
 
 static bool may_take(const struct plan *plan, size_t lane, double bytes)
@@ -74,7 +74,8 @@ static bool may_take(const struct plan *plan, size_t lane, double bytes)
            (view->load[lane] + bytes) / view->rate[lane] <= plan->limit_ns;
 }
 
-/* The lane with least room below the limit after the move; lanes_count: no lane may take it. */
+/* Returns the lane with the least room below the limit after the move; lanes_count: no lane may
+ * take the piece. */
 static size_t best_target(const struct plan *plan, size_t source, double bytes)
 {
     const struct explore_view *view = plan->view;
@@ -99,7 +100,8 @@ static void put(struct plan *plan, uint32_t piece, size_t target)
     plan->at[piece] = (uint32_t)target;
 }
 
-/* The largest piece of the lane of at most `bytes` and less than `below`; pieces_count: none. */
+/* Returns the largest piece of the lane that has at most `bytes` and less than `below`;
+ * pieces_count: none. */
 static uint32_t largest_piece(const struct plan *plan, size_t lane, double bytes, double below)
 {
     const struct explore_seen *seen = plan->view->seen;
@@ -136,7 +138,7 @@ static void lighten(struct plan *plan, size_t source, double most)
 
 /* --- arms --- */
 
-/* The even time is seldom reached exactly, because pieces stay whole: the limit grows by 3 %
+/* Pieces stay whole, so the even time is seldom reached exactly. The limit therefore grows by 3 %,
  * twice. */
 static void make_even(struct plan *plan)
 {
@@ -165,8 +167,8 @@ static bool open_lane(struct plan *plan)
     return false;
 }
 
-/* The cause of one slow lane may slow others, too: rounds get no shorter while any slow lane keeps
- * a piece. */
+/* Returns whether the lane is slow. The cause of one slow lane may slow others, too, and rounds do
+ * not become shorter while any slow lane still has a piece. */
 static bool is_slow(const struct explore_view *view, size_t lane)
 {
     double best = 0;
@@ -190,7 +192,7 @@ static void empty_slow(struct plan *plan)
         return;
     for (size_t i = 0; i < count; i++)
         if (empties[i])
-            view->rate[i] /= 1e9; /* any piece exceeds the limit there */
+            view->rate[i] /= 1e9; /* any piece exceeds the limit on this lane */
     for (int strict = 0; strict < 3; strict++) {
         plan->limit_ns = view->all_bytes / left * (1.05 + 0.1 * strict);
         for (size_t i = 0; i < count; i++)
@@ -212,7 +214,7 @@ size_t explore_plan(enum explore_arm arm, struct explore_view *view, struct expl
     size_t count = view->seen->pieces_count, moves = 0;
     struct plan plan = {.view = view, .at = malloc((count + 1) * sizeof *plan.at)};
     if (!plan.at)
-        return 0; /* out of memory: a later window plans again */
+        return 0; /* memory is missing: a later window plans again */
     for (size_t i = 0; i < count; i++)
         plan.at[i] = view->seen->pieces[i].lane;
     plan.takes_last = view->explore->arms[arm].failed % 2;

@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ELASTIC_HOLD_NS UINT64_C(30000000000) /* time without another change of a changed job */
+#define ELASTIC_HOLD_NS UINT64_C(30000000000) /* time in which a changed job is not changed again */
 
-/* Rounds a second with w workers and s servers: 1 / (work/w + fixed + share*w/s + per_worker*w +
- * per_server*s), none negative (E1). */
+/* Rounds per second with w workers and s servers: 1 / (work/w + fixed + share*w/s + per_worker*w +
+ * per_server*s). No coefficient is negative (E1). */
 struct elastic_speed {
     double work, fixed, share, per_worker, per_server;
 };
@@ -22,30 +22,34 @@ struct elastic_slots {
 
 struct elastic_job {
     uint32_t id, tenant;
-    bool is_probing; /* the job waits for early feedback: gives no slot, is first to get `least` */
+    /* the job waits for early feedback: it gives no slot, and is the first to get `least` */
+    bool is_probing;
     struct elastic_slots has, least;
     struct elastic_speed speed;
-    uint64_t held_until_ns; /* no change before; set ELASTIC_HOLD_NS ahead by each change */
-    double stay_s;          /* expected time until the job ends */
-    double resize_s;        /* time without rounds that a change costs */
+    /* the job is not changed before this time; each change sets it ELASTIC_HOLD_NS ahead */
+    uint64_t held_until_ns;
+    double stay_s;   /* expected time until the job ends */
+    double resize_s; /* time without rounds that a change takes */
 };
 
-/* One worker, one server or one of each that a job gives or gets. */
+/* One worker, one server, or one of each, that a job gives or gets. */
 struct elastic_change {
     uint32_t job;
     struct elastic_slots by;
 };
 
-/* Takes slots from running jobs until `free` holds `need`. Each change is applied to `jobs` and
- * `free` and appended to `ret_changes`. Returns the number of changes; 0: `need` was free already.
- * -ENOSPC: the running jobs cannot give so much, the new job has to wait; -ENOBUFS: more changes
- * than `room`. On an error `jobs` and `free` are unchanged. Cost: jobs times changes. */
+/* Takes slots from running jobs until `free` contains `need`. Each change is applied to `jobs` and
+ * `free`, and appended to `ret_changes`. Returns the number of changes; 0: `need` was free already.
+ * -ENOSPC: the running jobs cannot give that much, so the new job has to wait; -ENOBUFS: there are
+ * more changes than `room`. After an error `jobs` and `free` are unchanged. Cost: jobs times
+ * changes. */
 int elastic_make_room(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                       struct elastic_slots need, uint64_t now_ns,
                       struct elastic_change *ret_changes, size_t room);
 
 /* Gives free slots to jobs, one worker or server at a time, until no job gains by more or `room`
- * changes are made; applied and appended as above. Returns the number of changes. */
+ * changes are made. Changes are applied and appended as by elastic_make_room(). Returns their
+ * number. */
 size_t elastic_share_out(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                          uint64_t now_ns, struct elastic_change *ret_changes, size_t room);
 

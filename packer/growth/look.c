@@ -69,7 +69,7 @@ bool scale_is_over(const struct scale_job *job)
            job->loss_ppm > packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
 }
 
-/* Whether the lanes of the job may drain again after its last relief (G8). */
+/* Returns whether the lanes of the job may drain again after its last relief (G8). */
 static bool is_calm(const struct scale_memory *memory)
 {
     return memory->reliefs == 0 || memory->within >= SCALE_CALM_WINDOWS << memory->reliefs;

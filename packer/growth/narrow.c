@@ -25,7 +25,7 @@ static uint32_t lanes_wanted(const struct scale_look *look, size_t job)
     return now < of->lanes_enough ? of->lanes_enough : 0;
 }
 
-/* Whether no decision opens, drains or fills a lane of the job. */
+/* Returns whether no decision opens, drains or fills a lane of the job. */
 static bool owns_quiet_lanes(const struct scale_look *look, size_t job)
 {
     for (size_t i = 0; i < look->seen->lanes_count; i++)

@@ -1,13 +1,13 @@
-/* scale_plan: finds target lanes for the tasks of one lane such that every job stays within its
- * limit. Not seen outside packer/. */
+/* scale_plan: finds target lanes for the tasks of one lane, so that every job stays within its
+ * limit. Only packer/ uses this header. */
 #ifndef GRADPOOL_PACKER_GROWTH_PLAN_H
 #define GRADPOOL_PACKER_GROWTH_PLAN_H
 
 #include "packer/growth/scale.h"
 
-/* All tasks of one job on one lane together. */
+/* All tasks of one job on one lane. */
 struct scale_part {
-    uint32_t lane, job; /* positions */
+    uint32_t lane, job; /* positions of the lane and of the job */
     uint64_t lane_ns, bytes;
 };
 
@@ -15,10 +15,10 @@ struct scale_plan {
     const struct scale_seen *seen;
     const char *policy;
     uint32_t margin_ppm; /* subtracted from every limit */
-    bool is_even;        /* tasks are dealt by bytes, as for a job that is not measured (P12) */
-    bool *targets;       /* for each lane: it may take tasks; the caller fills this in */
-    /* The state after the moves planned so far. */
-    struct scale_part *parts; /* ascending by lane, then job */
+    bool is_even;  /* tasks are distributed by bytes, as for a job that is not measured (P12) */
+    bool *targets; /* for each lane, whether it may take tasks; set by the caller */
+    /* The parts after the moves planned so far, sorted by lane, then by job. */
+    struct scale_part *parts;
     size_t parts_count, parts_capacity;
     struct packer_lane *lanes; /* one for each lane */
     struct packer_node *nodes;
@@ -28,34 +28,35 @@ struct scale_plan {
     /* Buffers of one request to packer_place(). */
     struct packer_lane *offer;
     struct packer_resident *residents;
-    uint32_t *positions; /* the task of each item */
+    uint32_t *positions; /* task of each item */
     struct packer_tensor *items;
 };
 
-/* -ENOMEM. Call scale_plan_fini() after an error, too. */
+/* Creates a plan. -ENOMEM. The caller calls scale_plan_fini() even after an error. */
 int scale_plan_init(struct scale_plan *plan, const struct scale_seen *seen, const char *policy,
                     uint32_t margin_ppm);
 void scale_plan_fini(struct scale_plan *plan);
 
-/* Plans moves of all tasks of the job from the lane to targets (`job`, `lane`: positions). Errors
- * of packer_place(); -ENOSPC: the targets lack room. After an error only scale_plan_fini() is
- * allowed. */
+/* Plans moves of all tasks of the job from the lane to targets. `job` and `lane` are positions.
+ * Errors of packer_place(); -ENOSPC: the targets lack room. After an error only scale_plan_fini()
+ * may be called. */
 int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane);
 
-/* Like scale_plan_leave(), but tasks of `keep_bytes` stay: the first, and each that still fits. */
+/* Like scale_plan_leave(), but tasks with `keep_bytes` in total stay: the first one, and each that
+ * still fits. */
 int scale_plan_leave_beyond(struct scale_plan *plan, uint32_t job, uint32_t lane,
                             uint64_t keep_bytes);
 
 /* Sorts the moves by task. Needed after more than one call of scale_plan_leave(). */
 void scale_sort_moves(struct scale_plan *plan);
 
-/* Plans moves of all tasks of the lane, jobs with most lane time first; sorts the moves. Errors as
- * of scale_plan_leave(). */
+/* Plans moves of all tasks of the lane, beginning with the job that has the most lane time, and
+ * sorts the moves. Errors of scale_plan_leave(). */
 int scale_plan_empty(struct scale_plan *plan, uint32_t lane);
 
-/* Finds the lane with the highest loss of the job by the policy's rule, among lanes that are not
- * about to change. `ret_loss`: that loss, 0 to 1. -ENOENT with a loss of 0: the job shares no such
- * lane; -ENOMEM. */
+/* Finds the lane on which the job has the highest loss by the policy's rule, among lanes that are
+ * not about to change. `ret_loss`: that loss, 0 to 1. -ENOENT with a loss of 0: the job shares no
+ * such lane; -ENOMEM. */
 int scale_plan_worst_lane(struct scale_plan *plan, uint32_t job, uint32_t *ret_lane,
                           double *ret_loss);
 

@@ -79,7 +79,7 @@ static bool is_worse(const struct scale_job *a, const struct scale_job *b)
     return excess_ppm(a) > excess_ppm(b);
 }
 
-/* The next job to relieve, above its limit for long enough; jobs_count: none. */
+/* Returns the next job to relieve, above its limit for long enough; jobs_count: none. */
 static size_t worst_job(const struct scale_seen *seen)
 {
     size_t worst = seen->jobs_count;
@@ -185,8 +185,8 @@ static int relieve(struct scale *scale, const struct scale_look *look, struct sc
     return 1;
 }
 
-/* Whether other jobs on the lanes explain the loss; other loss would be the same on any lane.
- * `rule`: loss by the rule on the job's worst lane, 0 to 1. */
+/* Returns whether other jobs on the lanes explain the loss; other loss would be the same on any
+ * lane. `rule`: loss by the rule on the job's worst lane, 0 to 1. */
 static bool is_explained(const struct scale_job *job, double rule)
 {
     if (!job->knows_shared)

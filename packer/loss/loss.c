@@ -1,5 +1,5 @@
-/* Owns the common parts of all rules of loss: the limit, a job alone on a lane. Must use only + - x
- * and division on doubles, which give the same plan on every machine (P1). RULES.md: L1 to L8. */
+/* Owns the common parts of all rules of loss: the limit, and a job alone on a lane. Uses only + - x
+ * and division on doubles, so plans are the same on every machine (P1). RULES.md: L1 to L8. */
 #include "packer/loss/loss.h"
 
 #include <errno.h>
@@ -44,8 +44,8 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
     return 0;
 }
 
-/* Time by which the job's work on the lane ends late in its round (L8): by the stretch of the last
- * burst, or by all work if it lasts longer than span_ns. */
+/* Returns the time by which the job's work on the lane ends late in its round (L8): from the
+ * stretch of the last burst, or of all work if that lasts longer than span_ns. */
 static double late_ns(const struct packer_resident *job, double stretch)
 {
     const struct packer_timing *timing = &job->timing;
@@ -87,7 +87,7 @@ double loss_limit(const struct packer_timing *timing)
     return (ppm < LIMIT_PPM_MAX ? ppm : LIMIT_PPM_MAX) / 1e6;
 }
 
-/* Lane time on one lane that does not lengthen the round (L3). */
+/* Returns the lane time on one lane that does not lengthen the round (L3). */
 static double free_ns(const struct packer_timing *timing)
 {
     bool known = timing->spread_ns > 0 && timing->spread_ns < timing->period_ns;

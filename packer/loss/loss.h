@@ -1,5 +1,5 @@
 /* loss: predicts the loss of the jobs that share a lane. Pure functions of shares and periods.
- * RULES.md has the rules, L1 to L8. Not seen outside packer/ and its tests. */
+ * RULES.md has the rules, L1 to L8. Only packer/ and its tests use this header. */
 #ifndef GRADPOOL_PACKER_LOSS_LOSS_H
 #define GRADPOOL_PACKER_LOSS_LOSS_H
 
@@ -15,32 +15,33 @@ struct loss_rule {
     double margin; /* added to every loss on a shared lane */
     /* Predicted loss of each job, 0 to 1, without the margin. Each period_ns is known. */
     void (*losses)(const struct packer_resident *jobs, size_t count, double *ret_losses);
-    /* Time on the lane of job `self` until its work is done, divided by its lane time. Negative:
-     * the sums overflowed. NULL: the function of `shared` applies. */
+    /* Computes the time on the lane until the work of job `self` is done, divided by its lane time.
+     * Negative: the sums overflowed. NULL: the function of `shared` applies. */
     double (*stretch)(const struct packer_resident *jobs, size_t count, size_t self);
-    /* The most lane time a round, in ns, that one more job may take beside the residents so that no
-     * job exceeds its limit, margin included. Negative: the lane is closed to the job. Loss grows
-     * with lane time, so that one number holds for pieces of any size. */
+    /* Computes the most lane time of a round, in ns, that one more job may use beside the residents
+     * so that no job exceeds its limit, margin included. Negative: the lane is closed to the job.
+     * Loss grows with lane time, so one number is enough for pieces of any size. */
     double (*room_ns)(const struct packer_resident *residents, size_t count,
                       const struct packer_timing *job);
 };
 
-/* NULL: no rule of that name. */
+/* Finds a rule. NULL: no rule has that name. */
 const struct loss_rule *loss_rule_find(const char *name);
 
-/* Round time of a job with `lane_ns` on a lane without another job (L3). */
+/* Returns the round time of a job with `lane_ns` on a lane without another job (L3). */
 double loss_alone_ns(const struct packer_timing *timing, double lane_ns);
 
-/* Share of the lane that the job takes without another job: 0 to 1. */
+/* Returns the share of the lane that the job uses without another job: 0 to 1. */
 double loss_share(const struct packer_resident *job);
 
-/* The most lane time with which loss_alone_ns() means at most the loss `loss`. */
+/* Returns the most lane time with which the round time by loss_alone_ns() means at most the loss
+ * `loss`. */
 double loss_alone_room_ns(const struct packer_timing *timing, double loss);
 
-/* The most lane time of a job so that its share of the lane is at most `share`. */
+/* Returns the most lane time with which the job's share of the lane is at most `share`. */
 double loss_share_room_ns(const struct packer_timing *timing, double share);
 
-/* loss_limit_ppm less spent_ppm, as a fraction below 1. */
+/* Returns loss_limit_ppm minus spent_ppm, as a fraction below 1. */
 double loss_limit(const struct packer_timing *timing);
 
 extern const struct loss_rule loss_shared;

@@ -1,6 +1,7 @@
-/* Owns the nodes and weights of Gauss-Laguerre quadrature with 80 nodes: constants, computed with
- * 80 digits by Newton's method on the Laguerre polynomial; test_loss checks them against
- * factorials. Must never be computed at run time: other roundings would give other plans (P1). */
+/* Owns the nodes and weights of Gauss-Laguerre quadrature with 80 nodes. The constants were
+ * computed with 80 digits by Newton's method on the Laguerre polynomial; test_loss compares them
+ * with factorials. They are never computed at run time, because other roundings would result in
+ * other plans (P1). */
 #include "packer/loss/loss_nodes.h"
 
 /* clang-format off */

@@ -1,19 +1,20 @@
 /* Owns the rule of loss `shared`: a closed queue with one processor-sharing server and one customer
- * for each job (L1, L2). Must never divide a polynomial by a factor, because terms would cancel:
- * every sum below has positive terms only, and stays exact for hundreds of jobs. */
+ * for each job (L1, L2). A polynomial is never divided by a factor, because terms would cancel.
+ * Every sum below has positive terms only, and stays exact for hundreds of jobs. */
 #include "packer/loss/loss.h"
 
 #include "packer/loss/loss_nodes.h"
 
 #define FULL 1e290 /* a larger sum is about to overflow: the lane is closed */
 
-/* Sums over a set of jobs with shares u. P(x) = product of ((1-u) + u x), and S(sum of c_k x^k) =
- * sum of k! c_k (L2). g = S(P), h = S(x P), i = S(x^2 P): enough to add two more jobs. */
+/* Sums over a set of jobs with shares u. P(x) is the product of ((1-u) + u x), and S(sum of c_k
+ * x^k) is the sum of k! c_k (L2). g = S(P), h = S(x P), i = S(x^2 P). These three are enough to add
+ * two more jobs. */
 struct sums {
     double g, h, i;
 };
 
-/* At each node of the quadrature: weight x P(node). */
+/* Value at each node of the quadrature: weight x P(node). */
 struct product {
     double at[LOSS_NODES];
 };
@@ -33,7 +34,8 @@ static void product_add(struct product *product, double share)
         product->at[k] *= 1 - share + share * loss_nodes[k];
 }
 
-/* The sums over the product's jobs without one job of this share (share 0: over all jobs). */
+/* Returns the sums over the product's jobs without one job of this share (share 0: over all
+ * jobs). */
 static struct sums sums_without(const struct product *product, double share)
 {
     struct sums sums = {0};
@@ -72,8 +74,8 @@ static double loss_of(const struct packer_resident *job, const struct sums *othe
 
 /* --- room for one more job --- */
 
-/* The most lane time with which the new job stays within its own limit. Its waits are linear in its
- * lane time, and so is its own lengthening beyond the free lane time (L3). */
+/* Returns the most lane time with which the new job stays within its own limit. Its waits are
+ * linear in its lane time, and so is its own lengthening beyond the free lane time (L3). */
 static double own_room_ns(const struct packer_timing *job, const struct sums *met)
 {
     double limit = loss_limit(job) - LOSS_MARGIN, free_ns, slack_ns, waits;
@@ -88,8 +90,8 @@ static double own_room_ns(const struct packer_timing *job, const struct sums *me
     return (slack_ns + free_ns) / (1 + waits);
 }
 
-/* The most lane time of the new job with which this resident stays within its limit. `others`: sums
- * over the other residents. */
+/* Returns the most lane time of the new job with which this resident stays within its limit.
+ * `others`: sums over the other residents. */
 static double resident_room_ns(const struct packer_resident *resident, const struct sums *others,
                                const struct packer_timing *job)
 {
@@ -97,7 +99,8 @@ static double resident_room_ns(const struct packer_resident *resident, const str
     double alone_ns = loss_alone_ns(&resident->timing, (double)resident->lane_ns);
     double speed = (1 - limit) * alone_ns / (double)resident->timing.period_ns;
     double g = g_with(others, share), h = h_with(others, share);
-    /* Wanted: (1-v) G' + v H' >= speed x ((1-v) G + v H), with v the share of the job. */
+    /* The condition is (1-v) G' + v H' >= speed x ((1-v) G + v H), where v is the share of the
+     * job. */
     double now = others->g - speed * g, slope = (others->h - others->g) - speed * (h - g);
 
     if (limit < 0 || now < 0)

@@ -1,6 +1,6 @@
 /* Owns the order in which lanes get their pieces. Gradients become ready one after the other: a
- * lane with only the last ones would be idle first and late afterwards (P14). Must never use a
- * lane without pieces of the placement, and must never exceed the room of a lane. */
+ * lane with only the last ones would be idle at first and late afterwards (P14). Uses only lanes
+ * with pieces of the placement, and never exceeds the room of a lane. */
 #include "packer/placement/deal.h"
 
 #include <errno.h>
@@ -8,14 +8,14 @@
 
 struct hand {
     size_t lane;
-    double quota_ns; /* lane time of this placement on the lane before the deal */
-    double dealt_ns; /* lane time dealt to the lane so far */
+    double quota_ns; /* lane time of this placement on the lane before dealing */
+    double dealt_ns; /* lane time given to the lane so far */
 };
 
-/* A piece without its lane. */
+/* A piece that has no lane yet. */
 struct card {
     uint64_t first, elements, lane_ns;
-    uint32_t tensor; /* position */
+    uint32_t tensor; /* position of the tensor */
     bool is_crumb;
 };
 
@@ -65,7 +65,8 @@ static void take_hands(struct deal *deal)
     }
 }
 
-/* The lane that the piece would bring least far ahead of its quota; NULL: no lane has room. */
+/* Returns the lane that the piece would bring least far ahead of its quota; NULL: no lane has
+ * room. */
 static struct hand *choose(const struct deal *deal, const struct placement_need *need)
 {
     const struct placement *placement = deal->placement;
@@ -86,7 +87,7 @@ static struct hand *choose(const struct deal *deal, const struct placement_need 
     return best;
 }
 
-/* -ENOSPC: the lanes that have room left cannot take a piece. */
+/* Deals all pieces. -ENOSPC: the lanes that have room left cannot take a piece. */
 static int deal_all(struct deal *deal, int (*compare)(const void *, const void *))
 {
     int r = 0;

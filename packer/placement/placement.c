@@ -1,6 +1,6 @@
 /* Owns the state of one placement: the checked request, the load and the free room of each lane,
- * the pieces placed so far. All or nothing (P2): nothing reaches the caller before
- * placement_finish(). Must never choose a lane; policies do. */
+ * and the pieces placed so far. All or nothing (P2): nothing reaches the caller before
+ * placement_finish(). Policies choose lanes; this file does not. */
 #include "packer/placement/placement.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static uint64_t add_saturated(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-/* Largest piece of a tensor, in elements. */
+/* Returns the number of elements of the largest possible piece of a tensor. */
 static uint64_t elements_max(const struct placement *placement, size_t tensor)
 {
     return placement->piece_bytes_max / placement->request->tensors[tensor].element_bytes;
@@ -233,7 +233,7 @@ uint64_t placement_piece_elements(const struct placement *placement, size_t tens
     return even < largest ? even : largest;
 }
 
-/* number * part / whole, rounded up. */
+/* Returns number * part / whole, rounded up. */
 static uint64_t part_of(uint64_t number, uint64_t part, uint64_t whole)
 {
     if (part >= whole)
@@ -241,7 +241,8 @@ static uint64_t part_of(uint64_t number, uint64_t part, uint64_t whole)
     return (uint64_t)(((unsigned __int128)number * part + whole - 1) / whole);
 }
 
-/* Bytes a second of `bytes` a round, rounded up; 0 for a job that is not measured. */
+/* Returns the bytes per second if a round has `bytes`, rounded up; 0 for a job that is not
+ * measured. */
 static uint64_t per_second(uint64_t bytes, uint64_t period_ns)
 {
     unsigned __int128 rate;
@@ -431,7 +432,7 @@ static int compare_pieces(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Moves the shares of lanes with pieces of this plan to the front; returns their number. */
+/* Moves the shares of lanes with pieces of this plan to the front. Returns their number. */
 static size_t gather_shares(struct placement *placement)
 {
     size_t count = 0;

@@ -1,5 +1,6 @@
-/* placement: state of one request while a policy places it. Counts bytes, memory and bandwidth:
- * no policy can overfill a lane or make a piece too large. Not seen outside packer/. */
+/* placement: the state of one request while a policy places it. Counts bytes, memory and bandwidth,
+ * so that no policy can overfill a lane or make a piece too large. Only packer/ uses this
+ * header. */
 #ifndef GRADPOOL_PACKER_PLACEMENT_PLACEMENT_H
 #define GRADPOOL_PACKER_PLACEMENT_PLACEMENT_H
 
@@ -13,14 +14,14 @@
 #define PLACEMENT_PIECES_MAX (UINT32_C(1) << 22)
 
 struct placement_lane {
-    uint64_t bytes;           /* bytes of all pieces on the lane, this placement's included */
+    uint64_t bytes;           /* bytes of all pieces on the lane, including this placement */
     uint64_t memory_bytes;    /* memory left; UINT64_MAX: not limited */
-    uint64_t load_step;       /* coarse load: lanes of one step count as equally busy */
+    uint64_t load_step;       /* load in steps: lanes with the same step count as equally busy */
     uint64_t nic_bytes_per_s; /* bandwidth left; UINT64_MAX: not limited */
-    uint64_t job_lane_ns;     /* lane time a round of the job to be placed */
+    uint64_t job_lane_ns;     /* lane time of a round of the job to be placed */
     bool usable;              /* false: the policy excludes the lane */
-    bool hosts_job;           /* the lane has pieces of the job, from now or from earlier calls */
-    bool taken;               /* the lane has a piece of this placement */
+    bool hosts_job;           /* the lane has pieces of the job, from this or earlier calls */
+    bool taken;               /* the lane has a piece from this placement */
 };
 
 /* Resources of a lane and its node that a range of a tensor needs. */
@@ -38,7 +39,7 @@ struct placement {
     size_t total_pieces;          /* pieces of all tensors, cut by placement_piece_elements() */
     struct placement_lane *lanes; /* one for each lane of the request */
     struct packer_node *nodes;    /* memory and bandwidth left of each node */
-    /* One for each lane. The policy fills in losses, placement_finish() the other fields. */
+    /* One for each lane. The policy sets the losses, placement_finish() the other fields. */
     struct packer_share *shares;
     struct packer_piece *pieces; /* `tensor` and `lane` are positions until placement_finish() */
     size_t pieces_count;
@@ -47,29 +48,29 @@ struct placement {
     size_t reason_bytes;
 };
 
-/* Checks the request. With a reason: -EINVAL for an inconsistent request, -ENOSPC if the lanes
+/* Checks the request. Errors, with a reason: -EINVAL: inconsistent request; -ENOSPC: the lanes
  * together lack the memory; -ENOMEM. */
 int placement_init(struct placement *placement, const struct packer_request *request, char *reason,
                    size_t reason_bytes);
 void placement_fini(struct placement *placement);
 
-/* Elements of each piece but the last, when `elements` of the tensor are cut into the fewest
- * pieces of equal size; at least 1. */
+/* Returns the number of elements of each piece except the last, if `elements` of the tensor are cut
+ * into the fewest pieces of equal size. At least 1. */
 uint64_t placement_piece_elements(const struct placement *placement, size_t tensor,
                                   uint64_t elements);
 
-/* Puts a range of a tensor on one lane, cut where it is larger than a piece may be. -ENOSPC with a
- * reason when the lane lacks the memory or the bandwidth. */
+/* Puts a range of a tensor on one lane, and cuts it if it is larger than a piece may be. -ENOSPC
+ * with a reason: the lane lacks memory or bandwidth. */
 int placement_put(struct placement *placement, size_t tensor, size_t lane, uint64_t first,
                   uint64_t elements);
 
 struct placement_need placement_need(const struct placement *placement, size_t tensor,
                                      uint64_t elements);
 
-/* Whether a usable lane and its node have the memory and the bandwidth (P7). */
+/* Returns whether a usable lane and its node have the memory and the bandwidth (P7). */
 bool placement_lane_fits(const struct placement *placement, size_t lane,
                          const struct placement_need *need);
-/* Memory or bandwidth left on the lane or on its node, the smaller of both. */
+/* Return the memory or bandwidth left on the lane or on its node, whichever is less. */
 uint64_t placement_memory_left(const struct placement *placement, size_t lane);
 uint64_t placement_nic_left(const struct placement *placement, size_t lane);
 
@@ -86,7 +87,7 @@ void placement_finish(struct placement *placement, struct packer_plan *ret_plan)
 int placement_refuse(struct placement *placement, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns -ENOSPC; the reason has the need of the piece and the most that a lane has left. */
+/* Returns -ENOSPC. The reason has the need of the piece, and the most that a lane has left. */
 int placement_refuse_lanes(struct placement *placement, size_t tensor,
                            const struct placement_need *need);
 

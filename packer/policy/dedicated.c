@@ -1,11 +1,11 @@
 /* Owns the rule of dedicated servers: as many lanes as the job has workers, each without another
- * job, filled evenly. Must never use a lane of another job, even an idle one. */
+ * job, filled evenly. A lane of another job is never used, even if it is idle. */
 #include <errno.h>
 
 #include "packer/policy/policy.h"
 
-/* Makes up to `wanted` lanes in `state` without another job usable, those that host the job already
- * or those that do not; returns their number. */
+/* Makes up to `wanted` lanes usable that are in `state` and have no other job. `hosts_job`:
+ * those that already have pieces of the job, or those that do not. Returns their number. */
 static size_t take_lanes(struct placement *placement, size_t wanted, bool hosts_job,
                          enum packer_lane_state state)
 {
@@ -24,8 +24,8 @@ static size_t take_lanes(struct placement *placement, size_t wanted, bool hosts_
     return taken;
 }
 
-/* Makes only lanes without another job usable, at most one for each worker, those of the job first;
- * returns their number. */
+/* Makes only lanes without another job usable, at most one for each worker, beginning with those of
+ * the job. Returns their number. */
 static size_t keep_own_lanes(struct placement *placement)
 {
     size_t wanted = placement->request->workers, taken = 0;

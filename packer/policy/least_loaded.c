@@ -1,11 +1,11 @@
-/* Owns the default rule: pieces in order of size, each to the lane with least load. P6 decides
+/* Owns the default rule: pieces in order of size, each on the lane with the least load. P6 decides
  * between equal lanes. */
 #include <stdlib.h>
 
 #include "packer/placement/cut.h"
 #include "packer/policy/policy.h"
 
-/* Whether lane a is preferred to lane b; a has the higher position (P6). */
+/* Returns whether lane a is preferred to lane b; a has the higher position (P6). */
 static bool is_better(const struct placement_lane *a, const struct placement_lane *b)
 {
     if (a->load_step != b->load_step)

@@ -1,6 +1,6 @@
 /* The policies of the packer, one function each. A policy puts every element of every tensor of
- * placement->request on a lane with placement_put(), each once, and returns 0; or it returns the
- * error of placement_refuse(), and all its pieces are dropped. Not seen outside packer/. */
+ * placement->request on a lane with placement_put(), each once, and returns 0. Or it returns the
+ * error of placement_refuse(), and all its pieces are dropped. Only packer/ uses this header. */
 #ifndef GRADPOOL_PACKER_POLICY_POLICY_H
 #define GRADPOOL_PACKER_POLICY_POLICY_H
 
@@ -11,8 +11,8 @@ typedef int (*policy_place_fn)(struct placement *placement);
 
 int policy_least_loaded(struct placement *placement);
 int policy_dedicated(struct placement *placement);
-/* Like dedicated, but on fewer lanes if there are no more: for unmeasured jobs under a policy with
- * a loss limit (P12). */
+/* Like dedicated, but on fewer lanes if there are not enough: for unmeasured jobs under a policy
+ * with a loss limit (P12). */
 int policy_unmeasured(struct placement *placement);
 int policy_shared(struct placement *placement);
 /* Packs under the loss limits of all jobs with the given rule of loss. */

@@ -1,6 +1,6 @@
-/* Owns packing under a loss limit: best fit decreasing, all or nothing, with any rule of loss. Must
- * never let a job on a lane exceed its limit, the placed job included (P9), and must never open a
- * lane while an open one has room (P10). loss.h has the rules of loss. */
+/* Owns packing under a loss limit: best fit decreasing, all or nothing, with any rule of loss. No
+ * job on a lane, including the placed one, exceeds its limit (P9). No lane is opened while an open
+ * one has room (P10). loss.h has the rules of loss. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -29,16 +29,18 @@ struct roomy {
 struct fit {
     struct placement *placement;
     const struct loss_rule *rule;
-    struct cut *cuts; /* most lane time first */
+    struct cut *cuts; /* the piece with the most lane time is first */
     size_t cuts_count;
-    double *room_ns;     /* most lane time of the job on each lane; negative: the lane is closed */
+    /* most lane time of the job on each lane; negative: the lane is closed to the job */
+    double *room_ns;
     double reserve_ns;   /* part of room_ns that stays free on each lane */
-    struct roomy *order; /* lanes, the roomiest first */
-    size_t lanes_max;    /* most lanes of this job */
-    size_t lanes_hosted; /* lanes with pieces of the job so far */
+    struct roomy *order; /* lanes; the one with the most room is first */
+    size_t lanes_max;    /* maximum number of lanes of this job */
+    size_t lanes_hosted; /* number of lanes with pieces of the job so far */
 };
 
-/* For a piece without a lane: the number of lanes by obstacle, and the most that a lane offered. */
+/* Obstacles for a piece without a lane: the number of lanes with each obstacle, and the most that
+ * one of these lanes offered. */
 struct obstacles {
     size_t memory, network, loss, unmeasured, beyond;
     uint64_t memory_bytes, network_bytes_per_s;
@@ -50,7 +52,7 @@ static const struct packer_lane *lane_at(const struct fit *fit, size_t lane)
     return &fit->placement->request->lanes[lane];
 }
 
-/* Lane time that the job may still take on the lane. */
+/* Returns the lane time that the job may still use on the lane. */
 static double spare_ns(const struct fit *fit, size_t lane)
 {
     return fit->room_ns[lane] - fit->reserve_ns - (double)fit->placement->lanes[lane].job_lane_ns;
@@ -81,13 +83,13 @@ static bool is_admissible(const struct fit *fit, size_t lane, const struct place
            placement_lane_fits(fit->placement, lane, need);
 }
 
-/* Cost order of opening: 0 for a lane that is open or that this plan opens already. */
+/* Returns the order of opening: 0 for a lane that is open or that this plan already opens. */
 static int opening(const struct fit *fit, size_t lane)
 {
     return fit->placement->lanes[lane].taken ? 0 : (int)lane_at(fit, lane)->state;
 }
 
-/* Whether lane a is preferred to lane b; a has the higher position (P10). */
+/* Returns whether lane a is preferred to lane b; a has the higher position (P10). */
 static bool is_better(const struct fit *fit, size_t a, size_t b, const struct placement_need *need)
 {
     const struct placement_lane *lanes = fit->placement->lanes;
@@ -154,7 +156,7 @@ static void say_tensor(struct placement *placement, size_t *used,
 }
 
 /* Writes the reason: the need of the piece, and for each obstacle the number of lanes and the
- * largest offer of a lane (P11). */
+ * largest offer of one of them (P11). */
 static int refuse(struct fit *fit, const struct cut *cut, const struct placement_need *need)
 {
     struct placement *placement = fit->placement;
@@ -217,7 +219,7 @@ static int put_all(struct fit *fit)
     return r;
 }
 
-/* Makes only the lanes of the job and the roomiest others usable, `lanes_max` in all. */
+/* Makes only the lanes of the job and the others with the most room usable, `lanes_max` in all. */
 static void keep_roomiest(struct fit *fit, bool open_only)
 {
     struct placement *placement = fit->placement;
@@ -240,8 +242,9 @@ static void start_again(struct fit *fit)
     fit->lanes_hosted = count_hosted(fit->placement);
 }
 
-/* Best fit takes the tightest lanes, and may reach `lanes_max` before all pieces have a lane. Then
- * the roomiest open lanes are tried, and the roomiest of all lanes (P10). */
+/* Best fit takes the lanes with the least room, and may reach `lanes_max` before all pieces have a
+ * lane. Then the open lanes with the most room are tried, and after them the lanes with the most
+ * room of all (P10). */
 static int put_within_lanes_max(struct fit *fit)
 {
     int r, attempts;
@@ -288,9 +291,9 @@ static double one_piece_ns(const struct fit *fit)
     return has_many ? (double)fit->cuts[0].weight : 0;
 }
 
-/* Dealing may fail on lanes that best fit has filled completely. A reserve of one piece on each
- * lane lets dealing succeed, but takes more lanes: only a job of many pieces gains from that, and
- * never by more lanes of its own than workers. */
+/* Dealing may fail on lanes that best fit has filled completely. With a reserve of one piece on
+ * each lane dealing succeeds, but more lanes are needed. Only a job of many pieces gains from that,
+ * and never by more lanes of its own than workers. */
 static int put_loosely(struct fit *fit)
 {
     size_t workers = fit->placement->request->workers, own = count_own(fit);
@@ -325,8 +328,8 @@ static bool loses_by_itself(const struct fit *fit)
     return false;
 }
 
-/* Reduces the room on the job's own lanes to a loss of `loss`, plus `more_ns`. Closed lanes of
- * `ret_room_ns` (negative) stay closed. */
+/* Reduces the room on the job's own lanes to a loss of `loss`, plus `more_ns`. Lanes that are
+ * closed in `ret_room_ns` (negative) stay closed. */
 static void take_room(const struct fit *fit, double loss, double more_ns, double *ret_room_ns)
 {
     double own_ns = loss_alone_room_ns(&fit->placement->request->timing, loss) + more_ns;
@@ -338,8 +341,8 @@ static void take_room(const struct fit *fit, double loss, double more_ns, double
     }
 }
 
-/* Places all pieces on the same lanes again, with less load on the job's own lanes; dealing gets
- * room for one more piece. `room_ns`, `dealt_ns`: buffers with one value for each lane. */
+/* Places all pieces again on the same lanes, with less load on the job's own lanes. Dealing gets
+ * room for one more piece. `room_ns` and `dealt_ns` are buffers with one value for each lane. */
 static int put_on_same_lanes(struct fit *fit, double *room_ns, double *dealt_ns)
 {
     double *full_ns = fit->room_ns, limit = loss_limit(&fit->placement->request->timing);
@@ -387,7 +390,8 @@ static uint32_t to_ppm(double loss, double margin)
     return ppm < 0 ? 0 : ppm < 1e6 ? (uint32_t)ppm : 1000000;
 }
 
-/* Collects the residents of a lane and, last, the placed job; returns the number of residents. */
+/* Collects the residents of a lane and, as the last one, the placed job. Returns the number of
+ * residents. */
 static size_t gather_jobs(const struct fit *fit, size_t lane, struct packer_resident *ret_jobs)
 {
     const struct packer_lane *l = lane_at(fit, lane);

@@ -1,4 +1,4 @@
-/* estimate: a time, known as the smoothed median of its last samples. PURE: the caller owns the
+/* estimate: a time, estimated as the smoothed median of its last samples. Pure: the caller owns the
  * state, which begins as all zeros. RULES.md: R2. */
 #ifndef GRADPOOL_PACKER_PROFILE_ESTIMATE_H
 #define GRADPOOL_PACKER_PROFILE_ESTIMATE_H
@@ -8,15 +8,15 @@
 #define ESTIMATE_RECENT 9
 
 struct estimate {
-    uint32_t samples; /* samples so far; counts up to 2 x ESTIMATE_RECENT */
+    uint32_t samples; /* number of samples so far, up to 2 x ESTIMATE_RECENT */
     uint32_t next;    /* position in `recent` of the next sample */
     uint64_t recent[ESTIMATE_RECENT];
     uint64_t value; /* valid with at least one sample */
 };
 
 void estimate_take(struct estimate *estimate, uint64_t sample);
-/* Drops the samples, because the next ones have another setting. `value` stays until the next
- * sample. */
+/* Drops the samples, because the next ones are taken under other conditions. `value` stays until
+ * the next sample. */
 void estimate_restart(struct estimate *estimate);
 
 #endif

@@ -1,5 +1,5 @@
-/* Owns the way from samples to the known times of a job. Must never read a clock or depend on
- * anything but the samples: the same samples give the same profile. RULES.md: R1 to R10. */
+/* Owns the computation of a job's times from samples. Depends on nothing but the samples, not even
+ * on a clock, so the same samples result in the same profile. RULES.md: R1 to R10. */
 #include "packer/profile/profile.h"
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #define MILLION 1000000
 
-/* Offsets of the times that are estimated; estimates[0] is the period. */
+/* Offsets of the times that are estimated. estimates[0] is the period. */
 static const size_t times[] = {
     offsetof(struct profile_times, period_ns), offsetof(struct profile_times, busiest_ns),
     offsetof(struct profile_times, lanes_ns),  offsetof(struct profile_times, span_ns),
@@ -20,15 +20,15 @@ static uint64_t *time_at(struct profile_times *of, size_t offset)
     return (uint64_t *)((char *)of + offset);
 }
 
-/* The end of a round beside other jobs says nothing about its end alone. */
+/* Drops the times of the end of a round: beside other jobs they do not show the end alone. */
 static void forget_ending(struct profile_times *of)
 {
     of->span_ns = of->burst_ns = of->slack_ns = 0;
 }
 
-/* Whether the period exceeds the explained one by a quarter. Explained is the period alone plus the
- * growth of lane time on the busiest lane. Loss limits keep other jobs' effect far below a quarter,
- * so the job itself has changed (R9). */
+/* Returns whether the period exceeds the explained one by a quarter. The explained period is the
+ * period alone plus the growth of lane time on the busiest lane. Loss limits keep the effect of
+ * other jobs far below a quarter, so the job itself has changed (R9). */
 static bool is_strange(const struct profile *p)
 {
     uint64_t explained_ns = p->alone.period_ns;
@@ -37,7 +37,7 @@ static bool is_strange(const struct profile *p)
     return p->alone.period_ns > 0 && p->now.period_ns > explained_ns + explained_ns / 4;
 }
 
-/* Judges the trial on fewer lanes (R10). Returns whether there is a verdict. */
+/* Judges the trial with fewer lanes (R10). Returns whether there is a verdict. */
 static bool judge_lanes(struct profile *p, uint32_t limit_ppm)
 {
     if (limit_ppm == 0 || p->setting_rounds < PROFILE_TRIED_ROUNDS)
@@ -49,8 +49,8 @@ static bool judge_lanes(struct profile *p, uint32_t limit_ppm)
     return true;
 }
 
-/* On `enough` lanes the cost of fewer lanes is known: the period alone is computed from the present
- * one, and follows the job when it changes. */
+/* On `enough` lanes the cost of fewer lanes is known. The period alone is computed from the present
+ * one, and so follows the job when it changes. */
 static void follow_on_fewest(struct profile *p)
 {
     p->fewest = p->now;
@@ -59,7 +59,7 @@ static void follow_on_fewest(struct profile *p)
     p->strange = 0;
 }
 
-/* Drops the result of a trial that was made under a looser limit and exceeds the present one. */
+/* Drops the result of a trial that was made under a looser limit and exceeds the present limit. */
 static void heed_limit(struct profile *p, uint32_t limit_ppm)
 {
     if (limit_ppm == 0 || narrow_allows(&p->narrow, limit_ppm))
@@ -69,9 +69,9 @@ static void heed_limit(struct profile *p, uint32_t limit_ppm)
 }
 
 enum profile_stand {
-    STANDS_ELSEWHERE, /* beside other jobs, or alone on any other number of lanes */
+    STANDS_ELSEWHERE, /* beside other jobs, or alone on another number of lanes */
     STANDS_TRIED,     /* alone on the lanes of the trial, or on lanes known to be too few */
-    STANDS_FEWEST,    /* alone on the `enough` lanes of a search that is over */
+    STANDS_FEWEST,    /* alone on the `enough` lanes of a completed search */
 };
 
 static enum profile_stand stand(const struct profile *p)
@@ -91,8 +91,8 @@ static void begin_alone(struct profile *p, bool counts)
     narrow_begin(&p->narrow, p->alone_lanes);
 }
 
-/* Updates the known times from the estimates. `alone` is that on the largest number of lanes,
- * so that a longer period on fewer lanes counts as loss (R3). Returns whether a trial has a new
+/* Updates the known times from the estimates. `alone` has the times on the largest number of lanes,
+ * so a longer period on fewer lanes counts as loss (R3). Returns whether a trial has a new
  * verdict. */
 static bool settle(struct profile *p, uint32_t limit_ppm)
 {
@@ -104,7 +104,7 @@ static bool settle(struct profile *p, uint32_t limit_ppm)
         follow_on_fewest(p);
         return false;
     }
-    if (at == STANDS_TRIED) /* a long period is expected in a trial (R9) */
+    if (at == STANDS_TRIED) /* in a trial a longer period is expected (R9) */
         return p->lanes == narrow_next(&p->narrow) && judge_lanes(p, limit_ppm);
     p->strange = is_strange(p) ? p->strange + 1 : 0;
     bool is_other = p->now.period_ns < p->alone.period_ns - p->alone.period_ns / 20 ||
@@ -121,7 +121,8 @@ static bool settle(struct profile *p, uint32_t limit_ppm)
 
 static bool differs(uint64_t was, uint64_t is) { return is > was + was / 4 || is < was - was / 4; }
 
-/* A change of lane time below a hundredth of the period has no effect on any loss. */
+/* Returns whether the times have changed. A change of lane time below a hundredth of the period has
+ * no effect on any loss. */
 static bool has_drifted(const struct profile *p)
 {
     struct profile_times known = profile_known(p);
@@ -185,8 +186,8 @@ void profile_recall(struct profile *p, const struct profile_times *before, bool 
 
 bool profile_knows_alone(const struct profile *p) { return p->alone.period_ns > 0; }
 
-/* Busiest lane and end of a round on the fewest lanes are not a loss: spent_ppm covers them
- * (R10). */
+/* On the fewest lanes, the busiest lane and the end of a round are not a loss, because spent_ppm
+ * contains them (R10). */
 static struct profile_times on_fewest(const struct profile *p)
 {
     struct profile_times known = p->fewest.period_ns ? p->fewest : p->alone;
@@ -194,7 +195,8 @@ static struct profile_times on_fewest(const struct profile *p)
     return known;
 }
 
-/* Without times alone, present times beside other jobs are better than recalled ones. */
+/* Returns the best times: without times alone, present times beside other jobs are better than
+ * recalled ones. */
 static struct profile_times best_known(const struct profile *p)
 {
     if (profile_knows_alone(p))
@@ -204,9 +206,9 @@ static struct profile_times best_known(const struct profile *p)
     return known;
 }
 
-/* Sharing lengthens the period, not the lane time: lane time is that of now. The busiest lane keeps
- * its part of the lane time in the known setting, because lane time beyond it counts as a longer
- * period (L3). */
+/* Sharing lengthens the period, not the lane time, so the present lane time is used. The busiest
+ * lane keeps its part of the lane time under the known conditions, because lane time beyond it
+ * counts as a longer period (L3). */
 struct profile_times profile_known(const struct profile *p)
 {
     struct profile_times known = best_known(p);

@@ -1,5 +1,6 @@
-/* profile: estimates a job's period and lane time from samples, alone and beside other jobs. PURE:
- * no clock; the caller owns the state, which begins as all zeros. RULES.md: R1 to R10. */
+/* profile: estimates the period and the lane time of a job from samples, alone and beside other
+ * jobs. Pure: no clock; the caller owns the state, which begins as all zeros. RULES.md: R1 to
+ * R10. */
 #ifndef GRADPOOL_PACKER_PROFILE_PROFILE_H
 #define GRADPOOL_PACKER_PROFILE_PROFILE_H
 
@@ -12,67 +13,72 @@
 #define PROFILE_WARM_ROUNDS 5
 #define PROFILE_LEAST_ROUNDS 20
 #define PROFILE_LEAST_SAMPLES 3
-#define PROFILE_TRIED_ROUNDS 50    /* rounds on fewer lanes before a verdict (R10) */
-#define PROFILE_STRANGE_SAMPLES 10 /* strange samples in a row that mean another job (R9) */
-#define PROFILE_TIMES 6            /* fields of struct profile_times */
+#define PROFILE_TRIED_ROUNDS 50 /* number of rounds on fewer lanes before a verdict (R10) */
+/* number of consecutive strange samples that mean another job (R9) */
+#define PROFILE_STRANGE_SAMPLES 10
+#define PROFILE_TIMES 6 /* number of fields of struct profile_times */
 
-/* Covers the rounds that began since the sample before; at least one round. */
+/* A sample covers the rounds that began since the sample before; at least one round. */
 struct profile_sample {
     uint64_t rounds;
-    uint64_t elapsed_ns; /* from the last begin of a round before to the last one in the sample */
-    uint64_t busiest_ns; /* lane time a round on the job's busiest lane */
-    uint64_t lanes_ns;   /* lane time a round on all lanes of the job */
-    uint64_t span_ns;    /* as in struct packer_timing (L8); 0: not known */
-    uint64_t burst_ns;   /* as in struct packer_timing; valid with span_ns */
-    uint64_t slack_ns;   /* as in struct packer_timing; valid with span_ns */
-    uint32_t lanes;      /* number of lanes of the job */
-    bool is_alone;       /* no other job had pieces on these lanes during the sample */
+    /* time from the last beginning of a round before the sample to the last one in the sample */
+    uint64_t elapsed_ns;
+    uint64_t busiest_ns;     /* lane time of a round on the job's busiest lane */
+    uint64_t lanes_ns;       /* lane time of a round on all lanes of the job */
+    uint64_t span_ns;        /* as in struct packer_timing (L8); 0: not known */
+    uint64_t burst_ns;       /* as in struct packer_timing; valid with span_ns */
+    uint64_t slack_ns;       /* as in struct packer_timing; valid with span_ns */
+    uint32_t lanes;          /* number of lanes of the job */
+    bool is_alone;           /* no other job had pieces on these lanes during the sample */
     uint32_t loss_limit_ppm; /* the job's loss limit; 0: no verdict on fewer lanes (R10) */
 };
 
 struct profile_times {
-    uint64_t period_ns; /* 0: not known */
+    uint64_t period_ns; /* 0: unknown */
     uint64_t busiest_ns, lanes_ns;
-    uint64_t span_ns; /* 0: span_ns, burst_ns and slack_ns are not known */
+    uint64_t span_ns; /* 0: span_ns, burst_ns and slack_ns are unknown */
     uint64_t burst_ns, slack_ns;
 };
 
 struct profile {
-    uint64_t rounds; /* rounds of all samples */
-    /* The setting of the present estimates: alone or not, and the number of lanes. */
+    uint64_t rounds; /* number of rounds in all samples */
+    /* The conditions of the present estimates: alone or not, and the number of lanes. */
     bool is_alone;
     uint32_t lanes;
-    uint64_t setting_rounds, setting_ns; /* rounds and time of the samples of this setting */
+    /* number of rounds, and time, of the samples under these conditions */
+    uint64_t setting_rounds, setting_ns;
     struct estimate estimates[PROFILE_TIMES];
-    struct profile_times now;   /* times in the present setting */
-    struct profile_times alone; /* last times without other jobs on most lanes; period_ns 0: none */
-    uint32_t alone_lanes;       /* number of lanes of `alone` */
-    struct narrow narrow;       /* search for the fewest lanes of the job (R10) */
+    struct profile_times now; /* times under the present conditions */
+    /* last times without other jobs, on most lanes; period_ns 0: none */
+    struct profile_times alone;
+    uint32_t alone_lanes;        /* number of lanes of `alone` */
+    struct narrow narrow;        /* search for the fewest lanes of the job (R10) */
     struct profile_times fewest; /* times alone on narrow.enough lanes; period_ns 0: use `alone` */
-    uint32_t strange;            /* samples in a row with a period that `alone` does not explain */
-    struct profile_times before; /* recalled times of an earlier run beside other jobs */
+    /* number of consecutive samples with a period that `alone` does not explain */
+    uint32_t strange;
+    struct profile_times before; /* times of an earlier run beside other jobs, as recalled */
     struct profile_times used;   /* times at the last profile_use() */
 };
 
 enum profile_news {
     PROFILE_NOTHING,
-    PROFILE_MEASURED, /* first times of the job, or first times alone */
-    PROFILE_DRIFTED,  /* the known times differ from those of the last profile_use() */
-    PROFILE_NARROWED, /* a trial of fewer lanes has a verdict */
+    PROFILE_MEASURED, /* first times of the job, or first times without other jobs */
+    PROFILE_DRIFTED,  /* the times differ from those of the last profile_use() */
+    PROFILE_NARROWED, /* a trial with fewer lanes has a verdict */
 };
 
-/* After any news the caller reads profile_known() and calls profile_use(). */
+/* Adds a sample. After any news the caller reads profile_known() and calls profile_use(). */
 enum profile_news profile_take(struct profile *profile, const struct profile_sample *sample);
 void profile_use(struct profile *profile);
-/* Enters the times of an earlier run of the job on `lanes` lanes, with the state of its search for
+/* Sets the times of an earlier run of the job on `lanes` lanes, with the state of its search for
  * fewer lanes. Times beside other jobs are only a hint for placement (R5). */
 void profile_recall(struct profile *profile, const struct profile_times *before, bool is_alone,
                     uint32_t lanes, const struct narrow *narrow);
-/* Whether the job was measured without other jobs; otherwise its loss is unknown. */
+/* Returns whether the job was measured without other jobs; otherwise its loss is unknown. */
 bool profile_knows_alone(const struct profile *profile);
-/* The times for placement; period_ns 0: the job is not measured. */
+/* Returns the times for placement; period_ns 0: the job is not measured. */
 struct profile_times profile_known(const struct profile *profile);
-/* Present loss against the period alone; 0 if either period is not known. */
+/* Returns the present loss compared with the period alone; 0 if either period is unknown. */
 uint32_t profile_loss_ppm(const struct profile *profile);
 
 #endif

@@ -1,5 +1,5 @@
-/* The aggregator process: cores, lanes, signals, and a coordinator that may be away. Owns the life
- * of the threads. Lanes serve on while the coordinator is away. svc/lane/RULES.md: A9, A10. */
+/* The aggregator process: cores, lanes and signals. Owns the threads of the lanes. The lanes
+ * continue to serve workers while the coordinator is away. svc/lane/RULES.md: A9, A10. */
 #include "svc/aggregator/aggregator.h"
 
 #include "svc/aggregator/internal.h"
@@ -30,7 +30,8 @@
 /* longest wait for a coordinator, without workers and copies */
 #define UNUSED_ORPHAN_NS (60 * NS_PER_S)
 #define DESCRIPTORS_PROCESS 16
-#define DESCRIPTORS_LANE 24 /* a dozen for the lane itself, and a few workers */
+/* descriptors of one lane: a dozen for the lane itself, the rest for the first workers */
+#define DESCRIPTORS_LANE 24
 
 /* All threads inherit the mask: signals reach the control loop alone. */
 static int take_signals(struct aggregator *a)
@@ -40,7 +41,8 @@ static int take_signals(struct aggregator *a)
         return -errno;
     a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     struct sigaction ignore = {.sa_handler = SIG_IGN};
-    sigaction(SIGPIPE, &ignore, NULL); /* providers write to sockets of peers that die */
+    /* some libfabric providers write to sockets whose peers have died */
+    sigaction(SIGPIPE, &ignore, NULL);
     return a->signal_fd < 0 ? -errno : 0;
 }
 
@@ -71,7 +73,8 @@ static int find_host(struct aggregator *a, struct err *err)
     return 0;
 }
 
-/* Happens where a host's own name is 127.0.1.1, and --join has this name. */
+/* Warns when workers on other hosts cannot use the address: --join has the host's own name, and
+ * this host resolves that name to 127.0.1.1. */
 static void warn_of_loopback(const struct aggregator *a)
 {
     struct endpoint data = {0};
@@ -148,8 +151,8 @@ static size_t lanes_wanted(const struct aggregator *a)
     return wanted < AGGREGATOR_LANES_MAX ? wanted : AGGREGATOR_LANES_MAX;
 }
 
-/* A lane that has no descriptor left later refuses workers; a lane that could not open its own
- * would fail without a clear reason. */
+/* Checks the limit on open files at the start. A lane without free descriptors refuses workers with
+ * a reason; a lane that cannot open its own descriptors fails without a clear reason. */
 static int check_descriptors(const struct aggregator *a, struct err *err)
 {
     char whose[64];
@@ -190,7 +193,8 @@ static int find_policy(struct aggregator *a, struct err *err)
                : 0;
 }
 
-/* Over a Unix socket the kernel supplies our uid; a key is for TCP. */
+/* Reads the key for TCP. A Unix socket needs no key: the kernel supplies the uid of this
+ * process. */
 static int read_key(struct aggregator *a, struct err *err)
 {
     int found = a->coordinator.is_unix ? 0 : key_from_environment(&a->key, err);
@@ -207,7 +211,8 @@ static int check_ports(const struct aggregator *a, struct err *err)
                    first, lanes, UINT16_MAX);
 }
 
-/* The only function whose -EINVAL and -ENODEV reach the caller of aggregator_run() unchanged. */
+/* Checks the options. -EINVAL and -ENODEV of this function alone reach the caller of
+ * aggregator_run() unchanged. */
 static int take_options(struct aggregator *a, struct err *err)
 {
     const char *interface_name = a->options->interface_name;
@@ -229,8 +234,8 @@ static int take_options(struct aggregator *a, struct err *err)
     return error;
 }
 
-/* The coordinator does not know this process yet: a signal may end it at once, however long the
- * coordinator takes. */
+/* Joins the coordinator for the first time. A signal may end the process during this join, however
+ * long the coordinator takes, because the coordinator does not know this process yet. */
 static int join_first(struct aggregator *a, struct err *err)
 {
     sigset_t set = signals_that_end();
@@ -268,8 +273,8 @@ static int start(struct aggregator *a, struct err *err)
     return error == -EINVAL || error == -ENODEV ? -EIO : error;
 }
 
-/* A waiting release has a request at its lane (A38), which moving_abandon() cancels while the lane
- * runs. */
+/* Ends the lanes. A waiting release has registered a request at its lane (A38), so moving_abandon()
+ * cancels these requests while the lanes still run. */
 void aggregator_end_lanes(struct aggregator *a)
 {
     moving_abandon(a);
@@ -307,7 +312,8 @@ static void look_at_signals(struct aggregator *a)
     leaving_check(a);
 }
 
-/* Without a coordinator failures are not reported: serve_failures() reports all after a join. */
+/* Reports failures of lanes. While the coordinator is away nothing is reported; serve_failures()
+ * reports all failures after the next join. */
 static void look_at_failures(struct aggregator *a)
 {
     eventfd_t failures;
@@ -315,7 +321,7 @@ static void look_at_failures(struct aggregator *a)
     away_look(a, has_news);
     if (!has_news || !a->channel)
         return;
-    (void)serve_failures(a); /* the next receive finds a broken channel */
+    (void)serve_failures(a); /* after an error the next receive finds the broken channel */
     (void)moving_recheck(a);
     (void)keeping_copied(a);
 }
@@ -334,13 +340,14 @@ static void look_at_moves(struct aggregator *a)
         (void)ahead_look(a);
 }
 
-/* The shorter time-out for poll(); -1 is infinite. */
+/* Returns the shorter time-out for poll(); -1 is infinite. */
 static int sooner(int a_ms, int b_ms)
 {
     return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
 }
 
-/* Sleeps until an event of the coordinator, a lane, the replica holder or a signal; handles it. */
+/* Sleeps until an event of the coordinator, a lane, the replica holder or a signal, and handles the
+ * event. */
 static void wait_for_news(struct aggregator *a, int timeout_ms)
 {
     struct pollfd fds[5] = {{.fd = a->signal_fd, .events = POLLIN},
@@ -374,8 +381,9 @@ static void lose_coordinator(struct aggregator *a, int reason)
     timeline_abandon(a);
 }
 
-/* True when the wait for a coordinator is over: the whole time-out with workers; less without
- * workers and copies, because two aggregators may hold copies for each other that no job needs. */
+/* Returns true when the process has waited long enough for a coordinator. With workers the process
+ * waits for the whole time-out. Without workers it waits for a shorter time even if it stores
+ * copies: two aggregators may store copies for each other that no job needs. */
 static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
 {
     uint64_t timeout_ns = a->options->orphan_timeout_ns;
@@ -385,7 +393,8 @@ static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
     return timeout_ns && clock_now_ns() - away_since_ns > timeout_ns;
 }
 
-/* Without a coordinator the lanes alone can send the reason to workers that still train. */
+/* Sends the reason of the end to workers that still train. Only the lanes can do that without a
+ * coordinator. */
 static void tell_workers_of_end(struct aggregator *a)
 {
     char text[ERR_TEXT_BYTES];
@@ -407,7 +416,7 @@ static void rejoin(struct aggregator *a)
             log_info("joined again as aggregator %u", a->number);
             return;
         }
-        /* the coordinator is ending, and no aggregator takes the tasks */
+        /* The coordinator is ending, and no other aggregator takes the tasks. */
         bool is_stopped = error == -ESHUTDOWN && a->leave_by_ns > 0;
         bool is_refused =
             error == -ESTALE || error == -EKEYREJECTED || error == -EKEYREVOKED || is_stopped;

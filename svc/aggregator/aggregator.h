@@ -6,36 +6,43 @@
 #include <stdint.h>
 
 struct aggregator_options {
-    const char *join;        /* address of the coordinator: host:port, gradpool://..., unix:/path */
-    const char *service;     /* name of the service; NULL: none */
-    const char *cores;       /* cores of the lanes, "0-3,8"; NULL: all that this process may use */
-    uint32_t lanes_per_core; /* lanes on each core; 0: one; more than one only for tests */
-    const char *advertise;   /* name or address of this host, for workers; NULL: detected */
-    /* lanes listen on this interface; NULL: the one towards the coordinator */
+    const char *join;    /* address of the coordinator: host:port, gradpool://..., unix:/path */
+    const char *service; /* name of the service; NULL: none */
+    const char *cores;   /* cores of the lanes, "0-3,8"; NULL: all that this process may use */
+    /* number of lanes on each core; 0: one. More than one is for tests only */
+    uint32_t lanes_per_core;
+    const char *advertise; /* name or address of this host, for workers; NULL: detected */
+    /* network interface on which the lanes listen; NULL: the one towards the coordinator */
     const char *interface_name;
-    uint64_t network_bytes_per_s; /* capacity of that interface; 0: as the kernel reports */
-    uint16_t data_port;      /* port of the first lane, the others count up; 0: any free ports */
+    /* bandwidth of that interface; 0: the value that the kernel reports */
+    uint64_t network_bytes_per_s;
+    /* port of the first lane; each further lane uses the next port; 0: any free ports */
+    uint16_t data_port;
     const char *provider;    /* libfabric provider; NULL: tcp */
     const char *kernels;     /* instruction set of the sums: c, avx2, ...; NULL: best */
-    const char *lane_policy; /* fair, shortest, fifo; NULL: fair */
-    const char *grant;       /* secret from the provisioner; NULL: joined by hand */
-    const uint32_t *allowed_uids; /* uids that may connect over shared memory, besides our own */
+    const char *lane_policy; /* order of jobs on a lane: fair, shortest or fifo; NULL: fair */
+    /* secret that the provisioner gave to this process; NULL: the process was started by hand */
+    const char *grant;
+    /* users that may connect over shared memory, besides the user of this process */
+    const uint32_t *allowed_uids;
     size_t allowed_uids_count;
-    /* the process ends after this time without a coordinator; without workers and copies after at
-     * most a minute; 0: never */
+    /* Time after which the process ends without a coordinator. Without workers and copies the
+     * process ends after a minute at most. 0: the process never ends for this reason. */
     uint64_t orphan_timeout_ns;
-    /* after a signal, time to move tasks and state to other aggregators; 0: the process ends at
-     * once */
+    /* Time after a signal in which tasks and state move to other aggregators; 0: the process ends
+     * at once. */
     uint64_t leave_timeout_ns;
 };
 
-/* Runs an aggregator process until its end; `options` is lent. Returns 0: drained, or without a
- * coordinator until the end of --orphan-timeout; -EINVAL, -ENODEV: a wrong option; -ESTALE: the
- * coordinator counts this process as lost, and the caller may start a new one; another negative
- * errno: the start failed or was refused. All errors are logged.
+/* Runs an aggregator process until its end. `options` is lent. All errors are logged. Returns:
  *
- * After SIGTERM, SIGINT or SIGHUP tasks and state move to other aggregators first; a second SIGTERM
- * or SIGINT ends the process at once. */
+ *   0        the aggregator was drained, or --orphan-timeout passed without a coordinator
+ *   -EINVAL, -ENODEV  an option is wrong
+ *   -ESTALE  the coordinator counts this process as lost; the caller may start a new one
+ *   any other negative errno  the start failed or was refused
+ *
+ * After SIGTERM, SIGINT or SIGHUP the tasks and state move to other aggregators first. A second
+ * SIGTERM or SIGINT ends the process at once. */
 int aggregator_run(const struct aggregator_options *options);
 
 #endif

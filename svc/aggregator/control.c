@@ -1,5 +1,5 @@
-/* The control connection: joins the coordinator, again after its absence, and receives its requests
- * one by one. Touches no data of lanes (serve.c calls the lanes). */
+/* The control connection: joins the coordinator, joins again after the coordinator was away, and
+ * receives requests. Touches no data of lanes: serve.c calls the lanes. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -11,8 +11,8 @@
 
 #define LEAVE_DEADLINE_NS NS_PER_S
 
-/* Memory that a lane may have: that of its NUMA node; with a cgroup limit at most that limit's
- * part, in proportion to the node's part of the host's memory. */
+/* Returns the memory that the lanes of a core may use: the memory of its NUMA node. A cgroup limit
+ * is divided among the nodes in proportion to their memory. */
 static uint64_t lane_memory_bytes(const struct aggregator *a, const struct core *core)
 {
     uint64_t all = cores_memory_bytes(a->cores), node = core->numa_memory_bytes;
@@ -54,7 +54,7 @@ static int take_welcome(struct aggregator *a, const envelope *reply, struct err 
     for (size_t i = 0; i < a->lanes_count; i++) {
         a->lane_ids[i] = welcome->lanes[i];
         lane_thread_call(a->lanes[i], set_lane_id, &a->lane_ids[i]);
-        if (is_new) /* the log lines before name the lane by its core */
+        if (is_new) /* earlier log lines name the lane by its core */
             log_info("lane %u: %s", a->lane_ids[i], lane_thread_about(a->lanes[i]));
     }
     return 0;
@@ -101,7 +101,8 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
         return err_set(err, error, "%s", err_text(error));
     }
     if (a->has_key)
-        (void)channel_use_key(a->channel, &a->key); /* a failure shows in the greeting */
+        /* an error of this call appears in the greeting */
+        (void)channel_use_key(a->channel, &a->key);
     error = channel_greet(a->channel, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, "gradpool aggregator",
                           deadline_ns, &coordinator_incarnation, err)
                 ?: ask_to_join(a, deadline_ns, err);
@@ -117,8 +118,8 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
     return error == 0 ? leaving_tell(a) : error;
 }
 
-/* A call, not a message: closing a socket with unread bytes could discard a message that is still
- * in flight. */
+/* Leaves by a call with a reply, not by a message: closing a socket with unread bytes could discard
+ * a message that is still on the way. */
 void control_leave(struct aggregator *a)
 {
     envelope *reply = NULL;

@@ -1,7 +1,7 @@
-/* Copies of states: those that this process stores for lanes of other aggregators, and the replica
- * holders of its own lanes. Serves the coordinator's requests, and sends the replica holder's
- * requests for tickets. The holder is made when first needed, because most aggregators store no
- * copy. Owns the requests that wait for whole copies. svc/lane/RULES.md: A9, A49. */
+/* Copies of states: those that this process stores for lanes of other aggregators, and those of its
+ * own lanes at other replica holders. Serves the requests of the coordinator, and sends the replica
+ * holder's requests for tickets. The holder is created on first use, because most aggregators store
+ * no copy. Owns the requests that wait for whole copies. svc/lane/RULES.md: A9, A49. */
 #include "svc/aggregator/internal.h"
 #include "svc/lane/move/moved_state.h"
 
@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#define WAITS_MAX 1024 /* pending at a time */
+#define WAITS_MAX 1024 /* pending requests at one time */
 
-/* A request without a reply: are the copies of these pieces whole? */
+/* A request of the coordinator that waits until the copies of these pieces are whole. */
 struct copies_wait {
     struct copies_wait *next;
     uint64_t id; /* number of the request */

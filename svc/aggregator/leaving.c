@@ -1,18 +1,20 @@
-/* A planned end: after a signal this process reports the time that is left, the coordinator moves
- * its tasks and state to other aggregators, and a DrainRequest ends it. Owns the deadline, at which
- * the process ends in any case; a second signal ends it at once. svc/lane/RULES.md: A71. */
+/* A planned end. After a signal this process sends the remaining time to the coordinator. The
+ * coordinator moves tasks and state to other aggregators, and ends this process with a
+ * DrainRequest. Owns the deadline, at which the process ends in any case. A second signal ends the
+ * process at once. svc/lane/RULES.md: A71. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 
 #include <signal.h>
 
-#define RESERVE_PART 10 /* part of the time (one tenth) to finish rounds and say goodbye, */
+#define RESERVE_PART 10 /* One tenth of the time is reserved to finish rounds and say goodbye. */
 #define RESERVE_MOST_NS NS_PER_S
 
 static bool is_leaving(const struct aggregator *a) { return a->leave_by_ns > 0; }
 
-/* Without pieces and copies here the process need not wait for a coordinator. */
+/* Returns true when the process has pieces or copies. Without them it need not wait for a
+ * coordinator. */
 static bool has_anything(struct aggregator *a)
 {
     Gradpool__Wire__PieceHeld **rows = NULL;
@@ -34,10 +36,11 @@ static void begin(struct aggregator *a)
     log_info("tasks and state move to other aggregators, within %.0f s; a second signal ends this "
              "one at once",
              (double)timeout_ns / NS_PER_S);
-    (void)leaving_tell(a); /* the next receive finds a broken channel */
+    (void)leaving_tell(a); /* after an error the next receive finds the broken channel */
 }
 
-/* SIGHUP does not count as a second signal: a terminal that closes may send it twice. */
+/* Counts signals. A repeated SIGHUP does not count as a second signal, because a closing terminal
+ * may send it twice. */
 void leaving_signal(struct aggregator *a, uint32_t number)
 {
     log_info("signal %u: %s", number, is_leaving(a) ? "once more" : "this aggregator is to end");

@@ -1,6 +1,6 @@
-/* Memory that the control thread prepares for lanes: page faults happen here, not in a lane's turn.
- * Never delays a request for lack of memory: a lane allocates by itself whatever is not ready.
- * svc/lane/RULES.md: A73. */
+/* Memory that the control thread prepares for lanes, so that page faults happen on this thread and
+ * not in a lane's turn. A request is never delayed for lack of memory: a lane allocates itself what
+ * is not prepared. svc/lane/RULES.md: A73. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/system/cgroup.h"
 #include "svc/base/text.h"
@@ -28,8 +28,8 @@ static int reckon(struct lane *lane, void *context)
                             &coming->rest_bytes);
 }
 
-/* Prepares an array; returns the bytes of a short one, which shares pages with others and is warmed
- * with them. */
+/* Prepares an array. Returns the number of bytes of a short array: short arrays share pages, and
+ * are warmed together. */
 static size_t prepare_array(struct arena *arena, size_t bytes)
 {
     if (bytes < ARENA_PREPARED_LEAST)
@@ -46,8 +46,8 @@ static uint64_t bytes_of(const struct coming *coming)
     return bytes;
 }
 
-/* More memory than the cgroup has would get a process killed; a small amount is not worth reading
- * the cgroup's files. */
+/* Checks that the memory cgroup has room, because the kernel kills a process that exceeds it. A
+ * small amount is not checked: reading the cgroup's files costs more. */
 static int check_cgroup(uint64_t bytes, char *ret_text, size_t room)
 {
     char needs[32], limit[32], left[32];

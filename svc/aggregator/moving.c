@@ -1,6 +1,6 @@
-/* Requests of the coordinator when tasks move: release, state, install, thaw. Owns the
- * releases that wait for rounds to end; they are checked when a lane reports news, and when their
- * time is over. Decides nothing about a move. svc/lane/RULES.md: A9, A26, A27, A38. */
+/* Serves the coordinator's requests for moving tasks: release, state, install, thaw. Owns the
+ * releases that wait for the end of rounds. These are checked when a lane reports news, and when
+ * their time is over. Decides nothing about a move. svc/lane/RULES.md: A9, A26, A27, A38. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/system/populate.h"
@@ -14,25 +14,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STATE_BYTES_MAX (1u << 20) /* in one reply */
-#define RELEASES_MAX 1024          /* waiting at one time */
-/* Shorter than the coordinator's time-out (10 s), whose error names no rank. */
+#define STATE_BYTES_MAX (1u << 20) /* bytes of a state in one reply */
+#define RELEASES_MAX 1024          /* releases that wait at one time */
+/* Time to wait for a silent rank. It is shorter than the coordinator's time-out (10 s),
+ * because that error names no rank. */
 #define LATE_NS (8 * NS_PER_S)
 
 struct release {
     struct release *next;
     uint64_t id; /* number of the request */
     uint32_t lane, job;
-    uint64_t *rounds, *state_bytes, *steps; /* the reply, once all pieces have come to rest */
-    bool is_recovering;                     /* part of the reply: some piece is recovering */
-    struct lane_wish wish;                  /* the moment to begin the release, if is_behind */
-    bool is_behind;                         /* the release is to begin after a round (A38) */
-    bool is_regrouping;                     /* the pieces stay here, for other ranks (A41) */
-    bool is_begun;                          /* lane_release() has been called */
-    uint64_t late_ns; /* when a silent rank ends the wait; 0: checked already */
+    /* contents of the reply, complete when all pieces are at rest */
+    uint64_t *rounds, *state_bytes, *steps;
+    bool is_recovering;    /* content of the reply: at least one piece is recovering */
+    struct lane_wish wish; /* lane_release() begins at this point, if is_behind */
+    bool is_behind;        /* the release begins after a round, not at once (A38) */
+    bool is_regrouping;    /* the pieces stay on this lane, and continue with other ranks (A41) */
+    bool is_begun;         /* lane_release() has been called */
+    uint64_t late_ns;      /* time at which a silent rank ends the wait; 0: already checked */
     char text[ERR_TEXT_BYTES];
-    size_t count, rested;                /* rested: pieces at rest, from the first on */
-    uint64_t gone[RECORD_MISSING_WORDS]; /* ranks that are no longer in the job */
+    size_t count, rested;                /* `rested`: pieces at rest, counted from the first */
+    uint64_t gone[RECORD_MISSING_WORDS]; /* ranks that have left the job */
     uint32_t pieces[];
 };
 
@@ -121,7 +123,7 @@ static int begin(struct lane *lane, void *context)
     return lane_wish(lane, r->job, r->pieces, r->count, clock_now_ns(), &r->wish);
 }
 
-/* -EAGAIN: not the moment yet. */
+/* Begins the release when its round is reached. -EAGAIN: not reached yet. */
 static int begin_in_time(struct lane *lane, struct release *r)
 {
     int code = lane_may_release(lane, r->job, r->pieces, r->count, &r->wish, clock_now_ns());
@@ -145,8 +147,8 @@ static int note_standings(struct lane *lane, struct release *r)
     return 0;
 }
 
-/* Checks once for a silent rank, which ends the wait (-EHOSTDOWN); `text` names it. -EAGAIN:
- * none. */
+/* Checks once for a silent rank, which ends the wait with -EHOSTDOWN; `text` names the rank.
+ * -EAGAIN: no rank is silent. */
 static int find_stuck(struct lane *lane, struct release *r)
 {
     if (r->late_ns == 0 || clock_now_ns() < r->late_ns)
@@ -156,7 +158,7 @@ static int find_stuck(struct lane *lane, struct release *r)
                                                                                   : -EAGAIN;
 }
 
-/* -EAGAIN: some rounds are not over yet. */
+/* Counts the pieces at rest. -EAGAIN: some rounds are not over yet. */
 static int look(struct lane *lane, void *context)
 {
     struct release *r = context;
@@ -167,7 +169,8 @@ static int look(struct lane *lane, void *context)
     return r->rested < r->count ? find_stuck(lane, r) : note_standings(lane, r);
 }
 
-/* Checks that all pieces are still released: pieces at rest may be gone. -EAGAIN: they are. */
+/* Checks that all pieces are still released, because pieces at rest may have been dropped. -EAGAIN:
+ * all are released. */
 static int look_again(struct lane *lane, void *context)
 {
     struct release *r = context;
@@ -183,7 +186,7 @@ static int send_standings(struct aggregator *a, const struct release *r)
                         .recovering = r->is_recovering);
 }
 
-/* Answers the releases for which `ask` returns a result other than -EAGAIN. */
+/* Calls `ask` for each release, and answers those whose result is not -EAGAIN. */
 static int settle(struct aggregator *a, int (*ask)(struct lane *lane, void *context))
 {
     int sent = 0;
@@ -218,7 +221,7 @@ int moving_timeout_ms(const struct aggregator *a)
     return clock_poll_ms(next_ns, clock_now_ns());
 }
 
-/* A thaw cancels the request to release. */
+/* Cancels the request to release, after a thaw. */
 static int take_back(struct lane *lane, void *context)
 {
     const struct release *r = context;
@@ -298,7 +301,8 @@ static int send_state(struct aggregator *a, uint64_t id, const struct reading *r
                         .data = {reading->bytes, (uint8_t *)reading->data});
 }
 
-/* Made once, with its pages: a lane writes to it, without page faults (A73). */
+/* Creates the buffer on first use, with all its pages, so that a lane writes to it without page
+ * faults (A73). */
 static int have_state_buffer(struct aggregator *a)
 {
     if (a->state_buffer)

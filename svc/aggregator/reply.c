@@ -1,4 +1,4 @@
-/* Answers to requests of the coordinator, and calls into lanes for them. */
+/* Sends answers to the coordinator's requests, and calls lanes for these requests. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/err.h"
 

@@ -1,5 +1,5 @@
-/* Requests of the coordinator. Each is a call into the lane that it names, run between two turns
- * of that lane, and gets one reply. svc/lane/RULES.md: A9. */
+/* Serves requests of the coordinator. Each request is a call into the lane that it names. The call
+ * runs between two turns of that lane, and gets one reply. svc/lane/RULES.md: A9. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
@@ -37,10 +37,10 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
 struct placing {
     const Gradpool__Wire__PlaceRequest *request;
     struct lane_piece *pieces;
-    struct terms *terms;              /* terms of each piece; `pieces` point into them */
-    uint64_t held_bytes, limit_bytes; /* bytes that the lane holds, and its limit */
-    uint64_t job_bytes;               /* bytes that the job held before */
-    char why_not[ERR_TEXT_BYTES];     /* reason of a cgroup's refusal; "": none */
+    struct terms *terms;              /* terms of each piece, to which `pieces` points */
+    uint64_t held_bytes, limit_bytes; /* bytes that the lane has allocated, and its limit */
+    uint64_t job_bytes;               /* bytes that the job had before the request */
+    char why_not[ERR_TEXT_BYTES];     /* reason for which the cgroup has no room; "": it has room */
 };
 
 static int read_pieces(struct placing *placing)
@@ -73,7 +73,7 @@ static int place(struct lane *lane, void *context)
     int error = 0;
     if (count > 0 && request->regroups)
         error = lane_regroup(lane, request->job_id, request->epoch, placing->pieces, count);
-    else if (count > 0) /* without pieces the request sets limits only */
+    else if (count > 0) /* a request without pieces only sets limits */
         error = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
                            request->recovering, placing->pieces, count);
     if (request->is_elastic)
@@ -192,8 +192,8 @@ static int serve_stats(struct aggregator *a, uint64_t id,
 
 static int take_turn(struct lane *lane, void *context) { return 0; }
 
-/* A stuck lane blocks this thread here, so that no request is answered any more (A24). A lane that
- * sleeps without events is not woken for a ping. */
+/* Answers a ping. A lane that hangs blocks this thread here, so that no request is answered any
+ * more (A24). A lane that sleeps is not woken for a ping. */
 static int serve_ping(struct aggregator *a, uint64_t id)
 {
     for (size_t i = 0; i < a->lanes_count; i++)
@@ -213,7 +213,7 @@ static int serve_drain(struct aggregator *a, const envelope *request)
     return serve_done(a, request->id);
 }
 
-/* Unknown messages: refuses requests, drops the others (H9). */
+/* Handles unknown messages: refuses requests, drops all others (H9). */
 static int refuse(struct aggregator *a, const envelope *message)
 {
     if (!channel_wants_answer(message)) {

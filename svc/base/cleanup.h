@@ -1,5 +1,5 @@
-/* Scope-bound release for C: a function that acquires marks the variable, and takes the pointer out
- * when it hands it on. */
+/* Release at the end of a scope for C. A function marks a variable for cleanup, and takes the
+ * pointer out of the variable to keep or return it. */
 #ifndef GRADPOOL_BASE_CLEANUP_H
 #define GRADPOOL_BASE_CLEANUP_H
 
@@ -18,7 +18,7 @@ static inline void cleanup_fd(int *fd)
 #define _cleanup_free_ _cleanup_(cleanup_free)
 #define _cleanup_fd_ _cleanup_(cleanup_fd)
 
-/* The pointer's value, leaving NULL behind so that the cleanup does nothing. */
+/* Returns the pointer and sets the variable to NULL, so that the cleanup does nothing. */
 #define take_ptr(pointer)                       \
     ({                                          \
         __typeof__(pointer) taken_ = (pointer); \
@@ -26,7 +26,7 @@ static inline void cleanup_fd(int *fd)
         taken_;                                 \
     })
 
-/* The descriptor, leaving -1 behind. */
+/* Returns the descriptor and sets the variable to -1. */
 static inline int take_fd(int *fd)
 {
     int taken = *fd;

@@ -27,6 +27,6 @@ int err_set(struct err *err, int code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(err->text, sizeof err->text, format, arguments);
     va_end(arguments);
-    text_disarm(err->text); /* texts are shown on terminals, and may contain names from peers */
+    text_disarm(err->text); /* the text may contain names from peers, and is shown on terminals */
     return code;
 }

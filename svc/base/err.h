@@ -1,9 +1,9 @@
-/* An error is a negative errno value and, if a user will read it, one sentence: object,
+/* An error is a negative errno value. An error that a user reads also has a sentence: object,
  * expectation, value, advice. */
 #ifndef GRADPOOL_BASE_ERR_H
 #define GRADPOOL_BASE_ERR_H
 
-/* A refusal of the packer is the longest: what each lane lacks. */
+/* The longest text is a refusal of the packer: it lists what each lane lacks. */
 #define ERR_TEXT_BYTES 640
 
 struct err {
@@ -11,10 +11,10 @@ struct err {
     char text[ERR_TEXT_BYTES];
 };
 
-/* Plain words for a negative errno ("connection refused"); never NULL, thread-safe. */
+/* Returns words for a negative errno value ("connection refused"). Never NULL; thread-safe. */
 const char *err_text(int code);
 
-/* Fills `err` (NULL is fine) and returns `code`, so that a function can end with it. */
+/* Fills `err` (NULL is fine) and returns `code`, so that a function can return err_set(...). */
 int err_set(struct err *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -43,11 +43,11 @@ static inline struct list *list_first(struct list *head)
 
 #define list_for_each(node, head) \
     for (struct list *node = (head)->next; node != (head); node = node->next)
-/* The current node may be removed. */
+/* Visits each node. The loop body may remove the current node. */
 #define list_for_each_safe(node, head)                                                \
     for (struct list *node = (head)->next, *node##_next = node->next; node != (head); \
          node = node##_next, node##_next = node->next)
-/* The same for the structs in the list: list_for_each_entry (struct job, job, &s->jobs, link). */
+/* Visits the structs in a list: list_for_each_entry (struct job, job, &s->jobs, link). */
 #define list_for_each_entry(type, name, head, member)                                  \
     for (type *name = list_entry((head)->next, type, member); &name->member != (head); \
          name = list_entry(name->member.next, type, member))

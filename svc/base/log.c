@@ -16,14 +16,15 @@
 
 #define WHO_BYTES 64
 #define TEXT_BYTES 1024
-#define LINE_BYTES (TEXT_BYTES + WHO_BYTES + 96) /* 96: time, level and the names of the fields */
+/* 96 bytes for time, level and names of the fields */
+#define LINE_BYTES (TEXT_BYTES + WHO_BYTES + 96)
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
 static char program[WHO_BYTES] = "gradpool";
 static enum log_level threshold = LOG_LEVEL_INFO;
 static void (*hook)(enum log_level level, const char *line);
 
-/* Names of jobs and tensors come from outside: they must not end a line or a field (B5). */
+/* Makes names of jobs and tensors from outside safe: they must not end a line or a field (B5). */
 static void tame(char *text)
 {
     for (char *c = text; *c; c++) {
@@ -60,7 +61,7 @@ void log_set_level(enum log_level level) { threshold = level; }
 bool log_is_written(enum log_level level) { return level <= threshold; }
 void log_set_hook(void (*new_hook)(enum log_level level, const char *line)) { hook = new_hook; }
 
-/* journald stamps lines itself. */
+/* Adds the time, unless journald reads the lines: journald adds its own time. */
 static size_t put_time(char *line, size_t line_bytes)
 {
     if (getenv("JOURNAL_STREAM"))
@@ -94,7 +95,7 @@ void log_write(enum log_level level, const char *format, ...)
     used += (size_t)snprintf(line + used, sizeof line - used, "level=%s who=\"%s\" msg=\"%s\"\n",
                              level_names[level], program, text);
     if (write(STDERR_FILENO, line, used) < 0)
-        return; /* standard error has no reader, and there is no other place for the line */
+        return; /* standard error has no reader, and no other place for the line exists */
 }
 
 void log_write_rarely(struct log_rate *rate, enum log_level level, const char *format, ...)

@@ -28,8 +28,8 @@ _Bool text_append(char *buffer, size_t buffer_bytes, const char *format, ...)
     return true;
 }
 
-/* Bytes of the character that begins here; 0: none does. A string's end stops it like any byte that
- * does not continue. */
+/* Returns the length in bytes of the UTF-8 character at `c`; 0: none begins there. The terminator
+ * of the string ends a character like any other byte that does not continue it. */
 static size_t utf8_bytes(const unsigned char *c, uint32_t *ret_point)
 {
     static const struct {
@@ -52,8 +52,8 @@ static size_t utf8_bytes(const unsigned char *c, uint32_t *ret_point)
     return 0;
 }
 
-/* Commands to terminals (C0 and C1), and what breaks lines or turns the direction of writing, so
- * that a text is shown as another one than it is. */
+/* Returns true for commands to terminals (C0 and C1), for line breaks, and for characters that turn
+ * the direction of writing: such a text is shown as another one than it is. */
 static bool is_control(uint32_t point)
 {
     static const struct {
@@ -66,7 +66,8 @@ static bool is_control(uint32_t point)
     return false;
 }
 
-/* The first byte that text_disarm() replaces, or the end; `ret_bytes` of them belong together. */
+/* Finds the first byte that text_disarm() replaces, or the end of the text. `ret_bytes`: length of
+ * the character there. */
 static const char *find_armed(const char *text, size_t *ret_bytes)
 {
     uint32_t point;

@@ -1,6 +1,6 @@
-/* GRADPOOL_ variables that no code reads are mostly typing errors: a warning names each, with the
- * variable of the most similar name. A client also knows the service's variables, because both may
- * be set in one shell. */
+/* Warns about GRADPOOL_ variables that no code reads: most are typing errors. A warning names the
+ * variable and the most similar known one. A client also knows the variables of the service,
+ * because both may be set in one shell. */
 #include "svc/base/variables.h"
 
 #include "svc/base/log.h"
@@ -12,11 +12,11 @@
 
 #define PREFIX "GRADPOOL_"
 #define PREFIX_BYTES (sizeof PREFIX - 1)
-#define TEST_PREFIX "TEST_" /* variables of the test command */
+#define TEST_PREFIX "TEST_" /* prefix of variables of the test command */
 #define WORD_MAX 48
 
-/* Names without the prefix: options of the subcommands (test_variables compares), and variables of
- * the client library, the Python package, the log and tests. */
+/* Known names without GRADPOOL_: options of subcommands (test_variables compares them), and
+ * variables of the client library, the Python package, the log and the tests. */
 static const char *const known[] = {
     "ADVERTISE",
     "AGGREGATORS",
@@ -96,14 +96,14 @@ static const char *const known[] = {
     NULL,
 };
 
-/* Options that are typed alone: a variable is inherited by commands that it was not meant for, and
- * these were read once. */
+/* Options that exist on the command line only. A variable is inherited by commands that it was not
+ * meant for. These variables were read in earlier versions. */
 static const char *const removed[] = {
     "INSECURE", "JSON",    "LANE_TIME", "ONCE", "OPERATOR", "OUTPUT", "PERIOD",
     "PLAIN",    "SECONDS", "TENANT",    "UNDO", "WORKERS",  NULL,
 };
 
-/* Edits (insert, delete, replace) from one word to the other. */
+/* Returns the number of edits (insert, delete, replace) that turn one word into the other. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[WORD_MAX + 1], length = strlen(b);

@@ -1,5 +1,5 @@
-/* Request and reply over a control connection, for callers that may wait: the only place of the
- * channel that blocks, and never past the deadline. Owns nothing. README: H7. */
+/* Request and reply over a control connection, for callers that may wait. This file alone blocks,
+ * and never past the deadline. Owns nothing. README: H7. */
 #include "svc/channel/channel.h"
 
 #include "svc/base/clock.h"
@@ -8,7 +8,8 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
-/* Both ends number their requests from 1, so the id alone does not identify a reply (H7). */
+/* Both ends number their requests from 1, so the id alone does not identify a reply. The kind of
+ * the message does (H7). */
 bool channel_is_reply(const envelope *message)
 {
     switch (message->body_case) {
@@ -40,8 +41,8 @@ bool channel_is_reply(const envelope *message)
     }
 }
 
-/* A Failure answers a request, never another Failure: two ends that do not know each other's
- * messages fall silent (H9). */
+/* A Failure is an answer to requests, and is never answered itself: two ends that do not know each
+ * other's messages then stop after one exchange (H9). */
 bool channel_wants_answer(const envelope *message)
 {
     return message->id != 0 && !channel_is_reply(message);
@@ -52,7 +53,7 @@ static void message_free(envelope *message)
     gradpool__wire__envelope__free_unpacked(message, NULL);
 }
 
-/* Sleeps until the socket is ready, or until the deadline. */
+/* Sleeps until the socket is ready or the deadline has passed. */
 static int channel_wait(struct channel *ch, uint64_t deadline_ns)
 {
     uint64_t now_ns = clock_now_ns();
@@ -77,7 +78,7 @@ static int receive_by(struct channel *ch, uint64_t deadline_ns, envelope **ret_m
     return r;
 }
 
-/* The reply, or the error of the peer's Failure in its place. Takes `reply` over. */
+/* Passes on the reply; a Failure of the peer becomes its error. Owns `reply`. */
 static int finish_call(struct channel *ch, envelope *reply, envelope **ret_reply, struct err *err)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE) {
@@ -85,7 +86,7 @@ static int finish_call(struct channel *ch, envelope *reply, envelope **ret_reply
         return 0;
     }
     int code = reply->failure->code;
-    if (code >= 0) /* a failure without a negative code must not count as a success */
+    if (code >= 0) /* a Failure without a negative code must not become a success */
         code = -EPROTO;
     const char *text = reply->failure->text;
     err_set(err, code, "%s", text[0] != '\0' ? text : err_text(code));
@@ -117,7 +118,7 @@ int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
         if (channel_is_reply(message) && message->id == request->id)
             return finish_call(ch, message, ret_reply, err);
         if (channel_is_reply(message) || unasked == NULL)
-            message_free(message); /* also the late reply to a call that was given up */
+            message_free(message); /* this also frees a late reply to a call that has timed out */
         else
             unasked(context, message);
         if (clock_now_ns() >= deadline_ns)

@@ -1,6 +1,6 @@
-/* Owns one control connection: its socket and the bytes that wait in either direction; makes frames
- * and messages. Must never block, never trust a length or a message of the peer, and never hold
- * more memory for a peer than the maxima named here (README, H1 to H8). */
+/* A control connection: owns its socket and the bytes that wait in both directions, and converts
+ * between frames and messages. Never blocks. Never trusts a length or a message of the peer. Never
+ * holds more memory for a peer than the limits named here (README, H1 to H8). */
 #include "svc/channel/internal.h"
 
 #include "svc/base/text.h"
@@ -13,12 +13,14 @@
 #include <unistd.h>
 
 #define FRAME_HEADER_BYTES 4
-/* Bytes of an unfinished frame that one call reads: other connections wait meanwhile. */
+/* Maximum bytes of an unfinished frame that one call reads, because other connections wait
+ * meanwhile. */
 #define RECEIVE_BYTES_MAX (256u << 10)
-/* Most bytes of structs of one message: two bytes of an empty submessage become sixty (H4). */
+/* Maximum memory for the structs of one message: two bytes of an empty submessage take sixty in
+ * memory (H4). */
 #define UNPACKED_BYTES_MAX (8u * CHANNEL_FRAME_BYTES_MAX)
 
-/* Writes the first bytes in hex, so that a person recognises the program that connected. */
+/* Writes the first bytes in hex, for a person who wants to identify the program that connected. */
 static void describe_bytes(const uint8_t *bytes, size_t count, char *text, size_t text_bytes)
 {
     text[0] = '\0';
@@ -114,8 +116,8 @@ int channel_send(struct channel *ch, const envelope *message)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* Memory for one message, up to UNPACKED_BYTES_MAX; free() releases it, so that
- * free_unpacked(m, NULL) fits. */
+/* Allocates memory for one message, up to UNPACKED_BYTES_MAX. The memory is released by free(), as
+ * free_unpacked(m, NULL) does. */
 static void *unpack_allocate(void *context, size_t bytes)
 {
     size_t *left = context;
@@ -145,7 +147,7 @@ static int unpack_frame(struct channel *ch, const uint8_t *bytes, size_t count,
     return 0;
 }
 
-/* Takes the next whole frame out of the buffer; -EAGAIN: it is not whole yet. */
+/* Removes the next whole frame from the buffer. -EAGAIN: the frame is not whole yet. */
 static int take_frame(struct channel *ch, envelope **ret_message)
 {
     if (buffer_waiting(&ch->in) < FRAME_HEADER_BYTES)
@@ -171,7 +173,7 @@ static int take_frame(struct channel *ch, envelope **ret_message)
 
 void channel_hold_frames(struct channel *ch, uint32_t bytes) { ch->held_bytes = bytes; }
 
-/* Called where no whole frame lies in `in`. */
+/* The buffer `in` contains no whole frame when this is called. */
 uint32_t channel_frame_bytes(const struct channel *ch)
 {
     bool has_begun = buffer_waiting(&ch->in) >= FRAME_HEADER_BYTES;

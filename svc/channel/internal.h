@@ -1,4 +1,4 @@
-/* The inside of a control connection, for the files of the channel alone. */
+/* Struct channel and the functions that only the files of the channel use. */
 #ifndef GRADPOOL_CHANNEL_INTERNAL_H
 #define GRADPOOL_CHANNEL_INTERNAL_H
 
@@ -7,7 +7,7 @@
 
 #define CHANNEL_PEER_TEXT_BYTES 80
 
-/* Bytes first .. end wait; those before have been taken. */
+/* Bytes that wait, from `first` to `end`. Bytes before `first` have been taken. */
 struct buffer {
     uint8_t *bytes;
     size_t capacity, first, end;
@@ -15,23 +15,23 @@ struct buffer {
 
 enum channel_mode {
     CHANNEL_PLAIN,
-    CHANNEL_UNDECIDED, /* the peer's first bytes decide */
-    CHANNEL_SHAKING,   /* TLS, before the key is proven: frames wait */
+    CHANNEL_UNDECIDED, /* the first bytes of the peer decide between TLS and plain */
+    CHANNEL_SHAKING,   /* TLS whose key is not proven yet: frames wait */
     CHANNEL_SEALED,
 };
 
 struct channel {
     int fd;
-    int failed;               /* the first error; every later verb returns it */
-    bool was_closed;          /* the error was the end of the peer's bytes */
-    uint32_t frame_bytes_max; /* most bytes of the next frame */
-    uint32_t held_bytes;      /* longer frames are not read on */
-    bool is_cut;              /* the last receive left bytes to the next one */
+    int failed;               /* code of the first error, which every later call returns */
+    bool was_closed;          /* the error was the end of the connection, closed by the peer */
+    uint32_t frame_bytes_max; /* maximum bytes of the next frame */
+    uint32_t held_bytes;      /* of a frame with more bytes only the length is read */
+    bool is_cut;              /* the last receive left bytes in the socket */
     uint64_t last_id;
     enum channel_mode mode;
-    struct buffer in, out; /* frames */
-    struct buffer sealed;  /* TLS: records that wait for the socket */
-    struct tls *tls;       /* NULL: plain */
+    struct buffer in, out; /* whole and partial frames */
+    struct buffer sealed;  /* TLS: encrypted records that wait for the socket */
+    struct tls *tls;       /* NULL: the connection is plain */
     key_find_fn find_key;
     void *find_context;
     char peer[CHANNEL_PEER_TEXT_BYTES];
@@ -40,21 +40,22 @@ struct channel {
 
 /* --- io.c ------------------------------------------------------------------------------------ */
 
-/* Keeps the first failure and its text; returns its code. */
+/* Stores the first error and its text, and returns its code. Later errors change nothing. */
 int channel_fail(struct channel *ch, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static inline size_t buffer_waiting(const struct buffer *b) { return b->end - b->first; }
-/* Drops `bytes` bytes from the front. */
+/* Removes `bytes` bytes from the front. */
 void buffer_take(struct buffer *b, size_t bytes);
-/* Makes room for `bytes` more behind the end. -ENOMEM. */
+/* Makes room for `bytes` more bytes at the end. Returns 0 or -ENOMEM. */
 int buffer_reserve(struct buffer *b, size_t bytes);
-/* Reads once. 0: bytes came, perhaps not a whole frame; -EAGAIN, or the channel's failure. */
+/* Reads from the socket once. 0: bytes have arrived, perhaps not a whole frame; -EAGAIN; or the
+ * error of the channel. */
 int channel_read(struct channel *ch);
 
 /* --- peer.c ---------------------------------------------------------------------------------- */
 
-/* Writes the socket's other end in words into `ch->peer`. */
+/* Writes the address of the socket's other end to `ch->peer`. */
 void channel_describe_peer(struct channel *ch, int family);
 void channel_tune_tcp(int fd);
 

@@ -1,5 +1,6 @@
-/* Bytes between the socket and a control connection's buffers, plain or through TLS. Must never
- * block, and never hold more for a peer than the maxima of the channel (README, H2, H3, T1). */
+/* Moves bytes between the socket and the buffers of a control connection, plain or through TLS.
+ * Never blocks, and never holds more bytes for a peer than the limits of the channel (README, H2,
+ * H3, T1). */
 #include "svc/channel/internal.h"
 
 #include <errno.h>
@@ -10,11 +11,11 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-/* Least room for one recv(). */
+/* Minimum room in the buffer for one recv(). */
 #define READ_BYTES_MIN (16u << 10)
-/* Most memory that an empty buffer keeps for the next message (H3). */
+/* Maximum memory that an empty buffer keeps for the next message (H3). */
 #define BUFFER_KEPT_BYTES_MAX (64u << 10)
-/* Most bytes of TLS's own answers to a peer that does not read them. */
+/* Maximum bytes that TLS itself sends to a peer that does not read them. */
 #define SEALED_BYTES_MAX (256u << 10)
 
 /* --- failure -------------------------------------------------------------------------------- */
@@ -24,7 +25,7 @@ int channel_fail(struct channel *ch, int code, const char *format, ...)
     if (ch->failed != 0)
         return ch->failed;
     if (code == -EAGAIN)
-        code = -EPROTO; /* callers would come again for ever (H5) */
+        code = -EPROTO; /* after a code of "try again" callers would try again for ever (H5) */
     ch->failed = code;
     int used = snprintf(ch->failure, sizeof(ch->failure), "%s: ", ch->peer);
     va_list arguments;
@@ -48,8 +49,8 @@ void buffer_take(struct buffer *b, size_t bytes)
     }
 }
 
-/* Bytes are moved only when at least half of the used ones have been taken, so that each byte is
- * moved O(1) times. */
+/* Moves the remaining bytes to the front only when at least half of the used bytes have been taken.
+ * Each byte is then moved O(1) times. */
 int buffer_reserve(struct buffer *b, size_t bytes)
 {
     size_t waiting = buffer_waiting(b);
@@ -73,13 +74,13 @@ int buffer_reserve(struct buffer *b, size_t bytes)
 
 /* --- the socket ------------------------------------------------------------------------------ */
 
-/* For the caller every end of a connection is one case: the peer is gone. */
+/* Fails the channel. Callers see one code for every way in which a connection can end. */
 static int channel_fail_gone(struct channel *ch, int error)
 {
     return channel_fail(ch, -ECONNRESET, "connection lost: %s", err_text(-error));
 }
 
-/* Sends the waiting bytes of `b`, as far as the socket takes them. */
+/* Sends waiting bytes of `b`, as many as the socket takes. */
 static int send_waiting(struct channel *ch, struct buffer *b)
 {
     while (buffer_waiting(b) > 0) {
@@ -117,8 +118,8 @@ static int receive_some(struct channel *ch, uint8_t *bytes, size_t count, size_t
 
 /* --- TLS ------------------------------------------------------------------------------------- */
 
-/* Appends bytes of TLS for the peer to the waiting ones. While frames wait in `out`, these are one
- * record; further answers that a peer requests (new traffic keys) are bounded here. */
+/* Collects the bytes that TLS wants to send. While frames wait in `out`, these are one record. The
+ * number of further bytes, such as new traffic keys on request of the peer, is limited here. */
 static int collect_sealed(struct channel *ch)
 {
     size_t bytes = tls_pending(ch->tls);
@@ -132,7 +133,7 @@ static int collect_sealed(struct channel *ch)
     return 0;
 }
 
-/* The alert has the reason for the peer, if its socket still takes bytes. */
+/* Fails the channel, and sends the alert with the reason if the socket still takes bytes. */
 static int channel_fail_tls(struct channel *ch, int code)
 {
     if (collect_sealed(ch) == 0)
@@ -149,7 +150,8 @@ static int flush_sealed(struct channel *ch)
             return r;
         ssize_t taken = tls_write(ch->tls, ch->out.bytes + ch->out.first, buffer_waiting(&ch->out));
         if (taken == -EAGAIN)
-            return 0; /* TLS needs the rest of a message of its own: the next read flushes again */
+            /* TLS needs the rest of its own message first; the next read calls this again */
+            return 0;
         if (taken < 0)
             return channel_fail_tls(ch, (int)taken);
         buffer_take(&ch->out, (size_t)taken);
@@ -159,7 +161,7 @@ static int flush_sealed(struct channel *ch)
     }
 }
 
-/* One step of the handshake; 0: done, or not finished yet. */
+/* Makes one step of the handshake. 0: complete, or in progress. */
 static int shake(struct channel *ch)
 {
     int r = tls_handshake(ch->tls);
@@ -180,13 +182,13 @@ static int unseal(struct channel *ch)
         if (got > 0)
             ch->in.end += (size_t)got;
     } while (got > 0);
-    /* The end of a TLS session is no end of the connection (T6). */
+    /* The end of a TLS session does not end the connection (T6). */
     return got == -EAGAIN || got == -ECONNRESET ? collect_sealed(ch)
                                                 : channel_fail_tls(ch, (int)got);
 }
 
-/* Moves bytes of the peer through TLS into `in`. All of them: no socket would become readable for
- * bytes that the session holds back. */
+/* Moves bytes of the peer through TLS into `in`. All bytes are moved, because the socket does not
+ * become readable for bytes that stay in the session. */
 static int take_sealed(struct channel *ch, const uint8_t *bytes, size_t count)
 {
     int r = tls_put(ch->tls, bytes, count);
@@ -221,7 +223,7 @@ const char *channel_tenant(const struct channel *ch)
     return ch->mode == CHANNEL_SEALED ? tls_tenant(ch->tls) : NULL;
 }
 
-/* The peer's first bytes decide between TLS and plain (T2). */
+/* Decides between TLS and plain by the first bytes of the peer (T2). */
 static int channel_decide(struct channel *ch)
 {
     int is_tls = tls_is_hello(ch->in.bytes + ch->in.first, buffer_waiting(&ch->in));

@@ -1,5 +1,5 @@
-/* The text of a key, taken apart and put together, and the key of this process. Owns nothing. Must
- * never put a secret into an error or a log line (README, T5). */
+/* Converts a key to text and back, and finds the key of this process. Owns nothing. Puts no secret
+ * into an error or a log line (README, T5). */
 #include "svc/channel/key.h"
 
 #include "svc/base/cleanup.h"
@@ -107,7 +107,8 @@ static int key_read(int fd, struct key *ret_key, struct err *err)
     return r;
 }
 
-/* A key that other users can read is no secret: an error now prevents harm later. */
+/* Reads a key from a file. A file that other users can read is refused, because its key is no
+ * secret. */
 static int key_load(const char *path, struct key *ret_key, struct err *err)
 {
     struct stat status;

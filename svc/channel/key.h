@@ -1,4 +1,4 @@
-/* A tenant's pre-shared key. Its text is "NAME:" and 64 hex digits: 256 random bits. */
+/* The pre-shared key of a tenant: 256 random bits. As text it is "NAME:" and 64 hex digits. */
 #ifndef GRADPOOL_CHANNEL_KEY_H
 #define GRADPOOL_CHANNEL_KEY_H
 
@@ -18,25 +18,28 @@ struct key {
     uint8_t secret[KEY_SECRET_BYTES];
 };
 
-/* The key that a server has of a tenant. -ENOENT: none; -EKEYREVOKED. */
+/* Finds the key that the server has for a tenant. -ENOENT: no key; -EKEYREVOKED: the key was
+ * revoked. */
 typedef int (*key_find_fn)(void *context, const char *tenant, struct key *ret_key);
 
-/* Letters, digits, '.', '_' and '-', 1 to KEY_TENANT_BYTES_MAX of them. */
+/* Returns whether the name has 1 to KEY_TENANT_BYTES_MAX characters, each a letter, a digit, '.',
+ * '_' or '-'. */
 bool key_tenant_is_valid(const char *tenant);
-/* A new secret for a valid name. Negative errno of getrandom(). */
+/* Creates a random secret for a tenant with a valid name. Errors of getrandom(). */
 int key_generate(const char *tenant, struct key *ret_key);
-/* White space at the end is ignored. -EINVAL; the text does not repeat the secret. */
+/* Parses a key. White space at the end is ignored. -EINVAL: no valid key; the text of the error
+ * does not contain the secret. */
 int key_parse(const char *text, struct key *ret_key, struct err *err);
-/* "NAME:hex", or the hex alone. Each fills `buffer` (KEY_TEXT_BYTES, KEY_SECRET_TEXT_BYTES) and
- * returns it. */
+/* Each writes a text to `buffer` and returns `buffer`: key_format() "NAME:hex" (KEY_TEXT_BYTES),
+ * key_format_secret() the hex digits alone (KEY_SECRET_TEXT_BYTES). */
 const char *key_format(const struct key *key, char *buffer);
 const char *key_format_secret(const struct key *key, char *buffer);
 /* Overwrites the secret. NULL is fine. */
 void key_forget(struct key *key);
 
-/* The key of this process: the variable GRADPOOL_KEY, or the contents of the file that
- * GRADPOOL_KEY_FILE names. 1: there is one; 0: neither is set. -EINVAL (both, or no key), -EACCES,
- * -ENOENT, ...: the text names the variable. */
+/* Reads the key of this process: the variable GRADPOOL_KEY, or the file that GRADPOOL_KEY_FILE
+ * names. 1: this process has a key; 0: neither variable is set. -EINVAL (both are set, or the value
+ * is no key), -EACCES, -ENOENT, ...: the text names the variable. */
 int key_from_environment(struct key *ret_key, struct err *err);
 
 #endif

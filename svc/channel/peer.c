@@ -1,5 +1,5 @@
-/* The other end of a control connection: its name, its silence, the options of its TCP socket. Owns
- * nothing. */
+/* The peer of a control connection: its name, the time of its silence, the options of its TCP
+ * socket. Owns nothing. */
 #include "svc/base/clock.h"
 #include "svc/channel/internal.h"
 #include "svc/endpoint/tcp_alive.h"
@@ -14,9 +14,10 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-/* The kernel ends only connections that the watching caller has overlooked. */
+/* Time after which the kernel ends a connection that the watching caller has overlooked. */
 #define KEEPALIVE_PROBES_WATCHED 9
-/* Unanswered probes after which a peer without room counts as silent: one may be lost. */
+/* Number of unanswered probes after which a peer without room counts as silent. One probe may be
+ * lost. */
 #define WINDOW_PROBES 2
 
 static void describe_unix_peer(struct channel *ch)
@@ -58,7 +59,8 @@ const char *channel_bare_text(const struct channel *ch, const char *text)
 
 static void channel_set_option(int fd, int level, int option, int value)
 {
-    /* Best effort: without an option the connection is slower or notices death later, but works. */
+    /* Best effort: without this option the connection works, but is slower or notices a dead peer
+     * later. */
     (void)setsockopt(fd, level, option, &value, sizeof(value));
 }
 
@@ -73,12 +75,13 @@ void channel_watch_host(struct channel *ch, unsigned quiet_s)
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)quiet_s);
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)quiet_s);
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES_WATCHED);
-    /* The kernel's own limit would also end a connection whose peer answers, but has no room. */
+    /* The kernel's own limit is off: it would also end a connection whose peer answers but has no
+     * room. */
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
 }
 
-/* Whether an answer of the peer's kernel is due since its last one. With a full window probes
- * become rarer, down to one in two minutes, so that silence alone means nothing. */
+/* Returns whether an acknowledgement of the peer's kernel is due since the last one. When the peer
+ * has no room, probes become rare, down to one in two minutes, so silence alone means nothing. */
 static bool owes_answer(const struct channel *ch, const struct tcp_info *info, uint32_t silent_ms)
 {
     int unsent = 0;
@@ -110,7 +113,8 @@ int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_ui
     if (getsockname(ch->fd, (struct sockaddr *)&address, &address_bytes) < 0)
         return -errno;
     if (address.ss_family != AF_UNIX)
-        return -ENOTSUP; /* on TCP SO_PEERCRED succeeds, too, with values that mean nothing */
+        /* SO_PEERCRED succeeds on TCP, too, but its values have no meaning there */
+        return -ENOTSUP;
     if (getsockopt(ch->fd, SOL_SOCKET, SO_PEERCRED, &who, &who_bytes) < 0)
         return -errno;
     *ret_pid = who.pid;

@@ -1,6 +1,6 @@
-/* The only file that uses OpenSSL: sessions of TLS 1.3 with an external pre-shared key, over
- * memory buffers. Owns them and two contexts. Must never touch a socket, trust a certificate,
- * resume a session, or leave anything in the calling thread's error queue (README, T1 to T6). */
+/* Sessions of TLS 1.3 with an external pre-shared key, over memory buffers. Only this file uses
+ * OpenSSL. Owns the sessions and two contexts. Never touches a socket, trusts a certificate,
+ * resumes a session, or leaves an entry in the calling thread's error queue (README, T1 to T6). */
 #include "svc/channel/tls.h"
 
 #include <errno.h>
@@ -14,17 +14,18 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* The hash of a key's suite is fixed with the key (RFC 8446, 4.2.11): one suite, SHA-256. */
+/* A key is bound to the hash of its suite (RFC 8446, 4.2.11), so there is one suite, with
+ * SHA-256. */
 #define SUITE "TLS_AES_128_GCM_SHA256"
 #define HELLO_BYTES 3
 
 struct tls {
     SSL *ssl;
-    BIO *in, *out; /* the session's, which frees them */
+    BIO *in, *out; /* buffers of the session, which frees them */
     struct key key;
     key_find_fn find;
     void *context;
-    int found; /* server: the result of `find`; 1: no key was offered */
+    int found; /* server: result of `find`; 1: the peer offered no key */
     char failure[ERR_TEXT_BYTES];
 };
 
@@ -33,10 +34,10 @@ struct tls {
 static pthread_mutex_t context_lock = PTHREAD_MUTEX_INITIALIZER;
 static SSL_CTX *client_context, *server_context;
 
-/* The only suite's session under this key. */
+/* Returns a session of the only suite under this key. */
 static SSL_SESSION *tls_key_session(SSL *ssl, const uint8_t *secret)
 {
-    static const unsigned char suite[] = {0x13, 0x01}; /* SUITE */
+    static const unsigned char suite[] = {0x13, 0x01}; /* the number of SUITE in messages */
     SSL_SESSION *session = SSL_SESSION_new();
     const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, suite);
     if (session && cipher && SSL_SESSION_set1_master_key(session, secret, KEY_SECRET_BYTES) == 1 &&
@@ -53,15 +54,16 @@ static int tls_offer_key(SSL *ssl, const EVP_MD *hash, const unsigned char **ret
     struct tls *tls = SSL_get_app_data(ssl);
     *ret_session = NULL;
     if (hash && EVP_MD_get_type(hash) != NID_sha256)
-        return 1; /* another suite: then without a key, which both ends refuse */
+        /* the suite differs: the handshake continues without a key, and both ends then refuse */
+        return 1;
     *ret_session = tls_key_session(ssl, tls->key.secret);
     *ret_name = (const unsigned char *)tls->key.tenant;
     *ret_name_bytes = strlen(tls->key.tenant);
     return *ret_session != NULL;
 }
 
-/* An unknown name gets a random key: its owner is refused in the same way as the owner of a wrong
- * key, and learns nothing about names (T4). */
+/* Finds the key of a name. An unknown name gets a random key: its owner is refused like the owner
+ * of a wrong key, and learns nothing about names (T4). */
 static int tls_check_key(SSL *ssl, const unsigned char *name, size_t name_bytes,
                          SSL_SESSION **ret_session)
 {
@@ -85,7 +87,8 @@ static int tls_check_key(SSL *ssl, const unsigned char *name, size_t name_bytes,
 
 static SSL_CTX *tls_create_context(bool is_server)
 {
-    /* The program may exit while a thread of this library still runs: nothing is torn down then. */
+    /* The program may exit while a thread of this library still runs, so OpenSSL frees nothing at
+     * exit. */
     OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     SSL_CTX *context = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
     if (!context)
@@ -98,7 +101,7 @@ static SSL_CTX *tls_create_context(bool is_server)
         SSL_CTX_set_psk_find_session_callback(context, tls_check_key);
     } else {
         SSL_CTX_set_psk_use_session_callback(context, tls_offer_key);
-        /* No certificate is known, so each is refused. */
+        /* No certificate is known, so every certificate is refused. */
         SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     }
     if (SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
@@ -123,8 +126,8 @@ static SSL_CTX *tls_get_context(bool is_server)
 
 int tls_is_hello(const uint8_t *bytes, size_t count)
 {
-    /* A record of a handshake, of protocol 3.1 to 3.4. A plain greeting would need 65,536 bytes or
-     * more to look like one (T2). */
+    /* TLS begins with a record of type handshake, version 3.1 to 3.4. A plain greeting begins
+     * like that only if it has 65,536 bytes or more (T2). */
     if (count >= 1 && bytes[0] != 0x16)
         return 0;
     if (count >= 2 && bytes[1] != 3)
@@ -221,7 +224,7 @@ static bool tls_is_library_error(unsigned long error, int reason)
     return ERR_GET_LIB(error) == ERR_LIB_SSL && ERR_GET_REASON(error) == reason;
 }
 
-/* Alerts of a server that does not take the key. */
+/* Returns whether the error is an alert by which a server refuses a key. */
 static bool tls_is_refusal(unsigned long error)
 {
     static const int alerts[] = {SSL_AD_HANDSHAKE_FAILURE, SSL_AD_ILLEGAL_PARAMETER,
@@ -292,7 +295,8 @@ int tls_handshake(struct tls *tls)
         return SSL_is_server(tls->ssl) ? tls_server_refused(tls, error)
                                        : tls_client_refused(tls, error);
     }
-    /* A "reused" session is one whose key was taken; nothing else counts as proof (T3). */
+    /* OpenSSL calls a session "reused" when its key was accepted. Only that is proof of the key
+     * (T3). */
     if (SSL_session_reused(tls->ssl) != 1)
         return tls_fail(tls, -EKEYREJECTED, "TLS without a proof of the key");
     if (!SSL_is_server(tls->ssl))
@@ -300,7 +304,7 @@ int tls_handshake(struct tls *tls)
     return 0;
 }
 
-/* The error of an SSL_read() or SSL_write() that moved no byte. */
+/* Returns the error of an SSL_read() or SSL_write() that moved no byte. */
 static int tls_moved_nothing(struct tls *tls, int r)
 {
     int why = SSL_get_error(tls->ssl, r);

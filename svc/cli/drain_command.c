@@ -1,5 +1,5 @@
-/* gradpool drain: empties lanes while jobs train, and keeps tasks off them until the drain is
- * undone. */
+/* gradpool drain: empties lanes while jobs train. No task is placed on these lanes until the drain
+ * is undone. */
 #include "svc/cli/cli.h"
 #include "svc/cli/internal.h"
 #include "svc/cli/operator.h"

@@ -1,6 +1,6 @@
-/* Finds the service of an endpoint behind a Unix socket of this host. Owns nothing. Never takes
- * another service of the host for the one of the endpoint: both ends compare the addresses that the
- * service listens on. */
+/* Finds the service of an endpoint behind a Unix socket of this host. Owns nothing. Both ends
+ * compare the addresses on which the service listens, so that a command never reaches another
+ * service of the host. */
 #include "svc/cli/local_door.h"
 
 #include "svc/base/cleanup.h"
@@ -15,10 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Time to connect and greet: a stopped service must not delay a command for another one. */
+/* Time to connect and greet. It is short, because a stopped service must not delay a command for
+ * another service. */
 #define DOOR_NS NS_PER_S
 
-/* The address without its port; "": unspecified, as of a socket that listens on all addresses. */
+/* Returns the address without its port; "": a socket that listens on all addresses. */
 static const char *bare_text(const struct endpoint_address *a, char text[INET6_ADDRSTRLEN])
 {
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a->socket;
@@ -30,7 +31,8 @@ static const char *bare_text(const struct endpoint_address *a, char text[INET6_A
                      text, INET6_ADDRSTRLEN);
 }
 
-/* True when a socket can be bound to the address: only a host's own addresses can. */
+/* Returns true when a socket can be bound to the address, which works for a host's own addresses
+ * only. */
 static bool is_of_this_host(const struct endpoint_address *a)
 {
     struct sockaddr_storage any_port = a->socket;

@@ -62,14 +62,15 @@ static void parse(int argc, char **argv, struct move *ret_move)
     knobs_parse(&command, argc, argv, ret_move);
 }
 
-/* The text after `prefix`; NULL: `text` does not begin with it. */
+/* Returns the text after `prefix`; NULL: `text` does not begin with `prefix`. */
 static const char *after_prefix(const char *text, const char *prefix)
 {
     size_t length = strlen(prefix);
     return strncmp(text, prefix, length) == 0 ? text + length : NULL;
 }
 
-/* A bare number is sent as job and as task: only the service knows whether a job has this name. */
+/* Reads the operand. A bare number is sent both as job and as task, because only the service knows
+ * whether a job has this name. */
 static bool read_what(const char *what, Gradpool__Wire__MoveRequest *ask)
 {
     const char *job = after_prefix(what, "job:"), *task = after_prefix(what, "task:");

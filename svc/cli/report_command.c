@@ -1,5 +1,5 @@
-/* gradpool report: cores that the service holds, uses and saves, as a page or JSON made by the
- * service. Never removes the file of --output, which may be a device. */
+/* gradpool report: cores that the service holds, uses and saves. The service makes the page or the
+ * JSON. The command never removes the file of --output, which may be a device. */
 #include "svc/cli/cli.h"
 #include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
@@ -51,7 +51,8 @@ static int deliver(envelope **reply, const void *context)
     const struct report *r = context;
     const ProtobufCBinaryData *text = &(*reply)->report_reply->text;
     int error = r->output ? write_file(r->output, text) : write_to(stdout, text);
-    if (error < 0 && r->output) /* cli_main() reports errors of standard output */
+    /* cli_main() reports errors of standard output, so only files are checked here */
+    if (error < 0 && r->output)
         fprintf(stderr, "gradpool: %s cannot be written: %s\n", r->output, strerror(-error));
     return error < 0 ? CLI_FAILED : CLI_OK;
 }

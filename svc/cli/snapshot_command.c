@@ -1,6 +1,6 @@
-/* gradpool snapshot: parameters and moments of a job in training, in a file for gp_job_restore().
- * Fetches and writes part after part; never leaves a job waiting, nor a part of a file.
- * svc/coordinator/RULES.md: K47; svc/state/README.md: D1. */
+/* gradpool snapshot: parameters and moments of a job in training, written to a file for
+ * gp_job_restore(). Fetches and writes one part after another. On every exit the job continues, and
+ * no partial file is left. svc/coordinator/RULES.md: K47; svc/state/README.md: D1. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
@@ -25,17 +25,18 @@ const struct knob snapshot_knobs[] = {
 };
 
 struct request {
-    struct operator_options options; /* first, for operator_set_job() */
+    struct operator_options options; /* the first field, for operator_set_job() */
     const char *tenant, *output;
 };
 
 struct fetch {
     const char *endpoint;
     struct state_fetch conversation;
-    const Gradpool__Wire__SnapshotReply *what; /* the tensors; owns the names that the file uses */
+    /* The tensors. The reply owns the names that the file uses. */
+    const Gradpool__Wire__SnapshotReply *what;
     struct state_tensor *tensors;
     struct state_writer writer;
-    size_t at;     /* tensor whose arrays are being received */
+    size_t at;     /* index of the tensor whose arrays are being received */
     uint64_t have; /* bytes received of these arrays */
     uint64_t bytes;
     char *arrays;
@@ -123,7 +124,7 @@ static int begin_file(struct fetch *f, const char *path, struct err *err)
     return state_write_begin(path, f->tensors, f->what->n_tensors, &f->writer, err);
 }
 
-/* Writes tensors whose arrays are complete; a tensor without elements has none. */
+/* Writes the tensors whose arrays are complete. A tensor without elements has no arrays. */
 static int write_whole(struct fetch *f, struct err *err)
 {
     int error = 0;
@@ -166,7 +167,7 @@ static int take_all(struct fetch *f, struct err *err)
                : error;
 }
 
-/* Checked first, so that no job waits for a file that cannot be written. */
+/* Checks the path before the request, so that no job waits for a file that cannot be written. */
 static int check_place(const char *path, struct err *err)
 {
     struct state_writer trial;
@@ -176,7 +177,8 @@ static int check_place(const char *path, struct err *err)
     return error;
 }
 
-/* Ends the snapshot before the file is written to disk, so that the job continues early. */
+/* Fetches the arrays, then ends the snapshot before the file is written to disk, so that the job
+ * continues early. */
 static int run(struct fetch *f, const struct request *wanted, const char *path, struct err *err)
 {
     f->endpoint = wanted->options.endpoint;
@@ -210,11 +212,11 @@ static void print_done(const struct fetch *f, const struct request *wanted, cons
                (double)f->bytes / (1 << 20), (double)f->stood_ns / NS_PER_MS);
 }
 
-/* The end of the connection also ends the job's wait, after any error. */
+/* Frees the fetch. Closing the connection also ends the wait of the job, after any error. */
 static void fetch_free(struct fetch *f)
 {
     channel_destroy(f->conversation.channel);
-    state_write_abandon(&f->writer); /* no effect after state_write_finish() */
+    state_write_abandon(&f->writer); /* without effect after state_write_finish() */
     state_fetch_free(&f->conversation);
     free(f->tensors);
     free(f->arrays);

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* A tenant sees only lanes of its own jobs, perhaps none. */
+/* Returns whether the service is healthy. A tenant sees only the lanes of its own jobs, so an empty
+ * list is not a fault. */
 static bool is_healthy(const struct view_status *status)
 {
     size_t lanes = 0;

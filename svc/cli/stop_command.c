@@ -1,5 +1,5 @@
-/* gradpool stop: ends the service: jobs, then aggregators, then the coordinator. Uses the Unix
- * socket in the state directory only. */
+/* gradpool stop: ends the jobs, then the aggregators, then the coordinator. Uses the Unix socket in
+ * the state directory only. */
 #include "svc/base/clock.h"
 #include "svc/base/system/process.h"
 #include "svc/cli/cli.h"
@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Longer than the coordinator waits for its aggregators, even on a host that is five times as
- * slow. */
+/* Longer than the coordinator waits for its aggregators, even on a host that is five times slower
+ * than usual. */
 #define END_NS (60 * NS_PER_S)
 #define LOOK_NS (10 * NS_PER_MS)
 
@@ -47,7 +47,7 @@ static void parse(int argc, char **argv, const char **ret_state_dir)
     knobs_parse(&command, argc, argv, ret_state_dir);
 }
 
-/* Drops messages until the connection ends, which means the end of the service. */
+/* Drops messages until the connection ends, which happens at the end of the service. */
 static bool has_hung_up(struct channel *channel)
 {
     struct pollfd end = {.fd = channel_fd(channel), .events = POLLIN};
@@ -59,7 +59,8 @@ static bool has_hung_up(struct channel *channel)
     return error != -EAGAIN;
 }
 
-/* 0: unknown, because the process is in another PID namespace. */
+/* Returns the number of the coordinator's process; 0: unknown, because the process is in another
+ * PID namespace. */
 static uint32_t process_of(const struct channel *channel)
 {
     int pid;
@@ -72,7 +73,7 @@ static bool is_running(uint32_t pid, uint64_t identity)
     return identity && process_identity(pid) == identity && process_state(pid) != 'Z';
 }
 
-/* Waits for the connection and the process, which ends a moment later. */
+/* Waits for the end of the connection, and for the end of the process a moment later. */
 static bool wait_for_end(struct channel *channel, uint32_t pid, uint64_t identity)
 {
     const struct timespec again = {0, LOOK_NS};

@@ -1,4 +1,4 @@
-/* Choice of the subcommand, and the help for all of them. */
+/* Chooses the subcommand, and prints the help for all of them. */
 #include "svc/cli/cli.h"
 
 #include "svc/base/log.h"
@@ -62,8 +62,8 @@ static int help(const struct cli_command *commands, int argc, char **argv)
     return CLI_OK;
 }
 
-/* Runs at exit, because --help ends the process by itself. Without a reader SIGPIPE has ended the
- * process before. */
+/* Closes standard output at exit, because --help ends the process directly. If nobody reads the
+ * output, SIGPIPE has ended the process already. */
 static void close_output(void)
 {
     bool has_failed = ferror(stdout);

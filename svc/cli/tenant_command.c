@@ -1,6 +1,6 @@
-/* gradpool tenant: keys and quotas of tenants, who use the service from other hosts. Connects to
- * the coordinator over the Unix socket in its state directory only: keys are not made over a
- * network. Prints no key but the new one, on standard output. */
+/* gradpool tenant: keys and quotas of tenants, whose users connect from other hosts. Connects only
+ * over the Unix socket in the coordinator's state directory: no key is created over a network. The
+ * only secret that it prints is the new key, on standard output. */
 #include "svc/base/cleanup.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/internal.h"
@@ -39,7 +39,8 @@ struct tenant_options {
     size_t named_count;
 };
 
-/* Checks the value before the request, so that a mistake is reported as one of the command line. */
+/* Checks the value before the request, so that a mistake counts as a mistake of the command
+ * line. */
 static int set_limit(struct tenant_options *o, enum limit limit, const char *value, struct err *err)
 {
     struct limits tried;

@@ -1,5 +1,6 @@
-/* gradpool top: lanes, jobs and cores, second by second. Owns the terminal while it runs, and
- * restores it, also after Ctrl-C. Into a pipe, with --once or --json it prints once. */
+/* gradpool top: lanes, jobs and cores, updated each second. Owns the terminal while it runs, and
+ * restores the terminal, also after Ctrl-C. With --once, with --json or into a pipe, the command
+ * prints once. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
@@ -64,7 +65,7 @@ static void disconnect(struct top *t)
     t->channel = NULL;
 }
 
-/* Fetches a new snapshot into `last`. */
+/* Fetches the newest view of the service into `last`. */
 static int look(struct top *t, struct err *err)
 {
     envelope *replies[2];
@@ -97,7 +98,8 @@ static void wait_until(uint64_t deadline_ns)
 
 /* --- the terminal --- */
 
-/* Prints the rows that fit, each cut to the width in characters. */
+/* Prints the rows that fit on the terminal. Each row is cut to the terminal's width in
+ * characters. */
 static void print_cut(const char *text, FILE *out)
 {
     struct winsize size = {0};
@@ -143,7 +145,7 @@ static void show(struct top *t, const char *failure)
         print_cut(text, stdout);
 }
 
-/* Ends with a signal, or when the terminal is gone. */
+/* Shows views until a signal arrives or the terminal is gone. */
 static int watch(struct top *t)
 {
     struct sigaction end = {.sa_handler = restore_and_end};
@@ -159,7 +161,7 @@ static int watch(struct top *t)
     return CLI_FAILED;
 }
 
-/* Takes two snapshots, which rates need. */
+/* Fetches two views, because rates are differences, and prints the second. */
 static int print_once(struct top *t)
 {
     struct err err = {0};

@@ -1,5 +1,5 @@
-/* Start and end of the coordinator: from options to a running service, with the restored state.
- * Owns struct service and the order in which its rooms are created and destroyed. */
+/* Start and end of the coordinator: turns options into a running service with the restored state.
+ * Owns struct service, and the order in which its rooms are created and destroyed. */
 #include "svc/coordinator/coordinator.h"
 
 #include "packer/packer.h"
@@ -39,7 +39,7 @@
 #include <sys/signalfd.h>
 #include <sys/un.h>
 
-/* Descriptors of the coordinator, an aggregator and some workers; each further worker needs one or
+/* Descriptors of the coordinator, one aggregator and some workers. Each further worker needs one or
  * two. */
 #define DESCRIPTORS_LEAST 64
 #define POLICY_NAMES_BYTES 256
@@ -81,7 +81,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     *s->options = *o;
     s->options->state_dir = copy(o->state_dir);
     s->options->operators = copy(o->operators);
-    s->options->listen = NULL; /* door.tcp keeps the address */
+    s->options->listen = NULL; /* door.tcp stores the address */
     s->options->advertise = copy(o->advertise);
     s->options->interface_name = copy(o->interface_name);
     s->options->cores = copy(o->cores);
@@ -123,7 +123,7 @@ static int restore_row(void *context, const struct store_row *row)
     }
 }
 
-/* Whether every tensor has at least one piece; all other code relies on it. */
+/* Returns whether every tensor has at least one piece. All other code relies on that. */
 static bool is_whole(const struct service *s)
 {
     list_for_each_entry (const struct job, job, &s->jobs, link) {
@@ -200,7 +200,7 @@ static void destroy_objects(struct service *s)
     tenants_destroy(s);
 }
 
-/* Frees the rest, after all objects, or after a failed create_service(). */
+/* Frees everything else, after all objects, or after an error of create_service(). */
 static void destroy_service(struct service *s)
 {
     static void (*const rooms[])(struct service * s) = {
@@ -370,7 +370,7 @@ static struct coordinator *create(const struct coordinator_options *options)
     return NULL;
 }
 
-/* Frees provisioner and display: coordinator_create() owns them also when it fails. */
+/* Frees provisioner and display, which coordinator_create() owns even after an error. */
 static void destroy_given(const struct coordinator_options *options)
 {
     if (options->provisioner)

@@ -1,5 +1,5 @@
-/* The control plane: sessions, jobs, routes of pieces, and the aggregator processes. One process,
- * one thread; no gradient passes through it. See README.md. */
+/* The control plane: sessions, jobs, routes of pieces, and the aggregator processes. One process
+ * with one thread. No gradient passes through the coordinator. README.md has the map. */
 #ifndef GRADPOOL_COORDINATOR_COORDINATOR_H
 #define GRADPOOL_COORDINATOR_COORDINATOR_H
 
@@ -17,78 +17,82 @@ struct provisioner;
 
 /* Options of `gradpool serve`. coordinator_create() copies all strings. */
 struct coordinator_options {
-    const char *state_dir;      /* created if missing, with parents; mode 0700 */
+    const char *state_dir;      /* directory; created with its parents if missing; mode 0700 */
     const char *operators;      /* group (name or number) that may use the socket; NULL: none */
     const char *listen;         /* gradpool://host:port; port 0: any free port */
     bool insecure;              /* jobs of other hosts need no key */
     bool require_tls;           /* every connection over TCP needs a key */
-    const char *advertise;      /* host or address in the service's URL; NULL: found */
-    const char *interface_name; /* interface to listen on; NULL: any */
-    uint32_t aggregators;       /* local processes; with `scales`, at most */
-    const char *cores;          /* cores for all local aggregators; NULL: all */
-    const char *policy;         /* policy of the packer; NULL: shared */
-    uint64_t piece_bytes_max;   /* most bytes of a piece and of a task; 0: 4 MiB */
-    uint32_t loss_limit_ppm;    /* loss limit of every job; 0: none is named */
-    enum durability durability; /* default for jobs; UNSAID: none */
-    uint32_t lanes_per_core;    /* more than 1 only for tests */
-    uint32_t network_gbit;      /* network of local lanes; 0: as the kernel reports */
-    uint16_t data_port;         /* port of the first local lane; 0: any free ports */
-    const char *allow_uids;     /* "1000,1001": users whose workers may share memory */
-    /* How long a local aggregator lives without a coordinator; 0: for ever. */
+    const char *advertise;      /* host or address in the URL of the service; NULL: detected */
+    const char *interface_name; /* network interface to listen on; NULL: all */
+    uint32_t aggregators; /* number of local aggregator processes; with `scales`, their maximum */
+    const char *cores;    /* cores that all local aggregators together may use; NULL: all */
+    const char *policy;   /* policy of the packer; NULL: shared */
+    uint64_t piece_bytes_max;   /* maximum bytes of a piece, and of a task; 0: 4 MiB */
+    uint32_t loss_limit_ppm;    /* loss limit of every job; 0: no limit is set here */
+    enum durability durability; /* default for jobs; UNSAID: no default */
+    uint32_t lanes_per_core;    /* more than 1 for tests only */
+    uint32_t network_gbit;  /* bandwidth for local lanes; 0: the value that the kernel reports */
+    uint16_t data_port;     /* port of the first local lane; 0: any free ports */
+    const char *allow_uids; /* users whose workers may use shared memory, such as "1000,1001" */
+    /* Time after which a local aggregator ends without a coordinator; 0: never. */
     uint64_t orphan_timeout_ns;
-    /* Time for a local aggregator that is asked to end to hand over its tasks; 0: none. */
+    /* Time in which a local aggregator that is ending may move its tasks away; 0: none. */
     uint64_t leave_timeout_ns;
-    /* SIGTERM ends jobs, also those in training (--stop jobs). */
+    /* SIGTERM ends jobs, even jobs in training (--stop jobs). */
     bool ends_jobs;
-    /* SIGTERM leaves jobs to the next start, even if local aggregators seem to end with this
-     * process (--stop service). */
+    /* SIGTERM leaves jobs to the next start of the service, even if local aggregators seem to end
+     * together with this process (--stop service). */
     bool keeps_jobs;
     uint64_t aggregator_timeout_ns; /* silence after which an aggregator is lost; 0: never */
-    uint64_t local_timeout_ns;      /* for a living local process; 0: the same */
-    uint64_t worker_timeout_ns;     /* silence of its host, then a worker is lost; 0: by TCP */
-    uint64_t job_end_ns;            /* wait of a join for a former job's end; 0: 8 s */
-    uint64_t measure_ns;            /* time between two looks at jobs; 0: 1 s */
-    uint64_t idle_ns;               /* time without a round, then a job is idle; 0: 1 minute */
-    /* Lanes open and park, local aggregators start and stop, by load; needs a policy with a loss
-     * limit. */
+    /* the same for a local aggregator whose process is alive; 0: the same value */
+    uint64_t local_timeout_ns;
+    /* silence of a worker's host after which the worker is lost; 0: left to TCP */
+    uint64_t worker_timeout_ns;
+    uint64_t job_end_ns; /* time for which a join waits for the end of a former job; 0: 8 s */
+    uint64_t measure_ns; /* time between two measurements of jobs; 0: 1 s */
+    uint64_t idle_ns;    /* time without a round after which a job is idle; 0: 1 minute */
+    /* The number of open lanes and of local aggregators follows the load. Needs a policy with a
+     * loss limit. */
     bool scales;
-    uint32_t aggregators_min;                   /* local aggregators that stay; 0: 1 */
+    uint32_t aggregators_min; /* number of local aggregators that always run; 0: 1 */
     uint32_t lanes_min, lanes_max, lanes_spare; /* fields of scale_options */
-    bool explores;                              /* load leaves slow lanes */
-    /* Baseline of benchmarks: load in proportion to rates, and a moved task stays. */
+    bool explores;                              /* the service moves load away from slow lanes */
+    /* For comparisons in benchmarks: load is divided by measured rates, and a moved task stays. */
     bool explores_blindly;
-    uint64_t scale_hold_ns; /* low load before a lane drains; 0: 30 s */
-    uint64_t order_hold_ns; /* how long growth spares a moved job; 0: not at all */
-    /* Wait of a declare for a lane; 0: as its worker says, else 10 s. */
+    uint64_t scale_hold_ns; /* time with low load after which a lane is drained; 0: 30 s */
+    /* time for which growth does not move a job that an order has moved; 0: none */
+    uint64_t order_hold_ns;
+    /* Time for which a declare waits for a new lane; 0: the time that the worker requests, or 10
+     * s. */
     uint64_t start_wait_ns;
-    const char *name;     /* name that aggregators must give; NULL: none given */
+    const char *name;     /* name that aggregators must send; NULL: any */
     struct limits limits; /* all zero: defaults of limits_init() */
-    /* Owned from the call on, also on failure; NULL: local processes. */
+    /* Owned by the coordinator from the call on, even after an error. NULL: local processes. */
     struct provisioner *provisioner;
-    struct display display;   /* owned likewise; all zero: none */
-    uint32_t store_pages_max; /* most pages of 4 KiB; 0: no limit */
+    struct display display;   /* owned like `provisioner`; all zero: none */
+    uint32_t store_pages_max; /* maximum size of the store in pages of 4 KiB; 0: no limit */
 };
 
-/* Locks the state dir, restores its contents, listens and starts the local aggregators. Errors,
- * each with a text that says what to do: -EINVAL and -ENODEV (an option), -EBUSY (another process
- * has the state dir), -EADDRINUSE, -EROFS, -ENOSPC, -EACCES, ... */
+/* Locks the state directory, restores its contents, listens and starts the local aggregators. The
+ * text of each error has the remedy: -EINVAL and -ENODEV (an option), -EBUSY (another process uses
+ * the state directory), -EADDRINUSE, -EROFS, -ENOSPC, -EACCES, ... */
 int coordinator_create(const struct coordinator_options *options, struct coordinator **ret_c,
                        struct err *err);
-/* Frees the coordinator; running aggregators are left to a later one. NULL is fine. */
+/* Frees the coordinator. Running aggregators continue, for the next start. NULL is fine. */
 void coordinator_destroy(struct coordinator *c);
 
-/* Handles one event, after a wait until `deadline_ns` at most. 1: the service runs on; 0: it has
- * ended; negative: errno of the loop. */
+/* Handles one event; waits for it until `deadline_ns` at most. 1: the service continues; 0: the
+ * service has ended; negative errno: the event loop failed. */
 int coordinator_step(struct coordinator *c, uint64_t deadline_ns);
-/* Runs until SIGTERM, SIGINT or `gradpool stop` has ended the service; SIGTERM, SIGINT and SIGHUP
- * must be blocked. 0: an end in order, or jobs are left to the next start; a signal's number: a
- * second signal ended everything at once; a negative errno: the service could not go on, for the
- * reason in the log. */
+/* Runs until SIGTERM, SIGINT or `gradpool stop` has ended the service. The caller has blocked
+ * SIGTERM, SIGINT and SIGHUP. 0: the service ended in order, or left its jobs to the next start;
+ * the number of a signal: a second signal ended the service at once; a negative errno: the service
+ * could not continue, and the log has the reason. */
 int coordinator_run(struct coordinator *c);
 /* Acts as if signal `number` had arrived (K91, K92). */
 void coordinator_signal(struct coordinator *c, int number);
 
-/* URL of the service, such as "gradpool://127.0.0.1:7077", with the port in use. */
+/* Returns the URL of the service with the port in use, such as "gradpool://127.0.0.1:7077". */
 const char *coordinator_endpoint(const struct coordinator *c);
 
 #endif

@@ -1,5 +1,5 @@
-/* Listeners of all hooks, in their order; only this file names them. Owns nothing, decides
- * nothing. */
+/* Lists the listeners of all hooks in their order. Only this file names them. Owns nothing and
+ * decides nothing. */
 #include "svc/coordinator/hooks.h"
 
 #include "svc/coordinator/aggregator/ping.h"
@@ -115,11 +115,11 @@ static void job_is_over(struct job *job)
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
     display_wake(s);
-    kept_check_soon(s, join_handle);    /* a join may wait for the name of the job */
-    kept_check_soon(s, declare_handle); /* the job's lanes are free for a declare that waits */
+    kept_check_soon(s, join_handle); /* a join may be waiting until the name of this job is free */
+    kept_check_soon(s, declare_handle); /* a declare may be waiting for the lanes of this job */
 }
 
-/* A join may wait for a rank that was leaving. */
+/* Continues the joins that wait for a rank which was leaving. */
 static void ranks_have_changed(struct service *s) { kept_check(s, join_handle); }
 
 static void job_ends(struct job *job)

@@ -1,4 +1,4 @@
-/* Table of handlers by message and role of the peer. A new request is one line here. */
+/* Table of handlers, by message and by role of the peer. A new request needs one more line here. */
 #include "svc/coordinator/requests.h"
 
 #include "svc/base/log.h"
@@ -68,7 +68,8 @@ static const struct {
     {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},
 };
 
-/* Only a request gets an answer: a Failure for a Failure would come back for ever (H9). */
+/* Refuses a message. Only a request gets an answer: two ends that answer a Failure with a Failure
+ * would never stop (H9). */
 static void refuse(struct peer *p, const envelope *message, int code, const char *text)
 {
     if (channel_wants_answer(message))

@@ -4,8 +4,8 @@
 
 #include "svc/coordinator/peer/peer.h"
 
-/* Passes a message of an open peer to its handler, or refuses the message. The caller keeps
- * `message`. */
+/* Passes a message of an open peer to its handler, or refuses the message. `message` still belongs
+ * to the caller. */
 void requests_handle(struct peer *p, const envelope *message);
 
 #endif

@@ -1,5 +1,5 @@
-/* The service as a whole: the state that all rooms of the coordinator share. README.md has the map
- * and the invariants. */
+/* The state of the service that all rooms of the coordinator share. README.md has the map and the
+ * invariants. */
 #ifndef GRADPOOL_COORDINATOR_SERVICE_H
 #define GRADPOOL_COORDINATOR_SERVICE_H
 
@@ -17,18 +17,18 @@
 #include <limits.h>
 #include <unistd.h>
 
-#define SESSION_AWAY_NS (10 * NS_PER_S)    /* until a worker without connection is lost */
-#define SESSION_RESTORE_NS (30 * NS_PER_S) /* the same after a restart of the coordinator */
+#define SESSION_AWAY_NS (10 * NS_PER_S) /* time without a connection after which a worker is lost */
+#define SESSION_RESTORE_NS (30 * NS_PER_S) /* the same time after a restart of the coordinator */
 #define AGGREGATOR_LOCAL_AWAY_NS (5 * NS_PER_S)
-#define AGGREGATOR_REMOTE_AWAY_NS (10 * NS_PER_S) /* the default, and the time after a restart */
-#define CALL_DEADLINE_NS (10 * NS_PER_S)          /* for an aggregator's answer */
+#define AGGREGATOR_REMOTE_AWAY_NS (10 * NS_PER_S) /* default, and the time after a restart */
+#define CALL_DEADLINE_NS (10 * NS_PER_S)          /* time for the answer of an aggregator */
 #define DRAIN_DEADLINE_NS (10 * NS_PER_S)
-/* Pause before work that failed for want of memory, or at the store, is tried again. */
+/* Pause before a retry of work that failed for lack of memory, or at the store. */
 #define RETRY_NS NS_PER_S
 
 enum service_phase { SERVICE_UP, SERVICE_DRAINING, SERVICE_DOWN };
 
-/* Listeners for news of lower rooms (hooks.h). */
+/* Listeners for events in lower rooms (hooks.h). */
 struct hooks {
     const struct peer_hooks *peer;
     const struct aggregator_hooks *aggregator;
@@ -36,31 +36,32 @@ struct hooks {
     const struct service_hooks *service;
 };
 
-/* Work under way, each list owned by one room. */
+/* Lists of unfinished work. Each list belongs to one room. */
 struct works {
     struct list migrations, orders, savings, timelines;
 };
 
-/* Names and addresses by which others know this service. */
+/* Names and addresses by which other processes find this service. */
 struct identity {
     char node[HOST_NAME_MAX + 1];
     char endpoint_url[300];
-    char data_host[256]; /* address of local lanes; "": the lanes choose */
+    char data_host[256]; /* address of local lanes; "": the lanes choose it */
     uint64_t started_ns;
-    struct settings *settings; /* never changed after the start */
+    struct settings *settings; /* constant after the start */
 };
 
-/* Timers of work that must wait. */
+/* Timers of work that has to wait. */
 struct retries {
     struct service *service;
-    struct timer stranded; /* work that memory or the store refused */
-    struct timer unfit;    /* until the last refused replica holder may be chosen again */
+    struct timer stranded; /* retry of work that failed for lack of memory, or at the store */
+    /* end of the time in which the last refused replica holder may not be chosen */
+    struct timer unfit;
 };
 
-/* The service. Each room owns its state behind a pointer. */
+/* The service. Each room keeps its state in a struct of its own, behind a pointer. */
 struct service {
     const struct hooks *on;
-    struct coordinator_options *options; /* owned, with the strings */
+    struct coordinator_options *options; /* owned, together with the strings */
     struct loop *loop;
     struct store *store;
     struct store_service *numbers;
@@ -89,14 +90,15 @@ struct coordinator {
     struct source signals;
 };
 
-/* Most bytes of a piece, and of a task. */
+/* Returns the maximum bytes of a piece, and of a task. */
 static inline uint64_t piece_bytes_max(const struct service *s)
 {
     uint64_t named = s->options->piece_bytes_max;
     return named ? named : PACKER_PIECE_BYTES_MAX;
 }
 
-/* Calls recovery_place_stranded() after RETRY_NS, to repeat what memory or the store refused. */
+/* Calls recovery_place_stranded() after RETRY_NS, to repeat work that failed for lack of memory or
+ * at the store. */
 static inline void service_retry_later(struct service *s)
 {
     timer_start(s->loop, &s->retries->stranded, clock_now_ns() + RETRY_NS);

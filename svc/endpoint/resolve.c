@@ -1,7 +1,7 @@
-/* Names to addresses, within a deadline. The C library's lookup knows no deadline, so a thread of
- * its own makes it, on a request of its own: a caller that gives up leaves both behind, and the
- * thread frees the request when the resolver returns. Must never touch the caller's memory from
- * that thread (svc/channel, H11). */
+/* Finds the addresses of names within a deadline. The lookup of the C library has no deadline, so a
+ * thread of its own runs it, on a request that the thread owns. A caller whose deadline has passed
+ * leaves both behind, and the thread frees the request when the resolver returns. The thread never
+ * touches memory of the caller (svc/channel, H11). */
 #include "svc/base/system/thread.h"
 #include "svc/endpoint/endpoint.h"
 
@@ -21,11 +21,11 @@ struct lookup {
     pthread_t thread;
     char host[sizeof(((struct endpoint *)0)->host)];
     char port[8];
-    pthread_mutex_t lock; /* guards the fields below */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t over;
     bool is_over, is_given_up;
     int result; /* result of getaddrinfo() */
-    int error;  /* errno, where the result is EAI_SYSTEM */
+    int error;  /* errno, if the result is EAI_SYSTEM */
     struct addrinfo *list;
 };
 
@@ -78,7 +78,7 @@ static void *lookup_main(void *context)
     return NULL;
 }
 
-/* False: the deadline came first. */
+/* Waits for the lookup. False: the deadline has passed. */
 static bool lookup_wait(struct lookup *l, uint64_t deadline_ns)
 {
     const struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
@@ -91,7 +91,8 @@ static bool lookup_wait(struct lookup *l, uint64_t deadline_ns)
     return is_over;
 }
 
-/* Ends a request that has a thread. A request that is not over is the thread's from now on. */
+/* Ends a request that has a thread. A request that is still running belongs to the thread from now
+ * on. */
 static void lookup_end(struct lookup *l)
 {
     pthread_mutex_lock(&l->lock);
@@ -145,7 +146,7 @@ static int lookup_time_error(const struct endpoint *e, struct err *err)
                    endpoint_format(e, url, sizeof(url)), e->host);
 }
 
-/* Takes `l` over. */
+/* Runs the lookup. Owns `l`. */
 static int lookup_run(struct lookup *l, const struct endpoint *e, uint64_t deadline_ns,
                       struct endpoint_addresses *ret_addresses, struct err *err)
 {
@@ -220,7 +221,8 @@ bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *add
 
 /* --- a host that may move -------------------------------------------------------------------- */
 
-/* NULL: an address, which does not change, or no memory or thread for a lookup. */
+/* Starts a lookup. NULL: the host is an address, which does not change, or memory or a thread is
+ * missing. */
 static struct lookup *lookup_begin(const struct endpoint *e)
 {
     struct lookup *l = e->is_unix ? NULL : lookup_create(e);

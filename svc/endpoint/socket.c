@@ -1,6 +1,6 @@
-/* Makes sockets that are connected to an endpoint, or listen on one. Owns nothing. Each error names
- * the endpoint, the address that was tried and the next step. Must never look a name up itself: a
- * lookup could outlast the deadline (resolve.c). */
+/* Opens sockets that are connected to an endpoint or listen on one. Owns nothing. Each error names
+ * the endpoint, the address that was tried and the remedy. Connecting never looks up a name itself,
+ * because a lookup could take longer than the deadline (resolve.c). */
 #include "svc/endpoint/endpoint.h"
 
 #include "svc/base/cleanup.h"
@@ -26,7 +26,7 @@
 #define ADDRESS_TEXT_BYTES (INET6_ADDRSTRLEN + 32)
 #define PLACE_BYTES (URL_BYTES + ADDRESS_TEXT_BYTES)
 
-/* Time to look up the host of a listener, which mostly is an address. */
+/* Time to look up the host of a listener, which is an address in most cases. */
 #define LISTEN_LOOKUP_NS (10 * NS_PER_S)
 
 /* --- addresses ------------------------------------------------------------------------------- */
@@ -79,8 +79,8 @@ static bool is_usable(const struct ifaddrs *i, const char *interface_name)
            !is_link_local(i->ifa_addr);
 }
 
-/* An address of the interface: of `family`, or (AF_UNSPEC) IPv4 before IPv6. Choosing the address
- * rather than binding to the device needs no privilege. */
+/* Finds an address of the interface: one of `family`, or (AF_UNSPEC) IPv4 before IPv6. Unlike
+ * binding to the device, choosing the address needs no privilege. */
 static int interface_address(const char *interface_name, int family,
                              struct endpoint_address *ret_address)
 {
@@ -131,8 +131,9 @@ static int wait_connected(int fd, uint64_t deadline_ns)
     return -error;
 }
 
-/* A non-blocking connect to a Unix socket whose queue is full returns EAGAIN, and no event shows
- * when to try again. So this one blocks, with the kernel's own time limit. */
+/* Connects to a Unix socket with a blocking call, limited by a time-out of the kernel. A
+ * non-blocking connect to a socket whose queue is full returns EAGAIN, and no event shows when to
+ * try again. */
 static int connect_unix(int fd, const struct endpoint_address *a, uint64_t deadline_ns)
 {
     for (;;) {
@@ -224,7 +225,8 @@ static const char *next_step(int code, bool is_unix)
     }
 }
 
-/* The endpoint, and behind it the address that was tried, where it does not name that itself. */
+/* Writes the endpoint, and after it the address that was tried if the endpoint does not
+ * contain it. */
 static const char *say_place(const struct endpoint *e, const struct endpoint_address *tried,
                              char ret_text[PLACE_BYTES])
 {
@@ -247,8 +249,8 @@ static int connect_error(const struct endpoint *e, const struct endpoint_address
                    next_step(code, e->is_unix));
 }
 
-/* The deadline of the first of `addresses_left` addresses: an address that swallows packets must
- * leave time for the next. */
+/* Returns the deadline for the first of `addresses_left` addresses. An address that drops packets
+ * silently must leave time for the next one. */
 static uint64_t share_deadline(uint64_t deadline_ns, unsigned addresses_left)
 {
     uint64_t now_ns = clock_now_ns();
@@ -297,14 +299,15 @@ static int listen_address(const struct endpoint_address *a, int *ret_fd)
         return -errno;
     if (family != AF_UNIX && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0)
         return -errno;
-    /* [::] takes IPv4, too, also against the host's default. */
+    /* A socket on [::] accepts IPv4, too, whatever the host's default is. */
     if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no)) < 0)
         return -errno;
-    if (family == AF_UNIX && fchmod(fd, UNIX_MODE) < 0) /* before others can connect */
+    if (family == AF_UNIX && fchmod(fd, UNIX_MODE) < 0) /* before other processes can connect */
         return -errno;
     if (bind(fd, (const struct sockaddr *)&a->socket, a->bytes) < 0)
         return -errno;
-    if (family == AF_UNIX && chmod(unix_path(a), UNIX_MODE) < 0) /* also against the umask */
+    /* also needed if the umask removes these bits */
+    if (family == AF_UNIX && chmod(unix_path(a), UNIX_MODE) < 0)
         return -errno;
     if (listen(fd, LISTEN_BACKLOG) < 0)
         return -errno;
@@ -331,7 +334,7 @@ static int listen_error(const struct endpoint *e, const struct endpoint_address 
                    err_text(code), advice);
 }
 
-/* Removes a socket file without a listener, and no other file. */
+/* Removes a socket file without a listener. Other files stay. */
 static int remove_stale(const struct endpoint_address *a)
 {
     const char *path = unix_path(a);
@@ -365,7 +368,8 @@ static int listen_unix(const struct endpoint *e, const struct endpoint_address *
     return r == 0 ? 0 : listen_error(e, a, r, err);
 }
 
-/* An unspecified host (0.0.0.0, [::]) becomes the interface's address; a given one must be it. */
+/* Replaces an unspecified host (0.0.0.0, [::]) by the interface's address. Any other host must
+ * be that address. */
 static int narrow_to_interface(const struct endpoint *e, const char *interface_name,
                                struct endpoint_address *a, struct err *err)
 {
@@ -407,7 +411,8 @@ static int listen_any(struct endpoint *e, const struct endpoint_addresses *addre
         if (interface_name != NULL && (r = narrow_to_interface(e, interface_name, &a, err)) < 0)
             return r;
         r = listen_address(&a, ret_fd);
-        /* A name may have an address of a family that this host lacks; a port in use is final. */
+        /* A name may have an address of a family that this host lacks, so the next address is
+         * tried. A port in use is a final error. */
         if (r != -EADDRNOTAVAIL && r != -EAFNOSUPPORT)
             break;
     }

@@ -1,13 +1,13 @@
-/* The kernel's watch over the host at the other end of a TCP connection (svc/channel, H6). */
+/* Makes the kernel watch the host at the other end of a TCP connection (svc/channel, H6). */
 #ifndef GRADPOOL_ENDPOINT_TCP_ALIVE_H
 #define GRADPOOL_ENDPOINT_TCP_ALIVE_H
 
 #include <stdbool.h>
 
-/* The kernel probes a quiet peer every few seconds, so that firewalls do not forget the connection,
- * and ends it once nothing has come for 8 s. Best effort. */
+/* Makes the kernel probe a quiet peer every few seconds, so that firewalls keep the connection, and
+ * end the connection when nothing has arrived for 8 s. Best effort: errors are ignored. */
 void tcp_alive_watch(int fd);
-/* Whether a watched connection has ended because nothing arrived, and not by the peer. */
+/* Returns whether a watched connection was ended because nothing arrived, and not by the peer. */
 bool tcp_alive_was_silent(int fd);
 
 #endif

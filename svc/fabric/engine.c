@@ -1,5 +1,6 @@
-/* Owns a job's fabrics and decides which thread drives them: one that waits; the progress thread
- * only while none waits and the job must go on (svc/wire, W21). Knows nothing of tensors. */
+/* Owns the fabrics of a job, and decides which thread drives them: a waiting thread, or the
+ * progress thread if none waits and the job must continue (svc/wire, W21). Knows nothing about
+ * tensors. */
 #include "svc/fabric/engine.h"
 
 #include "svc/base/clock.h"
@@ -12,7 +13,8 @@
 #include <unistd.h>
 
 #define EVENTS_MAX 32
-/* Waits follow each other closely in training: the progress thread sleeps on in between. */
+/* In training one wait follows another soon. The progress thread does not wake in these short
+ * pauses. */
 #define HANDOVER_NS (200 * NS_PER_US)
 
 static void engine_set_handover(struct engine *e, uint64_t in_ns)
@@ -22,7 +24,8 @@ static void engine_set_handover(struct engine *e, uint64_t in_ns)
     e->is_handover_set = in_ns > 0;
 }
 
-/* A progress thread that sleeps as the driver finds its tenure over when it wakes. */
+/* Makes the caller the driver. If the progress thread was the sleeping driver, it notices that its
+ * tenure has changed when it wakes. */
 static uint64_t engine_take_over(struct engine *e, enum engine_driver driver)
 {
     if (e->driver == DRIVER_PROGRESS)
@@ -40,7 +43,8 @@ static void engine_hand_over(struct engine *e)
     e->tenure++;
 }
 
-/* Without a driver the next waiter drives, or else, if need be, the progress thread. */
+/* If there is no driver, the next waiter becomes the driver; without a waiter the progress thread
+ * does, if it is needed. */
 static void engine_find_driver(struct engine *e)
 {
     if (e->driver != DRIVER_NONE)
@@ -76,7 +80,7 @@ static int engine_step(struct engine *e)
     if (e->ofi_conns > 0)
         n += engine_take_events(e, e->ofi);
     if (n > 0)
-        ring_doorbells(e); /* the driver may stop here, but its posts must arrive */
+        ring_doorbells(e); /* the driver may stop here, but its posts must leave */
     if (n > 0 && e->waiters > 1)
         pthread_cond_broadcast(&e->turn);
     return n;
@@ -87,7 +91,7 @@ static void engine_drive(struct engine *e, uint64_t deadline_ns, bool (*until)(v
 {
     uint64_t tenure = engine_take_over(e, DRIVER_WAITER);
     do {
-        engine_sleep(e, tenure, deadline_ns); /* returns at once when an event is there */
+        engine_sleep(e, tenure, deadline_ns); /* returns at once if an event is there */
         engine_step(e);
     } while (!until(context) && clock_now_ns() < deadline_ns);
     engine_hand_over(e);

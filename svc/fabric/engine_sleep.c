@@ -1,6 +1,6 @@
-/* The driver's sleep: on the bell of shared memory, on the descriptor of a network, or on both.
- * engine_kick() ends every sleep, also one that has been decided but not begun (W21). Must never
- * spin, and never touch a fabric without the lock. */
+/* The sleep of the driver: on the bell of shared memory, on the descriptor of a network, or on
+ * both. engine_kick() ends every sleep, even one that the driver has decided on but not begun
+ * (W21). Never spins, and never touches a fabric without the lock. */
 #include "svc/fabric/engine_sleep.h"
 
 #include "svc/base/clock.h"
@@ -17,20 +17,21 @@
 #include <unistd.h>
 
 struct engine_sleep {
-    bool is_asleep;            /* the driver is */
-    uint32_t *bell;            /* the driver sleeps on it; NULL: on descriptors */
-    int kick_fds[DRIVER_NONE]; /* one a driver: none drains a kick that was meant for the other */
-    int forward_fd;            /* the bell, as a descriptor */
+    bool is_asleep; /* the driver is asleep */
+    uint32_t *bell; /* bell on which the driver sleeps; NULL: it sleeps on descriptors */
+    /* one for each kind of driver, so that no driver drains a kick for the other */
+    int kick_fds[DRIVER_NONE];
+    int forward_fd; /* descriptor that reports rings of the bell */
     bool has_forwarder;
     pthread_t forwarder;
     uint32_t *forwarded_bell, forwarded_value;
-    bool forwarder_ends; /* atomic */
+    bool forwarder_ends; /* accessed atomically */
 };
 
-/* The answers of the armed fabrics. */
+/* Results of arming the fabrics. */
 struct sleep_plan {
-    int fd;         /* -1: none */
-    uint32_t *bell; /* NULL: none */
+    int fd;         /* -1: no descriptor */
+    uint32_t *bell; /* NULL: no bell */
     uint32_t bell_value;
 };
 
@@ -46,7 +47,7 @@ static void futex_wait(uint32_t *bell, uint32_t value, uint64_t deadline_ns)
             NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-/* The value changes, too: a thread that is about to sleep on the old one does not. */
+/* Changes the value, too, so that a thread that is about to sleep on the old value does not. */
 static void sleep_ring(uint32_t *bell)
 {
     __atomic_fetch_add(bell, 1, __ATOMIC_RELEASE);
@@ -101,7 +102,7 @@ void engine_end_sleep(struct engine *e)
 
 /* ---- both at once ---- */
 
-/* Turns rings of the bell into kicks. A bell is rung only for a sleeper, so this thread uses no
+/* Turns rings of the bell into kicks. A bell is rung only for a sleeper, so this thread uses no CPU
  * time while data flows. */
 static void *forwarder_main(void *context)
 {
@@ -172,13 +173,13 @@ static void sleep_drain(int fd)
     eventfd_read(fd, &value);
 }
 
-/* Only the driver that a kick was meant for drains it, even if that one has lost the role: another
- * driver could miss its own. Returns whether the bell was forwarded. */
+/* A kick is drained only by the driver for which it was meant, even if that thread is no longer the
+ * driver. Otherwise a driver could miss its own kick. Returns whether the bell has rung. */
 static bool sleep_poll(int kick_fd, int forward_fd, int fabric_fd, uint64_t deadline_ns)
 {
     struct pollfd fds[] = {{.fd = kick_fd, .events = POLLIN},
                            {.fd = forward_fd, .events = POLLIN},
-                           {.fd = fabric_fd, .events = POLLIN}}; /* -1 is skipped */
+                           {.fd = fabric_fd, .events = POLLIN}}; /* poll() skips -1 */
     uint64_t now_ns = clock_now_ns();
     struct timespec left = timespec_of(deadline_ns > now_ns ? deadline_ns - now_ns : 0);
     if (ppoll(fds, 3, deadline_ns == UINT64_MAX ? NULL : &left, NULL) <= 0)

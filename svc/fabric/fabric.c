@@ -1,6 +1,6 @@
-/* The transport seam: picks an implementation by its name and hands each verb to it. Owns nothing
- * else, and must not know how an implementation works. Arguments that are wrong for every
- * implementation are refused here, once. */
+/* Chooses an implementation by its name, and passes each call on to it. Owns nothing else, and
+ * knows nothing about implementations. Arguments that are wrong for every implementation are
+ * refused here. */
 #include "svc/fabric/fabric.h"
 
 #include "svc/fabric/fabric_ops.h"

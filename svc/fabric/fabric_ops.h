@@ -1,10 +1,11 @@
-/* The two tables that an implementation of fabric.h provides. Only fabric.c and the implementations
- * include this.
+/* The two tables of functions that an implementation of fabric.h provides. Only fabric.c and the
+ * implementations include this header.
  *
- * An implementation puts `struct fabric` first in its own fabric and `struct fabric_conn` first in
- * its own connection, fills them in, and casts back in its verbs. fabric.c checks arguments as far
- * as it can without knowing the implementation (lengths of tickets and headers); the verb owes the
- * rest, and all of the contract in fabric.h. Every entry must be set but join_group and is_warm. */
+ * An implementation has its own structs of fabric and connection. Their first members are `struct
+ * fabric` and `struct fabric_conn`, which it fills in; its functions cast the pointers back.
+ * fabric.c checks the arguments that can be checked without knowledge of the implementation
+ * (lengths of tickets and headers). The implementation checks all others, and fulfils the contract
+ * of fabric.h. All entries except join_group and is_warm must be set. */
 #ifndef GRADPOOL_FABRIC_FABRIC_OPS_H
 #define GRADPOOL_FABRIC_FABRIC_OPS_H
 
@@ -12,8 +13,8 @@
 #include "svc/fabric/group.h"
 
 struct fabric_ops {
-    const char *kind; /* fabric_kind() */
-    bool maps;        /* fabric_maps() */
+    const char *kind; /* result of fabric_kind() */
+    bool maps;        /* result of fabric_maps() */
     void (*close)(struct fabric *f);
     const char *(*describe)(const struct fabric *f);
     int (*listen)(struct fabric *f, const char *address, char *ret_address);
@@ -26,12 +27,12 @@ struct fabric_ops {
     void (*flush)(struct fabric *f);
     int (*arm)(struct fabric *f, struct fabric_wait *ret_wait);
     void (*abandon_in_child)(struct fabric *f);
-    const struct fabric_conn_ops *conn; /* of each of its connections */
+    const struct fabric_conn_ops *conn; /* functions for each of its connections */
 };
 
 struct fabric_conn_ops {
     int (*accept)(struct fabric_conn *c, void *owner);
-    /* NULL: connections take no turns. */
+    /* NULL: connections do not take turns. */
     void (*join_group)(struct fabric_conn *c, struct fabric_group *group);
     void (*refuse)(struct fabric_conn *c, int reason);
     void (*disconnect)(struct fabric_conn *c);
@@ -46,7 +47,7 @@ struct fabric_conn_ops {
     void (*withdraw)(struct fabric_conn *c, uint32_t id);
     void *(*map)(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
     bool (*is_sound)(const struct fabric_conn *c);
-    /* NULL: memory that is lent needs no warming. */
+    /* NULL: lent memory needs no warming. */
     bool (*is_warm)(const struct fabric_conn *c);
     uint64_t (*region_bytes)(const struct fabric_conn *c, uint32_t id);
     int (*read)(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
@@ -64,7 +65,7 @@ struct fabric {
 
 struct fabric_conn {
     struct fabric *fabric;
-    const struct fabric_conn_ops *ops; /* the fabric's */
+    const struct fabric_conn_ops *ops; /* the table of its fabric */
 };
 
 static inline void fabric_conn_init(struct fabric_conn *c, struct fabric *f)

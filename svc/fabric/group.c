@@ -1,5 +1,5 @@
-/* Groups of connections: made, and moved to another tenant. Their members come and go with the
- * connections, in the fabric that has them. */
+/* Creates groups of connections, and moves them to other tenants. Their members come and go with
+ * the connections of the fabric. */
 #include "svc/fabric/group.h"
 
 void fabric_group_init(struct fabric_group *group, struct fabric_group *above)
@@ -18,7 +18,7 @@ void fabric_group_move(struct fabric_group *group, struct fabric_group *above)
     list_remove(&group->link);
     list_append(&above->members, &group->link);
     if (list_is_empty(&above->link))
-        list_append(&before->link, &above->link); /* into the list of tenants */
+        list_append(&before->link, &above->link); /* adds `above` to the list of tenants */
     if (list_is_empty(&before->members))
         list_remove(&before->link);
 }

@@ -1,6 +1,6 @@
-/* Makes memory that can be lent: sealed memfds, mapped shared.
- * The seals are set before another process can hold the descriptor, so that a lane that checks them
- * knows that no touch of the mapping can fault for want of size (W9). */
+/* Makes memory that can be lent: sealed memfds, mapped shared. The seals are set before any other
+ * process can have the descriptor. A lane that checks the seals therefore knows that the memory
+ * cannot become shorter, which would make accesses fail (W9). */
 #include "svc/fabric/region.h"
 
 #include "svc/base/cleanup.h"
@@ -13,7 +13,7 @@
 
 #define REGION_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* The few codes that the header promises: out of descriptors, of space, of memory. */
+/* Returns one of the few codes that the header lists: no descriptors, no space, no memory. */
 static int region_error(int error)
 {
     switch (error) {
@@ -25,7 +25,7 @@ static int region_error(int error)
     }
 }
 
-/* Whole pages, at least one; 0: more than can be mapped. */
+/* Rounds up to whole pages, at least one. 0: more than can be mapped. */
 static size_t region_whole_pages(size_t bytes)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);

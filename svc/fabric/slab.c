@@ -1,7 +1,7 @@
-/* Owns the regions that a job lends, and knows which of their pages are taken. The cost of taking
- * and giving back does not grow with the number of extents: a model may have 262,144 tensors, each
- * with two. Must never unmap a slab that is lent: slabs live as long as the job, kept pages longer.
- */
+/* Owns the regions that a job lends, and knows which of their pages are in use. The cost of
+ * allocating and freeing does not depend on the number of extents: a model may have 262,144
+ * tensors, each with two. A lent slab is never unmapped: slabs live as long as the job, and kept
+ * pages longer. */
 #include "svc/fabric/slab.h"
 
 #include "svc/base/system/populate.h"
@@ -12,14 +12,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Slabs double, so that 64 of them hold any model; absent pages cost nothing. */
+/* Each slab is twice as large as the last, so that 64 slabs are enough for any model. Missing pages
+ * cost nothing. */
 #define SLAB_BYTES_FIRST (UINT64_C(4) << 20)
 #define SLAB_DOUBLINGS_MAX 8
-#define CLASS_LOOKS 8 /* extents that may be too small, before a class where all are large enough */
+/* number of extents to try in a class where some are too small; in the next class all are large
+ * enough */
+#define CLASS_LOOKS 8
 
 struct slab_extent {
     struct list node;
-    struct list free_node; /* in a class of the slab while it is free */
+    struct list free_node; /* node in a class of the slab, while the extent is free */
     uint64_t offset, bytes;
     bool is_used, is_kept;
 };
@@ -32,7 +35,8 @@ static uint64_t slab_whole_pages(uint64_t bytes)
     return bytes ? (bytes + page - 1) / page * page : page;
 }
 
-/* Extents of class c have 2^c pages and less than twice as many. */
+/* Returns the class of a size. Extents of class c have 2^c pages or more, and less than twice as
+ * many. */
 static uint32_t slab_class_of(uint64_t bytes)
 {
     return 63 - (uint32_t)__builtin_clzll(bytes / slab_page_bytes());
@@ -63,7 +67,7 @@ static struct slab_extent *slab_add_extent(struct slab *slab, struct list *at, u
     return extent;
 }
 
-/* Pages that no extent has ever begun in are never touched. */
+/* Table entries of pages at which no extent ever begins are never touched. */
 static int slab_init_extents(struct slab *slab)
 {
     list_init(&slab->extents);
@@ -147,7 +151,7 @@ int slabs_reserve(struct slabs *s, size_t bytes, void **ret_memory)
     return slab_take(slab, slab_find_free(slab, wanted), wanted, ret_memory);
 }
 
-/* Takes the extent at that place of the list out of its class; NULL: none there is free. */
+/* Removes the extent at this position of the list from its class. NULL: no free one is there. */
 static struct slab_extent *slab_take_free(struct slab *slab, struct list *at)
 {
     struct slab_extent *extent = list_entry(at, struct slab_extent, node);
@@ -172,14 +176,14 @@ static struct slab_extent *slab_merge(struct slab *slab, struct slab_extent *fir
 static void slab_release(struct slab *slab, struct slab_extent *extent)
 {
     void *memory = (char *)slab->region.base + extent->offset;
-    /* A hole reads as zeros, as the next owner was promised. */
+    /* Pages that are removed from the file read as zeros later, as the next owner expects. */
     if (madvise(memory, extent->bytes, MADV_REMOVE) < 0)
         memset(memory, 0, extent->bytes);
     extent = slab_merge(slab, extent, slab_take_free(slab, extent->node.next));
     slab_set_free(slab, slab_merge(slab, slab_take_free(slab, extent->node.previous), extent));
 }
 
-/* The used extent that begins there, and its slab; NULL: none. */
+/* Finds the used extent that begins at `memory`, and its slab. NULL: none. */
 static struct slab_extent *slab_find_used(struct slabs *s, const void *memory,
                                           struct slab **ret_slab)
 {
@@ -238,7 +242,8 @@ bool slabs_find(const struct slabs *s, const void *memory, size_t bytes,
     return false;
 }
 
-/* Kept pages are the caller's from here on: pages of a file that no other process has. */
+/* Kept pages belong to the caller from here on. They are pages of a file that no other process has
+ * open. */
 static void slab_unmap(struct slab *slab)
 {
     if (!slab->has_kept) {
@@ -265,7 +270,7 @@ void slabs_fini(struct slabs *s)
     s->count = 0;
 }
 
-/* The mappings stay: the child may still read a tensor that lies there. */
+/* The mappings stay, because the child may still read tensors in them. */
 void slabs_abandon_in_child(struct slabs *s)
 {
     for (uint32_t i = 0; i < s->count; i++)

@@ -1,5 +1,5 @@
-/* Memory that lanes may read and write: a few growing regions, cut into whole pages. Region i of
- * the wire is slab i (W21). The owner's lock guards it. */
+/* Memory that lanes may read and write: a few growing regions, divided into whole pages. Slab i has
+ * region number i in messages (W21). The lock of the owner protects all of it. */
 #ifndef GRADPOOL_FABRIC_SLAB_H
 #define GRADPOOL_FABRIC_SLAB_H
 
@@ -17,17 +17,18 @@ struct slab_place {
     uint64_t offset;
 };
 
-/* Most bytes of a job on one worker. A lane maps at most 1 TiB of a connection, and ends one that
- * lends more. */
+/* Maximum bytes of a job on one worker. A lane maps at most 1 TiB for a connection, and ends a
+ * connection that lends more. */
 #define SLABS_BYTES_MOST (UINT64_C(512) << 30)
-#define SLAB_CLASSES 40 /* of free extents, by doubling size: pages of a slab of any length */
+/* free extents are listed by classes of doubling size: up to a slab of any length */
+#define SLAB_CLASSES 40
 
 struct slab_extent;
 struct slab {
     struct region region;
-    struct list extents; /* in order of offset, without gaps */
+    struct list extents; /* extents in order of offset, without gaps */
     struct list free[SLAB_CLASSES];
-    struct slab_extent **by_page; /* the extent that begins there; NULL: none */
+    struct slab_extent **by_page; /* by page: the extent that begins there; NULL: none */
     bool has_kept;
 };
 
@@ -36,17 +37,18 @@ struct slabs {
     uint32_t count;
 };
 
-/* Zeroed whole pages, all there; at least one. A new slab raises `count`: the caller lends it.
- * Errors: -ENOMEM, -EMFILE, -ENOSPC (more than SLABS_BYTES_MOST, or than slabs can be lent). */
+/* Allocates whole zeroed pages, at least one; all of them are populated. If a new slab was needed,
+ * `count` has grown, and the caller has to lend the slab. Errors: -ENOMEM, -EMFILE, -ENOSPC (more
+ * than SLABS_BYTES_MOST, or more slabs than can be lent). */
 int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory);
-/* As slabs_alloc(), without pages: the caller populates them before it names them to a lane (S14).
- */
+/* Like slabs_alloc(), but without pages. The caller populates them before it sends a lane their
+ * place (S14). */
 int slabs_reserve(struct slabs *s, size_t bytes, void **ret_memory);
-/* Gives the pages back to the system. -ENOENT: not from here. */
+/* Returns the pages to the system. -ENOENT: not memory of these slabs. */
 int slabs_free(struct slabs *s, void *memory);
-/* Lets the pages outlast slabs_fini(). -ENOENT: not from here. */
+/* Lets the pages stay mapped after slabs_fini(). -ENOENT: not memory of these slabs. */
 int slabs_keep(struct slabs *s, void *memory);
-/* Whether all of the memory lies in one slab, and its place there. */
+/* Returns whether all of the memory is in one slab, and its place there. */
 bool slabs_find(const struct slabs *s, const void *memory, size_t bytes,
                 struct slab_place *ret_place);
 void slabs_fini(struct slabs *s);

@@ -1,5 +1,5 @@
-/* The kernel's count of the time that a thread was ready and did not run. Owns nothing. For
- * statistics only, never on the data path (A46). */
+/* Reads the kernel's count of the time for which a thread was ready and did not run. Owns nothing.
+ * For statistics only, never on the data path (A46). */
 #include "svc/host/core_wait.h"
 
 #include "svc/base/cleanup.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* "ran waited slices" */
+/* The file contains three numbers: time of running, time of waiting, number of slices. */
 uint64_t core_wait_ns(void)
 {
     char text[96];

@@ -1,11 +1,11 @@
-/* How long a thread has waited for its core. */
+/* Measures how long a thread has waited for its core. */
 #ifndef GRADPOOL_HOST_CORE_WAIT_H
 #define GRADPOOL_HOST_CORE_WAIT_H
 
 #include <stdint.h>
 
-/* Time so far that the calling thread was ready and did not run. 0: the kernel does not count it. A
- * few system calls. */
+/* Returns the total time for which the calling thread was ready and did not run. 0: the kernel does
+ * not count it. Needs a few system calls. */
 uint64_t core_wait_ns(void);
 
 #endif

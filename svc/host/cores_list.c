@@ -1,5 +1,5 @@
-/* Reads and writes lists of cores. The text is a user's: every fault gets a sentence with its cause
- * and the present cores, never an assert. */
+/* Reads and writes lists of cores. A user writes the text, so every mistake gets a sentence with
+ * its cause and the present cores, never an assert. */
 #include "svc/host/cores_list.h"
 
 #include "svc/base/cleanup.h"
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define NUMBER_DIGITS_MAX 9 /* so that a number always fits 32 bits */
+#define NUMBER_DIGITS_MAX 9 /* so that every number fits into 32 bits */
 
 struct selection {
     const char *list;
@@ -49,7 +49,7 @@ static int choose(const struct selection *s, uint32_t index)
     return 0;
 }
 
-/* Digits only: no sign, no blank. NULL when there is no number at `text`. */
+/* Reads digits; no sign or blank is accepted. NULL: there is no number at `text`. */
 static const char *read_number(const char *text, uint32_t *ret_number)
 {
     size_t digits = strspn(text, "0123456789");
@@ -62,7 +62,7 @@ static const char *read_number(const char *text, uint32_t *ret_number)
     return text + digits;
 }
 
-/* Chooses one "3" or "3-5" and moves `at` behind it. */
+/* Reads one "3" or "3-5", and advances `at`. */
 static int choose_range(const struct selection *s, const char **at)
 {
     uint32_t first, last;
@@ -74,7 +74,7 @@ static int choose_range(const struct selection *s, const char **at)
         p = read_number(p + 1, &last);
     if (!p || (*p != '\0' && *p != ',') || last < first)
         return malformed(s, *at);
-    /* The first core that is not ours ends this, so a vast range costs nothing. */
+    /* The first core that may not be used ends the loop, so that a huge range costs nothing. */
     for (uint32_t index = first; index <= last; index++) {
         int r = choose(s, index);
         if (r < 0)

@@ -1,4 +1,4 @@
-/* Speeds of interfaces, from /sys/class/net. Read once, when the aggregator joins. */
+/* Reads speeds of interfaces from /sys/class/net, once, when the aggregator joins. */
 #include "svc/host/network.h"
 
 #include <ifaddrs.h>
@@ -18,12 +18,12 @@ static uint64_t speed_of(const char *interface_name)
     if (!file)
         return 0;
     if (fscanf(file, "%lld", &megabits) != 1 || megabits < 0 || megabits > 100000000)
-        megabits = 0; /* loopback has no speed; an interface that is down has -1 */
+        megabits = 0; /* loopback has no speed, and an interface that is down has -1 */
     fclose(file);
     return (uint64_t)megabits * MEGABIT_BYTES;
 }
 
-/* The host of an address, without port and brackets. */
+/* Writes the host of an address, without port and brackets. */
 static void host_of(const char *address, char *ret_host, size_t host_bytes)
 {
     const char *begin = address + (*address == '['), *end = strrchr(address, ':');

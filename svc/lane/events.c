@@ -1,6 +1,5 @@
-/* Maps fabric events to the lane's objects: admission of connections, records, ends of connections.
- * Bytes of peers are copied and checked here before any other file reads them (W9). RULES.md: A4,
- * A5. */
+/* Handles fabric events: admission of connections, records, ends of connections. Bytes of peers are
+ * copied and checked here before any other file uses them (W9). RULES.md: A4, A5. */
 #include "svc/lane/events.h"
 
 #include "svc/base/clock.h"
@@ -67,7 +66,8 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
         return -ECONNABORTED;
     struct worker *w = job_peer(job, ticket.rank);
     if (w && w->conn && worker_is_keeper(w))
-        fabric_disconnect(w->conn); /* the holder has seen its connection end; it connects again */
+        /* the holder notices the end of its connection, and connects again */
+        fabric_disconnect(w->conn);
     else if (w && w->conn)
         replace_connection(w);
     if (!w || w->conn)
@@ -102,7 +102,8 @@ static void on_request(struct lane *lane, struct fabric *fabric, const struct fa
     fabric_refuse(event->conn, -r);
 }
 
-/* Sends a ticket for the next connection: a reconnect needs no coordinator (W7). */
+/* Sends a ticket for the next connection, so that a reconnect does not need the coordinator
+ * (W7). */
 static void hand_out_ticket(struct worker *w)
 {
     struct lane *lane = w->job->lane;
@@ -132,8 +133,8 @@ static void evict(struct worker *w, const char *why)
     fabric_disconnect(w->conn);
 }
 
-/* The set that the job's leader lane decided arrives through the workers, which alone are connected
- * to all lanes (W13). */
+/* Stores the set that the job's leader lane has decided. The workers pass it on, because only they
+ * are connected to all lanes (W13). */
 static void take_choice(struct worker *w, const struct record_chosen *chosen)
 {
     if (!w->job->failure && round_choose(w->job, chosen) < 0)
@@ -150,7 +151,7 @@ static void take_backup(struct worker *w, const struct record_backup *told)
                  err_text(r));
 }
 
-/* Returns true when the lane holds the receive buffer. */
+/* Handles a record. Returns true if the lane keeps the receive buffer. */
 static bool dispatch(struct worker *w, const union record *record, const void *data,
                      const void *payload)
 {
@@ -175,7 +176,7 @@ static void on_message(const struct fabric_event *event)
     union record record;
     size_t record_size;
     bool keeps = false;
-    /* the connection has no worker, or its worker has another one since */
+    /* the connection has no worker, or its worker has another connection now */
     if (event->conn != w->conn) {
         fabric_message_done(event->conn, event->data);
         return;
@@ -190,8 +191,8 @@ static void on_message(const struct fabric_event *event)
         fabric_message_done(event->conn, event->data);
 }
 
-/* The coordinator, which knows all lanes, decides whether the job continues without the rank
- * (A40). */
+/* Reports a lost rank. The coordinator, which knows all lanes, decides whether the job continues
+ * without it (A40). */
 static void lose(struct worker *w)
 {
     struct lane *lane = w->job->lane;
@@ -220,8 +221,9 @@ static void fail_for_end(struct worker *w, int error)
     replace_fail(w, error ? error : -ECONNRESET);
 }
 
-/* A worker that said goodbye ends only chunks that need its memory. A worker that vanished may
- * connect again (A70); else its job fails, because its input is gone. */
+/* Handles the end of a connection. A worker that said goodbye ends only the chunks that need its
+ * memory. Without a goodbye the worker may connect again (A70). If it cannot, its job fails,
+ * because its input is gone. */
 static void on_closed(const struct fabric_event *event)
 {
     struct worker *w = event->owner;
@@ -242,7 +244,7 @@ static void on_closed(const struct fabric_event *event)
         if (!job->is_elastic && transfer_needs(job, w->number))
             job_fail(job, -EPIPE, "rank %u has left job '%s' in mid-round", w->number, job->name);
     } else if (replace_await(w, event->error)) {
-        /* the rank has its time to connect again */
+        /* the rank still has time to connect again */
     } else if (w->is_gone || (job->is_elastic && !job->failure)) {
         lose(w);
     } else {
@@ -276,7 +278,7 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     case FABRIC_EVENT_WRITTEN: on_posted(event); break;
     case FABRIC_EVENT_ROOM: job_wake(w->job); break;
     case FABRIC_EVENT_REGION:
-        if (!worker_is_keeper(w)) /* memory for copies counts against no limit */
+        if (!worker_is_keeper(w)) /* no limit applies to memory for copies */
             lending_check(w);
         break;
     case FABRIC_EVENT_CLOSED: on_closed(event); break;

@@ -1,20 +1,20 @@
-/* A job on a lane: made, freed; its tickets and the places of its workers. */
+/* A job on a lane: creation and end, tickets, places of its workers. */
 #ifndef GRADPOOL_LANE_JOB_H
 #define GRADPOOL_LANE_JOB_H
 
 #include "svc/lane/types.h"
 
-/* Place of a rank or a replica holder; NULL: no such rank, no free place */
+/* Returns the place of a rank or a replica holder. NULL: no such rank, or no free place. */
 struct worker *job_peer(struct lane_job *job, uint32_t number);
-/* Bytes of the arena that a job without pieces takes. */
+/* Returns the bytes of the arena that a job without pieces needs. */
 size_t job_bytes(uint32_t workers);
 int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
                struct lane_job **ret_job);
-/* Frees a dropped job once no operation touches its memory and no connection is open; called again
+/* Frees a dropped job when no operation uses its memory and no connection is open. Called again
  * after each completion. */
 void job_release(struct lane_job *job);
 int job_grant(struct lane_job *job, const struct record_connect *ticket);
-/* Uses up the grant that equals the ticket. -EACCES: no such grant. */
+/* Uses up the grant that matches the ticket. -EACCES: no such grant. */
 int job_redeem(struct lane_job *job, const struct record_connect *ticket);
 
 #endif

@@ -1,4 +1,4 @@
-/* The lane's loop body, and its functions for the control thread. Owns the list of jobs. RULES.md:
+/* The loop of a lane, and its functions for the control thread. Owns the list of jobs. RULES.md:
  * A1, A8. */
 #include "svc/lane/lane.h"
 
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 #define EVENTS_PER_POLL 64
-/* Work between two polls of the fabrics: four long chunks, or small ones of the same length. */
+/* Work between two polls of the fabrics: four long chunks, or as much work in small chunks. */
 #define SHARES_PER_TURN (4 * TRANSFER_SHARE)
 
 int lane_create(const struct lane_options *options, struct lane **ret_lane)
@@ -64,7 +64,8 @@ void lane_destroy(struct lane *lane)
 
 void lane_set_id(struct lane *lane, uint32_t id) { lane->options.id = id; }
 
-/* Reads the clock around expensive parts; account.c bills each job. Returns the time. */
+/* Handles events. The clock is read around expensive parts, so that account.c can bill each job.
+ * Returns the time. */
 static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
 {
     struct fabric_event events[EVENTS_PER_POLL];
@@ -82,7 +83,8 @@ static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
     return handled_ns;
 }
 
-/* A turn is bounded by time as well, because no event is handled before its end. */
+/* Returns whether the turn is over. Its time is limited, too, because no event is handled before
+ * its end. */
 static bool is_over(const struct lane *lane, uint32_t given, uint64_t spent_ns)
 {
     uint64_t most_ns = lane->options.turn_ns;
@@ -108,7 +110,7 @@ static void give_turns(struct lane *lane)
     }
 }
 
-/* Messages are billed with the next events of the fabric that had events last. */
+/* Sends messages. Their time is billed with the next events of the fabric that had events last. */
 static void tell(struct lane *lane)
 {
     uint64_t began_ns = clock_now_ns();
@@ -144,7 +146,8 @@ static bool specs_are_valid(const struct lane_piece *pieces, size_t count)
     return true;
 }
 
-/* All or nothing: new pieces are at the end of the job's list, and are freed after an error. */
+/* Places all pieces or none. New pieces are at the end of the job's list, and are freed after an
+ * error. */
 static int place_all(struct lane_job *job, uint32_t epoch, bool recovering,
                      const struct lane_piece *pieces, size_t count)
 {
@@ -239,8 +242,8 @@ static void drop_job(struct lane_job *job)
     job_wake(job); /* the job is freed in its turn, or when its last connection has closed */
 }
 
-/* The copy that is being written is needless. Its posted writes, which may never complete, end with
- * the connection, so that the piece may be placed here again. */
+/* Ends the copy that is being written, because it is not needed. Its posted writes, which may never
+ * complete, end with the connection, so that the piece may be placed here again. */
 static void drop_fill(struct lane_job *job, struct piece *p)
 {
     struct fabric_conn *conn = p->parameters->replica.worker->conn;
@@ -260,7 +263,7 @@ static void drop_piece(struct lane_job *job, uint32_t id)
     p->is_dropped = true;
     bool is_begun = replica_is_filled(p) && replica_is_kept(p);
     if (is_begun && worker_is_keeper(p->parameters->replica.worker))
-        drop_fill(job, p); /* writes to a rank complete by themselves */
+        drop_fill(job, p); /* writes to a rank complete without help */
 }
 
 void lane_drop(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
@@ -328,7 +331,8 @@ static void measure_job(struct lane_job *job, struct lane_job_use *use)
     }
 }
 
-/* The allocator's count is expensive, and is read only after our own count has changed. */
+/* Returns the allocator's count, which is expensive. It is read only after the lane's own count has
+ * changed. */
 static size_t arena_bytes(struct lane *lane)
 {
     size_t counted_bytes = arena_counted_bytes(lane->options.arena);
@@ -372,7 +376,7 @@ void lane_each_piece(const struct lane *lane,
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
         struct lane_job *job = list_entry(node, struct lane_job, link);
         if (job->is_dropped)
-            continue; /* a new job of the same number may be here */
+            continue; /* there may already be a new job with the same number */
         list_for_each_entry (const struct piece, p, &job->pieces, link) {
             each(context, &(struct lane_held){job->id, p->id, p->epoch, p->is_held});
         }

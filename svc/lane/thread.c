@@ -1,6 +1,6 @@
 /* The thread of a lane: binds itself to the core, sleeps when there is no work, and runs calls of
- * the control thread. Owns arena, fabrics and lane. Never spins: between two turns the thread has
- * work or sleeps in poll(2). RULES.md: A8, A9. */
+ * the control thread. Owns arena, fabrics and lane. Never spins: between two turns the thread
+ * either has work or sleeps in poll(2). RULES.md: A8, A9. */
 #include "svc/lane/thread.h"
 
 #include "svc/base/clock.h"
@@ -17,7 +17,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Longest turn: how long other jobs wait at most, and a few long chunks (A77). */
+/* Longest turn: enough for a few long chunks. Other jobs wait at most this long (A77). */
 #define TURN_NS (250 * NS_PER_US)
 #define STOP_DEADLINE_NS (2 * NS_PER_S)
 
@@ -29,22 +29,25 @@ struct lane_thread {
     struct fabric *fabrics[LANE_FABRICS_MAX];
     size_t fabrics_count;
     char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX];
-    char about[2 * FABRIC_ADDRESS_BYTES_MAX + 512]; /* core and addresses, for log lines */
+    /* core and addresses of the lane, for log lines */
+    char about[2 * FABRIC_ADDRESS_BYTES_MAX + 512];
     int wake_fd;
-    atomic_bool is_asleep; /* until wake_fd or one of asleep_fds is readable */
+    atomic_bool is_asleep; /* the thread sleeps until wake_fd or one of asleep_fds is readable */
     atomic_int asleep_fds[LANE_FABRICS_MAX];
 
-    pthread_mutex_t mutex; /* guards the fields below, has_news excepted; never taken in a turn */
+    /* protects the fields below, except has_news; never locked during a turn */
+    pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool is_ready, is_stopping;
     struct err start_error;
     int (*call)(struct lane *lane, void *context);
     void *call_context;
     int call_result;
-    atomic_bool has_news; /* a call or a stop is waiting: read between turns without the mutex */
+    atomic_bool has_news; /* a call or a stop waits; read between turns without the mutex */
 };
 
-/* Without shared memory a lane serves its own host over the network, more slowly. */
+/* Continues without shared memory: the lane then serves workers on its own host over the network,
+ * more slowly. */
 static int go_without(struct lane_thread *t, int error)
 {
     if (!shortage_is_refusal(error) || !t->options.ofi_address)
@@ -153,7 +156,8 @@ static void carry_out_call(struct lane_thread *t)
     pthread_mutex_unlock(&t->mutex);
 }
 
-/* Sleeps until a fabric or the control thread has work, unless one has work already. */
+/* Sleeps until a fabric or the control thread has work. Returns at once if one of them has work
+ * already. */
 static void sleep_until_news(struct lane_thread *t, int timeout_ms)
 {
     struct pollfd fds[LANE_FABRICS_MAX + 1] = {{.fd = t->wake_fd, .events = POLLIN}};

@@ -1,5 +1,5 @@
-/* Computes the memory that a lane will allocate, for the control thread to prepare. Allocates
- * nothing. RULES.md: A73. */
+/* Computes the memory that a lane is going to allocate, so that the control thread can prepare it.
+ * Allocates nothing. RULES.md: A73. */
 #include "svc/lane/wanted.h"
 
 #include "svc/lane/job.h"

@@ -1,5 +1,5 @@
-/* Conversion between dtypes: f16 and bf16 to f32, and back, rounded like a sum (R7). Owns nothing.
- * A conversion is a reduction of one source, so every instruction set has it, with the bits of the
+/* Converts f16 and bf16 to f32, and back, with the rounding of a sum (R7). Owns nothing. A
+ * conversion is a reduction of one source, so every instruction set has it, with the bits of the
  * kernels (R5). */
 #include "svc/reduce/reduce.h"
 
@@ -21,8 +21,8 @@ static void widen(unsigned from, unsigned to, const void *source, void *target, 
     reduce_pick(REDUCE_BEST, REDUCE_SUM, from, to)(&pass);
 }
 
-/* The last pass of a sum with `source` as its partial result and -0 as its only source: adding -0
- * changes no value, neither zero included. */
+/* Runs the last pass of a sum, with `source` as partial result and -0 as its only source. Adding -0
+ * changes no value, including both zeros. */
 static void narrow(unsigned to, const float *source, uint16_t *target, size_t elements)
 {
     uint16_t zeros[BLOCK];

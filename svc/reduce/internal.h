@@ -10,7 +10,7 @@
 enum reduce_width { REDUCE_SAME, REDUCE_ACCUMULATED, REDUCE_WIDTHS };
 
 struct reduce_kernels {
-    /* To targets of the source's dtype, or of the accumulator's. */
+    /* To targets of the dtype of the source, or of the accumulator. */
     reduce_fn fold[REDUCE_OPERATIONS][REDUCE_DTYPES][REDUCE_WIDTHS];
     update_fn update[UPDATE_RULES][REDUCE_DTYPES][REDUCE_WIDTHS];
     /* By the dtype of the values. */
@@ -28,7 +28,7 @@ struct update_scalars {
     float rate, weight_decay;
     float shrink; /* 1 - rate * weight_decay */
     float momentum;
-    float taken; /* part of the gradient in the moment: 1 - dampening; in the first step 1 */
+    float taken; /* weight of the gradient in the moment: 1 - dampening; in the first step 1 */
     float beta1, beta2, taken1, taken2;
     float adam_rate, correction2_root, epsilon;
 };

@@ -1,7 +1,7 @@
-/* Arithmetic on the elements of a register, the same for every instruction set. Never reorders,
- * never multiplies by a reciprocal (R1, R2). A set with HAS_CONVERSIONS defines choose(),
- * load_half(), store_half(), load_f16() and store_f16() itself, with the same bits (R5); a set with
- * HAS_STREAMS defines stream() and stream_end() (R10). */
+/* Arithmetic on the elements of a register, the same for every instruction set. Never changes the
+ * order, and never multiplies by a reciprocal (R1, R2). A set with HAS_CONVERSIONS defines
+ * choose(), load_half(), store_half(), load_f16() and store_f16() itself, with the same bits (R5).
+ * A set with HAS_STREAMS defines stream() and stream_end() (R10). */
 #ifndef GRADPOOL_REDUCE_ARITHMETIC_H
 #define GRADPOOL_REDUCE_ARITHMETIC_H
 
@@ -29,7 +29,7 @@ inline_always void store_whole(void *at, vec v) { memcpy(at, &v, sizeof v); }
 /* --- functions that an instruction set may replace --- */
 
 #ifndef HAS_CONVERSIONS
-/* All ones or all zeros in each element of `mask`. */
+/* Returns `yes` or `no` for each element. In `mask` an element is all ones or all zeros. */
 inline_always vec choose(vec mask, vec yes, vec no) { return (yes & mask) | (no & ~mask); }
 
 inline_always u32_vec load_half(const void *at)
@@ -44,8 +44,9 @@ inline_always void store_half(void *at, u32_vec bits)
     memcpy(at, &v, sizeof v);
 }
 
-/* Shifted to the place of a float's exponent and fraction, the value is too small by 2^112: the
- * product is exact, also for denormals. Infinity and NaN have an exponent of their own. */
+/* Converts f16. The bits are shifted to the place of a float's exponent and fraction, where the
+ * value is too small by a factor of 2^112. The product with that factor is exact, even for
+ * denormals. Infinity and NaN have an exponent of their own. */
 inline_always vec load_f16(const void *at)
 {
     u32_vec half = load_half(at);
@@ -54,14 +55,16 @@ inline_always vec load_f16(const void *at)
     return (vec)((u32_vec)scaled | special | (half & 0x8000) << 16);
 }
 
-/* To nearest, ties to even. Below the smallest normal number a sum with 0.5 rounds, whose last bit
- * is the smallest denormal; above the largest one the bits have grown into infinity or beyond. */
+/* Converts to f16, to nearest, ties to even. Below the smallest normal number, adding 0.5 rounds
+ * the value, because the last bit of the sum is the smallest denormal. Above the largest number the
+ * bits have grown to infinity or beyond. */
 inline_always void store_f16(void *at, vec v)
 {
     u32_vec bits = (u32_vec)v, sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
     u32_vec small = (u32_vec)((f32_vec)size + 0.5f) - 0x3f000000;
     u32_vec normal = (size - (112u << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
-    i32_vec ordered = (i32_vec)size; /* signed: no machine compares unsigned numbers faster */
+    /* signed, because on no machine comparing unsigned numbers is faster */
+    i32_vec ordered = (i32_vec)size;
     vec is_small = (vec)(ordered < 0x38800000), is_large = (vec)(ordered >= 0x47800000);
     vec is_nan = (vec)(ordered > 0x7f800000);
     vec half = choose(is_small, (vec)small, (vec)normal);
@@ -96,8 +99,7 @@ inline_always vec product_f64(vec have, vec next) { return (vec)((f64_vec)have *
 inline_always vec product_i32(vec have, vec next) { return (vec)((u32_vec)have * (u32_vec)next); }
 inline_always vec product_i64(vec have, vec next) { return (vec)((u64_vec)have * (u64_vec)next); }
 
-/* Of equal values (-0 and 0 are equal) the earlier one stays; the first NaN is taken and stays
- * (R3). */
+/* Of equal values (-0 equals 0) the earlier one stays. The first NaN is taken and stays (R3). */
 #define BETTER(name, type, sign)                                                              \
     inline_always vec name(vec have, vec next)                                                \
     {                                                                                         \
@@ -116,7 +118,7 @@ BETTER(max_i64, i64_vec, >)
 
 inline_always vec divide_f32(vec sum, uint32_t n) { return (vec)((f32_vec)sum / (float)n); }
 inline_always vec divide_f64(vec sum, uint32_t n) { return (vec)((f64_vec)sum / (double)n); }
-/* Not reached: integers have no mean. */
+/* Never called, because integers have no mean. */
 inline_always vec divide_i32(vec sum, uint32_t n) { return sum; }
 inline_always vec divide_i64(vec sum, uint32_t n) { return sum; }
 

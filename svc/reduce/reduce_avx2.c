@@ -1,6 +1,6 @@
-/* The kernels with 32-byte vectors: for a processor with AVX2 and F16C, called through reduce.c
- * only. Compiled with flags of its own; no code of this file may run, or be shared with other
- * files, without them. */
+/* The kernels with 32-byte vectors, for a processor with AVX2 and F16C. Only reduce.c calls them.
+ * This file is compiled with flags of its own. None of its code may run on another processor, or be
+ * shared with other files. */
 #define VECTOR_BYTES 32
 #define HAS_CONVERSIONS
 #define HAS_STREAMS

@@ -5,16 +5,18 @@
 
 #include <assert.h>
 
-/* Vectors summed side by side in registers: hides the latency of the additions. */
+/* Number of vectors that are summed in parallel in registers, which hides the latency of
+ * additions. */
 #define TILE_VECTORS 4
-/* Elements reduced before the other targets get their copy: few enough to stay in the first-level
- * cache, enough to hide the set-up. */
+/* Number of elements that are reduced before the other targets get their copy: few enough to stay
+ * in the first-level cache, and enough to hide the cost of setting up a loop. */
 #define BLOCK_ELEMENTS 1024
 
-/* The constants of one kernel, known at every call, so that all are compiled in. */
+/* The constants of one kernel. They are known at every call, so the compiler builds them into the
+ * code. */
 struct fold {
-    vec (*load)(const void *at);         /* a source */
-    vec (*load_partial)(const void *at); /* the accumulator's dtype */
+    vec (*load)(const void *at);         /* loads elements of a source */
+    vec (*load_partial)(const void *at); /* loads elements in the dtype of the accumulator */
     void (*store)(void *at, vec v);
     vec (*combine)(vec have, vec next);
     vec (*divide)(vec sum, uint32_t n);
@@ -31,8 +33,8 @@ inline_always void *place(void *array, size_t at, size_t bytes)
     return (char *)array + at * bytes;
 }
 
-/* Reduces `vectors` vectors from element `at` on to `to`; every source is read before any store
- * (R4). */
+/* Reduces `vectors` vectors from element `at` on, and stores the result in `to`. Every source is
+ * read before any store (R4). */
 inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, size_t at, void *to,
                              const int vectors)
 {
@@ -53,8 +55,8 @@ inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, 
         f->store((char *)to + v * step * f->target_bytes, sum[v]);
 }
 
-/* The last elements, less than a vector: copied to local arrays, so that no byte past an end is
- * touched. */
+/* Reduces the last elements, which are less than a vector. They are copied to local arrays, so that
+ * no byte beyond an end is touched. */
 inline_always void fold_rest(const struct fold *f, const struct reduce_pass *p, size_t at,
                              size_t elements, void *target)
 {
@@ -87,7 +89,7 @@ inline_always void fold_block(const struct fold *f, const struct reduce_pass *p,
         fold_rest(f, p, at, end - at, target);
 }
 
-/* True when there is no arithmetic: every bit stays, also of a NaN (R8). */
+/* Returns whether there is no arithmetic: every bit stays, even of a NaN (R8). */
 inline_always bool is_copy(const struct fold *f, const struct reduce_pass *p)
 {
     return p->sources_count == 1 && !p->partial && p->divisor <= 1 &&
@@ -97,7 +99,8 @@ inline_always bool is_copy(const struct fold *f, const struct reduce_pass *p)
 #ifdef HAS_STREAMS
 #define LINE_BYTES 64
 
-/* The first element at which a cache line begins in every target; p->elements: there is none. */
+/* Returns the first element at which a cache line begins in every target; p->elements: there is
+ * none. */
 inline_always size_t first_line(const struct fold *f, const struct reduce_pass *p)
 {
     const size_t past = (uintptr_t)p->targets[0] % LINE_BYTES;
@@ -108,8 +111,8 @@ inline_always size_t first_line(const struct fold *f, const struct reduce_pass *
     return is_alike && first < p->elements ? first : p->elements;
 }
 
-/* Stores whole tiles to all targets past the cache, from registers. A tile is whole cache lines in
- * every dtype. Returns the element at their end. */
+/* Stores whole tiles from registers to all targets without filling the cache. A tile consists of
+ * whole cache lines in every dtype. Returns the first element after them. */
 inline_always size_t stream_tiles(const struct fold *f, const struct reduce_pass *p, size_t at)
 {
     const size_t step = TILE_VECTORS * (VECTOR_BYTES / f->partial_bytes);
@@ -135,7 +138,8 @@ inline_always size_t stream_tiles(const struct fold *f, const struct reduce_pass
 }
 #endif
 
-/* Reduces through the cache: the first target, then copies of it. */
+/* Reduces through the cache: stores the result in the first target, then copies it to the
+ * others. */
 inline_always void fold_to_all(const struct fold *f, const struct reduce_pass *p, size_t at,
                                size_t elements, bool copies)
 {
@@ -162,7 +166,7 @@ inline_always void fold(const struct reduce_pass *p, const struct fold f)
     }
 }
 
-/* name, dtypes of source, target and accumulator, bytes of an element of each */
+/* Arguments: name; dtypes of source, target and accumulator; bytes of an element of each. */
 #define KERNEL(operation, from, to, held, from_bytes, to_bytes, held_bytes)             \
     static void operation##_##from##_##to(const struct reduce_pass *p)                  \
     {                                                                                   \

@@ -4,15 +4,16 @@
  * the bits are the same at every width (R5). Included by row_kernels.h only. */
 #include "svc/reduce/reduce_fold.h"
 
-/* One block of the state: `parameters` and `moment` before the step, the others after it. */
+/* One block of the state: `parameters` and `moment` are the values before the step, the others
+ * those after it. */
 struct rule_block {
     const float *gradient, *parameters, *moment[UPDATE_MOMENTS_MAX];
     float *new_parameters, *new_moment[UPDATE_MOMENTS_MAX];
     size_t elements;
 };
 
-/* A new array is exactly the old one or disjoint from it, so the iterations are independent
- * (R4). */
+/* A new array is either identical with the old one or does not overlap it, so the iterations are
+ * independent (R4). */
 #ifdef __clang__
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -24,8 +25,8 @@ inline_always float decayed(const struct update_scalars *u, float gradient, floa
     return u->weight_decay != 0 ? gradient + u->weight_decay * parameter : gradient;
 }
 
-/* Local copies of scalars and pointers: the compiler cannot know that the arrays do not overlap
- * them. */
+/* Scalars and pointers are copied to local variables, because the compiler cannot know that the
+ * arrays do not overlap them. */
 static void apply_sgd(const struct update_scalars *scalars, const struct rule_block *block)
 {
     const struct update_scalars u = *scalars;
@@ -88,7 +89,7 @@ static void apply_adamw(const struct update_scalars *u, const struct rule_block 
 
 /* The constants of one kernel. */
 struct rule {
-    void (*sum)(const struct reduce_pass *pass); /* sum of the gradients, to f32 */
+    void (*sum)(const struct reduce_pass *pass); /* sums the gradients, to f32 */
     void (*apply)(const struct update_scalars *u, const struct rule_block *b);
     void (*store)(void *at, vec v);
     size_t source_bytes, target_bytes; /* bytes of an element */
@@ -128,7 +129,7 @@ inline_always struct rule_block block_of(const struct update_state *state, size_
     return b;
 }
 
-/* Stores through a local block, since a vector may be longer than the rest. */
+/* Stores through a local block, because a vector may be longer than the rest. */
 inline_always void store_parameters(const struct rule *r, const struct reduce_pass *p, size_t at,
                                     const struct rule_block *b)
 {
@@ -158,7 +159,7 @@ inline_always void update(const struct reduce_pass *p, const struct update_setti
     }
 }
 
-/* rule, moments, dtypes of source and target, bytes of an element of each */
+/* Arguments: rule, moments, dtypes of source and target, bytes of an element of each. */
 #define UPDATE(name, count, from, to, from_bytes, to_bytes)                                    \
     static void name##_##from##_##to(const struct reduce_pass *p,                              \
                                      const struct update_settings *settings, uint64_t step,    \

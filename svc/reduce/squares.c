@@ -1,12 +1,12 @@
-/* Sums of squares, in double precision and in order: the same bits on every machine (R1). Owns
- * nothing. Halves are widened in blocks that stay in the cache. */
+/* Sums of squares, in double precision and in order, with the same bits on every machine (R1). Owns
+ * nothing. f16 and bf16 are converted in blocks that stay in the cache. */
 #include "svc/reduce/reduce.h"
 
 #include <string.h>
 
 #define BLOCK 256
 
-/* memcpy(): values need no alignment. */
+/* memcpy(), because values need no alignment */
 #define SQUARES(type)                                                              \
     static double squares_##type(const void *values, size_t elements)              \
     {                                                                              \

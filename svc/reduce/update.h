@@ -1,9 +1,9 @@
 /* The update rules: new parameters from the sum of gradients, in the same pass. Pure.
  *
  * Formulas and their order are those of torch.optim in PyTorch 1.13 (sgd.py, adam.py, adamw.py,
- * functions _single_tensor_*; neither amsgrad nor maximize); the rules themselves: momentum after
- * Polyak 1964, Nesterov's as in Sutskever et al. 2013, Adam: Kingma and Ba 2015, AdamW: Loshchilov
- * and Hutter 2019. Parameters and moments are f32 whatever the gradients are (R9). */
+ * functions _single_tensor_*; neither amsgrad nor maximize). The rules: momentum by Polyak 1964;
+ * Nesterov's momentum as in Sutskever et al. 2013; Adam by Kingma and Ba 2015; AdamW by Loshchilov
+ * and Hutter 2019. Parameters and moments are f32 for every dtype of gradients (R9). */
 #ifndef GRADPOOL_REDUCE_UPDATE_H
 #define GRADPOOL_REDUCE_UPDATE_H
 
@@ -16,40 +16,41 @@ enum update_rule {
     UPDATE_ADAM = 4,  /* weight decay is added to the gradient */
     UPDATE_ADAMW = 5, /* weight decay shrinks the parameters */
 };
-#define UPDATE_RULES 6 /* one more than the largest */
+#define UPDATE_RULES 6 /* the largest number plus one */
 #define UPDATE_MOMENTS_MAX 2
 
-/* Settings of one round; a rule ignores those that it does not use. */
+/* Settings of one round. A rule ignores the settings that it does not use. */
 struct update_settings {
     double rate, weight_decay;
-    double momentum, dampening;   /* MOMENTUM, NESTEROV (whose dampening is 0) */
-    double beta1, beta2, epsilon; /* ADAM, ADAMW */
+    double momentum, dampening;   /* for MOMENTUM, and for NESTEROV, whose dampening is 0 */
+    double beta1, beta2, epsilon; /* for ADAM and ADAMW */
 };
 
-/* Arrays of f32 with the elements of the sum. New arrays may be exactly the old ones; with separate
- * ones a round can be done again until its commit. */
+/* Arrays of f32, as long as the sum. New arrays may be identical with the old ones. With separate
+ * arrays a round can be repeated until its commit. */
 struct update_state {
     const float *parameters, *moments[UPDATE_MOMENTS_MAX];
     float *ret_parameters, *ret_moments[UPDATE_MOMENTS_MAX];
 };
 
 /* Applies one update. `sums` is the last pass over the gradients; its targets get the new
- * parameters. `step` counts from 1; in step 1 old moments are not read and count as zero.
- * update_wrong() has accepted the settings. Cost: one pass over the sources and the state. */
+ * parameters. `step` counts from 1; in step 1 the old moments are not read and count as zero.
+ * update_wrong() has accepted the settings before. Cost: one pass over the sources and the
+ * state. */
 typedef void (*update_fn)(const struct reduce_pass *sums, const struct update_settings *settings,
                           uint64_t step, const struct update_state *state);
 
-/* The kernel from gradients of f32, f16 or bf16 to parameters of the same dtype or f32. NULL: no
- * such kernel, or not on this machine. */
+/* Returns the kernel from gradients of f32, f16 or bf16 to parameters of the same dtype or f32.
+ * NULL: no such kernel, or not on this machine. */
 update_fn update_pick(enum reduce_set set, enum update_rule rule, enum reduce_dtype from,
                       enum reduce_dtype to);
 
-/* Number of moments; -1: no such rule. `rule` may be unchecked input of a peer. */
+/* Returns the number of moments; -1: no such rule. `rule` may be unchecked input of a peer. */
 int update_moments(unsigned rule);
-/* Name of the rule, such as "sgd"; "?": unknown. */
+/* Returns the name of the rule, such as "sgd"; "?": unknown. */
 const char *update_name(unsigned rule);
-/* Name of the first setting that is invalid for the rule; NULL: all are valid. Input may be a
- * peer's. */
+/* Returns the name of the first setting that is invalid for the rule; NULL: all are valid. The
+ * input may come from a peer. */
 const char *update_wrong(unsigned rule, const struct update_settings *settings);
 
 #endif

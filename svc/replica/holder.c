@@ -1,5 +1,5 @@
-/* Jobs, their copies, and the lanes that write these. Owns the lock, and the engine that drives all
- * connections. README: J1 to J6. */
+/* Jobs, their copies, and the lanes that write to the copies. Owns the lock, and the engine that
+ * drives all connections. README: J1 to J6. */
 #include "svc/replica/internal.h"
 
 #include "svc/base/clock.h"
@@ -48,7 +48,7 @@ static void end_job(struct kept_job *job)
     kept_job_release(job);
 }
 
-/* Frees a job after the fabrics have closed: no connection is left. */
+/* Frees a job after the fabrics have closed, when no connection is left. */
 static void forget(struct kept_job *job)
 {
     list_for_each (node, &job->links)
@@ -120,7 +120,7 @@ static int keep_one(struct kept_job *job, struct holder_link *l, const struct ho
     return 0;
 }
 
-/* Called after the last copy of a call, so that one ticket is requested for all. */
+/* Called after the last copy of a call, so that one ticket is requested for all copies. */
 static void open_link(struct holder_link *l)
 {
     if (l->state == LINK_CLOSING)
@@ -199,7 +199,8 @@ void holder_end(struct holder *k, uint32_t job_id, const uint32_t *pieces, size_
 
 /* ---- tickets ---- */
 
-/* The link with the earliest due time, for a ticket or the end of a connect; NULL: none. */
+/* Returns the link that is due first, for a ticket or the end of an attempt to connect; NULL:
+ * none. */
 static struct holder_link *first_due(struct holder *k, uint64_t *ret_due_ns)
 {
     struct holder_link *first = NULL;
@@ -217,8 +218,8 @@ static struct holder_link *first_due(struct holder *k, uint64_t *ret_due_ns)
     return first;
 }
 
-/* The first link that needs a ticket now, after giving up links that did not connect in time; NULL:
- * none. */
+/* Gives up links that did not connect in time. Returns the first link that needs a ticket now;
+ * NULL: none. */
 static struct holder_link *take_due(struct holder *k)
 {
     for (uint64_t due_ns;;) {
@@ -261,7 +262,7 @@ void holder_ask_again(struct holder *k)
         struct kept_job *job = list_entry(node, struct kept_job, node);
         list_for_each_entry (struct holder_link, l, &job->links, node) {
             l->is_asked = false;
-            if (l->state == LINK_IDLE) /* the lane may be back, or its job over */
+            if (l->state == LINK_IDLE) /* the lane may be back, or its job may be over */
                 holder_link_ask(l, 0);
         }
     }
@@ -271,14 +272,14 @@ void holder_ask_again(struct holder *k)
 static void give_up(struct holder_link *l)
 {
     l->state = LINK_IDLE;
-    l->failures = 0; /* a later ticket begins a new count */
+    l->failures = 0; /* a later ticket starts the count again */
 }
 
-/* Drops all copies of the link's lane. */
+/* Drops all copies of the lane of this link. */
 static void drop_copies(struct holder_link *l)
 {
     struct kept_job *job = l->job;
-    l->copies++; /* so that the link outlives its last copy */
+    l->copies++; /* so that the link is not freed with its last copy */
     for (size_t i = 0; i < job->copies_room; i++) {
         struct kept_copy *copy = job->copies[i];
         if (copy && copy->is_kept && copy->link == l)

@@ -1,6 +1,6 @@
 /* Connections to the lanes whose states are stored: tickets, transports, lent memory, offers. Tries
- * again as long as tickets come. Never offers a copy to a lane while a former lane may still write
- * to it (the fence, W5). README: J3 to J5. */
+ * again as long as tickets arrive. Never offers a copy to a lane while a former lane may still
+ * write to it (the fence, W5). README: J3 to J5. */
 #include "svc/replica/internal.h"
 
 #include "svc/base/clock.h"
@@ -10,11 +10,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* pause before the attempt after a failed one, times the failures */
+/* pause before the next attempt, times the number of failures */
 #define PAUSE_NS (100 * NS_PER_MS)
 #define PAUSE_MOST 10
-#define LIVED_NS NS_PER_S /* a connection that lasted less counts as a failed attempt */
-/* Time to connect. The kernel alone would try a silent host for two minutes (J5). */
+#define LIVED_NS NS_PER_S /* a connection that lasted for less time counts as a failed attempt */
+/* Time to connect. The kernel would try to reach a silent host for two minutes (J5). */
 #define CONNECT_NS NS_PER_S
 
 /* ---- offers ---- */
@@ -36,8 +36,8 @@ static bool lend_all(struct holder_link *l)
     return true;
 }
 
-/* Sends the offer of a copy. No lane can write to the copy now (J2): former lanes are behind the
- * fence, and this one has no offer on this connection yet. */
+/* Sends the offer of a copy. No lane can write to the copy at this time (J2): former lanes are
+ * fenced, and this lane has no offer on this connection yet. */
 static int tell(struct holder_link *l, struct kept_copy *copy)
 {
     struct record_backup told;
@@ -136,7 +136,8 @@ uint64_t holder_link_due_ns(const struct holder_link *l)
     return l->state == LINK_CONNECTING ? l->open_by_ns : UINT64_MAX;
 }
 
-/* Stays LINK_CONNECTING: its CLOSED event then counts as a failed attempt. */
+/* Gives up the attempt. The state stays LINK_CONNECTING, so that the CLOSED event counts as a
+ * failed attempt. */
 void holder_link_give_up(struct holder_link *l)
 {
     log_info("job '%s': lane %u does not answer, to keep copies", l->job->name, l->lane);
@@ -170,8 +171,8 @@ static bool is_fence(const struct holder_link *l)
     return false;
 }
 
-/* Ends a connection; CLOSED comes when the lane can write no more (J3). A connection that is being
- * left may still have to be fenced, if its lane is lost meanwhile. */
+/* Ends a connection; CLOSED follows when the lane cannot write any more (J3). A connection that
+ * this side is leaving may still have to be fenced, if its lane is lost meanwhile. */
 static void close_link(struct holder_link *l, void (*end_conn)(struct fabric_conn *c))
 {
     if (l->state == LINK_CLOSING && end_conn != fabric_fence)
@@ -181,7 +182,7 @@ static void close_link(struct holder_link *l, void (*end_conn)(struct fabric_con
     end_conn(l->conn);
 }
 
-/* Frees the dropped copies of a closed link: its lane can write no more. */
+/* Frees the dropped copies of a closed link, because its lane cannot write any more. */
 static void free_copies(struct holder_link *l)
 {
     struct kept_job *job = l->job;
@@ -237,10 +238,10 @@ void holder_link_drop(struct kept_copy *copy)
         holder_link_end(l);
 }
 
-/* Fences a former lane before the copy is offered to another. A lane that released the piece
- * has written its last; a lost lane may be alive, and is cut off; a lane that got another
- * holder may have operations posted, and gets the offers of its remaining copies again on the
- * next connection. */
+/* Fences a former lane before the copy is offered to another one. A lane that released the piece
+ * has finished writing. A lost lane may be alive, and its connection is cut. A lane that got
+ * another holder may have operations posted; on its next connection it gets the offers of its
+ * remaining copies again. */
 static void fence(struct kept_copy *copy, struct holder_link *former, bool was_kept)
 {
     copy->fence = former;
@@ -248,8 +249,8 @@ static void fence(struct kept_copy *copy, struct holder_link *former, bool was_k
     former->wants_open = former->copies > 0;
 }
 
-/* A lane that may still write to a copy that begins anew gets the new offer on its next connection,
- * after it has seen the end of this one. */
+/* Offers a copy that begins again to a lane that may still write to it. The lane gets the new offer
+ * on its next connection, after it has noticed the end of this one. */
 static void begin_anew(struct holder_link *l, const struct kept_copy *copy)
 {
     if (copy->begins && copy->is_told && l->state == LINK_OPEN)
@@ -299,7 +300,7 @@ static void lift_fences(struct holder_link *l)
         holder_link_flush(list_entry(node, struct holder_link, node));
 }
 
-/* Offers ended with the connection: all are sent again. */
+/* Sends all offers again, because they ended with the connection. */
 static void tell_all_again(struct holder_link *l)
 {
     for (size_t i = 0; i < l->job->copies_room; i++) {
@@ -311,7 +312,7 @@ static void tell_all_again(struct holder_link *l)
     }
 }
 
-/* A connection that ended soon counts as a failed attempt. */
+/* Requests the next ticket. A connection that ended soon counts as a failed attempt. */
 static void ask_after(struct holder_link *l)
 {
     bool was_use = clock_now_ns() >= l->opened_ns + LIVED_NS;
@@ -342,7 +343,7 @@ static void closed(struct holder_link *l)
     kept_job_release(job);
 }
 
-/* The lane has another holder for the piece; its last writes have arrived before this record. */
+/* The lane has another holder for the piece. Its last writes have arrived before this record. */
 static void released(struct holder_link *l, const struct record_backed *told)
 {
     struct kept_copy *copy = kept_copy_find(l->job, told->piece);
@@ -366,12 +367,12 @@ static void heard(struct holder_link *l, const struct fabric_event *event)
 void holder_link_event(void *context, const struct fabric_event *event)
 {
     struct holder_link *l = event->owner;
-    (void)context; /* the holder, which the link has */
+    (void)context; /* the context is the holder, which the link already points to */
     switch (event->kind) {
     case FABRIC_EVENT_OPEN: opened(l); break;
     case FABRIC_EVENT_MESSAGE: heard(l, event); break;
     case FABRIC_EVENT_ROOM: holder_link_flush(l); break;
     case FABRIC_EVENT_CLOSED: closed(l); break;
-    default: break; /* lanes write without completion events here */
+    default: break; /* lanes write here without completion events */
     }
 }

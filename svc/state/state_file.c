@@ -1,5 +1,5 @@
-/* Reads the file of a snapshot. Owns the checks: a file is untrusted, so no byte is used before its
- * check, and no value reaches an assert. README: D2. */
+/* Reads the file of a snapshot. Owns the checks: a file is not trusted, so every byte is checked
+ * before it is used, and no value reaches an assert. README: D2. */
 #include "svc/state/state_file.h"
 
 #include "svc/base/cleanup.h"
@@ -27,8 +27,8 @@ static uint64_t add_word(uint64_t sum, uint64_t word)
     return sum << ROTATION | sum >> (64 - ROTATION);
 }
 
-/* Checksum of four interleaved sums: a single one would wait for each multiplication. Each step is
- * invertible, so a changed word always changes the sum. */
+/* Computes a checksum of four interleaved sums, because a single sum would wait for each
+ * multiplication. Each step is invertible, so a changed word always changes the checksum. */
 uint64_t state_sum(const void *data, size_t bytes)
 {
     uint64_t sums[4] = {1, 2, 3, 4}, words[4], sum = bytes;
@@ -98,7 +98,7 @@ static bool extent_is_sound(const struct state_tensor *t, uint64_t after, uint64
            bytes <= file_bytes - t->offset;
 }
 
-/* Returns the entry's length; 0: the entry is not sound. */
+/* Returns the length of the entry; 0: the entry is invalid. */
 static size_t read_entry(const char *data, size_t bytes, struct state_tensor *ret_tensor)
 {
     struct state_entry e;
@@ -183,7 +183,7 @@ static int file_error(struct err *err, const char *path, int code)
     return err_set(err, code, "%s: %s", path, err_text(code));
 }
 
-/* Reads header and index, of the length that the header has. */
+/* Reads header and index. The header has the length of the index. */
 static int load_index(int fd, uint64_t file_bytes, char **ret_index, size_t *ret_bytes,
                       struct err *err)
 {

@@ -1,6 +1,6 @@
 /* The file of a job's snapshot: parameters, moments and step counts of its tensors with update
- * rules. Little endian: a header, an index in order of names, then each tensor's arrays, at
- * multiples of 64 bytes. README: D1, D2. */
+ * rules. Little endian. The file has a header, an index sorted by name, and the arrays of each
+ * tensor, at multiples of 64 bytes. README: D1, D2. */
 #ifndef GRADPOOL_STATE_STATE_FILE_H
 #define GRADPOOL_STATE_STATE_FILE_H
 
@@ -12,41 +12,41 @@
 
 #define STATE_FILE_VERSION 1
 #define STATE_NAME_BYTES_MAX 255
-#define STATE_ELEMENTS_MAX (UINT64_C(1) << 48) /* most elements of a tensor */
+#define STATE_ELEMENTS_MAX (UINT64_C(1) << 48) /* maximum number of elements of a tensor */
 
 struct state_tensor {
     const char *name;
-    uint8_t dtype, rule; /* enum reduce_dtype, enum update_rule */
+    uint8_t dtype, rule; /* values of enum reduce_dtype and enum update_rule */
     uint64_t elements;
-    uint64_t steps;  /* updates since the parameters were set */
-    uint64_t round;  /* newest round in the state; informative */
-    uint64_t offset; /* of the arrays, in the file */
+    uint64_t steps;  /* number of updates since the parameters were set */
+    uint64_t round;  /* newest round in the state; only for information */
+    uint64_t offset; /* offset of the arrays in the file */
     uint64_t sum;    /* checksum of the arrays */
 };
 
-/* Bytes of all arrays of the tensor: parameters, then moments. */
+/* Returns the bytes of all arrays of the tensor: parameters, then moments. */
 uint64_t state_tensor_bytes(const struct state_tensor *t);
-uint64_t state_sum(const void *data, size_t bytes); /* checksum */
+uint64_t state_sum(const void *data, size_t bytes); /* Computes the checksum. */
 
 struct state_file {
     int fd;
-    char *index;                  /* header and index; the names point into it */
-    struct state_tensor *tensors; /* by ascending names */
+    char *index;                  /* header and index; the names point into this memory */
+    struct state_tensor *tensors; /* sorted by name */
     size_t count;
 };
 
-/* Reads header and index from the first `bytes` of a file of `file_bytes`. Errors, with text:
- * -EBADMSG: no snapshot, or a damaged one; -EPROTO: another version; -ENOMEM. On success `ret_file`
- * borrows names from `data`; the caller frees its tensors with free(). */
+/* Reads header and index from the first `bytes` of a file of `file_bytes`. After success the names
+ * in `ret_file` point into `data`, and the caller frees the tensors with free(). Errors, with text:
+ * -EBADMSG: not a snapshot, or a damaged one; -EPROTO: another version; -ENOMEM. */
 int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
                      struct state_file *ret_file, struct err *err);
-/* Opens the file and reads its index; the caller calls state_file_close(). Errors of open(2) and of
- * state_index_read(); -EINVAL: not a regular file. */
+/* Opens the file and reads its index. The caller closes it with state_file_close(). Errors of
+ * open(2) and of state_index_read(); -EINVAL: not a regular file. */
 int state_file_open(const char *path, struct state_file *ret_file, struct err *err);
 void state_file_close(struct state_file *f);
-/* NULL: the file has no such tensor. */
+/* Finds a tensor. NULL: the file does not have it. */
 const struct state_tensor *state_file_find(const struct state_file *f, const char *name);
-/* Reads the arrays of a tensor into state_tensor_bytes() of memory. -EBADMSG: the checksum
+/* Reads the arrays of a tensor into memory of state_tensor_bytes(). -EBADMSG: the checksum
  * differs. */
 int state_file_read(const struct state_file *f, const struct state_tensor *t, void *ret_data,
                     struct err *err);

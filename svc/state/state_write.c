@@ -1,5 +1,5 @@
-/* Writes the file of a snapshot: without a name, or under a temporary one, until it is complete and
- * on disk. Never leaves a part of a file under the requested name. README: D1. */
+/* Writes the file of a snapshot. The file has no name, or a temporary one, until it is complete and
+ * on disk, so the requested name never refers to a part of a file. README: D1. */
 #include "svc/state/state_write.h"
 
 #include "svc/base/cleanup.h"
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LINKS_MAX 40 /* most links to follow, as in the kernel */
+#define LINKS_MAX 40 /* maximum number of symbolic links in a row, as in the kernel */
 
 static int failed(const struct state_writer *w, struct err *err, int code)
 {
@@ -74,14 +74,14 @@ static char *folder_of(const char *path)
     return bytes ? strndup(path, bytes) : strdup(".");
 }
 
-/* Replaces the path of a symbolic link by its target, relative to the link's folder. 1: replaced;
- * 0: not a link. */
+/* Replaces the path of a symbolic link by its target, relative to the folder of the link. 1:
+ * replaced; 0: not a link. */
 static int follow(char **path)
 {
     char said[PATH_MAX], *target = NULL;
     ssize_t bytes = readlink(*path, said, sizeof said);
     if (bytes < 0)
-        return 0; /* not a link; other errors show when the file is opened */
+        return 0; /* not a link; other errors appear when the file is opened */
     _cleanup_free_ char *folder = folder_of(*path);
     if (!folder || (said[0] == '/' ? asprintf(&target, "%.*s", (int)bytes, said)
                                    : asprintf(&target, "%s/%.*s", folder, (int)bytes, said)) < 0)
@@ -91,7 +91,8 @@ static int follow(char **path)
     return 1;
 }
 
-/* Resolves links, which stay: the file replaces their target, existing or not. */
+/* Follows symbolic links. The links stay, and the file replaces their target, which need not
+ * exist. */
 static int find_place(const char *path, char **ret_path)
 {
     _cleanup_free_ char *place = strdup(path);
@@ -111,8 +112,8 @@ static bool is_special(const char *path)
     return lstat(path, &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-/* Opens a file without a name, which leaves nothing behind however its writer ends. -1: the file
- * system has none. */
+/* Opens a file without a name, which disappears however its writer ends. -1: the file system does
+ * not support that. */
 static int open_nameless(const char *path)
 {
     _cleanup_free_ char *folder = folder_of(path);
@@ -135,7 +136,8 @@ static int open_new(struct state_writer *w)
     return error;
 }
 
-/* True when state_file.c could read the tensors again. They may be input of another process. */
+/* Returns whether state_file.c could read the tensors again. They may be input from another
+ * process. */
 static bool can_be_written(const struct state_tensor *tensors, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -232,7 +234,7 @@ static int write_index(const struct state_writer *w)
     return error < 0 ? error : write_all(w->fd, &h, sizeof h, 0);
 }
 
-/* Writes the folder to disk, so that the new name survives a crash of the host. */
+/* Makes the folder durable on disk, so that the new name survives a crash of the host. */
 static int sync_folder(const char *path)
 {
     _cleanup_free_ char *folder = folder_of(path);
@@ -241,7 +243,7 @@ static int sync_folder(const char *path)
     _cleanup_fd_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    /* EINVAL: some file systems have no fsync() of folders */
+    /* EINVAL: some file systems do not support fsync() of folders */
     return fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
 }
 
@@ -249,15 +251,15 @@ static int give_name(struct state_writer *w)
 {
     char self[32];
     snprintf(self, sizeof self, "/proc/self/fd/%d", w->fd);
-    unlink(w->temporary); /* left by an earlier process with our process number */
+    unlink(w->temporary); /* left by an earlier process with the same process number */
     if (linkat(AT_FDCWD, self, AT_FDCWD, w->temporary, AT_SYMLINK_FOLLOW) < 0)
         return -errno;
     w->is_nameless = false;
     return 0;
 }
 
-/* rename() needs a name to replace another: the file gets its temporary name for that, with all
- * signals blocked. */
+/* Gives the file its name. Only rename() replaces another file, and it needs a name, so the file
+ * first gets a temporary name. All signals are blocked meanwhile. */
 static int publish(struct state_writer *w)
 {
     sigset_t all, before;

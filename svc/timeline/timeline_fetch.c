@@ -1,4 +1,4 @@
-/* Requests about a timeline to a coordinator. Owns nothing; blocks, but never past its deadlines.
+/* Requests to a coordinator about a timeline. Owns nothing. Blocks, but never past its deadlines.
  * README: E5. */
 #include "svc/timeline/timeline_fetch.h"
 
@@ -49,8 +49,8 @@ static int ask_next(struct channel *channel, uint64_t timeline, bool ends,
     return error;
 }
 
-/* Waits before the next request: shortly if rounds are waiting, else longer. True when `stop_fd` is
- * readable. */
+/* Waits before the next request, for a shorter time if rounds are waiting. Returns true when
+ * `stop_fd` is readable. */
 static bool wait_for_stop(int stop_fd, bool has_more)
 {
     struct pollfd stop = {.fd = stop_fd, .events = POLLIN};

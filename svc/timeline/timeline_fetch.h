@@ -1,11 +1,11 @@
-/* Fetches a timeline from a coordinator until its end: for an operator's command and a worker's
- * thread. README: E5. */
+/* Fetches a timeline from a coordinator until its end. Used by an operator's command and by a
+ * thread of a worker. README: E5. */
 #ifndef GRADPOOL_TIMELINE_FETCH_H
 #define GRADPOOL_TIMELINE_FETCH_H
 
 #include "svc/timeline/timeline_file.h"
 
-/* longest timeline that a coordinator allows: its file can still be opened */
+/* Longest timeline that a coordinator allows; its file can still be opened. */
 #define TIMELINE_NS_MAX (3600 * NS_PER_S)
 
 struct timeline_wish {
@@ -13,14 +13,14 @@ struct timeline_wish {
     uint64_t for_ns;
 };
 
-/* Begins a timeline and its file, on a channel that has been greeted as an operator's. Errors: the
- * coordinator's refusal (-ENOENT, -EBUSY, -EAGAIN, -EINVAL), those of channel_call() and
- * timeline_file_check(), with text; the file has not begun then. */
+/* Begins a timeline and its file, on a channel that was greeted as that of an operator. Errors,
+ * with text, after which the file was not begun: the refusal of the coordinator (-ENOENT, -EBUSY,
+ * -EAGAIN, -EINVAL), those of channel_call() and timeline_file_check(). */
 int timeline_begin(struct channel *channel, const struct timeline_wish *wish,
                    struct timeline_file *file, uint64_t *ret_timeline, struct err *err);
-/* Blocks until the timeline is over, or `stop_fd` (-1: none) is readable and all rounds before that
- * have come, or a write to the file fails. The caller closes the file, also after an error: then
- * the file has the rounds that came before. */
+/* Blocks until the timeline is over, until `stop_fd` (-1: none) is readable and all earlier rounds
+ * have arrived, or until writing to the file fails. The caller closes the file, even after an
+ * error; the file then has the earlier rounds. */
 int timeline_follow(struct channel *channel, uint64_t timeline, int stop_fd,
                     struct timeline_file *file, struct err *err);
 

@@ -1,5 +1,5 @@
-/* The file of a timeline: each batch is one write, behind which the file is complete, or as before.
- * Owns the descriptor; timeline_picture.c makes the text. README: E1, E2. */
+/* The file of a timeline. Each batch is one write; after it the file is complete, or unchanged.
+ * Owns the descriptor. timeline_picture.c makes the text. README: E1, E2. */
 #include "svc/timeline/timeline_file.h"
 
 #include "svc/timeline/timeline_picture.h"
@@ -14,18 +14,19 @@
 
 struct timeline_file {
     int fd;
-    char *text; /* the batch, composed in memory: no forked child may write it a second time */
+    /* the batch, composed in memory, so that a forked child cannot write it a second time */
+    char *text;
     size_t text_bytes;
     char *path, *job;
     bool is_new, has_begun, is_stream;
-    int error;                   /* the first error: no write follows */
+    int error;                   /* the first error, after which nothing is written */
     bool is_kept;                /* the file has the batches before the error */
     off_t end;                   /* offset of the next event */
     struct timeline_totals kept; /* totals of the file up to `end` */
     struct picture picture;
 };
 
-/* The text that completes the file, overwritten by the next batch. */
+/* Appends the text that completes the file. The next batch overwrites it. */
 static void put_end(struct timeline_file *f)
 {
     fprintf(f->picture.out,
@@ -40,7 +41,7 @@ static bool begin_text(struct timeline_file *f)
     return f->picture.out;
 }
 
-/* Errors of a file never have the codes of other errors of a timeline. */
+/* Converts the errors of a file, so that none has the code of another error of a timeline. */
 static int own_error(int error) { return error == EINVAL || error == EPIPE ? -EIO : -error; }
 
 static ssize_t write_some(const struct timeline_file *f, size_t at)
@@ -69,7 +70,7 @@ static int write_text(struct timeline_file *f)
     return error;
 }
 
-/* Restores the former end over a failed batch: it needs no room that the file did not have
+/* Writes the former end over a failed batch. This needs no room that the file did not have
  * before. */
 static bool write_last_end(struct timeline_file *f)
 {
@@ -133,7 +134,7 @@ int timeline_file_open(const char *path, struct timeline_file **ret_file, struct
     return 0;
 }
 
-/* Truncates the file; a pipe or a device has no size. */
+/* Truncates the file. A pipe or a device has no size. */
 static int cut(struct timeline_file *f)
 {
     struct stat about;
@@ -180,7 +181,7 @@ static void file_free(struct timeline_file *f)
     free(f);
 }
 
-/* A stream gets its end once, here. */
+/* Finishes the file. A stream gets its end here, once. */
 static void finish(struct timeline_file *f)
 {
     if (f->has_begun && f->is_stream && !f->error && begin_text(f)) {

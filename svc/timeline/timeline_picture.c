@@ -1,6 +1,5 @@
-/* Renders timelines, independent of the origin of batches and their destination. Data recorded
- * by workers is untrusted: no value in it can make a file that a viewer cannot open. README:
- * E3, E4. */
+/* Draws timelines. Does not depend on the origin of batches or their destination. Data recorded by
+ * workers is not trusted: whatever its values, viewers can open the file. README: E3, E4. */
 #include "svc/timeline/timeline_picture.h"
 
 #include "svc/base/text.h"
@@ -11,28 +10,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGGREGATORS_FROM 100000 /* process numbers of aggregators; a worker's is its rank */
-#define ROWS_PER_LANE 1000000   /* thread numbers: lane 3 has 3000000 and up */
-#define ROWS_MAX (1u << 19)     /* rows of a lane: a power of two below ROWS_PER_LANE */
-/* least length of a step's span: shorter steps were skipped by the recorder */
+/* process numbers of aggregators begin here; the process number of a worker is its rank */
+#define AGGREGATORS_FROM 100000
+#define ROWS_PER_LANE 1000000 /* thread numbers: those of lane 3 begin at 3000000 */
+#define ROWS_MAX (1u << 19)   /* maximum rows of a lane: a power of two below ROWS_PER_LANE */
+/* Least length of a step's span. The recorder has skipped shorter steps. */
 #define SPAN_NS_LEAST 100
 
-/* Rows of one lane, or worker: rounds in one row do not overlap. */
+/* Rows of one lane or worker. Rounds in one row do not overlap. */
 struct lane_rows {
     uint32_t lane, count, room; /* room: a power of two, or 0 */
-    /* ends of the rows as a tree: row i at room + i; node k has the lesser of 2k and 2k + 1 */
+    /* ends of the rows as a tree: row i is at room + i; node k has the lesser of nodes 2k and 2k +
+     * 1 */
     uint64_t *ends_ns;
     uint64_t dropped;
 };
 
-struct party { /* a worker or an aggregator */
+struct party { /* A party is a worker or an aggregator. */
     bool is_aggregator, has_clock;
     uint32_t number;
     int64_t offset_ns;
     uint64_t error_ns;
     struct lane_rows *lanes;
     size_t lanes_count;
-    char failure[256]; /* why the party records nothing at present; "": it records */
+    char failure[256]; /* reason for which the party records nothing at present; "": it records */
 };
 
 struct named {
@@ -42,7 +43,7 @@ struct named {
 
 /* --- text --- */
 
-/* Escapes a text for JSON; of a text that is not UTF-8, each byte outside ASCII becomes '?'. NULL:
+/* Escapes a text for JSON. In a text that is not UTF-8, each byte outside ASCII becomes '?'. NULL:
  * no memory. */
 char *picture_escape(const char *text)
 {
@@ -60,7 +61,7 @@ char *picture_escape(const char *text)
     return escaped;
 }
 
-/* Writes a time of the coordinator's clock since the begin, in microseconds. */
+/* Writes a time of the coordinator's clock, in microseconds since the begin. */
 static void put_us(FILE *out, const char *key, int64_t ns)
 {
     uint64_t size = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
@@ -96,7 +97,7 @@ static void add_name(struct picture *pic, const Gradpool__Wire__TimelineTensor *
         size_t room = pic->names_room ? 2 * pic->names_room : 64;
         void *grown = realloc(pic->names, room * sizeof *pic->names);
         if (!grown)
-            return; /* no memory: the tensor is shown by number */
+            return; /* without memory the tensor is shown by its number */
         pic->names = grown;
         pic->names_room = room;
     }
@@ -108,7 +109,8 @@ static void add_name(struct picture *pic, const Gradpool__Wire__TimelineTensor *
                                                         .name = name};
 }
 
-/* Finds a tensor by piece or by number: the last entry that is not beyond, since both ascend. */
+/* Finds a tensor by piece or by number: the last entry that is not larger, because both are
+ * sorted. */
 static const struct named *find_name(const struct picture *pic, bool is_piece, uint32_t thing)
 {
     size_t low = 0, high = pic->names_count;
@@ -238,7 +240,7 @@ static void set_end(struct lane_rows *lane, uint32_t row, uint64_t end_ns)
         ends[k] = ends[2 * k] < ends[2 * k + 1] ? ends[2 * k] : ends[2 * k + 1];
 }
 
-/* Doubles the rows; unused rows end at 0, so that any round fits. */
+/* Doubles the number of rows. Unused rows end at 0, so any round fits there. */
 static bool grow_rows(struct lane_rows *lane)
 {
     struct lane_rows old = *lane;
@@ -254,7 +256,7 @@ static bool grow_rows(struct lane_rows *lane)
     return true;
 }
 
-/* The first row that ends by `at_ns`; the caller has checked that one exists. */
+/* Returns the first row that ends by `at_ns`. The caller has checked that there is one. */
 static uint32_t first_row(const struct lane_rows *lane, uint64_t at_ns)
 {
     uint32_t k = 1;
@@ -263,8 +265,8 @@ static uint32_t first_row(const struct lane_rows *lane, uint64_t at_ns)
     return k - lane->room;
 }
 
-/* The first row in which no round overlaps this one: rounds come in the order of their ends. 0: no
- * room for another row. */
+/* Returns the first row in which no round overlaps this one. Rounds arrive in the order of their
+ * ends. 0: no room for another row. */
 static uint32_t choose_row(struct picture *pic, const struct party *party, struct lane_rows *lane,
                            const struct trace_round *round)
 {
@@ -350,8 +352,8 @@ static void put_commit(const struct drawing *d)
     fprintf(d->pic->out, ",\"s\":\"t\",\"args\":{\"round\":%" PRIu64 "}}", d->round->round);
 }
 
-/* Converts to the coordinator's clock before rows are chosen: an offset that becomes more exact
- * moves rounds closer to earlier ones, and overlaps show only there. */
+/* Converts to the coordinator's clock before rows are chosen. When an offset becomes more exact,
+ * rounds move closer to earlier ones, and overlaps appear only then. */
 static void move_round(struct trace_round *round, int64_t offset_ns)
 {
     for (int i = 0; i < TRACE_STEPS; i++)
@@ -417,7 +419,7 @@ void picture_add(struct picture *pic, const Gradpool__Wire__TimelineNext *next)
         add_source(pic, next->sources[i]);
 }
 
-/* The first party that records nothing. */
+/* Finds the first party that records nothing. */
 void picture_name_failure(struct picture *pic)
 {
     for (size_t i = 0; i < pic->parties_count && !*pic->totals.failure; i++) {

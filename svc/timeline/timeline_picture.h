@@ -1,4 +1,4 @@
-/* The contents of a timeline's file: events of a trace. Owns names of tensors and rows; for the
+/* The contents of a timeline's file: events of a trace. Owns the names of tensors and rows. For the
  * files of this folder only. README: E3, E4. */
 #ifndef GRADPOOL_TIMELINE_PICTURE_H
 #define GRADPOOL_TIMELINE_PICTURE_H
@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 struct picture {
-    FILE *out; /* text of the present batch */
+    FILE *out; /* text of the current batch */
     uint64_t begun_ns;
     bool has_events;
     struct named *names;

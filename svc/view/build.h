@@ -1,5 +1,5 @@
-/* Parts of a build of the program, for `gradpool doctor`. Strings belong to the owner of the
- * snapshot. */
+/* Parts of a build of the program, for `gradpool doctor`. The owner of the snapshot owns the
+ * strings. */
 #ifndef GRADPOOL_VIEW_BUILD_H
 #define GRADPOOL_VIEW_BUILD_H
 
@@ -7,13 +7,13 @@
 #include <stdint.h>
 
 struct view_library {
-    /* version at build time, and at run time; running "": not used by this build */
+    /* version at build time and at run time; running "": this build does not use the library */
     const char *name, *built, *running;
 };
 
 struct view_build {
     const char *version, *commit, *compiler;
-    const char *kernels; /* instruction sets of this machine, the preferred one first */
+    const char *kernels; /* instruction sets of this machine, beginning with the one that is used */
     uint32_t protocol;
     const struct view_library *libraries;
     size_t libraries_count;

@@ -7,7 +7,7 @@
 #define VIEW_CHECKS_MAX 24
 #define VIEW_CHECK_BYTES 640
 
-enum view_verdict { VIEW_OK, VIEW_WARN, VIEW_FAIL }; /* a worse one is greater */
+enum view_verdict { VIEW_OK, VIEW_WARN, VIEW_FAIL }; /* a greater value is worse */
 
 struct view_check {
     const char *name;

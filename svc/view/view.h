@@ -1,5 +1,5 @@
-/* Plain snapshots for users: status, jobs, metrics, pages, reports. The coordinator fills them,
- * cli and ops render them; no behaviour. Strings belong to the owner of the snapshot. ppm:
+/* Plain data for users: status, jobs, metrics, pages, reports. The coordinator fills the structs;
+ * cli and ops print them. There is no behaviour here. The owner of the data owns the strings. ppm:
  * millionths. */
 #ifndef GRADPOOL_VIEW_VIEW_H
 #define GRADPOOL_VIEW_VIEW_H
@@ -9,29 +9,29 @@
 #include <stdint.h>
 
 struct view_use {
-    uint64_t heap_bytes;       /* service memory held for the job */
-    uint64_t registered_bytes; /* worker memory lent to the service */
-    uint64_t busy_ns;          /* lane CPU time */
-    uint64_t pushed_bytes;     /* gradient bytes received */
+    uint64_t heap_bytes;       /* memory of the service that is used for the job */
+    uint64_t registered_bytes; /* memory of workers that is lent to the service */
+    uint64_t busy_ns;          /* CPU time of lanes */
+    uint64_t pushed_bytes;     /* bytes of gradients received */
     uint64_t rounds;
     uint32_t connections;
-    uint64_t queue_ns;   /* time that its rounds waited for their first chunk, summed */
-    uint64_t handled_ns; /* time in which some round could be worked on or was in progress */
-    uint64_t stalled_ns; /* time that workers waited for this lane, summed */
-    uint32_t states;     /* pieces that keep parameters */
-    uint32_t copied;     /* of these, pieces with a whole copy */
-    /* of these, pieces without a copy and without a state to lose: never set, or failed */
+    uint64_t queue_ns;   /* time that rounds waited for their first chunk, summed over all rounds */
+    uint64_t handled_ns; /* time in which a round could be worked on or was in progress */
+    uint64_t stalled_ns; /* time that workers waited for this lane, summed over all workers */
+    uint32_t states;     /* pieces that have parameters */
+    uint32_t copied;     /* those that have a whole copy */
+    /* those without a copy that have no state to lose: none was set, or the piece has failed */
     uint32_t empty;
 };
 
-/* Rates between this snapshot and the one before; NAN: not known yet. */
+/* Rates between this snapshot and the one before; NAN: unknown yet. */
 struct view_rate {
-    double cores; /* CPU seconds a second */
+    double cores; /* CPU seconds per second */
     double rounds_per_s, bytes_per_s;
-    double handled, queued; /* handled_ns and queue_ns, as seconds a second */
+    double handled, queued; /* handled_ns and queue_ns, as seconds per second */
 };
 
-/* Sums over a job's measured tensors, of their newest round. */
+/* Sums over a job's measured tensors, for their newest round. */
 struct view_measured {
     uint64_t round; /* 0: no tensor is measured */
     uint32_t inputs, losses;
@@ -43,19 +43,20 @@ struct view_part {
     uint32_t job_id;
     struct view_use use;
     struct view_rate rate;
-    double share; /* part of the time that all jobs of the lane used since the snapshot before */
+    /* part of the time that all jobs of the lane have used since the snapshot before */
+    double share;
 };
 
 struct view_lane {
     uint32_t lane, core, pu, tasks, jobs;
     int32_t numa;
     uint64_t memory_bytes_max;
-    bool is_measured; /* false: the fields from here on are not known yet */
+    bool is_measured; /* false: the fields from here on are unknown yet */
     uint64_t cpu_ns, arena_bytes;
     struct view_use use;
-    const char *state; /* "open", "closing", "parked", "withheld" */
+    const char *state; /* "open", "closing", "parked" or "withheld" */
     const char *shm, *ofi;
-    struct view_part *parts; /* job numbers ascend */
+    struct view_part *parts; /* sorted by number of the job */
     size_t parts_count;
     struct view_rate rate;
 };
@@ -64,23 +65,23 @@ struct view_aggregator {
     uint32_t aggregator, pid;
     const char *node, *state;
     uint64_t cpu_ns, silent_ns; /* silent_ns: time without an answer to a ping */
-    uint64_t measured_ns; /* when the newest counters came, on the clock of uptime_ns; 0: never */
+    uint64_t measured_ns; /* arrival of the newest counters, on the clock of uptime_ns; 0: never */
     struct view_lane *lanes;
     size_t lanes_count;
 };
 
-/* An event with its reason: a lane opened or was parked, tasks moved. */
+/* An event with its reason: a lane opened or was parked, or tasks moved. */
 struct view_event {
     double at_s; /* on the clock of uptime_ns, or since a run began */
     const char *kind, *text;
 };
 
-/* A fact about the machine, the build, the settings. */
+/* A fact about the machine, the build or the settings. */
 struct view_fact {
     const char *name, *value;
 };
 
-/* A tenant's CPU time in the coordinator; tenant "": jobs without a key. */
+/* CPU time that the coordinator has used for a tenant; tenant "": jobs without a key. */
 struct view_payer {
     const char *tenant;
     uint64_t cpu_ns;
@@ -92,13 +93,13 @@ struct view_status {
     uint64_t uptime_ns, cpu_ns, incarnation;
     struct view_aggregator *aggregators;
     size_t aggregators_count;
-    struct view_event *events; /* the newest last; as many as the coordinator stores */
+    struct view_event *events; /* the newest is last; as many as the coordinator stores */
     size_t events_count;
     struct view_fact *settings;
     size_t settings_count;
-    struct view_payer *payers; /* only for operators */
+    struct view_payer *payers; /* for operators only */
     size_t payers_count;
-    bool own_only; /* jobs of other tenants are left out, and sums do not include them */
+    bool own_only; /* jobs of other tenants are left out, also in sums */
 };
 
 struct view_worker {
@@ -107,9 +108,9 @@ struct view_worker {
 };
 
 struct view_limit {
-    const char *name; /* "job-tensors" */
+    const char *name; /* name such as "job-tensors" */
     uint64_t used, most;
-    bool is_own; /* the limit is the tenant's own, not the service's */
+    bool is_own; /* the limit belongs to the tenant, not to the service */
 };
 
 struct view_job {
@@ -121,20 +122,19 @@ struct view_job {
     size_t lanes_count;
     struct view_use use;
     struct view_measured measured;
-    /* 0: not measured, or unknown */
-    /* of a round: period now, period without other jobs, lane time */
+    /* 0: not measured, or unknown. Of a round: period now, period without other jobs, lane time */
     uint64_t period_ns, alone_period_ns, lane_ns;
-    uint64_t feedback_ns; /* time from the job's arrival to its first results */
-    /* loss against running alone; the part of it that waiting for lanes explains */
+    uint64_t feedback_ns; /* time from the arrival of the job to its first results */
+    /* loss compared with running alone, and the part of it that waiting for lanes explains */
     uint32_t loss_ppm, shared_loss_ppm;
-    bool is_predicted; /* false: no prediction, and the next fields mean nothing */
-    uint32_t predicted_loss_ppm, loss_limit_ppm; /* limit 0: the tenant has named none */
+    bool is_predicted; /* false: there is no prediction, and the next field is invalid */
+    uint32_t predicted_loss_ppm, loss_limit_ppm; /* limit 0: the tenant has set none */
     const char *durability;                      /* "none", "replica", "worker"; NULL: unknown */
     struct view_rate rate;
     double cores_allocated; /* sum of the job's shares of its lanes */
     struct view_worker *ranks;
     size_t ranks_count;
-    uint64_t control_ns;       /* time of the coordinator's thread for the job's workers */
+    uint64_t control_ns;       /* time of the coordinator's thread for the workers of the job */
     struct view_limit *limits; /* limits of the job and of its tenant */
     size_t limits_count;
 };
@@ -144,12 +144,12 @@ struct view_jobs {
     size_t jobs_count;
 };
 
-/* Cores that the service holds, and cores that it saves. */
+/* Cores that the service has allocated, and cores that it saves. */
 struct view_cores {
-    /* one for each lane that is not parked; in a tenant's view its jobs' parts of lanes */
+    /* one for each lane that is not parked; for a tenant, the parts of lanes that its jobs have */
     double allocated;
-    double used;      /* CPU seconds a second of these lanes, likewise; NAN: not known yet */
-    double dedicated; /* cores that the jobs would hold with servers of their own (O5) */
+    double used;      /* CPU seconds per second of these lanes or parts; NAN: unknown yet */
+    double dedicated; /* cores that the jobs would use with servers of their own (O5) */
 };
 
 struct view_moment {
@@ -161,9 +161,9 @@ struct view_moment {
 struct view_tenant {
     const char *tenant, *role, *state;
     uint64_t added_s;        /* seconds since 1970 */
-    uint32_t loss_limit_ppm; /* 0: the tenant has named none */
+    uint32_t loss_limit_ppm; /* 0: the tenant has set none */
     uint32_t jobs, connections;
-    uint64_t cpu_ns;           /* time of the coordinator's thread for the tenant's requests */
+    uint64_t cpu_ns;           /* time of the coordinator's thread for requests of the tenant */
     struct view_limit *limits; /* without limits that only lanes count */
     size_t limits_count;
 };

@@ -1,4 +1,5 @@
-/* The table of named maxima, reading their values, and the words of a refusal. Counts nothing. */
+/* The table of named maxima, the parsing of their values, and the words of a refusal. Counts
+ * nothing. */
 #include "svc/wire/limit.h"
 
 #include "svc/base/text.h"
@@ -34,7 +35,7 @@ enum limit limit_find(const char *name)
     return limit;
 }
 
-/* "64G": a number and one of K, M, G, T. */
+/* Parses "64G": a number and one of K, M, G, T. */
 static int parse_bytes(const char *text, uint64_t *ret_bytes)
 {
     static const char units[] = "KMGT";
@@ -122,7 +123,7 @@ int limits_read_own(struct limits *limits, const char *text)
     return 0;
 }
 
-/* The advice: the person and the option that can raise the limit. */
+/* Adds the advice: who can raise the limit, and by which option. */
 static void append_remedy(const struct limits *limits, enum limit limit, struct err *err)
 {
     const char *name = about[limit].name;

@@ -1,5 +1,5 @@
-/* Named maxima of a job, a tenant and a lane. This one table makes the options of `gradpool serve`,
- * the checks, the texts of refusals and the limits of `jobs --json`. */
+/* Named maxima of a job, a tenant and a lane. From this one table come the options of `gradpool
+ * serve`, the checks, the texts of refusals, and the limits in `jobs --json`. */
 #ifndef GRADPOOL_WIRE_LIMIT_H
 #define GRADPOOL_WIRE_LIMIT_H
 
@@ -9,11 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Identifier, name (the option is --NAME-max), counted things, default as typed; least, most and
- * default value; whether they are bytes. A tenant may have its own values of the first table. LENT,
- * REGIONS: by the workers together to one lane or aggregator (the kernel lets a process have 65,530
- * mappings). PIECES: there are no more tasks than pieces. REQUESTS: to the coordinator, without an
- * answer yet. */
+/* Columns: identifier; name (the option is --NAME-max); counted things; default as typed; least,
+ * most and default value; whether the value is in bytes. A tenant may have values of its own for
+ * the first table. LENT, REGIONS: what all workers together lend to one lane or aggregator (the
+ * kernel allows a process 65,530 mappings). PIECES: tasks are never more numerous than pieces.
+ * REQUESTS: those to the coordinator without an answer yet. */
 /* clang-format off */
 #define LIMIT_TENANT_TABLE(X)                                                                   \
     X(JOB_WORKERS, "job-workers", "workers of one job", "768", 1, 768, 768, false)              \
@@ -66,7 +66,7 @@ enum limit {
     LIMIT_TABLE(LIMIT_ENUM)
 #undef LIMIT_ENUM
         LIMITS,
-    LIMITS_OF_TENANT = LIMIT_LANE_MEMORY, /* the first ones */
+    LIMITS_OF_TENANT = LIMIT_LANE_MEMORY, /* limits of a tenant come first */
 };
 
 struct limit_about {
@@ -77,28 +77,30 @@ struct limit_about {
 
 const struct limit_about *limit_about(enum limit limit);
 
-/* Limits of one service, or of one of its tenants, by enum limit. */
+/* Limits of one service or of one of its tenants, indexed by enum limit. */
 struct limits {
     uint64_t most[LIMITS];
-    uint32_t own;       /* a tenant's: bit i: limit i is its own and not the service's */
-    const char *tenant; /* the owner of its own ones; NULL: none */
+    uint32_t own;       /* for a tenant: bit i: limit i belongs to the tenant, not to the service */
+    const char *tenant; /* name of the tenant that owns these limits; NULL: none */
 };
 void limits_init(struct limits *limits);
-/* LIMITS: no limit has that name. */
+/* Finds a limit. LIMITS: no limit has that name. */
 enum limit limit_find(const char *name);
-/* -EINVAL with a text: the value is no number (of bytes: "64G") within the bounds. */
+/* Sets a limit. -EINVAL, with a text: the value is not a number (of bytes: "64G") within the
+ * bounds. */
 int limits_set(struct limits *limits, enum limit limit, const char *value, struct err *err);
 
-/* Gives a tenant a limit of its own; `value` "default": the service's again. */
+/* Sets a limit of a tenant. `value` "default": the value of the service applies again. */
 int limits_set_own(struct limits *limits, const struct limits *service, enum limit limit,
                    const char *value, struct err *err);
-/* The own ones as text, "job-bytes=1024 tenant-jobs=2", and back; -EBADMSG. */
+/* Write the tenant's own limits as a text such as "job-bytes=1024 tenant-jobs=2", and read it.
+ * -EBADMSG. */
 void limits_write_own(const struct limits *limits, char *text, size_t text_bytes);
 int limits_read_own(struct limits *limits, const char *text);
 #define LIMITS_TEXT_BYTES 1024
 
-/* -EDQUOT when `used` and `more` go beyond; the text names `who`, the amounts, the limit and its
- * option. `who`: "job resnet", "tenant acme". */
+/* Checks whether `used` plus `more` is within the limit. -EDQUOT: beyond the limit; the text names
+ * `who`, the amounts, the limit and its option. `who`: "job resnet", "tenant acme". */
 int limits_check(const struct limits *limits, enum limit limit, const char *who, uint64_t used,
                  uint64_t more, struct err *err);
 

@@ -1,13 +1,13 @@
-/* Checks the records of a data connection, and knows their lengths.
- * Knows no job, lane or connection: the owner of a state checks what needs that state. Must never
- * trust a byte, allocate, or assert on a peer's bytes (W9). */
+/* Checks the records of a data connection, and knows their lengths. Knows no job, lane or
+ * connection: checks that need such state are made by its owner. Never trusts a byte, never
+ * allocates, and never asserts on bytes of a peer (W9). */
 #include "svc/wire/record.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
-#define ERRNO_MOST 4095 /* the kernel's range; libfabric's own codes lie in it, too */
+#define ERRNO_MOST 4095 /* range of the kernel; libfabric's own codes are within it, too */
 
 static const uint16_t kind_bytes[] = {
     [RECORD_READY] = sizeof(struct record_ready),
@@ -44,7 +44,8 @@ static bool extent_fits(uint64_t offset, uint64_t bytes)
     return !__builtin_add_overflow(offset, bytes, &end);
 }
 
-/* Blocks that overlap are an error. One block has no stride. */
+/* Returns whether the blocks fit. Blocks that overlap are an error. A single block has no
+ * stride. */
 static bool blocks_fit(uint64_t offset, uint64_t bytes, uint64_t stride, uint32_t count)
 {
     uint64_t last;
@@ -58,7 +59,8 @@ static bool output_is_sound(const struct record_output *o)
 {
     if (o->reserved != 0 || o->count == 0)
         return false;
-    /* A run of results is the same result again; a run of ranks must stay within rank numbers. */
+    /* In a run of results each output is the same result. A run of ranks must stay within the
+     * numbers of ranks. */
     if (o->source != RECORD_SOURCE_RESULT && o->source > RECORD_SOURCE_RESULT - o->count)
         return false;
     if (o->source == RECORD_SOURCE_RESULT && o->count != 1)
@@ -83,7 +85,7 @@ static bool ready_is_sound(const struct record_ready *r)
         return false;
     if (r->standing > RECORD_ENTERS)
         return false;
-    /* Rounds count from 1; only a worker without a finished round may report 0. */
+    /* Rounds count from 1. Only a worker without a finished round may report 0. */
     bool is_none = r->round == RECORD_ROUND_NONE;
     if (is_none != (r->standing == RECORD_ENTERS) && (!is_none || r->standing != RECORD_IDLE))
         return false;
@@ -179,7 +181,7 @@ static bool record_is_sound(const union record *r)
 
 int record_check(const void *data, size_t bytes, union record *ret_record, size_t *ret_record_bytes)
 {
-    /* The kind is read from the copy: shared memory may change between two reads. */
+    /* The kind is read from the copy, because shared memory may change between two reads. */
     size_t copied = bytes < sizeof(*ret_record) ? bytes : sizeof(*ret_record);
     if (copied == 0)
         return -EBADMSG;

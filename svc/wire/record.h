@@ -1,8 +1,9 @@
-/* The records of lane and worker on a data connection: fixed, little-endian, sent as fabric
- * messages. A result is not a record: it is the 32-bit word of the last write (FABRIC_EVENT_WORD).
- * svc/wire/README.md has the life of a round with them (W1 to W17).
+/* The records that lane and worker send each other on a data connection: of fixed size,
+ * little-endian, sent as fabric messages. A result is not a record: it is the 32-bit word of the
+ * last write (FABRIC_EVENT_WORD). svc/wire/README.md describes the life of a round with these
+ * records (W1 to W17).
  *
- * The reader copies a record, then checks it with record_check(); before, nothing is trusted. */
+ * The reader copies a record, then checks it with record_check(). Until then nothing is trusted. */
 #ifndef GRADPOOL_WIRE_RECORD_H
 #define GRADPOOL_WIRE_RECORD_H
 
@@ -18,31 +19,34 @@
 #define RECORD_TOKEN_BYTES 16
 
 enum record_kind {
-    RECORD_READY = 1,   /* worker -> lane: my input of (piece, round) may be read */
-    RECORD_COMMIT = 2,  /* lane -> worker: every worker holds these results; input and landing area
-                           are yours again */
-    RECORD_ERROR = 3,   /* lane -> worker: a request failed, or (word RECORD_WORD_NONE) the job */
-    RECORD_QUERY = 4,   /* worker -> lane: which ranks does this request wait for? */
+    RECORD_READY = 1, /* worker -> lane: the input of (piece, round) may be read */
+    /* lane -> worker: every worker has these results; the lane no longer uses the input and the
+     * landing area */
+    RECORD_COMMIT = 2,
+    RECORD_ERROR = 3, /* lane -> worker: a request has failed, or (word RECORD_WORD_NONE) the job */
+    RECORD_QUERY = 4, /* worker -> lane: for which ranks does this request wait? */
     RECORD_MISSING = 5, /* lane -> worker: the ranks that have not announced */
-    RECORD_TICKET = 6,  /* lane -> worker: the ticket for your next connect */
-    RECORD_LEAVE = 7,   /* worker -> lane: orderly goodbye; the connection closes behind it */
-    RECORD_CLOSED = 8,  /* lane -> worker: you came after your round was closed; your landing area
-                           holds the newest result, your input was not read (W12) */
-    RECORD_CHOSEN = 9,  /* lane -> worker -> lanes: the ranks whose inputs make a round (W13) */
-    RECORD_SETTINGS = 10, /* worker -> lane: hyper-parameters of the updates it announces from now
-                             on (W14) */
-    RECORD_BACKUP = 11,   /* worker -> lane: where a copy of a piece's state goes (W17) */
-    /* lane -> worker: the worker's copy is whole, and gets later states (W17) */
+    RECORD_TICKET = 6,  /* lane -> worker: the ticket for the next connection */
+    RECORD_LEAVE = 7,   /* worker -> lane: goodbye; the connection closes afterwards */
+    /* lane -> worker: the round was closed before the announcement arrived; the landing area has
+     * the newest result, and the input was not read (W12) */
+    RECORD_CLOSED = 8,
+    RECORD_CHOSEN = 9, /* lane -> worker -> lanes: the ranks whose inputs make a round (W13) */
+    /* worker -> lane: settings of the updates that are announced from now on (W14) */
+    RECORD_SETTINGS = 10,
+    RECORD_BACKUP = 11, /* worker -> lane: the place for a copy of a piece's state (W17) */
+    /* lane -> worker: the worker's copy is complete, and gets later states (W17) */
     RECORD_BACKED = 12,
 };
 
-/* Number of a replica holder in place of a rank: this bit, and the aggregator's number. */
+/* Number of a replica holder, used in place of a rank: this bit, plus the number of the
+ * aggregator. */
 #define RECORD_KEEPER 0x80000000u
 
 #define RECORD_WORD_NONE 0xffffffffu
 #define RECORD_ROUND_NONE 0
 #define RECORD_STALL_NS 65536
-/* A bound that leaves numbers for later rounds. */
+/* Largest number of a round, with room for later ones. */
 #define RECORD_ROUND_MOST (UINT64_MAX / 2)
 
 enum record_operation {
@@ -55,58 +59,62 @@ enum record_operation {
     RECORD_PRODUCT = 7,
     RECORD_GATHER = 8,
     RECORD_ALL_TO_ALL = 9,
-    RECORD_REDUCE_SCATTER = 10, /* sums */
+    RECORD_REDUCE_SCATTER = 10, /* sums, of which each rank gets one block */
     RECORD_SEND = 11,           /* between two ranks; `root` is the sender */
     RECORD_UPDATE = 12,         /* the mean of the gradients makes new parameters (W14) */
-    RECORD_SAVE = 13,           /* a rank with a landing area gets parameters, then moments */
-    RECORD_RESTORE = 14,        /* the root's input is the state; all get the parameters */
+    RECORD_SAVE = 13,    /* a rank with a landing area gets the parameters, then the moments */
+    RECORD_RESTORE = 14, /* the input of the root is the state; all ranks get the parameters */
 };
 
-/* The standing of a worker, sent with READY (W5). All but ANNOUNCE follow the loss of a lane. */
+/* Standing of a worker, sent with READY (W5). All values except ANNOUNCE are sent after the loss of
+ * a lane. */
 enum record_standing {
     RECORD_ANNOUNCE = 0, /* the worker's input of this round is lent */
-    /* the result of this round lies whole in the worker's landing area, uncommitted */
+    /* the whole result of this round is in the worker's landing area, not committed */
     RECORD_HOLDS = 1,
-    RECORD_IDLE = 2,  /* this round is committed at the worker; nothing is lent */
-    RECORD_KEEPS = 3, /* as HOLDS, and the standing follows: the next round is announced */
-    /* the worker is new: CLOSED shall name the round after which it enters (W15) */
+    RECORD_IDLE = 2,  /* this round is committed at the worker; no memory is lent */
+    RECORD_KEEPS = 3, /* like HOLDS, and another record follows: the next round is announced */
+    /* the worker is new; CLOSED will name the round after which it enters (W15) */
     RECORD_ENTERS = 4,
 };
 
-/* A run of `count` outputs: output i comes from the i-th input that the operation gives this worker
- * (or is RECORD_SOURCE_RESULT) and lands at offset + i * stride of region. One run describes a sum,
- * a broadcast, a gather: there `source` is the first rank of the tensor's set. */
+/* A run of `count` outputs. Output i comes from the i-th input that the operation gives to this
+ * worker (or is RECORD_SOURCE_RESULT), and lands at offset + i * stride of the region. A sum, a
+ * broadcast and a gather each need one run. In a gather `source` is the first rank in the tensor's
+ * set. */
 #define RECORD_SOURCE_RESULT 0xffffffffu
 struct record_output {
     uint32_t source;
     uint32_t count;
     uint32_t region;
-    uint32_t reserved; /* 0 */
+    uint32_t reserved; /* always 0 */
     uint64_t offset;   /* bytes */
     uint64_t bytes;
-    uint64_t stride; /* from one output to the next; 0 when there is one */
+    uint64_t stride; /* distance from one output to the next; 0 if there is only one */
 };
 
 struct record_ready {
     uint8_t kind;      /* RECORD_READY */
-    uint8_t operation; /* enum record_operation */
-    uint8_t dtype;     /* enum reduce_dtype of the tensor */
-    uint8_t standing;  /* enum record_standing */
+    uint8_t operation; /* a value of enum record_operation */
+    uint8_t dtype;     /* dtype of the tensor, a value of enum reduce_dtype */
+    uint8_t standing;  /* a value of enum record_standing */
     uint16_t outputs;  /* 0 .. RECORD_OUTPUTS_MAX */
-    uint16_t stalled; /* time waited for this lane, not reported yet: times RECORD_STALL_NS (W18) */
-    uint32_t piece;   /* the coordinator's number of this part of a tensor */
-    uint32_t word;    /* comes back with the result: 24-bit request slot, 8-bit generation */
-    uint64_t round;   /* counted per tensor, from 1 */
-    uint32_t epoch;   /* epoch of the route that the worker has */
-    uint32_t root;    /* broadcast: the rank whose input it is */
+    /* time waited for this lane that was not reported yet, in units of RECORD_STALL_NS (W18) */
+    uint16_t stalled;
+    uint32_t piece; /* number that the coordinator gave to this part of a tensor */
+    uint32_t word;  /* returned with the result: 24 bits slot of the request, 8 bits generation */
+    uint64_t round; /* counted for each tensor, from 1 */
+    uint32_t epoch; /* epoch of the route that the worker has */
+    uint32_t root;  /* broadcast: rank that supplies the input */
     uint32_t input_region;
     uint32_t payload_bytes; /* 0, or input_bytes: the input follows the record (a hint, W6) */
     uint64_t input_offset;  /* bytes */
-    /* length of one block; 0 for a barrier, and if only the root gives an input */
+    /* length of one block; 0 for a barrier, and if only the root supplies an input */
     uint64_t input_bytes;
-    uint64_t input_stride; /* from one block to the next, where an input has one for each rank */
-    float loss;            /* loss of this iteration; NaN: unknown */
-    uint32_t priority;     /* larger first within the job */
+    /* distance from one block to the next, if an input has one for each rank */
+    uint64_t input_stride;
+    float loss;        /* loss of this iteration; NaN: unknown */
+    uint32_t priority; /* within the job, larger values go first */
     struct record_output output[RECORD_OUTPUTS_MAX];
 };
 _Static_assert(sizeof(struct record_ready) == 112, "one ring record, no holes");
@@ -125,13 +133,13 @@ struct record_error {
     uint32_t word; /* RECORD_WORD_NONE: every request of the job */
     int32_t code;  /* negative errno */
     uint32_t text_bytes;
-    char text[RECORD_TEXT_BYTES]; /* not terminated */
+    char text[RECORD_TEXT_BYTES]; /* without a terminating zero */
     uint32_t padding;
 };
 _Static_assert(sizeof(struct record_error) == 120, "one ring record, no holes");
 
-/* The ranks that have not announced `round`; 0, from a worker that ENTERS: the ranks that hold up
- * the open round. */
+/* Requests the ranks that have not announced `round`. Round 0, from a worker with standing ENTERS:
+ * the ranks that delay the open round. */
 struct record_query {
     uint8_t kind;
     uint8_t reserved[3];
@@ -143,16 +151,16 @@ struct record_query {
 
 struct record_missing {
     uint8_t kind;
-    uint8_t have_pushed; /* 1: these ranks have, but their memory does not answer */
+    uint8_t have_pushed; /* 1: these ranks have announced, but their memory does not answer */
     uint8_t reserved[2];
     uint32_t word;
-    uint64_t round; /* the round the lane is in */
+    uint64_t round; /* the round that is open on the lane */
     uint64_t ranks[RECORD_MISSING_WORDS];
 };
 _Static_assert(sizeof(struct record_missing) == 112, "one ring record, no holes");
 
-/* The ticket of a connect (W7): issued by the coordinator or, on a live connection, by the lane.
- * Single use; the token is the secret. */
+/* The ticket of a connection (W7), issued by the coordinator or, on a live connection, by the
+ * lane. It is valid once. The token is the secret. */
 struct record_connect {
     uint32_t magic; /* RECORD_MAGIC */
     uint32_t job;
@@ -160,7 +168,7 @@ struct record_connect {
     uint32_t lane;
     uint64_t incarnation; /* random number of the aggregator process */
     uint8_t token[RECORD_TOKEN_BYTES];
-    uint64_t reserved; /* 0 */
+    uint64_t reserved; /* always 0 */
 };
 _Static_assert(sizeof(struct record_connect) == 48, "fits verbs connect data");
 #define RECORD_MAGIC 0x31505247u /* "GRP1": data-plane version 1 */
@@ -174,7 +182,9 @@ struct record_ticket {
 struct record_leave {
     uint8_t kind;
     uint8_t
-        after_failure; /* 1: because the job has failed; other ranks learn the cause, not this */
+        /* 1: the worker leaves because the job has failed; other ranks learn the cause of the
+         * failure, not this goodbye */
+        after_failure;
     uint8_t reserved[6];
 };
 
@@ -182,8 +192,8 @@ struct record_closed {
     uint8_t kind;
     uint8_t reserved[3];
     uint32_t word;
-    /* round of the result: the worker continues with the next one. To a worker that enters: 0 if
-     * there was none */
+    /* round of the result: the worker continues with the next one. For a worker that enters, 0
+     * means that there was no round */
     uint64_t round;
 };
 
@@ -195,7 +205,8 @@ struct record_chosen {
 };
 _Static_assert(sizeof(struct record_chosen) == 112, "one ring record, no holes");
 
-/* A rule ignores the settings that it does not use; the lane finds values without sense. */
+/* Settings of updates. A rule ignores the settings that it does not use. The lane finds invalid
+ * values. */
 struct record_settings {
     uint8_t kind;
     uint8_t reserved[7];
@@ -206,40 +217,42 @@ struct record_settings {
 };
 _Static_assert(sizeof(struct record_settings) == 72, "no holes");
 
-/* Two places for parameters and moments of a piece, each as a SAVE would give them, in lent memory
- * that no other process writes. Sent before the first announcement of the piece on each connection.
- */
+/* Two places for parameters and moments of a piece, in the form of a SAVE, in lent memory to which
+ * no other process writes. Sent before the first announcement of the piece on each connection. */
 struct record_backup {
     uint8_t kind;
     uint8_t reserved[3];
     uint32_t piece;
     uint32_t region;
-    uint32_t note;      /* number of the sender, sent back in BACKED */
-    uint64_t offset[2]; /* by the round's last bit: the state before is whole until the commit */
-    uint64_t since; /* the first round whose state went there; RECORD_ROUND_NONE: an offer, without
-                         a state until BACKED */
-    uint64_t steps[3]; /* the updates behind the state after a round, by the round modulo 3 */
-    /* replica holder: rounds whose states lie whole in the two places; 0: none */
+    uint32_t note; /* number chosen by the sender, returned in BACKED */
+    /* indexed by the last bit of the round: the state before stays complete until the commit */
+    uint64_t offset[2];
+    /* first round whose state was written there; RECORD_ROUND_NONE: an offer, without a state until
+     * BACKED */
+    uint64_t since;
+    /* number of updates in the state after a round, indexed by the round modulo 3 */
+    uint64_t steps[3];
+    /* replica holder: rounds whose states are complete in the two places; 0: none */
     uint64_t rounds[2];
-    uint64_t ranks[2]; /* replica holder: a hash of the ranks of each round, from its stamp */
+    uint64_t ranks[2]; /* replica holder: hash of the ranks of each round, from its stamp */
 };
 _Static_assert(sizeof(struct record_backup) == 96, "no holes");
 
-/* The stamp behind each of the two places at a replica holder. Written when the whole state has
- * landed (W20). */
+/* The stamp after each of the two places at a replica holder. It is written when the whole state
+ * has landed (W20). */
 struct record_stamp {
     uint64_t round, steps; /* round 0: no state */
-    uint64_t ranks;        /* a hash of the ranks that the piece had then */
+    uint64_t ranks;        /* hash of the ranks that the piece had at that time */
 };
 
 struct record_backed {
     uint8_t kind;
     uint8_t reserved[3];
     uint32_t piece;
-    uint32_t note; /* note of the BACKUP */
+    uint32_t note; /* `note` of the BACKUP */
     uint32_t padding;
     /* the copy has the state after this round, and gets each later one; RECORD_ROUND_NONE: the lane
-     * writes it no more */
+     * no longer writes to the copy */
     uint64_t round;
     uint64_t steps; /* update count of that state */
 };
@@ -261,17 +274,17 @@ union record {
     struct record_backed backed;
 };
 
-/* Copies `bytes` bytes into `ret_record` and checks everything that can be checked without state:
- * kind, length for that kind, counts, reserved fields, extents that overflow. For READY,
- * payload_bytes must match the bytes behind the record, which start at `ret_record_bytes`.
- * Errors: -EBADMSG; `ret_record` is then undefined. Cost: one copy, no allocation. */
+/* Copies `bytes` bytes to `ret_record`, and checks everything that can be checked without state:
+ * kind, length for that kind, counts, reserved fields, areas that overflow. For READY,
+ * payload_bytes must be the number of bytes after the record, which begin at `ret_record_bytes`.
+ * -EBADMSG: invalid; `ret_record` is then undefined. Cost: one copy, no allocation. */
 int record_check(const void *data, size_t bytes, union record *ret_record,
                  size_t *ret_record_bytes);
 
-/* Bytes to send for a record of its kind. */
+/* Returns the number of bytes to send for a record of its kind. */
 size_t record_bytes(const union record *record);
 
-/* Fills an ERROR; text is cut to RECORD_TEXT_BYTES. */
+/* Fills an ERROR. The text is cut to RECORD_TEXT_BYTES. */
 void record_error_init(struct record_error *ret_error, uint32_t word, int code, const char *text);
 
 #endif

@@ -1,5 +1,6 @@
-/* The ring of a recording. Two counters that only grow: the writer's and the reader's; each is
- * written by one side, and the rounds between them belong to the reader. README: W19. */
+/* The ring of a recording. It has two counters that only grow, one of the writer and one of the
+ * reader. Each is written by one side only, and the rounds between them belong to the reader.
+ * README: W19. */
 #include "svc/wire/trace_ring.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@ int trace_ring_create(uint32_t rounds, uint64_t since_ns, uint64_t until_ns,
     ring = aligned_alloc(LINE_BYTES, bytes);
     if (!ring)
         return -ENOMEM;
-    memset(ring, 0, bytes); /* makes all pages before the data path needs them */
+    memset(ring, 0, bytes); /* allocates all pages before the data path needs them */
     ring->since_ns = since_ns;
     ring->until_ns = until_ns;
     ring->mask = rounds - 1;

@@ -1,6 +1,7 @@
-/* A round as a timeline records it, and the ring in which rounds wait: one thread puts (or several,
- * with a lock of their own), another takes. Made when recording starts; a put allocates nothing,
- * takes no lock and waits for no thread. README: W19. */
+/* A round as a timeline records it, and the ring in which rounds wait. One thread adds rounds (or
+ * several threads with a lock of their own), and another takes them. The ring is created when
+ * recording starts. Adding a round allocates nothing, takes no lock and waits for no thread.
+ * README: W19. */
 #ifndef GRADPOOL_WIRE_TRACE_H
 #define GRADPOOL_WIRE_TRACE_H
 
@@ -9,59 +10,61 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The steps of a round, in their order, as a worker and as a lane see them. */
+/* The steps of a round in their order, as a worker and as a lane record them. */
 enum trace_worker_step {
-    TRACE_PUSHED,    /* pushed by the caller; queued until the round before is committed */
+    TRACE_PUSHED,    /* pushed by the caller; waits until the round before is committed */
     TRACE_BEGUN,     /* the gradient is being copied in */
     TRACE_ANNOUNCED, /* the lanes have its announcement */
-    TRACE_LANDED,    /* all pieces of the result are here */
+    TRACE_LANDED,    /* all pieces of the result have arrived */
     TRACE_COPYING,   /* the result is being copied out, or (without a copy) committed */
     TRACE_DONE,
 };
 enum trace_lane_step {
-    TRACE_HEARD,   /* the first rank has announced it */
-    TRACE_READY,   /* the last rank has; it waits for the core */
+    TRACE_HEARD,   /* the first rank has announced the round */
+    TRACE_READY,   /* the last rank has announced it; the round waits for the core */
     TRACE_STARTED, /* reading of the first chunk begins */
     TRACE_SUMMED,  /* the last chunk is summed */
     TRACE_WRITTEN, /* every worker has the result: COMMIT */
 };
 #define TRACE_STEPS 6
 
-/* A round as it travels. With fewer steps the last one repeats. */
+/* A round, in the form that messages contain. If a round has fewer steps, the last one is
+ * repeated. */
 struct trace_round {
-    uint64_t at_ns[TRACE_STEPS]; /* times of the steps, on the recorder's clock */
+    uint64_t at_ns[TRACE_STEPS]; /* times of the steps, on the clock of the recorder */
     uint64_t round, bytes;
-    uint32_t thing;    /* a worker's tensor, a lane's piece */
-    uint16_t last;     /* a lane's: the rank that announced last */
-    uint8_t operation; /* enum record_operation */
+    uint32_t thing;    /* a worker records the tensor, a lane the piece */
+    uint16_t last;     /* for a lane: the rank that announced last */
+    uint8_t operation; /* a value of enum record_operation */
     uint8_t reserved;
 };
 _Static_assert(sizeof(struct trace_round) == 72, "no holes");
 
 struct trace_ring;
 
-/* Records the time of a step, for the data path; without a ring the cost is one check. */
+/* Records the time of a step, on the data path. Without a ring this costs one check. */
 static inline void trace_step(const struct trace_ring *ring, uint64_t at_ns[], int step)
 {
     if (__builtin_expect(ring != NULL, 0))
         at_ns[step] = clock_now_ns();
 }
 
-/* A ring for rounds between these two times; `rounds` is a power of two. -ENOMEM. */
+/* Creates a ring for rounds between these two times. `rounds` is a power of two. Returns 0 or
+ * -ENOMEM. */
 int trace_ring_create(uint32_t rounds, uint64_t since_ns, uint64_t until_ns,
                       struct trace_ring **ret_ring);
-void trace_ring_destroy(struct trace_ring *ring); /* NULL is fine */
+void trace_ring_destroy(struct trace_ring *ring); /* NULL is fine. */
 
-/* For the thread that records. A round whose beginning was not recorded, or that ends too late, is
- * left out. */
+/* For the thread that records: adds a round. A round whose beginning was not recorded, or that ends
+ * too late, is left out. */
 void trace_ring_put(struct trace_ring *ring, const struct trace_round *round);
-/* For the thread that reads: takes the oldest rounds, up to `max`; returns their number. */
+/* For the thread that reads: takes the oldest rounds, at most `max`. Returns their number. */
 size_t trace_ring_take(struct trace_ring *ring, struct trace_round *ret_rounds, size_t max);
 size_t trace_ring_waiting(const struct trace_ring *ring);
-/* Rounds that found no room. */
+/* Returns the number of rounds for which there was no room. */
 uint64_t trace_ring_dropped(const struct trace_ring *ring);
 
-/* Whether the steps of a round follow each other. */
+/* Returns whether the times of the steps are in order. */
 bool trace_round_is_sound(const struct trace_round *round);
 
 #endif

@@ -1,4 +1,4 @@
-"""Pages as a real browser shows them: their text, their figures, whether labels overlap."""
+"""Pages in a real browser: their text, their figures, and overlapping labels."""
 import html
 import json
 import re
@@ -7,7 +7,7 @@ import tempfile
 import harness
 from harness import WAIT_S
 
-# Notes each piece of text that overlaps another, and how wide the page is.
+# Records each piece of text that overlaps another, and the width of the page.
 PROBE = """<script>addEventListener('load', () => {
   const boxes = [], hits = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -35,7 +35,8 @@ GROUNDS = {1: 'rgb(255, 255, 255)', 0: 'rgb(20, 23, 27)'}  # light, dark
 
 
 def dom(url, *options):
-    """The page's document after its scripts; fails on any output of its console."""
+    """Returns the page's document after its scripts have run. Fails on any output of its
+    console."""
     with tempfile.TemporaryDirectory() as profile:
         shown = harness.run(
             ['chromium-headless-shell', '--no-sandbox', '--disable-gpu',
@@ -47,7 +48,8 @@ def dom(url, *options):
 
 
 def check_labels(case, page, folder):
-    """No label overlaps another, nothing is wider than the screen: wide, narrow, light, dark."""
+    """Checks that no label overlaps another and nothing is wider than the screen: wide, narrow,
+    light, dark."""
     path = folder / 'probed.html'
     path.write_text(page.replace('</body>', PROBE + '</body>'))
     for width in (1280, 390):
@@ -66,13 +68,14 @@ def check_labels(case, page, folder):
 
 
 def data_of(shown):
-    """The JSON that a page carries along."""
+    """Returns the JSON in a page."""
     return json.loads(re.search('<script type="application/json" id="data">(.*?)</script>', shown,
                                 re.DOTALL).group(1))
 
 
 def check_run(case, path):
-    """Checks that the page of a bench's run shows the figures of its JSON; returns that JSON."""
+    """Checks that the page of a run of the bench shows the figures of its JSON. Returns that
+    JSON."""
     shown = dom(path.as_uri())
     data = data_of(shown)
     for name, value in data['figures'].items():

@@ -1,8 +1,7 @@
 """A service and emulated workers as real processes, for end-to-end tests.
 
-Every started process is ended, also when a case fails; every wait has a deadline, and its failure
-names the awaited condition and shows the end of the log.
-"""
+Every started process is ended, also when a case fails. Every wait has a deadline. Its failure names
+the awaited condition and shows the end of the log."""
 import contextlib
 import ctypes
 import json
@@ -27,7 +26,7 @@ GRADPOOL = BUILD / 'gradpool'
 BENCH = BUILD / 'bench' / 'gradpool-bench'
 WAIT_S = 30
 SERVING = ('up', 'silent')  # states of an aggregator that has lanes for jobs
-# Under nohup all started processes would ignore SIGHUP, which tests do not expect.
+# With nohup all started processes would ignore SIGHUP, which tests do not expect.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 PIDFD_GETFD = 438  # equal on every architecture
 ESTABLISHED, LISTENING = '01', '0A'  # states in /proc/net/tcp
@@ -35,7 +34,7 @@ SO_ATTACH_FILTER = 26
 
 
 def children(pid):
-    """Children of this process, started by any of its threads."""
+    """Returns the children of this process, started by any of its threads."""
     pids = []
     with contextlib.suppress(OSError):
         for thread in pathlib.Path(f'/proc/{pid}/task').iterdir():
@@ -44,7 +43,8 @@ def children(pid):
 
 
 def running(*parts):
-    """Pids of processes whose command, with words ended by zeros, contains all of these."""
+    """Returns the pids of processes whose command, with words ended by zeros, contains all of these
+    texts."""
     pids = []
     for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
         with contextlib.suppress(OSError):
@@ -90,14 +90,14 @@ class Process:
         self.child.wait()
 
     def end(self):
-        """Kills the process with its children, such as the local aggregators of a coordinator,
-        which would outlive the coordinator."""
+        """Kills the process with its children. For example, local aggregators would survive their
+        coordinator."""
         left = children(self.pid)
         self.kill()
         kill_all(left)
 
     def wait(self, seconds=WAIT_S):
-        """The exit code."""
+        """Returns the exit code."""
         until(lambda: self.child.poll() is not None, f'{self.name} ends', seconds, self)
         return self.child.returncode
 
@@ -111,8 +111,8 @@ class Process:
         return self.text()[-3000:] + self.doing()
 
     def doing(self):
-        """One line for each thread of the live process: the kernel function in which it waits, and
-        its ticks."""
+        """Returns one line for each thread of the live process: the kernel function in which the
+        thread waits, and its CPU ticks."""
         lines = []
         with contextlib.suppress(OSError):
             for thread in sorted(pathlib.Path(f'/proc/{self.pid}/task').iterdir()):
@@ -136,20 +136,20 @@ def until(condition, what, seconds=WAIT_S, process=None):
         if patience.is_over():
             what = what() if callable(what) else what
             raise AssertionError(f'never: {what}' + (f'\n{process.tail()}' if process else ''))
-        # A look that starts a command must not take the core from the awaited processes.
+        # A check that starts a command must not take the core from the awaited processes.
         cost_s, waited_s = time.monotonic() - looked, time.monotonic() - began
         time.sleep(min(max(0.005, 3 * cost_s, waited_s / 20), 0.2))
         looked = time.monotonic()
 
 
 def end_of(child, seconds=WAIT_S):
-    """The exit code of a subprocess that ends by itself."""
+    """Returns the exit code of a subprocess that ends by itself."""
     until(lambda: child.poll() is not None, f'{child.args} ends', seconds)
     return child.returncode
 
 
 def read_more(fd, patience, said):
-    """The next bytes of a pipe or terminal; an error shows `said`, the bytes before them."""
+    """Returns the next bytes of a pipe or terminal. An error shows `said`, the bytes before."""
     while not select.select([fd], [], [], 0.1)[0]:
         if patience.is_over():
             raise AssertionError(f'no more output after {said!r}')
@@ -160,7 +160,7 @@ def read_more(fd, patience, said):
 
 
 def finish(child, seconds=WAIT_S, given=None):
-    """communicate() of a subprocess, with the time limit of until(). Kills the process at the
+    """Does communicate() of a subprocess, with the time limit of until(). Kills the process at the
     limit."""
     patience = progress.Patience(seconds)
     while True:
@@ -171,14 +171,15 @@ def finish(child, seconds=WAIT_S, given=None):
             if patience.is_over():
                 child.kill()
                 out = errors = None
-                with contextlib.suppress(subprocess.TimeoutExpired):    # an orphan holds the pipe
+                # an orphaned child of the process still has the pipe
+                with contextlib.suppress(subprocess.TimeoutExpired):
                     out, errors = child.communicate(timeout=progress.SAMPLE_S)
                 raise AssertionError(
                     f'{child.args} did not end:\n{out or ""}{errors or ""}') from None
 
 
 def run(command, timeout=WAIT_S, input=None, capture_output=False, check=False, **options):
-    """subprocess.run() of a command that ends by itself; `timeout` as in until()."""
+    """Does subprocess.run() of a command that ends by itself; `timeout` as in until()."""
     if capture_output:
         options.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if input is not None:
@@ -196,8 +197,8 @@ def run(command, timeout=WAIT_S, input=None, capture_output=False, check=False, 
 
 
 class Service:
-    """`gradpool serve` in a folder of its own, on a port that the kernel picks; `before`: words
-    that its command begins with."""
+    """`gradpool serve` in a separate folder, on a port that the kernel chooses; `before`: words
+    before its command."""
 
     def __init__(self, *options, aggregators=2, folder=None, name='serve', before=()):
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix='gradpool-test-'))
@@ -244,7 +245,8 @@ class Service:
         return next((j for j in json.loads(answer.stdout)['jobs'] if j['job'] == name), None)
 
     def serving(self, *states):
-        """Its aggregators as `status` has them; one that is late on a busy host is one still."""
+        """Returns its aggregators from `status`. An aggregator that is late on a busy host counts,
+        too."""
         return [a for a in self.status()['aggregators'] if a['state'] in (states or SERVING)]
 
     def pids(self, *states):
@@ -269,7 +271,7 @@ class Service:
                    capture_output=True, text=True)
 
     def tenant_key(self, name, *options):
-        """A new tenant; the variable with which a process is that one."""
+        """Adds a tenant. Returns the variable with which a process belongs to this tenant."""
         made = self.tenant('add', name, *options)
         if made.returncode != 0:
             raise AssertionError(made.stderr)
@@ -279,7 +281,8 @@ class Service:
         return {'GRADPOOL_KEY_FILE': str(path)}
 
     def operator(self):
-        """The variable with which a process is an operator, as an aggregator of another host is."""
+        """Returns the variable with which a process is an operator, like an aggregator of another
+        host."""
         if not self.operator_key:
             self.operator_key = self.tenant_key('nodes', '--operator')
         return self.operator_key
@@ -296,7 +299,7 @@ class Service:
         return self.serve.wait()
 
     def local_aggregators(self):
-        """Pids, including those whose coordinator has ended."""
+        """Returns the pids of its aggregators, also of those whose coordinator has ended."""
         return running('\0aggregator\0', f'\0unix:{self.state}/control.sock\0')
 
     def end(self):
@@ -309,8 +312,8 @@ class Service:
 
 
 def free_ports(count):
-    """The first of `count` unused ports in a row, outside of the range from which the kernel
-    assigns ports; concurrent programs draw other ones."""
+    """Returns the first of `count` consecutive unused ports, outside of the range from which the
+    kernel assigns ports. Programs that run at the same time get other ports."""
     low = int(pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range').read_text().split()[0])
     while True:
         first = random.randrange(10000, max(low, 20000) - count)
@@ -321,8 +324,8 @@ def free_ports(count):
 
 
 def descriptors(pid):
-    """Entries of a process's descriptors. SkipTest: the service is not dumpable, so that only
-    CAP_SYS_PTRACE sees them."""
+    """Returns entries of a process's descriptors. SkipTest: the service is not dumpable, so that
+    only CAP_SYS_PTRACE sees them."""
     try:
         return list(pathlib.Path(f'/proc/{pid}/fd').iterdir())
     except PermissionError:
@@ -330,8 +333,8 @@ def descriptors(pid):
 
 
 def connections(pid, port, end='remote', state=ESTABLISHED):
-    """A process's TCP connections with that port at that end (local, remote), taken hold of from
-    outside. Those that listen are such, too."""
+    """Yields a process's TCP connections with that port at that end (local, remote), as descriptors
+    of this process. Listening sockets are included."""
     field, links = {'local': 1, 'remote': 2}[end], {}
     for line in pathlib.Path('/proc/net/tcp').read_text().splitlines()[1:]:
         fields = line.split()
@@ -351,7 +354,8 @@ def connections(pid, port, end='remote', state=ESTABLISHED):
 
 
 def cut_connections(pid, port):
-    """Ends a process's TCP connections to that port from outside, as a network does. How many."""
+    """Ends a process's TCP connections to that port from outside, like a network. Returns their
+    number."""
     links = 0
     for link in connections(pid, port):
         link.shutdown(socket.SHUT_RDWR)
@@ -360,8 +364,9 @@ def cut_connections(pid, port):
 
 
 def forget_connections(pid, port, end='remote'):
-    """Nothing arrives on them any more, as behind a firewall that has forgotten them; others work.
-    How many. SkipTest: this host does not let its users drop packets."""
+    """Drops everything that arrives on these connections, like a firewall that has forgotten them.
+    Other connections work. Returns their number. SkipTest: this host does not let its users drop
+    packets."""
     drop_all = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0))     # BPF_RET, 0 bytes
     program, links = struct.pack('HL', 1, ctypes.addressof(drop_all)), 0
     for link in connections(pid, port, end):
@@ -374,9 +379,9 @@ def forget_connections(pid, port, end='remote'):
 
 
 def reset_connections(port, end='local'):
-    """Ends all TCP connections that have that port at that end (local, remote): the kernel closes
-    this end and sends the other one a reset, as a firewall does. How many. SkipTest: this host does
-    not let its users do that."""
+    """Ends all TCP connections with that port at that end (local, remote): the kernel closes this
+    end and sends the other one a reset, like a firewall. Returns their number. SkipTest: this host
+    does not let its users do that."""
     if not shutil.which('ss'):
         raise unittest.SkipTest('no `ss` here, which resets connections (iproute2)')
     side = {'local': 'sport', 'remote': 'dport'}[end]
@@ -391,7 +396,7 @@ def reset_connections(port, end='local'):
 
 
 def result(process):
-    """The JSON line of a worker that ended well."""
+    """Returns the JSON line of a worker that has ended without an error."""
     code = process.wait(120)
     if code != 0:
         raise AssertionError(f'{process.name} ended with {code}:\n{process.tail()}')
@@ -399,8 +404,7 @@ def result(process):
 
 
 def end_training(*workers):
-    """Kills verbose workers that train without an end, and checks that all their sums were right.
-    """
+    """Kills verbose workers that train forever, and checks that all their sums were right."""
     for worker in workers:
         worker.wait_for('round ')
     for worker in workers:
@@ -421,8 +425,8 @@ def finish_training(*workers):
 
 
 def container():
-    """Words before a command that run it in a PID namespace of its own, with the host's network, as
-    the first process of a container. SkipTest: this host does not allow that."""
+    """Returns words before a command that run it in a separate PID namespace with the host's
+    network, like the first process of a container. SkipTest: this host does not allow that."""
     words = 'unshare', '--pid', '--fork', '--mount-proc'
     if subprocess.run([*words, 'true'], capture_output=True).returncode:
         raise unittest.SkipTest('no PID namespace can be made here: CAP_SYS_ADMIN is needed')
@@ -430,7 +434,7 @@ def container():
 
 
 def is_alive(pid):
-    """Running, not merely waiting to be reaped."""
+    """Returns whether the process runs, and does not merely wait to be reaped."""
     try:
         return pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] != 'Z'
     except OSError:
@@ -438,6 +442,6 @@ def is_alive(pid):
 
 
 def cpu_s(pid):
-    """CPU seconds of a process so far, in clock ticks of 10 ms."""
+    """Returns the CPU seconds of a process so far, in steps of 10 ms."""
     fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')

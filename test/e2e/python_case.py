@@ -1,4 +1,4 @@
-"""For tests of the Python package: a service for the module, and cases with jobs of their own."""
+"""For tests of the Python package: a service for the module, and cases with separate jobs."""
 import os
 import unittest
 
@@ -23,7 +23,7 @@ def tearDownModule():
 
 
 class Case(unittest.TestCase):
-    """A test with a job of its own, all its ranks in this process."""
+    """A test with a separate job, all its ranks in this process."""
 
     def join(self, workers=1):
         name = self.id().rsplit('.', 1)[-1]

@@ -1,12 +1,12 @@
-"""For tests of the Python package: functions run by several processes.
+"""For tests of the Python package: runs functions in several processes.
 
-A test module calls a function of its own by name, once a rank, each in a process of its own:
+A test module calls one of its functions by name, once for each rank, each in a separate process:
 
     def rank_adds(rank, workers): return rank + 1
     run_ranks('rank_adds', 2) -> [1, 2]
 
 The module ends with main(), which runs the tests or, in a fresh interpreter, one rank. Importing
-torch takes two seconds of a core: with main(globals(), forks=True) the tests import it once, and
+torch takes two seconds of a core. With main(globals(), forks=True) the tests import it once, and
 ranks are forks."""
 import contextlib
 import gc
@@ -24,7 +24,7 @@ import harness
 import tap
 from harness import BUILD
 
-RANK_TIMEOUT_S = 180  # torch is imported many times over on a loaded machine
+RANK_TIMEOUT_S = 180  # several processes import torch on a loaded machine
 
 # Before gradpool is imported, here and in every rank.
 os.environ.setdefault('GRADPOOL_LIBRARY', str(BUILD / 'client' / 'libgradpool.so'))
@@ -68,9 +68,9 @@ class Fork(subprocess.Popen):
 
 
 def start_ranks(function, workers, prefixes=None, **environment):
-    """Processes that call `function`(rank, workers) of the running script, not waited for.
+    """Starts processes that call `function`(rank, workers) of the running script, without waiting.
 
-    prefixes  {rank: words that its command begins with}"""
+    prefixes  {rank: words before its command}"""
     words = [sys.executable, os.path.abspath(sys.argv[0]), '--rank', function]
     how = Fork if _forks and not prefixes else subprocess.Popen
     return [how(
@@ -81,7 +81,8 @@ def start_ranks(function, workers, prefixes=None, **environment):
 
 
 def finish_ranks(processes):
-    """Results in rank order. Ranks that raised fail the test with their tracebacks."""
+    """Returns results in rank order. Ranks with an exception fail the test with their
+    tracebacks."""
     try:
         ended = [harness.finish(process, RANK_TIMEOUT_S) for process in processes]
     finally:
@@ -97,13 +98,13 @@ def finish_ranks(processes):
 
 
 def run_ranks(function, workers, **environment):
-    """start_ranks() and finish_ranks()."""
+    """Does start_ranks() and finish_ranks()."""
     return finish_ranks(start_ranks(function, workers, **environment))
 
 
 def apart(function, *arguments):
     """Calls the function in a fork and returns the result. After a backward() in a process torch 2
-    runs none in its forks, and ranks are forks."""
+    runs no other one in its forks, and ranks are forks."""
     with multiprocessing.get_context('fork').Pool(1) as pool:
         return pool.apply(function, arguments)
 
@@ -118,7 +119,7 @@ def expects(case, kind, *words):
 
 
 def one_rank(module, function, rank, workers):
-    """Runs one rank and returns its exit status; its result is the last line on stdout."""
+    """Runs one rank and returns its exit status. Its result is the last line on stdout."""
     try:
         result = module[function](int(rank), int(workers))
     except BaseException:
@@ -129,7 +130,7 @@ def one_rank(module, function, rank, workers):
 
 
 def main(module, forks=False):
-    """One rank of a test, or all tests of the module `__main__`."""
+    """Runs one rank of a test, or all tests of the module `__main__`."""
     global _forks
     if sys.argv[1:2] == ['--rank']:
         sys.exit(one_rank(module, *sys.argv[2:5]))

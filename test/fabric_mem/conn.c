@@ -19,8 +19,8 @@ struct mem_packet *mem_packet_create(enum mem_packet_kind kind, size_t bytes)
     return p;
 }
 
-/* Unmaps the region. The receiver has a mapping of its own, which outlives the lender as with
- * fabric_shm. */
+/* Unmaps the region. The receiver has its own mapping, which stays valid after the lender's end, as
+ * with fabric_shm. */
 static void region_drop(const struct mem_network *n, struct region *region)
 {
     if (n->options.is_mapped && region->base != NULL)
@@ -84,7 +84,7 @@ static void unlink_peer(struct mem_conn *c)
     c->peer = NULL;
 }
 
-/* Events that were not handed out; those of operations stay when `keep_ops`. */
+/* Drops events that were not handed out. With `keep_ops` events of operations stay. */
 static void drop_events(struct mem_conn *c, bool keep_ops)
 {
     list_for_each_safe (node, &mem_fabric_of(c)->events) {
@@ -150,7 +150,7 @@ void mem_conn_end(struct mem_conn *c, int error, uint32_t reason)
     closed->word = reason;
 }
 
-/* Whether this end belongs to a connect that its fabric has not reported yet. */
+/* Returns whether this end belongs to a connect that its fabric has not reported yet. */
 static bool is_unseen(const struct mem_conn *c) { return c->state == MEM_ASKED && !c->is_surfaced; }
 
 void mem_conn_leave(struct mem_conn *c)
@@ -162,7 +162,7 @@ void mem_conn_leave(struct mem_conn *c)
     mem_conn_end(c, 0, 0);
 }
 
-/* Keeps the first `kept` packets; of the one after them a write lands in part. */
+/* Keeps the first `kept` packets. If the next packet is a write, a part of it arrives. */
 static void cut_inbox(struct mem_network *n, struct list *inbox, uint64_t kept)
 {
     bool is_first = true;
@@ -181,7 +181,7 @@ static void cut_inbox(struct mem_network *n, struct list *inbox, uint64_t kept)
     }
 }
 
-/* Ends the other end with -ECONNRESET, after a part of the packets under way to it has arrived. */
+/* Ends the other end with -ECONNRESET, after a part of the packets in flight to it has arrived. */
 static void cut_peer(struct mem_conn *c)
 {
     struct mem_network *n = mem_fabric_of(c)->network;
@@ -211,7 +211,7 @@ void mem_conn_break(struct mem_conn *c)
 uint64_t mem_digest(const void *bytes, size_t count)
 {
     const unsigned char *at = bytes;
-    uint64_t digest = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    uint64_t digest = UINT64_C(0xcbf29ce484222325); /* the FNV-1a hash */
     for (size_t i = 0; i < count; i++)
         digest = (digest ^ at[i]) * UINT64_C(0x100000001b3);
     return digest;
@@ -263,7 +263,7 @@ static void take_word(struct mem_conn *c, const struct mem_packet *p)
     mem_conn_happened(c, FABRIC_EVENT_WORD)->word = p->word;
 }
 
-/* The packet is the message's buffer, and lives until the message is given back. */
+/* The packet is the message's buffer. It lives until the message is given back. */
 static void take_message(struct mem_conn *c, struct mem_packet *p)
 {
     list_append(&c->messages, &p->node);

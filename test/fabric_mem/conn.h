@@ -8,22 +8,23 @@
 #include "svc/fabric/region.h"
 #include "test/fabric_mem/fabric_mem.h"
 
-/* Receive buffers of a connection's end (W6). */
+/* receive buffers of one end of a connection (W6) */
 #define MEM_MESSAGES_MAX 2
 #define MEM_QUEUE_DEPTH_DEFAULT 64
 
 struct mem_network {
     struct mem_network_options options;
     uint64_t now_ns;
-    uint64_t random;       /* state */
-    uint64_t packets;      /* sent so far: breaks ties of time */
-    unsigned fabrics_made; /* numbers them, for people */
+    uint64_t random;       /* state of the random numbers */
+    uint64_t packets;      /* packets sent so far: decides between packets of the same time */
+    unsigned fabrics_made; /* number of fabrics made, for their names in messages */
     struct list fabrics;
 };
 
-/* Out of memory ends the process: this fabric serves tests only (N9). */
+/* Allocates zeroed memory. Exhausted memory ends the process, because this fabric serves tests only
+ * (N9). */
 void *mem_zalloc(size_t bytes);
-/* 0 .. most, evenly enough. */
+/* Returns a nearly uniform number from 0 to `most`. */
 uint64_t mem_network_draw(struct mem_network *n, uint64_t most);
 
 struct mem_fabric {
@@ -31,16 +32,17 @@ struct mem_fabric {
     struct mem_network *network;
     struct list node; /* network->fabrics */
     unsigned number;
-    char name[FABRIC_ADDRESS_BYTES_MAX]; /* listens here; empty: nowhere */
-    char text[96];                       /* fabric_describe() */
+    /* name at which the fabric listens; empty: it does not listen */
+    char name[FABRIC_ADDRESS_BYTES_MAX];
+    char text[96]; /* fabric_describe() */
     size_t payload_bytes_max;
     bool is_killed, is_stopped;
     uint64_t fault_in; /* posts until `fault`; 0: none */
     enum mem_fault fault;
     struct mem_counters counters;
     struct list conns;
-    struct list events; /* struct mem_event: happened, not handed out yet */
-    uint32_t bell;      /* never rung: there is no other thread */
+    struct list events; /* struct mem_event: events that were not handed out yet */
+    uint32_t bell;      /* never used to wake, because there is no other thread */
 };
 
 enum mem_packet_kind {
@@ -54,8 +56,8 @@ enum mem_packet_kind {
     MEM_MESSAGE,
     MEM_READ,
     MEM_WRITE,
-    MEM_WORD, /* its bytes were stored through a mapping */
-    MEM_DONE, /* answers a read (with its bytes) or a write */
+    MEM_WORD, /* bytes were stored through a mapping of this region */
+    MEM_DONE, /* answer to a read (with its bytes) or to a write */
 };
 
 /* A packet. Its data ends where the allocation ends, so that a sanitizer detects a read
@@ -69,19 +71,19 @@ struct mem_packet {
     uint32_t id; /* region */
     uint32_t word;
     bool has_word;
-    bool is_torn; /* a write that the death of its sender cut short */
+    bool is_torn; /* a write that was cut short by the death of its sender */
     uint64_t offset;
     struct region region; /* MEM_LEND: the region as the receiver gets it */
-    size_t bytes;         /* bytes of data; MEM_READ: bytes wanted */
+    size_t bytes;         /* bytes of data; MEM_READ: requested bytes */
     unsigned char data[];
 };
 
-/* A posted read or write, until its event is handed out. Answers come in posting order. */
+/* A posted read or write, until its event is handed out. Answers come in the order of posts. */
 struct mem_op {
     struct list node;
     enum fabric_event_kind kind;
     void *context;
-    void *local; /* READ: where to; WRITTEN: where from */
+    void *local; /* READ: destination; WRITTEN: source */
     size_t bytes;
     uint64_t digest; /* digest of the bytes to be written */
 };
@@ -92,8 +94,8 @@ struct mem_event {
 };
 
 enum mem_conn_state {
-    MEM_ASKING, /* this end's connect is under way */
-    MEM_ASKED,  /* the peer's connect is under way; `is_surfaced`: reported here */
+    MEM_ASKING, /* this end has requested a connection */
+    MEM_ASKED,  /* the peer has requested a connection; `is_surfaced`: this was reported here */
     MEM_OPEN,
     MEM_ENDED,   /* CLOSED is due, or has been handed out */
     MEM_RETIRED, /* freed at the beginning of the next poll */
@@ -101,20 +103,20 @@ enum mem_conn_state {
 
 struct mem_conn {
     struct fabric_conn base;
-    struct mem_conn *peer; /* NULL: the other end is no more */
+    struct mem_conn *peer; /* NULL: the other end was freed */
     struct list node;      /* fabric->conns */
     enum mem_conn_state state;
     bool is_surfaced;
     bool wants_room;
     void *owner;
-    uint32_t posted; /* messages and operations under way */
+    uint32_t posted; /* messages and operations in progress */
     int held;        /* messages that were not given back */
     struct list inbox;
     uint64_t inbox_due_ns; /* due time of the last packet in the inbox */
     struct list ops;
     struct list messages;                   /* packets that are held */
     struct region lent[FABRIC_REGIONS_MAX]; /* lent by this end */
-    /* Lent by the peer; on a mapped network this end's mapping. */
+    /* Memory lent by the peer. On a mapped network this is the mapping of this end. */
     struct region regions[FABRIC_REGIONS_MAX];
     unsigned char ticket[FABRIC_TICKET_BYTES_MAX];
     size_t ticket_bytes;
@@ -133,12 +135,12 @@ void mem_conn_destroy(struct mem_conn *c);
 
 /* Allocates a packet with `bytes` bytes of data, for the caller to fill in. */
 struct mem_packet *mem_packet_create(enum mem_packet_kind kind, size_t bytes);
-/* Sends a packet, which arrives at the other end after a delay. Takes the packet over. */
+/* Sends a packet, which arrives at the other end after a delay. Becomes the owner of the packet. */
 void mem_conn_send(struct mem_conn *c, struct mem_packet *p);
 /* Sends a packet without data. */
 void mem_conn_tell(struct mem_conn *c, enum mem_packet_kind kind);
 
-/* The first packet of the inbox if it is due and can be received now; NULL: none. */
+/* Returns the first packet of the inbox if it is due and can be received now, else NULL. */
 struct mem_packet *mem_conn_due(struct mem_conn *c);
 void mem_conn_take(struct mem_conn *c, struct mem_packet *p);
 
@@ -151,11 +153,11 @@ void mem_conn_finish_op(struct mem_conn *c, int error, const void *data);
 void mem_conn_end(struct mem_conn *c, int error, uint32_t reason);
 /* Ends the connection in order, from this end. */
 void mem_conn_leave(struct mem_conn *c);
-/* Ends both ends with -ECONNRESET. A part of this end's packets under way arrives before. */
+/* Ends both ends with -ECONNRESET. A part of this end's packets in flight arrives before. */
 void mem_conn_break(struct mem_conn *c);
 
 uint64_t mem_digest(const void *bytes, size_t count);
-/* `bytes` bytes at `offset` of a region; NULL if they are not within it. */
+/* Returns the address of `bytes` bytes at `offset` of a region; NULL if they are not within it. */
 void *mem_region_at(const struct region *regions, uint32_t id, uint64_t offset, size_t bytes);
 
 /* The verbs of fabric.h on a connection that may be open (verbs.c). */

@@ -14,8 +14,8 @@
 
 static struct mem_fabric *fabric_of(const struct fabric *f) { return (struct mem_fabric *)f; }
 
-/* A connection that has not ended. Not for list_for_each: ending one may free another, when both
- * ends are of one fabric. */
+/* Returns a connection that has not ended. This is no list_for_each, because ending a connection
+ * may free another one, when both ends belong to one fabric. */
 static struct mem_conn *first_live(struct mem_fabric *f)
 {
     list_for_each (node, &f->conns) {

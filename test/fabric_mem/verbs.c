@@ -1,5 +1,5 @@
-/* Verbs on an open connection of fabric_mem, and the memory lent on it. The checks are those of the
- * strictest real fabric; allocates memory where real fabrics would not (N9). */
+/* Verbs on an open connection of fabric_mem, and the memory lent on it. The checks are as strict as
+ * those of the strictest real fabric. Allocates memory where real fabrics would not (N9). */
 #include "test/fabric_mem/conn.h"
 
 #include <assert.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Written by fabric_read() to the caller's memory until READ: a caller must not rely on the former
- * contents. */
+/* fabric_read() writes this to the caller's memory until READ, because a caller must not rely on
+ * the former contents. */
 #define JUNK 0xa5
 
 /* --- posting --------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ int mem_verb_messages_held_max(const struct fabric *f) { return MEM_MESSAGES_MAX
 
 /* --- lent memory ----------------------------------------------------------------------------- */
 
-/* Makes the region as the receiver gets it: a mapping of its own, or only the extent. */
+/* Makes the region for the receiver: a separate mapping, or only the extent. */
 static int share_region(const struct mem_network *n, const struct region *region,
                         struct region *ret_shared)
 {
@@ -214,7 +214,7 @@ struct write {
     bool has_word;
 };
 
-/* The bytes land at once; only the word travels. */
+/* The bytes arrive at once; only the word is sent. */
 static void write_mapped(struct mem_conn *c, const struct write *w, void *target)
 {
     if (target != NULL && w->bytes > 0)

@@ -1,5 +1,5 @@
-/* A configuration file: refused with a line and a reason that a terminal can show, or read to
- * values that are the same when they are written and read again. */
+/* Fuzzes a configuration file. The file is refused with a line and a reason that a terminal can
+ * show, or its values are the same after they are written and read again. */
 #include "svc/cli/cli.h"
 #include "svc/cli/options/config.h"
 #include "svc/cli/options/options.h"

@@ -1,5 +1,5 @@
-/* Fuzzes a pack of a peer: every item lies within the pack, no byte is in two items, and the items
- * end exactly at the end. */
+/* Fuzzes a pack of a peer. Every item is within the pack, no byte belongs to two items, and the
+ * items end exactly at the end. */
 #include "svc/fabric/ofi/message/item.h"
 #include "test/lib/fuzz.h"
 

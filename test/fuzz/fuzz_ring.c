@@ -22,7 +22,8 @@ static uint32_t next(struct script *s)
     return value;
 }
 
-/* A counter that is mostly near the true one, so that both possible and impossible values occur. */
+/* Returns a counter that is usually near the true one, so that both possible and impossible values
+ * occur. */
 static uint32_t counter(struct script *s, uint32_t ours)
 {
     uint32_t value = next(s);

@@ -1,6 +1,6 @@
-/* Fuzzes the index of a snapshot file: refused with a reason, or all its extents lie within the
- * file. The checksums would refuse most inputs, so each input is also tried with checksums that
- * fit. */
+/* Fuzzes the index of a snapshot file. The file is refused with a reason, or all its extents are
+ * within the file. The checksums would refuse most inputs, so each input is also tried with right
+ * checksums. */
 #include "svc/state/state_file.h"
 #include "svc/state/state_layout.h"
 #include "test/lib/fuzz.h"

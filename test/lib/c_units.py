@@ -1,8 +1,7 @@
 """Reads C sources without a compiler: functions, declarations, structs and names of each file.
 
-The format of the tree is clang-format's, and every brace is closed in the file that opens it.
-Functions that macros define are missed.
-"""
+The tree has the format of clang-format, and every brace is closed in the file that opens it.
+Functions that macros define are not found."""
 import functools
 import re
 
@@ -14,7 +13,7 @@ ATTRIBUTE = re.compile(r'__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))
 ALIGNED = re.compile(r'\b(?:_Alignas|alignas)\s*\([^)]*\)')
 MARK = re.compile(r'[{};]')
 BRACE = re.compile(r'[{}]')
-# The name of a member (after a dot or an arrow) is no name of a function.
+# The name of a member (after a dot or an arrow) is not the name of a function.
 NAME = re.compile(r'(?<![\w.>])[A-Za-z_]\w*')
 STATIC = re.compile(r'\b(?:static|inline_always)\b')  # svc/reduce defines the second word
 LOCAL = re.compile(r'\b(?:static|inline_always|typedef|_Static_assert)\b'
@@ -29,8 +28,8 @@ PLAIN_NAME = re.compile(r'(\w+)\s*(?:\[[^]]*\]\s*)*(?::[^:]*)?$')
 
 class Unit:
     """A source file. `functions` and `statics` are defined here, `declared` are declarations for
-    other files, `variables` are data that other files may name; `structs` has the body of each tag,
-    `aliases` the tag of each typedef name."""
+    other files, and `variables` are data that other files may name. `structs` has the body of each
+    tag, `aliases` the tag of each typedef name."""
 
     def __init__(self, text):
         code = GUARDED.sub('', tidy.code_only(text))
@@ -56,8 +55,8 @@ class Unit:
 
 
 def top_level(code):
-    """(head, whether braces follow, whether those are a function's) of each definition and
-    declaration."""
+    """Yields (head, whether braces follow, whether these belong to a function) of each definition
+    and declaration."""
     start, opened, depth = 0, None, 0
     for mark in MARK.finditer(code):
         at = mark.start()
@@ -76,7 +75,7 @@ def top_level(code):
 
 
 def function_name(head):
-    """(name, text before it) of a function's head, else (None, '')."""
+    """Returns (name, text before it) of a function's head, else (None, '')."""
     head = ATTRIBUTE.sub('', head).rstrip() if '__attribute__' in head else head.rstrip()
     if not head.endswith(')') or '=' in head:
         return None, ''
@@ -90,14 +89,14 @@ def function_name(head):
 
 
 def data_names(head):
-    """Names of variables that a declaration makes."""
+    """Returns the names of variables that a declaration makes."""
     head = ATTRIBUTE.sub('', head).split('=')[0]
     pieces = [re.sub(r'\[[^]]*\]', '', piece) for piece in split_commas(head)]
     return [found[0] for piece in pieces if (found := re.search(r'\w+(?=\s*$)', piece))]
 
 
 def split_commas(text):
-    """Pieces between the commas that no bracket holds."""
+    """Yields the pieces between commas outside of brackets."""
     depth, start = 0, 0
     for at, mark in enumerate(text):
         depth += (mark in '([{') - (mark in ')]}')
@@ -108,7 +107,7 @@ def split_commas(text):
 
 
 def closing(code, start):
-    """Offset of the brace that closes the one before `start`."""
+    """Returns the offset of the brace that closes the one before `start`."""
     depth = 1
     for mark in BRACE.finditer(code, start):
         depth += 1 if mark[0] == '{' else -1
@@ -118,7 +117,7 @@ def closing(code, start):
 
 
 def read_structs(code):
-    """([(tag, body)], {typedef name: tag}) of a file, those inside of others too."""
+    """Returns ([(tag, body)], {typedef name: tag}) of a file, including inner ones."""
     structs, aliases = [], {alias: tag for tag, alias in ALIAS.findall(code)}
     for found in STRUCT.finditer(code):
         end = closing(code, found.end())
@@ -130,7 +129,8 @@ def read_structs(code):
 
 
 def members(body):
-    """(type and first declarator, body of a struct inside or None, further text) a declaration."""
+    """Yields (type and first declarator, body of an inner struct or None, further text) of each
+    declaration."""
     start, end = 0, len(body)
     while start < end:
         mark = MARK.search(body, start)
@@ -149,8 +149,9 @@ def members(body):
 
 
 def fields(body, find):
-    """Names of the fields of a struct; a struct inside by value counts by its fields. find(name,
-    is_tag) has the fields of a struct of the tree by its tag or typedef name, or None."""
+    """Yields the names of the fields of a struct. An inner struct by value counts by its fields.
+    find(name, is_tag) returns the fields of a struct of the tree by its tag or typedef name, or
+    None."""
     for head, inner, tail in members(body):
         head = ALIGNED.sub('', ATTRIBUTE.sub('', head)).strip()
         if inner is None:
@@ -170,7 +171,8 @@ def nothing():
 
 
 def declared_fields(declarators, inside):
-    """inside(): fields of the declared struct, or None. A pointer or an array is one field."""
+    """inside() returns the fields of the declared struct, or None. A pointer or an array is one
+    field."""
     for declarator in filter(None, split_commas(ATTRIBUTE.sub('', declarators))):
         name = POINTER_NAME.search(declarator) or PLAIN_NAME.search(declarator)
         name = name[1] if name else declarator

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The target (name and shape are libFuzzer's): feeds the bytes to a parser and asserts the
+/* The target, with the name and type of libFuzzer. Passes the bytes to a parser, and asserts the
  * conditions that hold for all inputs. Returns 0. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -14,7 +14,7 @@ struct fuzz_random {
     uint64_t state;
 };
 uint64_t fuzz_random_next(struct fuzz_random *random);
-/* 0 .. below-1; `below` > 0. */
+/* Returns a number from 0 to below-1; `below` > 0. */
 uint64_t fuzz_random_below(struct fuzz_random *random, uint64_t below);
 
 /* Changes `bytes` bytes of `data` (room for `bytes_max`) in one to four places: bits, bytes, odd

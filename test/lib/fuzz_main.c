@@ -1,6 +1,6 @@
 /* Replays a fuzz target without a fuzzer: every file of a corpus folder, then a seeded number of
- * mutations of them. Owns the input under test; a crash prints the file with the input. Must never
- * judge an input: the target asserts. See test/fuzz/README.md. */
+ * mutations of them. Owns the input under test. A crash prints the name of a file with the input.
+ * Must never judge an input, because the target asserts. See test/fuzz/README.md. */
 #include "test/lib/fuzz.h"
 
 #include <dirent.h>
@@ -45,10 +45,10 @@ static void save_current(void)
 static void on_signal(int number)
 {
     save_current();
-    raise(number); /* kills now: SA_RESETHAND restored the default action */
+    raise(number); /* kills the process now, because SA_RESETHAND restored the default action */
 }
 
-/* Exists under a sanitizer only. */
+/* exists only with a sanitizer */
 extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
 static void save_on_death(void)
@@ -101,14 +101,16 @@ static void load_all(const char *folder)
         if (entry->d_name[0] != '.')
             load(folder, entry->d_name);
     closedir(dir);
-    qsort(corpus, corpus_count, sizeof corpus[0], by_name); /* the seed decides, not the folder */
+    /* the order depends on the seed and not on the folder */
+    qsort(corpus, corpus_count, sizeof corpus[0], by_name);
 }
 
 static void run(const uint8_t *data, size_t bytes)
 {
     memcpy(current, data, bytes);
     current_bytes = bytes;
-    /* A copy of its own size, so that the address sanitizer sees one byte too many. */
+    /* A copy in an allocation of exact size, so that the address sanitizer detects an access
+     * beyond it. */
     uint8_t *exact = malloc(bytes ? bytes : 1);
     if (!exact)
         die("malloc");

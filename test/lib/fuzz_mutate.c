@@ -42,7 +42,8 @@ static void set_byte(struct fuzz_random *random, struct buffer *b)
         b->data[any_offset(random, b->bytes)] = (uint8_t)fuzz_random_next(random);
 }
 
-/* Lengths, counts and offsets break at their borders. */
+/* Writes an integer at the limit of a type, because errors with lengths, counts and offsets occur
+ * there. */
 static void set_odd_integer(struct fuzz_random *random, struct buffer *b)
 {
     static const uint64_t odd[] = {

@@ -1,4 +1,5 @@
-/* Linked into every cmocka program: GRADPOOL_TEST_CASE, a pattern with *, runs some cases alone. */
+/* Linked into every cmocka program. If GRADPOOL_TEST_CASE is set, only cases whose names match this
+ * pattern (with *) run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

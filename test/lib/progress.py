@@ -1,9 +1,8 @@
 """Progress of processes, read from /proc: distinguishes a slow process from a hanging one.
 
-A process makes progress while one of its threads runs, waits for a core or waits for a disk. A
-process beside other load, or on a host with slow memory, is busy all the same; a hanging process
-sleeps.
-"""
+A process makes progress while one of its threads runs, waits for a core or waits for a disk. So a
+process counts as busy beside other load and on a host with slow memory. A hanging process
+sleeps."""
 import contextlib
 import os
 import time
@@ -13,7 +12,7 @@ SAMPLE_S = 1.0
 
 
 def processes():
-    """pid -> (parent, session) of every process."""
+    """Returns pid -> (parent, session) of every process."""
     found = {}
     for name in os.listdir('/proc'):
         if name.isdigit():
@@ -25,12 +24,13 @@ def processes():
 
 
 def owners(roots, table):
-    """pid -> root, for each process that descends from one of `roots` or is in its session."""
+    """Returns pid -> root for each process that descends from one of `roots` or is in its
+    session."""
     owned = {root: root for root in roots}
 
     def owner(pid):
         if pid not in owned:
-            owned[pid] = None   # ends a circle, which a pid that was used again could make
+            owned[pid] = None   # ends a cycle, which a reused pid could make
             parent, session = table.get(pid, (0, 0))
             owned[pid] = session if session in roots else owner(parent) if pid in table else None
         return owned[pid]
@@ -39,7 +39,7 @@ def owners(roots, table):
 
 
 def thread_time(folder):
-    """CPU and waiting time. A kernel without schedstat has only CPU time, in ticks."""
+    """Returns CPU and waiting time. A kernel without schedstat has only CPU time, in ticks."""
     with contextlib.suppress(FileNotFoundError):
         with open(f'{folder}/schedstat', 'rb') as file:
             ran, waited, _ = map(int, file.read().split())
@@ -50,7 +50,8 @@ def thread_time(folder):
 
 
 def thread_times(pid):
-    """tid -> nanoseconds on a core and in the queue for one; a wait for a disk counts as busy."""
+    """Returns tid -> nanoseconds on a core and in the queue for one. A wait for a disk counts as
+    busy."""
     times = {}
     with contextlib.suppress(OSError):
         for tid in os.listdir(f'/proc/{pid}/task'):
@@ -70,13 +71,13 @@ def waits_for_disk(pid):
 
 
 class Activity:
-    """Cores that groups of processes want (run on or wait for), since the call before."""
+    """Measures the cores that groups of processes use or wait for, since the previous call."""
 
     def __init__(self):
         self.times, self.at = {}, time.monotonic()
 
     def sample(self, groups):
-        """root -> cores. `groups` is pid -> root. A thread that is new counts from its start."""
+        """Returns root -> cores. `groups` is pid -> root. A new thread counts from its start."""
         now, times, wanted = time.monotonic(), {}, dict.fromkeys(groups.values(), 0)
         for pid, root in groups.items():
             for tid, spent in thread_times(pid).items():
@@ -91,7 +92,8 @@ class Patience:
     """A time limit for processes without progress.
 
     is_over() becomes true after `seconds` in which neither the descendants of `root` were busy nor
-    `size()` grew, and after ten times `seconds` without growth: a process that spins ends, too."""
+    `size()` grew. It also becomes true after ten times `seconds` without growth, so that a process
+    in an endless loop ends, too."""
     BUSY_FACTOR = 10
 
     def __init__(self, seconds, root=None, size=lambda: 0):
@@ -105,14 +107,14 @@ class Patience:
             return False
         elapsed, self.sampled = now - self.sampled, now
         if self.is_quiet():
-            # A late sample counts as two at most: the test itself could not run meanwhile.
+            # A late sample counts as two at most, because the test itself could not run meanwhile.
             self.quiet_s += min(elapsed, 2 * SAMPLE_S)
         return (self.quiet_s >= self.seconds
                 or now - self.start >= self.BUSY_FACTOR * self.seconds)
 
     def is_quiet(self):
-        """Only processes that lived a sample ago count: short commands of the waiting test are no
-        progress."""
+        """Only processes that existed at the last sample count: short commands of the waiting test
+        are no progress."""
         size, pids = self.size(), set(owners([self.root], processes())) - {os.getpid()}
         has_grown, self.grown = size > self.grown, size
         if has_grown:
@@ -126,14 +128,15 @@ class Patience:
 
 
 def idle_s():
-    """Idle seconds of all cores of the host together, since its start."""
+    """Returns the idle seconds of all cores of the host together, since its start."""
     with open('/proc/stat', encoding='ascii') as file:
         fields = file.readline().split()
     return (int(fields[4]) + int(fields[5])) / os.sysconf('SC_CLK_TCK')
 
 
 def pressure_s():
-    """Seconds since the host's start in which a process waited for a core; 0 if not known."""
+    """Returns the seconds since the host's start in which a process waited for a core; 0:
+    unknown."""
     with contextlib.suppress(OSError):
         with open('/proc/pressure/cpu', encoding='utf-8') as file:
             return int(file.readline().rpartition('total=')[2]) / 1e6
@@ -142,8 +145,8 @@ def pressure_s():
 
 class Stopwatch:
     """Time without the seconds in which a process of the host waited for a core. Deadlines of the
-    service are compared with this time: on a busy or slow host the clock runs slower, on an idle
-    one it runs normally."""
+    service are compared with this time. On a busy or slow host it runs slower, on an idle one
+    normally."""
 
     def __init__(self):
         self.began, self.before_s = time.monotonic(), pressure_s()

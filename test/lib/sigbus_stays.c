@@ -6,7 +6,7 @@
 
 typedef void (*handler_fn)(int number);
 
-/* Takes the place of the C library's function in the program. */
+/* Replaces the C library's function in the program. */
 __attribute__((visibility("default"))) handler_fn cases_catch(int number,
                                                               handler_fn handler) __asm__("signal");
 

@@ -3,15 +3,15 @@
     if __name__ == '__main__':
         tap.main()
 
-A case is named after its method: test_a_stale_route_is_refused -> "a stale route is refused".
-"""
+The name of a case comes from its method: test_a_stale_route_is_refused -> "a stale route is
+refused"."""
 import fnmatch
 import os
 import sys
 import traceback
 import unittest
 
-# Logs whose end is printed for a case that fails: each has a name and a tail().
+# Logs whose ends are printed for a failed case. Each has a name and a tail().
 witnesses = []
 
 
@@ -70,14 +70,16 @@ class TapResult(unittest.TestResult):
 
 
 def seed(default):
-    """The seed of the test's randomness, printed: GRADPOOL_TEST_SEED, or `default`."""
+    """Returns the seed of the test's random numbers, and prints it: GRADPOOL_TEST_SEED, or
+    `default`."""
     chosen = int(os.environ.get('GRADPOOL_TEST_SEED') or default)
     emit(f'# GRADPOOL_TEST_SEED={chosen}')
     return chosen
 
 
 def cases(suite, pattern):
-    """The cases of a suite whose name is `pattern`, which may hold *, written with _."""
+    """Yields the cases of a suite whose name matches `pattern`, which may contain *, written with
+    _."""
     for test in suite:
         if isinstance(test, unittest.TestSuite):
             yield from cases(test, pattern)
@@ -86,8 +88,8 @@ def cases(suite, pattern):
 
 
 def main(module='__main__'):
-    """Runs every case of the module, or those of GRADPOOL_TEST_CASE; exits 1 if one failed. Prints
-    the plan of the run cases last."""
+    """Runs every case of the module, or those of GRADPOOL_TEST_CASE. Exits with 1 if one failed.
+    Prints the plan of the run cases last."""
     result, suite = TapResult(), unittest.defaultTestLoader.loadTestsFromModule(sys.modules[module])
     if pattern := os.environ.get('GRADPOOL_TEST_CASE'):
         suite = unittest.TestSuite(cases(suite, pattern))

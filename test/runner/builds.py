@@ -1,4 +1,4 @@
-"""The builds that tests run in: their compiler options, their folders, their list of tests."""
+"""The builds in which tests run: their compiler options, folders and lists of tests."""
 import json
 import os
 import pathlib
@@ -6,8 +6,8 @@ import platform
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Sanitizers report lines (-g1) without variables, and -O1 is enough beside the cost of the address
-# sanitizer: both halve the time of its build.
+# Sanitizers need lines (-g1) and no variables, and -O1 is enough compared with the cost of the
+# address sanitizer. Both halve the time of its build.
 CHECKED = ['-Doptimization=1', '-Ddebug=false', '-Db_lundef=false', '-Dc_args=-g1']
 ADDRESS = [*CHECKED, '-Db_sanitize=address,undefined']
 THREAD = [*CHECKED, '-Db_sanitize=thread']
@@ -35,9 +35,9 @@ class Build:
                                 stdout=log, stderr=subprocess.STDOUT)
 
     def make(self, tests):
-        """Builds all targets of the plain build, and of another build the needed ones: most
-        programs run in the plain build only. Returns True; after a failure prints the end of the
-        log."""
+        """Builds all targets of the plain build. Of another build only the needed targets are
+        built, because most programs run in the plain build only. Returns True. After a failure
+        prints the end of the log."""
         targets = ['all'] if self.name == 'plain' else self.targets_of(tests)
         with open(self.log, 'a', encoding='utf-8') as log:
             ninja = self.start(['ninja', '-C', str(self.folder), 'build.ninja', *targets], log)
@@ -58,20 +58,22 @@ class Build:
         return json.loads(said.stdout)
 
     def targets_of(self, tests):
-        """Paths of the targets in the folder, in ninja's form."""
+        """Returns the paths of the targets in the folder, in ninja's form."""
         wanted = {target for test in tests for target in test['depends']}
         return sorted(os.path.relpath(file, self.folder) for target in self.introspect('targets')
                       if target['id'] in wanted for file in target['filename'])
 
 
 def steady_memory():
-    """Words before a command of ThreadSanitizer, which needs the memory layout of its build."""
+    """Returns the words before a command of ThreadSanitizer, which needs the memory layout of its
+    build."""
     words = ['setarch', platform.machine(), '--addr-no-randomize']
     works = subprocess.run([*words, 'true'], stderr=subprocess.DEVNULL, check=False)
     return [] if works.returncode else words
 
 
 def sanitizer_options():
-    """Variables of the sanitizers' runtimes; meson.build reads the same file."""
+    """Returns the variables of the sanitizers' runtimes, from a file that meson.build reads,
+    too."""
     lines = (ROOT / 'test/lib/sanitizers.env').read_text(encoding='utf-8').splitlines()
     return dict(line.replace('@ROOT@', str(ROOT)).split('=', 1) for line in lines)

@@ -57,7 +57,7 @@ def refuse(text):
 
 
 def seeds(words):
-    """(parts, seeds): "faults 4-8" is a part and its seeds."""
+    """Returns (parts, seeds): "faults 4-8" is a part and its seeds."""
     names = [word for word in words if word in parts.LONG]
     ranges = [word for word in words if word not in parts.LONG]
     for word in ranges:
@@ -70,8 +70,8 @@ def seeds(words):
 
 
 class Run:
-    """One run of some programs of some builds, in one queue: programs of sanitizer builds, which
-    slow all that runs beside them, come after those of the plain build."""
+    """One run of some programs of some builds, in one queue. Programs of sanitizer builds slow down
+    all programs beside them, so they come after those of the plain build."""
 
     def __init__(self, title=''):
         self.builds = parts.make_builds()
@@ -79,8 +79,8 @@ class Run:
         self.environment = {**os.environ, 'CMOCKA_MESSAGE_OUTPUT': 'TAP'}
 
     def run(self, chosen, names=()):
-        """`chosen`: build name -> the test whether a program (name, suites) belongs. Each of
-        `names` must be one that runs."""
+        """`chosen`: build name -> function that returns whether a program (name, suites) belongs to
+        the run. Each of `names` must be a program that runs."""
         programs = []
         for name in list(self.configure(chosen)):   # all of them, before the compilers start
             programs += self.make(self.builds[name], chosen[name])
@@ -92,8 +92,8 @@ class Run:
         return self.summary.close()
 
     def configure(self, names):
-        """Configures at once, as each has one process. Yields the builds that compilers can begin
-        with."""
+        """Configures all builds at once, because each configuration has one process. Yields the
+        builds that compilers can begin."""
         started = {name: self.builds[name].configure() for name in names}
         for name, process in started.items():
             if process.wait() == 0 or self.builds[name].show_failure():
@@ -102,7 +102,7 @@ class Run:
                 self.summary.add_failed_build(name)
 
     def make(self, build, belongs):
-        """Returns its programs; none if the build failed."""
+        """Returns the build's programs; none if the build failed."""
         programs = self.programs(build, belongs)
         self.summary.say(f'{build.name}: building in {build.folder.name}/')
         if not build.make([program.test for program in programs]):
@@ -141,7 +141,7 @@ def long_part(name):
 
 
 def named(words, known):
-    """`--only`: BUILD:PROGRAM or PROGRAM."""
+    """Handles `--only`: BUILD:PROGRAM or PROGRAM."""
     chosen = {}
     for word in words:
         build, _, program = word.rpartition(':')
@@ -167,7 +167,7 @@ def main(arguments):
     options = parse(arguments)
     names, seed_range = seeds(options.long or [])
     hear_interrupts()
-    for number in signal.SIGTERM, signal.SIGHUP:    # SIGHUP stays ignored under nohup
+    for number in signal.SIGTERM, signal.SIGHUP:    # SIGHUP stays ignored with nohup
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
     if not options.only:    # a filter of the shell that starts a run would hide cases

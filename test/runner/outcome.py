@@ -7,15 +7,15 @@ ALL_SKIPPED = re.compile(r'^1\.\.0\s*#\s*skip\S*\s*(?P<reason>.*)$', re.M | re.I
 PLAN = re.compile(r'^1\.\.(\d+)', re.M)
 SEED = re.compile(r'GRADPOOL_TEST_SEED=(\d+)')
 SHADOW = re.compile(r'^Shadow bytes around', re.M)  # the sanitizer's map of memory
-SHOWN_LINES = 60  # lines shown of the beginning, and of the end
+SHOWN_LINES = 60  # number of lines shown of the beginning, and of the end
 
 
 class Outcome:
     """One program: counts of its cases, and names of the failed and skipped ones.
 
-    `code` is the exit code, negative for a signal. `ended_for`: the reason for which the
-    runner ended the program. A program without TAP output (`is_tap` false) is one case. `left`:
-    processes that the program has left behind, as text."""
+    `code` is the exit code, negative for a signal. `ended_for` is the reason for which the runner
+    ended the program. A program without TAP output (`is_tap` false) is one case. `left` is a text
+    about processes that the program has left behind."""
 
     def __init__(self, name, code, stdout, stderr='', ended_for=None, is_tap=True, left=()):
         self.name, self.code, self.ended_for, self.is_tap = name, code, ended_for, is_tap
@@ -45,7 +45,8 @@ class Outcome:
         return len(self.skips)
 
     def count_cases(self):
-        said = []   # comments since the case before: cmocka's give the reason of a skip
+        # comments since the previous case: in cmocka's output they contain the reason of a skip
+        said = []
         for line in self.stdout.splitlines():
             if not (match := CASE.match(line)):
                 said.append(line.lstrip('# ').strip())
@@ -66,7 +67,7 @@ class Outcome:
             self.skips.append(('all', ALL_SKIPPED.search(self.stdout)['reason'] or ''))
 
     def find_problem(self):
-        """Why the program failed beside its cases, or None."""
+        """Returns why the program failed apart from its cases, or None."""
         if self.ended_for:
             return self.ended_for
         if self.code < 0:
@@ -87,13 +88,13 @@ class Outcome:
 
     @property
     def seed(self):
-        """The last seed that was printed before the first case that failed."""
+        """Returns the last seed that was printed before the first failed case."""
         before = re.split(r'^not ok\b(?!.*#\s*skip)', self.stdout, flags=re.M | re.I)[0]
         found = SEED.findall(before) or SEED.findall(self.stdout + self.stderr)
         return found[-1] if found else None
 
     def lines(self):
-        """Its output without the cases that passed, shortened."""
+        """Returns the output without the cases that passed, shortened."""
         told = [x for x in self.stdout.splitlines()
                 if not re.match(r'ok\b|1\.\.\d|TAP version', x)]
         told += SHADOW.split(self.stderr)[0].splitlines()

@@ -1,7 +1,7 @@
 """Suites and builds of a run, short or long.
 
 A suite is a word in a test's `suite:` of a meson.build. The suites of LONG are the named parts of
-`test/run.sh --long`; a test that has a long form carries the name of its part."""
+`test/run.sh --long`. A test with a long form has the name of its part as a suite."""
 import dataclasses
 
 from builds import ADDRESS, CHECKED, THREAD, Build
@@ -19,7 +19,7 @@ class Part:
     minutes: int
     what: str
     builds: tuple
-    suites: set = frozenset()   # empty: the suite of the part's own name
+    suites: set = frozenset()   # empty: the suite with the part's own name
 
 
 LONG = {
@@ -55,7 +55,8 @@ def make_builds():
 
 
 def short_suites(build):
-    """The suites that a run without --long takes of a build; None: all but those of LONG alone."""
+    """Returns the suites of a build in a run without --long; None: all except those of LONG
+    alone."""
     return {'address': SANITIZED, 'thread': THREADED}.get(build)
 
 

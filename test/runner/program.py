@@ -9,15 +9,15 @@ import time
 from outcome import Outcome
 import progress
 
-QUIET_S = 180       # without progress: no CPU, no disk, no byte of output
-SILENT_S = 900      # without a byte of output, however busy
-SILENT_LONG_S = 2400    # in a long form, whose cases take longer
-ENDING_S = 0.2      # for processes that end with their program
+QUIET_S = 180       # longest time without progress: no CPU, no disk, no byte of output
+SILENT_S = 900      # longest time without a byte of output, even of a busy program
+SILENT_LONG_S = 2400    # the same in a long form, whose cases take longer
+ENDING_S = 0.2      # wait for processes that end with their program
 KILL_S = 10
 
 
 class Program:
-    """A test of a build. start() may be called once; then finish() as soon as has_ended()."""
+    """A test of a build. start() may be called once, and then finish() as soon as has_ended()."""
 
     def __init__(self, test, build, order):
         self.test, self.build, self.order = test, build, order
@@ -41,7 +41,7 @@ class Program:
     def start(self, environment):
         self.build.output.mkdir(exist_ok=True)
         command = [*self.build.wrapper, *self.test['cmd']]
-        # As meson sets it: fresh memory of the heap holds no zeros.
+        # Like meson does, so that fresh memory of the heap contains no zeros.
         perturb = environment.get('MALLOC_PERTURB_') or str(random.randrange(1, 256))
         environment = {**environment, **self.build.environment, **self.test['env'],
                        'MALLOC_PERTURB_': perturb}
@@ -70,7 +70,8 @@ class Program:
         return True
 
     def note_use(self, cores, elapsed_s, pids):
-        """Records the cores that its processes `pids` have wanted in the last `elapsed_s`."""
+        """Records the cores that its processes `pids` used or waited for in the last
+        `elapsed_s`."""
         self.cores, size = cores, self.output_bytes()
         if size > self.size:
             self.size, self.grown_at, self.quiet_s = size, time.monotonic(), 0.0
@@ -81,7 +82,7 @@ class Program:
         return sum(os.stat(self.path(ending)).st_size for ending in ('out', 'err'))
 
     def stands_still(self):
-        """The reason to end the program, or None."""
+        """Returns the reason to end the program, or None."""
         if self.quiet_s > QUIET_S:
             return f'no progress for {QUIET_S} s: no CPU used, no output'
         if time.monotonic() - self.grown_at > self.silent_s and 'explore' not in self.suites:
@@ -105,18 +106,18 @@ class Program:
 
 
 def hear_interrupts():
-    """A shell starts background processes with SIGINT ignored, and children inherit that. Restores
+    """A shell starts background processes with SIGINT ignored, and children inherit this. Restores
     an exception in the runner, and the default action in executed programs."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def session_of(root):
-    """Processes of the program's session that still live."""
+    """Returns the processes of the program's session that still live."""
     return [pid for pid, (_, session) in progress.processes().items() if session == root]
 
 
 def left_behind(root):
-    """Pids and commands of processes that still live a moment after their program's end."""
+    """Returns pids and commands of processes that still live a moment after their program's end."""
     deadline, left = time.monotonic() + ENDING_S, commands(session_of(root))
     while left and time.monotonic() < deadline:
         time.sleep(ENDING_S / 10)
@@ -125,7 +126,7 @@ def left_behind(root):
 
 
 def commands(pids):
-    """Pids and commands of living processes, as text."""
+    """Returns pids and commands of living processes, as text."""
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -142,7 +143,8 @@ def kill(pids):
 
 
 def describe(pid):
-    """One line for each thread: its state and the kernel function in which the thread waits."""
+    """Returns one line for each thread: its state and the kernel function in which the thread
+    waits."""
     lines = []
     with contextlib.suppress(OSError):
         with open(f'/proc/{pid}/cmdline', 'rb') as file:

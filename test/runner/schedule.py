@@ -1,9 +1,8 @@
-"""The order of programs: as many at once as the cores allow, by the programs' use of cores.
+"""The order of programs: as many run at once as the cores allow, by the programs' use of cores.
 
-A waiting program leaves its core to others; a program that computes, or that other load on the host
+A waiting program leaves its core to others. A program that computes, or that other load on the host
 slows down, delays the queue. So the load stays near the number of cores on every host, and no
-program needs a setting of its own.
-"""
+program needs a separate setting."""
 import os
 import time
 
@@ -15,16 +14,17 @@ YOUNG_S = 0.75      # a younger program's use of cores is not known
 YOUNG_CORES = 0.5
 MORE_CORES = 0.4    # programs may use this much more than the cores, because they wait now and then
 IDLE_CORES = 0.3    # idle cores for one more program, although running programs have bursts
-AT_ONCE = 12        # programs a core, at most
-TORCH_AT_ONCE = 2   # each has a process a rank, and imports
+AT_ONCE = 12        # most programs for each core
+TORCH_AT_ONCE = 2   # each has one process for each rank, and imports torch
 
 
 class Schedule:
     """Runs programs in the order given; done(program, outcome) is called as each ends."""
 
     def __init__(self, programs, done, environment):
-        # Sanitizer builds slow all programs beside them, so programs with deadlines come first.
-        # Programs that need the host alone come last, so that no other program waits for them.
+        # Sanitizer builds slow down all programs beside them, so programs with deadlines come
+        # first. Programs that need the host alone come last, so that no other program waits for
+        # them.
         self.queue = sorted(programs, key=lambda p: (p.is_alone, p.build.name != 'plain', p.order))
         self.running, self.done = [], done
         self.environment = environment

@@ -1,4 +1,5 @@
-"""Prints a line for each program during a run; at its end failures, skips and the closing line."""
+"""Prints a line for each program during a run, and at its end failures, skips and the closing
+line."""
 import re
 import time
 
@@ -48,7 +49,8 @@ class Summary:
             print('  ' + line, flush=True)
 
     def close(self):
-        """Prints the end of a run; 0 only if all that should run ran and passed."""
+        """Prints the end of a run. Returns 0 only if all programs of the run have run and
+        passed."""
         for program, outcome in self.failures:
             for line in [f'---- failed: {program}', *repeat_lines(program, outcome)]:
                 print(line)
@@ -88,11 +90,11 @@ class Summary:
 
 
 def repeat_lines(program, outcome):
-    """The command that repeats each failed case alone."""
+    """Returns the command that repeats each failed case alone."""
     variables = [*program.again, *([f'GRADPOOL_TEST_SEED={outcome.seed}'] if outcome.seed else [])]
     command = ' '.join(['again:', *variables, f'test/run.sh --only {program}'])
-    # A subtest's name ends in its parameters. A sentence with signs is no name of a case, but of a
-    # rule, a corpus file or a set-up: their programs run whole.
+    # A subtest's name ends with its parameters. A sentence with other characters is no name of a
+    # case, but of a rule, a corpus file or a set-up. Such programs run as a whole.
     cases = {name.partition(' {')[0].strip().replace(' ', '_') for name in outcome.failures}
     names = sorted(case for case in cases if re.fullmatch(r'\w+', case))
     for case in names:

@@ -14,13 +14,14 @@
 
 #include <cmocka.h>
 
-/* A world that has not come to its end by then never will. */
+/* A world that has not ended after so many turns will never end. */
 #define TURNS_MAX 400000
 #define STEP_NS_MOST 500
 
 /* --- chance and failure --- */
 
-/* splitmix64, apart from the network's, so that one more draw here does not change delays. */
+/* splitmix64, separate from the random numbers of the network, so that one more number here does
+ * not change delays. */
 uint64_t sim_draw(struct sim *sim, uint64_t below)
 {
     uint64_t z = sim->random += UINT64_C(0x9e3779b97f4a7c15);
@@ -243,7 +244,7 @@ static uint64_t lane_posts(const struct sim_lane *lane)
            mem_fabric_counters(lane->fabrics[SIM_MAPPED]).posts;
 }
 
-/* Whether the lane died at the post that the test has ordered. */
+/* Returns whether the lane died at the post that the test has ordered. */
 static bool has_died(struct sim *sim, const struct sim_lane *lane)
 {
     const struct sim_fault *fault = &sim->options.fault;
@@ -279,7 +280,7 @@ static bool give_turns(struct sim *sim)
         struct actor actor = actors[i];
         actors[i] = actors[left - 1];
         if (sim_chance(sim, 4))
-            did = true; /* an actor that was left out may have had work */
+            did = true; /* an actor that was left out may have something to do */
         else if (actor.lane)
             did |= lane_turn(sim, actor.lane);
         else

@@ -11,15 +11,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How workers reach the lanes. Mixed: each in its own way, like those of one host among others. */
+/* The way in which workers reach the lanes. Mixed: each worker in another way. */
 enum sim_reach { SIM_MESSAGES, SIM_MAPPED, SIM_MIXED };
 
-/* Pieces are plain sums of all ranks, or of every kind, or all have an update rule. */
+/* Kinds of pieces: plain sums of all ranks, or every kind, or all with an update rule. */
 enum sim_kinds { SIM_KINDS_PLAIN, SIM_KINDS_MIXED, SIM_KINDS_UPDATE };
 
-/* A post that fails on purpose, once: of the first lane, or of the last rank of the first job. */
+/* A post that fails on purpose, once. The post is one of the first lane, or of the last rank of the
+ * first job. */
 struct sim_fault {
-    uint64_t post; /* the n-th from the start; 0: none */
+    uint64_t post; /* number of the post from the start; 0: none */
     enum mem_fault fault;
     bool is_worker;
 };
@@ -40,18 +41,19 @@ struct sim_options {
     bool leaves_early;          /* workers leave once they hold their last results */
     uint32_t stops;             /* long stops of workers */
     uint32_t moves;             /* moves of a piece away from a live lane */
-    uint32_t handovers;         /* hand-overs of a piece in use from lane to lane */
+    uint32_t handovers;         /* moves of a piece in use from lane to lane */
     uint32_t lane_deaths, worker_deaths;
-    uint32_t cuts; /* how often a worker loses a connection, and lives */
+    uint32_t cuts; /* number of times that a live worker loses a connection */
     struct sim_fault fault;
-    uint64_t allocation_fails; /* the n-th of all lanes from the first poll on; 0: none */
+    /* number of the failing allocation of all lanes, counted from the first poll; 0: none */
+    uint64_t allocation_fails;
 };
 
 /* Figures of a run, for tests. */
 struct sim_result {
     uint64_t transcript; /* hash of every event of all lanes and workers */
     uint64_t turns, rounds, results, commits, repeats, laps, deaths, standings, comebacks;
-    uint64_t handovers, undone; /* hand-overs that ended: done; undone */
+    uint64_t handovers, undone; /* moves of pieces in use: completed; undone */
     uint64_t jobs_done, jobs_failed;
     uint64_t losses;      /* losses of lane state that workers were informed of */
     uint64_t bits;        /* hash of all results whose bits are fixed by their inputs */
@@ -59,7 +61,7 @@ struct sim_result {
     uint64_t allocations; /* allocations from the first poll on */
 };
 
-/* A random mixture: every draw of `seed` is another world. */
+/* Returns a random mixture of options: every `seed` draws another world. */
 struct sim_options sim_options_draw(uint64_t seed);
 
 /* Makes a broken invariant end the process with this code, for tests that expect one. */

@@ -1,6 +1,6 @@
-/* Checks results and commits against sums computed here, one float after the other in rank order,
- * with nothing from svc/reduce but the formulas of update rules. Owns the contents of the workers'
- * memory. README: S1 to S9. */
+/* Checks results and commits against sums that are computed here, one float after the other in rank
+ * order, without code of svc/reduce except the formulas of update rules. Owns the contents of the
+ * workers' memory. README: S1 to S9. */
 #include "test/sim/sim_types.h"
 
 #include <inttypes.h>
@@ -9,9 +9,10 @@
 
 #define GUARD 0xee
 #define GARBAGE 0xdb
-/* Most memory of a job's window and inbox (svc/lane/worker/window.c, inbox.c), pages rounded up. */
+/* Most memory of a job's window and inbox (svc/lane/worker/window.c, inbox.c), rounded up to
+ * pages. */
 #define WINDOW_BYTES_MOST ((9u << 20) + (256u << 10))
-#define JOB_BYTES_MOST (32u << 10) /* job with its transfers */
+#define JOB_BYTES_MOST (32u << 10) /* a job with its transfers */
 
 static uint32_t mix(uint64_t x)
 {
@@ -27,7 +28,7 @@ static uint32_t stream_of(const struct sim_piece *piece, uint64_t round, uint32_
     return mix(who * UINT64_C(1000003) + round);
 }
 
-/* An element of a gradient: losing it, or adding it twice, changes the sum. */
+/* Returns an element of a gradient. An element that is lost or added twice changes the sum. */
 static float value(uint32_t stream, uint64_t element)
 {
     uint32_t x = stream ^ (uint32_t)element * 2654435761u;
@@ -67,7 +68,7 @@ bool plan_has_input(struct sim_plan plan, uint32_t rank)
     return plan.operation != RECORD_BARRIER;
 }
 
-/* The root of a broadcast gets no result. */
+/* Returns false for the root of a broadcast, which gets no result. */
 bool plan_has_output(struct sim_plan plan, uint32_t rank)
 {
     if (plan.operation == RECORD_BROADCAST)
@@ -109,7 +110,7 @@ static float *reduce(struct sim_piece *piece, uint64_t round)
     return sum;
 }
 
-/* The expected result of a round. The result of an update depends on all rounds before. */
+/* Returns the expected result of a round. The result of an update depends on all rounds before. */
 static const float *expected(struct sim_piece *piece, uint64_t round)
 {
     uint64_t next = piece->kind == SIM_UPDATE ? piece->model_round + 1 : round;
@@ -232,8 +233,7 @@ static void check_all_hold(const struct sim_worker *w, struct sim_piece *piece, 
     }
 }
 
-/* Adds the result's bits to the hash. The bits depend on nothing but the inputs if all ranks take
- * part. */
+/* Adds the result's bits to the hash. The bits depend only on the inputs if all ranks take part. */
 static void note_bits(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     const unsigned char *landing = landing_at(w, piece, round);
@@ -258,7 +258,7 @@ void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t rou
     spoil(w, piece, round);
 }
 
-/* Input and landing area are the worker's own again. */
+/* Fills input and landing area with garbage when they belong to the worker again. */
 void spoil(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     memset(input_at(w, piece, round), GARBAGE, bytes_of(piece));
@@ -267,7 +267,8 @@ void spoil(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 
 /* --- between two turns --- */
 
-/* Parameters and moments twice, or a last result; as the arena rounds them up (a quarter). */
+/* Returns the bytes of parameters and moments (twice) or of a last result, rounded up like the
+ * arena (a quarter). */
 static size_t kept_bytes(const struct sim_job *job)
 {
     size_t bytes = 0;
@@ -279,7 +280,8 @@ static size_t kept_bytes(const struct sim_job *job)
     return bytes;
 }
 
-/* Pieces and ranks are made when placed; after that a job may only open its window (A11). */
+/* Pieces and ranks are allocated when they are placed; after that a job may only open its window
+ * (A11). */
 static void check_memory(struct sim *sim, const struct sim_lane *lane)
 {
     size_t most = 0;

@@ -12,7 +12,8 @@
 #include <string.h>
 
 #define LANE_ID_FIRST 10
-/* Turns within which the survivors of a dead worker must learn of it, unless they are stopped. */
+/* Number of turns within which the survivors of a dead worker must learn of the death, unless they
+ * are stopped. */
 #define DOOM_TURNS 4000
 
 /* --- lanes --- */
@@ -218,8 +219,8 @@ bool job_is_finished(const struct sim_job *job)
     return true;
 }
 
-/* Whether all survivors know of the failure. Only lanes that a survivor shares with the victim
- * report it, so a worker that has lost such a lane may not learn of it. */
+/* Returns whether all survivors know of the failure. Only lanes that a survivor shares with the
+ * victim report it, so a worker that has lost such a lane may not learn of it. */
 static bool doom_is_told(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {
@@ -315,7 +316,7 @@ static bool end_job(struct sim *sim, struct sim_job *job)
         is_over = true;
     }
     if (!is_over && (job->is_doomed || !job_is_finished(job)))
-        return job->is_doomed; /* its time passes */
+        return job->is_doomed; /* the failure is expected a while longer */
     sim->result.jobs_failed += job->is_doomed;
     sim->result.jobs_done += !job->is_doomed;
     drop_job(sim, job);

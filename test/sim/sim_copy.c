@@ -21,7 +21,7 @@ uint64_t copy_lay_out(const struct sim *sim, struct sim_piece *piece, uint64_t a
     return copy_is_kept(sim, piece) ? at + 2 * state_bytes(piece) : at;
 }
 
-/* Updates since the parameters were set. */
+/* Returns the number of updates since the parameters were set. */
 static uint64_t steps_after(const struct sim_piece *piece, uint64_t round)
 {
     uint64_t steps = 0;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Turns between two accidents, at most. */
+/* most turns between two accidents */
 #define PEACE_TURNS 40
 #define STOP_NS_MOST UINT64_C(2000000)
 /* Most turns until a coordinator knows that a lane is dead. */
@@ -44,8 +44,8 @@ static void stop_worker(struct sim *sim)
     mem_fabric_stop(w->fabric, true);
 }
 
-/* Whether all workers are connected to the lanes of all pieces, so that each lane of a victim can
- * inform the others. */
+/* Returns whether all workers are connected to the lanes of all pieces, so that each lane of a
+ * victim can inform the others. */
 static bool is_everywhere(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {
@@ -58,7 +58,7 @@ static bool is_everywhere(const struct sim_job *job)
     return true;
 }
 
-/* A round that not all ranks make fails with a connection (A69). */
+/* Dooms rounds of some ranks, because such a round fails when a connection ends (A69). */
 static void spoil_open_kinds(struct sim_job *job)
 {
     for (uint32_t i = 0; i < job->pieces_count; i++)

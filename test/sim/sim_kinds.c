@@ -1,6 +1,6 @@
-/* Pieces other than a sum of all ranks: update rules, partial quorums, clocks of each rank. Checks
- * their results and the sets of ranks that results name (S7 to S9). Owns the pieces' history; must
- * never read a lane's state. */
+/* Pieces that are not a sum of all ranks: update rules, partial quorums, clocks of each rank.
+ * Checks their results and the sets of ranks that results name (S7 to S9). Owns the pieces'
+ * history. Must never read a lane's state. */
 #include "test/sim/sim_types.h"
 
 #include <inttypes.h>
@@ -19,16 +19,19 @@ bool kind_is_loose(const struct sim_piece *piece)
     return piece->kind == SIM_STALE || piece->kind == SIM_ANY;
 }
 
-/* Whether a lane holds state of the piece that no worker has, and that is lost with the lane. */
+/* Returns whether a lane holds state of the piece that no worker has, and that is lost with the
+ * lane. */
 bool kind_has_state(const struct sim_piece *piece)
 {
     return kind_is_loose(piece) || piece->kind == SIM_UPDATE;
 }
 
-/* Each round takes part of the ranks, and its result is not known beforehand. */
+/* Returns whether each round is a round of some ranks, so that its result is not known
+ * beforehand. */
 bool kind_is_open(const struct sim_piece *piece) { return piece->kind >= SIM_FIRST; }
 
-/* The late wait for a new owner's first result (W12): behind the last round there is none. */
+/* Returns whether the piece is beyond its last round: late ranks wait for a new owner's first
+ * result (W12), which does not come. */
 bool kind_is_stranded(const struct sim_piece *piece)
 {
     bool is_past = false;
@@ -48,7 +51,7 @@ static void draw_bound(struct sim *sim, struct sim_piece *piece)
         piece->bound = (uint32_t)sim_draw(sim, 3);
 }
 
-/* Rounds whose contributions one element can hold. */
+/* Returns the number of rounds whose contributions one element can hold. */
 static uint32_t rounds_an_element(const struct sim_piece *piece)
 {
     return EXACT_BITS / piece->job->workers_count;
@@ -60,7 +63,7 @@ static uint64_t elements_least(const struct sim_piece *piece)
     return kind_is_loose(piece) ? (piece->job->rounds + rounds - 1) / rounds : 1;
 }
 
-/* FIRST keeps all its results. */
+/* Returns the most elements; FIRST stores all its results. */
 static uint64_t elements_most(const struct sim_piece *piece)
 {
     return piece->kind == SIM_FIRST ? 600 : UINT64_MAX;
@@ -104,8 +107,8 @@ struct lane_terms kind_terms(const struct sim_piece *piece)
         .quorum = quorums[piece->kind], .bound = piece->bound, .rule = piece->rule};
 }
 
-/* The settings of a round. They differ between rounds, so that settings of another round are
- * detected. */
+/* Returns the settings of a round. They differ between rounds, so that settings of another round
+ * are detected. */
 struct update_settings kind_settings(const struct sim_piece *piece, uint64_t round)
 {
     (void)piece;
@@ -188,8 +191,7 @@ static bool is_sum_of(const struct sim_piece *piece, uint32_t set, uint64_t roun
     return true;
 }
 
-/* The first worker with a round's result fixes the set of its gradients; all other results must be
- * equal. */
+/* Records the set of gradients in the first result of a round. All other results must be equal. */
 static bool is_result_of(struct sim_piece *piece, uint64_t round, const float *result)
 {
     struct sim_result_of *known = &piece->history[round];
@@ -230,8 +232,8 @@ float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t 
     return is_here ? (float)(1u << (rank * rounds + (round - 1) % rounds)) : 0;
 }
 
-/* Number of rounds of the rank in the sum, which must be its first ones, each once. -1: no such
- * sum. */
+/* Returns the number of rounds of the rank in the sum, which must be its first ones, each once. -1:
+ * no such sum. */
 static int64_t count_rounds(const struct sim_piece *piece, const float *sum, uint32_t rank)
 {
     uint32_t rounds = rounds_an_element(piece);
@@ -259,8 +261,8 @@ static bool is_whole(const struct sim_piece *piece, const float *sum)
     return true;
 }
 
-/* The sum must contain all rounds committed before the announcement, none twice and none that no
- * worker has begun; no rank may be further ahead than the terms allow. */
+/* Checks a sum. It must contain all rounds committed before the announcement, none twice, and
+ * none that no worker has begun. No rank may be further ahead than the terms allow. */
 static bool is_sum_so_far(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round,
                           const float *sum)
 {

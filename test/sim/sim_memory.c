@@ -1,5 +1,5 @@
-/* Wraps the lanes' arenas (the linker's --wrap): counts allocations, and fails one when a test
- * orders it. Serves one thread; must never change a result of the arena otherwise. */
+/* Wraps the lanes' arenas (the linker's --wrap): counts allocations, and lets one fail when a test
+ * orders it. Serves one thread. Must never change a result of the arena in another way. */
 #include "test/sim/sim_types.h"
 
 #include <assert.h>
@@ -30,7 +30,7 @@ void memory_fail(uint64_t n) { fails_in = n; }
 
 uint64_t memory_allocations(void) { return allocations; }
 
-/* The entry of this arena, or a free one. */
+/* Returns the entry of this arena, or a free one. */
 static struct holding *holding_of(const struct arena *arena)
 {
     size_t i = 0;

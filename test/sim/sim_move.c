@@ -1,5 +1,5 @@
-/* Hands pieces in use from lane to lane, as a coordinator does: steps `migrator` and carries out
- * its actions. Each answer comes some turns after its request; a loss of a side, a time-out, or a
+/* Moves pieces in use from lane to lane like a coordinator: steps `migrator` and carries out its
+ * actions. Each answer comes some turns after its request. A loss of a side, a time-out, or a
  * refusal by the store comes at random. */
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #define STEP_TURNS_MOST 12
-/* More than a head, less than many a state. */
+/* more than a header, and less than many states */
 #define PART_BYTES 10000
 
 static void feed(struct sim *sim, struct sim_piece *piece, enum migrator_event event);
@@ -30,7 +30,7 @@ static void drop_from(struct sim *sim, const struct sim_piece *piece, uint32_t n
         lane_drop(lane, piece->job->id, &piece->id, 1);
 }
 
-/* Part by part, as through a coordinator. */
+/* Copies the state part by part, like a coordinator. */
 static int carry(struct lane *source, struct lane *target, const struct sim_piece *piece,
                  uint64_t bytes)
 {
@@ -67,7 +67,7 @@ static void release(struct sim *sim, struct sim_piece *piece)
 {
     struct lane *source = lane_at(sim, piece->move.source);
     if (lane_release(source, piece->job->id, &piece->id, 1) < 0)
-        feed(sim, piece, MIGRATOR_E_REFUSED); /* its job has failed there */
+        feed(sim, piece, MIGRATOR_E_REFUSED); /* the lane refuses because its job has failed */
 }
 
 /* A target needs no message to serve: workers contact it only after they get the new route. */
@@ -99,8 +99,8 @@ static void finish(struct sim *sim, struct sim_piece *piece)
     sim->result.handovers++;
 }
 
-/* A piece of a dead lane gets another lane once the loss is detected; if the loss is detected
- * already, now. */
+/* Gives another lane to a piece of a dead lane: now if the loss is detected already, else once it
+ * is. */
 static void recover(struct sim *sim, struct sim_piece *piece)
 {
     bool is_aborted = piece->move.state == MIGRATOR_C_ABORTED;
@@ -183,7 +183,7 @@ static void step(struct sim *sim, struct sim_piece *piece)
     }
 }
 
-/* Before the switch any step may fail; after it none does. */
+/* Lets a random step fail. Before the switch any step may fail; after it none may. */
 static void go_wrong(struct sim *sim, struct sim_piece *piece)
 {
     bool is_stored = piece->move.state == MIGRATOR_C_COMMITTING;

@@ -16,8 +16,8 @@ static struct piece *piece_on(const struct sim_lane *lane, const struct sim_piec
     return p && !p->is_dropped ? p : NULL;
 }
 
-/* The target of a hand-over owns the piece only after the routes are written, whatever messages it
- * got before. */
+/* Returns whether a lane owns the piece. The target of a move owns it only after the routes are
+ * written, whatever messages it got before. */
 static bool is_owner(const struct sim_lane *lane, const struct sim_piece *piece, uint32_t number)
 {
     const struct sim_move *move = &piece->move;
@@ -52,8 +52,9 @@ void check_stays(struct sim *sim, const struct sim_piece *piece, uint32_t source
                 piece->job->id, piece->id);
 }
 
-/* A lane begins with the piece. A lane with installed state continues exactly at the round of the
- * former owner; a lane that had to ask its workers knows at least as much as they do. */
+/* Checks a lane that begins with the piece. A lane with installed state continues exactly at the
+ * round of the former owner. A lane that had to ask its workers knows at least as much as they
+ * do. */
 static void check_beginning(struct sim *sim, struct sim_piece *piece, const struct piece *p)
 {
     uint64_t before = p->round - 1;

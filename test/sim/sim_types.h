@@ -1,4 +1,4 @@
-/* The world's data, for the files of this folder only. */
+/* The data of a world, for the files of this folder only. */
 #ifndef GRADPOOL_TEST_SIM_TYPES_H
 #define GRADPOOL_TEST_SIM_TYPES_H
 
@@ -8,7 +8,7 @@
 #include "svc/reduce/update.h"
 #include "test/sim/sim.h"
 
-#define SIM_LANES_MAX 8 /* over time: a lane that died is not used again */
+#define SIM_LANES_MAX 8 /* in the whole run: a lane that died is not used again */
 #define SIM_JOBS_MAX 4
 #define SIM_WORKERS_MAX 12
 #define SIM_PIECES_MAX 16
@@ -16,7 +16,8 @@
 enum { SIM_INPUTS, SIM_LANDINGS, SIM_COPIES, SIM_REGIONS }; /* regions, by their ids */
 #define SIM_GUARD_BYTES 64
 
-/* Ranks of a round, and state of its lane. From SIM_FIRST on the set is not known before. */
+/* Kinds of pieces: ranks of a round, and state in the lane. From SIM_FIRST on the ranks of a round
+ * are not known before. */
 enum sim_kind { SIM_SUM, SIM_UPDATE, SIM_FIRST, SIM_STALE, SIM_ANY };
 
 /* Operation of a round of a piece, known to all workers. */
@@ -35,8 +36,8 @@ struct sim_open {
     enum sim_standing standing;
     uint32_t word;
     bool is_unsent;
-    bool was_told;   /* the worker held a result already when the piece got this owner */
-    uint64_t landed; /* round of the landed result: for a late worker a later one (W12) */
+    bool was_told;   /* the worker had a result already when the piece got this owner */
+    uint64_t landed; /* round of the received result: for a late worker a later one (W12) */
 };
 
 struct sim_view {
@@ -57,7 +58,7 @@ enum sim_link_state { SIM_LINK_NONE, SIM_LINK_CONNECTING, SIM_LINK_OPEN, SIM_LIN
 struct sim_link {
     enum sim_link_state state;
     struct fabric_conn *conn;
-    uint32_t number; /* of the lane */
+    uint32_t number; /* number of the lane */
     bool said_goodbye;
     struct record_settings settings; /* settings that the lane got last */
 };
@@ -79,7 +80,7 @@ struct sim_worker {
 
 /* --- the world --- */
 
-/* A handover, as its coordinator sees it. */
+/* A move of a piece in use, as its coordinator sees it. */
 struct sim_move {
     enum migrator_state state; /* state of the coordinator; MIGRATOR_C_IDLE: no move */
     uint32_t source, target, epoch;
@@ -111,7 +112,7 @@ struct sim_piece {
     struct sim_seen seen[SIM_LANES_MAX];
     bool state_died; /* the state was lost with its lane */
     uint64_t elements;
-    uint64_t input_offset[2], landing_offset[2]; /* equal for every worker */
+    uint64_t input_offset[2], landing_offset[2]; /* the same for every worker */
     uint64_t copy_offset;
     uint32_t lane, epoch;
     uint32_t epochs; /* epochs used so far */
@@ -124,14 +125,14 @@ struct sim_piece {
 struct sim_job {
     uint32_t id, workers_count, pieces_count;
     uint64_t rounds;
-    bool is_double; /* two buffers: may lap */
-    bool is_inline; /* short inputs travel along */
+    bool is_double; /* workers have two buffers: may announce the next round early */
+    bool is_inline; /* short inputs are sent inline */
     bool is_doomed; /* a worker was killed */
     bool lost_lane; /* a lane with a connection to a worker of the job was killed */
     bool is_dropped;
     bool is_reported;    /* a lane has reported the failure */
     uint32_t victim;     /* rank of the killed worker; SIM_NOWHERE: unknown */
-    uint64_t lost_ranks; /* ranks that a lane has lost its connection to */
+    uint64_t lost_ranks; /* ranks whose connection a lane has lost */
     uint64_t doomed_turn;
     struct sim_piece pieces[SIM_PIECES_MAX];
     struct sim_worker workers[SIM_WORKERS_MAX];
@@ -139,7 +140,7 @@ struct sim_job {
 
 struct sim_lane {
     struct arena *arena;
-    struct fabric *fabrics[2]; /* one a network */
+    struct fabric *fabrics[2]; /* one for each network */
     struct lane *lane;
     bool is_alive;
     uint64_t rerouted_turn; /* turn at which the coordinator detects the death */
@@ -150,7 +151,7 @@ struct sim {
     struct sim_options options;
     struct sim_result result;
     uint64_t random;
-    struct mem_network *networks[2]; /* SIM_MESSAGES, SIM_MAPPED; one time */
+    struct mem_network *networks[2]; /* SIM_MESSAGES, SIM_MAPPED; both have the same time */
     struct sim_lane lanes[SIM_LANES_MAX];
     uint32_t lanes_count;
     struct sim_job jobs[SIM_JOBS_MAX];
@@ -163,10 +164,10 @@ struct sim {
 /* --- sim.c --- */
 
 uint64_t sim_now_ns(const struct sim *sim);
-/* 0 .. below-1 */
+/* Returns a random number from 0 to below-1. */
 uint64_t sim_draw(struct sim *sim, uint64_t below);
 bool sim_chance(struct sim *sim, uint32_t one_in);
-/* Into the transcript. */
+/* Adds a value to the transcript. */
 void sim_note(struct sim *sim, uint64_t what);
 void sim_fail(const struct sim *sim, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
@@ -182,24 +183,24 @@ void coordinator_start_lane(struct sim *sim);
 void coordinator_place_job(struct sim *sim, struct sim_job *job);
 /* Between two turns: sends routes and drops. Returns whether anything was done. */
 bool coordinator_turn(struct sim *sim);
-/* A ticket that the lane will take; false: the lane is dead or does not know the job. */
+/* Returns a ticket that the lane will accept; false: the lane is dead or does not know the job. */
 bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lane,
                        struct record_connect *ret_ticket);
 bool sim_lane_serves(const struct sim_lane *lane, const struct sim_piece *piece);
-/* One that lives, but this; SIM_NOWHERE: there is none. */
+/* Returns another lane that lives; SIM_NOWHERE: there is none. */
 uint32_t choose_lane(struct sim *sim, uint32_t but);
 /* Orders a lane to take the piece under this epoch, with recovery there. */
 void place_on(struct sim *sim, const struct sim_piece *piece, uint32_t lane, uint32_t epoch);
 /* Announces the piece's lane and epoch to the workers, each of which learns it at another time. */
 void tell_route(struct sim_piece *piece, bool is_released);
-/* The piece gets another lane if its own is dead and was found to be. */
+/* Gives the piece another lane if its own is dead and this was detected. */
 void coordinator_recover(struct sim *sim, struct sim_piece *piece);
 bool job_is_finished(const struct sim_job *job);
 
 /* --- sim_move.c --- */
 
 void move_begin(struct sim *sim, struct sim_piece *piece);
-/* Continues the move if its next step is due. Returns whether a move is under way. */
+/* Continues the move if its next step is due. Returns whether a move is in progress. */
 bool move_turn(struct sim *sim, struct sim_piece *piece);
 static inline bool move_is_under_way(const struct sim_piece *piece)
 {
@@ -210,11 +211,11 @@ void move_hear_losses(struct sim *sim, struct sim_piece *piece);
 
 /* --- sim_fate.c --- */
 
-/* Kills, stops and moves that are due. Returns whether anything was done. */
+/* Carries out kills, stops and moves that are due. Returns whether anything was done. */
 bool fate_turn(struct sim *sim);
 /* Like kill -9 of the lane's process: its posted packets may arrive in part, its memory is gone. */
 void fate_bury(struct sim *sim, struct sim_lane *lane);
-/* The test cut a connection or took memory on purpose: the job will end with an error. */
+/* Records a failure that the test has caused, so that the job will end with an error. */
 void fate_doom(struct sim *sim, struct sim_job *job, uint32_t victim);
 
 /* --- sim_worker.c --- */
@@ -228,7 +229,8 @@ bool worker_is_finished(const struct sim_worker *w);
 
 bool copy_is_kept(const struct sim *sim, const struct sim_piece *piece);
 uint64_t copy_lay_out(const struct sim *sim, struct sim_piece *piece, uint64_t at);
-/* Sends the copy's place to a lane, before any other message about the piece. -EAGAIN: no room. */
+/* Sends the place of the copy to a lane, before any other message about the piece. -EAGAIN: no
+ * room. */
 int copy_tell(struct sim_worker *w, const struct sim_piece *piece);
 
 /* --- sim_check.c --- */
@@ -241,8 +243,8 @@ void *landing_at(const struct sim_worker *w, const struct sim_piece *piece, uint
 void check_prepare_memory(struct sim_worker *w, size_t input_bytes, size_t landing_bytes);
 /* Writes the gradient of a round; the landing area gets bytes that are no result. */
 void check_begin(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
-/* Checks a landed result: every element, and that the input is unchanged (S1). Returns the round of
- * the result, which is a later one for a late worker of a partial quorum. */
+/* Checks a received result: every element, and that the input is unchanged (S1). Returns the round
+ * of the result, which is a later one for a late worker of a partial quorum. */
 uint64_t check_landed(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
 /* Checks the commit of a round (S2), then overwrites the round's memory with garbage. */
 void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
@@ -253,7 +255,7 @@ void check_world(struct sim *sim);
 /* Checks that a lane without jobs holds no memory (S5). */
 void check_lane_is_empty(struct sim *sim, const struct sim_lane *lane);
 
-/* Each worker's gradient, element by element. */
+/* Returns an element of a worker's gradient. */
 float gradient_of(const struct sim_piece *piece, uint64_t round, uint32_t rank, uint64_t element);
 
 /* --- sim_owner.c --- */
@@ -274,23 +276,23 @@ bool kind_is_loose(const struct sim_piece *piece);
 bool kind_has_state(const struct sim_piece *piece);
 bool kind_is_stranded(const struct sim_piece *piece);
 bool kind_is_open(const struct sim_piece *piece);
-/* Whether the rank is in the result of the round. */
+/* Returns whether the rank is in the result of the round. */
 bool kind_takes(const struct sim_piece *piece, uint64_t round, uint32_t rank);
 void kind_update(struct sim_piece *piece, uint64_t round, bool is_step, float *mean);
 float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t rank,
                         uint64_t element);
 /* Records the committed rounds, which must be in the result of the beginning round. */
 void kind_begin(struct sim_worker *w, const struct sim_piece *piece);
-/* For kinds with an open set: the round whose result lies in the landing area. 0: none. */
+/* Returns the round whose result is in the landing area, for kinds with an open set. 0: none. */
 uint64_t kind_result_round(const struct sim_worker *w, struct sim_piece *piece, uint64_t round);
 
 /* --- sim_memory.c: wraps the lanes' arenas --- */
 
 void memory_start(void);
-/* The n-th allocation from now fails; 0: none. */
+/* Lets the n-th allocation from now fail; 0: none. */
 void memory_fail(uint64_t n);
 uint64_t memory_allocations(void);
-/* Memory in use: allocated and not freed. */
+/* Returns the number of allocations that were not freed. */
 size_t memory_blocks(const struct arena *arena);
 size_t memory_bytes(const struct arena *arena);
 

@@ -181,7 +181,7 @@ static void commit(struct sim_worker *w, struct sim_piece *piece, struct sim_ope
     w->sim->result.commits++;
 }
 
-/* A lane opens a round only after the commit of the round before: a worker that is a round ahead
+/* A lane opens a round only after the commit of the round before, so a worker that is a round ahead
  * learns of that commit this way. */
 static void commit_before(struct sim_worker *w, struct sim_piece *piece, const struct sim_open *o)
 {
@@ -196,8 +196,8 @@ static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct si
     commit(w, piece, o);
 }
 
-/* The worker was late and has the result of another round: its next round comes after that
- * (W12). */
+/* Handles CLOSED. The worker was late and has the result of another round; its next round comes
+ * after that (W12). */
 static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o,
                               uint64_t round)
 {
@@ -217,8 +217,8 @@ static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, str
     w->sim->result.commits++;
 }
 
-/* Whether rounds may be repeated: at the end of a connection its round is repeated for all, with
- * the same bits. */
+/* Returns whether rounds may be repeated: at the end of a connection its round is repeated for all,
+ * with the same bits. */
 static bool has_repeats(const struct sim *sim)
 {
     const struct sim_options *o = &sim->options;
@@ -265,7 +265,7 @@ static void take_error(struct sim_worker *w, const struct sim_link *link,
     char text[RECORD_TEXT_BYTES + 1] = {0}, name[16];
     struct sim_piece *piece;
     if (error->word != RECORD_WORD_NONE && error->code == -ESTALE)
-        return; /* the new route is on its way */
+        return; /* the new route will come */
     if (error->code == -EOWNERDEAD && take_loss(w, link, error->word))
         return;
     memcpy(text, error->text, error->text_bytes);
@@ -323,7 +323,7 @@ static void take_open(struct sim_worker *w, struct sim_link *link)
     }
 }
 
-/* On another connection, or to another lane. */
+/* Sends all messages about the piece again, on another connection or to another lane. */
 static void say_again(struct sim_view *v)
 {
     v->owes_idle = v->begun == v->committed;
@@ -334,7 +334,7 @@ static void say_again(struct sim_view *v)
     }
 }
 
-/* The lane lives, and another connection is made (A69, A70). */
+/* Makes another connection: the lane lives (A69, A70). */
 static void come_back(struct sim_worker *w, struct sim_link *link)
 {
     link->state = SIM_LINK_NONE;
@@ -346,7 +346,7 @@ static void come_back(struct sim_worker *w, struct sim_link *link)
     w->sim->result.comebacks++;
 }
 
-/* Whoever waited for this lane to be cut off may speak to its successor. */
+/* Lets pieces that waited for the end of this lane's connection speak to the next owner. */
 static void take_closed(struct sim_worker *w, struct sim_link *link)
 {
     bool is_over = !w->sim->lanes[link->number].is_alive || w->job->is_dropped || w->has_left ||
@@ -369,7 +369,7 @@ static void take(struct sim_worker *w, const struct fabric_event *event)
     case FABRIC_EVENT_OPEN: take_open(w, link); break;
     case FABRIC_EVENT_MESSAGE: take_message(w, link, event); break;
     case FABRIC_EVENT_WORD: take_word(w, link, event->word); break;
-    case FABRIC_EVENT_ROOM: break; /* flush() comes after the events */
+    case FABRIC_EVENT_ROOM: break; /* flush() is called after the events */
     case FABRIC_EVENT_CLOSED: take_closed(w, link); break;
     default: sim_fail(w->sim, "a worker got event %d", event->kind);
     }
@@ -390,8 +390,9 @@ static void connect_lane(struct sim_worker *w, uint32_t number)
     link->state = SIM_LINK_CONNECTING;
 }
 
-/* Repeats the messages to the old owner to the new one, once the old one is cut off. The words are
- * new: a piece may return to a lane whose COMMIT of the first stay is still under way. */
+/* Sends the messages for the old owner to the new one, once the old one is disconnected. The words
+ * are new, because a piece may return to a lane whose COMMIT of the first stay is still on its
+ * way. */
 static void adopt(struct sim_worker *w, struct sim_view *v)
 {
     uint32_t old = v->lane;
@@ -401,8 +402,8 @@ static void adopt(struct sim_worker *w, struct sim_view *v)
     for (int k = 0; k < 2; k++)
         v->open[k].word = w->next_word++;
     say_again(v);
-    /* A fence stays until it falls, because no lane in between has been contacted. A lane that
-     * released the piece writes no more, dead or alive. */
+    /* A fence stays until its lane is disconnected, because no lane in between has been contacted.
+     * A lane that released the piece writes no more, dead or alive. */
     if (v->fence == SIM_NOWHERE && old != v->lane && !v->is_released &&
         !w->sim->lanes[old].is_alive && w->links[old].conn)
         v->fence = old;
@@ -441,9 +442,9 @@ bool worker_is_finished(const struct sim_worker *w)
     return true;
 }
 
-/* Whether the next round may begin. A second buffer allows that without COMMIT once the result has
- * landed; and even earlier if no lane can be lost, which would leave the worker two rounds behind
- * (W5). */
+/* Returns whether the next round may begin. A second buffer allows that without COMMIT once the
+ * result has landed; and even earlier if no lane can be lost, which would leave the worker two
+ * rounds behind (W5). */
 static bool can_begin(const struct sim_worker *w, const struct sim_view *v)
 {
     const struct sim_piece *piece = &w->job->pieces[v - w->views];
@@ -468,7 +469,7 @@ static void begin(struct sim_worker *w, struct sim_piece *piece)
     check_begin(w, piece, round);
 }
 
-/* false: there is nothing to begin before something is committed. */
+/* Returns false if something must be committed before another round can begin. */
 static bool begin_some(struct sim_worker *w)
 {
     uint32_t first = (uint32_t)sim_draw(w->sim, w->job->pieces_count);

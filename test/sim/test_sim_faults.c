@@ -1,5 +1,5 @@
-/* Whatever can fail does, one after the other: the n-th post, the n-th allocation, for each n until
- * a run comes through without. Never a crash, a leak or a wrong sum. */
+/* Lets every operation fail, one after the other: the n-th post and the n-th allocation, for each n
+ * until a run has no n-th one. There must be no crash, no leak and no wrong sum. */
 #include "test/sim/sim_types.h"
 
 #include "svc/base/log.h"
@@ -17,7 +17,7 @@
 #define LANES 2
 #define JOBS 2
 
-/* Small, but with reads, writes, inline inputs, two chunks and two lanes. */
+/* A small world that has reads, writes, inline inputs, two chunks and two lanes. */
 static struct sim_options small_world(enum sim_reach reach)
 {
     return (struct sim_options){.seed = 7,
@@ -91,8 +91,8 @@ static void a_step_of_an_update_rule_is_applied_once_wherever_a_connection_ends(
     assert_true(fail_everywhere(options, (struct sim_fault){.fault = MEM_FAULT_RESET}) > 0);
 }
 
-/* Runs all posts, so that the connection ends at every point of a round: also while the worker's
- * result is the only one that has not landed, and must not be committed. */
+/* Runs all posts, so that the connection ends at every point of a round, also while the worker's
+ * result is the only one that has not arrived and must not be committed. */
 static void a_connection_that_ends_at_any_post_of_a_worker_is_made_again(void **state)
 {
     uint64_t comebacks = 0;
@@ -106,7 +106,8 @@ static void a_connection_that_ends_at_any_post_of_a_worker_is_made_again(void **
     assert_true(comebacks > 0);
 }
 
-/* More ranks than a pass takes: partial sums need slots even where everything is mapped. */
+/* More ranks than one pass sums, because partial sums then need slots even where everything is
+ * mapped. */
 static void any_allocation_of_a_running_lane_may_fail(void **state)
 {
     for (uint32_t workers = 2; workers <= 10; workers += 8) {
@@ -124,7 +125,7 @@ static void any_allocation_of_a_running_lane_may_fail(void **state)
     }
 }
 
-/* A lane without a network: placing needs none. */
+/* Opens a lane without a network, which placing does not need. */
 static struct lane *open_lane(struct arena **ret_arena)
 {
     struct lane *lane;
@@ -178,6 +179,6 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    log_set_level(LOG_LEVEL_ERROR); /* refusals and deaths are wanted here */
+    log_set_level(LOG_LEVEL_ERROR); /* refusals and deaths are expected here */
     return cmocka_run_group_tests_name("sim_faults", cases, NULL, NULL);
 }

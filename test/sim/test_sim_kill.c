@@ -1,7 +1,7 @@
-/* Kills the owner of a piece before its n-th post, for each n (by default: for some) until a world
- * has no n-th post: between every two RESULTs, and between every two transfers of a chunk where
- * chunks are posted. Posted packets arrive in part, as each seed decides. The next owner finishes
- * with the same bits. */
+/* Kills the owner of a piece before its n-th post, for each n (by default for some) until a world
+ * has no n-th post. So it dies between every two RESULTs, and between every two transfers of a
+ * chunk where chunks are posted. Posted packets arrive in part, which each seed decides. The next
+ * owner finishes with the same bits. */
 #include "test/lib/extent.h"
 #include "test/sim/sim_types.h"
 
@@ -39,7 +39,8 @@ struct outcome {
     uint64_t posts, finished, lost;
 };
 
-/* Each world ends, and each result is checked on its way (S1 to S6): none comes twice. */
+/* Runs one world to its end. Each result is checked when it arrives (S1 to S6), and none comes
+ * twice. */
 static void kill_before(struct sim_options options, uint64_t post, uint64_t bits,
                         struct outcome *outcome)
 {
@@ -54,7 +55,7 @@ static void kill_before(struct sim_options options, uint64_t post, uint64_t bits
     outcome->lost += result.losses > 0;
 }
 
-/* Small worlds from several seeds. */
+/* Runs small worlds from several seeds. */
 static void kill_before_each(struct sim_options options, struct outcome *outcome)
 {
     uint64_t seeds = options.elements_most == LONG ? 1 : 4, stride = extent(3, 11, 1);
@@ -130,6 +131,6 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    log_set_level(LOG_LEVEL_ERROR); /* deaths are wanted here */
+    log_set_level(LOG_LEVEL_ERROR); /* deaths are expected here */
     return cmocka_run_group_tests_name("sim_kill", cases, NULL, NULL);
 }

@@ -119,6 +119,6 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     log_set_level(getenv("DBG") ? LOG_LEVEL_DEBUG
-                                : LOG_LEVEL_ERROR); /* refusals and deaths are wanted here */
+                                : LOG_LEVEL_ERROR); /* refusals and deaths are expected here */
     return cmocka_run_group_tests_name("sim_lane", cases, NULL, NULL);
 }

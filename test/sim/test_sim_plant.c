@@ -1,5 +1,5 @@
-/* A mistake is planted (list: meson.build; place: README.md), and the random walk must find it.
- * Each world runs in a process of its own, because a broken one may end in any way. */
+/* Expects that random worlds find a planted mistake (list: meson.build; place: README.md). Each
+ * world runs in a separate process, because a broken one may end in any way. */
 #include "test/sim/sim.h"
 
 #include "svc/base/log.h"
@@ -29,7 +29,7 @@ static int run_worlds(uint64_t first)
     return 0;
 }
 
-/* Whether one of these worlds has reported the broken invariant. */
+/* Returns whether one of these worlds has reported the broken invariant. */
 static bool find(uint64_t first)
 {
     int status = 0;

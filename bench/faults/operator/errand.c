@@ -41,7 +41,7 @@ void errand_begin(struct errand *e, const char *const *arguments)
     e->began_ns = clock_now_ns();
 }
 
-/* Keeps the last line only: the lines before report progress. */
+/* Keeps only the last line, because the lines before report progress. */
 static void keep_text(struct errand *e)
 {
     char path[PATH_MAX + 64], line[ERRAND_TEXT_BYTES];

@@ -1,5 +1,5 @@
-/* An operator that takes snapshots of jobs during `faults`: a file is complete, of one iteration,
- * and bit by bit right; or there is no file, and a sentence has the reason. */
+/* An operator that takes snapshots of jobs during `faults`. Either a file is complete, of one
+ * iteration, and bit by bit right, or there is no file, and a sentence has the reason. */
 #ifndef GRADPOOL_BENCH_FAULTS_OPERATOR_SNAPSHOTS_H
 #define GRADPOOL_BENCH_FAULTS_OPERATOR_SNAPSHOTS_H
 

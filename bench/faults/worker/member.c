@@ -47,14 +47,14 @@ struct worker {
 
 /* --- coming and going --- */
 
-/* Whether the join failed because the rank is not among the wanted ones. */
+/* Returns whether the join failed because the rank is not among the wanted ones. */
 static bool is_not_wanted(int code)
 {
     return code == -EPROTO && strstr(gp_last_error(), "is not one of them");
 }
 
-/* Whether a join may succeed later: the service may not know yet that the rank's former process is
- * gone, that the rank is wanted again, or that all members have left. */
+/* Returns whether a join may succeed later: the service may not know yet that the rank's former
+ * process is gone, that the rank is wanted again, or that all members have left. */
 static bool may_join_later(int code)
 {
     return code == -EEXIST || code == -ESTALE || is_not_wanted(code);

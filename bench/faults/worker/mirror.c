@@ -13,10 +13,10 @@
 #include <string.h>
 #include <time.h>
 
-/* Decay holds the parameters of places that are always pushed small, and so exact. */
+/* Decay keeps the parameters small that are always pushed, and so they stay exact. */
 #define DECAY 0.0625
 #define MOMENTUM 0.5
-#define SOME 0.125 /* a mean of four, of which one is 1, is more */
+#define SOME 0.125 /* a mean of four numbers of which one is 1 is larger */
 #define AGAIN_NS NS_PER_MS
 
 int mirror_init(struct mirror *k, struct mirror_book *book, uint64_t seed)
@@ -52,7 +52,7 @@ void mirror_set(struct mirror *k, float *values)
 
 /* --- a step --- */
 
-/* The mean of the gradients at that place. */
+/* Returns the mean of the gradients at that place. */
 static double undo(const struct mirror_state *s, const float *result, size_t i)
 {
     double step = (double)s->parameters[i] - (double)result[i];

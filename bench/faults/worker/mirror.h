@@ -34,9 +34,10 @@ struct mirror {
 int mirror_init(struct mirror *mirror, struct mirror_book *book, uint64_t seed);
 void mirror_fini(struct mirror *mirror);
 
-/* Rate, decay and momentum of all rounds: numbers that a result lets the gradients be read from. */
+/* Returns rate, decay and momentum of all rounds. From a result with these numbers the gradients
+ * can be calculated. */
 struct update_settings mirror_settings(void);
-/* The parameters that the job begins with, also into `values`. */
+/* Sets the first parameters of the job, and copies them to `values`. */
 void mirror_set(struct mirror *mirror, float *values);
 /* Makes one step with the gradients that `result` names. Returns the number of elements that differ
  * from the step; all elements if no member pushed such gradients. */
@@ -47,7 +48,7 @@ bool mirror_find(struct mirror *mirror, const float *result, uint64_t grace_ns,
                  struct pushes *ret_pushes);
 /* Writes the state to a page of `rank` for the others. */
 void mirror_show(struct mirror *mirror, uint32_t rank);
-/* Whether a gradient of the last step announced the last round. */
+/* Returns whether a gradient of the last step announced the last round. */
 bool mirror_ends(const struct mirror *mirror);
 
 #endif

@@ -8,9 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PUSH_ELEMENTS 120000        /* some pieces */
-#define PUSH_END (2 * LEDGER_RANKS) /* behind two numbers of each rank: whether to end */
-#define PUSH_FIRST (PUSH_END + 1)   /* the drawn elements begin here */
+#define PUSH_ELEMENTS 120000 /* enough for several pieces */
+/* index of the element behind two numbers of each rank: whether to end */
+#define PUSH_END (2 * LEDGER_RANKS)
+#define PUSH_FIRST (PUSH_END + 1) /* index of the first drawn element */
 
 struct pushes {
     struct ledger_push of[LEDGER_RANKS]; /* count 0: the rank was not in the round */

@@ -14,7 +14,7 @@ struct replay {
     uint64_t seed, tensor, elements;
     uint32_t workers;
     uint64_t step;                                   /* since the parameters were set */
-    float *parameters, *moments[UPDATE_MOMENTS_MAX]; /* as the lane must have them */
+    float *parameters, *moments[UPDATE_MOMENTS_MAX]; /* with the values that the lane must have */
     float *gradients[REPLAY_WORKERS_MAX];            /* gradients of each rank */
 };
 
@@ -24,12 +24,12 @@ void replay_fini(struct replay *replay);
 
 /* Draws the broadcast parameters of that round into `values`; the update rule begins anew. */
 void replay_set(struct replay *replay, uint64_t round, float *values);
-/* The hyper-parameters of that round. Each round has others, so that a step with those of another
- * round is detected. */
+/* Returns the hyper-parameters of that round. Each round has different ones, so that a step with
+ * those of another round is detected. */
 struct update_settings replay_settings(uint64_t round);
-/* One step, with the gradients of that round (bench/lib/gradient.h). */
+/* Makes one step with the gradients of that round (bench/lib/gradient.h). */
 void replay_step(struct replay *replay, uint64_t round);
-/* Number of elements that differ in any bit. */
+/* Returns the number of elements that differ in any bit. */
 uint64_t replay_count_wrong(const struct replay *replay, const float *values);
 
 #endif

@@ -21,7 +21,7 @@ int call_end(const struct call *call, int code);
 /* Judges an error that does not end the worker: an error without a cause is counted. The last error
  * of a worker is judged elsewhere. */
 void call_judge(struct victim_board *board, const char *name, int code, const char *text);
-/* Whether the text names a rank, a process or a peer of a connection. */
+/* Returns whether the text names a rank, a process or a peer of a connection. */
 bool call_names_a_cause(const char *text);
 
 #endif

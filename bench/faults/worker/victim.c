@@ -67,7 +67,7 @@ int victim_fail(struct victim_board *board, int code)
 
 /* --- coming and going --- */
 
-/* The coordinator was just killed: another is on its way. */
+/* Returns whether the coordinator was just killed and will be replaced. */
 static bool is_away(int code)
 {
     return code == -ECONNREFUSED || code == -ECONNRESET || code == -ENOENT;
@@ -214,7 +214,7 @@ static void go(struct worker *w)
 
 /* --- waiting --- */
 
-/* A wait during a stop by the bench does not count. */
+/* Records the time of a wait, unless the bench stopped the process meanwhile. */
 static void note_wait(const struct call *call)
 {
     struct victim_board *board = call->board;

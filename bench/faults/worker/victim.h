@@ -12,9 +12,9 @@
 #define VICTIM_TEXT_BYTES 512
 #define VICTIM_WAIT_MS 8000    /* deadline of each wait */
 #define VICTIM_TIMEOUT "15000" /* GRADPOOL_TIMEOUT_MS of each worker */
-#define VICTIM_SET_ROUNDS 48   /* parameters are set anew so often */
+#define VICTIM_SET_ROUNDS 48   /* number of rounds between two broadcasts of parameters */
 
-/* Shared with the conductor; one a worker. */
+/* Memory shared with the conductor, one struct for each worker. */
 struct victim_board {
     _Atomic uint32_t ends; /* the run ends: rank 0 announces the end in a round */
     /* number of stops by the bench: time measured across a stop does not count */

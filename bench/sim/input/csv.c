@@ -1,5 +1,5 @@
-/* Reads a table. Owns one open file and its present line. Must never trust the contents, which are
- * the user's. */
+/* Reads a table. Owns one open file and its present line. Must never trust the contents, which come
+ * from a user. */
 #include "bench/sim/input/csv.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static size_t cut_line(struct table *table)
     return count;
 }
 
-/* 1: a line that is not empty; 0: the end. */
+/* Returns 1: a line that is not empty; 0: the end. */
 static int next_line(struct table *table)
 {
     while (getline(&table->text, &table->text_bytes, table->file) >= 0) {

@@ -1,4 +1,4 @@
-/* Reads the tables of models, and owns them during that. Must never accept half a table: a model
+/* Reads the tables of models, and owns them meanwhile. Must never accept half a table: a model
  * without its tensors would cost nothing. */
 #include "bench/sim/input/models.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GPU "v100" /* whose step times are used */
+#define GPU "v100" /* the GPU whose step times are used */
 #define ELEMENTS_MAX 1e12
 #define STEP_MS_MAX 1e7
 

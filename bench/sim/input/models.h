@@ -1,4 +1,5 @@
-/* Tables of real models: tensors, when their gradients are ready, how long a step takes. */
+/* Tables of real models: tensors, the times at which their gradients are ready, and the length of a
+ * step. */
 #ifndef GRADPOOL_BENCH_SIM_INPUT_MODELS_H
 #define GRADPOOL_BENCH_SIM_INPUT_MODELS_H
 
@@ -27,9 +28,9 @@ struct models {
  * for each model (elements, ready_frac). An error text (TABLE_ERROR_BYTES) names file and line. */
 int models_load(struct models *models, const char *folder, char *error);
 void models_fini(struct models *models);
-/* NULL: none of that name. */
+/* Returns NULL if there is none of that name. */
 const struct model *models_find(const struct models *models, const char *name);
-/* Elements of a scaled tensor; at least one. */
+/* Returns the elements of a scaled tensor; at least one. */
 uint64_t models_elements(const struct model_tensor *tensor, double scale);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which jobs come, when, for how long: from a file, or drawn from a seed. */
+/* The jobs of a simulation with their arrivals and lengths: from a file, or drawn from a seed. */
 #ifndef GRADPOOL_BENCH_SIM_INPUT_WORKLOAD_H
 #define GRADPOOL_BENCH_SIM_INPUT_WORKLOAD_H
 
@@ -26,12 +26,12 @@ int workload_read(struct workload *workload, const char *path, double hours,
                   const struct models *models, char *error);
 
 /* Poisson arrivals; durations with a heavy tail; workers as real clusters have them; models
- * uniform. -ENOMEM. */
+ * uniform. Returns 0 or -ENOMEM. */
 int workload_generate(struct workload *workload, uint64_t seed, double hours,
                       const struct models *models, char *error);
 void workload_fini(struct workload *workload);
 
-/* The job's place in time is cut at end_ns; -ENOMEM. */
+/* Adds a job. Its time is cut at end_ns. Returns 0 or -ENOMEM. */
 int workload_add(struct workload *workload, const struct workload_job *job);
 
 #endif

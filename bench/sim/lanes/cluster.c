@@ -1,5 +1,5 @@
-/* Owns lanes, residents, the pieces of placed jobs, and the moves between lanes. Must never have a
- * rule of placement: the packer decides, and this file carries the plan out. */
+/* Owns lanes, residents, the pieces of placed jobs, and the moves between lanes. Must never contain
+ * a rule of placement: the packer decides, and this file carries out the plan. */
 #include "bench/sim/lanes/cluster.h"
 
 #include <errno.h>
@@ -137,7 +137,7 @@ static int view_init(struct view *view, const struct cluster *cluster, size_t jo
     return view->lanes && view->others ? 0 : -ENOMEM;
 }
 
-/* The lane's line carries every pushed byte in and as many out. */
+/* Returns the free bandwidth. Every pushed byte passes the lane's line once in each direction. */
 static uint64_t network_left(const struct cluster *cluster, size_t lane)
 {
     const struct setting *s = cluster->setting;
@@ -346,7 +346,7 @@ static int rehome(struct drain *drain, size_t job)
         count = gather(drain, job, tensors);
         view_fill(&view, cluster, job, drain->lane, 0);
         r = view.count > 0 ? ask(cluster, &view, job, tensors, count, &plan) : -ENOSPC;
-        /* A piece that was not cut before is not cut now. */
+        /* a piece that was not cut before must not be cut now */
         if (r == 0 && plan.pieces_count != count)
             r = -ENOSPC;
     }
@@ -368,7 +368,7 @@ static void put_back(struct drain *drain)
     }
 }
 
-/* A job's parts that went from this lane to different lanes. */
+/* Counts the jobs' parts that moved from this lane to different lanes. */
 static uint64_t count_moves(const struct drain *drain)
 {
     uint64_t moves = 0;
@@ -401,7 +401,7 @@ static int drain_lane(struct cluster *cluster, size_t lane)
     return r == 0 ? 1 : r == -ENOSPC ? 0 : r;
 }
 
-/* The open lanes, least busy first; returns how many were written. */
+/* Writes the open lanes, least busy first. Returns their number. */
 static size_t least_busy(const struct cluster *cluster, size_t *ret_lanes, size_t most)
 {
     double busy[DRAINS_TRIED];

@@ -1,4 +1,5 @@
-/* The lanes of a simulated service and the jobs on them. Every placement is packer_place()'s. */
+/* The lanes of a simulated service and the jobs on them. Every placement comes from
+ * packer_place(). */
 #ifndef GRADPOOL_BENCH_SIM_LANES_CLUSTER_H
 #define GRADPOOL_BENCH_SIM_LANES_CLUSTER_H
 
@@ -23,7 +24,7 @@ struct cluster {
     size_t lanes_count, lanes_open;
     struct cluster_job *jobs; /* position = the workload's */
     size_t jobs_count;
-    uint64_t moves;   /* a job's part of one lane to another lane */
+    uint64_t moves;   /* number of moves of a job's part of one lane to another lane */
     char reason[256]; /* reason of the last refusal */
 };
 
@@ -33,7 +34,8 @@ void cluster_fini(struct cluster *cluster);
 /* -ENOSPC: refused. */
 int cluster_place(struct cluster *cluster, size_t job, const struct job_profile *profile);
 void cluster_remove(struct cluster *cluster, size_t job);
-/* Empties every lane whose tasks fit on other lanes within all loss limits; -ENOMEM. */
+/* Empties every lane whose tasks fit on other lanes within all loss limits. Returns 0 or
+ * -ENOMEM. */
 int cluster_consolidate(struct cluster *cluster);
 /* Share of the lane's time that the jobs would use without any loss. */
 double cluster_busy(const struct cluster *cluster, size_t lane);

@@ -13,7 +13,8 @@
 #include <string.h>
 
 #define GIB ((double)(1 << 30))
-#define FORWARD_PART (1.0 / 3) /* part of a step; the backward pass costs twice the forward pass */
+/* part of a step; the backward pass takes twice as long as the forward pass */
+#define FORWARD_PART (1.0 / 3)
 #define ROUNDS 100 /* rounds simulated for the times; the service's mean refines the first 20 */
 #define MEASURED_ROUNDS 25 /* 5 to warm up and 20 that count, during which lanes are held */
 #define HOLD_NS UINT64_C(30000000000) /* time before growth tries fewer lanes (G5, G12 of packer) */
@@ -249,7 +250,7 @@ static int try_fewer(struct job_profile *profile, char *error)
     return 0;
 }
 
-/* First on as many lanes as workers (P12 of packer). */
+/* Measures first on as many lanes as workers (P12 of packer). */
 static int make_timing(struct job_profile *profile, char *error)
 {
     struct measurement m;

@@ -29,10 +29,10 @@ void job_profile_fini(struct job_profile *profile);
 
 /* Lane time a round of a piece; at least 1. */
 uint64_t job_profile_piece_ns(const struct job_profile *profile, const struct packer_piece *piece);
-/* The pieces as the event simulation takes them: a lane is as slow as its core or its line. */
+/* Converts pieces for the event simulation: a lane is as slow as its core or its line. */
 void job_profile_to_queue(const struct job_profile *profile, const struct packer_piece *pieces,
                           size_t count, struct queue_piece *ret_pieces);
-/* All but pieces, seed and start. */
+/* Returns the job for the simulation, except pieces, seed and start. */
 struct queue_job job_profile_queue_job(const struct job_profile *profile);
 /* Lane time of one chunk. */
 double job_profile_chunk_ns(const struct setting *setting);

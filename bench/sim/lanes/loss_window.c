@@ -26,8 +26,8 @@ struct formulas {
     double predicted, counted;
 };
 
-/* Time from now to the next round of a job. Rounds have kept their period since the start of the
- * job, except for jitter, so that their phase is a random walk. */
+/* Returns the time from now to the next round of a job. Rounds have kept their period since the
+ * start of the job, except for jitter, so their phase is a random walk. */
 static double next_start_ns(const struct cluster_job *job, uint64_t age_ns, uint64_t seed)
 {
     double period_ns = (double)job->timing.period_ns;

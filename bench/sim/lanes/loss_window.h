@@ -13,7 +13,7 @@ struct window_sums {
     double counted;   /* loss by the rule of the policy, without margin */
 };
 
-/* `starts_ns` and `sums` by job. `number` seeds the window. -ENOMEM. */
+/* `starts_ns` and `sums` by job. `number` seeds the window. Returns 0 or -ENOMEM. */
 int window_look(const struct cluster *cluster, const uint64_t *starts_ns, uint64_t now_ns,
                 uint32_t number, struct window_sums *sums);
 

@@ -67,7 +67,7 @@ static double sooner(double a, double b) { return a < b ? a : b; }
 
 /* --- one round of one job --- */
 
-/* The slowest worker's. */
+/* Returns the factor of the slowest worker. */
 static double draw_factor(const struct queue_job *job, uint64_t round)
 {
     uint64_t state = chance_hash(job->seed, round);
@@ -100,7 +100,7 @@ static void draw_arrivals(const struct queue_job *job, uint64_t round, double st
         later(ret_arrivals_ns[last], start_ns + factor * (job->forward_ns + job->backward_ns));
 }
 
-/* A piece without work would never be finished. */
+/* Returns the work of a piece. A piece without work would never be finished. */
 static double work_ns(const struct queue_piece *piece)
 {
     return later(piece->lane_ns, PIECE_NS_MIN);
@@ -294,7 +294,7 @@ static void admit(struct run *run, struct run_lane *lane, double now_ns)
     lane->arrival_ns = next_ns;
 }
 
-/* The job after `last` in turn with work; `last` itself comes last. */
+/* Chooses the next job with work after `last`; `last` itself comes last. */
 static uint32_t choose(const struct run *run, const struct run_lane *lane, uint32_t last)
 {
     uint32_t first = NOBODY;
@@ -320,7 +320,7 @@ static bool has_rivals(const struct run *run, const struct run_lane *lane, uint3
     return false;
 }
 
-/* The end of the chunk during which a piece arrives, or of all work. */
+/* Returns the end of the chunk during which a piece arrives, or the end of all work. */
 static double stop_ns(const struct run *run, const struct run_lane *lane, double arrival_ns)
 {
     double end_ns = lane->started_ns + run->streams[lane->serving].backlog_ns;
@@ -369,7 +369,7 @@ static void serve(struct run *run, uint32_t id, double now_ns, uint32_t last)
         set_due(run, id, serve_alone(run, lane));
 }
 
-/* A piece will arrive that the lane did not know of. */
+/* Tells the lane about a piece that will arrive. */
 static void announce(struct run *run, uint32_t id, double arrival_ns)
 {
     struct run_lane *lane = &run->lanes[id];

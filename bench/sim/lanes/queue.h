@@ -1,10 +1,10 @@
-/* Simulates shared lanes event by event, chunk by chunk, and measures the losses of jobs. PURE:
- * same input and seeds, same result. Uses no formula of loss.
+/* Simulates shared lanes event by event, chunk by chunk, and measures the losses of jobs. Pure: the
+ * same input and seeds give the same result. Uses no formula of loss.
  *
- * A job is synchronous: its workers compute, each piece of a gradient becomes ready during the
- * backward pass, goes out over the worker's line, and is summed on its lane once the slowest
- * worker's part has arrived. The round ends with the last piece, and the next begins. A lane serves
- * the jobs with work one chunk each, in turn. */
+ * A job is synchronous. Its workers compute, and each piece of a gradient becomes ready during the
+ * backward pass. The piece is sent over the worker's line, and is summed on its lane once the
+ * slowest worker's part has arrived. The round ends with the last piece, and the next begins. A
+ * lane serves one chunk of each job with work, in turn. */
 #ifndef GRADPOOL_BENCH_SIM_LANES_QUEUE_H
 #define GRADPOOL_BENCH_SIM_LANES_QUEUE_H
 
@@ -31,18 +31,19 @@ struct queue_job {
     size_t pieces_count;
 };
 
-/* Rounds that count: from the end of round `first`, `count` of them took `elapsed_ns`. */
+/* Rounds that count: `count` rounds after the end of round `first` took `elapsed_ns`. */
 struct queue_outcome {
     uint64_t first, count;
     double elapsed_ns;
 };
 
-/* All jobs side by side until `end_ns`. The first `warm_rounds` of each do not count. -ENOMEM. */
+/* All jobs side by side until `end_ns`. The first `warm_rounds` of each do not count. Returns 0 or
+ * -ENOMEM. */
 int queue_run(const struct queue_job *jobs, size_t count, double chunk_ns, double end_ns,
               uint64_t warm_rounds, struct queue_outcome *ret_outcomes);
 
 /* Simulates the same rounds without other jobs: their total time, and the standard deviation of
- * their lengths (may be NULL). -ENOMEM. */
+ * their lengths (may be NULL). Returns 0 or -ENOMEM. */
 int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, double *ret_elapsed_ns,
                 double *ret_deviation_ns);
 
@@ -53,7 +54,7 @@ struct queue_ending {
 };
 
 /* Simulates the ends of the first `count` rounds on each lane without other jobs. One `ret_endings`
- * for each lane up to the last with pieces. -ENOMEM. */
+ * for each lane up to the last with pieces. Returns 0 or -ENOMEM. */
 int queue_endings(const struct queue_job *job, uint64_t count, struct queue_ending *ret_endings);
 
 #endif

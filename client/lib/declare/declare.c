@@ -1,5 +1,6 @@
-/* Declares tensors and forgets them: checks the caller's specs, asks the coordinator, waits until
- * the lanes are connected, so that a lane that cannot be reached is an error of the declare. */
+/* Declares and undeclares tensors: checks the caller's specs, sends the request to the coordinator,
+ * and waits until the lanes are connected. A lane that cannot be reached is therefore an error of
+ * the declare. */
 #include "client/lib/declare/declare.h"
 
 #include "client/lib/declare/route.h"
@@ -20,9 +21,9 @@ struct declaration {
     struct control_call call;
     struct gp_job *job;
     uint64_t timeout_ns, deadline_ns;
-    struct gp_tensor **all; /* of the specs */
+    struct gp_tensor **all; /* tensors of the specs */
     size_t count;
-    struct gp_tensor **fresh; /* of `all`, not known before */
+    struct gp_tensor **fresh; /* those in `all` that were not known before */
     size_t fresh_count;
     Gradpool__Wire__DeclareRequest request;
     Gradpool__Wire__TensorSpec *specs, **spec_pointers; /* `specs` owns the memory of all arrays */
@@ -144,7 +145,7 @@ static void route_all(struct declaration *d, const envelope *reply)
     }
 }
 
-/* In the control thread, so that a route change that follows finds the tensors. */
+/* Runs in the control thread, so that a route change that follows finds the tensors. */
 static void declared(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct declaration *d = container_of(call, struct declaration, call);
@@ -207,8 +208,8 @@ static bool links_are_settled(void *context)
     return d->job->failure.code || find_link(d, true) || !find_link(d, false);
 }
 
-/* Opens hopeless links of known tensors again. Before the request, so that each later failure
- * belongs to this declaration. */
+/* Opens the failed links of known tensors again. This happens before the request, so that each
+ * later failure belongs to this declare. */
 static void retry_hopeless(struct declaration *d)
 {
     for (size_t i = 0; i < d->count; i++)
@@ -217,7 +218,7 @@ static void retry_hopeless(struct declaration *d)
                 link_open(p->link);
 }
 
-/* Waits for the lanes, and for the successor of a lane that was lost meanwhile. */
+/* Waits for the lanes, and for the successor of a lane that is lost meanwhile. */
 static int connect_lanes(struct declaration *d)
 {
     char name[128];
@@ -317,7 +318,7 @@ static bool is_committed(void *context)
     return t->without_commit == 0 || t->failure.code || t->job->failure.code;
 }
 
-/* The last COMMIT may still be on its way. */
+/* Checks that no round is open. The last COMMIT may not have arrived yet. */
 static int check_idle(struct gp_tensor *t)
 {
     if (t->request)

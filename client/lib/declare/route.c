@@ -1,6 +1,6 @@
-/* Makes pieces and gives them new owners. A new owner hears where a piece stands before anything
- * else (W5), and not before a former owner that was lost can no longer write (the fence). A former
- * owner that has released the piece needs no fence (L19). */
+/* Creates pieces and sets their new owners. A new owner gets the standing of a piece before
+ * anything else (W5). It gets nothing while a former owner that was lost may still write (the
+ * fence). No fence is needed for a former owner that has released the piece (L19). */
 #include "client/lib/declare/route.h"
 
 #include "client/lib/job/state_copy.h"
@@ -21,7 +21,7 @@ static bool route_has_blocks(const struct gp_tensor *t, const struct push *push)
            (push->gradient_bytes > t->bytes || push->result_bytes > t->bytes);
 }
 
-/* A round of blocks, one for each rank, cannot go on with other ranks. */
+/* Fails a round that has one block for each rank, because it cannot continue with other ranks. */
 static void route_break_blocks(struct gp_tensor *t)
 {
     bool is_cut = (t->without_commit > 0 && route_has_blocks(t, &t->open)) ||
@@ -46,7 +46,7 @@ static void route_set_ranks(struct gp_tensor *t, const void *ranks)
         route_break_blocks(t);
 }
 
-/* Places of copies are sent before anything else, so there must be room for them now. */
+/* Makes room for the places of copies, which are sent before anything else. */
 static int route_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 {
     if (route->ranks.len == sizeof t->ranks)
@@ -58,7 +58,7 @@ static int route_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRou
 
 /* ---- the first route ---- */
 
-/* Pieces lie end to end and cover the tensor. */
+/* Returns whether the pieces are consecutive and cover the tensor. */
 static bool route_is_sound(const struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 {
     uint64_t next = 0;
@@ -118,8 +118,9 @@ int route_take(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 
 /* ---- new owners ---- */
 
-/* A piece that landed before its tensor was whole counts as announced (W15): its input and landing
- * area are as they were, and all ranks get one answer for all pieces. */
+/* Announces a landed piece again. As long as the result of its tensor is not complete, such a piece
+ * counts as announced (W15): its input and its landing area are unchanged, and all ranks get one
+ * answer for all pieces. */
 static void route_reopen(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
@@ -148,8 +149,8 @@ static bool is_known(const struct piece *p, const Gradpool__Wire__Piece *said)
            p->link->state != LINK_CLOSED;
 }
 
-/* While a fence stands, the lane behind it is the last that got a READY: later owners know no
- * memory to write. */
+/* Returns the fence of the piece. While there is a fence, the lane behind it is the last one that
+ * got a READY; later owners do not know any memory to which they could write. */
 static struct link *route_fence(const struct piece *p, struct link *former, bool is_released)
 {
     if (p->fence || is_released || former == p->link || !former->conn)
@@ -157,26 +158,28 @@ static struct link *route_fence(const struct piece *p, struct link *former, bool
     return former;
 }
 
-/* This worker may have missed routes: a lane that was lost under one of them may be the lane of its
- * known route. */
+/* Returns whether the former lane has released the piece. This worker may have missed routes, and
+ * the lane of the route that it knows may have been lost under one of them. */
 static bool route_is_released(const struct piece *p, const Gradpool__Wire__Piece *said)
 {
     return p->epoch >= said->lost_epoch && p->epoch < said->epoch;
 }
 
-/* The READY waits in the new link until route_settle() has decided about the old one. */
+/* Sets the new link of the piece. The READY waits there until route_settle() has decided about the
+ * old link. */
 static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
 {
     struct link *former = p->link, *link = link_get(p->tensor->job, said->lane);
     bool is_released = route_is_released(p, said);
     if (!link || is_known(p, said))
         return;
-    /* There and back again. In an elastic job: other ranks, on the same lane (L20). */
+    /* The piece has returned to its lane. In an elastic job it may have stayed there with other
+     * ranks (L20). */
     link->is_left |= link == former && is_released && !p->tensor->job->is_elastic;
     piece_retract(p);
     if (p->tensor->job->is_elastic)
         route_reopen(p);
-    piece_new_word(p); /* late messages of the former owner name nothing (W5) */
+    piece_new_word(p); /* late messages of the former owner then refer to nothing (W5) */
     if (!is_released && former != link && !p->lost)
         p->lost = former;
     p->link = link;
@@ -187,9 +190,9 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     p->fence = route_fence(p, former, is_released);
 }
 
-/* A lost lane may only be cut off from the coordinator, and still write: its connection and our
- * memory's registration end before the successor gets a READY. Other pieces of that lane get their
- * owners by other route changes. */
+/* Decides about the old link. A lost lane may only be cut off from the coordinator, and still
+ * write. So its connection and the registration of this worker's memory end before the successor
+ * gets a READY. Other pieces of that lane get their owners by other route changes. */
 static void route_settle(struct piece *p)
 {
     if (!p->owes_standing)

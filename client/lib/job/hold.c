@@ -1,6 +1,6 @@
 /* Owns a worker's view of iterations, and holds its rounds at the end of one when the coordinator
- * asks for it. One rank that begins no round is enough: no round of all ranks begins without it.
- * A hold must end when the coordinator is away. README: L33. */
+ * requests that. One rank that begins no round is enough, because no round of all ranks begins
+ * without it. A hold ends when the coordinator is away. README: L33. */
 #include "client/lib/job/hold.h"
 
 #include "client/lib/job/tensor.h"
@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define ROUNDS GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS
-#define ROW 2 /* the end of an iteration is known after so many in a row with each tensor */
+/* number of consecutive iterations with each tensor after which the end of an iteration is known */
+#define ROW 2
 
 static bool hold_counts(const struct gp_tensor *t, uint32_t scope)
 {
@@ -47,8 +48,9 @@ static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, s
     return is_any ? now : 0;
 }
 
-/* A tensor without any round so far (frozen parameters) is part of no iteration. The counts spare
- * most steps a walk over thousands of tensors. */
+/* Finds a tensor without a round in the iteration. A tensor that never had a round (frozen
+ * parameters) belongs to no iteration. The counters make a search through thousands of tensors
+ * unnecessary in most iterations. */
 static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t scope)
 {
     if (job->hold.scopes[scope].pushed == job->hold.scopes[scope].parts)
@@ -61,8 +63,9 @@ static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t s
     return NULL;
 }
 
-/* In the first iteration since tensors were declared, a tensor without a round may still be part of
- * it. A snapshot of updates waits for such tensors; a rank that only waits for others does not. */
+/* Returns whether a tensor without a round may still get one. That is possible in the first
+ * iteration after tensors were declared. A snapshot of updates waits for such tensors; a rank that
+ * only waits for others does not. */
 static bool may_lack(const struct gp_job *job, uint32_t scope)
 {
     const struct iterations *its = &job->hold.scopes[scope];
@@ -75,8 +78,8 @@ static bool may_lack(const struct gp_job *job, uint32_t scope)
     return false;
 }
 
-/* Parameters that are set are of no iteration. But a rank at the end of one sets none before the
- * hold is over: only some lanes would have them. */
+/* Finds the end of an iteration. Setting parameters belongs to no iteration. But a rank at the end
+ * of one does not set any until the hold is over, because only some lanes would have them. */
 static uint64_t hold_find_end(const struct gp_job *job, const gp_item *items, size_t count,
                               uint32_t scope)
 {
@@ -126,7 +129,7 @@ static void end_iteration(struct gp_job *job, uint32_t scope)
         hold_note_failure(hold, lacking);
 }
 
-/* Parameters were set, or a tensor declared: this iteration does not count. */
+/* Records that parameters were set or a tensor was declared: this iteration does not count. */
 static void note_change(struct gp_job *job, uint32_t scope)
 {
     struct iterations *its = &job->hold.scopes[scope];
@@ -221,7 +224,7 @@ static void hold_tell(struct gp_job *job)
     control_post(job->control, &report->call);
 }
 
-/* One report at a time: a change meanwhile makes the next one. */
+/* Only one report is sent at a time. A change in between causes the next report. */
 static void hold_told(struct control_call *call, const envelope *reply, const struct err *err)
 {
     const struct hold_report *report = container_of(call, struct hold_report, call);
@@ -242,7 +245,7 @@ static bool is_under_way(const struct gp_tensor *t)
     return t->without_result > 0 || t->is_starting || is_queued;
 }
 
-/* A rank that waits for others in mid-iteration never comes to its end. */
+/* A rank that waits for others in the middle of an iteration never reaches its end. */
 static void look_at_standing(struct gp_job *job)
 {
     struct hold *hold = &job->hold;
@@ -254,8 +257,8 @@ static void look_at_standing(struct gp_job *job)
             job->rank, lacking->name);
 }
 
-/* Behind an iteration the program may have more to do with all ranks, like saving. So late workers
- * enter when the next iteration begins. */
+/* Returns whether the hold has ended an iteration. After an iteration the program may have more
+ * work for all ranks, such as saving, so late workers enter when the next iteration begins. */
 static bool hold_has_ended(const struct hold *hold)
 {
     bool is_next = hold->is_behind || hold->stands;
@@ -298,7 +301,7 @@ void hold_note_standing(struct gp_job *job, bool stands)
 {
     struct hold *hold = &job->hold;
     if (!pthread_equal(hold->pusher, pthread_self()))
-        return; /* the thread that trains goes on */
+        return; /* the thread that trains continues */
     hold->stands = stands;
     hold_check(job);
 }
@@ -318,7 +321,7 @@ bool hold_lets_save(const struct gp_job *job)
 
 /* ---- wishes of the coordinator ---- */
 
-/* Parameters whose setting was held are set now. */
+/* Begins pushes that set parameters and were held. */
 static void let_sets_begin(struct gp_job *job)
 {
     if (job->hold.keeps_sets)
@@ -331,7 +334,7 @@ bool hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish)
     struct hold *hold = &job->hold;
     if (wish->is_over) {
         if (wish->hold != 0 && wish->hold != hold->id)
-            return false; /* another hold has followed that one */
+            return false; /* a newer hold has followed that one */
         let_sets_begin(job);
         hold->id = 0;
         return true;
@@ -345,5 +348,5 @@ bool hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish)
     hold->state = GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     hold->has_failed = hold->is_taken = false;
     hold->is_behind = hold->keeps_sets;
-    return true; /* pushes that a former hold of an earlier iteration has held */
+    return true; /* begins pushes that an earlier hold has stopped */
 }

@@ -1,4 +1,4 @@
-/* Checks, failure and users of a job: what every call on it shares. */
+/* Checks, failure and users of a job, which all calls on the job need. */
 #include "client/lib/job/job.h"
 
 #include "client/lib/job/request.h"

@@ -1,4 +1,4 @@
-/* A job at one of its workers. The lock guards all fields unless a comment says otherwise.
+/* A job at one of its workers. The lock protects all fields, unless a comment says otherwise.
  * client/lib/README.md has the invariants (L1, ...). */
 #ifndef GRADPOOL_CLIENT_LIB_JOB_JOB_H
 #define GRADPOOL_CLIENT_LIB_JOB_JOB_H
@@ -12,75 +12,80 @@
 #include "svc/fabric/slab.h"
 
 #define JOB_NAME_BYTES_MAX 127
-#define NAME_RESERVED "gradpool." /* prefix of the names of the library's own tensors */
+/* prefix of the names of tensors that the library itself declares */
+#define NAME_RESERVED "gradpool."
 
 struct link;
 struct slot;
 
-/* A snapshot or a restore whose time ran out: the next call ends it first (L31). */
+/* A snapshot or restore whose time-out has passed. The next call ends it first (L31). */
 struct unfinished {
     struct gp_request *request; /* NULL: none */
-    void *agreement, *state;    /* memory of the job that it uses */
-    uint32_t root, next;        /* next: the tensor to be pushed if all had agreed */
+    void *agreement, *state;    /* memory of the job that the call uses */
+    uint32_t root, next;        /* next: the tensor to be pushed when all ranks have agreed */
     bool has_next, restores;
 };
 
 struct gp_job {
     struct gp_client *client;
-    unsigned generation;   /* generation.h */
-    struct list node;      /* in client.jobs */
-    struct list fork_node; /* fork.c */
+    unsigned generation;   /* see generation.h */
+    struct list node;      /* node in client.jobs */
+    struct list fork_node; /* used by fork.c */
     char name[JOB_NAME_BYTES_MAX + 1];
     char host[64];
-    uint32_t rank, workers, id; /* workers: ranks that the job may have */
-    bool is_elastic;            /* workers come and go (L20) */
-    bool join_is_late;          /* the job had begun: the control thread's */
+    uint32_t rank, workers, id; /* workers: maximum number of ranks in the job */
+    bool is_elastic;            /* workers join and leave (L20) */
+    bool join_is_late;          /* the job had begun before the join; for the control thread */
     gp_membership membership;
-    Gradpool__Wire__JoinRequest join; /* the control thread's */
+    Gradpool__Wire__JoinRequest join; /* for the control thread */
     struct control *control;
-    pthread_mutex_t declaring; /* one declare or undeclare at a time; taken before the lock */
+    pthread_mutex_t declaring; /* allows one declare or undeclare at a time; locked before `lock` */
     pthread_mutex_t lock;
     struct engine engine;
     struct slabs slabs;
-    uint64_t staged_bytes; /* bytes of staging memory of its tensors */
+    uint64_t staged_bytes; /* bytes of staging memory of all tensors */
     struct err failure;    /* failure of the whole job; code 0: none */
     bool is_leaving;
-    bool has_copies;        /* lanes' states are copied somewhere (W17) */
+    bool has_copies;        /* states of lanes have copies (W17) */
     bool keeps_copies;      /* workers store these copies (L28) */
-    _Atomic uint32_t users; /* calls that wait, or are on their way in (L14) */
+    _Atomic uint32_t users; /* number of calls that wait, or are about to (L14) */
     struct list links, tensors;
-    struct gp_tensor **by_name, **by_id; /* `buckets` each; grow with the tensors */
+    /* hash tables of `buckets` entries each, which grow with the number of tensors */
+    struct gp_tensor **by_name, **by_id;
     uint32_t buckets, tensors_count, declared;
     struct slot *slots;
     uint32_t slots_count, free_slot;
     struct list requests, pool;
-    uint32_t queued, unsent, connecting; /* reasons to drive while no thread waits (L4) */
-    float loss;                          /* loss of this iteration; NaN: not given */
-    struct link *spoke; /* lane whose word came last; NULL: none, or the link is gone (L24) */
-    struct record_chosen chosen[2]; /* the last two sets, by round, for lanes that lack them */
-    uint64_t stale;                 /* words and records that named nothing open */
+    /* reasons to drive the engine while no thread waits (L4) */
+    uint32_t queued, unsent, connecting;
+    float loss;         /* loss of this iteration; NaN: not set */
+    struct link *spoke; /* lane whose word arrived last; NULL: none, or the link is gone (L24) */
+    /* the two newest sets of ranks, indexed by round, for lanes that do not have them */
+    struct record_chosen chosen[2];
+    uint64_t stale; /* number of words and records that referred to nothing open */
     struct gp_tensor *barrier;
-    struct gp_request *barrier_request; /* NULL unless one is open */
+    struct gp_request *barrier_request; /* NULL: no barrier is open */
     bool is_in_barrier;
-    struct unfinished unfinished; /* lock: none, the caller of snapshot and restore has it */
-    bool is_reading;              /* a thread runs gp_job_read() */
-    int read_fd;                  /* the connection of gp_job_read(); -1: none */
+    /* not protected by the lock: belongs to the caller of snapshot and restore */
+    struct unfinished unfinished;
+    bool is_reading; /* a thread is in gp_job_read() */
+    int read_fd;     /* socket of gp_job_read(); -1: none */
     struct hold hold;
     struct trace_ring *trace;      /* ring that records rounds; NULL: not recorded */
-    struct recorder recorder;      /* the control thread's */
-    struct job_timeline *timeline; /* written by this worker; NULL: none */
+    struct recorder recorder;      /* for the control thread */
+    struct job_timeline *timeline; /* timeline that this worker writes; NULL: none */
     struct progress progress;
-    uint64_t stall_told_ns; /* when a stall was last logged; 0: none was */
+    uint64_t stall_told_ns; /* time at which a stall was last logged; 0: never */
     struct late late;
 };
 
-/* -EINVAL for NULL, -ECHILD in a forked child, with text. */
+/* Returns 0, or an error with text: -EINVAL for NULL, -ECHILD in a forked child. */
 int job_check(const struct gp_job *job);
-/* Ends what `users++` began: gp_job_leave() need not wait for this call any more. Called with the
- * lock, which is released. */
+/* Decrements `users`: gp_job_leave() need not wait for this call any more. Called with the lock
+ * held, which is released. */
 void job_end_use(struct gp_job *job);
-/* Every request ends with this error, open ones now and later ones at once. The first failure of a
- * job stays. */
+/* Fails the job: every request ends with this error, open ones now, later ones at once. The first
+ * failure of a job stays. */
 void job_break(struct gp_job *job, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

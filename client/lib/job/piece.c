@@ -1,4 +1,5 @@
-/* Owns a job's slots. A word is a slot and its generation, so that a late word names nothing. */
+/* Owns the slots of a job. A word consists of a slot and its generation, so a late word refers to
+ * nothing. */
 #include "client/lib/job/piece.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ void piece_new_word(struct piece *p)
     do {
         slot->generation++;
         p->word = p->slot << GENERATION_BITS | slot->generation;
-    } while (p->word == RECORD_WORD_NONE); /* names the job */
+    } while (p->word == RECORD_WORD_NONE); /* this value stands for the whole job */
 }
 
 int piece_take_slot(struct piece *p)
@@ -42,7 +43,8 @@ int piece_take_slot(struct piece *p)
     p->slot = job->free_slot;
     job->free_slot = job->slots[p->slot].next_free;
     job->slots[p->slot].piece = p;
-    piece_new_word(p); /* an idle piece needs a word too: RECORD_WORD_NONE names the job */
+    /* an idle piece needs a word, too, because RECORD_WORD_NONE stands for the whole job */
+    piece_new_word(p);
     return 0;
 }
 
@@ -51,7 +53,7 @@ void piece_give_slot_back(struct piece *p)
     struct gp_job *job = p->tensor->job;
     struct slot *slot = &job->slots[p->slot];
     slot->piece = NULL;
-    slot->generation++; /* a word that is still on its way names nothing */
+    slot->generation++; /* a word that is still on its way then refers to nothing */
     slot->next_free = job->free_slot;
     job->free_slot = p->slot;
 }

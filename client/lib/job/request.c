@@ -1,4 +1,4 @@
-/* Owns the pool of a job's requests, and the lists in which a request has its tensors. */
+/* Owns the pool of a job's requests, and the lists of tensors in each request. */
 #include "client/lib/job/request.h"
 
 #include "client/lib/job/tensor.h"

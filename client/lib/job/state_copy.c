@@ -1,6 +1,6 @@
-/* Owns the memory of copies of lanes' states. A copy lies with one of the piece's ranks, so that it
- * outlives the lane, whichever others die with it; this worker never reads it. README: L28;
- * svc/wire/README.md: W17. */
+/* Owns the memory of copies of lanes' states. The copy is at one of the piece's ranks, so that it
+ * survives the lane, whichever other lanes die at the same time. This worker never reads the copy.
+ * README: L28; svc/wire/README.md: W17. */
 #include "client/lib/job/state_copy.h"
 
 #include "client/lib/session/process.h"
@@ -13,8 +13,8 @@ static bool copy_is_of(const struct gp_tensor *t, uint32_t rank)
     return t->job->is_elastic ? ranks_have(t->ranks, rank) : terms_have_rank(&t->terms, rank);
 }
 
-/* Pieces take turns, so that each rank stores about as much. A copy that was made stays where it
- * is. */
+/* Pieces are distributed in turn, so that each rank stores about as much. A copy stays where it was
+ * made. */
 void copy_choose(struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
@@ -76,7 +76,8 @@ int copy_tell(struct piece *p, struct fabric_conn *conn, uint32_t opening)
     return r;
 }
 
-/* A late worker that has seen no broadcast: from that round on it counts steps as others do. */
+/* Handles the step count for a late worker that has taken part in no broadcast. From that round on
+ * the worker counts steps like the others. */
 static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps)
 {
     bool is_known = t->knows_steps && t->entering == 0;
@@ -91,7 +92,7 @@ static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps
     t->knows_steps = true;
 }
 
-/* A lane that is being left counts, too: its last words hold. */
+/* A lane that this worker is leaving counts, too: its last words are valid. */
 void copy_backed(struct gp_job *job, const struct link *link, const struct record_backed *told)
 {
     struct piece *p = told->note < job->slots_count ? job->slots[told->note].piece : NULL;

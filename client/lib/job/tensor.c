@@ -1,5 +1,5 @@
-/* Owns a job's tensors: two hash tables, and the memory of each tensor. Decides nothing about
- * rounds and routes. */
+/* Owns the tensors of a job: two hash tables, and the memory of each tensor. Rounds and routes are
+ * decided elsewhere. */
 #include "client/lib/job/tensor.h"
 
 #include "client/lib/job/piece.h"
@@ -52,7 +52,8 @@ static void tensor_link_id(struct gp_tensor *t)
     *bucket = t;
 }
 
-/* Doubles the buckets when there are as many tensors. Without memory for more the old ones do. */
+/* Doubles the number of buckets when there are as many tensors. Without memory the old buckets stay
+ * in use. */
 static int tensor_table_grow(struct gp_job *job)
 {
     uint32_t count = job->buckets ? 2 * job->buckets : BUCKETS_FIRST;
@@ -183,7 +184,8 @@ static void tensor_fail(struct gp_tensor *t, int code, const char *text)
         request_fail(t->request, t->failure.code, t->failure.text);
 }
 
-/* No rounds of a leader decide for the job's GP_CHOSEN tensors any more (W13). */
+/* Fails the job's GP_CHOSEN tensors, because no rounds of a leader decide for them any more
+ * (W13). */
 static void tensor_fail_followers(struct gp_tensor *leader)
 {
     for_each_tensor (t, leader->job) {

@@ -1,5 +1,5 @@
-/* Connections to lanes that open and end: announcements are repeated on the next connection, fences
- * are lifted, a lane that is gone is lost. */
+/* Opening and ending of connections to lanes: announcements are repeated on the next connection,
+ * fences are removed, and a lane that is gone is lost. */
 #include "client/lib/job/piece.h"
 #include "client/lib/link/link.h"
 #include "svc/base/log.h"
@@ -19,7 +19,8 @@ void link_opened(struct link *l)
     link_flush(l);
 }
 
-/* The connection is gone: pieces that waited for it are announced to their new owners (W5). */
+/* The connection is gone, so pieces that waited for its end are announced to their new owners
+ * (W5). */
 static void lift_fences(struct link *l)
 {
     for_each_piece_in (p, l->job)
@@ -28,8 +29,8 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
-/* Repeats the announcements of the former connection on the next one, with the ticket that the lane
- * gave for it if `uses_ticket` (W7). */
+/* Repeats the announcements of the former connection on the next one. `uses_ticket`: with the
+ * ticket that the lane has sent for it (W7). */
 static void revisit(struct link *l, bool uses_ticket)
 {
     l->has_ticket &= uses_ticket;
@@ -43,8 +44,8 @@ static void revisit(struct link *l, bool uses_ticket)
     }
 }
 
-/* A network may reset a connection whose two ends live, or drop its messages for long. Shared
- * memory ends with its process. */
+/* Returns whether another connection makes sense. A network may reset a connection between two
+ * living ends, or drop its messages for a long time. Shared memory ends only with its process. */
 static bool is_replaceable(const struct link *l, int error)
 {
     bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;
@@ -52,8 +53,8 @@ static bool is_replaceable(const struct link *l, int error)
     return l->is_ofi && (error == -ETIMEDOUT || is_reset || is_cut_off);
 }
 
-/* Another connection may work (L93). After a long silence the lane may be gone, so the ticket comes
- * from the coordinator, which knows (L58). */
+/* Replaces the connection, because another one may work (L93). After a long silence the lane may be
+ * gone, so the ticket comes from the coordinator, which knows (L58). */
 static void link_replace(struct link *l, int error)
 {
     char name[128];
@@ -83,15 +84,16 @@ void link_closed(struct link *l, const struct fabric_event *event)
     l->conn = NULL;
     l->lent = 0;
     memset(l->chosen_round, 0, sizeof l->chosen_round);
-    l->settings.kind = 0; /* the next connection knows none */
+    l->settings.kind = 0; /* the next connection has no settings yet */
     l->state = LINK_CLOSED;
     l->is_left = false;
     if (was == LINK_OPEN && link_pieces(l) == 0)
-        l->has_ticket = false; /* the lane has forgotten the job, and what it gave us (L19) */
+        /* the lane has dropped the job, and so the ticket that it sent (L19) */
+        l->has_ticket = false;
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
     else if (was == LINK_OPEN && comes_back)
-        revisit(l, false); /* pieces came back while the lane was ending the connection (L19) */
+        revisit(l, false); /* pieces have returned while the lane was ending the connection (L19) */
     else if (was == LINK_OPEN && is_broken)
         link_replace(l, event->error);
     else if (was == LINK_OPEN && is_ahead)

@@ -1,5 +1,6 @@
 /* Owns the connections to lanes: gets tickets, chooses shared memory or the network, makes a second
- * attempt, gives up with a reason. Requests no new routes: the coordinator sends them unasked. */
+ * attempt, gives up with a reason. Requests no new routes, because the coordinator sends them
+ * without a request. */
 #include "client/lib/link/link.h"
 
 #include "client/lib/job/piece.h"
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With a fresh ticket each; after the second failure the coordinator decides (L38). */
+/* Maximum number of attempts, each with a new ticket. After the second failure the coordinator
+ * decides (L38). */
 #define ATTEMPTS_MAX 2
 
 static void ticket_arrived(struct control_call *call, const envelope *reply, const struct err *err);
@@ -29,7 +31,8 @@ const char *link_name(const struct link *l, char *buffer, size_t buffer_bytes)
     return buffer;
 }
 
-/* Advice is for connections over a network: an address of another network, a firewall. */
+/* Advice is added for connections over a network only: an address of another network, a
+ * firewall. */
 const char *link_way(const struct link *l, char *buffer, size_t buffer_bytes)
 {
     bool is_far = l->has_address && l->ofi[0] && (l->is_ofi || l->wants_ofi || !l->shm[0]);
@@ -121,7 +124,8 @@ static int link_take_ticket(struct link *l, const envelope *reply)
     return 0;
 }
 
-/* The reason why the lane could not be reached says more than "gone". */
+/* Reports the reason for which the lane could not be reached, because it is more precise than
+ * "gone". */
 static void link_lose_without_ticket(struct link *l, int code)
 {
     bool was_tried = l->attempts >= ATTEMPTS_MAX;
@@ -129,7 +133,7 @@ static void link_lose_without_ticket(struct link *l, int code)
               was_tried ? "cannot be reached" : "gives no ticket");
 }
 
-/* In the control thread. */
+/* Runs in the control thread. */
 static void ticket_arrived(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct link *l = container_of(call, struct link, call);
@@ -192,7 +196,8 @@ static bool node_was_told(const struct link *l)
 static const char refused_call[] = "the system call memfd_create is refused here; allow it in the "
                                    "seccomp profile, or set GRADPOOL_TRANSPORT=tcp";
 
-/* Logs one line a node. On this host it is a warning: shared memory was to be expected. */
+/* Logs one line for each node. On this host it is a warning, because shared memory should have
+ * worked. */
 static void tell_fallback(struct link *l, int why)
 {
     bool is_same_node = strcmp(l->node_name, l->job->host) == 0;
@@ -226,14 +231,14 @@ static void link_connect(struct link *l)
     link_retry(l, r, 0);
 }
 
-/* Resources that this process lacks: no other lane would help. */
+/* Returns whether this process lacks a resource; another lane would not help then. */
 static bool is_our_own_lack(int code)
 {
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
 }
 
-/* Only the coordinator knows whether the lane is gone. A ticket after a failure comes late
- * (L38). */
+/* Requests another ticket. Only the coordinator knows whether the lane is gone. It delays a ticket
+ * after a failure (L38). */
 static void try_later(struct link *l, int code)
 {
     char name[128], way[LINK_WAY_BYTES];
@@ -243,8 +248,8 @@ static void try_later(struct link *l, int code)
     link_request_ticket(l);
 }
 
-/* The next attempt has a fresh ticket: this one may be used up, or of an aggregator that is
- * gone. */
+/* Makes the next attempt with a new ticket, because this one may be used up or belong to an
+ * aggregator that is gone. */
 void link_retry(struct link *l, int error, uint32_t reason)
 {
     enum client_transport transport = l->job->client->transport;
@@ -295,7 +300,7 @@ void link_open(struct link *l)
     l->is_hopeless = l->wants_ofi = l->wants_open = false;
     l->failure.code = 0;
     if (l->has_ticket && l->has_address)
-        link_connect(l); /* the lane gave the ticket on the last connection (W7) */
+        link_connect(l); /* the lane has sent the ticket on the last connection (W7) */
     else
         link_request_ticket(l);
 }
@@ -304,7 +309,8 @@ struct link *link_get(struct gp_job *job, uint32_t lane)
 {
     for_each_link (l, job) {
         if (l->lane == lane) {
-            l->is_left |= l->state == LINK_OPEN && link_pieces(l) == 0; /* its lane may close it */
+            /* the lane may close this connection */
+            l->is_left |= l->state == LINK_OPEN && link_pieces(l) == 0;
             l->wants_open &= l->state != LINK_OPEN;
             link_open(l);
             return l;
@@ -337,7 +343,7 @@ static void link_end(struct link *l, void (*end_conn)(struct fabric_conn *c))
     if (!l->conn || l->state == LINK_CLOSING)
         return;
     if (l->state == LINK_OPEN)
-        l->job->connecting++; /* a thread must drive until it is closed */
+        l->job->connecting++; /* a thread must drive the engine until it is closed */
     l->state = LINK_CLOSING;
     l->wants_open = false;
     end_conn(l->conn);

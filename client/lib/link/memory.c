@@ -1,5 +1,5 @@
-/* Memory that a job lends to its lanes: gp_alloc() and its kin. A slab is lent on every link before
- * the first READY that names it (L6). */
+/* Memory that a job lends to its lanes: gp_alloc() and related functions. A slab is lent on every
+ * link before the first READY that names it (L6). */
 #include "client/lib/link/link.h"
 #include "client/lib/session/process.h"
 #include "svc/base/system/populate.h"
@@ -14,7 +14,8 @@ static void memory_free(struct gp_job *job, void *memory)
     pthread_mutex_unlock(&job->lock);
 }
 
-/* Pages are added without the lock, so that other threads of the job train on meanwhile (L94). */
+/* Allocates. Pages are added without the lock, so that other threads of the job continue to train
+ * (L94). */
 static int memory_alloc(struct gp_job *job, size_t bytes, void **ret_memory)
 {
     void *memory;

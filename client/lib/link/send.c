@@ -1,5 +1,6 @@
-/* Sends regions, READY records and queries to lanes. Sends nothing twice, and no record before the
- * memory that it names is lent; a record without room stays in the link's list until ROOM (W10). */
+/* Sends regions, READY records and queries to lanes. Nothing is sent twice, and no record is sent
+ * before the memory that it names is lent. A record without room stays in the list of the link
+ * until ROOM (W10). */
 #include "client/lib/job/state_copy.h"
 #include "client/lib/link/link.h"
 
@@ -49,13 +50,13 @@ static void ready_describe_output(const struct piece *p, const struct push *push
 static const uint8_t standings[] = {
     [PIECE_IDLE] = RECORD_IDLE, [PIECE_ANNOUNCED] = RECORD_ANNOUNCE, [PIECE_LANDED] = RECORD_HOLDS};
 
-/* Before the first push. */
+/* Returns the operation to assume before the first push. */
 static uint8_t ready_usual_operation(const struct gp_tensor *t)
 {
     return t->terms.rule ? RECORD_UPDATE : RECORD_SUM;
 }
 
-/* A READY of a round that is open, or was. */
+/* Fills a READY for a round that is or was open. */
 static void ready_describe(const struct piece *p, const struct push *push, uint8_t standing,
                            uint64_t round, struct record_ready *ready)
 {
@@ -71,7 +72,7 @@ static void ready_describe(const struct piece *p, const struct push *push, uint8
         .epoch = p->epoch,
         .root = push->root,
         .loss = push->loss,
-        .priority = UINT32_MAX - t->index}; /* declared first, needed first */
+        .priority = UINT32_MAX - t->index}; /* tensors that are declared first are needed first */
     if (standing == RECORD_IDLE || standing == RECORD_ENTERS)
         return;
     ready_describe_input(p, push, ready);
@@ -88,7 +89,8 @@ static void ready_describe_standing(const struct piece *p, struct record_ready *
         ready_describe(p, &t->open, standings[p->standing], round, ready);
 }
 
-/* Over a network a short input travels along; shared memory is read where it lies (W6). */
+/* Returns the payload. Over a network a short input is sent with the record. In shared memory it is
+ * read in place (W6). */
 static const void *choose_payload(const struct link *l, struct record_ready *ready)
 {
     if (!l->is_ofi || ready->standing != RECORD_ANNOUNCE || ready->input_bytes == 0 ||
@@ -99,7 +101,8 @@ static const void *choose_payload(const struct link *l, struct record_ready *rea
                                                         .offset = ready->input_offset});
 }
 
-/* Sends settings only when they have changed: a lane keeps the last ones of a connection (W14). */
+/* Sends settings only if they have changed, because a lane keeps the last ones of a connection
+ * (W14). */
 static int tell_settings(struct link *l, const struct push *push)
 {
     const struct update_settings *s = &push->settings;
@@ -120,7 +123,7 @@ static int tell_settings(struct link *l, const struct push *push)
     return r;
 }
 
-/* The rest is sent with the next READY. */
+/* Returns the time to report now; the rest is sent with the next READY. */
 static uint16_t stall_to_tell(const struct link *l, const struct record_ready *ready)
 {
     uint64_t units = l->stalled_ns / RECORD_STALL_NS;
@@ -129,8 +132,8 @@ static uint16_t stall_to_tell(const struct link *l, const struct record_ready *r
     return units < UINT16_MAX ? (uint16_t)units : UINT16_MAX;
 }
 
-/* Sends a new owner the kept round, before the piece's standing: a rank may need its result
- * (W5). */
+/* Sends the kept round to a new owner before the standing of the piece, because another rank may
+ * need its result (W5). */
 static int tell_kept(struct link *l, const struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
@@ -197,8 +200,9 @@ static bool pass_choice_on(struct link *l, int k)
     return true;
 }
 
-/* Lanes do not know each other, so the leader's choices go to all of them through workers (W13). A
- * new owner of a tensor may be a round behind the leader: it needs the set before the newest. */
+/* Forwards sets of ranks. Lanes are not connected to each other, so workers forward the leader's
+ * sets to all of them (W13). A new owner of a tensor may be a round behind the leader, and then
+ * needs the set before the newest. */
 static bool pass_choices_on(struct link *l)
 {
     int older = l->job->chosen[0].round > l->job->chosen[1].round;
@@ -220,7 +224,7 @@ static void send_unsent(struct link *l)
 void link_flush(struct link *l)
 {
     if (l->owes_goodbye)
-        link_say_goodbye(l); /* and nothing after it */
+        link_say_goodbye(l); /* the goodbye is the last record */
     else if (l->state == LINK_OPEN && lend_all(l) && pass_choices_on(l))
         send_unsent(l);
 }
@@ -249,7 +253,8 @@ bool link_query(struct link *l, const struct piece *p)
     return l->state == LINK_OPEN && fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
 }
 
-/* Without a goodbye our end would look like a death, and end the job for the others. */
+/* Sends a goodbye. Without it the end of this worker would look like a death, and would end the job
+ * for the others. */
 void link_say_goodbye(struct link *l)
 {
     int failure = l->job->failure.code;

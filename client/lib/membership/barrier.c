@@ -1,4 +1,4 @@
-/* Barriers: rounds without bytes of a tensor that the library declares. */
+/* Barriers: rounds without bytes, of a tensor that the library declares. */
 #include "client/lib/declare/declare.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/round/wait.h"
@@ -9,7 +9,8 @@
 
 #define BARRIER_NAME "gradpool.barrier"
 
-/* A barrier whose time ran out has been announced: the next call waits for the same one. */
+/* Waits for a barrier. If an earlier call has timed out, its barrier is already announced, and this
+ * call waits for the same one. */
 static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     if (!job->barrier_request) {
@@ -34,7 +35,7 @@ int gp_barrier(gp_job *job, int timeout_ms)
         return r;
     struct gp_tensor *barrier;
     uint64_t timeout_ns = wait_timeout_ns(job->client, timeout_ms);
-    uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* of declaring and waiting together */
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* for declaring and waiting together */
     job->users++;
     r = declare_internal(job, BARRIER_NAME, GP_F32, 0, timeout_ns, &barrier);
     pthread_mutex_lock(&job->lock);

@@ -1,5 +1,5 @@
-/* Owns the list of jobs that a fork concerns. The handlers hold every lock across the fork, so that
- * the child sees no half-made change. The child then closes descriptors and frees nothing: its
+/* Owns the list of jobs that a fork concerns. The handlers hold every lock during the fork, so that
+ * the child sees no incomplete change. The child then closes descriptors and frees nothing: its
  * memory is a copy, and shared memory belongs to the parent (L8). */
 #include "client/lib/membership/internal.h"
 #include "client/lib/report/timeline.h"

@@ -1,4 +1,5 @@
-/* A worker joins a job: its spec is checked, its engine and its control connection are made. */
+/* A worker joins a job: its spec is checked, and its engine and its control connection are
+ * created. */
 #include "client/lib/membership/internal.h"
 #include "client/lib/report/timeline.h"
 #include "client/lib/round/settle.h"
@@ -110,7 +111,7 @@ static bool needs_progress(void *context)
     return job->engine.ofi_conns > 0 || job->queued || job->unsent || job->connecting;
 }
 
-/* Forks are watched from before the first socket is made (L8). */
+/* Starts the engine. Forks are watched before the first socket is created (L8). */
 static int start(struct gp_job *job, const gp_job_spec *spec, struct err *err)
 {
     char lack[SHORTAGE_BYTES];

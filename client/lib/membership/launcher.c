@@ -1,4 +1,5 @@
-/* Rank, size and job name from the variables that launchers set. Owns nothing; only reads. */
+/* Finds rank, size and job name in the variables that launchers set. Owns nothing, and only
+ * reads. */
 #include "client/lib/session/client.h"
 #include "client/lib/session/process.h"
 #include "svc/base/text.h"
@@ -7,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first pair with a variable that is set counts. `local`: variables that number the processes
- * of one machine, where rank and size number machines. */
+/* Launchers; the first one of which a variable is set counts. `local`: variables that number the
+ * processes on one machine, if rank and size number machines. */
 static const struct launcher {
     const char *rank, *size, *local_rank, *local_size;
 } launchers[] = {
@@ -23,7 +24,8 @@ static const struct launcher {
     {"DMLC_WORKER_ID", "DMLC_NUM_WORKER", "BYTEPS_LOCAL_RANK", "BYTEPS_LOCAL_SIZE"}, /* bpslaunch */
 };
 
-/* Beside the sizes above: each launcher sets one of them only for a process that it has started. */
+/* Further variables with a size. Each launcher sets its variable only for a process that it has
+ * started. */
 static const char *const more_sizes[] = {"SLURM_STEP_NUM_TASKS", "BYTEPS_LOCAL_SIZE",
                                          "HOROVOD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
                                          "MPI_LOCALNRANKS"};
@@ -57,7 +59,7 @@ static int read_pair(const char *rank_name, const char *size_name, gp_job_spec *
     return 0;
 }
 
-/* Machines with the same number of processes each. */
+/* Computes rank and size if all machines have the same number of processes. */
 static int read_machines(const struct launcher *launcher, gp_job_spec *ret_spec)
 {
     gp_job_spec machine, process;
@@ -84,8 +86,9 @@ static int read_launcher(const struct launcher *launcher, gp_job_spec *ret_spec)
     return read_pair(launcher->rank, launcher->size, ret_spec);
 }
 
-/* Slurm sets the number of requested tasks also where it has started one: in a batch script, as
- * task 0, and in the shell of an allocation, which may be a step of one task. */
+/* Returns whether this process is alone although the allocation of Slurm is for several tasks.
+ * Slurm sets the number of requested tasks even where it has started only one: in a batch script,
+ * as task 0, and in the shell of an allocation, which may be a step of one task. */
 static bool is_alone_of_many(void)
 {
     const char *asked = getenv("SLURM_NTASKS"), *step = getenv("SLURM_STEP_NUM_TASKS");
@@ -126,7 +129,7 @@ static const char *size_of_many(void)
 }
 
 /* Refuses a process that is one of several and would train alone without a warning. `size_name`:
- * the variable whose value is one; NULL: no launcher has given a rank. */
+ * the variable whose value is one; NULL: no launcher has set a rank. */
 static int refuse_many(const char *size_name)
 {
     const char *many = size_of_many();

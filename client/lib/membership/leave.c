@@ -1,5 +1,5 @@
-/* A worker leaves its job, or all jobs of its client: others learn of it, then memory goes. Frees
- * nothing that lanes can reach before every connection is closed. */
+/* A worker leaves its job, or all jobs of its client: others are informed first, then memory is
+ * freed. Memory that lanes can access is freed only when every connection is closed. */
 #include "client/lib/membership/internal.h"
 
 #include "client/lib/job/request.h"
@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* The longest step of a goodbye: after it the job is left without one. */
+/* Longest step of a goodbye. If it takes longer, the worker leaves without a goodbye. */
 #define LEAVE_STEP_NS (1 * NS_PER_S)
 
 void leave_free(struct gp_job *job)
@@ -28,7 +28,7 @@ void leave_free(struct gp_job *job)
     free(job);
 }
 
-/* Forks are watched until the last socket and the last thread have ended (L8). */
+/* Ends the job's sockets and threads. Forks are watched until the last of them has ended (L8). */
 void leave_close(struct gp_job *job)
 {
     if (job->control)
@@ -37,8 +37,8 @@ void leave_close(struct gp_job *job)
     fork_forget(job);
 }
 
-/* Whether no other rank lacks a result that this worker has read: leaving then would look like a
- * loss. */
+/* Returns whether every other rank has the results that this worker has read. Leaving earlier would
+ * look like a loss. */
 static bool is_settled(void *context)
 {
     struct gp_job *job = context;
@@ -67,7 +67,7 @@ static void cancel_requests(struct gp_job *job)
 {
     job_break(job, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
     list_for_each_entry (struct gp_request, q, &job->requests, node) {
-        if (!q->err.code) /* its result is here, but no thread has waited for it */
+        if (!q->err.code) /* its result has arrived, but no thread has waited for it */
             err_set(&q->err, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
     }
     engine_kick(&job->engine);
@@ -102,8 +102,8 @@ static void say_leave(struct gp_job *job)
                           clock_now_ns() + LEAVE_STEP_NS, &ignored);
 }
 
-/* Takes the job out of requests that still belong to callers, unless a call uses the job. Calls
- * that come later find no job in their request (L14). */
+/* Removes the job from requests that still belong to callers, unless a call uses the job. Later
+ * calls find no job in their request (L14). */
 static bool try_abandon(void *context)
 {
     struct gp_job *job = context;
@@ -117,7 +117,8 @@ static bool try_abandon(void *context)
     return can;
 }
 
-/* Requests and job have failed: a call that uses the job has only a copy to finish. */
+/* Separates all requests from the job. Requests and job have failed, so a call that uses the job
+ * only finishes a copy. */
 static void abandon_requests(struct gp_job *job)
 {
     pthread_mutex_lock(&job->lock);

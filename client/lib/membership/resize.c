@@ -1,5 +1,5 @@
-/* A job gets another number of workers: asks the coordinator, then waits until ranks and lanes have
- * followed (L29). */
+/* Changes the number of workers of a job: sends the request to the coordinator, then waits until
+ * ranks and lanes have changed (L29). */
 #include "client/lib/job/tensor.h"
 #include "client/lib/session/process.h"
 #include "svc/base/clock.h"
@@ -13,7 +13,7 @@
 struct resizing {
     struct gp_job *job;
     uint32_t workers;
-    uint32_t version; /* of the membership before the request */
+    uint32_t version; /* version of the membership before the request */
 };
 
 static int ask(const struct resizing *z, uint64_t deadline_ns, int timeout_ms)
@@ -28,14 +28,16 @@ static int ask(const struct resizing *z, uint64_t deadline_ns, int timeout_ms)
     return refusal.code ? client_error_from(&refusal) : 0;
 }
 
-/* Whether the rank has still to join or to leave. This rank leaves when its caller does so. */
+/* Returns whether the rank still has to join or leave. This rank leaves when its caller calls
+ * gp_job_leave(). */
 static bool is_awaited(const struct resizing *z, uint32_t rank)
 {
     bool is_in = ranks_have(z->job->membership.ranks, rank);
     return rank < z->workers ? !is_in : is_in && rank != z->job->rank;
 }
 
-/* Whether its rounds are still made by other ranks than those in the job (L29). */
+/* Returns whether the rounds of the tensor are still made by other ranks than those in the job
+ * (L29). */
 static bool lags_behind(const struct gp_tensor *t)
 {
     bool is_ours = strncmp(t->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
@@ -53,7 +55,8 @@ static const struct gp_tensor *find_lagging(const struct gp_job *job)
     return NULL;
 }
 
-/* All ranks hear of a resize before it is answered: another number is of a later resize. */
+/* Returns whether a later resize has followed. All ranks are informed of a resize before it is
+ * answered, so a different number belongs to a later one. */
 static bool is_superseded(const struct resizing *z)
 {
     const gp_membership *m = &z->job->membership;

@@ -1,4 +1,4 @@
-/* Hands each message that the coordinator sends unasked to the file that keeps its subject. */
+/* Passes each message that the coordinator sends without a request to the file that handles it. */
 #include "client/lib/membership/internal.h"
 
 #include "client/lib/declare/route.h"
@@ -13,7 +13,7 @@ static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure 
         tensor_break(t, failure->code, failure->text);
 }
 
-/* The coordinator's reason why the job waits. */
+/* Logs the coordinator's reason for which the job waits. */
 static void log_notice(const struct gp_job *job, const Gradpool__Wire__Notice *notice)
 {
     if (*notice->text)

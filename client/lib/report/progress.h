@@ -1,5 +1,5 @@
-/* Counts for a worker's line in the log from time to time. Counted under the job's lock, when
- * rounds begin and when waits begin and end. README: L36. */
+/* Counters for a line about a worker that is logged from time to time. They are updated under the
+ * job's lock, when rounds begin and when waits begin and end. README: L36. */
 #ifndef GRADPOOL_CLIENT_LIB_REPORT_PROGRESS_H
 #define GRADPOOL_CLIENT_LIB_REPORT_PROGRESS_H
 
@@ -7,13 +7,13 @@
 
 struct progress_counts {
     uint64_t at_ns, rounds, bytes;
-    uint64_t waited_ns; /* time in which a thread waited for a request */
+    uint64_t waited_ns; /* time for which a thread waited for a request */
 };
 
 struct progress {
-    struct progress_counts now, told; /* told: in the last line; now.at_ns is not kept */
-    uint32_t waiting;                 /* threads that wait */
-    uint64_t waiting_since_ns;        /* when the first of them began */
+    struct progress_counts now, told; /* told: values in the last line. now.at_ns is not used. */
+    uint32_t waiting;                 /* number of threads that wait */
+    uint64_t waiting_since_ns;        /* time at which the first of them began to wait */
 };
 
 static inline void progress_note_round(struct progress *p, uint64_t bytes)
@@ -34,8 +34,8 @@ static inline void progress_end_wait(struct progress *p, uint64_t now_ns)
         p->now.waited_ns += now_ns - p->waiting_since_ns;
 }
 
-/* Logs a line, unless no round and no wait came since the one before. Without the job's lock; for
- * one thread. */
+/* Logs a line, unless there was neither a round nor a wait since the last one. Called without the
+ * job's lock, by one thread. */
 void progress_tell(void *job);
 
 #endif

@@ -1,6 +1,6 @@
-/* Owns a worker's part of a timeline: the ring of a recording, and the answer under way. Off the
- * data path but for recorder_note(). A recording ends with the connection of the coordinator that
- * asked for it, or when its time is over. README: L34. */
+/* Owns a worker's part of a timeline: the ring of a recording, and the answer in progress. Only
+ * recorder_note() is on the data path. A recording ends when its time is over, or with the
+ * connection of the coordinator that requested it. README: L34. */
 #include "client/lib/report/recorder.h"
 
 #include "client/lib/job/tensor.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RING_ROUNDS (16u << 10) /* between two takes */
+#define RING_ROUNDS (16u << 10) /* rounds that the ring can store between two requests */
 #define RECORDING_NS_MAX (24 * 3600 * NS_PER_S)
 
 void recorder_note(const gp_tensor *t)
@@ -26,7 +26,8 @@ void recorder_note(const gp_tensor *t)
 
 /* ---- life ---- */
 
-/* 0 names any recording: its coordinator is away. */
+/* Returns whether this recording is in progress. 0 stands for any recording: its coordinator is
+ * away. */
 static bool recorder_is_known(const struct recorder *r, uint64_t timeline)
 {
     return r->ring && (timeline == r->timeline || timeline == 0);
@@ -70,7 +71,7 @@ static void recorder_told(struct control_call *call, const envelope *reply, cons
     r->is_telling = false;
 }
 
-/* Takes rounds from the ring, at most as many as are asked for. */
+/* Takes rounds from the ring, at most as many as the request allows. */
 static void recorder_fill(struct recorder *r, uint32_t rounds_max)
 {
     size_t waiting = trace_ring_waiting(r->ring);
@@ -110,7 +111,7 @@ void recorder_take(struct gp_job *job, const Gradpool__Wire__TimelineTake *take)
         error = recorder_begin(job, take, now_ns);
     if (is_over && recorder_is_known(r, take->timeline))
         record_to(job, NULL);
-    if (is_wanted && !r->is_telling) /* the coordinator repeats a request without answer */
+    if (is_wanted && !r->is_telling) /* the coordinator repeats a request without an answer */
         recorder_tell(job, take, now_ns, error);
     bool is_rest = is_wanted && r->ring && trace_ring_waiting(r->ring) > 0;
     if (is_over && recorder_is_known(r, take->timeline) && !is_rest)

@@ -1,6 +1,6 @@
-/* Writes a timeline of a job: follows the coordinator as an operator's command would, on a
- * connection and in a thread of its own. Owns both, and the file. Must never delay the end of a
- * job. README: L37. */
+/* Writes a timeline of a job. Follows the coordinator like an operator's command, on a connection
+ * and in a thread of its own. Owns both, and the file. Never delays the end of a job. README:
+ * L37. */
 #include "client/lib/report/timeline.h"
 
 #include "client/lib/session/process.h"
@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 struct job_timeline {
-    int fd, stop_fd; /* fd: of the channel; with the job's lock */
+    int fd, stop_fd; /* fd: socket of the channel, protected by the job's lock */
     struct channel *channel;
     struct timeline_file *file;
     uint64_t timeline;
     pthread_t thread;
-    bool is_running; /* the thread is, or waits to be joined; with the job's lock */
-    struct err err;  /* the thread's; code 0: none */
+    bool is_running; /* the thread is running, or waits to be joined; protected by the job's lock */
+    struct err err;  /* for the thread; code 0: none */
 };
 
 /* ---- the thread ---- */
@@ -81,7 +81,7 @@ static int timeline_close(struct gp_job *job, struct job_timeline *tl, struct er
     return r;
 }
 
-/* Takes the timeline out of the job. A timeline that is being started belongs to its starter. */
+/* Removes the timeline from the job. A timeline that is being started belongs to its starter. */
 static struct job_timeline *timeline_take(struct gp_job *job, bool is_running)
 {
     pthread_mutex_lock(&job->lock);
@@ -94,7 +94,7 @@ static struct job_timeline *timeline_take(struct gp_job *job, bool is_running)
     return tl;
 }
 
-/* False: the job has a timeline already. */
+/* Adds the timeline to the job. False: the job has one already. */
 static bool timeline_put(struct gp_job *job, struct job_timeline *tl)
 {
     pthread_mutex_lock(&job->lock);
@@ -140,7 +140,7 @@ int gp_job_timeline_stop(gp_job *job)
     if (r < 0)
         return r;
     struct job_timeline *tl = timeline_take(job, true);
-    if (!tl) { /* no error: training should not end for want of a timeline */
+    if (!tl) { /* not an error: training must not end because of a timeline */
         log_warn("rank %u writes no timeline of job '%s': nothing is stopped", job->rank,
                  job->name);
         return 0;

@@ -4,7 +4,7 @@
 
 #include "client/lib/job/job.h"
 
-/* Starts one where GRADPOOL_TIMELINE names a file. */
+/* Starts a timeline if GRADPOOL_TIMELINE names a file. */
 void job_timeline_from_environment(struct gp_job *job);
 void job_timeline_end(struct gp_job *job);
 void job_timeline_abandon_in_child(struct gp_job *job);

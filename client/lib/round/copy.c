@@ -7,8 +7,8 @@
 #include <immintrin.h>
 
 #define LINE_BYTES 64
-/* A processor fetches ahead along each of several streams, and waits for memory less often than
- * along one (Decisions in README). */
+/* Number of parts that are copied in parallel. A processor prefetches along each of several
+ * streams, and so waits for memory less often than with one (Decisions in README). */
 #define PARTS 4
 #define RUN_BYTES (4 * (size_t)LINE_BYTES)
 
@@ -24,14 +24,14 @@ static void stream_line(char *target, const char *source)
     _mm_stream_si128((__m128i *)(target + 48), d);
 }
 
-/* Copies a run of each part in turn. */
+/* Copies a run of bytes of each part in turn. */
 static void stream_parts(char *target, const char *source, size_t part_bytes)
 {
     for (size_t run = 0; run < part_bytes; run += RUN_BYTES)
         for (size_t at = run; at < PARTS * part_bytes; at += part_bytes)
             for (size_t line = 0; line < RUN_BYTES; line += LINE_BYTES)
                 stream_line(target + at + line, source + at + line);
-    _mm_sfence(); /* later ordinary stores announce the copy */
+    _mm_sfence(); /* makes the copy visible before later ordinary stores */
 }
 
 void copy_values(void *target, const void *source, size_t bytes, size_t streams_from)

@@ -1,4 +1,4 @@
-/* Copies between the caller's memory and staging. */
+/* Copies between the memory of the caller and staging memory. */
 #ifndef GRADPOOL_CLIENT_LIB_ROUND_COPY_H
 #define GRADPOOL_CLIENT_LIB_ROUND_COPY_H
 
@@ -9,22 +9,23 @@
 /* Shorter copies are made without releasing the job's lock. */
 #define COPY_LOCKED_BYTES 16384
 
-/* The shortest copy that goes past the cache, in a job with so much staging: its target would leave
- * the cache before it is read, and a store into a cached line moves half as much again. A lane
- * reads shorter copies from the cache, which saves more. */
+/* Returns the length from which copies bypass the cache, for a job with this much staging memory.
+ * If the target of a copy leaves the cache before it is read, storing it in the cache only costs: a
+ * store into a cached line moves half as many bytes again. Shorter copies are read from the cache
+ * by the lane, which saves more. */
 static inline size_t copy_streams_from(uint64_t staged_bytes)
 {
     return staged_bytes > (UINT64_C(12) << 20) ? (size_t)16 << 10 : (size_t)2 << 20;
 }
 
-/* As memcpy(), past the cache from `streams_from` bytes. Other processes see the copy before any
- * later store. */
+/* Like memcpy(), but bypasses the cache from `streams_from` bytes on. Other processes see the copy
+ * before any later store. */
 void copy_values(void *target, const void *source, size_t bytes, size_t streams_from);
 
 struct copy_dtypes {
-    unsigned values, wire; /* of the caller's memory; of staging */
+    unsigned values, wire; /* dtype in the memory of the caller, and in staging memory */
 };
-/* `bytes` of the side that is staging. */
+/* `bytes`: length on the side of staging memory. */
 void copy_to_wire(void *target, const void *source, size_t bytes, struct copy_dtypes dtypes,
                   size_t streams_from);
 void copy_from_wire(void *target, const void *source, size_t bytes, struct copy_dtypes dtypes,

@@ -1,4 +1,4 @@
-/* Owns staging areas and the beginning of rounds. Allocates only when a tensor's memory is seen for
+/* Owns staging areas and the beginning of rounds. Allocates only when a tensor's memory is used for
  * the first time (L5). */
 #include "client/lib/round/push.h"
 
@@ -11,13 +11,13 @@
 
 #include <inttypes.h>
 
-/* Longer inputs and results wait for COMMIT rather than have staging twice (L17). */
+/* Longer inputs and results wait for COMMIT, instead of having two staging areas (L17). */
 #define OVERLAP_BYTES_MAX (64u << 10)
 #define LINE_BYTES 64
 
 /* ---- where the bytes lie ---- */
 
-/* A short area has two halves, which rounds use in turn (L17). */
+/* Returns a staging area. A short area has two halves, which rounds use in turn (L17). */
 static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_half,
                  struct slab_place *ret_place)
 {
@@ -49,23 +49,24 @@ static bool is_short(const struct push *push)
     return push->gradient_bytes <= OVERLAP_BYTES_MAX && push->result_bytes <= OVERLAP_BYTES_MAX;
 }
 
-/* Not where states are copied: a rank that lacks a commit tells a new owner to go on from a state,
- * and the round after next would be written over that (W17). */
+/* Returns whether a round may begin before the last one is committed. Not if states have copies: a
+ * rank without a COMMIT reports to a new owner the state to continue from, and the round after the
+ * next would overwrite that state (W17). */
 static bool may_overlap(const struct gp_tensor *t)
 {
     bool has_copies = t->job->has_copies && t->terms.rule;
     return t->pieces_count == 1 && t->terms.quorum == QUORUM_ALL && !has_copies;
 }
 
-/* Values of another dtype are never read where they lie; over a network a short copy costs less
- * than a wait for COMMIT. */
+/* Returns whether memory of the caller may be lent. Values of another dtype are never read in
+ * place. Over a network a short copy costs less than waiting for COMMIT. */
 static bool may_lend(const struct gp_tensor *t, const struct push *push)
 {
     bool is_better_copied = t->pieces[0].link->is_ofi && may_overlap(t) && is_short(push);
     return t->values == t->dtype && !is_better_copied;
 }
 
-/* Memory of a slab is used where it lies, but a result never lands on an input that is lent. */
+/* Memory in a slab is used in place. But a result never lands on an input that is lent. */
 int push_place(struct gp_tensor *t, struct push *push)
 {
     const struct slabs *slabs = &t->job->slabs;
@@ -92,8 +93,8 @@ int push_place(struct gp_tensor *t, struct push *push)
 
 /* ---- begin ---- */
 
-/* A result in staging is this worker's alone: the next round may use the other half without COMMIT
- * (L17). */
+/* A result in staging memory belongs to this worker alone, so the next round may use the other half
+ * without COMMIT (L17). */
 bool push_may_begin(const struct gp_tensor *t)
 {
     if (t->entering > 0)
@@ -102,7 +103,7 @@ bool push_may_begin(const struct gp_tensor *t)
     return t->without_commit == 0 || (may_overlap(t) && is_short(&t->open) && is_ours);
 }
 
-/* The open round may not be committed yet. */
+/* Keeps the open round, which may not be committed yet. */
 static void keep_open_round(struct gp_tensor *t)
 {
     t->kept = t->open;
@@ -146,7 +147,7 @@ static void copy_in(struct gp_tensor *t)
     void *input = slabs_at(&t->job->slabs, push->input);
     if (push->copies_in)
         copy_to_wire(input, push->gradient, bytes, dtypes, streams_from);
-    if (push->rounds_in) /* of gp_broadcast(), whose memory may be written */
+    if (push->rounds_in) /* for gp_broadcast(), whose memory may be written to */
         copy_from_wire((void *)push->gradient, input, bytes, dtypes, streams_from);
 }
 

@@ -1,5 +1,5 @@
-/* Push-pulls of all kinds: checks what the caller gives, then makes a push of each tensor. Decides
- * nothing about memory and rounds (push.c). */
+/* Push-pulls of all kinds: checks the arguments, then makes a push of each tensor. push.c decides
+ * about memory and rounds. */
 #include "client/lib/round/push_pull.h"
 
 #include "client/lib/job/piece.h"
@@ -11,7 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Lanes are woken after so many copied bytes: a wake costs as much as a copy of tens of KiB. */
+/* Number of copied bytes after which lanes are woken. Waking costs as much as copying tens of
+ * KiB. */
 #define FLUSH_BYTES (1u << 20)
 
 _Static_assert((int)GP_SUM == RECORD_SUM && (int)GP_MEAN == RECORD_MEAN &&
@@ -36,9 +37,9 @@ struct starting {
     size_t count;
     uint8_t operation;
     uint32_t root;
-    const gp_settings *settings;      /* of an update */
-    uint64_t steps;                   /* of a restore */
-    uint64_t iterations[HOLD_SCOPES]; /* once they are known */
+    const gp_settings *settings;      /* for an update */
+    uint64_t steps;                   /* for a restore */
+    uint64_t iterations[HOLD_SCOPES]; /* when they are known */
 };
 
 /* ---- what an operation takes and gives (the table in gradpool.h) ---- */
@@ -79,7 +80,7 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
     bool is_root = has_root(s->operation) && s->job->rank == s->root;
     bool gives = s->operation != RECORD_BARRIER && s->operation != RECORD_SAVE &&
                  (!has_root(s->operation) || is_root);
-    /* A gather and a state are taken by the ranks that want them. */
+    /* In a gather, and for a state, each rank decides whether it wants the result. */
     bool takes = !is_root && s->operation != RECORD_GATHER && !is_of_state(s->operation);
     if (t->elements > 0 && gives && !item->gradient)
         return client_error(-EINVAL, "tensor '%s': no gradient given", t->name);
@@ -132,7 +133,8 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
     if (!gives_settings(s, t))
         return 0;
     if (!s->settings && s->job->is_elastic)
-        return 0; /* this rank may be first because others have left: their settings hold */
+        /* this rank may be the first because others have left, so their settings stay valid */
+        return 0;
     if (!s->settings)
         return client_error(-EINVAL, "tensor '%s': rank %u gives the settings of an update",
                             t->name, t->first_rank);
@@ -143,7 +145,8 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
                  : 0;
 }
 
-/* A lane's refusal of the round would be the end of the tensor (L32). */
+/* Checks that the tensor has parameters, because a refusal by a lane would fail the tensor
+ * (L32). */
 static int check_parameters(const struct starting *s, const struct gp_tensor *t)
 {
     if (s->operation != RECORD_UPDATE || t->round > 0 || t->entering > 0)
@@ -157,7 +160,7 @@ static bool counts_on(const struct starting *s)
     return s->operation == RECORD_RESTORE && s->steps == GP_SAME_STEPS;
 }
 
-/* Lanes take the root's number of steps (W16). */
+/* Checks the number of updates: lanes use the number of the root (W16). */
 static int check_steps(const struct starting *s, const struct gp_tensor *t)
 {
     bool is_new = t->round == 0 && t->entering == 0;
@@ -239,7 +242,7 @@ static int prepare(const struct starting *s, struct gp_request *q)
     int r = 0;
     for (size_t i = 0; i < s->count && r == 0; i++) {
         if (s->items[i].tensor && !push_may_begin(s->items[i].tensor))
-            engine_poll(&s->job->engine); /* the COMMIT may be here */
+            engine_poll(&s->job->engine); /* the COMMIT may already be there */
         r = prepare_item(s, &s->items[i], i, q);
     }
     return r;
@@ -251,7 +254,7 @@ static void start_all(const struct starting *s, const struct gp_request *q)
     for (size_t i = 0; i < s->count; i++) {
         struct gp_tensor *t = s->items[i].tensor;
         if (!t->is_starting)
-            continue; /* queued until its last round is committed, or begun meanwhile */
+            continue; /* queued until the last round is committed, or begun meanwhile */
         push_start(t);
         unflushed_bytes += t->next.gradient_bytes;
         if (unflushed_bytes >= FLUSH_BYTES) {
@@ -360,7 +363,7 @@ int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **re
     return start(&s, ret_request);
 }
 
-/* The root of both sides is the sender. */
+/* On both sides the root of the operation is the sender. */
 static int send_or_receive(gp_tensor *t, const gp_item *item, bool is_sender,
                            gp_request **ret_request)
 {

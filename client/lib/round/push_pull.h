@@ -1,15 +1,16 @@
-/* Pushes that the library makes by itself. The API's are in gradpool.h. */
+/* Pushes that the library itself makes. gradpool.h has those of the API. */
 #ifndef GRADPOOL_CLIENT_LIB_ROUND_PUSH_PULL_H
 #define GRADPOOL_CLIENT_LIB_ROUND_PUSH_PULL_H
 
 #include "client/lib/job/tensor.h"
 
-/* A round without bytes. With the job's lock. */
+/* Begins a round without bytes. Called with the job's lock held. */
 int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request);
-/* Sends the tensor's state to `state` (NULL: not to this rank), as a round of all ranks (W16). */
+/* Sends the tensor's state to `state`, as a round of all ranks (W16). NULL: this rank does not get
+ * the state. */
 int push_save(struct gp_tensor *t, void *state, struct gp_request **ret_request);
-/* Sets the tensor's state from `state` of rank `root` (NULL on the others), after so many `steps`.
- * The parameters are written to `parameters`, unless that is NULL. */
+/* Sets the tensor's state from `state` of rank `root` (NULL on other ranks), with the count
+ * `steps`. The parameters are written to `parameters`, unless that is NULL. */
 int push_restore(struct gp_tensor *t, uint32_t root, const void *state, void *parameters,
                  uint64_t steps, struct gp_request **ret_request);
 

@@ -1,5 +1,6 @@
-/* Results, commits, errors and other messages of lanes. The only file that moves a piece from
- * announced to landed to idle (L1). A word that names nothing open is counted and dropped. */
+/* Results, commits, errors and other messages of lanes. Only this file changes the state of a piece
+ * from announced to landed to idle (L1). A word that refers to nothing open is counted and
+ * dropped. */
 #include "client/lib/round/settle.h"
 
 #include "client/lib/job/request.h"
@@ -12,22 +13,22 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The round of one tensor of a request is over for its caller. */
+/* Ends the round of one tensor of a request for the caller. */
 static void settle_tensor(struct gp_tensor *t)
 {
     struct gp_request *q = t->open_request;
     if (!q || q->err.code)
-        return; /* no thread waits any more, or its request has failed already */
+        return; /* no thread waits any more, or the request has failed already */
     list_remove(&t->in_request);
     list_append(t->open.copies_out ? &q->landed : &q->done, &t->in_request);
     if (t->open.copies_out)
-        return; /* the thread that waits copies the result, and records the round */
+        return; /* the waiting thread copies the result, and records the round */
     trace_step(t->job->trace, t->open.traced_ns, TRACE_COPYING);
     t->open.traced_ns[TRACE_DONE] = t->open.traced_ns[TRACE_COPYING];
     recorder_note(t);
 }
 
-/* The kept round is committed, too. */
+/* Handles the commit of the kept round. */
 static void settle_kept(struct piece *p)
 {
     p->tensor->has_kept = false;
@@ -38,7 +39,7 @@ static void settle_landed(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
     if (t->has_kept)
-        settle_kept(p); /* a lane opens no round before the one before is committed */
+        settle_kept(p); /* a lane opens a round only after the one before is committed */
     p->standing = PIECE_LANDED;
     p->is_orphan = false; /* the lane that wrote the result owns the piece */
     if (--t->without_result == 0)
@@ -52,14 +53,15 @@ static void settle_landed(struct piece *p)
 static void settle_round(struct gp_tensor *t)
 {
     if (t->closed_round > t->round)
-        t->round = t->closed_round; /* others are further: the next round is theirs */
+        t->round = t->closed_round; /* other ranks are ahead, and the next round is theirs */
     if (t->open.ends_committed)
         settle_tensor(t);
     if (t->is_queued)
         push_begin_queued(t);
 }
 
-/* Every rank has the result, this one, too, even if the lane's word is still on its way (W4). */
+/* Handles a commit. Every rank has the result, including this one, even if the lane's word is still
+ * on its way (W4). */
 static void settle_committed(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
@@ -68,12 +70,13 @@ static void settle_committed(struct piece *p)
     piece_retract(p);
     p->standing = PIECE_IDLE;
     p->committed = t->round;
-    p->lost = NULL; /* its new lane has all that it needs */
+    p->lost = NULL; /* its new lane has everything that it needs */
     if (--t->without_commit == 0)
         settle_round(t);
 }
 
-/* The open piece that a word of this lane names. A word of another lane names nothing. */
+/* Finds the open piece to which a word of this lane refers. The word of another lane refers to
+ * nothing. */
 static struct piece *settle_find_open(struct link *l, uint32_t word)
 {
     struct piece *p = piece_find(l->job, word);
@@ -104,7 +107,7 @@ static void settle_commits(struct link *l, const struct record_commit *record)
 
 /* ---- a worker that is new ---- */
 
-/* The piece that waits for its first round, and so has no open one. */
+/* Finds the piece that waits for its first round, and so has no open round. */
 static struct piece *settle_find_entering(struct link *l, uint32_t word)
 {
     struct piece *p = piece_find(l->job, word);
@@ -124,14 +127,15 @@ static void settle_entry(struct piece *p, uint64_t round)
     p->committed = round;
     if (round > t->round)
         t->round = round;
-    t->knows_steps = t->knows_steps && t->steps_round == t->round; /* steps are of that round */
+    /* the number of updates belongs to that round */
+    t->knows_steps = t->knows_steps && t->steps_round == t->round;
     if (--t->entering == 0 && t->is_queued)
         push_begin_queued(t);
 }
 
 /* ---- other messages ---- */
 
-/* The lane has not read the gradient, and has written a later result for it (W12). */
+/* Handles CLOSED: the lane has not read the gradient, and has written a later result (W12). */
 static void settle_closed(struct link *l, const struct record_closed *record)
 {
     struct piece *p = settle_find(l, record->word);
@@ -156,8 +160,8 @@ static void settle_chosen(struct link *l, const struct record_chosen *record)
     link_flush_all(l->job);
 }
 
-/* A lane's text names the tensor when ranks disagree, and not where only this worker is wrong. The
- * former owner of the piece is known here alone. */
+/* Handles an error. The text of a lane names the tensor if ranks disagree, but not if only this
+ * worker is wrong. Only this worker knows the former owner of the piece. */
 static void settle_failure(struct piece *p, int code, const char *text)
 {
     struct gp_tensor *t = p->tensor;
@@ -243,7 +247,7 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
 void settle_event(void *job, const struct fabric_event *event)
 {
     struct link *l = event->owner;
-    (void)job; /* the link knows it */
+    (void)job; /* the link already points to the job */
     switch (event->kind) {
     case FABRIC_EVENT_OPEN: link_opened(l); break;
     case FABRIC_EVENT_WORD: settle_word(l, event->word); break;

@@ -4,7 +4,7 @@
 
 #include "svc/fabric/fabric.h"
 
-/* An event of a connection, for the job's engine. With the job's lock. */
+/* Handles an event of a connection, for the engine of the job. Called with the job's lock held. */
 void settle_event(void *job, const struct fabric_event *event);
 
 #endif

@@ -1,6 +1,6 @@
-/* Puts into words why a request is not over at its deadline, or after a while: the ranks that have
- * not pushed, or the lane that does not answer or is lost. Asks few lanes, then the coordinator,
- * and waits for their answers only briefly. README: L11, L35, L59. */
+/* Finds out why a request is not over at its deadline, or after a while, and writes it as a text:
+ * ranks that have not pushed, or a lane that does not answer or is lost. Sends queries to few
+ * lanes, then to the coordinator, and waits only briefly for answers. README: L11, L35, L59. */
 #include "client/lib/round/stall.h"
 
 #include "client/lib/job/piece.h"
@@ -17,12 +17,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ANSWER_WAIT_NS NS_PER_S /* a lane of a busy host answers late */
+#define ANSWER_WAIT_NS NS_PER_S /* time for an answer; a lane on a busy host is slow */
 #define QUERIES_MAX 8
 #define RANKS_NAMED_MAX 16
 #define TENSORS_NAMED_MAX 3
 
-/* A missing rank holds up announced pieces; without any, the first open piece. */
+/* Returns a stalled piece: an announced one, for which a rank is missing, or else the first open
+ * one. */
 static struct piece *stalled_piece(struct gp_tensor *t)
 {
     struct piece *open = NULL;
@@ -46,7 +47,7 @@ static void stall_query_tensor(struct gp_request *q, struct gp_tensor *t)
     }
 }
 
-/* One question a lane is enough to name ranks. */
+/* Sends one query to each lane, which is enough to find the missing ranks. */
 static void stall_query(struct gp_request *q)
 {
     q->queries = 0;
@@ -66,7 +67,7 @@ static bool is_answered(void *context)
 
 /* ---- knowledge of the coordinator (L59) ---- */
 
-/* In the control thread. */
+/* Runs in the control thread. */
 static void late_told(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct late *late = container_of(call, struct late, call);
@@ -173,7 +174,7 @@ static struct gp_tensor *first_stalled(struct gp_request *q)
     return list_entry(list_first(&q->waiting), struct gp_tensor, in_request);
 }
 
-/* Writes the sentence to `text` of ERR_TEXT_BYTES; returns its tensor. */
+/* Writes the sentence to `text` (ERR_TEXT_BYTES). Returns its tensor. */
 static const struct gp_tensor *stall_describe(struct gp_request *q, char *text)
 {
     struct gp_tensor *t = first_stalled(q);
@@ -192,7 +193,7 @@ static const struct gp_tensor *stall_describe(struct gp_request *q, char *text)
     return t;
 }
 
-/* NULL: the request goes on after all. */
+/* Returns NULL if the request continues after all. */
 static const struct gp_tensor *stall_find_reason(struct gp_request *q, char *text)
 {
     stall_query(q);
@@ -203,7 +204,7 @@ static const struct gp_tensor *stall_find_reason(struct gp_request *q, char *tex
     return request_has_news(q) ? NULL : stall_describe(q, text);
 }
 
-/* Appends the coordinator's knowledge of the late ranks, if there is any. */
+/* Appends what the coordinator knows about the late ranks, if anything. */
 static void append_late(const struct gp_request *q, char *text)
 {
     if (q->missing_tensor && q->job->late.text[0])
@@ -249,7 +250,8 @@ static void append_others(const struct gp_request *q, const struct gp_tensor *to
         text_append(text, ERR_TEXT_BYTES, " and %u more", more);
 }
 
-/* Without the lock: the log may be a function of the user, or a pipe that is not read. */
+/* Logs without the lock, because the log may be a function of the user, or a pipe that is not
+ * read. */
 __attribute__((format(printf, 2, 3))) static void stall_log(const struct gp_request *q,
                                                             const char *format, ...)
 {
@@ -271,7 +273,7 @@ static const char *put_seconds(char *text, size_t text_bytes, uint64_t ns)
     return text;
 }
 
-/* Where several threads wait, one speaks. */
+/* If several threads wait, only one of them warns. */
 void stall_warn(struct gp_request *q)
 {
     struct gp_job *job = q->job;
@@ -282,7 +284,7 @@ void stall_warn(struct gp_request *q)
     if (job->stall_told_ns && now_ns - job->stall_told_ns < q->client->stall_ns)
         return;
     const struct gp_tensor *told = stall_find_reason(q, text);
-    q->queries = 0; /* an answer that comes later is of no use */
+    q->queries = 0; /* a later answer is of no use */
     if (!told)
         return;
     append_late(q, text);

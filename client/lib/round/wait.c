@@ -1,5 +1,5 @@
-/* Waits for requests, and copies results out in the thread that waits, with the lock released (L2).
- * Every wait has a deadline (L11). */
+/* Waits for requests. The waiting thread copies results out, with the lock released (L2). Every
+ * wait has a deadline (L11). */
 #include "client/lib/round/wait.h"
 
 #include "client/lib/job/tensor.h"
@@ -34,7 +34,7 @@ static void wait_copy_landed(struct gp_request *q)
     }
 }
 
-/* All time of the wait is charged to the lane whose word ends it (L24). */
+/* The whole time of the wait is charged to the lane whose word ends the wait (L24). */
 static bool wait_drive_until(struct gp_request *q, uint64_t began_ns, uint64_t deadline_ns)
 {
     struct gp_job *job = q->job;
@@ -47,7 +47,7 @@ static bool wait_drive_until(struct gp_request *q, uint64_t began_ns, uint64_t d
     return has_come;
 }
 
-/* Logs a stall when that is due (L35). False: the deadline has passed. */
+/* Drives the engine, and logs a stall when that is due (L35). False: the deadline has passed. */
 static bool wait_drive(struct gp_request *q, uint64_t deadline_ns)
 {
     uint64_t began_ns = clock_now_ns(), due_ns = stall_due(q, began_ns);
@@ -58,7 +58,7 @@ static bool wait_drive(struct gp_request *q, uint64_t deadline_ns)
     return true;
 }
 
-/* Copies results as they land. Returns whether the request is over. */
+/* Copies results when they have landed. Returns whether the request is over. */
 static bool wait_finish(struct gp_request *q, uint64_t deadline_ns)
 {
     for (;;) {
@@ -85,13 +85,13 @@ int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
     return r;
 }
 
-/* Takes the job's lock, until job_end_use(). NULL: the job has been left. */
+/* Takes the job's lock, until job_end_use(). NULL: the worker has left the job. */
 static struct gp_job *wait_enter(const struct gp_request *q)
 {
     pthread_mutex_lock(&q->client->lock);
     struct gp_job *job = q->job;
     if (job)
-        job->users++; /* from here on gp_job_leave() waits for us (L14) */
+        job->users++; /* from here on gp_job_leave() waits for this call (L14) */
     pthread_mutex_unlock(&q->client->lock);
     if (job)
         pthread_mutex_lock(&job->lock);
@@ -138,7 +138,7 @@ int gp_wait(gp_request *request, int timeout_ms)
     return r;
 }
 
-/* Vain waits count in the time that gp_wait() names in its error. */
+/* Time spent in polls without a result is part of the time that the error of gp_wait() names. */
 static void wait_poll(struct gp_request *q, uint64_t timeout_ns)
 {
     if (!wait_finish(q, clock_now_ns() + timeout_ns))

@@ -4,10 +4,11 @@
 
 #include "client/lib/job/request.h"
 
-/* With the job's lock, which is released while bytes are copied. `timeout_ns`: the caller's, for
- * the text. -ETIMEDOUT leaves the request as it is; anything else has released it. */
+/* Waits with the job's lock held, which is released while bytes are copied. `timeout_ns`: time-out
+ * of the caller, for the text. After -ETIMEDOUT the request is unchanged; after any other result it
+ * is released. */
 int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns);
-/* The time-out of a caller, or the client's where that is 0. */
+/* Returns the time-out of the caller, or that of the client if it is 0. */
 uint64_t wait_timeout_ns(const gp_client *client, int timeout_ms);
 
 #endif

@@ -1,5 +1,5 @@
-/* Owns gp_client: options, environment, the first hello to the service. Keeps no connection: each
- * job has its own (control.h). */
+/* Owns gp_client: options, environment, the first greeting of the service. Keeps no connection,
+ * because each job has its own (control.h). */
 #include "client/lib/session/client.h"
 
 #include "client/lib/session/patience.h"
@@ -18,13 +18,13 @@
 #include <unistd.h>
 
 #define TIMEOUT_MS_MAX (24 * 3600 * 1000)
-#define EAGER_BYTES 65536 /* measured: beyond it a read by the lane is as fast */
+#define EAGER_BYTES 65536 /* measured: a longer input is read by the lane as fast */
 
-/* Numbers that variables set; connect_timeout_ns is the first. */
+/* Numbers that variables set. connect_timeout_ns is the first one. */
 static const struct client_number {
     const char *name;
     uint64_t least, most, otherwise, unit;
-    size_t place; /* in gp_client */
+    size_t place; /* offset in gp_client */
 } numbers[] = {
     {"GRADPOOL_CONNECT_TIMEOUT_MS", 1, TIMEOUT_MS_MAX, 10000, NS_PER_MS,
      offsetof(gp_client, connect_timeout_ns)},
@@ -63,7 +63,8 @@ static int read_transport(const char *given, enum client_transport *ret_transpor
                         name);
 }
 
-/* A number that was given wins over the variable, the variable over the default. */
+/* Reads numbers. An explicit number has priority over the variable, and the variable over the
+ * default. */
 static int read_numbers(uint64_t connect_timeout_ms, gp_client *client)
 {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -102,7 +103,7 @@ static int read_endpoint(const char *given, gp_client *client)
     return 0;
 }
 
-/* A key is for TCP: over a Unix socket the kernel proves the user. */
+/* Reads the key for TCP. Over a Unix socket the kernel identifies the user. */
 static int read_key(gp_client *client)
 {
     struct err err = {0};
@@ -130,7 +131,8 @@ static int read_options(const char *endpoint, const gp_options *options, gp_clie
     return r;
 }
 
-/* After an error `*ret_channel` may be set, as owner of the socket: the caller closes. */
+/* Opens a channel. After an error `*ret_channel` may be set; it owns the socket then, and the
+ * caller closes it. */
 static int open_channel(const gp_client *client, int fd, Gradpool__Wire__Role role,
                         uint64_t deadline_ns, struct channel **ret_channel, struct err *err)
 {
@@ -139,7 +141,8 @@ static int open_channel(const gp_client *client, int fd, Gradpool__Wire__Role ro
     if (r < 0)
         return err_set(err, r, "%s: %s", client->endpoint_text, err_text(r));
     if (client->has_key)
-        (void)channel_use_key(*ret_channel, &client->key); /* a failure shows in the greeting */
+        /* an error of this call appears in the greeting */
+        (void)channel_use_key(*ret_channel, &client->key);
     return channel_greet(*ret_channel, role, CLIENT_PROGRAM, deadline_ns, &incarnation, err);
 }
 
@@ -163,7 +166,7 @@ int client_connect_operator(const gp_client *client, pthread_mutex_t *lock, int 
 void client_disconnect_operator(int *fd, struct channel *channel)
 {
     if (*fd >= 0)
-        shutdown(*fd, SHUT_RDWR); /* a child forked meanwhile may hold the socket open */
+        shutdown(*fd, SHUT_RDWR); /* a child that was forked meanwhile may have the socket open */
     if (channel)
         channel_destroy(channel);
     else if (*fd >= 0)
@@ -190,8 +193,8 @@ static int reach(gp_client *client, uint64_t deadline_ns, int *ret_fd)
     return client_error_from(&err);
 }
 
-/* Greets the service, then closes: a wrong endpoint or version is an error of gp_connect(), not of
- * the first job. */
+/* Greets the service, then closes the connection, so that a wrong endpoint or version is an error
+ * of gp_connect() and not of the first job. */
 static int greet(gp_client *client)
 {
     struct err err = {0};
@@ -204,7 +207,8 @@ static int greet(gp_client *client)
     r = open_channel(client, fd, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, deadline_ns, &channel, &err);
     if (!channel)
         return client_error_from(&err);
-    shutdown(channel_fd(channel), SHUT_RDWR); /* a child forked meanwhile holds it open */
+    /* a child that was forked meanwhile has the socket open */
+    shutdown(channel_fd(channel), SHUT_RDWR);
     if (r < 0)
         client_error(r, "the coordinator at %s: %s", client->endpoint_text,
                      channel_bare_text(channel, err.text[0] ? err.text : err_text(r)));

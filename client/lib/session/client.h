@@ -1,4 +1,4 @@
-/* A client: where the service is, and how this process talks to it. */
+/* A client: the address of the service, and the way in which this process connects to it. */
 #ifndef GRADPOOL_CLIENT_LIB_SESSION_CLIENT_H
 #define GRADPOOL_CLIENT_LIB_SESSION_CLIENT_H
 
@@ -17,34 +17,35 @@
 #define CLIENT_ENDPOINT_BYTES 320
 
 enum client_transport { TRANSPORT_AUTO, TRANSPORT_SHM, TRANSPORT_TCP };
-extern const char *const client_transports[]; /* their names */
+extern const char *const client_transports[]; /* names of the transports */
 
 struct gp_client {
-    unsigned generation; /* generation.h */
+    unsigned generation; /* see generation.h */
     struct endpoint endpoint;
-    /* addresses of the endpoint when the client connected (L13) */
+    /* addresses of the endpoint at the time of gp_connect() (L13) */
     struct endpoint_addresses addresses;
     char endpoint_text[CLIENT_ENDPOINT_BYTES];
-    bool has_key; /* connections to the coordinator speak TLS with `key` */
+    bool has_key; /* connections to the coordinator use TLS with `key` */
     struct key key;
     enum client_transport transport;
     char *interface_name; /* NULL: any */
     uint64_t connect_timeout_ns, timeout_ns;
-    uint64_t stall_ns, progress_ns; /* until a wait is logged, between progress lines; 0: never */
-    uint64_t eager_bytes;           /* longest input that travels with READY (W6) */
-    pthread_mutex_t lock;           /* guards the two lists; a leaf: no lock is taken under it */
-    struct list jobs;               /* of gp_job.node: jobs of the client */
-    struct list abandoned;          /* of gp_request.node: requests whose job was left */
+    /* time until a wait is logged, and between progress lines; 0: never */
+    uint64_t stall_ns, progress_ns;
+    uint64_t eager_bytes;  /* longest input that is sent with READY (W6) */
+    pthread_mutex_t lock;  /* protects the two lists; no other lock is taken while it is held */
+    struct list jobs;      /* list of gp_job.node: jobs of the client */
+    struct list abandoned; /* list of gp_request.node: requests whose job was left */
 };
 
-/* A channel to the coordinator with an operator's rights, beside a job's session (L37, L90). Its
- * socket is stored in `*fd` (-1 before) under `lock` as soon as there is one. After an error `*fd`
- * may be open, and `*ret_channel` set. */
+/* Opens a channel to the coordinator as an operator's command does, in addition to the session of a
+ * job (L37, L90). As soon as its socket exists, the socket is stored in `*fd` (-1 before) under
+ * `lock`. After an error `*fd` may be open, and `*ret_channel` may be set. */
 int client_connect_operator(const gp_client *client, pthread_mutex_t *lock, int *fd,
                             struct channel **ret_channel, struct err *err);
-/* With that lock. `channel` NULL: none. */
+/* Closes the channel, under that lock. `channel` NULL: none. */
 void client_disconnect_operator(int *fd, struct channel *channel);
-/* The tenant that owns the client's jobs; "-" without a key. */
+/* Returns the tenant that owns the client's jobs; "-" without a key. */
 static inline const char *client_tenant(const gp_client *client)
 {
     return client->has_key ? client->key.tenant : "-";

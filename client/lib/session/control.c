@@ -1,6 +1,6 @@
 /* Owns a job's control connection and its thread. While the coordinator is away, calls stay in the
- * list and are sent again after the session was resumed; only their callers' deadlines end them.
- * Must never call back with its lock held. */
+ * list, and are sent again after the session was resumed. Only the deadlines of their callers end
+ * them. No callback is called with the lock held. */
 #include "client/lib/session/control.h"
 
 #include "client/lib/session/patience.h"
@@ -17,29 +17,29 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Pause before the next attempt, doubled each time, and the longest attempt. */
+/* Pause before the next attempt, which is doubled each time, and the longest attempt. */
 #define BACKOFF_FIRST_NS (50 * NS_PER_MS)
 #define BACKOFF_MAX_NS (1000 * NS_PER_MS)
 #define ATTEMPT_NS (1000 * NS_PER_MS)
-/* The part of an attempt in which a name server may answer. */
+/* Part of an attempt in which a name server may answer. */
 #define LOOKUP_NS (ATTEMPT_NS / 2)
-/* The channel numbers its own calls (greeting, join) from 1. */
+/* First number of a call: the channel numbers its own calls (greeting, join) from 1. */
 #define CALL_ID_FIRST (UINT64_C(1) << 32)
 
 struct control {
     struct control_options options;
     pthread_t thread;
     int wake_fd;
-    uint64_t tick_at_ns;         /* the thread's, ... */
-    struct endpoint_names names; /* the thread's; before it runs, the connecting caller's */
-    pthread_mutex_t lock;        /* of everything below */
-    pthread_cond_t over;         /* a call is over */
+    uint64_t tick_at_ns;         /* this field and those above are for the thread */
+    struct endpoint_names names; /* for the thread; before it runs, for the caller that connects */
+    pthread_mutex_t lock;        /* protects everything below */
+    pthread_cond_t over;         /* signalled when a call is over */
     struct channel *channel;     /* NULL while the coordinator is away */
-    int fd;                      /* of the channel, or of one being made: a child closes it */
-    bool is_running;             /* the thread is */
+    int fd; /* socket of the channel, even of one that is being created: a child closes it */
+    bool is_running; /* the thread is running */
     struct list calls;
     uint64_t last_id;
-    struct err refusal; /* of the last attempt to resume; code 0: none */
+    struct err refusal; /* error of the last attempt to resume; code 0: none */
     bool is_stopping;
 };
 
@@ -59,7 +59,8 @@ static bool is_stopping(struct control *c)
     return stopping;
 }
 
-/* With the lock, so that no fork comes between the end of the socket and the change of `fd`. */
+/* Called with the lock held, so that no fork comes between the closing of the socket and the change
+ * of `fd`. */
 static void drop_channel(struct control *c, struct channel *channel)
 {
     c->fd = -1;
@@ -99,7 +100,7 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
             /* at the first join: gp_job_join() reads it after the call */
             join->job_id = reply->join_reply->job_id;
         if (join->durability != reply->join_reply->durability)
-            join->durability = reply->join_reply->durability; /* likewise */
+            join->durability = reply->join_reply->durability; /* at the first join, too */
         if (reply->join_reply->membership)
             pass_on(c, &ENVELOPE(0, MEMBERSHIP, membership, reply->join_reply->membership));
     } else {
@@ -110,11 +111,11 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
     return r;
 }
 
-/* Whether a coordinator answered and refused; any other error is a network's, or of a coordinator
- * that is away. */
+/* Returns whether a coordinator has answered and refused. Any other error comes from the network,
+ * or from a coordinator that is away. */
 static bool is_refusal(int code) { return code != -ECONNRESET && code != -ETIMEDOUT; }
 
-/* The text of a connection's end does not name the coordinator. */
+/* Adds the coordinator to the text about a connection's end, which does not name it. */
 static void name_coordinator(const struct control *c, const struct channel *channel,
                              struct err *err)
 {
@@ -128,7 +129,8 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
 {
     uint64_t incarnation;
     if (c->options.key)
-        (void)channel_use_key(channel, c->options.key); /* a failure shows in the greeting */
+        /* an error of this call appears in the greeting */
+        (void)channel_use_key(channel, c->options.key);
     int r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, c->options.program,
                           deadline_ns, &incarnation, err)
                 ?: say_join(c, channel, deadline_ns, err);
@@ -138,7 +140,8 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
     return r;
 }
 
-/* The host may have changed its address since: a coordinator that was started elsewhere (L13). */
+/* Creates a channel. The host may have another address by now, if the coordinator was started
+ * elsewhere (L13). */
 static int make_channel(struct control *c, uint64_t deadline_ns, struct channel **ret_channel,
                         bool *ret_refused, struct err *err)
 {
@@ -202,8 +205,8 @@ static void finish_all(struct control *c, const struct err *err)
         finish(c, call, NULL, err);
 }
 
-/* With the lock. The thread notices a broken channel by itself, but must be woken to send a
- * rest. */
+/* Called with the lock held. The thread notices a broken channel without help, but has to be woken
+ * to send remaining bytes. */
 static void send_call(struct control *c, struct control_call *call)
 {
     if (!c->channel)
@@ -240,7 +243,7 @@ int control_wait(struct control *c, struct control_call *call, uint64_t deadline
         if (is_waiting)
             pthread_cond_timedwait(&c->over, &c->lock, &until);
         else
-            pthread_cond_wait(&c->over, &c->lock); /* `done` is running */
+            pthread_cond_wait(&c->over, &c->lock); /* waits while `done` is running */
     }
     pthread_mutex_unlock(&c->lock);
     return r;
@@ -297,7 +300,8 @@ static int receive(struct control *c, envelope **ret_message)
     return r;
 }
 
-/* A coordinator that is away cannot end its hold, nor fetch recorded rounds. */
+/* Ends holds and recordings, because a coordinator that is away can neither end its hold nor fetch
+ * recorded rounds. */
 static void end_wishes(struct control *c)
 {
     pass_on(c, &MESSAGE(0, HOLD, hold, .is_over = true));
@@ -315,7 +319,7 @@ static void lose_channel(struct control *c)
     end_wishes(c);
 }
 
-/* Returns the milliseconds until the next tick; -1: there is none. */
+/* Returns the milliseconds until the next tick; -1: none. */
 static int tick(struct control *c)
 {
     uint64_t now_ns = clock_now_ns();
@@ -341,8 +345,8 @@ static void sleep_until_news(struct control *c)
         drain_wake(c);
 }
 
-/* Hands on messages, then sleeps: in this order, because a message right behind the answer to our
- * join lies in the channel already, and the socket will not report it again. */
+/* Handles messages, then sleeps. In this order, because a message directly after the answer to the
+ * join is already in the channel, and the socket does not report it again. */
 static void serve(struct control *c)
 {
     envelope *message;
@@ -379,7 +383,7 @@ static void refuse_calls(struct control *c, const struct err *err)
     finish_all(c, err);
 }
 
-/* Connects again and resumes the session, with a pause that grows. */
+/* Connects again and resumes the session, with a growing pause between attempts. */
 static void resume(struct control *c)
 {
     uint64_t pause_ns = BACKOFF_FIRST_NS;
@@ -395,7 +399,7 @@ static void resume(struct control *c)
         err.code = r;
         if (refused)
             refuse_calls(c, &err);
-        if (r == -ESTALE) /* waiting for deadlines would only hide the reason */
+        if (r == -ESTALE) /* waiting for the deadlines would only hide the reason */
             pass_on(c, &MESSAGE(0, JOB_FAILURE, job_failure, .code = r, .text = err.text));
         tick(c);
         struct pollfd wait = {.fd = c->wake_fd, .events = POLLIN};
@@ -411,7 +415,7 @@ static void *control_main(void *context)
     struct control *c = context;
     c->tick_at_ns = clock_now_ns() + c->options.tick_ns;
     while (!is_stopping(c)) {
-        if (c->channel) /* only this thread changes it */
+        if (c->channel) /* only this thread changes the channel */
             serve(c);
         else
             resume(c);

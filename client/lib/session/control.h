@@ -1,6 +1,6 @@
-/* The control connection of one job: a thread that sleeps on the socket, hands replies to their
- * calls and unasked messages to the job, and connects again to a coordinator that died (L7).
- * Locks: a job's lock may be held in calls of these functions; callbacks run without any. */
+/* The control connection of one job. Its thread sleeps on the socket, passes replies to their calls
+ * and other messages to the job, and connects again to a coordinator that died (L7). Locks: these
+ * functions may be called with a job's lock held; callbacks run without any lock. */
 #ifndef GRADPOOL_CLIENT_LIB_SESSION_CONTROL_H
 #define GRADPOOL_CLIENT_LIB_SESSION_CONTROL_H
 
@@ -14,54 +14,59 @@
 
 struct control;
 
-/* One request without a reply. The caller keeps the memory until `done` has run. */
+/* A request that has no reply yet. The caller keeps the memory until `done` has run. */
 struct control_call {
     struct list node;
-    envelope request; /* filled by the caller, but for the id; its pointers must stay valid too */
-    /* In the control thread, in the order of the coordinator's messages. `reply` is NULL when `err`
-     * is set; the callee does not free it. */
+    /* filled by the caller except for the id; its pointers must stay valid, too */
+    envelope request;
+    /* Called in the control thread, in the order of the coordinator's messages. `reply` is NULL if
+     * `err` is set. The callee does not free `reply`. */
     void (*done)(struct control_call *call, const envelope *reply, const struct err *err);
     bool is_over; /* for control_wait() */
 };
 
 struct control_options {
-    const struct endpoint_addresses *addresses; /* of the last lookup; copied */
-    const struct endpoint *endpoint; /* lent for the life of the connection, as are the next four */
-    const struct key *key;           /* NULL: in plain */
+    const struct endpoint_addresses *addresses; /* results of the last lookup; copied */
+    /* lent as long as the connection exists, as are the next four */
+    const struct endpoint *endpoint;
+    const struct key *key; /* NULL: without TLS */
     const char *endpoint_text;
     const char *program;
-    Gradpool__Wire__JoinRequest *join; /* session and job_id are filled in once known */
-    bool *join_is_late;                /* filled in with the first reply */
-    /* Unasked messages, in the control thread; not freed by the callee. */
+    Gradpool__Wire__JoinRequest *join; /* session and job_id are filled in when they are known */
+    bool *join_is_late;                /* set by the first reply */
+    /* Receives messages that are not replies, in the control thread. The callee does not free
+     * them. */
     void (*unasked)(void *context, const envelope *message);
-    uint64_t tick_ns;            /* how often `tick` is called, in the control thread; 0: never */
-    void (*tick)(void *context); /* without any lock */
+    uint64_t tick_ns;            /* period of calling `tick` in the control thread; 0: never */
+    void (*tick)(void *context); /* called without any lock */
     void *context;
 };
 
-/* Not connected yet, but fork.c may hold it. -ENOMEM, -EMFILE, with text. */
+/* Creates a control connection that is not connected yet, but is known to fork.c. -ENOMEM, -EMFILE,
+ * with text. */
 int control_create(const struct control_options *options, struct control **ret_control,
                    struct err *err);
-/* Connects and joins; on success the thread runs. Once only. Errors: those of
- * endpoint_connect_to(), channel_greet() and of the coordinator's refusal, with text. */
+/* Connects and joins, once only. After success the thread is running. Errors, with text: those of
+ * endpoint_connect_to() and channel_greet(), and the coordinator's refusal. */
 int control_connect(struct control *c, uint64_t deadline_ns, struct err *err);
-/* Ends thread and connection. Calls under way end with -ECANCELED. */
+/* Ends the thread and the connection. Calls without a reply end with -ECANCELED. */
 void control_stop(struct control *c);
-/* After control_stop(), or instead of control_connect(). NULL is fine. */
+/* Frees the connection, after control_stop() or instead of control_connect(). NULL is fine. */
 void control_destroy(struct control *c);
 
-/* Sends a request; `done` runs later, also when the coordinator has to come back first. */
+/* Sends a request. `done` runs later, even if the coordinator is away at first. */
 void control_post(struct control *c, struct control_call *call);
-/* Waits until a posted call is over. -ETIMEDOUT: the call is dropped, `done` does not run any more.
- * Not with the job's lock held. */
+/* Waits until a posted call is over. -ETIMEDOUT: the call is dropped, and `done` does not run any
+ * more. Called without the job's lock. */
 int control_wait(struct control *c, struct control_call *call, uint64_t deadline_ns);
-/* Posts a request and waits for an answer of which only a refusal counts: `err->code` is set then.
- * -ETIMEDOUT: no answer. Not with the job's lock held. */
+/* Posts a request, and waits for an answer that only matters if it is a refusal: `err->code` is set
+ * then. -ETIMEDOUT: no answer. Called without the job's lock. */
 int control_ask(struct control *c, const envelope *request, uint64_t deadline_ns, struct err *err);
-/* Whether the coordinator can be reached right now. */
+/* Returns whether the coordinator is connected now. */
 bool control_is_up(struct control *c);
 
-/* For fork.c: nothing changes between these two; the child closes what it inherited. */
+/* For fork.c: nothing changes between these two calls. The child closes the descriptors that it has
+ * inherited. */
 void control_hold(struct control *c);
 void control_let_go(struct control *c);
 void control_abandon_in_child(struct control *c);

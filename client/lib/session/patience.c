@@ -1,5 +1,5 @@
-/* Errors of an attempt to connect that may pass by themselves: nothing listens at the endpoint yet,
- * its name or the way to it is not known yet. */
+/* Errors of an attempt to connect that may pass without action: nothing listens at the endpoint
+ * yet, or its name or the route to it is not known yet. */
 #include "client/lib/session/patience.h"
 
 #include "svc/base/clock.h"

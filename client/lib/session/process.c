@@ -1,4 +1,4 @@
-/* Owns each thread's last error, the log function and the generation of the process. */
+/* Owns the last error of each thread, the log function, and the generation of the process. */
 #include "client/lib/session/process.h"
 
 #include "client/gradpool.h"
@@ -13,7 +13,8 @@ static unsigned current_generation = 1;
 
 int client_error(int code, const char *format, ...)
 {
-    char text[ERR_TEXT_BYTES]; /* the arguments may lie in the last error */
+    /* a separate buffer, because the arguments may point into the last error */
+    char text[ERR_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);

@@ -1,14 +1,14 @@
-/* Sums of memory in one pass, as fast as memory is read. */
+/* Sums of memory in one pass, at the speed of reading memory. */
 #include "client/lib/state/checksum.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* 32-bit words are added up modulo 2^64. A changed word changes the first sum, by less than 2^32;
- * two exchanged words change the second, by less than 2^64 in memory of up to 256 GiB. */
+/* 32-bit words are summed modulo 2^64. A changed word changes the first sum by less than 2^32. Two
+ * exchanged words change the second sum, by less than 2^64 in memory of up to 256 GiB. */
 typedef uint64_t lanes __attribute__((vector_size(32)));
 #define LANES (sizeof(lanes) / sizeof(uint64_t))
-#define VECTORS 2 /* at a time */
+#define VECTORS 2 /* number of vectors at a time */
 #define STRIDE (VECTORS * sizeof(lanes))
 #define LOW_HALF UINT64_C(0xffffffff)
 #define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
@@ -20,7 +20,7 @@ struct sums {
 static inline __attribute__((always_inline)) void add(struct sums *s, const char *data,
                                                       size_t bytes)
 {
-    struct sums sums = *s; /* in registers */
+    struct sums sums = *s; /* a copy in registers */
     for (const char *at = data; at < data + bytes; at += STRIDE) {
         for (int i = 0; i < VECTORS; i++) {
             lanes read;

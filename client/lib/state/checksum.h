@@ -5,8 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Continues `sum`. A change of one 32-bit word, or an exchange of two, gives another sum but for a
- * chance of 2^-64; for other changes that scripts make the chance is as small. */
+/* Continues `sum`. A change of one 32-bit word, or an exchange of two words, gives another sum
+ * except with a probability of 2^-64. For other changes that occur in scripts the probability is as
+ * small. */
 uint64_t checksum(uint64_t sum, const void *data, size_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* Snapshots of a job: the states of its tensors with update rules, to a file and back. Every rank
  * takes part, tensor by tensor in order of names; the first rank has the file. Before each step all
- * ranks agree on the step and on the absence of errors, so that an error of one is an error of all.
- * README: L26, L27, L31, L32. */
+ * ranks agree on the step and on the absence of errors, so that an error on one rank is an error on
+ * all. README: L26, L27, L31, L32. */
 #include "client/lib/declare/declare.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/session/process.h"
@@ -15,38 +15,41 @@
 #include <string.h>
 
 #define AGREEMENT_NAME "gradpool.agreement"
-#define BEGINNINGS_MAX 4 /* attempts of one call, when others begin anew */
+#define BEGINNINGS_MAX 4 /* maximum attempts of one call, if other ranks begin again */
 
-/* Steps on which ranks agree: from AT_TENSOR on one for each tensor, then the ends. */
+/* Steps on which ranks agree: one for each tensor from AT_TENSOR on, then the ends. */
 enum { AT_BEGIN, AT_FILE, AT_TENSOR, RESTORES = 1 << 30 };
 
-/* One rank's part of an agreement. The result is the least value of all ranks, field by field. */
+/* One rank's part of an agreement. The result is, for each field, the least value of all ranks. */
 struct agreement {
     int64_t failure; /* 0, or an error and its rank */
     int64_t print,
-        negative_print;          /* of the declared tensors: all agree if the leasts are opposite */
-    int64_t negative_steps;      /* the least is the most steps: late workers have counted fewer */
-    int64_t step, negative_step; /* of this rank; likewise */
+        /* print: hash of the declared tensors. All ranks agree if the least print and the least
+         * negative print are opposite. */
+        negative_print;
+    /* the least value is the largest number of updates, because late workers have counted fewer */
+    int64_t negative_steps;
+    int64_t step, negative_step; /* step of this rank; both signs, as for `print` */
     int64_t rank;                /* the first rank has the file */
 };
 #define AGREEMENT_WORDS (sizeof(struct agreement) / sizeof(int64_t))
 
 struct snapshot {
     gp_job *job;
-    struct gp_tensor **tensors; /* with update rules, in order of names */
+    struct gp_tensor **tensors; /* tensors with update rules, sorted by name */
     size_t count;
     gp_tensor *agreement;
-    struct agreement *ours, *least; /* in memory of the job, like the state */
-    void *state;                    /* of one tensor; NULL: another has the file */
-    uint32_t root;                  /* the rank with the file; known once all have begun */
+    struct agreement *ours, *least; /* in memory of the job, like `state` */
+    void *state;                    /* state of one tensor; NULL: another rank has the file */
+    uint32_t root; /* the rank that has the file; known when all ranks have begun */
     uint64_t print;
-    struct err err; /* of this rank */
+    struct err err; /* error of this rank */
     bool restores;
-    struct gp_request *unfinished; /* its time ran out */
-    struct gp_tensor *next;        /* to be saved or restored when all have agreed; NULL: none */
+    struct gp_request *unfinished; /* the request that has timed out */
+    struct gp_tensor *next; /* tensor to save or restore when all ranks have agreed; NULL: none */
 };
 
-/* An error and its rank in one negative number. */
+/* Packs an error and its rank into one negative number. */
 #define FAILURE_RANKS 1024
 _Static_assert(FAILURE_RANKS >= RECORD_MISSING_WORDS * 64, "each rank has its own");
 
@@ -98,7 +101,7 @@ static uint64_t longest(const struct snapshot *s)
     return most;
 }
 
-/* Sums names and shapes in one number. */
+/* Combines names and shapes into one number. */
 static void take_print(struct snapshot *s)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -109,7 +112,7 @@ static void take_print(struct snapshot *s)
     }
 }
 
-/* Finds all, even if one has failed: other ranks compare what was declared. */
+/* Finds all tensors, even if one has failed, because other ranks compare what was declared. */
 static void find_tensors(struct snapshot *s)
 {
     pthread_mutex_lock(&s->job->lock);
@@ -144,9 +147,9 @@ static bool is_same_set(void *context)
     return true;
 }
 
-/* A late worker makes rounds of the tensors before rounds of the agreement: this waits until its
- * set of ranks is the same for both. A late worker itself waits until lanes have sent its
- * rounds. */
+/* Waits until the set of ranks is the same for the tensors and for the agreement. A late worker
+ * makes rounds of the tensors before rounds of the agreement. A late worker itself waits until
+ * lanes have sent the numbers of its rounds. */
 static int await_all(struct snapshot *s)
 {
     gp_job *job = s->job;
@@ -163,7 +166,7 @@ static int await_all(struct snapshot *s)
                                   job->name);
 }
 
-/* `started`: the return value of the push. */
+/* Waits for a round. `started`: return value of the push. */
 static int wait_for(struct snapshot *s, int started, gp_request *const *q)
 {
     int r = started < 0 ? started : gp_wait(*q, GP_TIMEOUT_DEFAULT);
@@ -172,7 +175,8 @@ static int wait_for(struct snapshot *s, int started, gp_request *const *q)
     return r;
 }
 
-/* A rank that is late for an agreement has not called gp_job_snapshot() or gp_job_restore(). */
+/* Names late ranks. A rank that is late for an agreement has not called gp_job_snapshot() or
+ * gp_job_restore(). */
 static int say_who_is_late(const struct snapshot *s)
 {
     char text[ERR_TEXT_BYTES];
@@ -191,7 +195,8 @@ static bool is_agreed(const struct agreement *least)
     return least->failure == 0 && is_in_step(least) && least->print == -least->negative_print;
 }
 
-/* The result of an agreement: this rank's own error with its text, or another rank's. */
+/* Returns the result of an agreement: this rank's own error with its text, or the error of another
+ * rank. */
 static int judge(const struct snapshot *s)
 {
     if (!is_in_step(s->least))
@@ -213,7 +218,7 @@ static int judge(const struct snapshot *s)
     return 0;
 }
 
-/* `steps`: this rank's count, then the job's. */
+/* Makes an agreement. `steps`: number of updates of this rank, then of the job. */
 static int agree(struct snapshot *s, size_t step, uint64_t *steps)
 {
     gp_request *q = NULL;
@@ -236,7 +241,7 @@ static int agree(struct snapshot *s, size_t step, uint64_t *steps)
     return r;
 }
 
-/* Keeps the round that the next call has to end first: other ranks wait in it. */
+/* Stores the round that the next call has to end first, because other ranks wait in it. */
 static void leave_unfinished(const struct snapshot *s)
 {
     s->job->unfinished = (struct unfinished){.request = s->unfinished,
@@ -257,7 +262,8 @@ static void finish(struct snapshot *s)
     gp_free(s->job, s->state);
 }
 
-/* All had agreed before this rank's time ran out, and others wait in the round that follows. */
+/* Pushes the next tensor. All ranks had agreed before the time-out of this rank, and the others
+ * wait in the round that follows. */
 static int push_next(gp_job *job, struct unfinished *u)
 {
     const struct agreement *least = (const struct agreement *)u->agreement + 1;
@@ -272,7 +278,8 @@ static int push_next(gp_job *job, struct unfinished *u)
     return push_restore(t, u->root, u->state, NULL, (uint64_t)-least->negative_steps, &u->request);
 }
 
-/* -ETIMEDOUT: a rank is still late. Other errors of the old call are dropped. */
+/* Ends a call that has timed out. -ETIMEDOUT: a rank is still late. Other errors of the old call
+ * are dropped. */
 static int end_unfinished(gp_job *job)
 {
     struct unfinished *u = &job->unfinished;
@@ -290,7 +297,7 @@ static int end_unfinished(gp_job *job)
     return 0;
 }
 
-/* Until the rank with the file is known, and has memory for the longest state. */
+/* Begins: at the end the rank with the file is known, and has memory for the longest state. */
 static int begin(gp_job *job, bool restores, struct snapshot *ret)
 {
     *ret = (struct snapshot){.job = job, .restores = restores};
@@ -307,7 +314,8 @@ static int begin(gp_job *job, bool restores, struct snapshot *ret)
     ret->least = ret->ours + 1;
     find_tensors(ret);
     r = await_all(ret) ?: agree(ret, AT_BEGIN, NULL);
-    if (r == 0 && ret->count == 0) /* on every rank: they have declared the same */
+    /* the same on every rank, because all have declared the same tensors */
+    if (r == 0 && ret->count == 0)
         r = client_error(-EINVAL, "no tensor of job '%s' has an update rule", job->name);
     if (r == 0 && has_file(ret)) {
         int error = gp_alloc(job, longest(ret), &ret->state);
@@ -323,7 +331,7 @@ static bool may_begin(void *context)
     return job->failure.code || hold_lets_save(job);
 }
 
-/* Keeps the ranks: workers that come meanwhile enter behind the snapshot. */
+/* Keeps the set of ranks: workers that join meanwhile enter after the snapshot. */
 static int keep_ranks(gp_job *job)
 {
     pthread_mutex_lock(&job->lock);
@@ -338,7 +346,8 @@ static int keep_ranks(gp_job *job)
                               job->name);
 }
 
-/* -ERESTART of an attempt: others, whose time had run out, have begun anew, and so do all ranks. */
+/* One attempt. -ERESTART: other ranks, which had timed out, have begun again, and all ranks have
+ * to. */
 typedef int (*attempt_fn)(struct snapshot *s, const char *path, const gp_item *items, size_t count);
 
 static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char *path,
@@ -375,7 +384,7 @@ static int begin_file(struct snapshot *s, const char *path, struct state_writer 
     return r;
 }
 
-/* Errors of the file reach the other ranks with the next agreement. */
+/* Saves a tensor. Errors of the file reach the other ranks with the next agreement. */
 static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
 {
     struct gp_tensor *t = s->tensors[i];
@@ -400,13 +409,13 @@ static int save_all(struct snapshot *s, struct state_writer *w)
     if (r < 0)
         return r;
     s->next = NULL;
-    r = agree(s, AT_TENSOR + s->count, NULL); /* all of it is written */
+    r = agree(s, AT_TENSOR + s->count, NULL); /* the whole file is written */
     if (r == 0 && has_file(s))
         state_write_finish(w, &s->err);
     return r < 0 ? r : agree(s, AT_TENSOR + s->count + 1, NULL);
 }
 
-/* A round that lanes refuse would break its tensor, so a tensor without parameters is an error here
+/* Checks that every tensor has parameters, because a round that lanes refuse would fail its tensor
  * (L32). */
 static void check_parameters(struct snapshot *s)
 {
@@ -426,7 +435,7 @@ static int save(struct snapshot *s, const char *path, const gp_item *items, size
     if (has_file(s) && s->err.code == 0)
         begin_file(s, path, &w);
     int r = save_all(s, &w);
-    state_write_abandon(&w); /* no effect on a finished file */
+    state_write_abandon(&w); /* without effect on a finished file */
     return r;
 }
 

@@ -1,6 +1,6 @@
-/* States that lanes keep of tensors with update rules, to memory and back: read by one rank alone,
- * through the coordinator; saved and restored tensor by tensor, as rounds of all ranks. Owns the
- * connection of a read; must never delay the end of a job. README: L90, L91. */
+/* States that lanes store for tensors with update rules, to memory and back. One rank reads them
+ * alone, through the coordinator; all ranks save and restore them tensor by tensor, as rounds. Owns
+ * the connection of a read. Never delays the end of a job. README: L90, L91. */
 #include "client/lib/state/state.h"
 
 #include "client/lib/round/push_pull.h"
@@ -22,9 +22,9 @@ struct reading {
     gp_state *states;
     size_t count;
     struct state_fetch conversation;
-    gp_state **sorted; /* by name */
-    char **names;      /* likewise */
-    uint64_t *have;    /* bytes, likewise */
+    gp_state **sorted; /* sorted by name */
+    char **names;      /* in the same order */
+    uint64_t *have;    /* bytes, in the same order */
     struct err err;
 };
 
@@ -49,7 +49,7 @@ static int compare_states(const void *a, const void *b)
     return strcmp((*left)->tensor->name, (*right)->tensor->name);
 }
 
-/* In the order of the reply. */
+/* Sorts the states in the order of the reply. */
 static int sort_states(struct reading *r)
 {
     r->sorted = calloc(r->count, sizeof *r->sorted);
@@ -147,7 +147,7 @@ static bool is_being_left(struct gp_job *job)
     return is_leaving;
 }
 
-/* The job's rounds go on when the connection ends, whatever has failed. */
+/* Ends the read. The rounds of the job continue when the connection ends, whatever has failed. */
 static void end_turn(struct reading *r)
 {
     struct gp_job *job = r->job;
@@ -177,7 +177,8 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
     r = sort_states(&reading)
             ?: client_connect_operator(job->client, &job->lock, &job->read_fd,
                                        &reading.conversation.channel, &reading.err);
-    if (r == 0 && !is_being_left(job)) /* gp_job_leave() may have come before the socket */
+    /* gp_job_leave() may have been called before the socket existed */
+    if (r == 0 && !is_being_left(job))
         r = converse(&reading);
     if (is_being_left(job))
         r = err_set(&reading.err, -ECANCELED, "the job was left");

@@ -1,10 +1,10 @@
-/* Reading the state that lanes keep of tensors with update rules. */
+/* Reads the state that lanes store for tensors with update rules. */
 #ifndef GRADPOOL_CLIENT_LIB_STATE_STATE_H
 #define GRADPOOL_CLIENT_LIB_STATE_STATE_H
 
 #include "client/lib/job/job.h"
 
-/* Ends a gp_job_read() that is under way. With the job's lock. */
+/* Ends a gp_job_read() in progress. Called with the job's lock held. */
 void state_cancel_read(struct gp_job *job);
 void state_abandon_read_in_child(struct gp_job *job);
 

@@ -34,7 +34,8 @@ GLYPHS = '''
 
 
 def draw(count, seed):
-    """(images, digits): float32 (count, 1, SIDE, SIDE) and int64, the same for the same seed."""
+    """Returns (images, digits): float32 (count, 1, SIDE, SIDE) and int64, the same for the same
+    seed."""
     random = torch.Generator().manual_seed(seed)
     rows = [line.split() for line in GLYPHS.split('\n') if line]
     glyphs = torch.tensor([[[float(point == '#') for point in row[digit]] for row in rows]
@@ -51,7 +52,7 @@ def draw(count, seed):
 
 
 def make_model():
-    """(n, 1, SIDE, SIDE) -> (n, 10); 6,058 parameters in 8 tensors."""
+    """Maps (n, 1, SIDE, SIDE) to (n, 10), with 6,058 parameters in 8 tensors."""
     return nn.Sequential(
         nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
@@ -59,7 +60,7 @@ def make_model():
 
 
 def train_epoch(model, optimizer, images, digits, batch_size, seed):
-    """This rank's mean loss."""
+    """Trains for an epoch, and returns this rank's mean loss."""
     order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(seed))
     losses = []
     for part in order.split(batch_size):
@@ -77,7 +78,7 @@ def accuracy_of(model, images, digits):
 
 
 def digest(model):
-    """The same on two ranks when every bit of their parameters is."""
+    """Returns a hash, which is equal on two ranks if every bit of their parameters is."""
     values = torch.cat([parameter.detach().view(-1) for parameter in model.parameters()])
     return hashlib.sha256(values.numpy().tobytes()).hexdigest()[:16]
 
@@ -98,7 +99,8 @@ def parse():
 
 
 def share_of(images, digits, rank, workers):
-    """Every workers-th image, as many on each rank: who had more steps would wait in vain."""
+    """Takes every workers-th image, the same number on each rank. A rank with more steps than the
+    others would wait in vain."""
     whole = len(digits) // workers * workers
     if not whole:
         sys.exit(f'digits.py: --images {len(digits)}, expected at least one for each of the '
@@ -122,7 +124,8 @@ def train(net, model, options):
 def main():
     options = parse()
     torch.manual_seed(SEED)
-    dist.init_process_group('gloo')     # for DDP itself; no gradient goes through it
+    # the process group is for DDP itself; no gradient goes through it
+    dist.init_process_group('gloo')
     net = make_model()
     model = nn.parallel.DistributedDataParallel(net)
     gradpool.ddp.attach(model)

@@ -19,16 +19,18 @@ from torch.nn.functional import cross_entropy
 import gradpool.torch as hvd
 
 CLASSES = 100
-SIGMAS = 1.96       # 95 % of a normal distribution lie so close to its mean
+SIGMAS = 1.96  # 95 % of a normal distribution are within this many standard deviations of its mean
 
 
 def make_mlp():
-    """453,220 parameters in 4 tensors, one of them large; items of 784 numbers."""
+    """Returns a model with 453,220 parameters in 4 tensors, one of them large; items have 784
+    numbers."""
     return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, CLASSES))
 
 
 def make_cnn():
-    """67,188 parameters in 14 tensors, all small; items are images of 3 by 32 by 32."""
+    """Returns a model with 67,188 parameters in 14 small tensors; items are images of 3 by 32 by
+    32."""
     def block(inputs, outputs):
         return (nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs),
                 nn.ReLU(), nn.MaxPool2d(2))
@@ -68,7 +70,7 @@ def pick_device(is_cuda_wanted):
 
 
 def make_step(options, device):
-    """A function that trains on one batch, and returns when that is over."""
+    """Returns a function that trains on one batch, and returns when the batch is done."""
     make_model, shape = MODELS[options.model]
     model = make_model().to(device)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
@@ -85,12 +87,12 @@ def make_step(options, device):
         cross_entropy(model(items), classes).backward()
         optimizer.step()
         if device.type == 'cuda':
-            torch.cuda.synchronize(device)      # kernels that were only begun are not time taken
+            torch.cuda.synchronize(device)  # kernels may still be running, and their time counts
     return step
 
 
 def measure(step, batches, batch_size):
-    """Items a second."""
+    """Returns the number of items per second."""
     started_s = time.perf_counter()
     for _ in range(batches):
         step()
@@ -103,7 +105,7 @@ def say(text):
 
 
 def tell(rates, workers, device):
-    """Mean and spread: of rank 0, and what that makes for all as they go in step."""
+    """Prints mean and spread of rank 0, and the rate of all ranks, which run in step."""
     mean, spread = statistics.mean(rates), SIGMAS * statistics.pstdev(rates)
     say(f'items/s per {device.type} worker: {mean:.1f} +- {spread:.1f}')
     say(f'items/s of {workers} worker(s): {workers * mean:.1f} +- {workers * spread:.1f}')

@@ -15,14 +15,14 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import gradpool.distributed     # noqa: it makes the backend known
+import gradpool.distributed     # noqa: the import registers the backend
 
 TEXT = '/usr/share/common-licenses/GPL-3'
 SEED = 1
 
 
 class Writer(nn.Module):
-    """(n, length) characters -> (n, length, characters): scores of what comes after each."""
+    """Maps (n, length) characters to (n, length, characters): scores of the next character."""
 
     def __init__(self, characters, length, width, heads, layers):
         super().__init__()
@@ -43,7 +43,7 @@ class Writer(nn.Module):
 
 
 def read(path, length):
-    """(characters, text): the sorted alphabet, and each character's number in it."""
+    """Returns (characters, text): the sorted alphabet, and the number of each character in it."""
     try:
         text = pathlib.Path(path).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError) as error:
@@ -58,7 +58,8 @@ def read(path, length):
 
 
 def batches(text, length, batch_size, random):
-    """Endless (given, wanted), each (batch_size, length): wanted is a character further."""
+    """Yields (given, wanted) without end, each (batch_size, length); wanted is shifted by a
+    character."""
     steps = torch.arange(length + 1)
     while True:
         starts = torch.randint(len(text) - length, (batch_size, 1), generator=random)
@@ -68,7 +69,7 @@ def batches(text, length, batch_size, random):
 
 @torch.no_grad()
 def write(net, text, count, random):
-    """Goes on after the text's first characters; the numbers of `count` more."""
+    """Returns the text's first characters and `count` generated ones, as numbers."""
     written = text[:1].view(1, 1)
     for _ in range(count):
         scores = net(written[:, -net.length:])[:, -1]
@@ -78,14 +79,16 @@ def write(net, text, count, random):
 
 
 def mean_of_ranks(value):
-    """Any call of torch.distributed goes through the service, not only what DDP does."""
+    """Reduces a value over all ranks: every call of torch.distributed uses the service, not only
+    DDP."""
     tensor = torch.tensor(value)
     dist.all_reduce(tensor)
     return tensor.item() / dist.get_world_size()
 
 
 def train(model, options, parts):
-    """Adam with a rate that rises at first and falls to the end. Prints the loss of all ranks."""
+    """Trains with Adam, with a rate that rises at first and falls to the end. Prints the loss of
+    all ranks."""
     optimizer = torch.optim.AdamW(model.parameters(), options.lr)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options.lr, options.steps)
     total, count = 0.0, 0
@@ -126,7 +129,8 @@ def parse():
 
 def main():
     options = parse()
-    characters, text = read(options.text, options.length)   # before others are waited for
+    # errors of the text appear before this rank waits for others
+    characters, text = read(options.text, options.length)
     torch.manual_seed(SEED)
     dist.init_process_group('gradpool')
     net = Writer(len(characters), options.length, options.width, options.heads, options.layers)

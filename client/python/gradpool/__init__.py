@@ -17,8 +17,8 @@ __all__ = ['Client', 'codecs', 'connect', 'ddp', 'Forked', 'GradpoolError', 'Job
 
 
 def __getattr__(name):
-    """gradpool.ddp and gradpool.torch import torch, which takes seconds and megabytes, and
-    gradpool.codecs imports numpy: each is imported only when used."""
+    """Imports modules on first use: gradpool.ddp and gradpool.torch import torch, which takes
+    seconds and megabytes, and gradpool.codecs imports numpy."""
     if name in ('codecs', 'ddp', 'torch'):
         return importlib.import_module(f'.{name}', __name__)
     raise AttributeError(f"module 'gradpool' has no attribute '{name}'")

@@ -23,7 +23,7 @@ from ._native.owned import Owned
 from .errors import error_of, GradpoolError, mismatch, Timeout, Unreachable
 
 DEFAULT_TIMEOUT_MS = 60000
-SIGNALS_MS = 200    # how long a signal may wait for its Python handler
+SIGNALS_MS = 200    # longest time until the Python handler of a signal runs
 
 
 def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0):
@@ -37,12 +37,12 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
                       number(connect_timeout_ms, 'connect_timeout_ms', INT_MAX))
     handle = ctypes.c_void_p()
     check(lib.gp_connect(encode(endpoint, 'endpoint'), ctypes.byref(options), ctypes.byref(handle)),
-          {errno.ENOENT: Unreachable})      # the name of the host is unknown
+          {errno.ENOENT: Unreachable})      # ENOENT: the name of the host is unknown
     return Client(handle)
 
 
 def default_timeout_ms():
-    """The default time-out in milliseconds, which a time-out of 0 means."""
+    """Returns the default time-out in milliseconds, for which a time-out of 0 stands."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
 
 
@@ -70,7 +70,7 @@ class Client(Owned):
     def __init__(self, handle):
         super().__init__(handle)
         self._jobs = []
-        self._timeout_ms = default_timeout_ms()     # read once, as the library does
+        self._timeout_ms = default_timeout_ms()     # read once, like the library does
 
     def join(self, name=None, rank=None, workers=None, loss_limit=None, workers_max=None,
              on_worker_loss='fail', durability=None):
@@ -119,7 +119,8 @@ class Client(Owned):
         lib.gp_disconnect(handle)
 
 
-# Membership of a job: a version that grows with each change, the wanted number, and the ranks.
+# Membership of a job: a version that grows with each change, the size set by the last resize, and
+# the ranks.
 Members = collections.namedtuple('Members', 'version wanted ranks')
 
 
@@ -130,12 +131,12 @@ class Tensor:
 
     def __init__(self, job, name, elements, dtype, ranks, handle):
         self.job, self.name, self.elements = job, name, elements
-        self.dtype, self.ranks = dtype, ranks       # ranks None: all of the job
-        self.handle = handle                        # None: undeclared
+        self.dtype, self.ranks = dtype, ranks       # ranks None: all ranks of the job
+        self.handle = handle                        # None: the tensor was undeclared
 
     @property
     def workers(self):
-        """How many ranks make a round of it."""
+        """Returns the number of ranks that make a round of the tensor."""
         return self.job.workers if self.ranks is None else len(self.ranks)
 
     def __repr__(self):
@@ -148,9 +149,10 @@ def _settings(lr=0.0, weight_decay=0.0, momentum=0.0, dampening=0.0, betas=(0.9,
 
 
 def _blocks(operation, tensor):
-    """How many times a tensor's elements gradient and result hold (gradpool.h, gp_operation)."""
+    """Returns by how many times the tensor's elements gradient and result are longer (gradpool.h,
+    gp_operation)."""
     if operation not in ('all-to-all', 'reduce-scatter', 'gather'):
-        return 1, 1     # whose workers need not be counted
+        return 1, 1     # the number of workers does not matter
     ranks = tensor.workers
     return ranks if operation != 'gather' else 1, ranks if operation != 'reduce-scatter' else 1
 
@@ -161,7 +163,7 @@ class Job(Owned):
     def __init__(self, client, handle, name, rank, workers):
         super().__init__(handle)
         self.client, self.name, self.rank = client, name, rank
-        self._workers = workers     # number at the join
+        self._workers = workers     # number of workers at the join
         self._tensors = {}
         self._open = set()      # requests whose buffers are lent
         self._lock = threading.Lock()
@@ -169,14 +171,14 @@ class Job(Owned):
 
     @property
     def workers(self):
-        """Number of workers in the job now; after leave() the number at the join."""
+        """The number of workers in the job now; after leave() the number at the join."""
         try:
             return len(self.members().ranks)
         except GradpoolError:
             return self._workers
 
     def members(self):
-        """Members: the newest membership that the coordinator has sent."""
+        """Returns the newest membership that the coordinator has sent, as Members."""
         known = Membership()
         with self._using() as handle:
             check(lib.gp_job_membership(handle, ctypes.byref(known)))
@@ -185,7 +187,7 @@ class Job(Owned):
         return Members(known.version, known.wanted, ranks)
 
     def resize(self, workers, timeout_ms=0):
-        """Changes the number of workers: ranks below `workers` may join, the others are to leave
+        """Changes the number of workers: ranks below `workers` may join, all others have to leave
         (members().wanted). Returns when they have. Timeout names late ranks; the resize stays in
         force until the next one."""
         workers = number(workers, 'workers', U32_MAX)
@@ -208,9 +210,9 @@ class Job(Owned):
 
     def declare_all(self, elements_by_name, dtype='float32', rule=None, wire=None,
                     measures=False, ranks=None):
-        """Declares many tensors at once ({name: elements}), so that they are placed as a whole.
-        Returns their Tensors in the same order. Mismatch: a name is known with another size, dtype
-        or rule, here or on another rank (the text names ranks and values)."""
+        """Declares many tensors at once ({name: elements}), so that the service places them as a
+        whole. Returns their Tensors in the same order. Mismatch: a name is known with another size,
+        dtype or rule, here or on another rank (the text names ranks and values)."""
         for named in dtype, wire or dtype:
             if named not in DTYPES:
                 raise mismatch(f"dtype '{named}', expected one of {', '.join(DTYPES)}")
@@ -233,7 +235,7 @@ class Job(Owned):
                     for name, spec, of_tensor in zip(elements_by_name, specs, handles)]
 
     def _declared(self, name, elements, dtype, ranks, handle):
-        """A name that was declared before is the same Tensor."""
+        """Returns the same Tensor for a name that was declared before."""
         with self._lock:
             tensor = self._tensors.get(name)
             if tensor is None or tensor.handle != handle:
@@ -242,15 +244,16 @@ class Job(Owned):
             return tensor
 
     def tensors(self):
-        """The Tensors that are declared here."""
+        """Returns the Tensors that this process has declared."""
         return list(self._tensors.values())
 
     def undeclare(self, tensor):
-        """Forgets a tensor on this worker; not while another thread pushes it. GradpoolError
-        (EBUSY) while a round of it is open."""
+        """Removes a tensor on this worker. No other thread may push it meanwhile. GradpoolError
+        (EBUSY): a round of the tensor is open."""
         with self._using():
             tensor = self._known(tensor)
-            handle, tensor.handle = tensor.handle, None     # no other call begins to use it
+            # from here on no other call uses the handle
+            handle, tensor.handle = tensor.handle, None
             try:
                 check(lib.gp_tensor_undeclare(handle))
             except GradpoolError:
@@ -259,23 +262,23 @@ class Job(Owned):
             del self._tensors[tensor.name]
 
     def alloc(self, size):
-        """A writable buffer of `size` bytes, with any values, for torch.frombuffer() or
-        numpy.frombuffer(). Lanes on this host read a gradient there where it lies, and write a
-        result there unless it goes over its gradient. It is there for as long as something lies in
-        it, and longer than the job if need be. GradpoolError: ENOMEM, ENOSPC, EMFILE."""
+        """Returns a writable buffer of `size` bytes, with any values, for torch.frombuffer() or
+        numpy.frombuffer(). Lanes on this host read a gradient there in place, and write a result
+        there unless it replaces its gradient. The memory exists as long as a tensor or array
+        uses it, even after the job. GradpoolError: ENOMEM, ENOSPC, EMFILE."""
         size = number(size, 'bytes', SIZE_MAX)
         with self._using() as handle:
             return self._lent.take(handle, size)
 
     def trim(self):
-        """Frees memory of alloc() that nothing lies in any more and that the job has kept for the
-        next call."""
+        """Frees memory of alloc() that nothing uses any more and that the job has kept for the next
+        call."""
         with self._using() as handle:
             self._lent.trim(handle)
 
     def pin(self, address, size, pin, unpin):
-        """For what a GPU copies to and from a buffer of alloc(): pin(address, size) now, unless
-        these pages are pinned already, and unpin(address) before the job is left."""
+        """Pins a buffer of alloc() for copies to and from a GPU: calls pin(address, size) now,
+        unless these pages are pinned already, and unpin(address) before the job is left."""
         with self._using():
             self._lent.pin(address, size, pin, unpin)
 
@@ -300,7 +303,7 @@ class Job(Owned):
             tensor.handle, given, taken, number_of, request))
 
     def push_pull_group(self, items, operation='mean'):
-        """push_pull() of several (tensor, gradient, result or None) as one Request."""
+        """Pushes several (tensor, gradient, result or None) as one Request, like push_pull()."""
         _number_of(operation)
         tensors, array, loan = self._items(items, operation)
         return self.push_items(tensors, array, loan, operation)
@@ -316,7 +319,7 @@ class Job(Owned):
         return self.update_group([(tensor, gradient, parameters)], **settings)
 
     def update_group(self, items, **settings):
-        """update() of several (tensor, gradient, parameters or None) as one Request."""
+        """Updates several (tensor, gradient, parameters or None) as one Request, like update()."""
         given = ctypes.byref(_settings(**settings)) if settings else None
         tensors, array, loan = self._items(items, 'mean')
         return self._start(tensors, loan, lambda handle, request: lib.gp_update_group(
@@ -339,7 +342,7 @@ class Job(Owned):
 
     @staticmethod
     def _places(tensor, gradient, result, operation, loan):
-        """Addresses of a gradient and of its result; None: there is none."""
+        """Returns the addresses of a gradient and of its result; None: not wanted."""
         given, taken = _blocks(operation, tensor)
         source = loan.address(gradient, given * tensor.elements,
                               _What('gradient', tensor, operation, given), tensor.dtype)
@@ -363,15 +366,15 @@ class Job(Owned):
             handle, array, len(array), OPERATIONS[operation], request))
 
     def broadcast(self, tensor, values, root=0):
-        """Starts copying rank `root`'s `values` into every worker's `values`; returns a Request. Of
+        """Starts copying rank `root`'s `values` to every worker's `values`; returns a Request. For
         a tensor with an update rule they become its parameters, before the first step."""
         root = number(root, 'root', U32_MAX)
         return self._start_one(tensor, values, lambda handle, place, request: lib.gp_broadcast(
             handle, place, root, request))
 
     def send(self, tensor, values):
-        """Starts sending `values` to the other rank of a tensor that was declared for two; returns
-        a Request, which is done when the other has them."""
+        """Starts sending `values` to the other rank of a tensor that was declared for two ranks;
+        returns a Request, which is done when the other rank has the values."""
         return self._start_one(tensor, values, lib.gp_send)
 
     def receive(self, tensor, values):
@@ -379,7 +382,8 @@ class Job(Owned):
         return self._start_one(tensor, values, lib.gp_receive)
 
     def _start_one(self, tensor, values, begin):
-        """A Request of what `begin`(tensor's handle, place of the values, request) starts."""
+        """Returns a Request for the round that `begin`(handle of the tensor, address of the values,
+        request) starts."""
         tensor, loan = self._known(tensor), Loan()
         try:
             place = loan.address(values, tensor.elements, f"values of '{tensor.name}'",
@@ -390,13 +394,14 @@ class Job(Owned):
         return self._start([tensor], loan, lambda _, request: begin(tensor.handle, place, request))
 
     def _start(self, tensors, loan, begin):
-        """A Request of what `begin`(job, where the request goes) starts. The loan ends with it."""
+        """Returns a Request for the round that `begin`(job, address for the request) starts. The
+        loan ends with the Request."""
         handle = ctypes.c_void_p()
         try:
             with self._using() as job:
                 for tensor in tensors:
                     if tensor.handle is None or tensor.job is not self:
-                        self._known(tensor)     # raises the reason
+                        self._known(tensor)     # this call raises the reason
                 check(begin(job, ctypes.byref(handle)))
                 return Request(self, handle, loan)
         except BaseException:
@@ -410,15 +415,15 @@ class Job(Owned):
             check(lib.gp_job_tell_loss(handle, float(loss)))
 
     def barrier(self, timeout_ms=0):
-        """Returns when every worker has called it equally often; a late worker counts from its
-        first call."""
+        """Returns when every worker has called this method equally often. A late worker counts from
+        its first call."""
         timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
         self._wait(lib.gp_barrier, timeout_ms)
 
     def snapshot(self, path):
-        """Saves parameters, moments and step counts of all tensors with a rule to the file `path`,
-        which the first rank present writes, whole or not at all. Every rank calls it between the
-        same two steps; after a Timeout all call it again."""
+        """Saves parameters, moments and step counts of all tensors with a rule to the file `path`.
+        The lowest rank present writes the file, completely or not at all. Every rank calls the
+        method between the same two steps; after a Timeout all ranks call it again."""
         self._wait(lib.gp_job_snapshot, os.fsencode(path))
 
     def start_timeline(self, path):
@@ -428,7 +433,7 @@ class Job(Owned):
 
     def stop_timeline(self):
         """Ends the recording and closes the file. An error is the one that ended the recording
-        early; the file then has the rounds before it. Without a recording this only writes a log
+        early; the file then has the rounds before it. Without a recording the call only logs a
         line."""
         self._wait(lib.gp_job_timeline_stop)
 
@@ -452,7 +457,7 @@ class Job(Owned):
 
     def _wait(self, call, *arguments, finish=None):
         """Runs a call of the library for this job, which leave() ends. In Python's main thread the
-        call runs in a thread of its own: a Ctrl-C is raised at once, not after the
+        call runs in a thread of its own, so that a Ctrl-C is raised at once and not after the
         call's deadline."""
         def run():
             try:
@@ -474,16 +479,16 @@ class Job(Owned):
             raise errors[0]
 
     def leave(self):
-        """Leaves the job. Open requests end with ECANCELED; the job's tensors are forgotten."""
+        """Leaves the job. Open requests end with ECANCELED; the tensors of the job are removed."""
         self._close()
 
     def is_left(self):
-        """True after leave(), also of the whole client."""
+        """Returns True after leave(), and after the whole client has ended."""
         return self._handle is None
 
     def _known(self, tensor):
-        """Returns the Tensor of this job for a Tensor or a name: a handle of another job, or of a
-        tensor that is gone, must not reach the library (Y7)."""
+        """Returns the Tensor of this job for a Tensor or a name. A handle of another job, or of a
+        removed tensor, must not reach the library (Y7)."""
         if not isinstance(tensor, Tensor):
             if tensor not in self._tensors:
                 raise mismatch(f"tensor '{tensor}' has not been declared in {self}")
@@ -515,7 +520,7 @@ def _number_of(operation):
 
 
 class _What:
-    """Name of a gradient or a result in errors, formatted on demand."""
+    """Name of a gradient or a result in errors, formatted when it is needed."""
     __slots__ = ('_role', '_tensor', '_operation', '_blocks')
 
     def __init__(self, role, tensor, operation, blocks):
@@ -542,18 +547,20 @@ class Request:
         yet; wait again. Any other error ends the request, and later calls raise it again."""
         timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
         if self._handle is not None:
-            with self._job.client._using():     # a job that is left ends it; no client does
+            # leaving the job ends this call; closing the client does not
+            with self._job.client._using():
                 self._wait(timeout_ms)
         if self._error is not None:
             raise self._error
 
     def _wait(self, timeout_ms):
-        handle = self._handle   # leave() in another thread takes it from us, not from the library
+        # leave() in another thread takes the handle from this object, and not from the library
+        handle = self._handle
         if handle is None:
             return
         left_ms = timeout_ms or self._job.client._timeout_ms
         while left_ms > SIGNALS_MS and lib.gp_poll(handle, SIGNALS_MS) == 0:
-            left_ms -= SIGNALS_MS  # between two of these a Ctrl-C is raised
+            left_ms -= SIGNALS_MS  # a Ctrl-C is raised between two of these waits
         try:
             check(lib.gp_wait(handle, left_ms))
         except Timeout:
@@ -564,7 +571,7 @@ class Request:
             self._finish(None)
 
     def done(self, timeout_ms=0):
-        """True when wait() will not block; False: not yet, also after `timeout_ms`."""
+        """Returns True when wait() will not block; False: not yet, also after `timeout_ms`."""
         if self._handle is None:
             return True
         with self._job.client._using():
@@ -572,7 +579,7 @@ class Request:
             return handle is None or lib.gp_poll(handle, timeout_ms) == 1
 
     def cancel(self):
-        """The job has been left: the library frees the request."""
+        """Ends the request because the job was left: the library frees the handle."""
         self._finish(error_of(-errno.ECANCELED, f"job '{self._job.name}' has been left"))
 
     def _finish(self, error):

@@ -22,15 +22,14 @@ import numpy
 
 from .errors import mismatch
 
-MIN_BYTES = 65536   # below that a round costs more than its bytes
+MIN_BYTES = 65536   # for shorter tensors a round costs more than its bytes
 _WORD_BITS = 32
 _BYTE_BITS = 8
-# RandomK's marks are whole numbers up to the first, up or down: they and their squares are exact in
-# bfloat16, too. One that is 1 off among W makes a variance of (W - 1) / W ** 2: above the second
-# up to W = 998, and what float32 makes of the means is below 0.0001.
+# RandomK's marks are integers from -_MARK_MAX to _MARK_MAX: they and their squares are exact even
+# in bfloat16. If one of W marks differs by 1, the variance is (W - 1) / W ** 2. That is above
+# _VARIANCE_MIN up to W = 998, while rounding of the means in float32 stays below 0.0001.
 _MARK_MAX, _VARIANCE_MIN = 15, 0.001
-# Step of the values that are sampled to estimate the size of the largest; how many more of them
-# than needed.
+# Step of the sample that estimates how large the largest values are, and a margin for the estimate.
 _SAMPLE_STEP, _SAMPLE_SPARE = 64, 16
 
 
@@ -39,7 +38,7 @@ def _words_of(bits):
 
 
 def _head(words, scale):
-    """A scale is the first word."""
+    """The scale is the first word."""
     words[:1].view(numpy.float32)[0] = scale
 
 
@@ -60,13 +59,14 @@ class Codec:
         self.min_bytes, self.error_feedback = min_bytes, error_feedback
 
     def takes(self, elements):
-        """Whether a tensor of that size is compressed at all."""
+        """Returns whether a tensor of that size is compressed at all."""
         return elements > 0 and elements * 4 >= self.min_bytes \
             and self.words(elements) < elements
 
     @classmethod
     def compress(cls, _):
-        """As classes of gradpool.torch.Compression have it, which cannot carry anything over."""
+        """Refuses the use as a class of gradpool.torch.Compression, which cannot carry values over
+        to the next round."""
         raise mismatch(f'{cls.__name__} where there is one tensor and no next round: expected '
                        'none, fp16 or bf16. Codecs are for DistributedOptimizer and attach(), as '
                        f'{cls.__name__}()')
@@ -77,7 +77,7 @@ class Codec:
 
 
 class OneBit(Codec):
-    """A sign an element and one scale."""
+    """Sends a sign for each element, and one scale."""
 
     def words(self, elements):
         return 1 + _words_of(elements)
@@ -103,14 +103,14 @@ class _Sparse(Codec):
         self.ratio = ratio
 
     def kept(self, elements):
-        """The number of elements that are sent of `elements`."""
+        """Returns how many of `elements` elements are sent."""
         return max(1, round(elements * self.ratio))
 
 
 def _largest(sizes, count):
-    """Places of the `count` largest; NaN counts as larger than all. A sample shows the size above
-    which they most likely are, and only values above it are compared exactly: in a seventh of the
-    time."""
+    """Returns the places of the `count` largest values; NaN counts as larger than all. A sample
+    shows a size above which they most likely are, and only values above that are compared exactly.
+    This takes a seventh of the time."""
     sample = sizes[::_SAMPLE_STEP]
     wanted = 2 * count // _SAMPLE_STEP + _SAMPLE_SPARE
     if 2 * wanted < sample.size:
@@ -126,7 +126,7 @@ def _largest_of_all(sizes, count):
 
 
 class TopK(_Sparse):
-    """The largest `ratio` of a tensor."""
+    """Sends the largest values of a tensor, a part of `ratio`."""
 
     def words(self, elements):
         return 2 * self.kept(elements)
@@ -141,17 +141,17 @@ class TopK(_Sparse):
 
 
 class RandomK(_Sparse):
-    """A `ratio` of a tensor that is drawn anew each round, the same on every rank. The first two
-    values, a mark that is drawn as well and its square, show whether the ranks are in the same
-    round: the mean of squares is the square of the mean only if all marks are the same. Every rank
-    gets the same two means, so all notice or none does."""
+    """Sends values at random places, a part of `ratio`, drawn again in each round and the same on
+    every rank. The first two values, a random mark and its square, show whether the ranks are in
+    the same round: the mean of the squares is the square of the mean only if all marks are equal.
+    Every rank gets the same two means, so all ranks find a difference or none does."""
     operation, dtype = 'mean', 'float32'
 
     def words(self, elements):
         return 2 + self.kept(elements)
 
     def _drawn(self, elements, draw):
-        """(the mark, the places of the values)"""
+        """Returns (the mark, the places of the values)."""
         return (numpy.float32(draw.integers(-_MARK_MAX, _MARK_MAX + 1)),
                 draw.choice(elements, self.kept(elements), replace=False, shuffle=False))
 
@@ -169,8 +169,8 @@ class RandomK(_Sparse):
 
 
 class Dithering(Codec):
-    """Each element as one of 2 ** bits - 1 steps from minus the maximum to the maximum, the one
-    below or above it by chance: right in the mean."""
+    """Sends each element as one of 2 ** bits - 1 steps from minus the maximum to the maximum: the
+    step below or above it, by chance, so that the mean is right."""
 
     def __init__(self, bits=4, min_bytes=MIN_BYTES, error_feedback=True):
         super().__init__(min_bytes, error_feedback)
@@ -197,7 +197,7 @@ class Dithering(Codec):
         return sent
 
     def _pack(self, steps, bytes_):
-        """Lane by lane: element i stands in byte i modulo their number."""
+        """Packs element i into byte i modulo the number of bytes."""
         for lane in range(_BYTE_BITS // self.bits):
             part = steps[lane * bytes_.size:(lane + 1) * bytes_.size]
             bytes_[:part.size] |= part << numpy.uint8(lane * self.bits)
@@ -213,7 +213,7 @@ class Dithering(Codec):
 
 
 def flat(values):
-    """A float32 array or torch tensor as a one-dimensional numpy array on the same memory."""
+    """Returns a float32 array or torch tensor as a flat numpy array on the same memory."""
     array = values.detach().numpy() if hasattr(values, 'detach') else values
     if array.dtype != numpy.float32:
         raise mismatch(f'a gradient of {array.dtype}, expected float32')
@@ -241,8 +241,8 @@ class Feedback:
         return numpy.random.Generator(numpy.random.PCG64(seed))
 
     def encode(self, name, gradient):
-        """The code to send in the next round of a name."""
-        with numpy.errstate(invalid='ignore', over='ignore'):   # non-finite values pass on
+        """Returns the code to send in the next round of a name."""
+        with numpy.errstate(invalid='ignore', over='ignore'):   # NaN and infinity are passed on
             return self._encode(name, flat(gradient))
 
     def _encode(self, name, values):
@@ -253,12 +253,13 @@ class Feedback:
         whole = values.copy() if known is None else numpy.add(known, values, out=known)
         sent = self.codec.encode(whole, self._draw(name))
         self.codec.add(sent, whole, self._draw(name), -1)
-        # An overflow is reported once, and must not come back each round.
+        # An overflow is reported once, and must not come back in each round.
         self._residuals[name] = whole if numpy.isfinite(whole.sum()) else None
         return sent
 
     def decode(self, name, sent, mean, workers):
-        """The mean of the round that was encoded last, of what came back, into `mean`."""
+        """Computes the mean of the last encoded round from the received codes, and writes it to
+        `mean`."""
         total = flat(mean)
         total.fill(0)
         is_mean = self.codec.operation == 'mean'
@@ -269,23 +270,23 @@ class Feedback:
                 total /= numpy.float32(workers)
 
     def residual(self, name):
-        """Values that were not sent yet; None: there are none."""
+        """Returns the values that were not sent yet; None: there are none."""
         return self._residuals.get(name)
 
     def state_dict(self):
-        """A copy of all that a checkpoint needs, between two rounds."""
+        """Returns a copy of everything that a checkpoint needs. Called between two rounds."""
         residuals = {name: one.copy() for name, one in self._residuals.items() if one is not None}
         return {'codec': repr(self.codec), 'rounds': dict(self._rounds), 'residuals': residuals}
 
     def load_state_dict(self, state, elements):
         """Replaces residuals and rounds; an empty state clears them. Mismatch, with nothing
-        changed: the state is of another codec, or its names or sizes are not those of {name:
+        changed: the state is of another codec, or its names or sizes differ from those of {name:
         elements}."""
         rounds, residuals = self._checked(state, elements) if state else ({}, {})
         self._rounds, self._residuals = dict(rounds), residuals
 
     def _checked(self, state, elements):
-        """(rounds, copies of the residuals) of a state that fits."""
+        """Returns (rounds, copies of the residuals) of a state, or raises Mismatch."""
         if not isinstance(state, dict) or state.keys() != {'codec', 'rounds', 'residuals'}:
             raise mismatch(f'residuals are {state!r:.80}, expected what state_dict() has returned')
         if state['codec'] != repr(self.codec):

@@ -27,7 +27,7 @@ class CompressionState:
 
 
 def compression_hook(state, bucket):
-    """The hook. DDP insists on the name of its second parameter."""
+    """The communication hook. DDP requires the name of its second parameter."""
     workers, codec = torch.distributed.get_world_size(state.group), state.feedback.codec
     gradients = [(state.names[id(parameter)], gradient) for parameter, gradient in
                  zip(bucket.parameters(), bucket.gradients())]
@@ -44,7 +44,7 @@ def compression_hook(state, bucket):
         works.append(torch.distributed.all_gather(gathered, mine, state.group, async_op=True))
 
     def finish(all_works):
-        all_works.value()       # raises what went wrong
+        all_works.value()       # this call raises errors of the works
         means = [part / workers for part in summed]
         for gradient, mean in zip(whole, means):
             gradient.copy_(mean.view_as(gradient))
@@ -58,7 +58,7 @@ def compression_hook(state, bucket):
 
 
 def _sum(tensors, group):
-    """(views of the sums, works) of tensors that travel as one."""
+    """Returns (views of the sums, works) for tensors that are sent as one."""
     if not tensors:
         return [], []
     together = torch.cat([tensor.reshape(-1).float() for tensor in tensors])
@@ -67,6 +67,6 @@ def _sum(tensors, group):
 
 
 def _by_tensor(gathered, codes):
-    """Each tensor's codes of all ranks, one after the other."""
+    """Returns for each tensor the codes of all ranks, one after the other."""
     sizes = [code.numel() for code in codes]
     return [torch.cat(parts) for parts in zip(*(of_rank.split(sizes) for of_rank in gathered))]

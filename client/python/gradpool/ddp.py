@@ -44,9 +44,9 @@ from ._tensors.full import elements_of, Full, names_of_sparse
 from .client import Job
 from .errors import GradpoolError, mismatch, Timeout
 
-# While other ranks are waited for, a Ctrl-C that was put off is looked for so often.
+# Period, while waiting for other ranks, of checks for a Ctrl-C that was postponed.
 _LOOK_MS = 100
-# How long the end of a script waits for pushes under way; there are none then, unless a step is
+# Time for which the end of a script waits for pushes in progress. There are none unless a step is
 # being abandoned.
 _STOP_S = 2.0
 
@@ -54,13 +54,13 @@ rendezvous.prepare()
 uneven.offer()
 interrupts.offer()
 _QUEUE = torch.autograd.Variable._execution_engine.queue_callback
-_models = weakref.WeakSet()         # attached once
-_attachments = weakref.WeakSet()    # of this process and of its parents
+_models = weakref.WeakSet()         # models that were attached once
+_attachments = weakref.WeakSet()    # attachments of this process and of its parents
 
 
 @atexit.register
 def _close_all():
-    """Registered at import, so that it runs before threads are ended."""
+    """Closes all attachments. Registered at import, so that it runs before threads are ended."""
     for attachment in list(_attachments):
         attachment.close()
 
@@ -120,7 +120,7 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
 
 
 def _parameters_of(model):
-    """{name: parameter} of what DDP averages. Mismatch: one is not float32."""
+    """Returns {name: parameter} for the parameters that DDP averages; all must be float32."""
     ignored = set(getattr(model, 'parameters_to_ignore', ()))
     found = {name: parameter for name, parameter in model.module.named_parameters()
              if parameter.requires_grad and name not in ignored}
@@ -133,14 +133,15 @@ def _parameters_of(model):
 
 
 def _frozen_of(model):
-    """{name: parameter} that DDP has no gradients of, although the script did not exclude them."""
+    """Returns {name: parameter} for which DDP has no gradients although the script did not exclude
+    them."""
     ignored = set(getattr(model, 'parameters_to_ignore', ()))
     return {name: parameter for name, parameter in model.module.named_parameters()
             if not parameter.requires_grad and name not in ignored}
 
 
 def _way_of(model, parameters, optimizer, compression):
-    """The way of pushes other than gradients whose mean is taken; None: there is none."""
+    """Returns the object that replaces plain means of gradients; None: there is none."""
     if optimizer is not None and compression is not None:
         raise mismatch('attach() with an optimizer and compression: lanes cannot step with codes')
     if optimizer is not None:
@@ -150,7 +151,7 @@ def _way_of(model, parameters, optimizer, compression):
     for name in names_of_sparse(model.module):
         raise mismatch(f"parameter '{name}' has sparse gradients, codecs take dense ones: say "
                        'sparse=False, or attach without compression')
-    from ._model.compressing import Compressing   # needs numpy, which others may not have
+    from ._model.compressing import Compressing   # needs numpy, which is otherwise optional
     return Compressing(compression, parameters)
 
 
@@ -164,14 +165,14 @@ class Attachment:
     def __init__(self, model, place, job, parameters, limit, wire, way=None):
         self.job = job
         self._place = place
-        self._way = way     # rounds that replace the mean of gradients; None: the mean
+        self._way = way     # rounds that replace the mean of gradients; None: plain means
         self._limit = limit
         self._open = {}                 # pushes whose Futures are not complete, the oldest first
         self._idle = threading.Condition()
         self._is_closed = False
         self._process = os.getpid()
         self.failure = None
-        self._buckets = {}              # index -> (its layout, what starts its means)
+        self._buckets = {}  # index -> (layout of the bucket, object that starts its means)
         self._are_views, self._lends = model.gradient_as_bucket_view, wire is None
         self.residuals = Residuals(getattr(way, 'feedback', None),
                                    {name: one.numel() for name, one in parameters.items()},
@@ -195,23 +196,23 @@ class Attachment:
         _attachments.add(self)
 
     def _declare(self, parameters, sparse, wire):
-        """{id of a parameter: its tensor}. The model holds the parameters for as long as it calls
-        the hook."""
+        """Returns {id of a parameter: its tensor}. The model holds the parameters as long as it
+        calls the hook."""
         made = self.job.declare_all({
             self._place.beginning + name: (elements_of if name in sparse else torch.numel)(one)
             for name, one in parameters.items()}, wire=wire)
         return {id(parameter): tensor for parameter, tensor in zip(parameters.values(), made)}
 
     def check(self):
-        """Raises the first failure again, if there was one. Each forward() and each bucket does so
-        too: backward() itself can only raise a RuntimeError with its text."""
+        """Raises the first failure again, if there was one. Each forward() and each bucket does so,
+        too, because backward() itself can only raise a RuntimeError with its text."""
         if self.failure is not None:
             raise self.failure
 
     def restore(self, path):
-        """Has lanes go on from a snapshot (`job.snapshot(path)`), and the model from the parameters
-        in it. Every rank calls it, before it trains, for each of the job's models that has an
-        optimizer: a snapshot is of them all."""
+        """Makes lanes continue from a snapshot (`job.snapshot(path)`), and the model from the
+        parameters in it. Every rank calls this before it trains, for each of the job's models that
+        has an optimizer, because a snapshot contains all of them."""
         if not isinstance(self._way, Stepping):
             raise mismatch('restore() where the script steps itself: lanes have nothing of this '
                            'model; torch.save() its parameters and its optimizer')
@@ -219,7 +220,7 @@ class Attachment:
 
     def close(self):
         """Leaves the job, if attach() joined it. No effect in a forked child. After an abandoned
-        step, rounds in progress are left until the process ends."""
+        step, rounds in progress stay until the process ends."""
         if os.getpid() != self._process or self._is_closed:
             return
         self._before_forward.remove()
@@ -229,7 +230,8 @@ class Attachment:
             self._place.close()
 
     def _say_step_left_out(self):
-        """A script that lets another optimizer do the last step has no backward() that refuses."""
+        """Checks the last step. If another optimizer makes the last step of a script, no backward()
+        follows that could refuse."""
         if (self.failure is None and isinstance(self._way, Stepping) and
                 self._way.has_step_left_out()):
             self._say('step() of the attached optimizer was not called after the last backward(), '
@@ -245,7 +247,7 @@ class Attachment:
             return self._idle.wait_for(lambda: not self._open, limit_s)
 
     def let_go(self):
-        """The script has dropped the model: nothing comes from it any more."""
+        """Ends the attachment, because the script has dropped the model."""
         self._way = None
         self._buckets = {}
 
@@ -260,7 +262,7 @@ class Attachment:
 
     def push(self, bucket):
         """Starts the mean over a torch.distributed.GradBucket, in place, or the optimizer's step.
-        Returns its Future."""
+        Returns the Future of the bucket."""
         self.check()
         if self._is_closed:
             raise GradpoolError(9, f"job '{self.job.name}': the attachment has been closed")
@@ -279,7 +281,7 @@ class Attachment:
         return push.future
 
     def _see_through_at_end(self, last):
-        """Waits at the end of backward() ahead of DDP, which waits in C++, where no signal is
+        """Waits at the end of backward() before DDP does: DDP waits in C++, where no signal is
         handled."""
         try:
             _QUEUE(functools.partial(self._see_through, last))
@@ -300,8 +302,8 @@ class Attachment:
             raise
 
     def _means_of(self, bucket):
-        """Their start: made once for each layout that DDP comes up with. The bucket's buffer is
-        kept with it, so that no other layout can lie at that address."""
+        """Returns the object that starts the means, created once for each layout of DDP. The
+        bucket's buffer is kept with it, so that no other layout can get that address."""
         known, means = self._buckets.get(bucket.index(), (None, None))
         if bucket.buffer().is_sparse:
             return Full(self._tensors[id(bucket.parameters()[0])])
@@ -319,7 +321,7 @@ class Attachment:
         return means
 
     def see_out(self, push):
-        """The Future of a push is complete."""
+        """Called when the Future of a push is complete."""
         with self._idle:
             self._open.pop(push, None)
             self._idle.notify_all()
@@ -333,10 +335,11 @@ class Attachment:
             push.is_over()
 
     def fail(self, error):
-        """Stores the first failure and prints it once, before backward() can raise it: backward()
-        waits for all buckets (Y3)."""
+        """Stores the first failure and prints it once, before backward() can raise it, because
+        backward() waits for all buckets (Y3)."""
         if self.failure is None:
-            if not isinstance(error, Exception):    # of a signal, not of a later forward()
+            # raised by a signal handler, and not to be raised by a later forward()
+            if not isinstance(error, Exception):
                 error = GradpoolError(errno.EINTR, f'{type(error).__name__} in backward(), before '
                                       'all ranks had sent their gradients; end the script, or '
                                       'attach() a new DistributedDataParallel')
@@ -345,8 +348,8 @@ class Attachment:
 
 
 class _Copy:
-    """In place of the attachment in a copy of its model: torch 2 copies the hook's state, too. The
-    copy's own reducer has no hook."""
+    """Stands for the attachment in a copy of its model, because torch 2 copies the hook's state,
+    too. The reducer of the copy has no hook."""
 
     def push(self, _):
         raise mismatch('the model is a copy of an attached one: attach() it, too')
@@ -418,7 +421,8 @@ class _Check:
 
 
 def _let_go(attachment):
-    """A finalizer of the model; `attachment`: a weak reference, as that holds the parameters."""
+    """Called when the model is freed. `attachment` is a weak reference, because an attachment holds
+    the parameters."""
     attachment = attachment()
     if attachment is not None:
         attachment.let_go()
@@ -436,5 +440,5 @@ def _register(model, attachment):
 
 @interrupts.put_off
 def _average(attachment, bucket):
-    """The hook. DDP insists on the name of its second parameter."""
+    """The communication hook. DDP requires the name of its second parameter."""
     return attachment.push(bucket)

@@ -34,7 +34,7 @@ from ._tensors.full import full_of, sparse_of
 from ._tensors.lengths import Pieces, Push
 from .errors import GradpoolError, mismatch
 
-# Tensors that two ranks keep declared for each direction, and tag.
+# Number of tensors that two ranks keep declared for each direction and tag.
 _CHANNEL_NAMES_MAX = 8
 
 
@@ -58,7 +58,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         self._mailboxes = {}    # (tag, dtype, elements) -> Mailbox
         self.timeout_s = timeout.total_seconds()
         self.failure = None
-        self.open = set()       # operations under way
+        self.open = set()       # operations in progress
         unattended.watch(self)
 
     def __del__(self):
@@ -73,11 +73,12 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
 
     @property
     def group_name(self):
-        """By which torch 2 finds the group again."""
+        """The name by which torch 2 finds the group."""
         return self._name
 
     def fail(self, error):
-        """The group has lost an operation: the others cannot be matched any more."""
+        """Fails the group: it has lost an operation, so later ones cannot be matched with those of
+        other ranks."""
         if self.failure is None:
             self.failure = error
         for operation in list(self.open):
@@ -108,7 +109,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
                          lambda: is_wanted and unload(given, tensor, False))
 
     def _reduce_sparse(self, what, tensor, operation, is_wanted):
-        """All in full: which elements the other ranks have is not known before."""
+        """Reduces the whole tensor, because the elements of other ranks are unknown before."""
         name = arithmetic(operation, tensor)
         if name not in ('sum', 'mean'):
             raise mismatch(f'sparse tensors have no {name}: what is missing in one is no 0 there')
@@ -118,7 +119,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         def finish():
             if is_wanted:
                 unload(given, full, False)
-                # Carriers of short integers count ranks that are more than these can be.
+                # Marks as short integers could overflow: they count ranks.
                 marks = None if full.is_complex() else given[tensor.numel():]
                 with torch.no_grad():   # a tensor of detach() has its own count of elements
                     tensor.copy_(sparse_of(full, tensor, marks))
@@ -162,8 +163,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         return self._run('reduce_scatter', output, [part], [output], finish)
 
     def _reduced(self, output, given, operation):
-        """The part of a carrier whose blocks are reduced, one a rank, and how its own comes into
-        the output."""
+        """Returns the part for a carrier whose blocks are reduced, one for each rank, and the
+        function that puts this rank's block into the output."""
         name = arithmetic(operation, output)
         result = carrier_of(output, False)
         if name == 'mean':
@@ -263,7 +264,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         result, finish = carrier_of(output, True), None
         if is_its_own(output, result):
             moved = carrier_of(given, True)
-        else:   # each block is padded by itself
+        else:   # each block is padded separately
             moved = torch.cat([carrier_of(block, True) for block in ins])
             result = torch.empty_like(moved)
 
@@ -282,7 +283,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         return barrier
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
-        """As torch.distributed.monitored_barrier(). timeout: a timedelta, or seconds."""
+        """Implements torch.distributed.monitored_barrier(). timeout: a timedelta, or seconds."""
         seconds = getattr(timeout, 'total_seconds', lambda: timeout)()
         monitored.pass_barrier(self, self.timeout_s if seconds is None else seconds,
                                 wait_all_ranks)
@@ -298,7 +299,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
     def recv(self, tensors, source, tag):
         tensor = only(tensors)
         if self._mailbox_key(tensor, tag) in self._mailboxes:
-            return self._claim(tensor, tag, (source,))  # the message may be there already
+            return self._claim(tensor, tag, (source,))  # the message may already be there
         part, finish = self._receive(('send', tag), source, tensor)
         told = self._told(f'recv from rank {source}', tensor)
         return Operation(self, told, [part], [tensor], finish).start()
@@ -329,7 +330,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
                      crossing, finish).start()
 
     def _begin_receive(self, mailbox, tag, source, model):
-        """For a Mailbox: nobody knows when this one comes, or whether. It stays on the host."""
+        """Begins a receive for a Mailbox. It is unknown when the message comes, or whether it
+        does. It stays on the host."""
         message = room_for(self._job, carrier_of(model, True))
         slot = self._slot(self._channel(('send', tag), source, self.rank()), message)
         part = Part(slot, lambda of: self._job.receive(of, message))
@@ -337,8 +339,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         return Operation(mailbox, told, [part]).start(), message
 
     def _exchange(self, what, tensor, outputs, inputs):
-        """Block i of the inputs to rank i, from where block i of the outputs comes: both ends know
-        which are empty."""
+        """Sends block i of the inputs to rank i, and receives block i of the outputs from there.
+        Both ranks know which blocks are empty."""
         check_alike([inputs[self.rank()]], outputs[self.rank()], what)
         parts, finishes = [], []
         for peer, (output, given) in enumerate(zip(outputs, inputs)):
@@ -366,7 +368,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         return part, lambda: unload(values, tensor, True)
 
     def _channel(self, kind, source, target):
-        """The names of what goes from one rank to another: the two alone know their order."""
+        """Returns the Names of data from one rank to another. Only these two know their order."""
         key = *kind, source, target
         if source == target or not 0 <= source + target - self.rank() < self.size():
             raise mismatch(f'from rank {source} to rank {target} of a group of {self.size()}')
@@ -380,8 +382,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
     # ---- what they share ----
 
     def _run(self, what, tensor, parts, result=(), finish=None, place=None, kind=Collective):
-        """A collective. It meets the other ranks' in the tensor of its one part, unless a `place`
-        is given."""
+        """Returns a collective. It is matched with those of the other ranks in the tensor of its
+        single part, unless a `place` is given."""
         if any(isinstance(part, Pieces) for part in parts):
             parts, place = self._said.beside(parts, what, tensor)
         self.order.note(place or parts[0].slot.tensor.name, what, tensor)
@@ -396,8 +398,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
             of, given, result, operation), given, result, elements)
 
     def _cut(self, begin, given, result, elements=None):
-        """The Part of a tensor of so many elements, as many as the carriers if None; or Pieces.
-        begin() is as for _part()."""
+        """Returns the Part of a tensor of that many elements (None: as many as the carriers have),
+        or Pieces. begin() is as for _part()."""
         carrier = result if given is None else given
         elements = carrier.numel() if elements is None else elements
         pieces = self._declared(lambda: self._names.pieces(carrier.dtype, elements))
@@ -410,14 +412,14 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
                       for slot, start, land in push.pieces(pieces))
 
     def _part(self, slot, begin, given, result):
-        """begin(tensor, given, result) gets the carriers, or None, as they lie on the host."""
+        """Calls begin(tensor, given, result) with the carriers on the host, or None."""
         crossing = crossing_of(self._job, given, result)
         sent, landing = crossing.out(given), crossing.back(result)
         return Part(slot, lambda of: crossing.begin(lambda: begin(of, sent, landing)), crossing)
 
     def _slot(self, names, carrier, elements=None):
-        """Of a tensor as long as the carrier, or of so many elements. Who cannot declare what the
-        others do has failed."""
+        """Returns the Slot of a tensor as long as the carrier, or of that many elements. A
+        rank that cannot declare what the others declare has failed."""
         return self._declared(lambda: names.slot(
             carrier.dtype, carrier.numel() if elements is None else elements))
 
@@ -450,8 +452,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
 
 
 def _make(options, _):
-    """A ProcessGroup as torch.distributed wants it. Each default group of a process is a job of its
-    own: ranks that have left the first one may still be in it for others."""
+    """Creates a ProcessGroup for torch.distributed. Each default group of a process is a job of its
+    own, because ranks that have left the first group may still be in it for others."""
     ranks = tuple(options.global_ranks_in_group)
     if ranks:
         rank, workers = torch.distributed.get_rank(), torch.distributed.get_world_size()

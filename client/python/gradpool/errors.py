@@ -3,9 +3,9 @@ import errno
 
 
 class GradpoolError(OSError, RuntimeError):
-    """Base of all errors of this package, and a RuntimeError like those of torch.distributed.
-    `errno`: as in gradpool.h, positive; `strerror`: a sentence with object, expectation, value and
-    advice."""
+    """Base class of all errors of this package, and a RuntimeError like those of torch.distributed.
+    `errno`: the value of gradpool.h, positive. `strerror`: a sentence with object, expectation,
+    value and advice."""
 
     def __init__(self, number, text):
         super().__init__(number, text)
@@ -23,7 +23,7 @@ class Unreachable(GradpoolError, ConnectionError):
 
 
 class Timeout(GradpoolError, TimeoutError):
-    """A deadline passed; the text names the ranks that are missing. The request lives on."""
+    """A deadline has passed; the text names the missing ranks. The request still exists."""
 
 
 class Mismatch(GradpoolError, ValueError):
@@ -53,24 +53,26 @@ _CLASSES = {
 
 
 def error_of(code, text, classes=None):
-    """The exception for a negative errno `code` and its sentence; `classes` before the others."""
+    """Returns the exception for a negative errno `code` and its sentence. `classes` has priority
+    over the other classes."""
     return (_CLASSES | (classes or {})).get(-code, GradpoolError)(-code, text)
 
 
 def mismatch(text):
-    """A Mismatch found on this side, before anything was sent."""
+    """Returns a Mismatch that this process has found, before anything was sent."""
     return Mismatch(errno.EINVAL, text)
 
 
 def overdue(timeout, limit_s, raised_by):
-    """A Timeout that names its limit and what raises it, in place of the library's advice."""
+    """Returns a Timeout that names its limit and the way to raise it, in place of the library's
+    advice."""
     told = str(timeout).partition('. To wait longer')[0]
     return Timeout(errno.ETIMEDOUT, f'{told}. The timeout of the wait is over: look at the '
                    f'ranks that are missing, or raise {raised_by}, now {limit_s:g} s')
 
 
 def disagreement(texts, ranks):
-    """'ranks disagree: rank 0 brought ...; ranks 1, 2 brought ...'"""
+    """Returns 'ranks disagree: rank 0 brought ...; ranks 1, 2 brought ...'."""
     who = {}
     for text, rank in zip(texts, ranks):
         who.setdefault(text, []).append(str(rank))

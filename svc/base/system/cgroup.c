@@ -1,5 +1,5 @@
 /* Reads limits of control groups, along the path from this process's group to the top. Owns
- * nothing; a file that is not there sets no limit. */
+ * nothing. A missing file sets no limit. */
 #include "svc/base/system/cgroup.h"
 
 #include <limits.h>
@@ -10,9 +10,10 @@
 
 #define LINE_BYTES 4096
 #define FOLDER_BYTES (2 * PATH_MAX)
-#define NO_LIMIT_BYTES (UINT64_C(1) << 60) /* version 1 writes the most that it can count */
+/* version 1 writes the largest number that it can count instead of "no limit" */
+#define NO_LIMIT_BYTES (UINT64_C(1) << 60)
 
-/* Reads one controller, of either cgroup version, in the group of `folder`. */
+/* Reads the limits of one controller, in either cgroup version, from the group's `folder`. */
 struct controller {
     const char *name;
     void (*look)(const char *folder, bool is_unified, void *ret);
@@ -31,7 +32,8 @@ static bool read_line(const char *folder, const char *name, char *line, size_t l
     return is_read;
 }
 
-/* A container may see a path that is not mounted in it, and then finds its own at the top. */
+/* Visits the groups along the path. In a container the path may not be mounted; the container's own
+ * group is then at the top of the mount. */
 static void look_along(const char *mount, char *path, bool is_unified, const struct controller *c)
 {
     for (;;) {
@@ -57,7 +59,7 @@ static bool is_of_list(const char *list, size_t bytes, const char *name)
     return false;
 }
 
-/* "0::/a/b", or "4:cpu,cpuacct:/a/b". */
+/* Parses a line such as "0::/a/b" or "4:cpu,cpuacct:/a/b". */
 static void look_at_line(const char *root, char *line, const struct controller *c)
 {
     char mount[PATH_MAX];
@@ -86,7 +88,8 @@ static void look_at_all(const char *root, const struct controller *c)
 
 /* ---- CPU time ---- */
 
-/* "50000 100000", or "max 100000"; of version 1 a file each, and -1 for no limit. */
+/* Parses "50000 100000" or "max 100000". Version 1 has the numbers in two files, and -1 for no
+ * limit. */
 static double cores_of(const char *folder, bool is_unified)
 {
     char line[128];
@@ -118,14 +121,15 @@ double cgroup_cores(const char *root)
 
 /* ---- memory ---- */
 
-/* "max" is none. */
+/* Reads a number; "max" means no limit. */
 static uint64_t number_of(const char *folder, const char *name)
 {
     char line[64];
     return read_line(folder, name, line, sizeof line) ? strtoull(line, NULL, 10) : 0;
 }
 
-/* Files that can be read again; not shared memory, which is counted with them. */
+/* Returns the bytes of cached files, which the kernel can drop and read again. Shared memory is
+ * counted with them, and is subtracted. */
 static uint64_t file_bytes(const char *folder, bool is_unified)
 {
     char path[FOLDER_BYTES + 64], line[128];

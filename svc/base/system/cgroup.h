@@ -1,5 +1,6 @@
-/* Memory that control groups grant this process, of version 1 and 2: the least of its group and of
- * all above it. `root`: "" but for tests, which make their own /proc and /sys below it. */
+/* CPU time and memory that control groups (version 1 and 2) grant to this process: the least of its
+ * own group and of all groups above it. `root` is "", except in tests, which create their own /proc
+ * and /sys below it. */
 #ifndef GRADPOOL_BASE_SYSTEM_CGROUP_H
 #define GRADPOOL_BASE_SYSTEM_CGROUP_H
 
@@ -11,19 +12,20 @@
 double cgroup_cores(const char *root);
 
 struct cgroup_memory {
-    uint64_t limit_bytes; /* 0: none */
-    uint64_t left_bytes;  /* rest of the limit, after reclaiming all that can be reclaimed */
-    char file[CGROUP_FILE_BYTES]; /* file that has the limit; may be cut */
+    uint64_t limit_bytes; /* 0: no limit */
+    uint64_t left_bytes;  /* memory left below the limit if the kernel reclaims all that it can */
+    char file[CGROUP_FILE_BYTES]; /* path of the file with the limit; may be cut */
 };
 
-/* The group that has the least left. Reads files: tens of microseconds. */
+/* Returns the values of the group with the least memory left. Reads files, which takes tens of
+ * microseconds. */
 struct cgroup_memory cgroup_memory(const char *root);
-/* The part of a limit for jobs: the rest is for the service's other memory. */
+/* Returns the part of a limit that jobs may use; the rest is for other memory of the service. */
 static inline uint64_t cgroup_memory_for_jobs(uint64_t limit_bytes)
 {
     return limit_bytes - limit_bytes / 8;
 }
-/* True when `bytes` more may be allocated without the kernel killing a process for it. */
+/* Returns true when the process may allocate `bytes` more without being killed by the kernel. */
 static inline int cgroup_memory_fits(const struct cgroup_memory *memory, uint64_t bytes)
 {
     uint64_t kept = memory->limit_bytes / 16;

@@ -1,4 +1,5 @@
-/* RLIMIT_NOFILE. The soft limit is for programs that use select(2); none here does. */
+/* RLIMIT_NOFILE. The soft limit protects programs that use select(2); no program of gradpool
+ * does. */
 #include "svc/base/system/descriptors.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* Populates memory: by one call where the kernel has it (5.14), else page by page. On a virtual
- * machine with nested paging the call takes a tenth of the time of the touches. Owns nothing. */
+/* Populates memory: by one system call where the kernel has it (5.14), otherwise by an access to
+ * each page. On a virtual machine with nested paging the system call takes a tenth of the time of
+ * the accesses. Owns nothing. */
 #include "svc/base/system/populate.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Changes no byte, even if other threads write at the same time. */
+/* Touches each page without changing a byte, even if other threads write at the same time. */
 static void touch(char *memory, size_t bytes, size_t page)
 {
     for (size_t at = 0; at < bytes; at += page)

@@ -1,16 +1,16 @@
-/* Memory with all its pages: no first touch costs a fault later, and the process that populates is
- * the one that pays. */
+/* Adds all pages of memory in advance. No later access has to fault pages in, and the memory counts
+ * for the process that populates it. */
 #ifndef GRADPOOL_BASE_SYSTEM_POPULATE_H
 #define GRADPOOL_BASE_SYSTEM_POPULATE_H
 
 #include <stddef.h>
 
-/* Adds missing pages; existing pages stay unchanged, also while other threads write to them.
+/* Adds the missing pages. Existing pages stay unchanged, even while other threads write to them.
  * -ENOMEM: the host, or the process's memory cgroup, has no memory left. */
 int populate(void *memory, size_t bytes);
 
-/* The same for memory that a thread will use which must not wait, and reads each page: where a
- * hypervisor keeps page tables of its own, the first access to a page that is there costs 17 us. */
+/* Like populate(), and reads each page. For memory of threads that must not wait: where a
+ * hypervisor has page tables of its own, the first access to a present page takes 17 us. */
 int populate_warm(void *memory, size_t bytes);
 
 #endif

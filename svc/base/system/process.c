@@ -33,8 +33,8 @@ static uint64_t hash(uint64_t seed, const char *text)
     return value;
 }
 
-/* The second field of /proc/PID/stat, the name, may hold anything, so fields are counted from its
- * closing parenthesis, to which this leads; NULL: there is no such process. */
+/* Returns the part of /proc/PID/stat behind the name's closing parenthesis; NULL: no such process.
+ * The second field, the name, may contain any character, so fields are counted from there. */
 static const char *read_stat(uint32_t pid, char line[1024])
 {
     return read_of(pid, "stat", line, 1024) ? strrchr(line, ')') : NULL;
@@ -47,7 +47,7 @@ char process_state(uint32_t pid)
     return at && at[1] == ' ' ? at[2] : 0;
 }
 
-/* Field 22: when it started, in ticks since boot. */
+/* Returns field 22: the start of the process in ticks since boot. */
 static uint64_t start_ticks(uint32_t pid)
 {
     char line[1024];
@@ -79,10 +79,11 @@ uint64_t process_namespace(void)
     return strtol(self, NULL, 10) == getpid() ? namespace.st_ino : 0;
 }
 
-/* The line NSpid of /proc/PID/status: a number for each namespace, its own the last. */
+/* Reads the line NSpid of /proc/PID/status, which has one number for each namespace; the last is
+ * the process's own. */
 uint32_t process_own_number(uint32_t pid)
 {
-    char status[1 << 16]; /* the groups of the process's user come before the field */
+    char status[1 << 16]; /* large, because the groups of the process's user precede the field */
     if (!read_of(pid, "status", status, sizeof status))
         return 0;
     const char *line = strstr(status, "\nNSpid:");

@@ -1,4 +1,4 @@
-/* Limits of processes in words. Owns nothing; reads the limits of this process. */
+/* Names limits of processes in words. Owns nothing; reads the limits of this process. */
 #include "svc/base/system/shortage.h"
 
 #include "svc/base/err.h"
@@ -11,7 +11,7 @@
 static const struct limit_words {
     int code;
     enum shortage_of what;
-    int resource; /* -1: of the host */
+    int resource; /* number of the rlimit; -1: the limit belongs to the host */
     const char *name, *advice;
 } words[] = {
     {EMFILE, SHORTAGE_OTHER, RLIMIT_NOFILE, "open files (RLIMIT_NOFILE)",
@@ -33,7 +33,8 @@ static const struct limit_words *find_words(int code, enum shortage_of what)
     return NULL;
 }
 
-/* A thread without room for its stack fails with EAGAIN, too, and few set that limit by mistake. */
+/* Returns whether the address space is limited. A thread without room for its stack fails with
+ * EAGAIN, too; hardly any host has such a limit by mistake. */
 static bool stacks_are_limited(void)
 {
     struct rlimit value;

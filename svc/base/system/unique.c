@@ -12,7 +12,7 @@ char *unique_name(const char *prefix, char *buffer, size_t buffer_bytes)
 {
     uint32_t bits;
     if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
-        bits = (uint32_t)clock_now_ns(); /* a kernel without random numbers still has a clock */
+        bits = (uint32_t)clock_now_ns(); /* fallback for a kernel that has no random numbers */
     snprintf(buffer, buffer_bytes, "%s-%d-%08x", prefix, (int)getpid(), bits);
     return buffer;
 }

@@ -6,8 +6,9 @@
 
 #define UNIQUE_BYTES 64
 
-/* "PREFIX-PID-XXXXXXXX": the number is for people; the 32 random bits make the name unique, because
- * the first process of each container has the same number. Returns the buffer. */
+/* Writes "PREFIX-PID-XXXXXXXX" to the buffer and returns the buffer. The PID is for people. The 32
+ * random bits make the name unique, because the first process of each container has the same
+ * PID. */
 char *unique_name(const char *prefix, char *buffer, size_t buffer_bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* gradpool doctor: checks for common faults of an installation, with advice. Changes nothing, and
- * continues after a failed check: one run shows all. */
+/* gradpool doctor: checks an installation for common faults, and gives advice. Changes nothing. A
+ * failed check does not stop the run, so one run shows all faults. */
 #include "svc/cli/cli.h"
 #include "svc/cli/doctor/doctor.h"
 #include "svc/cli/operator.h"

@@ -1,5 +1,6 @@
-/* Compares the cores that hwloc counts with the CPU time of the cgroup, which hwloc does not count:
- * with more lanes than may run at once, lanes would be stopped in mid-round. */
+/* Compares the number of cores that hwloc finds with the CPU time of the cgroup, which hwloc
+ * ignores. With more lanes than the cgroup lets run at once, the kernel would stop lanes in the
+ * middle of rounds. */
 #include "svc/base/system/cgroup.h"
 #include "svc/cli/doctor/doctor.h"
 

@@ -56,7 +56,7 @@ static void turn(struct loopback *l)
         poll(NULL, 0, 1);
 }
 
-/* On an error `ret_step` names the failed step. */
+/* Exchanges the message. After an error `ret_step` names the failed step. */
 static int talk(struct loopback *l, const char *address, const char **ret_step)
 {
     char bound[FABRIC_ADDRESS_BYTES_MAX];

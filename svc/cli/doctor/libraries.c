@@ -1,10 +1,10 @@
-/* This build, and the libraries that the loader found, compared with those of the build. */
+/* Compares the libraries that the loader found with those that this build was compiled with. */
 #include "svc/base/text.h"
 #include "svc/cli/doctor/doctor.h"
 
 #include <stdlib.h>
 
-/* The next number of a version; 0: there is none. */
+/* Reads the next number of a version; 0: there is none. */
 static unsigned long next_number(const char **at)
 {
     char *end;

@@ -1,11 +1,11 @@
-/* Limits of memory, compared with the needs of a service: a lane's own memory counts for the
- * service, lent memory for the workers. */
+/* Compares limits of memory with the needs of a service. The service's cgroup is charged for the
+ * memory of lanes, the workers' cgroup for lent memory. */
 #include "svc/base/system/cgroup.h"
 #include "svc/base/text.h"
 #include "svc/cli/doctor/doctor.h"
 #include "svc/fabric/shm/map/absent.h"
 
-/* least for a coordinator, lanes, some jobs over a network */
+/* enough for a coordinator, its lanes and some jobs over a network */
 #define SERVICE_LEAST_BYTES (UINT64_C(64) << 20)
 
 static void check_limit(struct view_checks *checks)

@@ -1,4 +1,4 @@
-/* Lines for inih, keys from inih. Owns the file while it is read. */
+/* Passes lines to inih and receives keys from it. Owns the file while it is read. */
 #include "svc/cli/options/config.h"
 
 #include "svc/base/cleanup.h"
@@ -22,7 +22,7 @@ struct config_reader {
     const char *path;
     const struct config_part *parts;
     size_t parts_count;
-    unsigned line, failed_line; /* 0: no failure */
+    unsigned line, failed_line; /* failed_line: 0: no failure */
     struct err *err;
 };
 
@@ -60,14 +60,15 @@ static const struct config_part *config_find_part(const struct config_reader *c,
     return NULL;
 }
 
-/* inih reports a section with its first key, and nothing of what follows "]". */
+/* Checks a heading, because inih reports a section together with its first key only, and ignores
+ * everything after "]". */
 static void config_check_heading(struct config_reader *c, const char *line)
 {
     char expected[64];
     size_t bytes = strcspn(line + 1, "]");
     const char *behind = line + 1 + bytes;
     if (!*behind)
-        return; /* inih refuses the line */
+        return; /* inih refuses this line */
     behind += 1 + strspn(behind + 1, " \t\r\n");
     config_list_parts(c, expected, sizeof expected);
     if (!config_find_part(c, line + 1, bytes))
@@ -83,7 +84,8 @@ static void config_skip_line(FILE *stream)
         ;
 }
 
-/* Blanks before a key would make inih continue the line before. */
+/* Removes blanks before a key, because inih would treat the line as a continuation of the line
+ * before. */
 static void config_trim(char *line, bool is_first)
 {
     bool has_mark = is_first && strncmp(line, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0;
@@ -109,11 +111,12 @@ static void config_check_line(struct config_reader *c, const char *buffer, int b
         config_check_heading(c, buffer);
 }
 
-/* As fgets(), for inih. NULL ends the file, also after a failure. */
+/* Reads a line for inih, like fgets(). NULL ends the file, also after a failure. */
 static char *config_next_line(char *buffer, int buffer_bytes, void *context)
 {
     struct config_reader *c = context;
-    memset(buffer, ' ', (size_t)buffer_bytes); /* so that the last zero is the one of fgets() */
+    /* the last zero in the buffer is then the one that fgets() writes */
+    memset(buffer, ' ', (size_t)buffer_bytes);
     if (c->failed_line || !fgets(buffer, buffer_bytes, c->stream))
         return NULL;
     c->line++;
@@ -138,7 +141,7 @@ static bool config_has_key(const struct config_part *part, const char *name)
     return index >= 0 && config_may_hold(&part->command->knobs[index]);
 }
 
-/* Names the section that has the key, or the key that was meant. */
+/* Reports an unknown key. The text names the section that has this key, or the most similar key. */
 static void config_fail_unknown(struct config_reader *c, const struct config_part *part,
                                 const char *name)
 {
@@ -169,7 +172,8 @@ static void config_store(struct config_reader *c, const struct config_part *part
         config_fail(c, "%s has no value; remove the line to have the default", knob->name);
         return;
     }
-    if (!config_can_hold(knob->name, value)) { /* --print-config can print the values of a file */
+    /* --print-config must be able to print every value of a file */
+    if (!config_can_hold(knob->name, value)) {
         config_fail(c, "%s: the value is too long, or has a carriage return", knob->name);
         return;
     }
@@ -219,7 +223,8 @@ int config_parse(FILE *stream, const char *path, const struct config_part *parts
     return c.failed_line ? -EINVAL : 0;
 }
 
-/* A device such as /dev/null keeps nothing of its writers. */
+/* Refuses a file that other users may write. A device such as /dev/null stores nothing, so it is
+ * accepted. */
 static int config_check_writers(const char *path, int fd, struct err *err)
 {
     struct stat status;

@@ -1,5 +1,5 @@
-/* The configuration file: [serve] and [aggregator] with options as keys. inih reads the syntax;
- * here are the checks that make each mistake an error with its line. */
+/* The configuration file: its sections [serve] and [aggregator] have options as keys. inih parses
+ * the syntax; the checks here report each mistake with its line. */
 #ifndef GRADPOOL_CLI_OPTIONS_CONFIG_H
 #define GRADPOOL_CLI_OPTIONS_CONFIG_H
 
@@ -13,36 +13,37 @@
 struct knob_command;
 
 #define CONFIG_FILE_PRESET "/etc/gradpool/gradpool.conf"
-#define CONFIG_LINE_BYTES 198 /* longest line that inih reads, its end aside, and a zero */
+#define CONFIG_LINE_BYTES 198 /* longest line that inih reads, without its end, and a terminator */
 #define CONFIG_ORIGIN_BYTES (PATH_MAX + 16)
 
 enum config_origin { CONFIG_UNSET, CONFIG_PRESET, CONFIG_FILE, CONFIG_VARIABLE, CONFIG_LINE };
 
 struct config_value {
-    const char *text; /* NULL: never set */
+    const char *text; /* NULL: the file has no such key */
     enum config_origin origin;
-    unsigned line;                /* of the file */
-    char kept[CONFIG_LINE_BYTES]; /* `text` of the file */
+    unsigned line;                /* line of the file */
+    char kept[CONFIG_LINE_BYTES]; /* buffer for `text` if it is from the file */
 };
 
-/* One section of the file, and where its values go. */
+/* One section of the file, and the place of its values. */
 struct config_part {
     const struct knob_command *command;
     void *options;
-    struct config_value *values; /* by index of the knob */
+    struct config_value *values; /* one value for each knob, by the knob's index */
 };
 
-/* Reads and checks the whole file. -ENOENT: there is none. A file that others than root and this
- * user may write is refused: the writer would rule the service. */
+/* Reads and checks the whole file. -ENOENT: there is no file. A file that anyone but root and this
+ * user may write is refused: that user could take over the service. */
 int config_read(const char *path, const struct config_part *parts, size_t parts_count,
                 struct err *err);
-/* The same of an open file; `path` is for the texts. */
+/* Like config_read(), for an open file. `path` is for the texts of errors. */
 int config_parse(FILE *stream, const char *path, const struct config_part *parts,
                  size_t parts_count, struct err *err);
 
-/* Whether KEY = VALUE on a line of the file gives this value. */
+/* Returns whether a line KEY = VALUE of the file can express this value. */
 bool config_can_hold(const char *name, const char *value);
-/* "default", "/etc/gradpool/gradpool.conf:7", "GRADPOOL_CORES" or "--cores". */
+/* Writes the origin of a value: "default", "/etc/gradpool/gradpool.conf:7", "GRADPOOL_CORES" or
+ * "--cores". */
 void config_origin(const char *path, const char *name, const struct config_value *value,
                    char *buffer, size_t buffer_bytes);
 

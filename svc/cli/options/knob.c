@@ -1,4 +1,4 @@
-/* One option: its variable and default, and the kinds of values. Knows no option by name. */
+/* One option: its variable, its default, and the types of values. Contains no name of an option. */
 #include "svc/cli/options/knob.h"
 
 #include "svc/base/text.h"
@@ -65,9 +65,9 @@ int knobs_number(const char *value, unsigned long long least, unsigned long long
     return 0;
 }
 
-/* Digit by digit: strtod() would take "nan", "0x1" and the comma of a locale. `unit`, a power of
- * ten, is what 1 is worth; what lies behind its last place is not read. Returns where the number
- * ends: at `value` when it has none. */
+/* Parses a decimal number digit by digit, because strtod() would accept "nan", "0x1" and the comma
+ * of a locale. `unit`, a power of ten, is the value of 1; digits beyond its last place are ignored.
+ * Returns the end of the number; this is `value` if there is none. */
 static const char *read_decimal(const char *value, uint64_t unit, uint64_t most, uint64_t *ret_sum)
 {
     uint64_t sum = 0, weight = unit;
@@ -127,7 +127,7 @@ int knob_read_flag(void *field, const struct knob *knob, const char *value, stru
     return 0;
 }
 
-/* "a, b or c" of "a|b|c". */
+/* Writes "a, b or c" for "a|b|c". */
 static void list_choices(const char *choices, char *text, size_t text_bytes)
 {
     text[0] = '\0';
@@ -189,7 +189,7 @@ int knob_read_percent(void *field, const struct knob *knob, const char *value, s
     return knobs_percent(value, field, err);
 }
 
-/* The functions `set` know flags as typed alone. */
+/* Stores a value through `set`. These functions are called for a flag only if it is set. */
 static int knob_set(const struct knob_command *command, int index, const char *value, void *options,
                     struct err *err)
 {

@@ -1,4 +1,4 @@
-/* The command line (argp) and its help. */
+/* Parses the command line with argp, and prints its help. */
 #include "svc/cli/options/knobs.h"
 
 #include "svc/base/text.h"
@@ -30,7 +30,7 @@ static error_t handle(int key, char *value, struct argp_state *state)
     struct layers *layers = state->input;
     const struct knob_command *command = layers->command;
     struct err err;
-    if (key >= KEY_FIRST && key < KEY_FIRST + KNOBS_MAX) { /* argp's own keys lie beyond */
+    if (key >= KEY_FIRST && key < KEY_FIRST + KNOBS_MAX) { /* larger keys belong to argp itself */
         layers->typed[key - KEY_FIRST] = value ? value : "1";
         return 0;
     }
@@ -49,7 +49,7 @@ static error_t handle(int key, char *value, struct argp_state *state)
     return ARGP_ERR_UNKNOWN;
 }
 
-/* The help without the marks of code, the default and the variable. */
+/* Writes the help of a knob: without backticks, with the default and the variable. */
 static void describe_knob(const struct knob_command *command, const struct knob *knob, char *text,
                           size_t text_bytes)
 {
@@ -85,7 +85,7 @@ static void describe(const struct knob_command *command, struct argp_option *opt
                 (struct argp_option){.doc = command->sections[i].title, .group = i + 1};
 }
 
-static struct layers layers; /* of the one command of this process */
+static struct layers layers; /* belongs to the one command that this process runs */
 
 static void knobs_parse_line(const struct knob_command *command, int argc, char **argv)
 {

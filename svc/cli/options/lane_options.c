@@ -1,5 +1,6 @@
-/* The values of options that `serve` and `aggregator` share. Mistakes are found here, before
- * anything starts: a local aggregator that refuses a value of `serve` would start in vain. */
+/* Parses the values of options that `serve` and `aggregator` share. Mistakes are found before
+ * anything starts, because a local aggregator that refuses a value of `serve` would only fail
+ * later. */
 #include "svc/cli/options/lane_options.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@ int lane_read_uids(void *field, const struct knob *knob, const char *value, stru
     return 0;
 }
 
-/* One colon would be a port, which is not expected; an IPv6 address has two at least. */
+/* Refuses a port: a host with one colon has a port, and an IPv6 address has at least two colons. */
 int lane_read_host(void *field, const struct knob *knob, const char *value, struct err *err)
 {
     const char *colon = strchr(value, ':');

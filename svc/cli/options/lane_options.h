@@ -1,14 +1,15 @@
-/* Options that `serve` and `aggregator` share: how lanes run. Each macro is a row for the table of
- * a command whose options struct `type` has a struct cli_lanes `lanes`, in the section `group`. */
+/* Options that `serve` and `aggregator` share: how lanes run. Each macro is a row for a command's
+ * table. `type` is the options struct of the command, which has a struct cli_lanes named `lanes`;
+ * `group` is the section. */
 #ifndef GRADPOOL_CLI_OPTIONS_LANE_OPTIONS_H
 #define GRADPOOL_CLI_OPTIONS_LANE_OPTIONS_H
 
 #include "svc/cli/cli.h"
 #include "svc/cli/options/knob.h"
 
-/* A list of users, into a struct cli_lanes. */
+/* Parses a list of users into a struct cli_lanes. */
 int lane_read_uids(void *lanes, const struct knob *knob, const char *value, struct err *err);
-/* A host without a port, into a const char *. */
+/* Parses a host without a port into a const char *. */
 int lane_read_host(void *field, const struct knob *knob, const char *value, struct err *err);
 
 /* clang-format off */
@@ -39,7 +40,7 @@ int lane_read_host(void *field, const struct knob *knob, const char *value, stru
 #define LANE_ORPHAN_TIMEOUT(type, group, default_s, text)                                        \
     {"orphan-timeout", "SECONDS", text, .section = group, .preset = default_s, .unit = "s",      \
      .most = 86400u * 365, .read = knob_read_number, KNOB_FIELD(type, lanes.orphan_timeout_s)}
-/* The default is less than the 30 s after which Kubernetes kills. */
+/* Kubernetes kills a process 30 s after SIGTERM, so the default is less. */
 #define LANE_LEAVE_TIMEOUT(type, group)                                                          \
     {"leave-timeout", "SECONDS", "longest move of tasks and state after SIGTERM; 0: none",       \
      .section = group, .preset = "20", .unit = "s", .most = 86400, .read = knob_read_number,     \

@@ -1,4 +1,4 @@
-/* One source after the other into the options struct. */
+/* Applies one source after another to the options struct. */
 #include "svc/cli/options/layers.h"
 
 #include "svc/base/cleanup.h"
@@ -42,7 +42,8 @@ static const char *layer_variable(const struct knob_command *command, int index,
     return value && *value ? value : NULL;
 }
 
-/* An aggregator that has a grant was started by `serve`, which has read the file for it. */
+/* Returns whether the process has a grant. Such an aggregator was started by `serve`, which has
+ * read the configuration file for it. */
 static bool layers_have_secret(const struct layers *l)
 {
     char name[64];
@@ -53,8 +54,8 @@ static bool layers_have_secret(const struct layers *l)
     return false;
 }
 
-/* Local aggregators inherit the environment: a value of their section is handed over as the
- * variable, unless the variable is set. */
+/* Passes values of section [aggregator] to local aggregators, which inherit the environment: each
+ * value becomes a variable, unless the variable is set already. */
 static void layer_hand_over(struct layers *l)
 {
     const struct knob_command *other = l->command->other;
@@ -183,7 +184,8 @@ void layers_print(const struct layers *l, FILE *out)
     }
 }
 
-/* Whether `text` has the option's name, not that of a longer option, or its value in quotes. */
+/* Returns whether `text` contains the option's name (and not a longer one), or its value in
+ * quotes. */
 static bool layers_is_about(const char *text, const char *name, const char *value)
 {
     char option[64];

@@ -1,4 +1,4 @@
-/* svc/OPTIONS.md: the tables of `serve` and `aggregator` as a page. */
+/* Prints svc/OPTIONS.md: the options of `serve` and `aggregator` as tables. */
 #include "svc/cli/options/options.h"
 
 #include "svc/cli/options/config.h"
@@ -74,7 +74,7 @@ static void page_section(const struct knob_command *command, int index, FILE *ou
             page_row(knob, out);
 }
 
-/* A section of KNOB_LINE alone has no table. */
+/* Returns whether the section has a table. A section in which all knobs are KNOB_LINE has none. */
 static bool page_has_table(const struct knob_command *command, int index)
 {
     for (const struct knob *knob = command->knobs; knob->name; knob++)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLICY_DEFAULT "shared" /* as that of the coordinator */
+#define POLICY_DEFAULT "shared" /* the same as the default of the coordinator */
 #define COUNT_MAX 1000000
 #define NAME_BYTES_MAX 64
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
@@ -74,7 +74,7 @@ static int serve_read_durability(void *field, const struct knob *knob, const cha
     return error;
 }
 
-/* An explicit time is that of local aggregators, too. */
+/* Reads --aggregator-timeout. An explicit time applies to local aggregators as well. */
 static int serve_read_aggregator_timeout(void *options, const struct knob *knob, const char *value,
                                          struct err *err)
 {
@@ -85,7 +85,7 @@ static int serve_read_aggregator_timeout(void *options, const struct knob *knob,
     return error;
 }
 
-/* The option of a limit is its name and "-max". */
+/* Reads a limit. The option's name is the limit's name and "-max". */
 static int serve_read_limit(void *limits, const struct knob *knob, const char *value,
                             struct err *err)
 {
@@ -142,7 +142,7 @@ const struct knob serve_knobs[] = {
     {"aggregator-timeout", "SECONDS", "silence after which an aggregator is lost; 0: never",
      .section = PROCESSES, .shown = "1.5 s, local 10 s", .most = 86400,
      .read = serve_read_aggregator_timeout},
-    /* The kernel probes a connection once a second; one lost probe is no loss of a worker. */
+    /* The kernel probes a connection once a second. One lost probe does not make a worker lost. */
     {"worker-timeout", "SECONDS",
      "silence of a remote worker's host after which the worker is lost; 0 or at least 2",
      .section = PROCESSES, .preset = "2", .unit = "s", .least = 2, .most = 3600,
@@ -228,7 +228,8 @@ static int check_bounds(const char *least_name, uint32_t least, const char *most
                                    most_name, most);
 }
 
-/* An option that is not given, and the 1 of --aggregators-min, is no claim. */
+/* Checks options against each other. An option that is not given does not conflict with others, and
+ * neither does --aggregators-min 1. */
 static int serve_check(void *options, struct err *err)
 {
     const struct cli_serve *o = options;

@@ -1,5 +1,5 @@
-/* gradpool plan: the place that a job would get now, its cost for this and other jobs, and a
- * refusal if there would be one. Changes nothing. */
+/* gradpool plan: shows where the service would place a job now, its cost for this job and others,
+ * or the refusal. Changes nothing. */
 #include "svc/base/text.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
@@ -14,7 +14,7 @@
 
 #define WORKERS_MAX 768
 #define JOB_NAME_BYTES_MAX 127
-#define MS_MIN 1e-6 /* a nanosecond */
+#define MS_MIN 1e-6 /* a nanosecond in milliseconds */
 #define MS_MAX 86400000.0
 
 enum { WORKERS = OPERATOR_KNOBS, PERIOD, LANE_TIME, LOSS_LIMIT, JOB };
@@ -34,7 +34,7 @@ const struct knob plan_knobs[] = {
 };
 
 struct plan {
-    struct operator_options options; /* `job` is the file */
+    struct operator_options options; /* in this command `job` is the path of the file */
     Gradpool__Wire__PlanRequest request;
 };
 
@@ -90,7 +90,7 @@ static int show_reply(const struct plan *p, const envelope *reply)
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_PLAN_REPLY)
         return CLI_FAILED;
     const Gradpool__Wire__PlanReply *plan = reply->plan_reply;
-    if (plan->code == -EINVAL) { /* the request is invalid for any service */
+    if (plan->code == -EINVAL) { /* every service would refuse this request */
         fprintf(stderr, "gradpool plan: %s\n", plan->why);
         return CLI_USAGE;
     }
@@ -120,7 +120,7 @@ static int ask(struct plan *p)
     return code;
 }
 
-/* A fault of the command line as a whole; NULL: none. */
+/* Returns the fault of the command line as a whole; NULL: none. */
 static const char *fault_of(const struct plan *p)
 {
     if (!p->options.job)

@@ -1,4 +1,4 @@
-/* Reads tables of tensors. Owns the tensors until plan_file_free(). Ignores no part of a line
+/* Reads tables of tensors. Owns the tensors until plan_file_free(). No part of a line is ignored
  * silently: an unknown value is an error with file and line. */
 #include "svc/cli/plan/plan_file.h"
 
@@ -12,7 +12,7 @@
 
 #define COLUMNS_MAX 32
 #define TENSORS_MAX 300000
-#define NAME_BYTES_MAX 255 /* limits of a declaration, like the next */
+#define NAME_BYTES_MAX 255 /* these two are limits of a declaration */
 #define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
 
 enum column { NAME, ELEMENTS, DTYPE, COLUMNS };
@@ -20,12 +20,12 @@ enum column { NAME, ELEMENTS, DTYPE, COLUMNS };
 struct table {
     const char *path;
     size_t line;
-    int at[COLUMNS]; /* -1: no such column */
+    int at[COLUMNS]; /* position of each column; -1: the file has no such column */
     size_t capacity;
-    void *names; /* tree of the names so far, which the request owns */
+    void *names; /* search tree of the names so far; the request owns the names */
 };
 
-/* Splits the line in place; returns the number of cells. */
+/* Splits the line in place. Returns the number of cells. */
 static int split(char *line, char *ret_cells[COLUMNS_MAX])
 {
     int count = 0;
@@ -38,7 +38,7 @@ static int split(char *line, char *ret_cells[COLUMNS_MAX])
 static int read_heading(struct table *t, char *line, struct err *err)
 {
     static const char *const names[] = {"name", "elements", "dtype"};
-    /* byte order mark, with which some programs begin a file */
+    /* byte order mark, which some programs write first */
     static const char mark[] = "\xef\xbb\xbf";
     char *cells[COLUMNS_MAX];
     int count = split(strncmp(line, mark, 3) == 0 ? line + 3 : line, cells);
@@ -55,7 +55,7 @@ static int read_heading(struct table *t, char *line, struct err *err)
     return 0;
 }
 
-/* The numbers of enum reduce_dtype, as on the wire. */
+/* Returns the number of a dtype, from enum reduce_dtype, as in messages. */
 static int dtype_of(const char *name)
 {
     static const char *const names[] = {"f32", "f64", "f16", "bf16", "i32", "i64"};
@@ -67,7 +67,8 @@ static int dtype_of(const char *name)
 
 static int compare_names(const void *a, const void *b) { return strcmp(a, b); }
 
-/* Names are never printed: they may contain control bytes of a terminal. */
+/* Returns a text without the tensor's name, because a name may contain control bytes for
+ * terminals. */
 static const char *fault_of(const struct table *t, const char *name, uint64_t elements, int dtype)
 {
     static const uint64_t element_bytes[] = {0, 4, 8, 2, 2, 4, 8};

@@ -1,5 +1,5 @@
-/* Starts processes, forwards their output, and ends them all when one fails or a signal requests
- * the end. Owns the processes. Never leaves one behind: the kernel ends them with this process. */
+/* Starts processes, forwards their output, and ends all of them when one fails or a signal requests
+ * the end. Owns the processes. None can stay behind: the kernel ends them with this process. */
 #include "svc/cli/run/run_children.h"
 
 #include "svc/base/clock.h"
@@ -19,40 +19,43 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Seconds that the processes have to end, after the signal that came here, and after SIGTERM. */
+/* Seconds that the processes get to end: after the forwarded signal, and after SIGTERM. */
 #define ASKED_S 10
 #define TOLD_S 5
-/* A signal that is sent to a process and to its group arrives twice within this time. */
+/* A signal that is sent both to a process and to its group arrives twice within this time. */
 #define ECHO_NS (200 * NS_PER_MS)
 
-/* Steps of the end, in ascending order. */
+/* Steps of the end, in this order. */
 enum ending {
     NOT_ENDING,
-    ASKED, /* the processes have the signal that came here */
-    TOLD,  /* the processes have SIGTERM */
+    ASKED, /* the signal was forwarded to the processes */
+    TOLD,  /* SIGTERM was sent to the processes */
     KILLED,
 };
 
 struct children {
     const struct run_plan *plan;
     pid_t *pids; /* 0: the process has ended */
-    /* two a process: standard output, standard error; none if `is_plain` */
+    /* Two outputs for each process: standard output and standard error. None if `is_plain`. */
     struct run_output *outputs;
-    struct run_screen screens[2];    /* destinations of our standard output and error */
-    struct run_screen *error_screen; /* destination of standard error, often the same */
+    /* destinations of standard output and standard error of this process */
+    struct run_screen screens[2];
+    /* destination of standard error; often the same as that of standard output */
+    struct run_screen *error_screen;
     struct pollfd *fds;
     int signal_fd, code;
     uint32_t outputs_count, alive;
     enum ending ending;
-    uint64_t since_ns, next_ns; /* begin of the present step, and of the next */
+    uint64_t since_ns, next_ns; /* begin of the present step, and of the next one */
 };
 
-/* Before a line of our own: ends an open line of a worker. */
+/* Ends an unfinished line of a worker before this process prints a line. */
 static void break_line(const struct children *c) { run_screen_break(c->error_screen, stderr); }
 
 /* --- start --- */
 
-/* Runs in the child. An error concerns every child, and each prints it. */
+/* Turns the child into the program. Each child prints its own error, because an error concerns all
+ * of them. */
 static void become(const struct children *c, uint32_t index, const int *to, pid_t parent)
 {
     sigset_t none;
@@ -71,7 +74,8 @@ static void become(const struct children *c, uint32_t index, const int *to, pid_
     _exit(error == ENOENT ? 127 : 126);
 }
 
-/* `to`: the child's standard output and standard error; NULL: ours. */
+/* Starts one process. `to`: destinations of the child's standard output and standard error; NULL:
+ * those of this process. */
 static int start_process(struct children *c, uint32_t index, const int *to)
 {
     pid_t parent = getpid(), pid = fork();
@@ -116,8 +120,8 @@ static void signal_all(const struct children *c, int number)
             kill(c->pids[i], number);
 }
 
-/* Sends the signal of a step to all. Descendants may keep the pipes open: after SIGKILL the pipes
- * are not waited for. */
+/* Sends the signal of a step to all processes. After SIGKILL nothing is read from the pipes any
+ * more, because descendants may keep them open. */
 static void end_all(struct children *c, enum ending ending)
 {
     if (ending <= c->ending)
@@ -146,7 +150,7 @@ static void note_end(struct children *c, uint32_t index, int status)
     c->pids[index] = 0;
     c->alive--;
     if (c->alive == 0)
-        end_all(c, TOLD); /* with their descendants */
+        end_all(c, TOLD); /* some seconds more for descendants that keep the pipes open */
     if (is_wanted || status == 0)
         return;
     describe(status, text, sizeof text);
@@ -167,8 +171,8 @@ static void reap(struct children *c)
                 note_end(c, i, status);
 }
 
-/* Forwards a signal, but not a terminal's SIGINT, which the terminal has sent to the whole
- * foreground group: a second one would interrupt the workers' own handling. */
+/* Forwards a signal. A terminal sends SIGINT to the whole foreground group, so that one is not
+ * forwarded: a second one would interrupt the workers' own handler. */
 static void pass_on(const struct children *c, const struct signalfd_siginfo *info)
 {
     bool is_key = info->ssi_signo == SIGINT && info->ssi_code == SI_KERNEL;
@@ -185,7 +189,7 @@ static void obey(struct children *c, const struct signalfd_siginfo *info)
     if (c->code == 0)
         c->code = 128 + number;
     if (c->ending != NOT_ENDING)
-        return end_all(c, c->ending + 1); /* a repeated signal goes to the next step */
+        return end_all(c, c->ending + 1); /* a repeated signal goes on to the next step */
     pass_on(c, info);
     end_all(c, ASKED);
     break_line(c);

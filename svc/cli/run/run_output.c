@@ -1,5 +1,5 @@
 /* Forwards a worker's output line by line, so that lines of several workers do not mix. Owns the
- * pipe and the text of an unfinished line; never loses a byte, nor splits a character. */
+ * pipe and the text of an unfinished line. No byte is lost, and no character is split. */
 #include "svc/cli/run/run_output.h"
 
 #include "svc/base/clock.h"
@@ -12,7 +12,7 @@
 
 #define ROOM_FIRST 4096
 #define ROOM_MAX (1u << 20)
-/* Longest wait for the end of a line: a progress bar may write none for minutes. */
+/* Longest wait for the end of a line: a progress bar may write no line end for minutes. */
 #define WAIT_NS (500 * NS_PER_MS)
 
 void run_output_init(struct run_output *o, int fd, FILE *to, struct run_screen *screen,
@@ -35,8 +35,8 @@ void run_screen_break(struct run_screen *screen, FILE *to)
     screen->last = NULL;
 }
 
-/* Writes a line, or a part. A progress bar may overwrite that of another worker; other text may
- * not. */
+/* Writes a line or a part of one. A progress bar may overwrite the progress bar of another worker,
+ * but no other text. */
 static void write_piece(struct run_output *o, const char *text, size_t bytes)
 {
     const struct run_output *last = o->screen->last;
@@ -50,7 +50,7 @@ static void write_piece(struct run_output *o, const char *text, size_t bytes)
     o->screen->last = o;
 }
 
-/* Length of the first line; a CR ends a line as well, unless an LF follows. */
+/* Returns the length of the first line. A CR ends a line as well, unless an LF follows. */
 static size_t line_bytes(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -59,7 +59,7 @@ static size_t line_bytes(const char *text, size_t bytes)
     return bytes;
 }
 
-/* Shows the first `bytes` of the text. */
+/* Prints the first `bytes` of the text. */
 static void show(struct run_output *o, size_t bytes)
 {
     size_t piece;
@@ -77,7 +77,8 @@ static void show(struct run_output *o, size_t bytes)
 
 /* --- complete text --- */
 
-/* Bytes up to the last end of a line. The byte after a CR decides whether the CR is one. */
+/* Returns the number of bytes up to the last line end. A CR counts only when the byte after it is
+ * known. */
 static size_t whole_lines(const struct run_output *o)
 {
     size_t end = o->have;
@@ -86,7 +87,7 @@ static size_t whole_lines(const struct run_output *o)
     return end;
 }
 
-/* Bytes without an incomplete UTF-8 character at the end. */
+/* Returns the number of bytes without an incomplete UTF-8 character at the end. */
 static size_t whole_characters(const struct run_output *o)
 {
     size_t behind = 0; /* continuation bytes of a character */
@@ -115,11 +116,12 @@ static bool grow(struct run_output *o)
 void run_output_read(struct run_output *o)
 {
     if (o->have == o->room && !grow(o))
-        show(o, whole_characters(o)); /* a line longer than the buffer is written in parts */
+        /* a line that is longer than the buffer is printed in parts */
+        show(o, whole_characters(o));
     ssize_t got = read(o->fd, o->text + o->have, o->room - o->have);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
-    if (got <= 0) /* the pipe has ended, or there is no memory */
+    if (got <= 0) /* the pipe has ended, or memory is exhausted */
         return run_output_end(o);
     o->have += (size_t)got;
     show(o, whole_lines(o));

@@ -1,4 +1,4 @@
-/* Output of workers, forwarded with the rank before each line. */
+/* Forwards the output of workers, with the rank before each line. */
 #ifndef GRADPOOL_CLI_RUN_RUN_OUTPUT_H
 #define GRADPOOL_CLI_RUN_RUN_OUTPUT_H
 
@@ -6,33 +6,32 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* One terminal, file or pipe, to which standard output, standard error or both lead. */
+/* One destination (terminal, file or pipe) of standard output, standard error or both. */
 struct run_screen {
     struct run_output *last; /* worker whose text was written last; NULL: none */
 };
 
 struct run_output {
-    int fd; /* pipe from the worker; -1: ended */
+    int fd; /* pipe from the worker; -1: the pipe has ended */
     FILE *to;
     struct run_screen *screen;
     uint32_t rank;
-    char *text; /* text that is not shown yet */
+    char *text; /* text that is not printed yet */
     size_t have, room;
-    uint64_t due_ns; /* when an unfinished line is shown; UINT64_MAX: never */
-    /* last byte shown; '
-     * ' at first */
+    uint64_t due_ns; /* time at which an unfinished line is printed; UINT64_MAX: never */
+    /* last byte printed; ' ' at first */
     char before;
 };
 
 void run_output_init(struct run_output *o, int fd, FILE *to, struct run_screen *screen,
                      uint32_t rank);
-/* Call when the pipe is readable, or has ended. */
+/* Reads the pipe, when it is readable or has ended. */
 void run_output_read(struct run_output *o);
-/* Shows an unfinished line whose time has come. */
+/* Prints an unfinished line when its time has come. */
 void run_output_hurry(struct run_output *o, uint64_t now_ns);
-/* Shows the rest and closes the pipe; may be called again. */
+/* Prints the remaining text and closes the pipe. May be called again. */
 void run_output_end(struct run_output *o);
-/* Ends an unfinished line before other text is written to the same screen. */
+/* Ends an unfinished line before other text is written to the same destination. */
 void run_screen_break(struct run_screen *screen, FILE *to);
 
 #endif

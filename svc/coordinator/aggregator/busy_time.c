@@ -1,6 +1,7 @@
-/* Figures of lanes: requests and kept replies. Only this file turns busy time into the time for
- * which a lane had its core, so views, samples and bills have the same basis (K15). Owns the kept
- * figures of each aggregator; their digests spare lanes from sending unchanged rows (K61). */
+/* Measurements of lanes: requests them and stores the replies. Only this file converts busy time
+ * into the time for which a lane had its core, so views, samples and bills agree (K15). Owns the
+ * stored measurements of each aggregator. With their digests in the request, lanes need not send
+ * unchanged rows (K61). */
 #include "svc/coordinator/aggregator/busy_time.h"
 
 #include "svc/coordinator/aggregator/call.h"
@@ -12,7 +13,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* `place` is tried first: lanes and rows keep their places as long as none comes or goes. */
+/* Finds the row of a lane. `place` is tried first, because rows keep their order until a lane comes
+ * or goes. */
 static WIRE(LaneUse) * use_in(const envelope *stats, uint32_t lane, size_t place)
 {
     const WIRE(StatsReply) *reply = stats ? stats->stats_reply : NULL;
@@ -36,18 +38,18 @@ static WIRE(JobUse) * job_in(const WIRE(LaneUse) * lane, uint32_t job_id, size_t
     return NULL;
 }
 
-/* A counter that decreased has begun anew. */
+/* Returns the increase of a counter. A counter that is lower than before has restarted from 0. */
 static uint64_t since(uint64_t was, uint64_t is) { return is >= was ? is - was : is; }
 
-/* Corrected value of a counter: the value before, plus the increase times `part`, the share of time
- * with the core. */
+/* Returns the corrected value of a counter: the earlier corrected value plus `part` of the
+ * increase. `part` is the share of the time for which the lane had its core. */
 static uint64_t shown(uint64_t before, uint64_t was, uint64_t is, double part)
 {
     return (is >= was ? before : 0) + (uint64_t)((double)since(was, is) * part);
 }
 
-/* Busy time runs on while another process has the core. The thread's CPU clock, read once a look,
- * gives the part of the busy time with the core. */
+/* Returns the part of the busy time for which the lane had its core, from the thread's CPU clock:
+ * busy time also counts while another process uses the core. */
 static double part_with_core(const WIRE(LaneUse) * was, const WIRE(LaneUse) * is)
 {
     uint64_t busy_ns = since(was->busy_ns, is->busy_ns), cpu_ns = since(was->cpu_ns, is->cpu_ns);
@@ -68,7 +70,7 @@ static void show_job(const WIRE(JobUse) * before, const WIRE(JobUse) * was, doub
         use->pieces_busy_ns[i] = (uint64_t)((double)use->pieces_busy_ns[i] * of_all);
 }
 
-/* `before`: the corrected figures that belong to `was`. */
+/* Corrects the counters of a lane. `before`: the corrected counters that belong to `was`. */
 static void show_lane(const WIRE(LaneUse) * before, const WIRE(LaneUse) * was, WIRE(LaneUse) * use)
 {
     static const WIRE(LaneUse) nothing;
@@ -89,8 +91,8 @@ void stats_forget(struct aggregator *a)
     a->stats = a->counted = NULL;
 }
 
-/* Whether every row that the reply leaves out is kept here; two requests under way at once may have
- * changed the kept rows. */
+/* Returns whether every row that the reply leaves out is stored here. With two requests in progress
+ * the stored rows may have changed meanwhile. */
 static bool has_known(const struct aggregator *a, const WIRE(StatsReply) * reply)
 {
     for (size_t i = 0; i < reply->n_lanes; i++) {
@@ -117,7 +119,7 @@ static void note_news(struct aggregator *a, uint32_t lane)
             a->lanes[i].rows_ns = a->measured_ns;
 }
 
-/* Rows without news keep their corrected values, and move to the new reply. */
+/* Moves the rows that did not change to the new reply, with their corrected values. */
 static void take_lane(struct aggregator *a, size_t place, WIRE(LaneUse) * counted,
                       WIRE(LaneUse) * use)
 {
@@ -136,7 +138,7 @@ static void take_lane(struct aggregator *a, size_t place, WIRE(LaneUse) * counte
 
 bool stats_keep(struct aggregator *a, const envelope *reply)
 {
-    /* The receiver owns the reply, so it is packed and unpacked to get copies. */
+    /* The receiver owns the reply. Packing and unpacking it makes two copies. */
     size_t bytes = gradpool__wire__envelope__get_packed_size(reply);
     _cleanup_free_ uint8_t *packed = has_known(a, reply->stats_reply) ? malloc(bytes) : NULL;
     if (!packed)

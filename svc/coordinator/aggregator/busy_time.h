@@ -1,18 +1,19 @@
-/* Last figures of each aggregator. RULES.md: K15. */
+/* Last measurements of each aggregator. RULES.md: K15. */
 #ifndef GRADPOOL_COORDINATOR_AGGREGATOR_BUSY_TIME_H
 #define GRADPOOL_COORDINATOR_AGGREGATOR_BUSY_TIME_H
 
 #include "svc/coordinator/aggregator/call.h"
 
-/* Requests figures of all jobs, and of each piece of job `job_id` (0: of no piece). Like
- * call_send(). */
+/* Requests the measurements of all jobs, and of each piece of job `job_id` (0: of no piece). Errors
+ * of call_send(). */
 int stats_request(struct aggregator *a, uint32_t job_id, uint64_t deadline_ns, call_done_fn done,
                   const void *data, size_t data_bytes);
-/* Keeps a copy of a StatsReply in `a->stats`, with busy time corrected to CPU time (K15). False:
- * the reply was dropped (no memory, or rows are missing that are not known here). */
+/* Stores a copy of a StatsReply in `a->stats`, with busy time corrected to CPU time (K15). False:
+ * the reply was dropped, because memory is missing, or because rows are missing that are not known
+ * here. */
 bool stats_keep(struct aggregator *a, const envelope *reply);
 void stats_forget(struct aggregator *a);
-/* Last figures; NULL: none. Valid until the next stats_keep(). */
+/* Returns the last measurement of a lane; NULL: none. Valid until the next stats_keep(). */
 const WIRE(LaneUse) * stats_of_lane(const struct lane *lane);
 const WIRE(JobUse) * stats_of_job(const struct lane *lane, uint32_t job_id);
 

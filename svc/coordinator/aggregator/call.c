@@ -1,5 +1,5 @@
-/* Calls to aggregators and their answers. Owns struct call. Every answer comes from the loop, even
- * "not connected": never before call_send() has returned. */
+/* Calls to aggregators and their answers. Owns struct call. Every answer is delivered from the
+ * event loop, even "not connected", so never before call_send() has returned. */
 #include "svc/coordinator/aggregator/call.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -29,7 +29,7 @@ static void call_free(struct call *call)
 
 static void call_end(struct call *call, const envelope *reply, int code, const char *text)
 {
-    /* `done` may abandon all calls of this aggregator, so this call leaves the list first. */
+    /* `done` may end all calls of this aggregator, so this call is removed from the list first. */
     list_remove(&call->link);
     call->done(call->aggregator->service, call->data, reply, code, text);
     call_free(call);
@@ -88,7 +88,7 @@ void call_answer(struct aggregator *a, const envelope *reply)
                  failed ? reply->failure->text : "");
         return;
     }
-    /* The call has ended at its deadline: the answer is dropped. */
+    /* No call waits for this answer: the call has ended at its deadline. */
 }
 
 bool call_went_unanswered(int code)

@@ -5,26 +5,26 @@
 #include "svc/coordinator/aggregator/aggregator.h"
 #include "svc/wire/record.h"
 
-/* Gets the answer of a call, from the loop, never inside call_send(). `reply` NULL: the call failed
- * with `code` and `text`. */
+/* Gets the answer of a call. Called from the loop, never inside call_send(). `reply` NULL: the call
+ * failed with `code` and `text`. */
 typedef void (*call_done_fn)(struct service *s, void *data, const envelope *reply, int code,
                              const char *text);
 
-/* Sends `request`, after setting its id, and keeps a copy of `data` for `done`. The only error is
- * -ENOMEM: nothing was sent, and `done` is not called. */
+/* Sets the id of `request`, sends it, and stores a copy of `data` for `done`. -ENOMEM is the only
+ * error: nothing was sent then, and `done` is not called. */
 int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call_done_fn done,
               const void *data, size_t data_bytes);
-/* Sends a request to a lane, like call_send(), and sets the lane number: lane_call(lane, thawed,
+/* Sends a request to a lane, like call_send(), and sets the lane's number: lane_call(lane, thawed,
  * &id, sizeof id, THAW_REQUEST, thaw_request, .job_id = job_id). */
 #define lane_call(to, done, data, data_bytes, KIND, member, ...)                          \
     call_send((to)->aggregator, &MESSAGE(0, KIND, member, .lane = (to)->id, __VA_ARGS__), \
               CALL_DEADLINE_NS, done, data, data_bytes)
-/* Creates the record with a fresh token by which a rank, or a replica holder, connects to the lane,
- * once the lane has granted the token. -EIO: no random numbers. */
+/* Creates the record with which a rank or a replica holder connects to the lane. Its new token is
+ * valid once the lane has granted it. -EIO: no random numbers. */
 int lane_connect(const struct lane *lane, uint32_t job, uint32_t rank,
                  struct record_connect *ret_connect);
-/* Whether the error means a missing answer: the aggregator may have carried out the request or
- * not. */
+/* Returns whether the code means a missing answer. The aggregator may have carried out the request
+ * or not. */
 bool call_went_unanswered(int code);
 void call_answer(struct aggregator *a, const envelope *reply);
 /* Ends all calls to the aggregator with an error. */

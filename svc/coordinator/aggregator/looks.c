@@ -1,5 +1,5 @@
-/* Looks: one request for figures to all aggregators, shared by all readers, and at least PAUSE_NS
- * apart, since each costs every lane a turn. RULES.md: K100. */
+/* Measurements of all aggregators, shared by all readers. They begin at least PAUSE_NS apart,
+ * because each costs every lane a turn. RULES.md: K100. */
 #include "svc/coordinator/aggregator/looks.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 
 #define STATS_DEADLINE_NS (500 * NS_PER_MS)
-#define PAUSE_NS (20 * NS_PER_MS) /* least time from one begin to the next */
+#define PAUSE_NS (20 * NS_PER_MS) /* least time between the beginnings of two looks */
 
 struct looks {
     struct service *service;
     uint64_t number;   /* number of the newest look */
-    uint64_t began_ns; /* begin of the newest look */
-    uint32_t pending;  /* aggregators that have not answered */
-    bool is_wanted;    /* another look is requested */
+    uint64_t began_ns; /* time at which the newest look began */
+    uint32_t pending;  /* number of aggregators that have not answered */
+    bool is_wanted;    /* another look was requested, and begins later */
     struct timer timer;
 };
 

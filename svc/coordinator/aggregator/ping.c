@@ -1,6 +1,6 @@
-/* Pings to aggregators. Owns their timer. A ping passes the control thread and each lane of an
- * aggregator, so one stuck thread makes the aggregator silent. Must never count as silence that
- * this process did not run, or has not read an answer (K14). */
+/* Pings to aggregators. Owns the timer of the pings. A ping passes through the control thread and
+ * each lane of an aggregator, so one blocked thread makes the aggregator silent. Time in which this
+ * process did not run, or had not read an answer yet, does not count as silence (K14). */
 #include "svc/coordinator/aggregator/ping.h"
 
 #include "svc/base/log.h"
@@ -12,15 +12,15 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#define PERIODS 3 /* silent periods until an aggregator is hung */
-/* Periods in the longer limit of local aggregators, while there is no other aggregator: pings wake
- * threads, which is most of the cost of an idle service. */
+#define PERIODS 3 /* number of silent periods after which an aggregator counts as hung */
+/* Number of periods in the longer limit, which applies to local aggregators while no other exists.
+ * Pings wake threads, which is most of the cost of an idle service. */
 #define PERIODS_LOCAL 6
 
 struct pings {
     struct service *service;
     struct timer timer;
-    uint64_t period_ns; /* length of the period under way */
+    uint64_t period_ns; /* length of the current period */
 };
 
 static bool has_own_limit(const struct aggregator *a)
@@ -44,22 +44,23 @@ static void ping(struct aggregator *a)
     peer_reply(a->peer, ++a->service->door->next_id, PING_REQUEST, ping_request);
 }
 
-/* An answer that has arrived, and waits for its turn in the loop, is no silence. */
+/* Returns whether an answer has arrived that the loop has not handled yet. Such an aggregator is
+ * not silent. */
 static bool has_unread(const struct peer *p)
 {
     struct pollfd fd = {.fd = channel_fd(p->channel), .events = POLLIN};
     return poll(&fd, 1, 0) > 0 && fd.revents;
 }
 
-/* Limit of the silence. A local process is known to live, so its own, longer limit only has to
- * exceed the wait for a core of a loaded machine. */
+/* Returns the limit of the silence. A local process is known to be alive, so its limit only has to
+ * exceed the time that it may wait for a core on a loaded machine. */
 static uint64_t limit_ns(const struct aggregator *a)
 {
     const struct coordinator_options *o = a->service->options;
     return has_own_limit(a) ? o->local_timeout_ns : o->aggregator_timeout_ns;
 }
 
-/* Adds a silent period: periods differ in length, so their sum is compared with the limit. */
+/* Adds a silent period. Periods differ in length, so their sum is compared with the limit. */
 static void silent_period(struct aggregator *a, uint64_t length_ns)
 {
     uint64_t enough_ns = limit_ns(a) - length_ns / 2;
@@ -87,8 +88,8 @@ static void begin_period(struct service *s, uint64_t now_ns)
     timer_start(s->loop, &s->pings->timer, now_ns + s->pings->period_ns);
 }
 
-/* A period whose end this process noticed late is not counted: the whole machine may have stood
- * still. The next period begins now. */
+/* Ends a period and begins the next. A period whose end comes late does not count, because the
+ * whole machine may have been suspended. */
 static void period_ended(struct timer *timer)
 {
     struct service *s = container_of(timer, struct pings, timer)->service;

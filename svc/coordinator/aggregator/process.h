@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Opens a pidfd, if `pid` still is the process with that identity; else -ESRCH. -EPERM, -ENOSYS:
- * the process lives, but this host offers no pidfd. */
+/* Opens a pidfd if process `pid` still has that identity. -ESRCH: the process has ended. -EPERM,
+ * -ENOSYS: the process lives, but this host does not allow pidfds. */
 int process_open(uint32_t pid, uint64_t identity, int *ret_fd);
-/* Whether the process has ended; false also if its state cannot be known. */
+/* Returns whether the process has ended; false if its state cannot be read. */
 bool process_has_ended(uint32_t pid, uint64_t identity);
 void process_kill(int pidfd, int signal);
 

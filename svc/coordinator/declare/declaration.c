@@ -1,6 +1,6 @@
-/* Declares of tensors. The first rank that names a tensor creates it; other ranks must declare the
- * same. A declare is answered when every lane has confirmed its pieces (K3), so no announcement
- * arrives before its piece is known. */
+/* Declares of tensors. The first rank that names a tensor creates it, and all other ranks have to
+ * declare the same. A declare is answered when every lane has confirmed its pieces (K3), so a lane
+ * knows a piece before any announcement arrives. */
 #include "svc/coordinator/declare/declaration.h"
 
 #include "svc/base/cleanup.h"
@@ -26,12 +26,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DECLARE_DEADLINE_NS (30 * NS_PER_S) /* for the confirmations of all lanes */
+#define DECLARE_DEADLINE_NS (30 * NS_PER_S) /* time for the confirmations of all lanes */
 
 struct declared {
     uint32_t job;
     size_t count;
-    uint32_t tensors[]; /* tensor numbers, in the order of the request */
+    uint32_t tensors[]; /* numbers of the tensors, in the order of the request */
 };
 
 static void send_routes(struct wait *wait, struct job *job, const struct declared *declaration)
@@ -61,7 +61,7 @@ static bool is_ready(const struct tensor *tensor)
     return true;
 }
 
-/* Answers the declare if all tensors are ready, or one has failed. Returns whether it was
+/* Answers the declare if all tensors are ready or one has failed. Returns whether it has
  * answered. */
 static bool try_answer(struct wait *wait, struct job *job, const struct declared *declaration)
 {
@@ -108,15 +108,16 @@ void declare_check_waits(struct job *job)
 
 /* --- the declare of one rank --- */
 
-/* A declare while its message is handled. New tensors stay in the job only once they are stored. */
+/* A declare while its message is handled. New tensors stay in the job only if storing them
+ * succeeds. */
 struct declare {
     struct peer *peer;
     struct job *job;
     uint64_t request;
     struct tensor **wanted; /* one tensor for each spec */
     size_t wanted_count;
-    size_t created_count;             /* new tensors: the last ones of job->tensors */
-    uint32_t next_tensor, next_piece; /* counters of the job before, for undo() */
+    size_t created_count; /* number of new tensors, which are the last ones of job->tensors */
+    uint32_t next_tensor, next_piece; /* the job's counters before the declare, for undo() */
 };
 
 static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec)
@@ -157,8 +158,8 @@ static const char *ranks_text(const struct tensor *tensor, char *buffer, size_t 
     return buffer;
 }
 
-/* Whether a late worker declares a tensor that other ranks agreed on: its mistake must not fail
- * theirs (K50). */
+/* Returns whether this worker is late and declares a tensor on which other ranks agreed. Its
+ * mistake must not make the tensor fail for them (K50). */
 static bool is_newcomer(const struct declare *d, const struct tensor *tensor)
 {
     return tensor->ranks_count > 0 && !tensor_has_rank(tensor, d->peer->session->rank) &&
@@ -176,8 +177,9 @@ static void refuse_newcomer(struct declare *d, const struct tensor *tensor, cons
               ranks_text(tensor, ranks, sizeof ranks));
 }
 
-/* Refuses the name of a tensor with another shape or dtype. If this rank declared the tensor
- * before, the rank is wrong; else the ranks disagree, and the tensor fails for all of them. */
+/* Refuses a tensor whose shape or dtype differs from the declared one. If this rank declared the
+ * tensor before, only this declare fails. Otherwise the ranks disagree, and the tensor fails for
+ * all of them. */
 static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE(TensorSpec) * spec)
 {
     uint32_t rank = d->peer->session->rank;
@@ -201,8 +203,8 @@ static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE
     declare_check_waits(d->job);
 }
 
-/* Creates a tensor and adds it to the job at once, so that a later spec of this request finds it;
- * undo() removes it. */
+/* Creates a tensor and adds it to the job at once, so that a later spec of the same request
+ * finds it. undo() removes it after an error. */
 static struct tensor *create(struct declare *d, const WIRE(TensorSpec) * spec,
                              const struct terms *terms)
 {
@@ -235,8 +237,8 @@ static bool terms_are_valid(const struct declare *d, const WIRE(TensorSpec) * sp
     return !fault;
 }
 
-/* Refuses other terms. The quorum decides for which ranks a round waits, so no rank may use another
- * one. */
+/* Refuses terms that differ. The quorum decides for which ranks a round waits, so all ranks need
+ * the same one. */
 static void refuse_terms(struct declare *d, struct tensor *tensor)
 {
     uint32_t rank = d->peer->session->rank;
@@ -289,7 +291,7 @@ static void set_ranks(struct declare *d, const bool *had, bool on)
             tensor_set_rank(d->wanted[i], d->peer->session->rank, on);
 }
 
-/* Stores the declare in one transaction; memory changes only after it (K1). */
+/* Stores the declare in one transaction, and changes memory only afterwards (K1). */
 static int keep(struct declare *d, const bool *had, struct err *err)
 {
     struct service *s = d->peer->service;
@@ -330,7 +332,7 @@ static void adopt(struct declare *d)
     d->job->service->on->service->training_may_begin(d->job->service);
 }
 
-/* Loads figures of earlier runs of the job; the first declare is the key to them. */
+/* Loads the measurements of earlier runs of the job, which are found by its first declare. */
 static void recall(struct declare *d)
 {
     if (d->job->terms->layout == 0)
@@ -338,8 +340,8 @@ static void recall(struct declare *d)
     profiles_recall(d->job, created(d), d->created_count);
 }
 
-/* Chooses pieces and lanes for the new tensors. The limits are checked twice: before, with the
- * least number of pieces, and after, with the real one. */
+/* Chooses pieces and lanes for the new tensors. Limits are checked twice: first with the smallest
+ * possible number of pieces, then with the actual number. */
 static int plan(struct declare *d, struct err *err)
 {
     if (d->created_count == 0)
@@ -401,7 +403,7 @@ static void answer_when_ready(struct declare *d)
     declare_check_waits(d->job);
 }
 
-/* Removes the new tensors. Their pieces have lanes but are not attached yet. */
+/* Removes the new tensors. Their pieces have lanes, but are not attached to them yet. */
 static void undo(struct declare *d)
 {
     for (; d->created_count > 0; d->created_count--) {
@@ -414,7 +416,7 @@ static void undo(struct declare *d)
     d->job->next_piece = d->next_piece;
     if (d->job->tensors_count > 0)
         return;
-    d->job->terms->layout = 0; /* the next declare is the first again */
+    d->job->terms->layout = 0; /* the next declare counts as the first one again */
     *d->job->profile = (struct profile){0};
     d->job->figures->knows_tensors = false;
 }

@@ -1,6 +1,7 @@
-/* `gradpool plan`: where a job would be placed now, with which predicted losses, or why it would be
- * refused. The job is a dry run on the way of a declare (K34): never listed except while limits are
- * checked, and without effect on jobs, lanes, numbers and the store. */
+/* `gradpool plan`: where the service would place a job now, with the predicted losses, or why it
+ * would refuse the job. A dry run creates a job that goes the way of a declare (K34). The job is in
+ * the list of jobs only while limits are checked. Other jobs, lanes, numbers and the store do not
+ * change. */
 #include "svc/coordinator/declare/dry_run.h"
 
 #include "svc/base/cleanup.h"
@@ -37,7 +38,7 @@ static struct job *create(struct peer *p, const WIRE(PlanRequest) * request)
     return job;
 }
 
-/* Frees the job of the dry run. Its pieces were never attached to lanes. */
+/* Frees the job of the dry run, whose pieces were never attached to lanes. */
 static void destroy(struct job *job)
 {
     for (size_t i = 0; i < job->tensors_count; i++)
@@ -99,7 +100,7 @@ static int add_tensors(struct job *job, const WIRE(PlanRequest) * request, struc
     return 0;
 }
 
-/* Mean lane time of a byte in measured jobs; 0: no job is measured. */
+/* Returns the mean lane time of a byte over all measured jobs; 0: no job is measured. */
 static double lane_ns_a_byte(const struct service *s)
 {
     double lanes_ns = 0, bytes = 0;
@@ -113,8 +114,8 @@ static double lane_ns_a_byte(const struct service *s)
     return bytes > 0 ? lanes_ns / bytes : 0;
 }
 
-/* Sets the times of the job: those of the request, else those of an earlier run. Without lane time
- * in the request, its bytes count as much as the bytes of measured jobs. */
+/* Sets the times of the job: from the request, or else from an earlier run. If the request has no
+ * lane time, a byte of this job counts like a mean byte of the measured jobs. */
 static void set_times(struct job *job, const WIRE(PlanRequest) * request)
 {
     job->terms->layout = profiles_layout(job->tensors, job->tensors_count);
@@ -134,7 +135,8 @@ static void set_times(struct job *job, const WIRE(PlanRequest) * request)
                        &(struct narrow){0});
 }
 
-/* Checks limits with the job in the list, since a tenant's use is the sum over the listed jobs. */
+/* Checks the limits. The job is in the list of jobs meanwhile, because a tenant's use is the sum
+ * over that list. */
 static int check_quota(struct job *job, struct err *err)
 {
     list_append(&job->service->jobs, &job->link);
@@ -161,7 +163,7 @@ static int place(struct job *job, struct answer *ret_answer, struct err *err)
 
 /* --- predicted losses --- */
 
-/* The row of the job in the reply, created if missing. NULL: no memory. */
+/* Finds or creates the job's row in the reply. NULL: no memory. */
 static WIRE(PlanCost) * find_cost(WIRE(PlanReply) * reply, const struct job *job)
 {
     for (size_t i = 0; i < reply->n_jobs; i++)
@@ -186,7 +188,8 @@ static void raise_to(uint32_t *ppm, double loss)
         *ppm = now_ppm;
 }
 
-/* The job, if the caller may see it: an operator sees all jobs, a tenant its own. Else NULL. */
+/* Returns the job if the caller may see it: an operator sees all jobs, a tenant its own. Otherwise
+ * NULL. */
 static const struct job *visible(const struct job *trial, uint64_t id)
 {
     const struct job *job = id == trial->id ? trial : jobs_find_id(trial->service, (uint32_t)id);
@@ -194,7 +197,7 @@ static const struct job *visible(const struct job *trial, uint64_t id)
     return is_visible ? job : NULL;
 }
 
-/* Adds the predicted losses on one lane, without the dry run (last of `jobs`) and with it. */
+/* Adds the predicted losses on one lane, without the dry run (the last of `jobs`) and with it. */
 static int add_costs(const struct job *trial, const struct packer_resident *jobs, size_t count,
                      WIRE(PlanLane) * lane, WIRE(PlanReply) * reply)
 {
@@ -235,7 +238,9 @@ static int add_lane_costs(const struct job *trial, const struct residents *resid
     jobs[count] = (struct packer_resident){
         .job = trial->id, .lane_ns = share->lane_ns, .timing = job_timing(trial)};
     int error = trial->profile->used.period_ns ? add_costs(trial, jobs, count + 1, lane, reply)
-                                               : 0; /* a job without period has no prediction */
+                                               /* the loss of a job without a period cannot be
+                                                * predicted */
+                                               : 0;
     free(jobs);
     return error;
 }

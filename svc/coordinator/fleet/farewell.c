@@ -1,6 +1,6 @@
-/* Local aggregators that end by themselves (SIGTERM): their processes are watched until the end,
- * while their slots have the next ones. Owns struct farewell. Such an end is not counted as a
- * crash. RULES.md: K94. */
+/* Local aggregators that end without an order of the coordinator (SIGTERM). Their processes are
+ * watched until the end, while their slots already have new processes. Owns struct farewell. Such
+ * an end does not count as a crash. RULES.md: K94. */
 #include "svc/coordinator/fleet/farewell.h"
 
 #include "svc/base/log.h"
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A process that has left its slot. */
+/* A process that has left its slot and is ending. */
 struct farewell {
-    struct list link; /* node of fleet.farewells */
+    struct list link; /* node in fleet.farewells */
     struct service *service;
     struct provisioned process;
     struct source watch;
@@ -43,7 +43,7 @@ static void take_process(struct slot *slot)
     struct service *s = slot->service;
     struct farewell *f = calloc(1, sizeof *f);
     if (!f)
-        return; /* without memory the slot waits for the end of this process */
+        return; /* if memory is missing, the slot waits for the end of this process */
     *f = (struct farewell){
         .service = s, .process = slot->process, .watch = {.fd = slot->watch.fd, .ready = ended}};
     list_init(&f->link);
@@ -52,7 +52,7 @@ static void take_process(struct slot *slot)
     loop_watch(s->loop, &f->watch, EPOLLIN);
     slot->watch.fd = -1;
     slot->process = (struct provisioned){.watch_fd = -1};
-    if (slot->starts > 0) /* a planned end does not count as a restart */
+    if (slot->starts > 0) /* a planned end does not count as a restart of the slot */
         slot->starts_ns[(slot->starts - 1) % RESTARTS_MAX] = 0;
 }
 

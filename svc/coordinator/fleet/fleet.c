@@ -1,6 +1,6 @@
-/* Local aggregators, one a slot, each with its share of the cores. Owns the slots. Starts missing
- * processes, at most RESTARTS_MAX a minute and slot, and never while the slot's former aggregator
- * may live (K4). */
+/* Local aggregators, one in each slot, with its share of the cores. Owns the slots. Starts missing
+ * processes, at most RESTARTS_MAX a minute for each slot. Never starts a process while the slot's
+ * former aggregator may still be alive (K4). */
 #include "svc/coordinator/fleet/fleet.h"
 
 #include "svc/base/log.h"
@@ -34,14 +34,15 @@ static struct aggregator *aggregator_of(const struct slot *slot)
 
 static bool has_aggregator(const struct slot *slot) { return aggregator_of(slot); }
 
-/* Whether the slot has an aggregator that is not about to end. */
+/* Returns whether the slot has an aggregator that is not about to end. */
 static bool is_manned(const struct slot *slot)
 {
     const struct aggregator *a = aggregator_of(slot);
     return a && !a->is_stopping;
 }
 
-/* Whether jobs train on other aggregators: a failing slot does not end the service then. */
+/* Returns whether jobs train on other aggregators. If so, a failing slot does not end the
+ * service. */
 static bool others_are_needed(const struct service *s)
 {
     list_for_each_entry (struct aggregator, a, &s->aggregators, link)
@@ -50,8 +51,8 @@ static bool others_are_needed(const struct service *s)
     return false;
 }
 
-/* Ends the service after START_FAILURES_MAX failed starts: further starts would fail for the same
- * reason. */
+/* Handles a failed start. After START_FAILURES_MAX of them the service ends, because further starts
+ * would fail for the same reason. */
 static void start_failed(struct slot *slot, const char *how)
 {
     struct service *s = slot->service;
@@ -133,7 +134,8 @@ static int start(struct slot *slot, struct err *err)
     return loop_watch(s->loop, &slot->watch, EPOLLIN);
 }
 
-/* Time from which the slot may start again: RESTARTS_MAX starts a period. */
+/* Returns the time from which the slot may start again: there are at most RESTARTS_MAX starts in a
+ * period. */
 static uint64_t allowed_at(const struct slot *slot)
 {
     if (slot->starts < RESTARTS_MAX)
@@ -149,8 +151,8 @@ static void ask_to_go(struct slot *slot, struct aggregator *a)
     aggregator_drain(a);
 }
 
-/* Continues the end of a released aggregator: first its replicas are copied elsewhere (K57),
- * then it drains, at the deadline it is killed. */
+/* Continues the end of a released aggregator. Its replicas are copied elsewhere first (K57),
+ * then it is drained, and at the deadline it is killed. */
 static void check_leaving(struct slot *slot)
 {
     struct aggregator *a = aggregator_of(slot);
@@ -200,7 +202,8 @@ static void try_again(struct timer *timer)
     fleet_check(container_of(timer, struct slot, again)->service);
 }
 
-/* Makes slot 0 wanted if no aggregator stays: new jobs, and jobs without lanes, need one. */
+/* Marks slot 0 as wanted if no aggregator would remain, because new jobs, and jobs without lanes,
+ * need one. */
 static void want_one(struct service *s)
 {
     if (s->fleet->leave_done)
@@ -255,7 +258,8 @@ size_t fleet_wanted(const struct service *s)
     return count;
 }
 
-/* At least 2 with replicas: the holder must not be the owner. */
+/* With replicas there are at least 2, because the replica holder must be another aggregator than
+ * the owner. */
 size_t fleet_least(const struct service *s)
 {
     size_t least = s->options->aggregators_min;
@@ -272,10 +276,11 @@ void fleet_want_another(struct service *s)
 {
     for (size_t i = 0; i < s->fleet->slots_count && fleet_wanted(s) < fleet_least(s); i++)
         if (fleet_may_start(&s->fleet->slots[i]))
-            fleet_want(&s->fleet->slots[i], 0); /* for replicas, not for lanes */
+            /* 0 open lanes: this aggregator only stores replicas */
+            fleet_want(&s->fleet->slots[i], 0);
 }
 
-/* A slot that must pause after too many ends is not expected. */
+/* A slot that must pause after too many starts does not count. */
 bool fleet_is_coming(const struct slot *slot)
 {
     bool waits = !list_is_empty(&slot->again.link) && slot->watch.fd < 0 && !has_aggregator(slot);
@@ -293,7 +298,7 @@ bool fleet_is_any_coming(const struct service *s)
 
 bool fleet_may_start(const struct slot *slot) { return !slot->is_wanted && !is_manned(slot); }
 
-/* If the slot's former aggregator still ends, the next one starts afterwards. */
+/* If the former aggregator of the slot is still ending, the next one starts after its end. */
 void fleet_want(struct slot *slot, size_t open_count)
 {
     slot->is_wanted = true;
@@ -318,7 +323,7 @@ void fleet_drain(struct service *s, bool now)
 {
     for (size_t i = 0; i < s->fleet->slots_count; i++) {
         timer_stop(&s->fleet->slots[i].again);
-        /* A joined aggregator gets the request over its connection. */
+        /* An aggregator that has joined gets the request over its connection instead. */
         if (s->fleet->slots[i].watch.fd >= 0 && (now || !has_aggregator(&s->fleet->slots[i])))
             s->fleet->provisioner->ops->stop(s->fleet->provisioner, &s->fleet->slots[i].process,
                                              now);
@@ -343,8 +348,8 @@ bool fleet_is_gone(const struct service *s)
     return farewells_are_over(s);
 }
 
-/* Gives each slot a contiguous run of cores, as even as possible; if there are fewer cores than
- * slots, slots share cores. */
+/* Gives each slot consecutive cores, as equal in number as possible. With fewer cores than slots,
+ * slots share cores. */
 static void share_cores(struct service *s, const struct cores *cores)
 {
     size_t total = cores_count(cores), lanes_before = 0;
@@ -387,7 +392,7 @@ int fleet_create(struct service *s)
     if (!s->fleet)
         return -ENOMEM;
     s->fleet->service = s;
-    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c sets the function */
+    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c sets the function of this timer */
     list_init(&s->fleet->farewells);
     return 0;
 }

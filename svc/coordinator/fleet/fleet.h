@@ -1,35 +1,37 @@
-/* Local aggregators: which should run, their slots and processes. */
+/* Local aggregators: which of them should run, their slots and their processes. */
 #ifndef GRADPOOL_COORDINATOR_FLEET_FLEET_H
 #define GRADPOOL_COORDINATOR_FLEET_FLEET_H
 
 #include "svc/coordinator/fleet/provisioner.h"
 #include "svc/coordinator/loop/loop.h"
 
-#define RESTARTS_MAX 5                     /* starts of one slot within RESTARTS_PERIOD_NS */
-#define RESTARTS_PERIOD_NS (60 * NS_PER_S) /* period of that limit */
-#define START_FAILURES_MAX 3               /* failed starts in a row, then the service ends */
+#define RESTARTS_MAX 5 /* maximum number of starts of one slot within RESTARTS_PERIOD_NS */
+#define RESTARTS_PERIOD_NS (60 * NS_PER_S) /* period of RESTARTS_MAX */
+#define START_FAILURES_MAX 3 /* number of failed starts in a row after which the service ends */
 
 struct aggregator;
 struct service;
 
 struct slot {
     struct service *service;
-    uint32_t number; /* number of the slot, from 1 */
+    uint32_t number; /* number of the slot; the first is 1 */
     char cores[256];
     char grant[33];
     uint16_t data_port;
-    /* lanes_count: lanes of the slot's aggregator; open_count: how many of them are open after its
-     * join. */
+    /* lanes_count: lanes of the slot's aggregator. open_count: number of lanes that are open after
+     * its join. */
     uint32_t lanes_count, open_count;
     bool is_wanted;      /* an aggregator should run */
-    uint64_t stop_by_ns; /* not wanted: deadline of the present step of its end */
+    uint64_t stop_by_ns; /* if not wanted: deadline of the current step of the end */
     bool was_asked_to_go;
     struct provisioned process;
-    struct source watch;              /* fd -1: the slot has no process of this coordinator */
-    uint64_t starts_ns[RESTARTS_MAX]; /* ring of the last starts */
+    /* pidfd of the process. fd -1: this coordinator has no process in the slot. */
+    struct source watch;
+    uint64_t starts_ns[RESTARTS_MAX]; /* times of the last starts, in a ring */
     uint32_t starts;
-    uint32_t start_failures; /* in a row: ended by itself before a join */
-    bool has_joined;         /* the running process has joined */
+    /* number of processes in a row that ended without an order before they joined */
+    uint32_t start_failures;
+    bool has_joined; /* the current process has joined */
     struct timer again;
 };
 
@@ -38,46 +40,46 @@ struct fleet {
     struct provisioner *provisioner;
     struct slot *slots;
     size_t slots_count;
-    struct list farewells; /* processes without a slot (farewell.c) */
+    struct list farewells; /* processes that have left their slot (farewell.c) */
     struct timer leave_timer;
-    /* Called when all aggregators that end with the service have handed over (order/leaving.c);
-     * NULL: no such end is under way. */
+    /* Called when all aggregators that end with the service have moved their tasks and state away
+     * (order/leaving.c). NULL: the service is not ending in this way. */
     void (*leave_done)(struct service *s);
 };
 
-/* Creates the fleet without slots. -ENOMEM. */
+/* Creates the fleet, without slots. Returns 0 or -ENOMEM. */
 int fleet_create(struct service *s);
-/* Creates options.aggregators slots and shares the cores among them. */
+/* Creates options.aggregators slots, and divides the cores among them. */
 int fleet_init(struct service *s, struct err *err);
-/* Starts missing processes, and continues ends that are under way. */
+/* Starts missing processes, and continues the ends in progress. */
 void fleet_check(struct service *s);
 struct slot *fleet_slot_of_grant(struct service *s, const char *grant);
 void fleet_joined(struct slot *slot);
-/* Makes the slot wanted; after its join `open_count` lanes are open. */
+/* Marks the slot as wanted. After its aggregator has joined, `open_count` lanes are open. */
 void fleet_want(struct slot *slot, size_t open_count);
-/* Starts the end of a local aggregator: its replicas are handed over, then it drains. The slot is
- * free afterwards. */
+/* Begins the end of a local aggregator: its replicas move away, then it is drained. Afterwards the
+ * slot is free. */
 void fleet_release(struct aggregator *a);
 size_t fleet_wanted(const struct service *s);
-/* Whether more local aggregators are wanted than fleet_least(). */
+/* Returns whether more local aggregators are wanted than fleet_least(). */
 bool fleet_may_stop(const struct service *s);
-/* Number of local aggregators that never stop for want of load. */
+/* Returns the number of local aggregators that keep running even without load. */
 size_t fleet_least(const struct service *s);
-/* Makes more slots wanted, up to fleet_least(). */
+/* Marks more slots as wanted, until there are fleet_least(). */
 void fleet_want_another(struct service *s);
-/* Whether the slot's aggregator is expected to join soon. */
+/* Returns whether the slot's aggregator will probably join soon. */
 bool fleet_is_coming(const struct slot *slot);
 bool fleet_is_any_coming(const struct service *s);
-/* Whether the slot is free and not wanted, so that growth may start it. */
+/* Returns whether growth may start the slot: it is free and not wanted. */
 bool fleet_may_start(const struct slot *slot);
-/* Whether a wanted slot has no aggregator yet. */
+/* Returns whether a wanted slot has no aggregator yet. */
 bool fleet_expects_more(const struct service *s);
 void fleet_drain(struct service *s, bool now);
-/* Kills local processes that have not joined: no job has a task there. */
+/* Kills the local processes that have not joined. No job has a task there. */
 void fleet_end_starting(struct service *s);
 bool fleet_is_gone(const struct service *s);
 void fleet_destroy(struct service *s);
-/* Kills the process of the aggregator, if this coordinator started it and it still runs. */
+/* Kills the aggregator's process, if this coordinator has started it and it still runs. */
 void fleet_kill(const struct aggregator *a);
 
 #endif

@@ -3,16 +3,16 @@
 
 #include "svc/coordinator/service.h"
 
-#define SLOT_FIRST UINT32_C(0x80000000) /* above the number of any real lane */
+#define SLOT_FIRST UINT32_C(0x80000000) /* larger than the number of any existing lane */
 #define SLOT_LANES_MAX 4096
 
-/* Whether the aggregator is lost or about to end, so that others may open lanes in its place. */
+/* Returns whether the aggregator is lost or about to end. Lanes of others may open in its place. */
 static bool is_no_more(const struct aggregator *a)
 {
     return a->state == AGGREGATOR_LOST || a->is_stopping;
 }
 
-/* Open and closing lanes of present aggregators. */
+/* Returns the number of open and closing lanes of the aggregators that are present. */
 static size_t open_now(const struct service *s)
 {
     size_t open = 0;

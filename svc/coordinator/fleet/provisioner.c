@@ -1,5 +1,5 @@
-/* Aggregator processes by fork and exec of this program. Owns no state: the caller keeps the pidfd
- * of a process, or a pipe where pidfd_open() is refused. */
+/* Starts aggregator processes by fork and exec of this program. Owns no state: the caller keeps the
+ * pidfd of a process, or a pipe where pidfd_open() is refused. */
 #include "svc/coordinator/fleet/provisioner.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
@@ -61,17 +61,17 @@ static void build(struct command *command, const struct provision *what)
 static void become(const struct command *command, char **environment, int pipe_end)
 {
     if (pipe_end >= 0)
-        fcntl(pipe_end, F_SETFD, 0); /* open until the aggregator ends */
-    /* SIGTERM and SIGINT stay blocked until the aggregator reads them: the constructor of a library
-     * sets handlers for both, which would end a loading process without a message. */
+        fcntl(pipe_end, F_SETFD, 0); /* this end stays open until the aggregator ends */
+    /* SIGTERM and SIGINT stay blocked until the aggregator reads them. The constructor of a library
+     * sets handlers for both, which would end the process without a message while it is loading. */
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGTERM);
     sigaddset(&held, SIGINT);
     sigprocmask(SIG_SETMASK, &held, NULL);
     setpgid(0, 0);
-    /* After the coordinator's end the group is orphaned, and the kernel sends SIGHUP to a group
-     * with a stopped process. */
+    /* When the coordinator ends, the process group becomes orphaned. The kernel sends SIGHUP to
+     * such a group if one of its processes is stopped. */
     sigaction(SIGHUP, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     execve("/proc/self/exe", command->argv, environment);
     _exit(127);
@@ -98,8 +98,9 @@ static void close_end(int *end)
     *end = -1;
 }
 
-/* Opens a pipe where a sandbox refuses pidfd_open(): the aggregator holds one end, and the other
- * reports its end. Nothing is ever written. Elsewhere both ends stay -1. */
+/* Opens a pipe where a sandbox refuses pidfd_open(). The aggregator has one end; the other end
+ * becomes readable when the aggregator ends. Nothing is ever written. Where pidfds work both ends
+ * stay -1. */
 static int open_pipe(int ends[2])
 {
     int fd = pidfd_open(getpid(), 0);
@@ -161,7 +162,7 @@ static bool local_collect(struct provisioner *p, const struct provisioned *it, c
 {
     int status = 0, how = WNOHANG;
     if (is_pipe(it->watch_fd)) {
-        /* The pipe is closed, so the process is ending; its exit code does not matter. */
+        /* The pipe is closed, so the process is ending, and its exit code does not matter. */
         kill(it->pid, SIGKILL);
         how = 0;
     }
@@ -178,7 +179,8 @@ static void local_stop(struct provisioner *p, const struct provisioned *it, bool
 {
     int number = now ? SIGKILL : SIGTERM;
     if (is_pipe(it->watch_fd))
-        kill(it->pid, number); /* a child not yet reaped: no other process has the number */
+        /* the child was not reaped yet, so no other process can have its number */
+        kill(it->pid, number);
     else
         pidfd_send_signal(it->watch_fd, number, NULL, 0);
 }

@@ -1,6 +1,6 @@
-/* Load leaves slow lanes, one experiment a job (K46): gathers the view for packer/growth/explore.h,
- * splits tasks of which only some pieces move, moves pieces and rolls back. Owns struct exploring.
- * Decides nothing by itself. */
+/* Moves load away from slow lanes, with one experiment at a time for each job (K46). Builds the
+ * view for packer/growth/explore.h, splits tasks of which only some pieces move, moves pieces, and
+ * rolls back. Owns struct exploring. The rules alone decide. */
 #include "svc/coordinator/growth/exploring.h"
 
 #include "packer/explore/explore.h"
@@ -21,26 +21,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARGIN_PPM 10000 /* margin below loss limits, as in the packer (L1) */
-#define ROOM_STEPS 20    /* halvings: room to a millionth */
-#define PAUSE_LOOKS 64   /* most looks between two tries of a rollback */
+#define MARGIN_PPM 10000 /* margin below the loss limit, the same as in the packer (L1) */
+#define ROOM_STEPS 20    /* halvings of the interval, which find the room to a millionth */
+#define PAUSE_LOOKS 64   /* maximum number of looks between two attempts at a rollback */
 
-/* Lane of a piece before the experiment, by numbers: either may be gone at the rollback. */
+/* Lane of a piece before the experiment. Numbers, not pointers: piece and lane may be gone at the
+ * rollback. */
 struct origin {
     uint32_t piece, lane;
 };
 
 struct exploring {
     struct explore state;
-    /* membership: raised when others change the job (X8); moved_ns: last move of the job that is
-     * known here. */
+    /* membership: increased when the job changes from outside (X8). moved_ns: time of the job's
+     * last move that this file knows. */
     uint64_t membership, moved_ns;
-    uint32_t layout; /* hash over workers and lanes */
-    /* Pieces of the experiment; kept until every possible one is back. */
+    uint32_t layout; /* hash of workers and lanes */
+    /* Pieces of the experiment, stored until each piece that can return has returned. */
     struct origin *origins;
     size_t origins_count;
-    uint32_t pause, pause_left; /* pause: looks between two tries; pause_left: until the next */
-    bool is_under_way;          /* tasks of the experiment move now */
+    /* pause: looks between two attempts. pause_left: looks until the next attempt. */
+    uint32_t pause, pause_left;
+    bool is_under_way; /* tasks of the experiment are moving */
 };
 
 struct spot {
@@ -48,13 +50,13 @@ struct spot {
     struct piece *piece;
 };
 
-/* View of one job for the rules. */
+/* View of one job, for the rules. */
 struct sight {
     struct explore_seen seen;
     struct explore_lane lanes[EXPLORE_LANES_MAX];
     struct lane *places[EXPLORE_LANES_MAX];
     struct explore_piece *pieces;
-    struct spot *spots; /* spots[i] is the piece of pieces[i] */
+    struct spot *spots; /* spots[i] is the piece that pieces[i] describes */
 };
 
 void exploring_free(struct exploring *x)
@@ -80,8 +82,8 @@ static bool are_within(const char *policy, const struct packer_resident *jobs, s
     return true;
 }
 
-/* Most lane time, found by halving, that the job may add with every job of the lane within its loss
- * limit. */
+/* Returns the most lane time that the job may add while every job of the lane stays within its loss
+ * limit. The value is found by halving an interval. */
 static uint64_t room_beside(const struct job *job, const struct residents *all, const char *policy,
                             uint64_t lane_ns, uint32_t lane)
 {
@@ -103,8 +105,8 @@ static uint64_t room_beside(const struct job *job, const struct residents *all, 
     return low;
 }
 
-/* Bytes that the job may add to the lane. 0: some lane time is not measured; UINT64_MAX: no other
- * job is there, or the policy knows no losses. */
+/* Returns the bytes that the job may add to the lane. 0: a lane time is not measured. UINT64_MAX:
+ * no other job is on the lane, or the policy has no loss limits. */
 static uint64_t room_bytes(const struct job *job, const struct residents *all,
                            const struct lane *lane)
 {
@@ -136,7 +138,7 @@ static int compare_places(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* -E2BIG: more lanes than the rules handle. */
+/* Lists the lanes. -E2BIG: there are more lanes than the rules can handle. */
 static int see_lanes(struct job *job, struct sight *sight)
 {
     size_t count = 0;
@@ -182,7 +184,7 @@ static size_t place_of(const struct sight *sight, struct lane *lane)
     return found ? (size_t)(found - sight->places) : SIZE_MAX;
 }
 
-/* -EBUSY: some piece has no lane in the view, or is not ready. */
+/* Lists the pieces. -EBUSY: a piece has no lane in the view, or is not ready. */
 static int see_pieces(struct job *job, struct sight *sight)
 {
     size_t count = 0;
@@ -201,19 +203,20 @@ static int see_pieces(struct job *job, struct sight *sight)
     return 0;
 }
 
-/* Hash over the lanes and the workers in training. `use` of lanes is left out, since a closed lane
- * may open again. */
+/* Returns a hash of the lanes and the workers in training. The state of use of a lane is left out,
+ * because a closed lane may open again. */
 static uint32_t layout_of(const struct job *job, const struct sight *sight)
 {
-    uint32_t who = members_training(job) + job->ranks->version; /* other ranks, same count */
+    /* differs also if other ranks train in the same number */
+    uint32_t who = members_training(job) + job->ranks->version;
     uint32_t hash = who * UINT32_C(2654435761) + (uint32_t)job->tensors_count;
     for (size_t i = 0; i < sight->seen.lanes_count; i++)
         hash = (hash ^ sight->places[i]->id) * UINT32_C(16777619);
     return hash;
 }
 
-/* Starts the rules anew for the job if other rooms moved its tasks, or lanes or workers changed
- * (X8). */
+/* Starts the rules from the beginning for this job if other rooms have moved its tasks, or if its
+ * lanes or workers have changed (X8). */
 static void look_for_strangers(struct exploring *x, const struct job *job,
                                const struct sight *sight)
 {
@@ -254,14 +257,15 @@ static void note(struct job *job, const struct explore_decision *d)
     log_info("slow lanes: job %s: %s: %s", job->name, kinds[d->verb], d->reason);
 }
 
-/* A piece that moves; sorted by task and target. */
+/* A piece that moves. Leavers are sorted by task and target. */
 struct leaver {
     struct spot spot;
     struct lane *target;
 };
 
-/* Pieces that are not back yet; `ret_leavers` has room for all origins, or is NULL. A piece stays
- * where it is if it is gone, has no lane, or its former lane is not open. */
+/* Lists the pieces of the experiment that are not back yet. A piece stays where it is if it is
+ * gone, has no lane, or its former lane is not open. `ret_leavers` has room for all origins, or is
+ * NULL. */
 static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
 {
     const struct exploring *x = job->growth->exploring;
@@ -279,7 +283,8 @@ static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
     return count;
 }
 
-/* End of the moves. A rollback that failed in part is tried again at the next look (X4). */
+/* Handles the end of the moves. A rollback that failed in part is tried again at the next look
+ * (X4). */
 static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
 {
     struct job *job = jobs_find_id(s, job_id);
@@ -287,7 +292,7 @@ static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
         return;
     struct exploring *x = job->growth->exploring;
     x->is_under_way = false;
-    x->moved_ns = job->figures->moved_ns; /* the move of this experiment */
+    x->moved_ns = job->figures->moved_ns; /* this time belongs to a move of the experiment itself */
     if (x->state.phase != EXPLORE_RETURNING || find_returners(job, NULL) == 0)
         explore_moved(&x->state, has_moved);
 }
@@ -304,7 +309,7 @@ static int compare_leavers(const void *a, const void *b)
                : left->spot.piece->id > right->spot.piece->id;
 }
 
-/* Starts the moves: pieces with the same task and target become a task of their own. Sorts
+/* Begins the moves. Pieces with the same task and the same target become a task of their own. Sorts
  * `leavers`. */
 static int send_off(struct job *job, struct leaver *leavers, size_t count)
 {
@@ -365,7 +370,7 @@ static void move_back(struct job *job)
                  err_text(error));
 }
 
-/* Tries the rollback again: at the next look first, then after pauses that double. */
+/* Tries the rollback again: first at the next look, then after pauses whose length doubles. */
 static void try_again(struct job *job)
 {
     struct exploring *x = job->growth->exploring;
@@ -404,7 +409,7 @@ static bool is_away(const struct lane *lane)
     return lane && lane->aggregator->state == AGGREGATOR_AWAY;
 }
 
-/* Whether a lane of the job, or of its experiment, belongs to an aggregator that is away: no
+/* Returns whether a lane of the job or of its experiment belongs to an aggregator that is away. No
  * decision could be carried out before it is back or lost. */
 static bool waits_for_lanes(const struct job *job)
 {
@@ -417,7 +422,8 @@ static bool waits_for_lanes(const struct job *job)
     return waits;
 }
 
-/* Whether the job may be looked at now; a job with a snapshot or another move under way is not. */
+/* Returns whether the job may be examined now. A job with a snapshot or another move in progress is
+ * not. */
 static bool is_due(struct job *job)
 {
     struct err err;

@@ -1,6 +1,6 @@
-/* Growth, carried out: asks the rules (packer/growth/scale.h) once a measured window, opens and
- * parks lanes, moves tasks, starts and stops local aggregators. Owns the state of the rules.
- * Decides nothing by itself, except for a job that arrives between windows (K31). */
+/* Growth: calls the rules (packer/growth/scale.h) once in each measured window, opens and parks
+ * lanes, moves tasks, starts and stops local aggregators. Owns the state of the rules. The rules
+ * decide everything, except for a job that arrives between two windows (K31). */
 #include "svc/coordinator/growth/scaling.h"
 
 #include "svc/base/cleanup.h"
@@ -21,8 +21,8 @@
 #include <string.h>
 
 #define NOTE_BYTES 640
-#define PARK_PART 3   /* an idle lane parks after a third of the hold time */
-#define STOP_TIMES 10 /* an idle aggregator stops after ten hold times */
+#define PARK_PART 3   /* An idle lane parks after a third of the hold time. */
+#define STOP_TIMES 10 /* An idle aggregator stops after ten hold times. */
 
 const char *scaling_verb_name(enum scale_verb verb)
 {
@@ -31,8 +31,7 @@ const char *scaling_verb_name(enum scale_verb verb)
     return names[verb];
 }
 
-/* Replaces the number of the job in the reason by its name. Returns `text`, or the reason as it
- * is. */
+/* Replaces the job's number in the reason by its name. Returns `text`, or the unchanged reason. */
 static const char *name_job(struct service *s, const struct scale_decision *d, char *text,
                             size_t text_bytes)
 {
@@ -101,7 +100,7 @@ static void park_beyond(struct service *s, struct aggregator *a, size_t *open)
     }
 }
 
-/* Lanes with pieces stay open, even if a lower --lanes-max is given now. */
+/* Lanes with pieces stay open even if --lanes-max is lower than before the restart. */
 void scaling_restored(struct service *s)
 {
     size_t open = 0;
@@ -117,8 +116,8 @@ void scaling_restored(struct service *s)
 
 /* --- tasks --- */
 
-/* Opens a closing lane again once no job's tasks move away any more. If tasks stayed, the hold time
- * of low load begins anew, so a drain that fails is not tried at every window. */
+/* Opens a closing lane again when no more tasks are leaving it. If tasks stayed, the hold time of
+ * low load begins again, so that a failing drain is not tried in every window. */
 static void left(struct lane *lane)
 {
     if (lane->leaving > 0 || lane->use != LANE_CLOSING)
@@ -137,8 +136,8 @@ void scaling_left(struct service *s, uint32_t id)
     left(lane);
 }
 
-/* Moves tasks, one trip a job; `moves` are sorted by task, tasks by job. Returns how many trips
- * began. */
+/* Moves tasks, with one trip for each job. `moves` are sorted by task, so the moves of a job are
+ * adjacent. Returns the number of trips that began. */
 static uint32_t move_all(const struct scaling_look *look, const struct scale_decision *d,
                          uint32_t source)
 {
@@ -233,7 +232,7 @@ const char *scaling_stay_text(const struct job *job, char *text, size_t text_byt
     return text;
 }
 
-/* Logs why jobs above their loss limit stay, once for each new reason. */
+/* Logs why jobs above their loss limit stay where they are, once for each new reason. */
 static void tell_who_stays(struct service *s)
 {
     char prefix[TENANT_PREFIX_BYTES], text[SCALING_STAY_BYTES];

@@ -1,6 +1,6 @@
-/* Moves of tasks for growth or away from slow lanes: one trip a job, batch after batch, so that no
- * more state is frozen at a time than in an order (K21). Owns struct trip. Never retries: after a
- * failure the rules decide anew. */
+/* Moves tasks for growth, or away from slow lanes. A trip is the list of all moves of one job; it
+ * moves one batch of tasks after another, so that no more state is frozen at a time than in an
+ * order (K21). Owns struct trip. Never retries: after a failure the rules decide again. */
 #include "svc/coordinator/growth/scaling_moves.h"
 
 #include "svc/base/log.h"
@@ -13,14 +13,14 @@
 #include <stdlib.h>
 
 struct trip {
-    struct list link; /* node of service.scaling.trips */
+    struct list link; /* node in scaling.trips */
     uint64_t id;
-    uint32_t job, source; /* source: the lane that is drained; 0: none */
+    uint32_t job, source; /* source: the lane that is being drained; 0: none */
     struct task_move *moves;
-    struct task *tasks; /* sizes of the tasks of `moves`, for batches */
+    struct task *tasks; /* sizes of the tasks in `moves`, by which batches are formed */
     size_t count, at, batch;
-    struct moved moved; /* sums over the batches */
-    trip_done_fn done;  /* NULL: a trip of growth */
+    struct moved moved; /* sums over all batches so far */
+    trip_done_fn done;  /* NULL: the trip belongs to growth */
 };
 
 static void trip_free(struct trip *trip)

@@ -1,5 +1,5 @@
-/* View of lanes, measured jobs and tasks for the rules of growth, gathered from the service's
- * structs (packer G10). Owns nothing, and changes only the last busy time of each lane. */
+/* Builds the view of lanes, measured jobs and tasks for the rules of growth, from the structs of
+ * the service (packer G10). Owns nothing. Changes only the last busy time of each lane. */
 #include "svc/coordinator/growth/scaling_view.h"
 
 #include "svc/base/cleanup.h"
@@ -27,7 +27,7 @@ static struct scale_lane *add_lane(struct scaling_look *look, uint32_t id, uint3
     return to;
 }
 
-/* Busy share of the lane since the last look with new figures. */
+/* Returns the busy share of the lane since the last look that had new measurements. */
 static uint64_t load_ppm(struct lane *lane)
 {
     const WIRE(LaneUse) *use = stats_of_lane(lane);
@@ -42,8 +42,8 @@ static uint64_t load_ppm(struct lane *lane)
     return lane->load_ppm = load;
 }
 
-/* Adds the lane to the view. A lane that is withheld, or whose aggregator is away or about to end,
- * can neither open nor close, but its tasks and those on their way to it count. */
+/* Adds the lane to the view. A withheld lane, and a lane whose aggregator is away or about to end,
+ * can neither open nor close. Its tasks, and those moving to it, still count. */
 static void see_lane(struct scaling_look *look, struct lane *lane, bool is_kept)
 {
     const struct aggregator *a = lane->aggregator;
@@ -95,7 +95,7 @@ static void see_lanes(struct service *s, struct scaling_look *look)
     qsort(look->lanes, look->seen.lanes_count, sizeof *look->lanes, compare_lanes);
 }
 
-/* Position of the lane in the view; SIZE_MAX: not there. */
+/* Returns the position of the lane in the view; SIZE_MAX: the lane is not in the view. */
 static size_t position_of(const struct scaling_look *look, const struct lane *lane)
 {
     struct scale_lane key = {.lane = {.id = lane->id}};
@@ -109,13 +109,13 @@ static size_t position_of(const struct scaling_look *look, const struct lane *la
 struct task_part {
     uint32_t task, lane, pieces;
     uint64_t bytes;
-    double lane_ns; /* sum over its tensors' measured times; 0: not known */
+    double lane_ns; /* sum of the measured times of its tensors; 0: unknown */
 };
 
-/* Sums over the tasks of a job on one lane; indexed by the lane's position. */
+/* Sums over the tasks of a job on one lane. The array is indexed by the lane's position. */
 struct sum {
     double bytes, parts_ns;
-    uint64_t lane_ns; /* measured lane time of the share */
+    uint64_t lane_ns; /* measured lane time of the job's share of the lane */
 };
 
 static int compare_parts(const void *a, const void *b)
@@ -125,7 +125,7 @@ static int compare_parts(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Lists the pieces with a lane, sorted by task. */
+/* Lists the pieces that have a lane, sorted by task. */
 static size_t list_parts(const struct scaling_look *look, const struct job *job,
                          struct task_part *parts)
 {
@@ -168,8 +168,8 @@ static size_t merge_parts(struct task_part *parts, size_t count, struct sum *sum
     return tasks;
 }
 
-/* Lane time of the task: its part of the share's measured lane time, by the measured times of its
- * tensors, else by bytes. */
+/* Returns the lane time of the task: its part of the share's measured lane time. The parts are in
+ * proportion to the measured times of the tensors, or to bytes if these are unknown. */
 static uint64_t task_lane_ns(const struct task_part *part, const struct sum *sum)
 {
     if (sum->lane_ns == 0)
@@ -206,8 +206,8 @@ static void add_tasks(struct scaling_look *look, const struct job *job, uint32_t
 
 /* --- jobs --- */
 
-/* Whether the job must not be planned for: it has failed, moves, or has a piece that is not
- * ready. */
+/* Returns whether growth must leave the job alone: the job has failed, is moving, or has a
+ * piece that is not ready. */
 static bool is_moving(const struct job *job)
 {
     if (job->failure || moving_is_busy(job))
@@ -219,15 +219,16 @@ static bool is_moving(const struct job *job)
     return false;
 }
 
-/* Whether a job is measured beside others only, so that its loss is not known. */
+/* Returns whether the job was measured only beside other jobs, so that its loss is unknown. */
 static bool wants_alone(const struct job *job)
 {
     return job->profile->now.period_ns > 0 && !profile_knows_alone(job->profile) &&
            !job_is_idle(job);
 }
 
-/* Number of lanes that is enough for the job; 0: not sought. An idle job cannot be measured, and
- * load that leaves slow lanes would undo what this rule does. */
+/* Returns the number of lanes that is enough for the job; 0: not determined. An idle job cannot be
+ * measured. With --explore the number is not sought, because the two rules would undo each other's
+ * moves. */
 static uint32_t lanes_enough(const struct job *job)
 {
     bool is_sought =
@@ -260,7 +261,7 @@ static void see_job(struct scaling_look *look, struct job *job, struct task_part
 /* --- the whole view --- */
 
 struct sizes {
-    size_t lanes, jobs, pieces, pieces_most; /* pieces_most: of the job with the most pieces */
+    size_t lanes, jobs, pieces, pieces_most; /* pieces_most: pieces of the job that has the most */
 };
 
 static struct sizes count(const struct service *s)

@@ -1,10 +1,10 @@
-/* View of the service for the rules of growth. */
+/* Builds the view of the service for the rules of growth. */
 #ifndef GRADPOOL_COORDINATOR_GROWTH_SCALING_VIEW_H
 #define GRADPOOL_COORDINATOR_GROWTH_SCALING_VIEW_H
 
 #include "svc/coordinator/growth/scaling.h"
 
-/* Lanes, jobs, tasks and wishes in the form of the rules. */
+/* Lanes, jobs, tasks and wishes, in the form that the rules need. */
 struct scaling_look {
     struct scale_seen seen;
     struct scale_lane *lanes;
@@ -12,11 +12,11 @@ struct scaling_look {
     struct scale_task *tasks;
     struct scale_wish *wishes;
     struct budgets budgets;
-    struct job **owners; /* owners[i] is the job of jobs[i] */
-    uint32_t *numbers;   /* numbers[i] is the number of tasks[i] */
+    struct job **owners; /* owners[i] is the job that jobs[i] describes */
+    uint32_t *numbers;   /* numbers[i] is the number of the task that tasks[i] describes */
 };
 
-/* -ENOMEM. */
+/* Builds the view. Returns 0 or -ENOMEM. */
 int scaling_look_make(struct service *s, struct scaling_look *ret_look);
 void scaling_look_free(struct scaling_look *look);
 

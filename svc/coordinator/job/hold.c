@@ -1,5 +1,6 @@
-/* Holds of jobs after an operator's move. Owns job->growth->ordered_until_ns. A placement after the
- * loss of a lane and a later order ignore holds. */
+/* Holds: times in which jobs are not moved after an order of an operator. Owns
+ * job->growth->ordered_until_ns. Holds do not apply to a placement after the loss of a lane, or to
+ * a later order. */
 #include "svc/coordinator/job/hold.h"
 
 #include "svc/coordinator/job/share.h"

@@ -1,5 +1,5 @@
-/* Time for which an operator's move protects a job from growth and from exploring. RULES.md:
- * K105. */
+/* A hold protects a job from growth and exploring for some time after an operator has moved its
+ * tasks. RULES.md: K105. */
 #ifndef GRADPOOL_COORDINATOR_JOB_HOLD_H
 #define GRADPOOL_COORDINATOR_JOB_HOLD_H
 
@@ -11,12 +11,11 @@ struct lane;
 
 #define ORDER_HOLD_TEXT_BYTES 128
 
-/* Begins a hold of --order-hold from now, for `job` and for each job that has pieces on `lane`. */
+/* Begins a hold of --order-hold for `job` and for each job that has pieces on `lane`. */
 void order_hold_begin(struct job *job, const struct lane *lane);
-/* Time until the hold of the job ends; 0: growth may move tasks of the job. */
+/* Returns the time until the job's hold ends; 0: growth may move tasks of the job. */
 uint64_t order_hold_ns(const struct job *job);
-/* The rest of the hold as a sentence for `gradpool explain`; "": there is no hold. Returns
- * `text`. */
+/* Writes the remaining time as a sentence for `gradpool explain`; "": no hold. Returns `text`. */
 const char *order_hold_text(const struct job *job, char *text, size_t text_bytes);
 
 #endif

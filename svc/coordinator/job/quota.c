@@ -1,5 +1,5 @@
-/* Counts the use of jobs and tenants, and refuses what exceeds a limit. Owns no counters: a job
- * keeps its own, a tenant's use is the sum over its jobs. RULES.md: K13. */
+/* Counts what jobs and tenants use, and refuses what exceeds a limit. Owns no counters: a job has
+ * its own, and a tenant's use is the sum over its jobs. RULES.md: K13. */
 #include "svc/coordinator/job/quota.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -53,7 +53,7 @@ static void count_lent_on(struct service *s, const WIRE(LaneUse) * lane)
     }
 }
 
-/* Counts all lanes once, for all jobs of a reply. */
+/* Counts over all lanes once, for all jobs of a reply. */
 void quota_count_lent(struct service *s)
 {
     list_for_each_entry (struct tenant, t, &s->door->tenants, link)
@@ -90,14 +90,14 @@ int quota_check_new_job(const struct service *s, const struct tenant *tenant, co
                                     quota.used[LIMIT_TENANT_WORKERS], workers, err);
 }
 
-/* Tensors, pieces and bytes, in the order of enum limit. `more`: the new tensors; `counted`: their
- * part that the sums of the job have already. */
+/* Numbers of tensors, pieces and bytes, in the order of enum limit. `more`: the new tensors.
+ * `counted`: the part of them that the sums of the job already contain. */
 struct quota_news {
     uint64_t more[3], counted[3];
 };
 
-/* A tensor without pieces counts with the least number that it will have, so that a refused declare
- * costs no computation. */
+/* Counts the new tensors. A tensor without pieces yet counts with the least possible number of
+ * pieces, so that a declare can be refused before any computation. */
 static struct quota_news count_news(const struct service *s, struct tensor *const *tensors,
                                     size_t count)
 {
@@ -117,7 +117,8 @@ static int check_news(const struct limits *limits, const struct quota *quota, en
                       const struct quota_news *news, const char *who, struct err *err)
 {
     int error = 0;
-    for (int i = 2; i >= 0 && error == 0; i--) /* bytes first: they explain the number of pieces */
+    /* bytes are checked first, because they explain the number of pieces */
+    for (int i = 2; i >= 0 && error == 0; i--)
         error = limits_check(limits, first + (enum limit)i, who,
                              quota->used[first + i] - news->counted[i], news->more[i], err);
     return error;

@@ -1,5 +1,5 @@
-/* Shares of lanes. Owns struct share, and the sums of each lane (jobs, pieces, bytes), so only this
- * file attaches and detaches pieces. */
+/* Shares of lanes. Owns struct share and the sums of each lane (jobs, pieces, bytes). So only this
+ * file attaches pieces to lanes and detaches them. */
 #include "svc/coordinator/job/share.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -26,7 +26,8 @@ const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *shar
     return is_current ? stats_of_job(share->lane, job->id) : NULL;
 }
 
-/* Keeps the counters of an ended share, so that the totals of a job never go back (K15). */
+/* Adds the counters of an ended share to those of the job, so that a job's totals never decrease
+ * (K15). */
 static void leave(struct job *job, const struct share *share)
 {
     const WIRE(JobUse) *use = jobs_use_of(job, share);
@@ -79,7 +80,7 @@ void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane)
     struct share *share = jobs_share(tensor->job, lane);
     uint64_t bytes = tensor_bytes(tensor, piece->elements);
     if (!share)
-        return service_retry_later(tensor->job->service); /* the piece stays stranded meanwhile */
+        return service_retry_later(tensor->job->service); /* until then the piece stays stranded */
     lane->jobs += share->pieces == 0;
     lane->pieces++;
     lane->ranks += tensor->job->workers;
@@ -98,7 +99,7 @@ void piece_detach(struct tensor *tensor, struct piece *piece)
     uint64_t bytes = tensor_bytes(tensor, piece->elements);
     share->pieces--;
     share->bytes -= bytes;
-    piece->regroups = false; /* the next lane gets the piece without a release */
+    piece->regroups = false; /* the next lane gets the piece without a release before */
     piece->lane->load_bytes -= bytes;
     piece->lane->pieces--;
     piece->lane->ranks -= tensor->job->workers;

@@ -1,4 +1,4 @@
-/* Tasks of a job: groups of pieces, the unit of placement and migration. */
+/* Tasks of a job. A task is a group of pieces that are placed and moved together. */
 #ifndef GRADPOOL_COORDINATOR_JOB_TASK_H
 #define GRADPOOL_COORDINATOR_JOB_TASK_H
 
@@ -7,29 +7,31 @@
 struct task {
     uint32_t id;
     uint64_t bytes;
-    uint64_t state_bytes; /* state that only the lane has, and that moves along */
-    uint32_t lane;        /* lane number, since a lane may end before the move; 0: none */
+    uint64_t state_bytes; /* state that exists only on the lane, and moves with the task */
+    /* number of the lane, not a pointer: the lane may end before the move; 0: none */
+    uint32_t lane;
 };
 
 typedef bool (*task_wanted_fn)(const struct tensor *tensor, const struct piece *piece,
                                const void *context);
-/* Tasks of the pieces that `wanted` accepts, ascending, `lane` 0. The caller frees the list.
- * -ENOMEM. */
+/* Lists the tasks whose pieces `wanted` accepts, in ascending order, with `lane` 0. The caller
+ * frees the list. Returns 0 or -ENOMEM. */
 int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context,
                struct task **ret_tasks, size_t *ret_count);
-/* Number of tasks from the first on that move in one batch: 8 MiB of state, 32 MiB in all, at least
- * one task. */
+/* Returns how many of the first tasks move in one batch: up to 8 MiB of state, 32 MiB in all, and
+ * at least one task. */
 size_t tasks_batch(const struct task *tasks, size_t count);
-/* Like tasks_batch(), with `times` the bytes. */
+/* Like tasks_batch(), with `times` as many bytes. */
 size_t tasks_larger_batch(const struct task *tasks, size_t count, uint64_t times);
-/* A piece and the number of its part, from 0. */
+/* A piece, and the number of the part to which it will belong; the first part is 0. */
 struct spot_of_task {
     struct tensor *tensor;
     struct piece *piece;
     uint32_t part;
 };
-/* Splits tasks: each part becomes a task, unless it is a whole task already. Pieces of one task and
- * part are adjacent. On failure (-ENOMEM, errors of the store) nothing has changed. */
+/* Splits tasks: each part becomes a task, unless it is a whole task already. In the array, pieces
+ * of the same task and part are adjacent. After an error (-ENOMEM, errors of the store) nothing has
+ * changed. */
 int tasks_split(struct job *job, const struct spot_of_task *pieces, size_t count, size_t parts);
 struct task *tasks_find(struct task *tasks, size_t count, uint32_t id);
 

@@ -1,5 +1,5 @@
-/* Tensors: their declaring ranks, their rows in the store, their routes on the wire. Owns struct
- * tensor and its pieces. */
+/* Tensors: the ranks that declared them, their rows in the store, their routes in messages. Owns
+ * struct tensor and its pieces. */
 #include "svc/coordinator/job/tensor.h"
 
 #include "packer/packer.h"
@@ -113,11 +113,12 @@ int tensor_restore(struct service *s, const struct store_tensor *row)
     tensor->grouped = row->grouped;
     if (*row->failure)
         tensor->failure = strdup(row->failure);
-    tensor->failure_code = -EINVAL; /* the store has no code */
+    tensor->failure_code = -EINVAL; /* the store does not record the code */
     return jobs_add_tensor(job, tensor);
 }
 
-/* Rows come in order of (job, tensor, piece), so a tensor's pieces keep their order. */
+/* Restores a piece. Rows are sorted by (job, tensor, piece), so the pieces of a tensor keep their
+ * order. */
 int piece_restore(struct service *s, const struct store_piece *row)
 {
     struct job *job = jobs_find_id(s, row->job);

@@ -1,5 +1,5 @@
-/* Descriptors, timers and turns. Owns the epoll descriptor and the list of armed timers; never the
- * objects in which they are embedded. A handler may free any source or timer, also its own. */
+/* Descriptors, timers and turns. Owns the epoll descriptor and the list of running timers, but not
+ * the objects that embed them. A handler may free any source or timer, including its own. */
 #include "svc/coordinator/loop/loop.h"
 
 #include "svc/base/clock.h"
@@ -8,8 +8,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Events handled before the next turn: they are cheap, and a connection whose event waits is served
- * late. */
+/* Maximum number of events before the next turn. Events are cheap, and a connection whose event
+ * waits is served late. */
 #define EVENTS_A_STEP 64
 
 int loop_init(struct loop *loop)
@@ -80,7 +80,8 @@ static struct timer *earliest(struct loop *loop)
     return loop->first;
 }
 
-/* Reads the time once, so a timer that a handler arms for now fires in the next step. */
+/* Handles due timers. The time is read once, so a timer that a handler starts with this time fires
+ * in the next step. */
 static void expire_timers(struct loop *loop)
 {
     uint64_t now_ns = clock_now_ns();

@@ -1,23 +1,24 @@
-/* Choice of the next turn: the party, then the connection, with the least recent CPU time.
- * Expensive work waits until no cheaper work has arrived for a while, since a running handler is
- * not interrupted. Owns the records of CPU time; never the objects that take turns. RULES.md: K99,
- * K100. */
+/* Chooses the next turn: that of the party, and then of the connection, with the least recent CPU
+ * time. A running handler is not interrupted, so expensive work waits until no cheap work has
+ * arrived for a while. Owns the records of CPU time, but not the objects that take turns. RULES.md:
+ * K99, K100. */
 #include "svc/coordinator/loop/turns.h"
 
 #include "svc/base/clock.h"
 #include "svc/coordinator/view/pool.h"
 
 #define WINDOW_NS NS_PER_S
-/* Level 0 ends here; each further level ends at twice the time. */
+/* Upper end of level 0. Each further level ends at twice the time of the one before. */
 #define LEVEL_NS (256 * NS_PER_US)
-/* From this level on (131 ms of recent time) work of a connection is expensive. */
+/* From this level on (131 ms of recent CPU time) the work of a connection counts as expensive. */
 #define HEAVY_LEVEL 10
-/* A party that uses a share S of the thread has a halved sum of up to twice S of a window. */
+/* A party that uses a share S of the thread has a halved sum of at most twice S of a window. */
 #define BUDGET_NS_A_PERCENT (2 * WINDOW_NS / 100)
-/* A client whose request is answered sends the next one within this time, also on a loaded host. */
+/* Time within which a client sends its next request after an answer, even on a loaded host. */
 #define REST_NS (250 * NS_PER_MS)
 
-/* Lower keys go first; a key above the budget waits until lower ones have rested for REST_NS. */
+/* Classes of turns. Turns of a lower key are served first. A key above the budget is served when no
+ * turn of a lower key was served for REST_NS. */
 enum turn_key { KEY_FIRST, KEY_LIGHT, KEY_HEAVY, KEY_OVER_LIGHT, KEY_OVER_HEAVY };
 
 static uint64_t usage_now(const struct usage *usage, uint64_t window)
@@ -104,7 +105,8 @@ struct turn *turns_bill(struct turns *turns, struct turn *payer)
 
 /* --- queues --- */
 
-/* Moves waiting turns down one level for each window that has passed, as their usage halves. */
+/* Moves waiting turns down by one level for each window that has passed, because their recent CPU
+ * time is halved. */
 static void shift_levels(struct party *party, uint64_t window)
 {
     uint64_t passed = window - party->window;
@@ -176,7 +178,8 @@ static enum turn_key key_of(const struct party *party, uint64_t window)
     return is_heavy ? KEY_HEAVY : KEY_LIGHT;
 }
 
-/* Time at which a turn of this key may be taken: after a rest of all lower keys. */
+/* Returns the time from which a turn of this key may be served: REST_NS after the last turn of a
+ * lower key. */
 static uint64_t rested_ns(const struct turns *turns, enum turn_key key)
 {
     uint64_t last_ns = 0;
@@ -186,8 +189,8 @@ static uint64_t rested_ns(const struct turns *turns, enum turn_key key)
     return last_ns ? last_ns + REST_NS : 0;
 }
 
-/* The party with the lowest key; of several, the one with the least usage; of these, the one served
- * longest ago. */
+/* Returns the party with the lowest key; among equals the one with the least CPU time; among these
+ * the one that was served longest ago. */
 static struct party *choose(struct turns *turns, uint64_t now_ns, enum turn_key *ret_key)
 {
     uint64_t window = window_at(now_ns);
@@ -215,8 +218,8 @@ uint64_t turns_due_ns(struct turns *turns, uint64_t now_ns)
     return due_ns <= now_ns ? 0 : due_ns;
 }
 
-/* The end of a turn counts for REST_NS, except one of aggregators: an answer is no sign of a
- * further request. */
+/* Records the end of a turn. Turns of aggregators do not count: an answer does not announce another
+ * request. */
 static void note_served(struct turns *turns, enum party_kind kind, enum turn_key key)
 {
     if (kind != PARTY_AGGREGATORS)
@@ -233,7 +236,7 @@ void turns_take(struct turns *turns, uint64_t now_ns)
         list_entry(list_first(&party->levels[first_level(party)]), struct turn, link);
     enum party_kind kind = party->kind;
     leave_queue(turn);
-    if (party->waiting > 0) { /* behind the other parties */
+    if (party->waiting > 0) { /* the party goes behind the other parties */
         list_remove(&party->link);
         list_append(&turns->parties, &party->link);
     }

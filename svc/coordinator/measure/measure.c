@@ -1,6 +1,6 @@
-/* Measures jobs while they train: requests figures of aggregators at intervals, and turns the
- * counts between two looks into samples for the job's profile. Owns the timer of the looks. Must
- * never wait for an answer, nor look often while no job trains (K15). */
+/* Measures jobs while they train: requests counters of aggregators at intervals, and turns the
+ * difference between two replies into samples for the job's profile. Owns the timer. Never waits
+ * for an answer, and measures rarely while no job trains (K15). */
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -22,19 +22,20 @@
 #include <stdlib.h>
 
 #define PPM_PER_PERCENT 1e4
-#define IDLE_LOOKS 2 /* looks without a round, then pauses grow */
+#define IDLE_LOOKS 2 /* number of measurements without a round after which the pauses grow */
 
 /* --- from figures to samples --- */
 
-/* Difference of a lane's counters for a job between two looks. */
+/* Difference between a lane's counters for a job in two measurements. */
 struct window {
     uint64_t rounds, elapsed_ns, busy_ns;
-    uint64_t span_ns, burst_ns; /* means of a round; 0: rounds overlap */
+    uint64_t span_ns, burst_ns; /* means over the rounds; 0: rounds overlap */
     uint64_t queue_ns, handled_ns, stalled_ns, core_wait_ns;
-    bool is_alone; /* no other job had pieces on the lane all the time */
+    bool is_alone; /* no other job had pieces on the lane during the window */
 };
 
-/* Whether the counters continue the earlier ones: same piece, same process, no decrease. */
+/* Returns whether the counters continue the earlier ones: same pieces, same process, no counter
+ * decreased. */
 static bool is_next(const struct seen *was, const struct seen *is)
 {
     return was->reference == is->reference && was->busy_ns <= is->busy_ns &&
@@ -52,18 +53,20 @@ static void look_at_ending(const struct seen *was, const struct seen *is, struct
     window->burst_ns = (is->burst_ns - was->burst_ns) / rounds;
 }
 
-/* Part of the lane's wait for its core that belongs to the job, by busy time. */
+/* Returns the job's part of the time for which the lane waited for its core, in proportion to busy
+ * time. */
 static uint64_t core_wait(const struct seen *was, const struct seen *is)
 {
     uint64_t lane_ns = is->lane_busy_ns - was->lane_busy_ns, own_ns = is->busy_ns - was->busy_ns;
     if (is->core_wait_ns < was->core_wait_ns || is->lane_busy_ns < was->lane_busy_ns)
-        return 0; /* the lane has begun to count anew */
+        return 0; /* the lane has restarted its counters */
     double part = lane_ns > own_ns ? (double)own_ns / (double)lane_ns : 1;
     return (uint64_t)((double)(is->core_wait_ns - was->core_wait_ns) * part);
 }
 
-/* Sets `feedback_ns`: from the first join to the end of the first round. A lane of this host (its
- * process has a pidfd) has our clock; for other lanes the arrival of the message counts. */
+/* Sets `feedback_ns`, the time from the first join to the end of the first round. A lane on this
+ * host (its process has a pidfd) uses the same clock as the coordinator. For other lanes the
+ * arrival of the message is used. */
 static void note_first_round(struct job *job, const struct share *share, const WIRE(JobUse) * use)
 {
     bool is_ours = share->lane->aggregator->process.fd >= 0;
@@ -76,12 +79,12 @@ static void note_first_round(struct job *job, const struct share *share, const W
         job->figures->feedback_ns = feedback_ns;
 }
 
-/* Computes the window since the last look with rounds. False: there is none. Figures from before
- * the last move belong to other lanes and are skipped. */
+/* Computes the window since the last measurement with rounds. False: there is none. Measurements
+ * from before the last move belong to other lanes and are skipped. */
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
     if (share->looked_ns > 0 && share->lane->rows_ns <= share->looked_ns)
-        return false; /* no new figures since (K61) */
+        return false; /* the measurement has not changed since (K61) */
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
     const WIRE(LaneUse) *lane_use = stats_of_lane(share->lane);
     if (use)
@@ -119,9 +122,9 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     return is_next(&was, &is);
 }
 
-/* Adds a sample of lane time. Lane time alone and lane time beside other jobs differ (rule R3 of
- * packer), so the estimate begins anew at a change. Until there are enough samples the known or
- * predicted value stays. */
+/* Adds a sample of lane time. Lane time alone on a lane differs from lane time beside other jobs
+ * (R3 of packer), so the estimate restarts when that changes. Until enough samples exist the known
+ * or predicted value is used. */
 static void add_lane_time(struct share *share, const struct window *window)
 {
     if (share->was_alone != window->is_alone)
@@ -132,8 +135,8 @@ static void add_lane_time(struct share *share, const struct window *window)
         share->lane_ns = share->time.value;
 }
 
-/* A lane that waits for its core does not see arrivals, so its busy and waiting time counts as
- * handled, even if the round began before the look. */
+/* Records waiting times. A lane that waits for its core does not notice arrivals, so its busy and
+ * waiting time counts as handled time even if the round began before the last measurement. */
 static void note_waits(struct share *share, const struct window *window, uint32_t workers)
 {
     uint64_t least_ns = window->busy_ns + window->core_wait_ns;
@@ -145,9 +148,9 @@ static void note_waits(struct share *share, const struct window *window, uint32_
         window->handled_ns > least_ns ? (window->handled_ns - least_ns) / window->rounds : 0;
 }
 
-/* Sets each tensor's part of the job's lane time, by the busy time of its pieces; time for messages
- * is shared in proportion. A moved piece counts from its move on, so known parts stay after a
- * move. */
+/* Sets the part of each tensor in the job's lane time, by the busy time of its pieces. Time for
+ * messages is divided in the same proportion. A moved piece counts from its move on, so known parts
+ * remain after a move. */
 static void share_lane_time(struct job *job)
 {
     job->figures->has_pieces = false;
@@ -173,7 +176,8 @@ static void note(struct job *job, enum profile_news news)
         return;
     profile_use(job->profile);
     job->figures->wants_pieces = true;
-    kept_check_soon(job->service, declare_handle); /* declares may wait for this measurement */
+    /* a declare may be waiting for this measurement */
+    kept_check_soon(job->service, declare_handle);
     if (news == PROFILE_NARROWED)
         return log_info(
             "job %s%s runs alone on %u lanes: %u are enough, %u too few; it loses %.1f %%",
@@ -188,8 +192,8 @@ static void note(struct job *job, enum profile_news news)
              (double)known.period_ns / NS_PER_MS, (double)known.lanes_ns / NS_PER_MS);
 }
 
-/* Measures one job. Returns whether it has trained since the last look. The lane with the most lane
- * time gives the period of a round. */
+/* Measures one job. Returns whether it has trained since the last measurement. The lane with the
+ * most lane time determines the period of a round. */
 static bool measure(struct job *job)
 {
     struct window busiest = {0};
@@ -205,7 +209,7 @@ static bool measure(struct job *job)
             continue;
         lanes++;
         if (!look(job, share, &window)) {
-            lanes_ns += share->seen.reference ? share->lane_ns : 0; /* measured only */
+            lanes_ns += share->seen.reference ? share->lane_ns : 0; /* only measured values */
             is_alone &= share->lane->jobs == 1;
             continue;
         }
@@ -233,7 +237,8 @@ static bool measure(struct job *job)
                                         packer_loss_limit_ppm(job_limit_ppm(job), 0, 0),
                                     .is_alone = is_alone};
     note(job, profile_take(job->profile, &sample));
-    /* An earlier run may not have measured the tensors, and an answer may be lost. */
+    /* An earlier run may not have measured the tensors, and a reply may be lost, so the wish
+     * remains until they are known. */
     job->figures->wants_pieces |= job->profile->now.period_ns > 0 && !job->figures->knows_tensors;
     job->figures->trained_ns = clock_now_ns();
     exploring_look(job, busiest.rounds, busiest.elapsed_ns);
@@ -245,9 +250,9 @@ static bool measure(struct job *job)
 struct measuring {
     struct service *service;
     struct timer timer;
-    uint64_t scaled_ns;  /* last window of growth */
-    uint64_t wait_ns;    /* pause until the next look */
-    uint32_t idle_looks; /* looks in a row without training */
+    uint64_t scaled_ns;  /* time of growth's last window */
+    uint64_t wait_ns;    /* pause until the next measurement */
+    uint32_t idle_looks; /* number of measurements in a row without training */
 };
 
 static uint64_t least_ns(const struct service *s)
@@ -256,7 +261,7 @@ static uint64_t least_ns(const struct service *s)
     return s->options->measure_ns ? s->options->measure_ns : usual_ns;
 }
 
-/* Takes the lane time of each piece, for the job that was named in the request. */
+/* Reads the lane time of each piece of the job that the request named. */
 static void take_pieces(const struct lane *lane)
 {
     const WIRE(LaneUse) *use = stats_of_lane(lane);
@@ -303,8 +308,8 @@ static bool has_work(const struct aggregator *a)
     return false;
 }
 
-/* Picks the next job whose pieces are wanted; one job a request, since the number of pieces has no
- * bound. */
+/* Returns the next job whose pieces have to be measured. A request names one job only, because the
+ * number of pieces has no limit. */
 static uint32_t job_with_wish(struct service *s)
 {
     list_for_each_entry (struct job, job, &s->jobs, link) {
@@ -322,8 +327,8 @@ void stats_ask(struct aggregator *a, uint32_t job_id)
     stats_request(a, job_id, CALL_DEADLINE_NS, got_stats, &asked, sizeof asked);
 }
 
-/* Whether a window of growth is over: windows last MEASURE_NS, also with the shorter looks of
- * --explore. */
+/* Returns whether a window of growth is over. A window lasts MEASURE_NS, even with the shorter
+ * intervals of --explore. */
 static bool is_window(struct service *s)
 {
     uint64_t now_ns = clock_now_ns();
@@ -383,7 +388,8 @@ bool measuring_is_idle(const struct service *s)
     return list_is_empty(&s->jobs) || s->measuring->idle_looks >= IDLE_LOOKS;
 }
 
-/* Never postpones an armed timer: a job that declares tensor by tensor calls this often. */
+/* Never postpones a running timer, because a job that declares one tensor after another calls this
+ * often. */
 void measuring_wake(struct service *s)
 {
     uint64_t next_ns = clock_now_ns() + least_ns(s);

@@ -1,4 +1,4 @@
-/* Messages in which lanes report a failed job or a lost worker. */
+/* Handles messages in which lanes report a failed job or a lost worker. */
 #ifndef GRADPOOL_COORDINATOR_MEMBERSHIP_LANE_REPORT_H
 #define GRADPOOL_COORDINATOR_MEMBERSHIP_LANE_REPORT_H
 

@@ -1,6 +1,7 @@
-/* Late workers enter all tensors between the same two iterations: a rank is held at the end of one
- * while lanes learn of the late workers. If no rank can be held, they enter each tensor at its open
- * round. Decides when a regrouping begins; regroup.c carries it out. RULES.md: K52. */
+/* Makes late workers enter all tensors between the same two iterations: one rank is held at the end
+ * of an iteration while lanes are informed of the late workers. If no rank can be held, late
+ * workers enter each tensor at its open round. Decides when a regrouping begins; regroup.c
+ * carries it out. RULES.md: K52. */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/claim.h"
 #include "svc/coordinator/job/members.h"
@@ -12,7 +13,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define DECLARE_NS NS_PER_S /* most time between two declares of a late worker */
+#define DECLARE_NS NS_PER_S /* maximum time between two declares of a late worker */
 
 static bool is_new(const struct job *job, uint32_t rank)
 {
@@ -54,7 +55,7 @@ static bool enter_at_once(struct job *job)
     return true;
 }
 
-/* Whether the rank has entered some tensors but waits to enter others, which it has declared
+/* Returns whether the rank has entered some tensors and waits to enter others that it has declared
  * since. */
 static bool waits_half_way(const struct job *job, uint32_t rank)
 {
@@ -71,8 +72,8 @@ static bool waits_half_way(const struct job *job, uint32_t rank)
     return has_some && waits;
 }
 
-/* Whether some rank waits half way: the others' rounds need that rank, so no rank could reach the
- * end of an iteration. */
+/* Returns whether a rank has entered only some of its tensors. The rounds of the other ranks
+ * need that rank, so no rank could reach the end of an iteration. */
 static bool hinders_all(const struct job *job, char *ret_text, size_t text_bytes)
 {
     for (uint32_t rank = 0; rank < job->workers; rank++) {
@@ -144,8 +145,8 @@ void entering_waits(struct job *job)
         job->ranks->entering = ENTERING_NOT;
 }
 
-/* Continues after a regrouping. A late worker that lacks tensors is about to declare them, so the
- * held rank waits DECLARE_NS more. */
+/* Continues after a regrouping. A late worker without all tensors is about to declare the rest, so
+ * the held rank waits for DECLARE_NS more. */
 void entering_went_on(struct job *job)
 {
     job->ranks->entering = ENTERING_NOT;

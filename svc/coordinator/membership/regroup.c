@@ -1,6 +1,7 @@
-/* Regrouping: lanes and workers follow the membership of a job. Lanes release the pieces, pieces
- * get the new ranks under the next epoch, workers get the routes; all tensors at once. Decides
- * nothing about the membership; must never leave a piece released. RULES.md: K41, K42. */
+/* Regrouping: changes lanes and workers to the current membership of a job, for all tensors
+ * together. Lanes release the pieces, the pieces get the new ranks under the next epoch, and
+ * workers get the routes. Decides nothing about the membership. Never leaves a piece released.
+ * RULES.md: K41, K42. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -19,19 +20,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A regrouping, at most one a job. Its ranks and tensors are fixed at the begin, so that all lanes
- * get the same. */
+/* A regrouping; a job has at most one. Its ranks and tensors are fixed when it begins, so that all
+ * lanes get the same ones. */
 struct regrouping {
     uint64_t id;
     uint32_t version, epoch;
-    size_t pending; /* unanswered calls */
+    size_t pending; /* number of unanswered calls */
     bool has_failed;
     uint64_t have[TERMS_RANK_WORDS], gone[TERMS_RANK_WORDS];
     size_t count;
     uint32_t tensors[];
 };
 
-/* Context of a call; the regrouping may be over and the job gone when the answer arrives. */
+/* Context of a call. When the answer arrives, the regrouping may be over and the job gone. */
 struct regroup_asked {
     uint64_t id;
     uint32_t job, lane;
@@ -58,7 +59,7 @@ static bool belongs(const struct tensor *tensor, const uint64_t *have, uint32_t 
 }
 
 /* Computes the ranks that should make the tensor's rounds. Returns whether they differ from the
- * present ones. */
+ * current ranks. */
 static bool wanted_members(const struct tensor *tensor, const uint64_t *have, uint64_t *ret_ranks)
 {
     bool is_news = false;
@@ -81,8 +82,8 @@ static bool is_there(const struct tensor *tensor)
     return true;
 }
 
-/* Whether rounds of the tensor can still be complete; fails a tensor whose partial quorum exceeds
- * its remaining ranks. */
+/* Returns whether rounds of the tensor can still be completed. Fails a tensor whose partial quorum
+ * needs more ranks than are left. */
 static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
 {
     char text[2 * ERR_TEXT_BYTES];
@@ -98,8 +99,8 @@ static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
     return false;
 }
 
-/* Plans a regrouping of all tensors that need one. NULL: none needs one, no memory, or some piece
- * is not ready on a connected lane, which comes first. */
+/* Plans a regrouping of all tensors that need one. NULL: no tensor needs one, memory is missing, or
+ * a piece is not ready on a connected lane and has to become ready first. */
 static struct regrouping *plan(struct job *job)
 {
     struct regrouping *r = calloc(1, sizeof *r + job->tensors_count * sizeof r->tensors[0]);
@@ -190,7 +191,7 @@ static void thaw_all(struct job *job)
     }
 }
 
-/* Ends a regrouping before its switch: lanes serve the pieces as before, and the regrouping is
+/* Ends a regrouping before its switch. Lanes serve the pieces as before, and the regrouping is
  * tried again after RETRY_NS. */
 static void give_up(struct job *job)
 {
@@ -206,8 +207,8 @@ static bool is_of_epoch(const struct piece *piece, const void *epoch)
     return piece->epoch == *(const uint32_t *)epoch && piece->state == PIECE_READY;
 }
 
-/* Sends the new routes in one go: what a worker may send for a piece depends on its whole tensor
- * (W15). */
+/* Sends all new routes together, because a worker's messages for a piece depend on the routes of
+ * the whole tensor (W15). */
 static void finish(struct job *job)
 {
     uint32_t epoch = job->ranks->regrouping->epoch, version = job->ranks->regrouping->version;
@@ -244,8 +245,8 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
     if (!r)
         return;
     r->has_failed =
-        /* has_failed is about this lane: its pieces are sent again, at the latest when it is back
-         * (K9). */
+        /* has_failed: this lane did not answer. Its pieces are sent again, at the latest when the
+         * lane is back (K9). */
         !reply;
     each_piece(job, settle, asked);
     if (code == -ETIMEDOUT)
@@ -333,8 +334,8 @@ static void switch_all(struct job *job)
     }
 }
 
-/* All pieces are released. The transaction is the switch: before it everything can be undone,
- * after it nothing is. */
+/* Switches to the new ranks, after all pieces are released. The transaction is the switch:
+ * before it everything can be undone, after it nothing can. */
 static void regroup(struct job *job)
 {
     struct regrouping *r = job->ranks->regrouping;
@@ -345,7 +346,7 @@ static void regroup(struct job *job)
         return give_up(job);
     }
     switch_all(job);
-    r->pending = 1; /* held until all calls are sent */
+    r->pending = 1; /* one more, until all calls are sent */
     for (size_t i = 0; i < job->shares_count && !job->failure; i++)
         ask_regroup(job, job->shares[i].lane);
     if (--r->pending == 0)
@@ -354,8 +355,8 @@ static void regroup(struct job *job)
 
 /* --- the release --- */
 
-/* An aggregator that is away may come back without its releases, or its pieces may move unreleased,
- * so the regrouping has failed and begins anew. */
+/* Handles an aggregator that is away. It may come back without its releases, or its pieces may move
+ * without a release, so the regrouping fails and begins again. */
 void regrouping_aggregator_gone(const struct aggregator *a)
 {
     list_for_each_entry (struct job, job, &a->service->jobs, link) {
@@ -395,7 +396,7 @@ static void released(struct service *s, void *data, const envelope *reply, int c
         regroup(job);
 }
 
-/* -EAGAIN: the aggregator is not connected. */
+/* Sends one release. -EAGAIN: the aggregator is not connected. */
 static int send_release(struct job *job, struct lane *lane, const struct gathering *g,
                         const uint64_t *gone)
 {
@@ -409,8 +410,8 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
     return error;
 }
 
-/* Sends a release to the lane, also without pieces: each lane of the job gets the ranks that are
- * gone. */
+/* Sends a release to the lane, even without pieces, because each lane of the job has to be informed
+ * of the ranks that are gone. */
 static void ask_release(struct job *job, struct lane *lane)
 {
     struct regrouping *r = job->ranks->regrouping;
@@ -424,8 +425,9 @@ static void ask_release(struct job *job, struct lane *lane)
     free(g.pieces);
 }
 
-/* Sends lanes the ranks that were lost since the regrouping began: a released piece first finishes
- * its round, which such a rank would hold up. The next regrouping removes these ranks. */
+/* Sends lanes the ranks that were lost after the regrouping began. A piece finishes its round
+ * before it is released, and such a rank would delay the round. The next regrouping removes these
+ * ranks. */
 static void tell_of_more(struct job *job)
 {
     const struct gathering nothing = {0};
@@ -483,7 +485,7 @@ void regrouping_check(struct job *job)
         free(r);
         return;
     }
-    moving_worker_leaves(job); /* an unswitched migration is undone */
+    moving_worker_leaves(job); /* a migration that has not switched yet is undone */
     saving_give_way(job, "its workers come or go");
     if (!moving_is_busy(job))
         return begin(job, r);

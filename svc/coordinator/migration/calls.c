@@ -1,5 +1,5 @@
-/* Calls of a migration to lanes, and the handling of their answers. A message has the pieces of one
- * lane that still exist, at most MESSAGE_PIECES_MAX; each call has a deadline. migration.c decides
+/* Calls of a migration to lanes, and the handling of their answers. A message has pieces of one
+ * lane that still exist, at most MESSAGE_PIECES_MAX. Each call has a deadline. migration.c decides
  * the order of the steps. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
@@ -35,8 +35,8 @@ static bool has_connection(const struct job *job, uint32_t rank)
     return job->sessions[rank] && job->sessions[rank]->peer;
 }
 
-/* Whether the target may wait for the workers' connections: not if a rank is away, which would use
- * up the time, nor if a source is about to end, whose time is short. */
+/* Returns whether the target may wait for the connections of the workers. Not if a rank is away,
+ * because the wait would time out, nor if a source is about to end, because its time is short. */
 static bool may_await(const struct migration *m, const struct migration_asked *asked,
                       const struct job *job, const uint64_t ranks[RANKS_WORDS])
 {
@@ -51,8 +51,8 @@ static bool may_await(const struct migration *m, const struct migration_asked *a
     return true;
 }
 
-/* Workers get the message early; a worker's ticket request reaches the lane after the pieces, over
- * the same connection. */
+/* Informs workers of the target early. The ticket request of a worker reaches the lane after the
+ * pieces, because both use the same connection. */
 static void tell_workers_ahead(const struct job *job, const uint64_t ranks[RANKS_WORDS],
                                const struct lane *lane)
 {
@@ -155,7 +155,7 @@ void migration_install(struct migration *m, migration_fn then)
 
 /* --- after the switch --- */
 
-/* Whether the lane has no piece of the job, in any state. */
+/* Returns whether the lane has no piece of the job, in any state. */
 static bool is_empty(const struct job *job, const struct lane *lane)
 {
     for (size_t i = 0; i < job->shares_count; i++)
@@ -164,7 +164,8 @@ static bool is_empty(const struct job *job, const struct lane *lane)
     return true;
 }
 
-/* A source that is away or lost needs no answer: when it is back, it gets a drop (K9). */
+/* Handles the answer of a source. An aggregator that is away or lost need not answer: when it is
+ * back, it gets a drop (K9). */
 static void let_go(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     struct migration *m = migration_awaiting(s, data);
@@ -193,8 +194,8 @@ static int ask_to_let_go(struct migration *m, struct lane *lane, struct migratio
     return error;
 }
 
-/* Breaks the connections to the sources that could not get a message for want of memory; after the
- * reconnect they get it (K9). */
+/* Breaks the connections to those sources to which a message could not be sent for lack of memory.
+ * After the reconnect the sources drop the pieces (K9). */
 static void meet_again(struct migration *m)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -241,8 +242,8 @@ static bool is_told(const struct job *job, uint32_t piece, enum telling telling)
     return telling == TELL_ALL || is_gone == (telling == TELL_OF_GONE);
 }
 
-/* Without memory for the list the lane's connection is broken; K9 settles the pieces after the
- * reconnect. */
+/* Without memory for the list of pieces, the connection of the lane is broken. After the reconnect
+ * K9 decides which pieces the lane keeps. */
 static void tell_all(struct migration *m, struct job *job, const uint32_t *order,
                      enum telling telling,
                      void (*tell)(struct migration *m, struct job *job, struct lane *lane,

@@ -1,6 +1,6 @@
-/* Migrations: begin, steps, end. Carries out the actions of migrator_step() and makes the one
- * switch (K19); calls.c has the messages. Must never leave a piece without the owner that the store
- * names, nor call done() inside a caller. */
+/* Migrations: begin, steps, end. Carries out the actions of migrator_step(), and makes the one
+ * switch (K19). calls.c has the messages. Each piece always has the owner that the store names.
+ * done() is never called inside a caller's function. */
 #include "svc/coordinator/migration/migration.h"
 
 #include "svc/base/log.h"
@@ -91,7 +91,7 @@ bool moving_goes_astray(const struct job *job)
     return false;
 }
 
-/* Counts the move in its targets, so that they do not look empty before the switch. */
+/* Counts the move at its targets, so that they do not appear empty before the switch. */
 static void note_arriving(const struct migration *m, bool begins)
 {
     uint32_t last = 0;
@@ -109,7 +109,7 @@ static void note_arriving(const struct migration *m, bool begins)
 static void report(struct timer *timer);
 static void migration_feed(struct migration *m, enum migrator_event event);
 
-/* The epoch is taken now and stored with the switch, so that a recovery meanwhile takes another
+/* The epoch is reserved now and stored with the switch, so that a recovery in between gets another
  * one. */
 void migration_begin(struct migration *m, struct job *job)
 {
@@ -152,7 +152,7 @@ static void report(struct timer *timer)
     s->on->job->may_regroup(job);
 }
 
-/* Ends the migration, once; done() follows from the loop. */
+/* Ends the migration, once. done() is called later, from the loop. */
 static void finish(struct migration *m)
 {
     const struct job *job = migration_job(m);
@@ -219,8 +219,8 @@ static int write_route(struct migration *m)
     return error;
 }
 
-/* Takes the piece's part of the source's lane time, by bytes: the target uses it until its own is
- * measured. */
+/* Moves a part of the source's lane time to the target, in proportion to bytes. The target uses
+ * this value until its own is measured. */
 static uint64_t take_lane_time(const struct tensor *tensor, const struct piece *piece)
 {
     struct share *share = jobs_share(tensor->job, piece->lane);
@@ -231,7 +231,7 @@ static uint64_t take_lane_time(const struct tensor *tensor, const struct piece *
     return lane_ns;
 }
 
-/* Moves the piece to its target. moving_start() has made the share, so this cannot fail. */
+/* Moves the piece to its target. This cannot fail, because moving_start() has created the share. */
 static void settle(struct migration *m, struct job *job, const struct traveller *t)
 {
     struct tensor *tensor;
@@ -242,7 +242,7 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     uint64_t lane_ns = take_lane_time(tensor, piece);
     piece_detach(tensor, piece);
     piece_attach(tensor, piece, target);
-    lane_open(target); /* a target that was parked meanwhile is open again */
+    lane_open(target); /* a target that was parked meanwhile opens again */
     struct share *share = jobs_share(job, target);
     share->lane_ns += lane_ns;
     share->how = t->how ? t->how : share->how;
@@ -252,8 +252,8 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     keeping_moved(job, piece, t->keeper, t->is_copied);
 }
 
-/* Moves all pieces to their targets. Samples of other lanes are void, so all shares begin anew
- * (K20). */
+/* Moves all pieces to their targets. Samples of the former lanes are no longer valid, so all shares
+ * begin again (K20). */
 static void settle_all(struct migration *m)
 {
     struct job *job = migration_job(m);
@@ -272,7 +272,8 @@ static bool has_moved(const struct piece *piece, const void *context)
     return piece->epoch == m->epoch && piece->lost_epoch < m->epoch;
 }
 
-/* Sends the routes. The target needs no message to begin: workers are the first to send to it. */
+/* Sends the routes. The target needs no message to begin, because workers are the first to send
+ * to it. */
 static void activate(struct migration *m)
 {
     struct job *job = migration_job(m);
@@ -349,8 +350,8 @@ static bool has_lane_of(const struct migration *m, const struct aggregator *a, b
     return false;
 }
 
-/* Whether `a` holds, or begins to hold, replicas of moving pieces: rounds end only with a live
- * holder, and a moving piece gets no new one (K57). */
+/* Returns whether `a` holds, or begins to hold, replicas of moving pieces. Rounds end only with a
+ * live holder, and a moving piece gets no new one (K57). */
 static bool waits_for_keeper(const struct migration *m, const struct aggregator *a)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -399,7 +400,7 @@ void moving_aggregator_lost(struct aggregator *a)
     }
 }
 
-/* Ends the migrations of the job. The end of the job makes the sources drop its pieces. */
+/* Ends the migrations of the job. The sources drop its pieces when the job itself ends. */
 void moving_end_job(struct job *job)
 {
     list_for_each_entry (struct migration, m, &job->service->works->migrations, link) {

@@ -1,6 +1,7 @@
-/* Migration: moves tasks of a job to other lanes while it trains. Drives the migrator's state
- * machine (see its README) with calls to lanes. The only place that changes the route of a task
- * whose lane lives. Tasks move whole, keep their numbers, and get the job's next epoch. */
+/* Migration: moves tasks of a job to other lanes while the job trains. Executes the migrator's
+ * state machine (see its README) with calls to lanes. Only migrations change the route of a task
+ * whose lane is alive. Tasks move as a whole, keep their numbers, and get the next epoch of the
+ * job. */
 #ifndef GRADPOOL_COORDINATOR_MIGRATION_MIGRATION_H
 #define GRADPOOL_COORDINATOR_MIGRATION_MIGRATION_H
 
@@ -12,53 +13,56 @@
 #include <stdint.h>
 
 struct moved {
-    int code; /* negative errno: no task has moved */
+    int code; /* 0, or a negative errno: no task has moved */
     const char *text;
     uint32_t tasks;
     uint64_t state_bytes;
-    uint64_t longest_ns; /* from the first release until workers got the new routes */
+    uint64_t longest_ns; /* longest time from the first release until workers got the new routes */
 };
-/* Result of a migration, once, from the loop, never inside moving_start(). The job may be gone. */
+/* Receives the result of a migration, once. Called from the loop, never inside moving_start(). The
+ * job may be gone by then. */
 typedef void (*moving_done_fn)(struct service *s, uint64_t context, const struct moved *moved);
 
 struct task_move {
     uint32_t task;
     uint32_t lane;      /* number of the target lane */
-    enum share_how how; /* new reason of the target share; SHARE_UNKNOWN: keep */
-    bool is_forced;     /* the target may be withheld */
+    enum share_how how; /* reason that the target's share gets; SHARE_UNKNOWN: unchanged */
+    bool is_forced;     /* the target may be a withheld lane */
 };
 
-/* Begins to move tasks of the job: all of them, or none. Tasks that are on their target already are
- * left out. Errors, with nothing begun: -EBUSY (tasks of the job move, or a snapshot is under way),
- * -ENOENT (no such task or lane), -EAGAIN (an aggregator or a worker is away, a target is withheld
- * or about to end, a task is being placed, workers come or go, or the job has failed), -ENOMEM. */
+/* Begins to move tasks of the job. Either all of them move, or none. Tasks that are on their target
+ * already are left out. Errors, with nothing begun: -EBUSY (tasks of the job are moving, or a
+ * snapshot is in progress), -ENOENT (no such task or lane), -ENOMEM, -EAGAIN (an aggregator or a
+ * worker is away; a target is withheld or about to end; a task is being placed; workers join or
+ * leave; or the job has failed). */
 int moving_start(struct job *job, const struct task_move *moves, size_t count, moving_done_fn done,
                  uint64_t context, struct err *err);
-/* Whether tasks of the job may move now, whatever the lanes: 0, or -EBUSY or -EAGAIN as
+/* Returns whether tasks of the job may move now, for any target: 0, or -EBUSY or -EAGAIN like
  * moving_start(). */
 int moving_check(const struct job *job, struct err *err);
-/* Whether tasks of the job move. */
+/* Returns whether tasks of the job are moving. */
 bool moving_is_busy(const struct job *job);
-/* Whether tasks of the job move to a lane that was withheld, or is about to end. */
+/* Returns whether tasks of the job are moving to a lane that was withheld or is about to end. */
 bool moving_goes_astray(const struct job *job);
-/* Whether the piece moves and its new route is not written yet. */
+/* Returns whether the piece is moving and its new route is not written yet. */
 bool moving_has(const struct job *job, uint32_t piece);
-/* Whether `keeper` begins to copy pieces that move to `lane` (NULL: to any lane). */
+/* Returns whether `keeper` is beginning to copy pieces that move to `lane` (NULL: to any lane). */
 bool moving_has_keeper(const struct job *job, const struct aggregator *keeper,
                        const struct lane *lane);
-/* `keeper` cannot reach `lane` (NULL: any lane): the uncommitted moves of this job that need it are
- * aborted. */
+/* Handles a replica holder that cannot connect to `lane` (NULL: to any lane). Uncommitted moves of
+ * this job that need the connection are aborted. */
 void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
                          const struct lane *lane);
-/* Ends the migration of a job that ends; targets drop the pieces. */
+/* Ends the migration of a job that is ending. The targets drop the pieces. */
 void moving_end_job(struct job *job);
-/* A worker leaves the job: its uncommitted moves are aborted, since only the sources know of the
- * goodbye. */
+/* Handles a worker that leaves the job. Its uncommitted moves are aborted, because only the sources
+ * know about the goodbye. */
 void moving_worker_leaves(const struct job *job);
-/* Aborts uncommitted moves in which the aggregator takes part; when it is back, K9 decides which
- * pieces it keeps. */
+/* Handles an aggregator that is away: uncommitted moves in which it takes part are aborted. When it
+ * is back, K9 decides which pieces it keeps. */
 void moving_aggregator_away(struct aggregator *a);
-/* The same for a lost aggregator, before recovery_aggregator_lost() handles the pieces. */
+/* The same for a lost aggregator; called before recovery_aggregator_lost(), which handles its
+ * pieces. */
 void moving_aggregator_lost(struct aggregator *a);
 /* Frees all migrations at the end of the service, without messages. */
 void moving_destroy(struct service *s);

@@ -1,6 +1,7 @@
-/* Transfer of state (parameters, moments, a running sum) from source to target: requested from the
- * source and put to the target, a few messages at a time, so that both lanes and both connections
- * work at once and never hold more than those. The contents are not interpreted. */
+/* Transfers state (parameters, moments, a running sum) from source to target: requests parts from
+ * the source and puts them to the target. Some messages are in transit at the same time, so that
+ * both lanes and both connections work; no more than these are in memory. The contents are not
+ * interpreted. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
@@ -8,26 +9,27 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PART_BYTES (UINT64_C(1) << 20) /* bytes of a StateReply; less at the end of a piece */
-#define PARTS_MAX 4                    /* most parts requested, or put and not answered */
+/* maximum bytes of a StateReply; the last one of a piece has fewer */
+#define PART_BYTES (UINT64_C(1) << 20)
+#define PARTS_MAX 4 /* maximum number of parts in transit: requested, or put and not answered */
 
-/* Transfer of state of one migration. */
+/* The transfer of state in one migration. */
 struct state_way {
     size_t at;       /* index of the traveller whose state is requested next */
-    uint64_t offset; /* offset of the next request in its state */
-    uint32_t parts;  /* parts under way */
+    uint64_t offset; /* offset in that state of the next request */
+    uint32_t parts;  /* number of parts in transit */
 };
 
 static void fill(struct migration *m);
 
-/* One part. The parts of a piece stay in order, since one connection has them all. */
+/* One part of a state. The parts of a piece stay in order, because all use the same connection. */
 struct state_part {
     uint64_t migration;
     size_t at; /* index of the traveller */
     uint64_t offset, bytes;
 };
 
-/* The migration of the part; NULL: it is not in its transfer any more. */
+/* Returns the migration of the part; NULL: that migration is no longer transferring state. */
 static struct migration *waiting(struct service *s, const struct state_part *part)
 {
     struct migration *m = migration_find(s, part->migration);
@@ -39,7 +41,8 @@ static bool is_gone(const struct migration *m, size_t at)
     return !jobs_piece(migration_job(m), m->travellers[at].piece, NULL);
 }
 
-/* A failure about a piece that was undeclared meanwhile does not matter; any other aborts. */
+/* Handles a failed part. The failure does not matter if the piece was undeclared meanwhile;
+ * otherwise the migration is aborted. */
 static void failed(struct migration *m, const struct state_part *part, int code, const char *text)
 {
     if (!is_gone(m, part->at))
@@ -102,7 +105,8 @@ static int pull(struct migration *m)
                      .piece = t->piece, .offset = part.offset);
 }
 
-/* Requests parts up to PARTS_MAX; calls the next step when all have arrived. */
+/* Requests parts until PARTS_MAX are in transit. Calls the next step when all parts have
+ * arrived. */
 static void fill(struct migration *m)
 {
     int error = 0;

@@ -1,7 +1,7 @@
-/* Planned ends of aggregators. An aggregator announces its end; its tasks move to others, job after
- * job, in as many orders as needed (order.c), other holders copy its replicas (replica/replica.c),
- * then it drains. At the deadline it drains with the rest, and the log names the jobs that lose
- * state. Owns struct leaving. RULES.md: K94. */
+/* Planned ends of aggregators. An aggregator announces its end. Its tasks move to other lanes, job
+ * after job, in as many orders as needed (order.c). Other holders copy its replicas
+ * (replica/replica.c). Then it is drained. At the deadline it is drained in any case, and the log
+ * names the jobs that lose state. Owns struct leaving. RULES.md: K94. */
 #include "svc/coordinator/order/leaving.h"
 
 #include "svc/base/log.h"
@@ -18,19 +18,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PAUSE_NS (100 * NS_PER_MS) /* first pause between two orders; each is twice the last */
-#define PAUSE_MOST_NS NS_PER_S     /* longest pause */
+/* first pause between two orders; each pause is twice the one before */
+#define PAUSE_NS (100 * NS_PER_MS)
+#define PAUSE_MOST_NS NS_PER_S /* longest pause */
 #define LOSES_BYTES 768
-#define NEXT_NS (5 * NS_PER_S) /* wait for the next local aggregator, if no option names one */
+/* time to wait for the next local aggregator, if no option sets it */
+#define NEXT_NS (5 * NS_PER_S)
 
 struct leaving {
     struct aggregator *aggregator;
-    uint64_t by_ns;       /* deadline: the process ends then */
-    uint64_t start_by_ns; /* until then the next local aggregator is waited for */
+    uint64_t by_ns;       /* deadline at which the process ends */
+    uint64_t start_by_ns; /* time until which the planned end waits for the next local aggregator */
     uint64_t pause_ns;    /* pause before the next order */
-    bool is_moving;       /* an order is under way */
-    bool is_over;         /* the drain is requested */
-    char why[256];        /* why tasks stayed in the last order */
+    bool is_moving;       /* an order is in progress */
+    bool is_over;         /* the drain was requested */
+    char why[256];        /* reason for which tasks stayed in the last order */
     struct timer timer;
 };
 
@@ -42,7 +44,8 @@ static bool is_there(const struct aggregator *a, const struct tensor *tensor,
     return piece->lane && piece->lane->aggregator == a && !tensor->failure;
 }
 
-/* Number of tensors of the job with pieces on the aggregator; `lane` not NULL: on that lane. */
+/* Returns the number of the job's tensors that have pieces on the aggregator, or, if `lane` is not
+ * NULL, on that lane. */
 static size_t count_tensors(const struct aggregator *a, const struct job *job,
                             const struct lane *lane, bool (*counts)(const struct tensor *tensor))
 {
@@ -81,8 +84,8 @@ static size_t count_others_up(const struct service *s)
 
 static bool others_are_up(const struct service *s) { return count_others_up(s) > 0; }
 
-/* Whether the aggregator holds replicas that another holder could copy. If all aggregators leave,
- * the only other one may be the owner. */
+/* Returns whether the aggregator holds replicas that another holder could copy. If all aggregators
+ * leave, the only other one may be the owner itself. */
 static bool has_copies(const struct aggregator *a)
 {
     list_for_each (node, &a->service->jobs)
@@ -105,7 +108,7 @@ static bool is_copied(const struct job *job, const struct share *share)
     return use && use->states > 0 && (uint64_t)use->copied + use->empty == use->states;
 }
 
-/* Number of tensors whose state has no replica. */
+/* Returns the number of tensors whose state has no replica. */
 static size_t count_lost(const struct aggregator *a, const struct job *job)
 {
     size_t count = 0;
@@ -154,7 +157,7 @@ void leaving_check_done(struct service *s)
         timer_start(s->loop, &s->fleet->leave_timer, 0);
 }
 
-/* Fails and ends jobs with tasks on an aggregator that ends with this process. */
+/* Fails and ends the jobs that have tasks on an aggregator that ends with this process. */
 void leaving_end_jobs(const struct aggregator *a)
 {
     struct service *s = a->service;
@@ -208,7 +211,7 @@ static void pause_a_while(struct aggregator *a)
     look_again(a, l->pause_ns);
 }
 
-/* End of an order. Jobs may have been busy, or lanes full, so another order follows. */
+/* Handles the end of an order. If jobs were busy or lanes full, another order follows. */
 static void moved(struct service *s, const struct order *order)
 {
     struct aggregator *a = aggregator_find(s, order->from_aggregator);
@@ -223,8 +226,8 @@ static void moved(struct service *s, const struct order *order)
     look_again(a, 0);
 }
 
-/* Whether to wait for the next local aggregator: without it all tasks would crowd the present
- * ones. */
+/* Returns whether to wait for the next local aggregator, because without it all tasks would move to
+ * the present ones. */
 static bool waits_for_next(const struct aggregator *a)
 {
     return clock_now_ns() < a->leaving->start_by_ns && fleet_is_any_coming(a->service);
@@ -289,7 +292,7 @@ static void begin(struct aggregator *a, uint64_t by_ns)
     if (is_first)
         a->leaving = leaving_create(a, by_ns);
     if (!a->leaving && a->peer)
-        peer_break(a->peer); /* the next connection announces the end again */
+        peer_break(a->peer); /* the aggregator announces its end again on its next connection */
     if (!a->leaving)
         return;
     if (by_ns < a->leaving->by_ns)
@@ -340,7 +343,7 @@ void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             begin(a, by_ns);
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST && !a->leaving)
-            aggregator_drain(a); /* no memory for more */
+            aggregator_drain(a); /* memory for anything else is missing */
     }
     leaving_check_done(s);
 }

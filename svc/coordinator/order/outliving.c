@@ -1,6 +1,6 @@
-/* Which aggregators end with this process, and which jobs can train on without it. The only state
- * is service_end.takes_along and service_end.ends_container, set at the start. RULES.md: K93,
- * K107. */
+/* Finds the aggregators that end with this process, and the jobs that can train on without it. The
+ * only state, service_end.takes_along and service_end.ends_container, is set when the service
+ * starts. RULES.md: K93, K107. */
 #include "svc/coordinator/order/outliving.h"
 
 #include "svc/base/system/process.h"
@@ -10,11 +10,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Inode of the host's own PID namespace (PROC_PID_INIT_INO of the kernel). */
+/* Inode of the host's first PID namespace (PROC_PID_INIT_INO in the kernel). */
 #define HOST_NAMESPACE UINT64_C(0xeffffffc)
 
-/* Whether a container ends with this process: it is the first one there, or the child of the first
- * one, an init such as tini. */
+/* Returns whether a container ends with this process: this process is the first one there, or the
+ * child of the first one, which is an init such as tini. */
 static bool is_first_of_container(void)
 {
     uint64_t namespace = process_namespace();
@@ -22,8 +22,8 @@ static bool is_first_of_container(void)
     return getpid() == 1 || (is_inside && getppid() == 1);
 }
 
-/* Whether this is the main process of a systemd unit. KillMode, which decides about the other
- * processes, is not known here. */
+/* Returns whether this is the main process of a systemd unit. KillMode decides what happens to the
+ * unit's other processes; its value is unknown here. */
 static bool is_main_of_unit(void)
 {
     const char *told = getenv("SYSTEMD_EXEC_PID");
@@ -37,7 +37,7 @@ int outliving_create(struct service *s)
     if (!s->ending)
         return -ENOMEM;
     s->ending->service = s;
-    timer_init(&s->ending->drain_timer, NULL); /* stopping.c sets the functions */
+    timer_init(&s->ending->drain_timer, NULL); /* stopping.c sets the functions of these timers */
     timer_init(&s->ending->give_up_timer, NULL);
     s->ending->ends_container = is_first_of_container();
     if (s->ending->ends_container)
@@ -59,7 +59,7 @@ void outliving_destroy(struct service *s)
     free(s->ending);
 }
 
-/* A process with a pidfd here is in the same PID namespace, so in the same container. */
+/* A process whose pidfd is here is in the same PID namespace, and so in the same container. */
 bool ends_with_service(const struct aggregator *a)
 {
     bool is_local = a->slot > 0 || a->former_slot > 0;

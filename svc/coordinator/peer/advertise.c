@@ -1,4 +1,5 @@
-/* The address of the service for others: an option, or found from the listeners. */
+/* Chooses the address under which other processes reach the service: an option, or the address of a
+ * listener. */
 #include "svc/coordinator/peer/advertise.h"
 
 #include "svc/base/cleanup.h"
@@ -13,7 +14,7 @@
 
 #define LOOKUP_NS (2 * NS_PER_S)
 
-/* Source address of the default route: the connect of a datagram socket sends nothing, and its
+/* Finds the source address of the default route. Connecting a datagram socket sends nothing. The
  * target is an address reserved for documentation. */
 static int default_route_address(char *buffer, size_t buffer_bytes)
 {
@@ -42,8 +43,8 @@ static bool is_loopback_name(const char *host, char address[INET6_ADDRSTRLEN])
     return endpoint_name_is_loopback(host, clock_now_ns() + LOOKUP_NS, address, INET6_ADDRSTRLEN);
 }
 
-/* Chooses the address of local lanes. Debian maps the host's own name to 127.0.1.1, where other
- * hosts could not reach lanes. */
+/* Chooses the address of local lanes. A host's own name is not used where it resolves to 127.0.1.1,
+ * as on Debian: other hosts could not reach lanes there. */
 static void choose_data_host(struct service *s, const char *host)
 {
     char loopback[INET6_ADDRSTRLEN], *found = s->identity->data_host;
@@ -57,7 +58,7 @@ static void choose_data_host(struct service *s, const char *host)
              host, loopback, found);
 }
 
-/* Whether only this host can reach the service, although --listen names another host. */
+/* Returns whether only this host can reach the service although --listen names another host. */
 static bool listens_in_vain(const struct service *s)
 {
     const struct endpoint *e = &s->door->tcp->endpoint;
@@ -79,7 +80,7 @@ int advertise_choose(struct service *s, struct err *err)
     else if (is_any && find_host(s, shown.host, sizeof shown.host, err) < 0)
         return err->code;
     endpoint_format(&shown, s->identity->endpoint_url, sizeof s->identity->endpoint_url);
-    /* Lanes of a service for this host alone choose their address themselves. */
+    /* In a service for this host alone, lanes choose their address themselves. */
     bool is_local = endpoint_is_loopback(&s->door->tcp->endpoint) || listens_in_vain(s);
     if (s->options->advertise || !is_local)
         choose_data_host(s, shown.host);

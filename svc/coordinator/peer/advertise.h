@@ -1,4 +1,4 @@
-/* The address of the service for others. */
+/* Chooses the address under which other processes reach the service. */
 #ifndef GRADPOOL_COORDINATOR_PEER_ADVERTISE_H
 #define GRADPOOL_COORDINATOR_PEER_ADVERTISE_H
 
@@ -6,7 +6,7 @@
 
 struct service;
 
-/* Fills endpoint_url and data_host; needs the open listeners. */
+/* Sets endpoint_url and data_host. The listeners must be open. */
 int advertise_choose(struct service *s, struct err *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* Memory for long control messages while they arrive: reserved as a whole when the length is known,
- * so every message that was begun can end. Bounded for a tenant and in all; other peers wait in
- * order. Must never hold back an aggregator. RULES.md: K101. */
+/* Memory for long control messages while they arrive. Memory for the whole message is reserved when
+ * its length is known, so every message that was begun can be completed. There is a limit for each
+ * tenant and one for all; other peers wait in order. Aggregators never wait. RULES.md: K101. */
 #include "svc/coordinator/peer/frames.h"
 
 #include "svc/coordinator/job/quota.h"
@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-/* Most bytes of all connections. Beside other tenants, a tenant has at most half of them. */
+/* Maximum bytes of all connections. If other tenants exist, a tenant gets at most half. */
 #define FRAMES_BYTES_MAX (UINT64_C(1) << 30)
 
 static bool has_room(const struct peer *p, uint32_t bytes)
@@ -52,7 +52,7 @@ int frames_admit(struct peer *p)
 
 bool frames_waits(const struct peer *p) { return !list_is_empty(&p->frame_link); }
 
-/* Resumes waiting peers for which there is room now. */
+/* Lets waiting peers continue if there is room now. */
 static void let_others(struct service *s)
 {
     list_for_each_safe_entry (struct peer, p, &s->door->frames_waiting, frame_link) {

@@ -1,6 +1,7 @@
-/* Control connections: accept, greet, pass messages to handlers, close. Owns struct peer. A peer is
- * freed only from the loop (by its own timer), never inside a handler, so a handler may break any
- * peer at any time (K5). Messages are read in the peer's turn only (K99). */
+/* Control connections: accepts them, checks the greeting, passes messages to handlers, closes them.
+ * Owns struct peer. A peer is freed only from the loop by its own timer, never inside a handler, so
+ * a handler may break any peer at any time (K5). Messages are read only in the peer's turn
+ * (K99). */
 #include "svc/coordinator/peer/peer.h"
 
 #include "svc/base/log.h"
@@ -25,15 +26,15 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define GREET_DEADLINE_NS (5 * NS_PER_S) /* from the first turn to Hello */
-#define CLOSE_DEADLINE_NS NS_PER_S       /* to read the last messages */
-/* Most messages in one turn, if they take less than TURN_NS. */
+#define GREET_DEADLINE_NS (5 * NS_PER_S) /* time from the first turn to the Hello */
+#define CLOSE_DEADLINE_NS NS_PER_S       /* time to read the last messages */
+/* Maximum number of messages in a turn that has not used TURN_NS. */
 #define MESSAGES_IN_A_ROW 64
 #define TURN_NS (250 * NS_PER_US)
 #define ACCEPTS_A_TURN 4
-/* Most open requests of one connection of an operator. */
+/* Maximum number of open requests of an operator's connection. */
 #define REQUESTS_AT_A_TIME 4
-/* With more unread answers a peer is not read on. */
+/* A peer with more unread answers is not read until it has read some. */
 #define BACKLOG_BYTES_READ_ON (256u << 10)
 
 bool text_is_plain(const char *text) { return !strchr(text, '"') && text_is_harmless(text); }
@@ -60,7 +61,7 @@ static void peer_destroy(struct peer *p)
     free(p);
 }
 
-/* Frees the peer, then reports the end of its connection to aggregator or session. */
+/* Frees the peer, then reports the end of its connection to the aggregator or session. */
 static void peer_gone(struct peer *p)
 {
     struct aggregator *aggregator = p->aggregator;
@@ -71,8 +72,8 @@ static void peer_gone(struct peer *p)
     s->on->peer->connection_ended(aggregator, session, was_closed);
 }
 
-/* Handles a missed deadline. A peer that waits for its turn is late by our fault, and gets more
- * time. */
+/* Handles a missed deadline. A peer that is waiting for its turn gets more time, because the
+ * coordinator itself is late. */
 static void peer_expired(struct timer *timer)
 {
     struct peer *p = container_of(timer, struct peer, timer);
@@ -95,7 +96,7 @@ void peer_break(struct peer *p)
     timer_start(p->service->loop, &p->timer, 0);
 }
 
-/* Closes the connection after the messages that were sent. */
+/* Closes the connection after all messages so far have been sent. */
 void peer_finish(struct peer *p)
 {
     if (p->state == PEER_BROKEN)
@@ -106,8 +107,9 @@ void peer_finish(struct peer *p)
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
 
-/* Watches for input, unless the peer waits for a turn or is held. A waiting peer that has hung up
- * is not watched at all, since epoll reports a hang-up at every wait. */
+/* Watches for input, unless the peer waits for a turn or its reading is suspended. A waiting
+ * peer that has hung up is not watched at all, because epoll would report the hang-up at every
+ * wait. */
 static void update_events(struct peer *p)
 {
     uint32_t events = channel_events(p->channel);
@@ -150,8 +152,9 @@ void peer_fail_memory(struct peer *p, uint64_t id)
     peer_fail(p, id, -ENOMEM, "gradpool serve is out of memory");
 }
 
-/* Whether the connection needs a key: not over the Unix socket, not over plain TCP from this host,
- * and with --insecure not from other hosts (K10). */
+/* Returns whether the connection needs a key. Connections over the Unix socket and over plain TCP
+ * from this host need none. With --insecure, connections from other hosts need none either
+ * (K10). */
 static bool needs_key(const struct peer *p)
 {
     const struct coordinator_options *o = p->service->options;
@@ -181,7 +184,7 @@ static bool count_in(struct peer *p, uint64_t request, struct tenant *tenant)
     return true;
 }
 
-/* Moves the connection to its party. An operator on the Unix socket stays with DOOR_OPERATORS. */
+/* Moves the connection to its party. An operator on the Unix socket stays in DOOR_OPERATORS. */
 static void choose_party(struct peer *p, WIRE(Role) role)
 {
     struct service *s = p->service;
@@ -191,7 +194,8 @@ static void choose_party(struct peer *p, WIRE(Role) role)
         turn_join(&s->loop->turns, &p->turn, &p->tenant->party);
 }
 
-/* Settles the tenant of the connection. False: it is refused, and the peer has got the failure. */
+/* Decides the tenant of the connection. False: the connection is refused, and the peer was sent the
+ * failure. */
 static bool admit(struct peer *p, uint64_t request, const WIRE(Hello) * hello)
 {
     const char *name = channel_tenant(p->channel);
@@ -201,7 +205,7 @@ static bool admit(struct peer *p, uint64_t request, const WIRE(Hello) * hello)
                          "that its operator made with `gradpool tenant add`"),
                false;
     struct tenant *tenant = name ? tenants_find(p->service, name) : tenants_local(p->service);
-    if (!tenant || tenant->is_revoked) /* revoked since the handshake */
+    if (!tenant || tenant->is_revoked) /* the key was revoked after the handshake */
         return turn_down(p, request, -EKEYREVOKED, "the tenant's key was revoked"), false;
     p->is_operator = p->is_local || (name && tenant->is_operator);
     if (hello->role == GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR && !p->is_operator)
@@ -225,7 +229,7 @@ bool peer_is_operator(struct peer *p, uint64_t request, const char *what)
 }
 
 /* Names the other address of the service. An operator's command connects again over the Unix
- * socket, and `listen` shows that both belong to one service. */
+ * socket, and compares `listen` to check that both addresses belong to one service. */
 static void name_doors(const struct peer *p, char *listen, size_t listen_bytes,
                        WIRE(Welcome) * welcome)
 {
@@ -280,8 +284,8 @@ static void handle_message(struct peer *p, envelope *message)
     visitors_heard(p);
 }
 
-/* Whether reading is suspended: too many open requests, too many unread answers, or no memory for a
- * long message. The requests then wait in the kernel. */
+/* Returns whether reading has to be suspended, because of too many open requests, too many unread
+ * answers, or missing memory for a long message. Requests then stay in the kernel. */
 static bool is_held_back(const struct peer *p)
 {
     if (p->has_hung_up || p->state != PEER_OPEN || p->aggregator)
@@ -304,20 +308,21 @@ void peer_check_held(struct peer *p)
     peer_wait_for_turn(p);
 }
 
-/* Without a whole message in the channel: whether a long message may be read on at once. */
+/* Returns whether a long message may be read on at once. Called when the channel has no whole
+ * message. */
 static bool goes_on(struct peer *p)
 {
     int admitted = frames_admit(p);
     if (admitted >= 0 && channel_has_more(p->channel))
         return true;
     if (admitted < 0 && p->has_hung_up)
-        peer_break(p); /* the rest will never arrive */
+        peer_break(p); /* the rest of the message will never arrive */
     p->is_held = admitted < 0;
     return admitted > 0;
 }
 
-/* Handles messages for one turn. Returns whether the channel may have more, which epoll would not
- * report. */
+/* Handles messages for one turn. Returns whether the channel may have more of them, which epoll
+ * would not report. */
 static bool receive(struct peer *p)
 {
     uint64_t began_ns = clock_now_ns();
@@ -385,7 +390,8 @@ static void peer_ready(struct source *source, uint32_t events)
     update_events(p);
 }
 
-/* Party of a stranger, by address: a flood from one address leaves turns to the others. */
+/* Returns the party of an unidentified peer, which is that of its address. A flood from one address
+ * then leaves turns to others. */
 static struct party *party_of_stranger(struct peer *p)
 {
     const char *text = channel_peer(p->channel), *end = strrchr(text, ':');
@@ -432,8 +438,8 @@ int peer_accept(struct service *s, int fd)
     return error;
 }
 
-/* Without free descriptors a waiting connection would wake the loop for ever, so the spare
- * descriptor is used to accept and close it. */
+/* Accepts and closes a connection by means of the spare descriptor. Without free descriptors a
+ * waiting connection would wake the loop again and again. */
 static void turn_away(struct service *s, int listening_fd)
 {
     log_warn_rarely("out of file descriptors: a connection was turned away (see ulimit -n)");
@@ -466,7 +472,7 @@ static void accept_in_turn(struct turn *turn)
     loop_rewatch_once(l->service->loop, &l->source, EPOLLIN);
 }
 
-/* The Unix socket accepts at once, without a turn, for operators. */
+/* Accepts connections of the Unix socket at once, without a turn, because operators use it. */
 static void listener_ready(struct source *source, uint32_t events)
 {
     struct listener *l = container_of(source, struct listener, source);

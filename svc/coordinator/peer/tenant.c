@@ -1,6 +1,6 @@
 /* Tenants and their rows in the store. Owns struct tenant, which lives as long as the service. A
- * revoked tenant stays, so that refusals can name the reason, and may get a new key. Must never log
- * a secret. RULES.md: K10 to K12. */
+ * revoked tenant stays in the list, so that a refusal can give the reason, and may get a new key.
+ * Secrets are never logged. RULES.md: K10 to K12. */
 #include "svc/coordinator/peer/tenant.h"
 
 #include "svc/coordinator/service.h"

@@ -1,5 +1,5 @@
-/* Tenants: owners of jobs, each known by its key. The local tenant ("") owns jobs of connections
- * without a key: over the Unix socket, or over plain TCP where that is allowed. */
+/* Tenants own jobs, and are identified by their keys. The local tenant ("") owns the jobs of
+ * connections without a key: over the Unix socket, or over plain TCP where that is allowed. */
 #ifndef GRADPOOL_COORDINATOR_PEER_TENANT_H
 #define GRADPOOL_COORDINATOR_PEER_TENANT_H
 
@@ -13,49 +13,51 @@
 
 struct service;
 
-/* Lives as long as the service, so jobs and peers may point to it. */
+/* A tenant. The object lives as long as the service, so jobs and peers may point to it. */
 struct tenant {
-    struct list link; /* node of door.tenants; the local tenant is first */
+    struct list link; /* node in door.tenants; the local tenant is first */
     struct key key;
-    bool is_operator; /* may add aggregators and see all jobs */
+    bool is_operator; /* its key may add aggregators and list all jobs */
     bool is_revoked;
-    struct limits limits;     /* own limits, else those of the service */
-    struct party party;       /* turns of its connections (turns.h) */
-    uint64_t frame_bytes;     /* bytes reserved for its long messages (frames.c) */
-    uint32_t connections;     /* number of its connections over TCP */
-    uint64_t regions;         /* regions lent to the lane that is being counted */
-    uint64_t regions_most;    /* regions lent to the lane with the most, at the last count */
-    uint64_t lent, lent_most; /* bytes lent: to the aggregator being counted, and the most */
-    uint64_t added_s;         /* seconds since 1970; 0: the local tenant */
-    uint32_t loss_limit_ppm;  /* limit of each of its jobs; 0: none is named */
+    struct limits limits;  /* the tenant's own limits; an unset one has the service's value */
+    struct party party;    /* its connections take turns (turns.h) */
+    uint64_t frame_bytes;  /* memory reserved for its long messages (frames.c) */
+    uint32_t connections;  /* number of its TCP connections */
+    uint64_t regions;      /* regions that it lends to the lane that is being counted */
+    uint64_t regions_most; /* largest number of regions lent to one lane, at the last count */
+    /* bytes lent to the aggregator that is being counted, and the most on one aggregator */
+    uint64_t lent, lent_most;
+    uint64_t added_s;        /* time of its creation in seconds since 1970; 0: the local tenant */
+    uint32_t loss_limit_ppm; /* loss limit for each of its jobs; 0: none */
 };
 
-/* Creates the local tenant. -ENOMEM. */
+/* Creates the local tenant. Returns 0 or -ENOMEM. */
 int tenants_init(struct service *s);
 void tenants_destroy(struct service *s);
 int tenants_restore(struct service *s, const struct store_tenant *row);
 struct tenant *tenants_local(struct service *s);
-/* Whether some tenant that is no operator has a key: then new jobs need a key (K97). */
+/* Returns whether a tenant without operator rights has a key. New jobs then need a key (K97). */
 bool tenants_have_keys(struct service *s);
-/* The tenant, also a revoked one; NULL: never added. */
+/* Returns the tenant, even if it is revoked; NULL: never added. */
 struct tenant *tenants_find(struct service *s, const char *name);
-/* Whether there is only the local tenant, so that no share is kept for others. */
+/* Returns whether the local tenant is the only one, so that nothing has to be reserved for
+ * others. */
 bool tenants_has_one(const struct service *s);
-/* Writes the prefix of a job's name, "" or "acme/"; `buffer` has TENANT_PREFIX_BYTES. Returns
+/* Writes the prefix of a job's name, "" or "acme/", to `buffer` (TENANT_PREFIX_BYTES). Returns
  * `buffer`. */
 const char *tenant_prefix(const struct tenant *tenant, char *buffer);
-/* Lookup for channel_accept_keys(); `context` is the service. -ENOENT, -EKEYREVOKED. */
+/* Finds a key, for channel_accept_keys(). `context` is the service. -ENOENT, -EKEYREVOKED. */
 int tenants_find_key(void *context, const char *name, struct key *ret_key);
 
-/* Creates a tenant that is not stored yet. NULL: no memory. */
+/* Creates a tenant. The caller stores it. NULL: no memory. */
 struct tenant *tenant_create(struct service *s, const char *name);
 void tenant_destroy(struct tenant *tenant);
-/* Stores the tenant, and waits until the secret is on the disk. */
+/* Stores the tenant, and waits until its secret is on the disk. */
 int tenant_keep(struct service *s, const struct tenant *tenant, struct err *err);
-/* Number of tenants, without the local one. */
+/* Returns the number of tenants without the local one. */
 size_t tenants_count(struct service *s);
 void tenant_adopt_limits(struct tenant *tenant, const struct limits *limits);
-/* Writes "tenant acme", or a phrase for the local tenant. Returns `buffer`. */
+/* Writes "tenant acme", or a phrase for the local tenant, to `buffer`. Returns `buffer`. */
 const char *tenant_title(const struct tenant *tenant, char *buffer, size_t buffer_bytes);
 
 #endif

@@ -1,6 +1,6 @@
-/* Number of control connections over TCP, and the choice of one to close when there are too many.
- * Some descriptors are reserved for the Unix socket, so that operators always get in. Must never
- * close a connection that has joined. RULES.md: K23. */
+/* Limits the number of TCP control connections, and chooses one to close when there are too many.
+ * Some descriptors are reserved for the Unix socket, so that operators can always connect. A
+ * connection that has joined a job is never closed. RULES.md: K23. */
 #include "svc/coordinator/peer/visitors.h"
 
 #include "svc/base/log.h"
@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define KEPT_BACK 64 /* descriptors for the Unix socket, files and new processes */
-/* Within this time after its last message a visitor, perhaps about to join, is closed only for want
- * of descriptors. */
+#define KEPT_BACK 64 /* descriptors reserved for the Unix socket, files and new processes */
+/* A visitor may be about to join for this time after its last message. Within this time it is
+ * closed only if descriptors are missing. */
 #define BURST_NS NS_PER_S
 
 static uint64_t descriptors(void)
@@ -25,7 +25,8 @@ static uint64_t descriptors(void)
     return limit.rlim_cur > 4 * KEPT_BACK ? limit.rlim_cur - KEPT_BACK : limit.rlim_cur / 4 * 3;
 }
 
-/* Counts descriptors: the newest descriptor's number would be low again after any close. */
+/* Counts descriptors. The number of the newest descriptor would not do, because any close makes it
+ * low again. */
 bool visitors_are_many(const struct service *s)
 {
     return s->door->outer_descriptors >= descriptors();
@@ -63,7 +64,7 @@ void visitors_return(struct peer *p)
         visitors_add(p);
 }
 
-/* Compares "10.0.0.7:4242" without the port. */
+/* Compares the hosts of "10.0.0.7:4242" and another address, without the ports. */
 static bool have_one_address(const struct peer *a, const struct peer *b)
 {
     const char *left = channel_peer(a->channel), *right = channel_peer(b->channel);
@@ -72,8 +73,8 @@ static bool have_one_address(const struct peer *a, const struct peer *b)
     return strncmp(left, right, bytes) == 0;
 }
 
-/* The longest silent visitor, of the newcomer's address if there is one, so that one address does
- * not drive out others. */
+/* Returns the visitor that has been silent longest. Visitors with the newcomer's address come
+ * first, so that one address does not drive out others. */
 static struct peer *find_victim(struct service *s, const struct peer *newcomer)
 {
     list_for_each_entry (struct peer, p, &s->door->visitors, visit)
@@ -106,7 +107,7 @@ bool visitors_make_room(struct service *s, struct peer *p)
     return true;
 }
 
-/* Beside other tenants a tenant has at most half of all descriptors. */
+/* If other tenants exist, a tenant may have at most half of all descriptors. */
 static uint64_t share(const struct service *s)
 {
     return tenants_has_one(s) ? descriptors() : descriptors() / 2;

@@ -1,4 +1,4 @@
-/* Plans of the packer, carried out: pieces, tasks and shares of lanes. ask_packer.c asks the
+/* Applies plans of the packer: creates pieces, tasks and shares of lanes. ask_packer.c calls the
  * packer. */
 #include "svc/coordinator/placement/apply_plan.h"
 
@@ -16,7 +16,7 @@
 
 /* --- planning --- */
 
-/* The job's open task on that lane while it has room, else a new task. */
+/* Returns the job's open task on that lane if it has room, or else a new task. */
 static uint32_t task_for(struct job *job, struct lane *lane, uint64_t bytes)
 {
     struct share *share = jobs_share(job, lane);
@@ -30,7 +30,7 @@ static uint32_t task_for(struct job *job, struct lane *lane, uint64_t bytes)
     return share->open_task;
 }
 
-/* Creates the tensor's pieces from `count` adjacent rows of the plan. */
+/* Creates the tensor's pieces from `count` consecutive rows of the plan. */
 static int take_pieces(struct tensor *tensor, const struct packer_piece *plan, size_t count)
 {
     struct job *job = tensor->job;
@@ -74,7 +74,8 @@ static int take_plan(struct tensor *const *tensors, size_t count, const struct p
     return 0;
 }
 
-/* Sets reason and predicted lane time of the shares, until lane time is measured. */
+/* Sets the reason of the shares, and their predicted lane time, which counts until it is
+ * measured. */
 static void note_shares(struct job *job, const struct answer *answer, enum ask_for why)
 {
     for (size_t i = 0; i < answer->plan.shares_count; i++) {
@@ -85,7 +86,7 @@ static void note_shares(struct job *job, const struct answer *answer, enum ask_f
             continue;
         lane_open(lane);
         share->how = answer->how;
-        /* With these tasks a migration moves their measured lane time. */
+        /* A migration moves the measured lane time together with these tasks. */
         bool goes_along = why == ASK_FOR_LEAVING || why == ASK_FOR_ENDING;
         if (planned->lane_ns > 0 && !goes_along)
             share->lane_ns = planned->lane_ns;
@@ -154,7 +155,7 @@ static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum as
     else
         deciding_log(job, "task of a drained lane goes", "tasks of a drained lane go", count, true,
                      &answer);
-    /* A task stays whole: if a policy cut it, its first piece decides. */
+    /* A task stays whole: if a policy has cut it, the lane of its first piece counts. */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
         tasks[answer.plan.pieces[i].tensor].lane = answer.plan.pieces[i].lane;
     packer_plan_fini(&answer.plan);

@@ -1,5 +1,5 @@
-/* Questions to the packer: the description of jobs and lanes, and the handling of refusals. Decides
- * only whether a refusal stands (K17); the packer chooses lanes. */
+/* Calls the packer: describes jobs and lanes, and handles refusals. The packer chooses the lanes;
+ * this file only decides whether a refusal is final (K17). */
 #include "svc/coordinator/placement/ask_packer.h"
 
 #include "svc/base/cleanup.h"
@@ -18,12 +18,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LANES_OF_ITS_OWN_PPM 10000 /* rule L1 of packer */
+#define LANES_OF_ITS_OWN_PPM 10000 /* L1 of packer */
 
 /* --- tensors --- */
 
-/* Lane time of the job beyond the known lane time of its tensors, and the bytes of the tensors
- * without known lane time. */
+/* The part of the job's lane time that the known times of its tensors do not explain, and the bytes
+ * of the tensors whose time is unknown. */
 struct rest {
     uint64_t lane_ns, bytes;
 };
@@ -158,7 +158,7 @@ static bool is_there(const struct lane *lane)
 
 static bool has_no_choice(enum ask_for why) { return why == ASK_FOR_LOST || why == ASK_FOR_ENDING; }
 
-/* Whether the lane is offered. Tasks without a lane may get a closing one, which then stays
+/* Returns whether the lane is offered. Tasks without a lane may get a closing one, which then stays
  * open. */
 static bool is_offered(const struct lane *lane, enum ask_for why)
 {
@@ -166,8 +166,8 @@ static bool is_offered(const struct lane *lane, enum ask_for why)
                               (lane->use == LANE_CLOSING && has_no_choice(why)));
 }
 
-/* A drained lane of a connected aggregator is offered if nothing else is: training there is better
- * than failure (K21). */
+/* Returns whether a drained lane may be used. It must belong to a connected aggregator. It is
+ * offered if no other lane is, because training there is better than failing (K21). */
 static bool is_last_resort(const struct lane *lane, enum ask_for why)
 {
     return has_no_choice(why) && is_there(lane) && lane->use == LANE_WITHHELD;
@@ -180,7 +180,8 @@ static bool has_loss_limit(const char *policy)
     return packer_losses(policy, &nobody, 0, &none) == 0;
 }
 
-/* Number of lanes that the job could use, with those of aggregators that may start. */
+/* Returns the number of lanes that the job could use, including those of aggregators that may
+ * start. */
 static size_t lanes_in_reach(const struct job *job)
 {
     const struct service *s = job->service;
@@ -210,8 +211,8 @@ size_t lanes_on_offer(const struct service *s)
     return count;
 }
 
-/* The period in a request is taken as that of a job without others, with its lane time on as many
- * lanes as a measurement would use. On fewer lanes the job would delay itself (rule L3 of
+/* The period in a request is understood as that of the job without other jobs, with its lane time
+ * on as many lanes as a measurement would use. On fewer lanes the job would delay itself (L3 of
  * packer). */
 size_t job_own_lanes(const struct job *job)
 {
@@ -229,8 +230,8 @@ static size_t count_lanes(const struct service *s)
     return count;
 }
 
-/* Adds lanes of an aggregator that does not run yet. Returns how many of them count as open
- * already. */
+/* Adds the lanes of an aggregator that does not run yet. Returns how many of these lanes count as
+ * open already. */
 static size_t add_slot(struct offer *offer, const struct slot *slot)
 {
     bool is_coming = fleet_is_coming(slot);
@@ -240,7 +241,7 @@ static size_t add_slot(struct offer *offer, const struct slot *slot)
     return is_coming ? slot->open_count : 0;
 }
 
-/* Keeps only as many closed lanes as may open. */
+/* Removes closed lanes from the offer until only as many are left as may open. */
 static void leave_out_closed(struct offer *offer, size_t room)
 {
     size_t kept = 0;
@@ -265,7 +266,8 @@ static void add_lanes(struct offer *offer, const struct job *job, lane_wanted_fn
     }
 }
 
-/* Offers connected lanes, ascending; if `starts`, also lanes of aggregators that could start. */
+/* Offers connected lanes in ascending order; if `starts`, also the lanes of aggregators that could
+ * start. */
 static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
                        struct offer *ret_offer)
 {
@@ -299,9 +301,9 @@ static bool somebody_is_there(const struct packer_request *request)
     return false;
 }
 
-/* Whether the job is refused. A job is not refused if it is not measured, trains already or has
- * lost its lane, if no other job is on the lanes, or if no limit is named. Tasks that only leave a
- * drained lane may stay there. */
+/* Returns whether the job is refused. A job is accepted if it is not measured, trains already or
+ * has lost its lane; if no other job is on the lanes; or if there is no limit. Tasks that only
+ * leave a drained lane may stay there. */
 static bool refusal_stands(const struct job *job, const struct packer_request *request,
                            enum ask_for why)
 {
@@ -317,8 +319,8 @@ static enum share_how how_placed(const struct packer_request *request)
     return request->timing.period_ns ? SHARE_FITS : SHARE_ALONE;
 }
 
-/* Whether an aggregator that could start has lanes for the job; starts it, or for a dry run returns
- * the plan. */
+/* Returns whether an aggregator that could start has lanes for the job. Starts that aggregator, or
+ * returns the plan if the job is a dry run. */
 static bool starts_more(struct job *job, const struct packer_request *request,
                         struct packer_plan *ret_plan)
 {
@@ -343,7 +345,7 @@ static bool starts_more(struct job *job, const struct packer_request *request,
     return starts;
 }
 
-/* Adds to `err` the limit of the job, and where to change it. */
+/* Adds to `err` the job's limit, and the place where it can be changed. */
 static void name_limit(const struct job *job, struct err *err)
 {
     uint32_t ppm = job_limit_ppm(job);
@@ -373,7 +375,7 @@ static int refuse(const struct job *job, const struct packer_request *request, c
     return error;
 }
 
-/* Writes why no lane is offered. */
+/* Writes the reason for which no lane is offered. */
 static void say_why_none(const struct service *s, char *reason, size_t reason_bytes)
 {
     const struct lane *drained = NULL;
@@ -393,15 +395,17 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
                  "shows them");
 }
 
-/* Without growth no aggregator starts for a job, but one may be about to join: at the start of a
- * service, or after the last one has died. */
+/* Returns whether the job may wait for an aggregator. Without growth no aggregator is started for a
+ * job, but one may be about to join: when a service starts, or after the last aggregator has
+ * died. */
 static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
 {
     return why == ASK_FOR_NEW && request->lanes_count == 0 && !job->terms->is_trial &&
            waiting_for_any(job);
 }
 
-/* Whether the refusal may be void when another job has been measured in a few rounds. */
+/* Returns whether the refusal may become void, because another job will have been measured after a
+ * few rounds. */
 static bool waits_for_measure(struct job *job, const struct packer_request *request,
                               enum ask_for why, struct err *err)
 {
@@ -453,7 +457,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;
         request->policy = "least-loaded";
-        request->timing = (struct packer_timing){0}; /* without limits on loss and network */
+        request->timing = (struct packer_timing){0}; /* without limits of loss and bandwidth */
         error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
     }
     if (error == -ENOSPC && waits_for_measure(job, request, why, err))
@@ -478,8 +482,8 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
                                      .tensors = items,
                                      .tensors_count = items_count,
                                      .timing = job_timing(job)};
-    /* A refusal for memory would fail a job that has lost its lane or must leave it, so memory is
-     * unlimited for its tasks. */
+    /* A refusal for lack of memory would fail a job that has lost its lane or must leave it. So
+     * memory is unlimited for its tasks. */
     for (size_t i = 0; i < offer.count && why != ASK_FOR_NEW; i++)
         offer.lanes[i].memory_bytes = UINT64_MAX;
     if (why == ASK_FOR_NEW) {

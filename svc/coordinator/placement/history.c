@@ -1,5 +1,5 @@
-/* Figures of earlier runs. Owns the list, which the store has too. Only a hint for placement: an
- * error here fails no request; the job is then measured again (K16). */
+/* Measurements of earlier runs. Owns the list, a copy of which is in the store. They only improve
+ * placement: after an error here no request fails, and the job is measured again (K16). */
 #include "svc/coordinator/placement/history.h"
 
 #include "packer/packer.h"
@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The form of the store. */
+/* This struct is stored as bytes in the store. */
 struct past_tensor {
-    uint32_t hash; /* hash of the name */
+    uint32_t hash; /* hash of the tensor's name */
     uint32_t lane_ns;
 };
 
@@ -23,16 +23,16 @@ struct past {
     struct list link;
     char *tenant, *job;
     uint32_t workers, layout;
-    uint64_t turn; /* greater is newer */
+    uint64_t turn; /* a greater value is newer */
     struct profile_times times;
-    bool is_alone; /* measured without other jobs on the lanes */
+    bool is_alone; /* measured while no other job was on the lanes */
     struct narrow narrow;
     struct past_tensor *tensors; /* sorted by hash */
     size_t tensors_count;
 };
 
 struct past_jobs {
-    struct list jobs; /* jobs, the newest last */
+    struct list jobs; /* jobs; the newest is last */
     uint64_t turn;    /* turn of the newest job */
 };
 
@@ -97,8 +97,8 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     const struct past *past = find(job);
     if (!past)
         return;
-    /* A tensor that is missing in a complete list took nearly no time, so 1: 0 would mean "not
-     * known", and the rest of the job's time would go to it. */
+    /* A tensor that is missing in a complete list took nearly no time. It gets 1, because 0 means
+     * "unknown", and unknown tensors share the rest of the job's time. */
     bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
     if (job->profile->used.period_ns == 0)
         profile_recall(job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job),
@@ -116,7 +116,8 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
 
 /* --- storing --- */
 
-/* Factor from the tensors' lane time, measured once, to the job's present lane time. */
+/* Returns the factor between the tensors' lane time, measured once, and the job's present lane
+ * time. */
 static double scale_of(const struct job *job)
 {
     double all_ns = 0;
@@ -170,7 +171,7 @@ static void past_row(const struct past *past, struct store_row *ret_row)
         .tensors = {past->tensors, (uint32_t)(past->tensors_count * sizeof *past->tensors)}};
 }
 
-/* Stores the figures, and removes the oldest beyond PROFILES_MAX. */
+/* Stores the measurements, and removes the oldest ones beyond PROFILES_MAX. */
 static void put(struct service *s, const struct past *past)
 {
     struct store_row row;
@@ -216,7 +217,7 @@ void profiles_keep(const struct job *job)
 
 /* --- restoring --- */
 
-/* Inserts by age, since the store returns rows by name. */
+/* Inserts by age, because the store returns rows sorted by name. */
 static void insert(struct service *s, struct past *past)
 {
     struct list *at = &s->history->jobs;

@@ -1,4 +1,4 @@
-/* Reasons of placements, for views and the log. Owns the sentences; decides nothing. */
+/* Reasons of placements, for views and the log. Owns the sentences, and decides nothing. */
 #include "svc/coordinator/placement/reason.h"
 
 #include "svc/coordinator/placement/ask_packer.h"
@@ -41,7 +41,7 @@ const char *share_why(enum share_how how)
     return "chosen before this start of the service";
 }
 
-/* Writes "lanes 1, 4, 7 and 12 more". */
+/* Writes a list such as "lanes 1, 4, 7 and 12 more". */
 static void name_lanes(const struct packer_plan *plan, char *text)
 {
     text_append(text, SENTENCE_BYTES, "lane%s ", plan->shares_count == 1 ? "" : "s");

@@ -1,6 +1,6 @@
-/* Advice which running job could give a worker to a new job that no lane fits: the answer of
- * packer/growth/elastic.h, as text. Must never change a job: this service does not start and end
- * workers. RULES.md: K49; packer/README.md: E1 to E5. */
+/* Advises which running job could release a worker for a new job that no lane fits. Turns the
+ * result of packer/growth/elastic.h into text. Changes no job, because this service does not start
+ * and end workers. RULES.md: K49; packer/README.md: E1 to E5. */
 #include "svc/coordinator/placement/shrinking.h"
 
 #include "packer/growth/elastic.h"
@@ -32,8 +32,8 @@ static uint32_t tenant_number(const struct service *s, const struct tenant *tena
     return number;
 }
 
-/* Description of a job, from its figures with the present workers and lanes: lane time grows with
- * the workers, the rest of the period is work that they divide. */
+/* Describes a job, from measurements with its present workers and lanes. Lane time grows with the
+ * number of workers; the rest of the period is work that the workers divide. */
 static struct elastic_job describe(const struct job *job)
 {
     struct profile_times known = profile_known(job->profile);

@@ -1,4 +1,4 @@
-/* Advice which job could shrink for a new job that does not fit (K49). */
+/* Advises which job could release a worker for a new job that does not fit (K49). */
 #ifndef GRADPOOL_COORDINATOR_PLACEMENT_SHRINKING_H
 #define GRADPOOL_COORDINATOR_PLACEMENT_SHRINKING_H
 

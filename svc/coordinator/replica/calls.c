@@ -1,5 +1,5 @@
-/* Messages about replicas: to lanes, the holders of their pieces; to holders, the lanes of the
- * pieces. Pieces with equal contents share a message; an unanswered message is repeated. */
+/* Messages about replicas: lanes get the holders of their pieces, holders get the lanes of the
+ * pieces. Pieces with equal contents share a message. A message without an answer is sent again. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -17,7 +17,7 @@
 struct copies_told {
     enum keeping_whom whom;
     uint32_t job, lane;
-    uint32_t keeper; /* receiver, or the holder that the lane learns */
+    uint32_t keeper; /* the receiver, or the holder that the message names to the lane */
     bool when_known, begins;
     size_t count;
     uint32_t pieces[];
@@ -41,8 +41,8 @@ static uint32_t keeper_of(const struct piece *piece, enum keeping_whom whom)
     return whom == TELL_FORMER ? piece->keeping.former : piece->keeping.keeper;
 }
 
-/* Whether the receiver lacks the message and can get it; a lane must have confirmed the piece
- * before. */
+/* Returns whether the receiver has not got the message and can get it. A lane must have confirmed
+ * the piece first. */
 static bool can_be_told(const struct job *job, struct piece *piece, enum keeping_whom whom)
 {
     if (piece->state != PIECE_READY || *knows(piece, whom))
@@ -70,8 +70,8 @@ static bool is_of_kind(const struct copies_told *told, const struct copies_told 
            told->when_known == other->when_known && told->begins == other->begins;
 }
 
-/* Gathers the next message. Its pieces count as known by the receiver until the answer is a
- * failure. */
+/* Collects the pieces of the next message. They count as known by the receiver unless the answer is
+ * a failure. */
 static size_t gather(struct job *job, struct copies_told *told, enum keeping_whom whom)
 {
     told->count = 0;
@@ -93,8 +93,8 @@ static size_t gather(struct job *job, struct copies_told *told, enum keeping_who
     return told->count;
 }
 
-/* Marks the pieces of a failed message, so that it is repeated, or (`is_unfit`) another holder is
- * chosen. */
+/* Marks the pieces of a failed message, so that the message is sent again, or another holder is
+ * chosen (`is_unfit`). */
 static void forget_told(struct job *job, const struct copies_told *told, bool is_unfit)
 {
     for (size_t i = 0; i < told->count; i++) {
@@ -103,19 +103,19 @@ static void forget_told(struct job *job, const struct copies_told *told, bool is
             keeper_of(piece, told->whom) != told->keeper)
             continue;
         *knows(piece, told->whom) = false;
-        piece->keeping.begins |= is_unfit; /* a silent holder may have begun */
+        piece->keeping.begins |= is_unfit; /* a holder that did not answer may have begun */
         piece->keeping.is_unfit |= is_unfit;
     }
 }
 
-/* Whether a holder lacks room for copies that it may not have heard of yet. */
+/* Returns whether a holder has no room for copies that may be new to it. */
 static bool lacks_room(const struct copies_told *told, int code)
 {
     return told->whom == TELL_KEEPER && (code == -ENOSPC || code == -ENOMEM || code == -EMFILE);
 }
 
-/* Handles the answer. After a missing answer the receiver gets the message when it is back, or is
- * lost; a holder without room for a new copy is replaced. */
+/* Handles the answer. If it is missing, the receiver gets the message again when it is back,
+ * unless it is lost. A holder without room for a new copy is replaced. */
 static void answered(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
 {

@@ -1,6 +1,7 @@
-/* Replicas: choice of the holder of each piece, and what lanes and holders must know. Stores a
- * holder before a lane counts on it. A holder stays as long as it lives and is another process than
- * the owner's, since its copy has value only there. RULES.md: K57; svc/wire/README.md: W20. */
+/* Replicas: chooses the holder of each piece, and decides what lanes and holders need to know. A
+ * holder is stored before a lane relies on it. A holder stays as long as it is alive and is not the
+ * owner's own process, because only there its copy is useful. RULES.md: K57; svc/wire/README.md:
+ * W20. */
 #include "svc/coordinator/replica/replica.h"
 
 #include "packer/packer.h"
@@ -26,7 +27,8 @@ static bool wants_copy(const struct tensor *tensor, const struct piece *piece)
            piece->elements > 0 && !tensor->failure;
 }
 
-/* Whether the job may have holders; after a restart that is not known before a worker is back. */
+/* Returns whether the job may have holders. After a restart this is unknown until a worker is
+ * back. */
 static bool may_have_keepers(const struct job *job)
 {
     return job->terms->durability == DURABILITY_REPLICA ||
@@ -35,7 +37,8 @@ static bool may_have_keepers(const struct job *job)
 
 /* --- choice --- */
 
-/* Whether an operator drains all lanes of the aggregator, and so will end it: the last choice. */
+/* Returns whether an operator drains all lanes of the aggregator, which will therefore end. Such an
+ * aggregator is the last choice. */
 static bool is_drained(const struct aggregator *a)
 {
     size_t withheld = 0;
@@ -50,9 +53,9 @@ static bool may_keep(const struct aggregator *a, const struct lane *lane)
            clock_now_ns() >= a->unfit_until_ns;
 }
 
-/* Rank of a candidate: not drained, then on another host, since a host fails with all its
- * processes; then a hash of owner and job, so that the copies of one owner and job stay together
- * while other aggregators come and go. */
+/* Returns the rank of a candidate. Aggregators that are not drained come first, then those on other
+ * hosts, because a host fails with all its processes. The rest is a hash of owner and job, so that
+ * the copies of one owner and job stay together while other aggregators join and leave. */
 static uint64_t score(const struct aggregator *a, const struct job *job, const struct lane *lane)
 {
     char text[64];
@@ -94,13 +97,13 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
     return stays ? piece->keeping.keeper : choose(job, lane);
 }
 
-/* Sets holder and former holder. If the current holder becomes the former one, its "already
- * informed" flag carries over. */
+/* Sets the holder and the former holder. If the current holder becomes the former one, its "already
+ * informed" flag is kept. */
 static void set(struct piece *piece, uint32_t keeper, uint32_t former)
 {
     struct keeping *now = &piece->keeping;
     bool knows = former == now->keeper ? now->keeper_knows : now->former_knows;
-    bool returns = keeper == now->former; /* its copy may still be needed */
+    bool returns = keeper == now->former; /* the copy of the returning holder may still be needed */
     if (now->keeper != keeper)
         *now = (struct keeping){.keeper = keeper, .begins = !returns};
     now->former = former;
@@ -108,7 +111,7 @@ static void set(struct piece *piece, uint32_t keeper, uint32_t former)
     now->keeper_knows = now->lane_knows = false;
 }
 
-/* Sets the holder of a placed piece: the lane begins with that holder, whose copy it may read. */
+/* Sets the holder of a placed piece. The lane starts with that holder, whose copy it may read. */
 void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper)
 {
     if (piece->keeping.former && piece->keeping.former != keeper)
@@ -129,7 +132,7 @@ void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool i
     piece->keeping.keeper_knows = true;
 }
 
-/* Whether tasks must leave the lane, even without a holder elsewhere. */
+/* Returns whether tasks have to leave the lane even if there is no holder elsewhere. */
 static bool must_leave(const struct lane *lane)
 {
     return lane->use == LANE_WITHHELD || lane->aggregator->is_stopping;
@@ -156,8 +159,8 @@ struct change {
     uint32_t keeper;
 };
 
-/* Finds pieces whose holder changes. A piece that is not ready, or moves, is left out: it has been
- * given a holder for its new lane. */
+/* Finds pieces whose holder changes. Pieces that are not ready or are moving are left out: they get
+ * the holder of their new lane. */
 static size_t find_changes(struct job *job, struct change *changes, size_t room)
 {
     size_t count = 0;
@@ -172,9 +175,9 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
     return count;
 }
 
-/* The former holder after the change. The oldest one stays as long as it lives, since the lane may
- * not have read its copy yet. An unfit holder never connects to the lane, which would wait in vain,
- * so it is none. */
+/* Returns the former holder after the change. The oldest former holder stays as long as it is
+ * alive, because the lane may not have read its copy yet. A holder that cannot connect to the lane
+ * does not become a former holder, because the lane would wait for it in vain. */
 static uint32_t former_of(struct service *s, const struct keeping *now, uint32_t keeper)
 {
     if (!is_lost(aggregator_find(s, now->former)))
@@ -223,7 +226,7 @@ static void note_lack(struct job *job)
         fleet_want_another(job->service);
 }
 
-/* Drops the copy of an unfit holder, which is of no use. */
+/* Drops the copy of a holder that cannot connect to the lane: nothing can read it. */
 static void end_unfit(const struct job *job, const struct piece *piece)
 {
     if (piece->keeping.is_unfit)
@@ -251,7 +254,8 @@ static void change_keepers(struct job *job)
 
 /* --- former holders --- */
 
-/* Number of states that the job has on the lane; false: the lane does not know all holders yet. */
+/* Counts the states that the job has on the lane. False: the lane has not been informed of all
+ * holders yet. */
 static bool count_states(const struct job *job, const struct lane *lane, size_t *ret_count)
 {
     bool is_told = true;
@@ -278,7 +282,8 @@ static void forget_formers(struct job *job, const struct lane *lane)
     job->copies->has_formers = false;
     job_each_piece (piece, tensor, job) {
         if (piece->lane == lane && piece->keeping.former) {
-            keeping_end_piece(job, piece->keeping.former, piece->id); /* maybe never read */
+            /* the copy may never have been read */
+            keeping_end_piece(job, piece->keeping.former, piece->id);
             piece->keeping.former = 0;
             piece->keeping.lane_knows = false; /* the lane must not wait for the former holder */
         }
@@ -287,8 +292,8 @@ static void forget_formers(struct job *job, const struct lane *lane)
     keeping_tell(job, TELL_LANE);
 }
 
-/* An aggregator serves requests in order, so figures that were requested after the lane got its
- * holders show copies at these holders. */
+/* An aggregator serves requests in order. So counters that were requested after the lane was
+ * informed of its holders describe the copies at these holders. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 {
     if (asked_ns < job->copies->keepers_ns || lane->aggregator->measured_ns < asked_ns)
@@ -327,8 +332,8 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 
 /* --- changes --- */
 
-/* Holders get their messages first: one that is about to be replaced may have the copy that a new
- * owner needs. */
+/* Holders get their messages first, because a holder that is about to be replaced may have the
+ * copy that a new owner needs. */
 void keeping_check(struct job *job)
 {
     if (job->failure || job->service->phase != SERVICE_UP || !may_have_keepers(job))
@@ -396,7 +401,7 @@ static void ended(struct service *s, void *data, const envelope *reply, int code
 {
 }
 
-/* Tells a holder to drop copies; a holder that is away learns it when it is back. */
+/* Makes a holder drop copies. A holder that is away gets the message when it is back. */
 static void send_end(struct aggregator *a, const struct job *job, uint32_t *pieces, size_t count,
                      bool others)
 {
@@ -407,8 +412,8 @@ static void send_end(struct aggregator *a, const struct job *job, uint32_t *piec
                   CALL_DEADLINE_NS, ended, NULL, 0);
 }
 
-/* Sends a returning holder the pieces that it still holds, so that it drops all others. If they
- * exceed one message, the drop waits for the end of the job. */
+/* Sends a returning holder the list of pieces that it still holds, so that it drops all others. If
+ * the list exceeds one message, the copies are dropped at the end of the job. */
 static void end_others(struct aggregator *a, const struct job *job)
 {
     size_t room = job->index->pieces_count < MESSAGE_PIECES_MAX ? job->index->pieces_count

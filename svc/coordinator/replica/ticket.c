@@ -1,6 +1,6 @@
-/* Tickets for replica holders: like those of workers (route/ticket.c), but request and answer are
- * single messages on the aggregators' connections. A holder repeats its request until it gets a
- * final answer. */
+/* Tickets for replica holders. They are like those of workers (route/ticket.c), but request and
+ * answer are single messages on the connections of aggregators. A holder repeats its request
+ * until it gets a final answer. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/replica/replica.h"
@@ -10,7 +10,8 @@
 #include <errno.h>
 #include <sys/random.h>
 
-#define FAILURES_MOST 8 /* failed connections in a row: at least three seconds */
+/* number of failed connections in a row, which takes three seconds or more */
+#define FAILURES_MOST 8
 
 struct copy_ticket_asked {
     uint32_t keeper, job, lane;
@@ -55,8 +56,8 @@ static int ask_lane(struct aggregator *keeper, struct lane *lane, uint32_t job)
                      .ticket = {sizeof asked.connect, (uint8_t *)&asked.connect});
 }
 
-/* -ENOENT: the holder has no copies of the job and may drop all; -ESTALE: no copies of that lane's
- * pieces, or the lane is gone and another one has followed. */
+/* -ENOENT: the holder has no copies of the job, and may drop everything. -ESTALE: it has no copies
+ * of that lane's pieces, or another lane has replaced this one. */
 static int answer_of(const struct aggregator *keeper, const struct job *job,
                      const struct lane *lane)
 {

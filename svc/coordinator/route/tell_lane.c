@@ -1,4 +1,4 @@
-/* Messages to lanes about pieces. A piece is PIECE_ASKED from the request to the answer; the answer
+/* Messages to lanes about pieces. A piece is PIECE_ASKED from the request to the answer. The answer
  * for a piece that has moved meanwhile is dropped. */
 #include "svc/coordinator/route/tell_lane.h"
 
@@ -36,12 +36,12 @@ static void fail_tensor(struct tensor *tensor, int code, const char *why)
     tensor_fail(tensor, NULL, code, text);
 }
 
-/* Whether pieces are sent again later. -EAGAIN: the lane had the pieces before and has not finished
- * with them. */
+/* Returns whether pieces are sent again later. -EAGAIN: the lane had these pieces before and has
+ * not finished with them. */
 static bool is_told_again(int code) { return call_went_unanswered(code) || code == -EAGAIN; }
 
-/* Sets the state of the pieces. After a missing answer they are PIECE_PLACED: the lane gets them
- * when it is back, another lane if it is lost. */
+/* Sets the state of the pieces. After a missing answer the state is PIECE_PLACED: the same lane
+ * gets the pieces when it is back, another lane if it is lost. */
 static void settle(struct job *job, const struct placed *placed, int code, const char *text)
 {
     for (size_t i = 0; i < placed->count; i++) {
@@ -88,7 +88,7 @@ telling_spec(const struct tensor *tensor, const struct piece *piece, struct term
                         .terms = {terms_bytes(told), (uint8_t *)told});
 }
 
-/* Gathers the next message: PIECE_PLACED pieces of one lane with equal flags. */
+/* Collects the pieces of the next message: PIECE_PLACED pieces of one lane with equal flags. */
 static size_t gather(struct job *job, struct placed *placed, struct terms *terms,
                      WIRE(PieceSpec) * specs)
 {
@@ -141,7 +141,7 @@ int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_h
                      .tenant = job->tenant->key.tenant);
 }
 
-/* Sends the gathered pieces to their lane. */
+/* Sends the collected pieces to their lane. */
 static void ask_lane(struct job *job, const struct placed *placed, WIRE(PieceSpec) * specs)
 {
     struct lane *lane = lane_find(job->service, placed->lane);
@@ -196,13 +196,13 @@ static void dropped(struct service *s, void *data, const envelope *reply, int co
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
-        return; /* its list of pieces at the next join leads to the drops */
+        return; /* at its next join the lane lists its pieces, and gets the drop */
     lane_call(lane, dropped, NULL, 0, DROP_REQUEST, drop_request, .job_id = job_id,
               .pieces = pieces, .n_pieces = count);
 }
 
-/* A lane whose pieces stay frozen serves no round: its connection is broken, and its next join
- * lists them. */
+/* Breaks the connection to a lane whose pieces stay frozen and so serve no round. At its next join
+ * the lane lists these pieces. */
 static void meet_again(struct lane *lane)
 {
     if (lane->aggregator->peer)
@@ -222,7 +222,7 @@ static void thawed(struct service *s, void *data, const envelope *reply, int cod
 void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
-        return; /* its next join lists the frozen pieces */
+        return; /* at its next join the lane lists the frozen pieces */
     if (lane_call(lane, thawed, &lane->id, sizeof lane->id, THAW_REQUEST, thaw_request,
                   .job_id = job_id, .pieces = pieces, .n_pieces = count) < 0)
         meet_again(lane);

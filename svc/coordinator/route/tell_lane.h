@@ -5,21 +5,23 @@
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/job/tensor.h"
 
-/* Sends PlaceRequests to connected lanes for all PIECE_PLACED pieces of the job. */
+/* Sends PlaceRequests for all PIECE_PLACED pieces of the job whose lanes are connected. */
 void telling_place(struct job *job);
-/* Sends the limits of the tenant to all lanes with pieces of the job. */
+/* Sends the limits of the tenant to all lanes that have pieces of the job. */
 void telling_limits(struct job *job);
 /* Makes the lane drop pieces; count 0: the whole job. */
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
 /* Makes the lane serve released pieces again. */
 void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
-/* Sends one PlaceRequest for pieces of the job, like call_send(). */
-/* PLACE_AHEAD: pieces that move; the lane answers after the workers have connected. */
+/* Sends one PlaceRequest for pieces of the job. Errors of call_send(). */
+/* PLACE_AHEAD: the pieces are moving here, and the lane answers after the workers have
+ * connected. */
 enum place_how { PLACE_NEW, PLACE_RECOVERING, PLACE_REGROUPED, PLACE_AHEAD };
 int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,
                 WIRE(PieceSpec) * specs, size_t count, call_done_fn done, const void *data,
                 size_t data_bytes);
-/* Description of a piece for a PlaceRequest; valid as long as the tensor and `terms`, a buffer. */
+/* Describes a piece for a PlaceRequest. The result points to the tensor and to the buffer
+ * `terms`. */
 WIRE(PieceSpec)
 telling_spec(const struct tensor *tensor, const struct piece *piece, struct terms *terms);
 

@@ -1,6 +1,6 @@
-/* Tickets for connections of workers to lanes (wire W7): created here, sent to the lane first, then
- * to the worker. Must never let a worker count a lane as lost that may come back, since no other
- * route would follow (K56). */
+/* Tickets with which workers connect to lanes (wire W7). The coordinator creates a ticket, and
+ * sends it to the lane first, then to the worker. A worker is never told that a lane is lost if the
+ * lane may come back, because no other route would follow (K56). */
 #include "svc/coordinator/route/ticket.h"
 
 #include "svc/coordinator/aggregator/call.h"
@@ -16,8 +16,8 @@
 #include <sys/random.h>
 
 #define TICKET_DEADLINE_NS (5 * NS_PER_S)
-#define CROWD_NS (100 * NS_PER_MS)     /* pause when a job has too many open requests */
-#define UNREACHED_NS (500 * NS_PER_MS) /* pause after a failed connection of the worker */
+#define CROWD_NS (100 * NS_PER_MS)     /* pause if a job has too many open requests */
+#define UNREACHED_NS (500 * NS_PER_MS) /* pause after a worker could not connect */
 
 struct grant {
     uint64_t wait;
@@ -35,8 +35,8 @@ static void send_ticket(struct wait *wait, const struct grant *grant, const stru
                .ticket = {sizeof grant->connect, (uint8_t *)&grant->connect});
 }
 
-/* If the lane has not answered but still may, the worker gets -EAGAIN and repeats the request (L38
- * of `client`). */
+/* Handles the answer of the lane. If it is missing but may still come, the worker gets -EAGAIN and
+ * repeats its request (L38 of `client`). */
 static void granted(struct service *s, void *data, const envelope *reply, int code,
                     const char *text)
 {
@@ -106,8 +106,8 @@ void ticket_answer(struct peer *p, const envelope *request)
     ask_lane(p, request->id, lane);
 }
 
-/* A lane that is up may be out of reach for a moment, so after a failed connection the ticket
- * waits. */
+/* Handles a ticket request. After a failed connection the answer is delayed, because a lane that is
+ * up may be unreachable for a moment. */
 void ticket_handle(struct peer *p, const envelope *request)
 {
     if (request->ticket_request->failures > 0)

@@ -1,5 +1,6 @@
-/* Goodbyes of ranks, reported to the lanes of their job: a lane without a connection to the rank
- * would wait for it until a deadline. Owns the timer of these reports. RULES.md: K55. */
+/* Reports ranks that have left to the lanes of their job. A lane that never had a connection to
+ * such a rank would wait for it until a deadline. Owns the timer of these reports. RULES.md:
+ * K55. */
 #include "svc/coordinator/session/goodbye.h"
 
 #include "svc/base/log.h"
@@ -9,13 +10,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Delay of a report: the ranks of a job mostly end together, and then no rank needs it. */
+/* Delay of a report. The ranks of a job mostly end at the same time, and then no rank needs the
+ * report. */
 #define TELL_NS (200 * NS_PER_MS)
 
 struct goodbyes {
     struct service *service;
     struct timer timer;
-    bool are_due; /* the timer runs */
+    bool are_due; /* the timer is running */
 };
 
 struct goodbye_asked {
@@ -47,8 +49,8 @@ void leavers_changed(struct job *job)
     s->goodbyes->are_due = true;
 }
 
-/* Handles the answer: unanswered reports are repeated; a lane that has dropped the job (-ENOENT)
- * needs none. */
+/* Handles the answer. A report without an answer is sent again. A lane that has dropped the job
+ * (-ENOENT) needs no report. */
 static void told(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     const struct goodbye_asked *asked = data;

@@ -1,6 +1,6 @@
-/* Detection of dead hosts of workers. Owns the timer of the looks. Only the worker's kernel counts:
- * a worker that is stopped or reads nothing is late, not dead, so no message of its own must ever
- * be needed (K53). */
+/* Detects dead hosts of workers. Owns the timer of the checks. Only the worker's kernel has to
+ * answer: a worker that is stopped or reads nothing is late, not dead, so no message of the worker
+ * itself is ever needed (K53). */
 #include "svc/coordinator/session/host_silence.h"
 
 #include "svc/coordinator/service.h"
@@ -9,28 +9,29 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* --worker-timeout lasts 8 looks: after 5 quiet ones a ping is sent, which has 3 looks to be
- * acknowledged. */
+/* --worker-timeout is divided into 8 checks. After 5 checks without an answer a ping is sent, which
+ * has to be acknowledged within 3 checks. */
 #define LOOKS 8
 #define LOOKS_QUIET 5
 
 struct silence {
     struct service *service;
-    struct timer timer; /* timer of the next look */
+    struct timer timer; /* timer of the next check */
 };
 
 static uint64_t period_ns(const struct service *s) { return s->options->worker_timeout_ns / LOOKS; }
 
-/* Period of keep-alive probes: so long that they are rare, so short that a living host is never
- * quiet for 5 looks. */
+/* Returns the period of keep-alive probes. Probes are rare, but a living host always answers within
+ * 5 checks. */
 static unsigned ask_s(const struct service *s)
 {
     uint64_t half_s = s->options->worker_timeout_ns / 2 / NS_PER_S;
     return half_s > 0 ? (unsigned)half_s : 1;
 }
 
-/* Counts a quiet look. The ping exists for its TCP segment, which our kernel repeats several times
- * if it is lost; a single lost probe would end a worker. The worker need not read it. */
+/* Counts a check without an answer. The ping only serves to send a TCP segment: the kernel sends a
+ * lost segment again several times, while one lost probe would count as a dead worker. The worker
+ * need not read the ping. */
 static void judge(struct peer *p, uint64_t silent_ns)
 {
     if (p->silent_looks++ == 0)
@@ -50,11 +51,12 @@ static void look_at(struct peer *p, uint64_t now_ns)
     if (silent_ns >= quiet_ns)
         return judge(p, silent_ns);
     p->silent_looks = 0;
-    p->look_ns = now_ns + quiet_ns - silent_ns; /* no earlier look could be quiet */
+    /* a check before this time would not find silence */
+    p->look_ns = now_ns + quiet_ns - silent_ns;
 }
 
-/* A look after a late one is a full period later, so an answer in between counts. Without a watched
- * peer the timer does not run, and an idle service sleeps. */
+/* Runs the checks. After a late check the next one comes a full period later, so that an answer in
+ * between counts. Without a watched peer the timer is off, so that an idle service sleeps. */
 static void looks(struct timer *timer)
 {
     struct service *s = container_of(timer, struct silence, timer)->service;
@@ -88,7 +90,7 @@ void silence_destroy(struct service *s)
     free(s->silence);
 }
 
-/* Workers on this host are left out: the end of their process is an event. */
+/* Workers on this host are not watched, because the end of their process is an event. */
 void silence_watch(struct peer *p)
 {
     struct service *s = p->service;

@@ -1,4 +1,4 @@
-/* Detection of dead hosts of workers. RULES.md: K53. */
+/* Detects dead hosts of workers. RULES.md: K53. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_HOST_SILENCE_H
 #define GRADPOOL_COORDINATOR_SESSION_HOST_SILENCE_H
 

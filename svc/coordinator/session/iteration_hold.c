@@ -1,5 +1,5 @@
-/* Holds one rank of a job at the end of an iteration. Owns struct holding; must never leave a rank
- * held that no operation needs. RULES.md: K51. */
+/* Holds one rank of a job at the end of an iteration. Owns struct holding. No rank is held longer
+ * than an operation needs it. RULES.md: K51. */
 #include "svc/coordinator/session/iteration_hold.h"
 
 #include "svc/coordinator/job/members.h"
@@ -13,10 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_RESERVED "gradpool." /* prefix of tensors that the client library declares */
+#define NAME_RESERVED "gradpool." /* prefix of tensors that the client library itself declares */
 
-/* iteration_ns: how long the end of an iteration is waited for; rest_ns: a rank idle that long
- * stands at an end. A snapshot must be exact; late workers prefer a short wait. */
+/* iteration_ns: time to wait for the end of an iteration. rest_ns: a rank that is idle for this
+ * time counts as being at the end of one. A snapshot must be exact; for late workers a short wait
+ * is more important. */
 static const struct hold_patience {
     uint64_t iteration_ns, rest_ns;
 } patience[] = {
@@ -64,8 +65,8 @@ static const struct session *take_rank(const struct job *job, uint32_t rank, enu
     return is_there && is_in_all(session, scope) ? session : NULL;
 }
 
-/* Prefers the rank that waits in resize(): it may stand at an end already, and then no other rank
- * reaches one. */
+/* Prefers the rank that waits in gp_job_resize(). It may be at the end of an iteration already, and
+ * then no other rank reaches the end. */
 static const struct session *find_rank(const struct job *job, enum hold_scope scope)
 {
     const struct session *found =
@@ -80,7 +81,7 @@ static const struct session *find_rank(const struct job *job, enum hold_scope sc
 static void tell(const struct holding *h, bool is_over)
 {
     const struct session *session = h->job->sessions[h->rank];
-    if (session && session->peer) /* a rank without connection holds nothing */
+    if (session && session->peer) /* a rank without a connection holds nothing up */
         peer_reply(session->peer, 0, HOLD, hold, .hold = h->id, .is_over = is_over,
                    .scope = (WIRE(HoldScope))h->scope);
 }
@@ -196,7 +197,7 @@ void holding_job_ends(struct job *job)
 
 /* --- states of the rank --- */
 
-/* No iteration boundary was observed yet: a rank that is idle this long is assumed to stand at
+/* No iteration boundary was observed yet. A rank that is idle for this long is assumed to be at
  * one. */
 static void note_rest(struct holding *h, bool rests)
 {
@@ -205,7 +206,8 @@ static void note_rest(struct holding *h, bool rests)
     wait_until(h, h->rests ? rested_ns : h->until_ns);
 }
 
-/* While the rank saves for itself the time stands still: that operation has its own deadline. */
+/* Stops the clock while the rank takes part in a snapshot of its own job, because that operation
+ * has its own deadline. */
 static void note_saving(struct holding *h, bool saves)
 {
     if (h->saves && !saves)

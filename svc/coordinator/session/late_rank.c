@@ -1,4 +1,4 @@
-/* Text about ranks for which others wait, for errors and warnings only. Decides nothing. RULES.md:
+/* Texts about ranks for which others wait, for errors and warnings only. Decides nothing. RULES.md:
  * K77. */
 #include "svc/coordinator/session/late_rank.h"
 
@@ -10,9 +10,10 @@
 #include <errno.h>
 
 #define RANKS_TOLD_MAX 3
-#define TEXT_BYTES 400 /* part of an error text of 640 */
+#define TEXT_BYTES 400 /* a part of an error text, which has 640 bytes */
 
-/* State of a process of this host by its kernel, if it still is the one that joined. */
+/* Describes the state of a process on this host as the kernel reports it, if it is still the
+ * process that joined. */
 static const char *describe_process(const struct session *session)
 {
     bool is_here = session->identity && process_identity(session->pid) == session->identity;

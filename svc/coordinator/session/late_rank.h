@@ -1,4 +1,5 @@
-/* Late ranks: what the coordinator knows about ranks for which others wait. RULES.md: K77. */
+/* Describes late ranks: what the coordinator knows about a rank for which others wait. RULES.md:
+ * K77. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_LATE_RANK_H
 #define GRADPOOL_COORDINATOR_SESSION_LATE_RANK_H
 

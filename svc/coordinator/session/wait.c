@@ -1,5 +1,5 @@
-/* Requests that are answered later. A wait ends with its answer, its deadline or its peer. Calls
- * know a wait by its number, so a late answer finds none. */
+/* Requests that are answered later. A wait ends with its answer, its deadline, or the end of its
+ * peer. Calls refer to a wait by its number, so a late answer does not find it. */
 #include "svc/coordinator/session/wait.h"
 
 #include "svc/coordinator/service.h"

@@ -1,5 +1,5 @@
-/* Makes the tensors of a snapshot stand still: one rank is held at the end of an iteration, then
- * lanes release all pieces. Decides which tensors belong to it; reads nothing. RULES.md: K47. */
+/* Stops the tensors of a snapshot: one rank is held at the end of an iteration, then lanes release
+ * all pieces. Decides which tensors belong to the snapshot. Reads nothing. RULES.md: K47. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/job/claim.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_NS (10 * NS_PER_S) /* how long another operation on the job is waited for */
+#define PATIENCE_NS (10 * NS_PER_S) /* time to wait for another operation on the job */
 #define AGAIN_NS (50 * NS_PER_MS)
 
 static void try_again(struct timer *timer);
@@ -107,7 +107,7 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
 
 /* --- standing still --- */
 
-/* Context of a call: indexes of the pieces of its message. */
+/* Context of a call: indexes of the pieces in its message. */
 struct align_asked {
     uint64_t saving;
     uint32_t turn;
@@ -163,8 +163,8 @@ static int check_parameters(const struct saving *sv, const struct job *job, stru
     return 0;
 }
 
-/* Whether all pieces of a tensor are of the same round. A round that was aborted for a lost
- * connection or replica holder may be over for the rank but not for a lane. */
+/* Checks that all pieces of a tensor are of the same round. A round that was aborted because of a
+ * lost connection or replica holder may be over for the rank but not for a lane. */
 static int check_rounds(const struct saving *sv, const struct job *job, struct err *err)
 {
     for (size_t i = 0; i < sv->pieces_count; i++) {
@@ -199,8 +199,8 @@ static void stand(struct saving *sv, const struct job *job)
     saving_await(sv);
 }
 
-/* All lanes have released: rounds that the rank begins from now on wait at the lanes, so it may
- * continue. */
+/* All lanes have released their pieces. Rounds that the rank begins from now on wait at the lanes,
+ * so the rank may continue. */
 static void all_rest(struct saving *sv)
 {
     struct job *job = jobs_find_id(sv->service, sv->job);
@@ -300,7 +300,7 @@ static int look(struct saving *sv, struct job **ret_job, struct err *err)
     return error < 0 ? error : collect(sv, *ret_job, err);
 }
 
-/* Checks the job again, since another operation may have begun while the rank came to the end of
+/* Checks the job again, because another operation may have begun while the rank went to the end of
  * its iteration. */
 static void held(struct service *s, uint64_t id, int code, const char *text)
 {

@@ -1,5 +1,5 @@
 /* Reads the arrays of one tensor after another from lanes, some parts at a time, and passes them to
- * the caller unchanged. Owns the cursor and the parts under way; never holds more than one answer.
+ * the caller unchanged. Owns the cursor and the parts in transit. Stores no more than one answer.
  * RULES.md: K47. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PART_BYTES (UINT64_C(1) << 20) /* bytes of one StateReply */
+#define PART_BYTES (UINT64_C(1) << 20) /* maximum bytes of one StateReply */
 #define BATCH_BYTES (4 * PART_BYTES)
 #define PARTS_MAX 64
 
 struct snapshot_part {
     uint32_t tensor;
-    uint64_t offset, bytes; /* position in the tensor's arrays */
+    uint64_t offset, bytes; /* position in the arrays of the tensor */
     uint8_t *data;
 };
 
@@ -75,7 +75,7 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
 
 /* --- next parts --- */
 
-/* Moves the cursor to the next element to read. False: all is read. */
+/* Moves the cursor to the next element to read. False: everything is read. */
 static bool skip(struct saving *sv)
 {
     struct saving_cursor *c = &sv->cursor;
@@ -97,7 +97,7 @@ static bool skip(struct saving *sv)
     return false;
 }
 
-/* Requests a part. The arrays are at the end of a piece's state (A27 of svc/lane). */
+/* Requests a part. In the state of a piece, the arrays are at the end (A27 of svc/lane). */
 static int ask(struct saving *sv, const struct saved_tensor *t, const struct saved_piece *p,
                uint64_t bytes)
 {
@@ -146,7 +146,7 @@ static int ask_next(struct saving *sv)
 void saving_read(struct saving *sv)
 {
     int error = 0;
-    timer_stop(&sv->timer); /* the calls have deadlines */
+    timer_stop(&sv->timer); /* off while calls are open: these have deadlines of their own */
     sv->batch = calloc(1, sizeof *sv->batch);
     if (!sv->batch)
         return saving_break(sv, -ENOMEM, "gradpool serve is out of memory");

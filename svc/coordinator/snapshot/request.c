@@ -1,5 +1,5 @@
-/* Requests of `gradpool snapshot`: the meaning of job and tensors, and the next batch. snapshot.c
- * carries them out. RULES.md: K47. */
+/* Handles requests of `gradpool snapshot`: finds the job and the tensors, or continues with the
+ * next batch. snapshot.c carries the requests out. RULES.md: K47. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/snapshot/internal.h"
 
@@ -53,8 +53,8 @@ void saving_handle_request(struct peer *p, const envelope *request)
     saving_begin(sv);
 }
 
-/* The peer's snapshot, if it is ready. NULL: it is broken, or there is none, and the peer has got
- * the failure. */
+/* Returns the peer's snapshot if it is ready. NULL: there is none, or it is broken, and the peer
+ * was sent the failure. */
 static struct saving *find_own(struct peer *p, uint64_t request, uint64_t id)
 {
     struct saving *sv = saving_find(p->service, id);

@@ -1,16 +1,17 @@
-/* Snapshots of jobs in training, for operators: tensors with update rules stand still between the
- * same two iterations while their lanes are read. RULES.md: K47. */
+/* Snapshots of jobs in training, for operators. All tensors with update rules stop between the same
+ * two iterations while their lanes are read. RULES.md: K47. */
 #ifndef GRADPOOL_COORDINATOR_SNAPSHOT_SNAPSHOT_H
 #define GRADPOOL_COORDINATOR_SNAPSHOT_SNAPSHOT_H
 
 #include "svc/coordinator/job/job.h"
 
-/* Ends or delays a snapshot for another operation on the job; the caller gets `why`. */
+/* Ends or delays a snapshot in favour of another operation on the job. The caller of the snapshot
+ * gets `why`. */
 void saving_give_way(const struct job *job, const char *why);
-/* Breaks snapshots with pieces on an aggregator that is away or lost; its released pieces are
- * settled when it is back (K9). */
+/* Breaks snapshots that have pieces on an aggregator that is away or lost. K9 decides about its
+ * released pieces when it is back. */
 void saving_aggregator_gone(const struct aggregator *a);
-/* Frees the snapshots of a peer that is gone. */
+/* Frees the snapshots of a peer that has gone. */
 void saving_peer_gone(const struct peer *p);
 /* Frees all snapshots at the end of the service, without messages. */
 void saving_destroy(struct service *s);

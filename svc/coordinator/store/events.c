@@ -1,4 +1,4 @@
-/* Ring of recent events. Owns nothing but its rows. */
+/* Ring of recent events. Owns only its rows. */
 #include "svc/coordinator/store/events.h"
 
 #include "svc/base/clock.h"

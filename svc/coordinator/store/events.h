@@ -1,4 +1,4 @@
-/* Ring of recent events about lanes and tasks, for `status` and the report. */
+/* The most recent events about lanes and tasks, in a ring, for `status` and the report. */
 #ifndef GRADPOOL_COORDINATOR_STORE_EVENTS_H
 #define GRADPOOL_COORDINATOR_STORE_EVENTS_H
 
@@ -8,7 +8,7 @@
 
 struct event {
     uint64_t at_ns;
-    const char *kind; /* "open", "park", "move", ...; a literal */
+    const char *kind; /* "open", "park", "move", ...; a string literal */
     char text[384];
 };
 
@@ -17,10 +17,11 @@ struct events {
     uint64_t count; /* number of all events so far */
 };
 
-/* Adds an event; a longer text is cut. */
+/* Adds an event. A text that is too long is cut. */
 void events_note(struct events *events, const char *kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The event of that number; `count - 1` is the newest. NULL: overwritten, or not there yet. */
+/* Returns the event with that number; `count - 1` is the newest. NULL: overwritten, or not there
+ * yet. */
 const struct event *events_at(const struct events *events, uint64_t number);
 
 #endif

@@ -1,4 +1,4 @@
-/* The row of numbers that the service gives out. Owns nothing. */
+/* The row with the next numbers that the service assigns. Owns nothing. */
 #include "svc/coordinator/store/numbers.h"
 
 #include "svc/coordinator/service.h"

@@ -1,10 +1,10 @@
-/* Numbers that the service gives out. */
+/* Numbers that the service assigns to its objects. */
 #ifndef GRADPOOL_COORDINATOR_STORE_NUMBERS_H
 #define GRADPOOL_COORDINATOR_STORE_NUMBERS_H
 
 struct service;
 
-/* Puts the row of service.numbers into the open transaction. */
+/* Puts the row with the next numbers into the open transaction. */
 void service_put_numbers(struct service *s);
 
 #endif

@@ -1,8 +1,8 @@
-/* The state that survives a restart, behind a small interface: SQLite is the first store, a
- * key-value server could be another.
+/* The state that survives a restart, behind an interface that does not depend on SQLite: a
+ * key-value server could store it as well.
  *
- * A change is: store_begin(), puts and erases, store_commit(). Puts do not fail by themselves: the
- * commit returns the first error, and the store is then as before. */
+ * A change consists of store_begin(), puts and erases, and store_commit(). Puts and erases return
+ * no errors. The commit returns the first error; the store is then unchanged. */
 #ifndef GRADPOOL_COORDINATOR_STORE_STORE_H
 #define GRADPOOL_COORDINATOR_STORE_STORE_H
 
@@ -11,10 +11,10 @@
 
 #include <stdint.h>
 
-#define STORE_RANKS_BYTES 96 /* one bit a rank, for 768 ranks */
+#define STORE_RANKS_BYTES 96 /* one bit for each of 768 ranks */
 #define STORE_TERMS_BYTES 112
 
-/* In the order of load(): a row comes after the rows that it refers to. */
+/* In the order of load(): a row comes after the rows to which it refers. */
 enum store_table {
     STORE_SERVICE,
     STORE_TENANT,
@@ -28,24 +28,24 @@ enum store_table {
     STORE_TABLES,
 };
 
-/* A single row: the next numbers to give out, so that no number is given twice. */
+/* A single row with the next numbers to assign, so that no number is assigned twice. */
 struct store_service {
-    uint32_t key; /* always 1 */
+    uint32_t key; /* always 1, because the table has one row */
     uint64_t incarnation;
     uint32_t next_aggregator, next_lane, next_job, next_task;
 };
 struct store_tenant {
     const char *name;
-    const char *secret; /* hexadecimal */
+    const char *secret; /* the key, in hexadecimal digits */
     uint32_t is_operator, is_revoked;
     uint64_t added_s;
-    uint32_t loss_limit_ppm; /* 0: none */
-    const char *limits;      /* own limits, in the form of limits_write_own() */
+    uint32_t loss_limit_ppm; /* 0: no limit */
+    const char *limits;      /* the tenant's own limits, as written by limits_write_own() */
 };
 struct store_aggregator {
     uint32_t aggregator;
     uint64_t incarnation;
-    uint64_t identity; /* process_identity() of pid; 0: on another host */
+    uint64_t identity; /* process_identity() of pid; 0: the process is on another host */
     uint32_t pid, slot;
     const char *node;
 };
@@ -61,8 +61,8 @@ struct store_job {
     const char *tenant; /* "": the local tenant */
     const char *name;
     uint32_t workers, epoch, next_tensor, next_piece;
-    const char *failure;     /* "": the job is sound */
-    uint32_t loss_limit_ppm; /* 0: none */
+    const char *failure;     /* "": the job has not failed */
+    uint32_t loss_limit_ppm; /* 0: no limit */
     uint32_t layout;         /* profiles_layout(); 0: no declare yet */
     /* Fields of struct job_ranks and struct job_terms (K40). */
     uint32_t founding, wanted, version, continues, is_elastic;
@@ -79,35 +79,35 @@ struct store_tensor {
     const char *name;
     uint32_t dtype;
     uint64_t elements;
-    const char *failure;    /* "": the tensor is sound */
-    const uint8_t *ranks;   /* STORE_RANKS_BYTES: ranks that declared it */
-    const void *terms;      /* STORE_TERMS_BYTES: struct terms */
-    const uint8_t *members; /* STORE_RANKS_BYTES: ranks whose pushes make a round */
+    const char *failure;    /* "": the tensor has not failed */
+    const uint8_t *ranks;   /* STORE_RANKS_BYTES: the ranks that have declared the tensor */
+    const void *terms;      /* STORE_TERMS_BYTES: a struct terms */
+    const uint8_t *members; /* STORE_RANKS_BYTES: the ranks whose pushes make a round */
     uint32_t grouped;
 };
 struct store_piece {
     uint32_t job, piece;
     uint32_t tensor, task, lane, epoch;
     uint64_t first, elements;
-    /* Epoch of the last route whose earlier lane had not released the piece (K20). */
+    /* Epoch of the last route whose former lane did not release the piece (K20). */
     uint32_t lost_epoch;
     uint32_t keeper;        /* aggregator that is the replica holder; 0: none */
-    uint32_t former_keeper; /* former holder, maybe still needed; 0: none */
+    uint32_t former_keeper; /* former holder whose copy may still be needed; 0: none */
 };
 
 struct store_blob {
     const void *data;
     uint32_t bytes;
 };
-/* Figures of a job for its next run. */
+/* Measurements of a job, for its next run. */
 struct store_profile {
     const char *tenant, *job;
     uint32_t workers, layout;
-    uint64_t turn; /* greater is newer */
+    uint64_t turn; /* a greater value is newer */
     uint64_t period_ns, busiest_ns, lanes_ns, span_ns, burst_ns, slack_ns;
     struct store_blob tensors;
-    uint32_t is_alone;               /* 1: measured without other jobs on its lanes; else 0 */
-    uint32_t few, enough, spent_ppm; /* struct narrow of the packer */
+    uint32_t is_alone; /* 1: measured while no other job was on its lanes; otherwise 0 */
+    uint32_t few, enough, spent_ppm; /* fields of struct narrow of the packer */
 };
 
 struct store_row {
@@ -128,15 +128,16 @@ struct store_row {
 struct store;
 struct store_ops {
     void (*begin)(struct store *store);
-    /* Inserts the row, or replaces the row with the same key. */
+    /* Inserts the row, or replaces the row that has the same key. */
     void (*put)(struct store *store, const struct store_row *row);
-    /* Reads only the key fields of `row`, and erases the rows that depend on it too: sessions,
-     * tensors and pieces of a job, pieces of a tensor, lanes of an aggregator. */
+    /* Erases the row with the key fields of `row`; other fields are not read. Rows that depend
+     * on it are erased, too: sessions, tensors and pieces of a job, pieces of a tensor, lanes of an
+     * aggregator. */
     void (*erase)(struct store *store, const struct store_row *row);
     int (*commit)(struct store *store, struct err *err);
     void (*sync)(struct store *store);
-    /* Calls `each` for all rows. Strings of a row are valid during the callback; a negative result
-     * ends the load. */
+    /* Calls `each` for all rows. The strings of a row are valid during the call. A negative result
+     * of `each` ends the load. */
     int (*load)(struct store *store, int (*each)(void *context, const struct store_row *row),
                 void *context, struct err *err);
     void (*close)(struct store *store);
@@ -159,7 +160,7 @@ static inline int store_commit(struct store *store, struct err *err)
 {
     return store->ops->commit(store, err);
 }
-/* Puts or erases one row, in a transaction of its own. */
+/* Puts or erases one row in a transaction of its own. */
 static inline int store_put_one(struct store *store, const struct store_row *row, struct err *err)
 {
     store_begin(store);
@@ -172,8 +173,8 @@ static inline int store_erase_one(struct store *store, const struct store_row *r
     store_erase(store, row);
     return store_commit(store, err);
 }
-/* Writes all commits so far to the disk, into the file itself instead of its log. A failure is only
- * logged: the commits hold. */
+/* Makes all commits so far durable on the disk, in the file itself instead of its log. An error is
+ * only logged, because the commits are valid in any case. */
 static inline void store_sync(struct store *store) { store->ops->sync(store); }
 static inline int store_load(struct store *store,
                              int (*each)(void *context, const struct store_row *row), void *context,
@@ -187,12 +188,13 @@ static inline void store_close(struct store *store)
         store->ops->close(store);
 }
 
-/* Opens or creates the database. -EBADMSG: a used database is gone, damaged or lacks changes; `err`
- * says what to do. `pages_max`: most pages of 4 KiB (0: no limit). */
+/* Opens or creates the database. -EBADMSG: a database that was used before is missing, damaged, or
+ * lacks changes; `err` has the remedy. `pages_max`: maximum number of pages of 4 KiB (0: no
+ * limit). */
 int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_store,
                       struct err *err);
 
-/* Versions of SQLite, at build time and now. */
+/* Returns the versions of SQLite at build time and at run time. */
 void store_sqlite_library(struct library *ret_row);
 
 #endif

@@ -1,4 +1,4 @@
-/* The marker of a database: a line of fixed length, overwritten at each change. Owns its descriptor
+/* The marker of a database: a line of fixed length that each change overwrites. Owns its descriptor
  * until the store closes it. */
 #include "svc/coordinator/store/store_marker.h"
 
@@ -42,7 +42,8 @@ int store_marker_read(const char *path, struct store_marker *ret_marker, struct 
         m->is_of_this_boot = strcmp(boot, now) == 0;
     } else {
         m->changes = m->synced =
-            /* Cut short by a loss of power: the database was used, and no more is known. */
+            /* A loss of power has cut the line: the database was used, and nothing else is
+             * known. */
             1;
     }
     return 0;

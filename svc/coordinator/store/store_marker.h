@@ -1,6 +1,6 @@
-/* Marker: the number of changes of a database, in a file beside it ("state.db-used"). Without a
- * marker, a database that lost its write-ahead log would pass for an older one, and a removed one
- * for a new one. */
+/* The marker is a file beside the database ("state.db-used") that contains the database's number of
+ * changes. Without it, a database that lost its write-ahead log would be taken for an older one,
+ * and a removed database for a new one. */
 #ifndef GRADPOOL_COORDINATOR_STORE_STORE_MARKER_H
 #define GRADPOOL_COORDINATOR_STORE_STORE_MARKER_H
 
@@ -12,27 +12,28 @@
 struct store_marker {
     int fd;          /* -1: not open for writing */
     char path[4096]; /* path of the marker */
-    bool is_there;   /* the database was used before */
-    /* Written since this host's boot: all counted changes were written, if not yet to the disk. */
+    bool is_there;   /* a marker exists, so the database was used before */
+    /* The marker was written since the host's last boot: all counted changes were written, though
+     * perhaps not to the disk. */
     bool is_of_this_boot;
     uint64_t changes; /* number of changes that were written */
-    uint64_t synced;  /* number of those that are surely in the database file */
+    uint64_t synced;  /* number of changes that are certainly in the database file */
 };
 
-/* Reads the marker of the database at `path`, if there is one. -EPERM, -ELOOP, ...: a marker that
+/* Reads the marker of the database at `path`, if there is one. -EPERM, -ELOOP, ...: the marker
  * cannot be read. */
 int store_marker_read(const char *path, struct store_marker *ret_marker, struct err *err);
-/* Checks the file before SQLite opens it, since SQLite would delete the rest of the log. -EBADMSG:
- * a used database is missing or empty. */
+/* Checks the file before SQLite opens it, because SQLite would delete the rest of the log.
+ * -EBADMSG: a database that was used before is missing or empty. */
 int store_marker_check_file(const struct store_marker *marker, const char *path, struct err *err);
 /* Compares the database's own count of changes with the marker. -EBADMSG: changes are missing.
- * After a restart of the host only missing changes that were on the disk count; others are
+ * After a restart of the host, only missing changes that were on the disk are an error; others are
  * logged. */
 int store_marker_check(const struct store_marker *marker, const char *path, uint64_t changes,
                        struct err *err);
 /* Creates the marker, or opens it for writing. -EACCES, ... */
 int store_marker_open(struct store_marker *marker, struct err *err);
-/* Writes the marker with one small write, without a wait for the disk. */
+/* Writes the marker with one small write, and does not wait for the disk. */
 void store_marker_write(struct store_marker *marker);
 
 #endif

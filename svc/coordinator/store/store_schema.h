@@ -1,4 +1,4 @@
-/* The tables of the SQLite store as data, and their SQL statements. */
+/* The tables of the SQLite store as data, and the SQL statements made from them. */
 #ifndef GRADPOOL_COORDINATOR_STORE_STORE_SCHEMA_H
 #define GRADPOOL_COORDINATOR_STORE_STORE_SCHEMA_H
 
@@ -9,7 +9,7 @@
 #define SQL_BYTES 1024
 #define COLUMNS_MAX 20
 
-/* COLUMN_RANKS and COLUMN_TERMS are blobs of fixed length; COLUMN_BLOB is a struct store_blob. */
+/* COLUMN_RANKS and COLUMN_TERMS are blobs of fixed length. COLUMN_BLOB is a struct store_blob. */
 enum column_type {
     COLUMN_U32,
     COLUMN_I32,
@@ -23,23 +23,24 @@ enum column_type {
 struct store_column {
     const char *name;
     enum column_type type;
-    size_t offset; /* in struct store_row */
+    size_t offset; /* offset in struct store_row */
 };
 
 struct table_schema {
     const char *name;
-    int keys; /* number of leading columns that are the key */
+    int keys; /* number of leading columns that form the key */
     const char *constraint;
     struct store_column columns[COLUMNS_MAX]; /* ends with a NULL name */
 };
 
 extern const struct table_schema schema_tables[STORE_TABLES];
 
-/* Only files of this version can be opened; a change of a table raises the version. */
+/* Version of the tables. Only files of this version can be opened; a change of a table raises the
+ * version. */
 #define SCHEMA_VERSION 11
 
 int schema_columns(const struct table_schema *table);
-/* Each writes a statement to `sql`, of SQL_BYTES. */
+/* Each function writes an SQL statement to `sql`, which has SQL_BYTES. */
 void schema_create(const struct table_schema *table, char *sql);
 void schema_put(const struct table_schema *table, char *sql);
 void schema_erase(const struct table_schema *table, char *sql);

@@ -1,5 +1,5 @@
-/* The store in one SQLite file (WAL). The only file that knows SQLite. Tables are data
- * (store_schema.c), so every kind of row takes the same code. */
+/* The store in one SQLite file with a write-ahead log. Only this file uses SQLite. Tables are data
+ * (store_schema.c), so all kinds of rows use the same code. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/base/system/shortage.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Count of changes, beside the tables of the schema. */
+/* Table with the count of changes, besides the tables of the schema. */
 #define CHANGES_TABLE \
     "CREATE TABLE IF NOT EXISTS changes(one INTEGER PRIMARY KEY, count INTEGER NOT NULL)"
 #define CHANGES_PUT "INSERT INTO changes VALUES(1, ?1) ON CONFLICT DO UPDATE SET count=?1"
@@ -27,13 +27,13 @@ struct store_sqlite {
     sqlite3 *db;
     char *path;
     sqlite3_stmt *put[STORE_TABLES], *erase[STORE_TABLES];
-    int failed;      /* first SQLite code of the open transaction */
-    bool is_changed; /* the open transaction has a put or erase */
+    int failed;      /* first SQLite error of the open transaction */
+    bool is_changed; /* the open transaction contains a put or erase */
     dev_t device;
     ino_t file;   /* inode of the opened database */
-    bool is_gone; /* the file is gone, which is in the log */
+    bool is_gone; /* the file is gone, and the log says so */
     struct store_marker marker;
-    sqlite3_stmt *count; /* statement that counts a change */
+    sqlite3_stmt *count; /* statement that increments the count of changes */
 };
 
 static struct store_sqlite *of(struct store *store) { return (struct store_sqlite *)store; }
@@ -56,8 +56,8 @@ static int errno_of(int code)
     }
 }
 
-/* File size and descriptor limits as errno: SQLite's codes do not name them, and errno does not
- * survive all its failed writes. */
+/* Returns the errno for limits of file size and descriptors. SQLite's codes do not distinguish
+ * these limits, and errno is not preserved after all of its failed writes. */
 static int limit_of(const struct store_sqlite *s, int code)
 {
     int error = s->db ? sqlite3_system_errno(s->db) : 0;
@@ -149,8 +149,8 @@ static void sqlite_erase(struct store *store, const struct store_row *row)
         of(store)->failed = run(of(store)->erase[row->table], table, table->keys, row);
 }
 
-/* Logs once that the file was removed or replaced. SQLite still writes to it, and nothing is lost
- * before this process ends, so requests succeed. */
+/* Logs once that the file was removed or replaced. SQLite still writes to the removed file, and
+ * nothing is lost before this process ends, so requests succeed. */
 static void check_place(struct store_sqlite *s)
 {
     struct stat there;
@@ -190,7 +190,7 @@ static int sqlite_commit(struct store *store, struct err *err)
     if (code == SQLITE_OK)
         return 0;
     int error = failure(s, code, "write", err);
-    sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL); /* fails if SQLite has rolled back itself */
+    sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL); /* fails if SQLite has rolled back already */
     return error;
 }
 
@@ -317,7 +317,7 @@ static int read_number(void *context, int columns, char **values, char **names)
     return 0;
 }
 
-/* Keeps the first complaint. */
+/* Stores the first complaint. */
 static int read_complaint(void *context, int columns, char **values, char **names)
 {
     char *complaint = context;
@@ -326,7 +326,8 @@ static int read_complaint(void *context, int columns, char **values, char **name
     return 0;
 }
 
-/* Checks that the database has all changes that were ever written; nothing is changed before. */
+/* Checks that the database has all changes that were ever written. Until then nothing is
+ * changed. */
 static int check_whole(struct store_sqlite *s, struct err *err)
 {
     char complaint[ERR_TEXT_BYTES / 4] = "";
@@ -336,16 +337,18 @@ static int check_whole(struct store_sqlite *s, struct err *err)
         snprintf(complaint, sizeof complaint, "%s", sqlite3_errmsg(s->db));
     if (*complaint)
         return damaged(s, complaint, err);
-    /* The query fails before the first counted change, which leaves 0. */
+    /* Before the first counted change the table does not exist, the query fails, and the count
+     * stays 0. */
     (void)sqlite3_exec(s->db, "SELECT count FROM changes", read_number, &changes, NULL);
     int error = store_marker_check(&s->marker, s->path, changes, err);
     s->marker.changes = changes;
     return error;
 }
 
-/* A declare of 262,144 tensors stays in memory until the commit writes it once: spilled pages would
- * be read again for the next row. NORMAL can lose the last changes in a loss of power, not with the
- * process; then every local aggregator is gone as well, so none contradicts the older state. */
+/* The cache is large enough for a declare of 262,144 tensors, which the commit then writes once:
+ * spilled pages would be read again for the next row. With NORMAL a loss of power can lose the last
+ * changes, but the end of the process cannot. After a loss of power every local aggregator is gone
+ * as well, so none contradicts the older state. */
 static int configure(struct store_sqlite *s, uint32_t pages_max)
 {
     char sql[SQL_BYTES];
@@ -412,7 +415,7 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
     return code == SQLITE_OK ? 0 : failure(s, code, "open", err);
 }
 
-/* Writes the marker: from here on a loss of changes is noticed. */
+/* Writes the marker. From here on a loss of changes is noticed. */
 static int mark(struct store_sqlite *s, struct err *err)
 {
     int error = store_marker_open(&s->marker, err);
@@ -428,8 +431,8 @@ static int mark(struct store_sqlite *s, struct err *err)
     return 0;
 }
 
-/* Creates or opens the file with mode 0600, since it has the tenants' keys; SQLite gives its other
- * files the same mode. */
+/* Creates or opens the file with mode 0600, because it contains the tenants' keys. SQLite gives its
+ * other files the same mode. */
 static int make_private(struct store_sqlite *s, struct err *err)
 {
     struct stat file;

@@ -1,5 +1,6 @@
-/* Sources of a timeline: each gets requests for a batch; the answer also gives the offset of its
- * clock. At most one request and one batch for each source, so memory is bounded. RULES.md: K54. */
+/* Sources of a timeline. Each source gets requests for batches of records. From the answers the
+ * offset of its clock is computed, too. Each source has at most one request and one batch, so
+ * memory is bounded. RULES.md: K54. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/timeline/internal.h"
 #include "svc/wire/trace_ring.h"
@@ -7,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BATCH_BYTES (2u << 20) /* most bytes of records in all sources together */
+#define BATCH_BYTES (2u << 20) /* maximum bytes of records from all sources together */
 #define ROUNDS_LEAST 16
 #define ASK_AGAIN_NS (2 * NS_PER_S)
-#define PATIENCE_NS (2 * NS_PER_S) /* wait for late records after the end */
-#define DRIFT_PPM 100              /* most drift between two clocks */
+#define PATIENCE_NS (2 * NS_PER_S) /* time to wait for late records after the end */
+#define DRIFT_PPM 100              /* maximum drift between two clocks */
 
 static struct timeline_source *find(const struct timeline *tl, bool is_aggregator, uint32_t number)
 {
@@ -21,8 +22,8 @@ static struct timeline_source *find(const struct timeline *tl, bool is_aggregato
     return NULL;
 }
 
-/* The source, added if missing, and present from now on. NULL: no memory; the next request tries
- * again. */
+/* Finds or adds the source, which counts as present from now on. NULL: no memory; the next request
+ * tries again. */
 static struct timeline_source *know(struct timeline *tl, bool is_aggregator, uint32_t number,
                                     uint32_t pid, const char *name)
 {
@@ -50,7 +51,7 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
 {
     if (tells) {
         tl->ended_ns = tl->ended_ns ? tl->ended_ns : clock_now_ns();
-        tl->end_ns = 0; /* what_to_take() then makes sources stop and forget */
+        tl->end_ns = 0; /* what_to_take() then makes sources stop and drop their records */
         timeline_ask(tl, jobs_find_id(tl->service, tl->job));
     }
     list_for_each_safe_entry (struct timeline_source, s, &tl->sources, link) {
@@ -62,9 +63,9 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
 
 /* --- answers --- */
 
-/* Estimates the offset: the source's clock showed `its_ns` between request and answer. The tightest
- * bound stays, widened by drift. An offset within its error counts as 0: on one host there is one
- * clock. */
+/* Estimates the offset: the source's clock showed `its_ns` at some time between request and answer.
+ * The estimate with the tightest bound is kept; drift widens the bound. An offset within its error
+ * counts as 0, because processes on one host share one clock. */
 static void judge_clock(struct timeline_source *s, uint64_t its_ns)
 {
     uint64_t now_ns = clock_now_ns(), error_ns = (now_ns - s->asked_ns) / 2 + 1;
@@ -130,7 +131,7 @@ static void take(struct timeline *tl, struct timeline_source *s, const WIRE(Time
 void timeline_take_told(struct timeline *tl, uint32_t rank, const WIRE(TimelineTaken) * taken)
 {
     struct timeline_source *s = find(tl, false, rank);
-    if (s && s->asked_ns) /* else a repeated request was answered twice */
+    if (s && s->asked_ns) /* otherwise a repeated request was answered twice */
         take(tl, s, taken);
 }
 
@@ -155,7 +156,7 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
 
 /* --- requests --- */
 
-/* Lists the lanes of an aggregator that have pieces of the job. Returns their number. */
+/* Lists the lanes of an aggregator that have pieces of the job, and returns their number. */
 static size_t lanes_of(const struct job *job, const struct aggregator *a, uint32_t *ret_lanes)
 {
     size_t count = 0;
@@ -186,8 +187,8 @@ static WIRE(TimelineTake) what_to_take(const struct timeline *tl, const struct j
                         .rounds_max = tl->end_ns ? most : 0);
 }
 
-/* Whether the source may get a request: not with records that the caller has not fetched, nor soon
- * after an unanswered request. */
+/* Returns whether the source may get a request. It may not while it has records that the caller has
+ * not fetched, nor soon after an unanswered request. */
 static bool is_due(const struct timeline *tl, const struct timeline_source *s)
 {
     if (tl->end_ns == 0)
@@ -205,7 +206,8 @@ static void ask_worker(struct timeline *tl, const struct session *session, WIRE(
     peer_send(session->peer, &ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask));
 }
 
-/* An unanswered aggregator gets no second request: the call has its own deadline. */
+/* An aggregator that has not answered gets no second request, because the call has its own
+ * deadline. */
 static void ask_aggregator(struct timeline *tl, struct aggregator *a, WIRE(TimelineTake) * ask)
 {
     struct timeline_source *s = know(tl, true, a->id, a->pid, a->node);

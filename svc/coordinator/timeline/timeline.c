@@ -1,5 +1,5 @@
-/* Timelines for operators and tenants: permission, duration, answers. Owns struct timeline. Passes
- * records on without a look at their contents. RULES.md: K54. */
+/* Timelines for operators and tenants: permission, duration, answers. Owns struct timeline. The
+ * contents of records are not interpreted. RULES.md: K54. */
 #include "svc/coordinator/timeline/timeline.h"
 
 #include "svc/base/cleanup.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TIMELINES_MAX 8              /* most timelines at a time: 1 MiB a worker and lane */
+#define TIMELINES_MAX 8 /* maximum number of timelines; each needs 1 MiB on each worker and lane */
 #define FOR_NS_MAX (3600 * NS_PER_S) /* longest timeline whose file can be opened */
 #define SILENCE_NS (5 * NS_PER_S)    /* longest silence of the caller */
 #define TENSORS_PER_REPLY 4096
@@ -69,7 +69,7 @@ static size_t count_all(const struct service *s, uint32_t job, bool *ret_is_busy
     return count;
 }
 
-/* Whether the timeline may begin; else the peer has got the failure. */
+/* Returns whether the timeline may begin. If not, the peer was sent the failure. */
 static bool is_fit(struct peer *p, const envelope *message, const struct job *job)
 {
     uint64_t for_ns = message->timeline_request->for_ns;
@@ -154,8 +154,8 @@ static int next_init(struct next *next, const struct timeline *tl)
     return is_whole ? 0 : -ENOMEM;
 }
 
-/* Adds tensors that the caller does not know: numbers ascend, so they are the last ones. Returns
- * whether all have been added. */
+/* Adds the tensors that the caller does not know. Numbers ascend, so these are the last ones.
+ * Returns whether all of them were added. */
 static bool add_tensors(struct timeline *tl, const struct job *job, struct next *next)
 {
     size_t at = job->tensors_count;
@@ -202,7 +202,7 @@ static void forget_told(struct timeline *tl)
     }
 }
 
-/* Answers with names of tensors and, once the caller has all names, with the records. */
+/* Sends names of tensors. When the caller has all names, sends records. */
 static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
 {
     struct next next = {0};
@@ -229,7 +229,7 @@ static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
 
 static bool is_lacking(const struct timeline_source *s) { return s->is_here && !s->is_dry; }
 
-/* The last answer, which names the sources whose records are missing. */
+/* Sends the last answer, which names the sources whose records are missing. */
 static void answer_over(struct timeline *tl, uint64_t request)
 {
     struct next next = {0};
@@ -249,8 +249,8 @@ static void answer_over(struct timeline *tl, uint64_t request)
     next_free(&next);
 }
 
-/* Answers a request for more. The timeline is over when, after its end, all records have arrived
- * and were fetched. */
+/* Answers a request for more. The timeline is over when its time has ended and all records have
+ * arrived and were fetched. */
 void timelines_handle_next(struct peer *p, const envelope *message)
 {
     const WIRE(TimelineNextRequest) *wanted = message->timeline_next_request;

@@ -1,4 +1,4 @@
-/* `gradpool explain`: why each task of a job is on its lane, from kept state only. Sends no
+/* `gradpool explain`: shows why each task of a job is on its lane, from stored state only. Sends no
  * requests and changes nothing. */
 #include "svc/coordinator/view/explain.h"
 
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TASKS_SHOWN_MAX 4096 /* most tasks of a job in a reply */
+#define TASKS_SHOWN_MAX 4096 /* maximum number of a job's tasks in a reply */
 
 /* --- tasks --- */
 
@@ -38,8 +38,8 @@ static int compare_parts(const void *a, const void *b)
     return left->tensor->id < right->tensor->id ? -1 : left->tensor->id > right->tensor->id;
 }
 
-/* Index of the lane's share; the search begins at `from`, as adjacent pieces are mostly on the same
- * lanes. */
+/* Returns the index of the lane's share. The search begins at `from`, because adjacent pieces are
+ * mostly on the same lanes. */
 static size_t share_at(const struct job *job, const struct lane *lane, size_t from)
 {
     size_t i = from;
@@ -59,8 +59,8 @@ static struct explained_part part_of(const struct tensor *tensor, const struct p
                                    .tensor = tensor};
 }
 
-/* Scales the parts to the lane time of today: tensors were measured once, together, but lanes ever
- * since. Without times the bytes decide. */
+/* Scales the parts to the present lane time: tensors were measured once, all together, but lanes
+ * are measured continuously. Without times bytes are used. */
 static int scale_parts(const struct job *job, struct explained_part *parts, size_t count)
 {
     _cleanup_free_ double *lane_ns = calloc(job->shares_count + 1, sizeof *lane_ns);
@@ -79,7 +79,7 @@ static int scale_parts(const struct job *job, struct explained_part *parts, size
     return 0;
 }
 
-/* One part for each piece with a lane, sorted by task; the caller frees the list. */
+/* Lists one part for each piece that has a lane, sorted by task. The caller frees the list. */
 static int parts_of(const struct job *job, struct explained_part **ret_parts, size_t *ret_count)
 {
     _cleanup_free_ struct explained_part *parts =
@@ -100,7 +100,7 @@ static int parts_of(const struct job *job, struct explained_part **ret_parts, si
     return 0;
 }
 
-/* All messages come from malloc(), so that free_unpacked() can free the whole reply. */
+/* All messages are allocated with malloc(), so that free_unpacked() can free the whole reply. */
 static WIRE(TaskChoice) *
     task_choice(const struct job *job, const struct explained_part *first, size_t count)
 {
@@ -156,7 +156,7 @@ static int add_tasks(const struct job *job, WIRE(ExplainedJob) * to)
 
 /* --- lanes --- */
 
-/* Reason of the placement, and why growth leaves the job there. */
+/* Returns the reason of the placement, and the reason for which growth leaves the job there. */
 static char *why(const struct job *job, const struct share *share)
 {
     char stay[SCALING_STAY_BYTES], hold[ORDER_HOLD_TEXT_BYTES], *text = NULL;
@@ -204,7 +204,7 @@ static int add_lanes(const struct job *job, const struct residents *residents,
 
 /* --- jobs --- */
 
-/* Sum of the last figures about copies; other fields stay 0. */
+/* Sums the last counters about copies. Other fields stay 0. */
 static WIRE(JobUse) * count_copies(const struct job *job)
 {
     WIRE(JobUse) *sum = malloc(sizeof *sum);
@@ -241,7 +241,8 @@ static int add_job(const struct job *job, const struct residents *residents,
     if (!to)
         return -ENOMEM;
     *to = MESSAGE_PART(ExplainedJob, explained_job);
-    reply->jobs[reply->n_jobs++] = to; /* also incomplete, so that it is freed with the reply */
+    /* added even if incomplete, so that it is freed with the reply */
+    reply->jobs[reply->n_jobs++] = to;
     int error = add_figures(job, residents, to) ?: add_lanes(job, residents, to);
     return error < 0 ? error : add_tasks(job, to);
 }

@@ -1,4 +1,4 @@
-/* Lanes in the reply to `gradpool status`: a whole lane for operators, for a tenant its own jobs
+/* Lanes in the reply to `gradpool status`. Operators see the whole lane, a tenant only its own jobs
  * there (K98). Owns nothing. */
 #include "svc/coordinator/view/lanes.h"
 
@@ -16,8 +16,8 @@ static void add_use(WIRE(LaneUse) * shown, const WIRE(JobUse) * use)
     shown->cpu_ns = shown->busy_ns;
 }
 
-/* Use of a lane by one tenant's jobs. Other tenants' jobs are one row without a number, so a tenant
- * knows its part of the lane's time and no more. */
+/* Computes the use of a lane by one tenant's jobs. Jobs of other tenants are summed in one row
+ * without a number, so a tenant learns its own part of the lane's time and no more. */
 static WIRE(LaneUse) * own_use(struct pool *pool, const struct lane *lane,
                                const WIRE(LaneUse) * use, const struct tenant *only)
 {

@@ -6,9 +6,9 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/view/pool.h"
 
-/* A row of the reply. NULL: no memory, which the pool keeps in `failed`. */
+/* Builds a row of the reply. NULL: no memory; the pool records this in `failed`. */
 WIRE(LaneView) * view_lane(struct pool *pool, const struct lane *lane, const struct tenant *only);
-/* Whether the reply has this lane: the tenant has pieces there, or `only` is NULL. */
+/* Returns whether the reply contains this lane: the tenant has pieces there, or `only` is NULL. */
 bool view_lane_is_shown(const struct lane *lane, const struct tenant *only);
 
 #endif

@@ -1,4 +1,4 @@
-/* Memory of one reply, freed as a whole. */
+/* Memory of one reply, which is freed as a whole. */
 #ifndef GRADPOOL_COORDINATOR_VIEW_POOL_H
 #define GRADPOOL_COORDINATOR_VIEW_POOL_H
 
@@ -16,7 +16,7 @@ struct pool {
     bool failed;
 };
 
-/* Zeroed memory; NULL: no memory, which sets `failed`. */
+/* Returns zeroed memory. NULL: no memory; `failed` is then set. */
 static inline void *pool_take(struct pool *pool, size_t bytes)
 {
     struct pool_block *block = calloc(1, sizeof *block + bytes);

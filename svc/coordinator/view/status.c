@@ -1,6 +1,6 @@
-/* Status and jobs. Requests figures of the aggregators first; those that do not answer in time
- * appear with their last figures. Each answer is built in a turn of the peer that requested it,
- * which is charged for it (K99). */
+/* Replies to `gradpool status` and `gradpool jobs`. Counters of the aggregators are requested
+ * first; an aggregator that does not answer in time appears with its last counters. Each answer is
+ * built in a turn of the peer that requested it, so this peer pays for the time (K99). */
 #include "svc/coordinator/view/status.h"
 
 #include "svc/base/cleanup.h"
@@ -24,14 +24,14 @@
 
 struct view {
     bool is_jobs;
-    bool is_ready;                    /* answered in the peer's next turn */
-    uint64_t look;                    /* number of the look that it waits for */
+    bool is_ready;                    /* the answer is sent in the peer's next turn */
+    uint64_t look;                    /* number of the measurement for which the request waits */
     char job[JOB_NAME_BYTES_MAX + 1]; /* "": all jobs */
 };
 
 /* --- figures --- */
 
-/* Adds figures of the newest round; a lane that has an older round is left out. */
+/* Adds the counters of the newest round. A lane that reports an older round is left out. */
 static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
 {
     if (use->squares_round < total->squares_round)
@@ -45,7 +45,7 @@ static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
     total->loss_sum = use->loss_sum + (is_newer ? 0 : total->loss_sum);
 }
 
-/* Memory lent by workers is the same on every lane, so it counts once. */
+/* Every lane reports the same memory lent by workers, so it counts once. */
 static void add_use(WIRE(JobUse) * total, const WIRE(JobUse) * use)
 {
     if (!use)
@@ -85,7 +85,8 @@ static int compare_places(const void *a, const void *b)
     return by_lane ? by_lane : compare_numbers(&left->task, &right->task);
 }
 
-/* The job's tasks, each once, sorted by lane. Returns their number; the caller frees the list. */
+/* Lists the job's tasks, each once, sorted by lane. Returns their number. The caller frees the
+ * list. */
 static size_t places_of(const struct job *job, struct place **ret_places)
 {
     size_t count = 0, different = 0;
@@ -111,13 +112,14 @@ static uint32_t count_tasks(const struct job *job)
 
 /* --- status --- */
 
-/* Tenant to whose jobs the reader's view is limited; NULL: an operator, or the display. */
+/* Returns the tenant to whose jobs the reader's view is limited; NULL: the reader is an operator or
+ * the display. */
 static const struct tenant *limit_of(const struct peer *reader)
 {
     return !reader || reader->is_operator ? NULL : reader->tenant;
 }
 
-/* A tenant's view has only the aggregator's lanes that are shown. */
+/* Builds a row. A tenant sees only those of the aggregator's lanes that are shown to it. */
 static WIRE(AggregatorView) * aggregator_view(struct pool *pool, struct service *s,
                                               const struct aggregator *a, const struct tenant *only)
 {
@@ -155,7 +157,7 @@ static WIRE(LaneView) * find_lane(const WIRE(StatusReply) * reply, uint32_t lane
     return NULL;
 }
 
-/* One pass over each job's pieces, whatever the number of lanes (K2). */
+/* Counts tasks in one pass over each job's pieces, whatever the number of lanes (K2). */
 static void fill_tasks(const struct service *s, const struct tenant *only,
                        WIRE(StatusReply) * reply)
 {
@@ -178,7 +180,7 @@ static void fill_tasks(const struct service *s, const struct tenant *only,
     }
 }
 
-/* Adds the kept events, for operators only: they name jobs of all tenants. */
+/* Adds the recorded events. Only operators see them, because they name jobs of all tenants. */
 static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
 {
     uint64_t ever = s->events->count, first = ever > EVENTS_KEPT ? ever - EVENTS_KEPT : 0;
@@ -275,7 +277,7 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
 }
 
-/* Sets the use that only lanes know: the most that one lane has. */
+/* Sets the values that only lanes know: the largest on any one lane. */
 static void add_lent(const struct job *job, struct quota *quota)
 {
     WIRE(JobUse) use = MESSAGE_PART(JobUse, job_use, .job_id = job->id);
@@ -346,8 +348,9 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
     return view;
 }
 
-/* A tenant sees its own jobs, an operator all jobs. `reader` NULL: the display, which sees all jobs
- * without ranks and limits, the largest part of a row. */
+/* Adds the rows. A tenant sees its own jobs, an operator all jobs. `reader` NULL: the display,
+ * which sees all jobs without their ranks and limits, because these are the largest part of a
+ * row. */
 static void fill_jobs(struct pool *pool, struct service *s, const struct peer *reader,
                       const char *name, WIRE(JobsReply) * reply)
 {
@@ -457,7 +460,8 @@ static envelope *received(const envelope *e)
     return gradpool__wire__envelope__unpack(NULL, bytes, packed);
 }
 
-/* Copies of the messages, packed and unpacked: the state behind the originals may change. */
+/* Returns copies of the messages, made by packing and unpacking, because the state behind the
+ * originals may change. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs)
 {
     struct pool pool = {0};

@@ -1,4 +1,5 @@
-/* Status and jobs, for operators, tenants and the display. RULES.md: K99. */
+/* Replies to `gradpool status` and `gradpool jobs`, and the state for the display. RULES.md:
+ * K99. */
 #ifndef GRADPOOL_COORDINATOR_VIEW_STATUS_H
 #define GRADPOOL_COORDINATOR_VIEW_STATUS_H
 
@@ -7,16 +8,16 @@
 struct job;
 struct residents;
 
-/* Sets round times, losses and limits of a job, in replies to jobs and explain. */
+/* Sets round times, losses and limits of a job in the replies to `jobs` and `explain`. */
 void view_add_profile(WIRE(JobView) * view, const struct job *job,
                       const struct residents *residents);
-/* Creates a StatusReply and a JobsReply for the display, from the last known figures: an operator's
- * view without ranks and limits of jobs. The caller owns both. -ENOMEM. */
+/* Creates a StatusReply and a JobsReply for the display from the last measurements: an operator's
+ * view, without ranks and limits of jobs. The caller owns both. Returns 0 or -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
-/* Makes ready the requests that wait for this look, or an earlier one; each is answered in a turn
- * of its peer. */
+/* Marks the requests that wait for this or an earlier measurement as ready. Each is answered in a
+ * turn of its peer. */
 void view_look_over(struct service *s, uint64_t look);
-/* Answers one ready request of the peer; false: there was none. */
+/* Answers one ready request of the peer. False: none was ready. */
 bool view_answer(struct peer *p);
 void view_handle_status(struct peer *p, const envelope *message);
 void view_handle_jobs(struct peer *p, const envelope *message);

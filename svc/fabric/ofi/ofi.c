@@ -1,6 +1,6 @@
-/* fabric_ofi: libfabric's connected endpoints behind fabric.h (README, O1 to O13).
- * Owns one fabric, domain and event queue, and polls its connections. Never sets libfabric's
- * environment and never waits; libfabric makes progress only inside fabric_poll(). */
+/* fabric_ofi: implements fabric.h with libfabric's connected endpoints (README, O1 to O13). Owns
+ * one fabric, one domain and one event queue, and polls its connections. Never changes libfabric's
+ * environment, and never waits. libfabric makes progress only inside fabric_poll(). */
 #include "svc/fabric/ofi/ofi.h"
 
 #include "svc/base/clock.h"
@@ -55,8 +55,8 @@ static void ofi_on_timer(struct ofi_fabric *f)
     }
 }
 
-/* Finds the queues that have completions: the cost of a poll grows with the active connections, not
- * with all. */
+/* Finds the queues that have completions. The cost of a poll therefore grows with the number of
+ * active connections only. */
 static void ofi_find_active(struct ofi_fabric *f)
 {
     struct epoll_event ready[READY_A_POLL];
@@ -79,8 +79,8 @@ static bool ofi_has_data_phase(const struct ofi_conn *c)
     return c->phase == OFI_OPEN || c->phase == OFI_LINGERING || c->phase == OFI_ENDING;
 }
 
-/* A connection that is not open yet keeps its completions: OPEN comes first. A full batch may have
- * left events behind. */
+/* Reads a connection's queue. A connection that is not open yet keeps its completions, because OPEN
+ * is reported first. A full batch may leave events behind. */
 static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
 {
     c->is_due = false;
@@ -89,9 +89,9 @@ static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *bat
     c->is_due |= ofi_batch_is_full(batch);
 }
 
-/* Reads every queue from `first` on that is not armed: the provider moves bytes only when it is
- * called, and need not fire a descriptor for bytes that it has read ahead (O5). When the batch is
- * full the list is turned, so that the next poll begins with the connection that had no turn. */
+/* Reads every queue from `first` on that is not armed. The provider moves bytes only when it is
+ * called, and its descriptor need not fire for bytes that it has read ahead (O5). If the batch is
+ * full, the list is rotated, so that the next poll begins with the connection that had no turn. */
 static void ofi_visit_active(struct ofi_fabric *f, struct list *first, struct ofi_batch *batch)
 {
     uint64_t now_ns = clock_now_ns();
@@ -106,7 +106,8 @@ static void ofi_visit_active(struct ofi_fabric *f, struct list *first, struct of
     }
 }
 
-/* Reading the queues of so few connections costs no more than finding the active ones. */
+/* Returns whether there are so few connections that reading all queues costs no more than finding
+ * the active ones. */
 static bool ofi_has_few(const struct ofi_fabric *f)
 {
     const struct list *node = f->conns.next;
@@ -115,10 +116,10 @@ static bool ofi_has_few(const struct ofi_fabric *f)
     return node == &f->conns;
 }
 
-/* Connections that are known to be active come first. The descriptors are read when these had no
- * event, and every few polls: a busy caller saves a system call a poll. With few connections every
- * few polls is enough: a caller that was woken by the event queue polls again until that is read.
- */
+/* Visits connections that are known to be active first. Descriptors are read if these had no event,
+ * and every few polls. A busy caller so saves a system call in most polls. With few connections
+ * every few polls is enough: a caller that was woken by the event queue polls again until that
+ * queue is read. */
 static int ofi_poll(struct fabric *base, struct fabric_event *events, int events_max)
 {
     struct ofi_fabric *f = ofi_of(base);
@@ -166,7 +167,7 @@ static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
     return 0;
 }
 
-/* A post leaves at once, except small ones that do not come alone (O13). */
+/* A post leaves at once, except small ones in a burst (O13). */
 static void ofi_flush(struct fabric *base) { ofi_pack_end_bursts(ofi_of(base)); }
 
 /* --- opening and closing --------------------------------------------------------------------- */
@@ -220,7 +221,7 @@ static bool ofi_is_all_gone(struct ofi_fabric *f)
     return true;
 }
 
-/* Polls until every endpoint is closed, for at most so long. */
+/* Polls until every endpoint is closed, for `limit_ns` at most. */
 static void ofi_poll_until_gone(struct ofi_fabric *f, uint64_t limit_ns)
 {
     struct fabric_event ignored[READY_A_POLL];
@@ -235,7 +236,7 @@ static void ofi_poll_until_gone(struct ofi_fabric *f, uint64_t limit_ns)
     }
 }
 
-/* Ends every connection in an orderly way; those whose peer takes nothing are then cut (O2). */
+/* Ends every connection in order. Connections whose peer does not read are cut afterwards (O2). */
 static void ofi_end_all(struct ofi_fabric *f)
 {
     list_for_each_safe (node, &f->conns)
@@ -252,8 +253,8 @@ static void ofi_end_all(struct ofi_fabric *f)
     ofi_free_gone(f);
 }
 
-/* Requests that libfabric has accepted and not reported yet are read first: it would leak their
- * sockets. */
+/* Reads the requests that libfabric has accepted and not reported yet. It would leak their sockets
+ * otherwise. */
 static void ofi_close_listener(struct ofi_fabric *f)
 {
     struct fabric_event ignored[READY_A_POLL];
@@ -291,8 +292,8 @@ static void ofi_close(struct fabric *base)
     free(f);
 }
 
-/* The child's copies of the sockets would keep connections and the port alive after the parent's
- * death. Other things that libfabric holds stay: no peer can see them. */
+/* Closes the child's copies of the sockets, which would keep connections and the port alive after
+ * the parent's death. Other objects of libfabric stay, because peers do not notice them. */
 static void ofi_abandon_in_child(struct fabric *base)
 {
     struct ofi_fabric *f = ofi_of(base);
@@ -389,7 +390,7 @@ static void ofi_withdraw(struct fabric_conn *c, uint32_t id)
     ofi_send_withdraw(ofi_conn_of(c), id);
 }
 
-/* The peer's memory is elsewhere. */
+/* The peer's memory is in another process, so there is no pointer. */
 static void *ofi_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes)
 {
     (void)c, (void)id, (void)offset, (void)bytes;
@@ -441,7 +442,7 @@ static const struct fabric_conn_ops ofi_conn_ops = {
     .accept = ofi_accept,
     .refuse = ofi_refuse,
     .disconnect = ofi_disconnect,
-    .fence = ofi_disconnect, /* bytes for a closed endpoint land nowhere */
+    .fence = ofi_disconnect, /* a closed endpoint writes nothing, so a fence is a disconnect */
     .leave = ofi_disconnect,
     .peer = ofi_peer,
     .peer_pid = ofi_peer_pid,
@@ -501,7 +502,7 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     return 0;
 }
 
-/* At run time libfabric has no third number. */
+/* At run time libfabric reports only two numbers. */
 void fabric_ofi_library(struct library *ret_row)
 {
     uint32_t now = fi_version();

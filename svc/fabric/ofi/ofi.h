@@ -5,10 +5,10 @@
 #include "svc/base/library.h"
 #include "svc/fabric/fabric.h"
 
-/* As fabric_open(); `options` is never NULL. -ENOSYS, -EADDRNOTAVAIL (no such interface), -ENOMEM,
- * -EMFILE. */
+/* Like fabric_open(); `options` is never NULL. -ENOSYS, -EADDRNOTAVAIL (no such interface),
+ * -ENOMEM, -EMFILE. */
 int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fabric);
-/* libfabric's version. */
+/* Returns the version of libfabric. */
 void fabric_ofi_library(struct library *ret_row);
 
 #endif

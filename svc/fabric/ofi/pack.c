@@ -1,7 +1,7 @@
 /* Small messages and writes of one connection that are posted in a burst: gathered in a buffer,
- * sent as one message, taken apart at the other end. Owns the packs and the burst. Must never
- * change an order, never gather a post that comes alone, and never trust a byte of a peer's pack.
- * README: O13. */
+ * sent as one message, and taken apart at the other end. Owns the packs and the burst. The order of
+ * posts is always kept. A post that is alone is never gathered. No byte of a peer's pack is
+ * trusted. README: O13. */
 #include "svc/fabric/ofi/pack.h"
 
 #include "svc/fabric/ofi/message/item.h"
@@ -13,14 +13,15 @@
 
 _Static_assert(OFI_PACKED_BYTES_MAX + FABRIC_MESSAGE_BYTES_MAX + 64 < OFI_PACK_BYTES, "fits");
 
-/* The first posts of a burst are sent as they are, at once: they may be alone. */
+/* The first posts of a burst are sent at once, because they may be the only ones. */
 #define ALONE_MAX 1
 
 static int pack_post(struct ofi_conn *c);
 
 /* --- gathering ------------------------------------------------------------------------------- */
 
-/* The pack that takes the next item, begun if need be; NULL: all are on their way. */
+/* Returns the pack for the next item, and begins one if needed. NULL: all packs are on their
+ * way. */
 static struct ofi_pack *pack_open(struct ofi_conn *c)
 {
     for (int i = 0; c->pack == NULL && i < OFI_PACKS; i++) {
@@ -43,7 +44,7 @@ bool ofi_pack_gathers(struct ofi_conn *c)
     return c->pack != NULL || c->burst++ >= ALONE_MAX;
 }
 
-/* Room for an item's body at the end of the pack; NULL: there is none now. */
+/* Makes room for the body of an item at the end of the pack. NULL: there is no room now. */
 static uint8_t *pack_append(struct ofi_conn *c, enum ofi_item_kind kind, size_t bytes)
 {
     struct ofi_item item = {.kind = kind, .bytes = (uint32_t)bytes};
@@ -107,7 +108,7 @@ static int pack_post(struct ofi_conn *c)
     p->is_posted = true;
     c->packs_posted++;
     c->pack = NULL;
-    ofi_queue_activate(c); /* as for every completion that may be there at once (O5) */
+    ofi_queue_activate(c); /* needed wherever a completion may be there at once (O5) */
     return 0;
 }
 
@@ -124,9 +125,9 @@ void ofi_pack_end_bursts(struct ofi_fabric *f)
     list_for_each_safe_entry (struct ofi_conn, c, &f->bursts, in_bursts) {
         int r = ofi_pack_end_burst(c);
         if (r == -EAGAIN && c->sends_asked + c->packs_posted == 0)
-            ofi_queue_activate(c); /* out of another resource: the next poll tries again */
+            ofi_queue_activate(c); /* another resource is missing: the next poll tries again */
         if (r == -EAGAIN)
-            continue; /* a completion follows, and a poll with it */
+            continue; /* a completion, and so a poll, follows */
         if (r < 0)
             ofi_queue_fail(c, r);
         list_remove(&c->in_bursts);
@@ -153,8 +154,8 @@ struct ofi_op *ofi_pack_written(struct ofi_conn *c)
 
 /* --- taking apart ---------------------------------------------------------------------------- */
 
-/* Bytes for memory that this end lends: copied even after a disconnect of its own, since the peer
- * takes them to have landed (O4). */
+/* Copies bytes into memory that this end lends. This happens even after a disconnect of this end,
+ * because the peer assumes that the bytes have landed (O4). */
 static bool unpack_write(struct ofi_conn *c, const uint8_t *body, size_t bytes, bool has_word,
                          struct ofi_batch *batch)
 {
@@ -181,7 +182,7 @@ static void unpack_message(struct ofi_conn *c, const uint8_t *body, size_t bytes
     e->bytes = bytes;
 }
 
-/* false: no item of gradpool. */
+/* Handles one item. False: not an item of gradpool. */
 static bool unpack_one(struct ofi_conn *c, struct ofi_batch *batch)
 {
     struct ofi_unpacking *u = &c->unpacking;

@@ -1,31 +1,31 @@
-/* Packs: small messages and writes of a connection that leave together, and those of a peer (O13).
- */
+/* Packs: small messages and writes of a connection that are sent together, as one message (O13). */
 #ifndef GRADPOOL_FABRIC_OFI_PACK_H
 #define GRADPOOL_FABRIC_OFI_PACK_H
 
 #include "svc/fabric/ofi/message/item.h"
 #include "svc/fabric/ofi/provider/types.h"
 
-/* Whether a small post is to be gathered: it is not among the first of its burst. */
+/* Returns whether a small post has to be gathered. The first posts of a burst are not. */
 bool ofi_pack_gathers(struct ofi_conn *c);
-/* -EAGAIN: no room (ROOM follows). The payload is copied. */
+/* Adds a message to the pack. The payload is copied. -EAGAIN: no room (ROOM follows). */
 int ofi_pack_message(struct ofi_conn *c, const void *header, size_t header_bytes,
                      const void *payload, size_t payload_bytes);
-/* ofi_pack_written() returns `op` when the write is over. -EAGAIN as above. */
+/* Adds a write to the pack. ofi_pack_written() returns `op` when the write has ended. -EAGAIN: no
+ * room. */
 int ofi_pack_write(struct ofi_conn *c, struct ofi_op *op, const struct ofi_item_write *write,
                    bool has_word, const void *local, size_t bytes);
-/* Sends the gathered posts: before any other post, so that the order is kept. The next small post
- * is the first of a burst. */
+/* Sends the gathered posts. Called before any other post, so that the order is kept. The next small
+ * post begins a new burst. */
 int ofi_pack_end_burst(struct ofi_conn *c);
 /* Ends the bursts of all connections. */
 void ofi_pack_end_bursts(struct ofi_fabric *f);
-/* On a completion of a pack. */
+/* Handles the completion of a pack. */
 void ofi_pack_over(struct ofi_conn *c, struct ofi_op *op, int error);
-/* The next packed write that is over; NULL: none. */
+/* Returns the next packed write that has ended; NULL: none. */
 struct ofi_op *ofi_pack_written(struct ofi_conn *c);
-/* Starts to take apart the pack in the receive `op`. */
+/* Begins to take apart the pack in the receive `op`. */
 void ofi_unpack_begin(struct ofi_conn *c, struct ofi_op *op, const uint8_t *body, size_t bytes);
-/* Takes on; false: the batch is full. */
+/* Continues with the current pack. False: the batch is full. */
 bool ofi_unpack(struct ofi_conn *c, struct ofi_batch *batch);
 
 #endif

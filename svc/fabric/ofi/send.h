@@ -4,15 +4,15 @@
 
 #include "svc/fabric/ofi/provider/types.h"
 
-/* fabric_send(), fabric_lend() and fabric_withdraw(). */
+/* Implement fabric_send(), fabric_lend() and fabric_withdraw(). */
 int ofi_send(struct ofi_conn *c, const void *header, size_t header_bytes, const void *payload,
              size_t payload_bytes);
 int ofi_send_lend(struct ofi_conn *c, const struct region *region, uint32_t id);
 void ofi_send_withdraw(struct ofi_conn *c, uint32_t id);
-/* Sends the WITHDRAWs that found no room. */
+/* Sends the WITHDRAWs for which there was no room. */
 void ofi_send_withdraws(struct ofi_conn *c);
 int ofi_send_goodbye(struct ofi_conn *c);
-/* On a completion of a send: it and all before it have left. */
+/* Handles the completion of a send: this send, and all before it, have left. */
 void ofi_send_over(struct ofi_conn *c, struct ofi_op *op);
 
 #endif

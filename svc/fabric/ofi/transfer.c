@@ -1,6 +1,6 @@
-/* Moves data over one connection: posts reads and writes, and turns completions into events.
- * send.c sends messages. Must never wait, never loop on -FI_EAGAIN, and never trust a length,
- * an id or a message kind that a peer sent. */
+/* Moves data over one connection: posts reads and writes, and turns completions into events. send.c
+ * sends messages. Never waits, never loops on -FI_EAGAIN, and never trusts a length, an id or a
+ * kind of message from a peer. */
 #include "svc/fabric/ofi/transfer.h"
 
 #include "svc/fabric/ofi/pack.h"
@@ -39,7 +39,7 @@ static int transfer_post(struct ofi_conn *c, const struct ofi_op *like, struct f
     return transfer_posted(c, op, r);
 }
 
-/* Short writes of a burst leave together. */
+/* Adds the write to a pack: short writes of a burst leave together. */
 static int transfer_pack_write(struct ofi_conn *c, const struct ofi_item_write *write,
                                bool has_word, const void *local, size_t bytes,
                                const struct ofi_op *like)
@@ -88,8 +88,8 @@ static int transfer_start(struct ofi_conn *c, uint32_t id, uint64_t offset, void
     return transfer_post(c, like, &message, FI_COMPLETION | flags);
 }
 
-/* A word without bytes is a message: the `tcp` provider refuses an empty write without a valid
- * region. The provider copies the frame (FI_INJECT). */
+/* A word without bytes is sent as a message, because the `tcp` provider refuses an empty write
+ * without a valid region. The provider copies the frame (FI_INJECT). */
 int ofi_transfer_notify(struct ofi_conn *c, uint32_t word, void *context)
 {
     struct ofi_frame frame = {.kind = OFI_MESSAGE_NOTIFY, .value = word};
@@ -227,7 +227,7 @@ static void completed(struct ofi_conn *c, const struct fi_cq_data_entry *entry,
     struct ofi_op *op = entry->op_context;
     if (entry->flags & FI_REMOTE_WRITE) {
         word_arrived(c, (uint32_t)entry->data, batch);
-        /* With FI_RX_CQ_DATA the word has used up a receive. */
+        /* With FI_RX_CQ_DATA the word has consumed a receive. */
         if (ofi_fabric_of(c)->info->mode & FI_RX_CQ_DATA) {
             c->receives_posted--;
             ofi_queue_repost(c, op);
@@ -239,8 +239,8 @@ static void completed(struct ofi_conn *c, const struct fi_cq_data_entry *entry,
     }
 }
 
-/* A receive that fails is the end of the endpoint, which the event queue reports. Any other
- * operation has an event with its error. */
+/* Handles a failed operation. A failed receive means the end of the endpoint, which the event queue
+ * reports. Any other operation gets an event with its error. */
 static void completed_in_error(struct ofi_conn *c, struct ofi_batch *batch)
 {
     struct fi_cq_err_entry entry = {0};
@@ -251,8 +251,8 @@ static void completed_in_error(struct ofi_conn *c, struct ofi_batch *batch)
         operation_over(c, op, ofi_errno(entry.err), batch);
 }
 
-/* Items of packs come before completions behind them. A full batch leaves the rest for the next
- * poll; returns whether all was reported. */
+/* Reports completions. Items of packs come before later completions. A full batch leaves the rest
+ * for the next poll. Returns whether everything was reported. */
 static bool transfer_tell_entries(struct ofi_conn *c, struct ofi_batch *batch)
 {
     for (;;) {

@@ -4,7 +4,8 @@
 
 #include "svc/fabric/ofi/provider/types.h"
 
-/* fabric_read(), fabric_write(), fabric_write_word() (`word` NULL: none) and fabric_notify(). */
+/* Implement fabric_read(), fabric_write(), fabric_write_word() (`word` NULL: none) and
+ * fabric_notify(). */
 int ofi_transfer_read(struct ofi_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                       void *context);
 int ofi_transfer_write(struct ofi_conn *c, uint32_t id, uint64_t offset, const void *local,

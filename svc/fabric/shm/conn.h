@@ -1,5 +1,5 @@
-/* One connection of fabric_shm, and the fabric that has it: their structs, and the life of a
- * connection, which is the same for a lane and a worker. */
+/* The structs of a connection of fabric_shm and of its fabric, and the life of a connection, which
+ * is the same for a lane and a worker. */
 #ifndef GRADPOOL_FABRIC_SHM_CONN_H
 #define GRADPOOL_FABRIC_SHM_CONN_H
 
@@ -13,12 +13,12 @@
 #define SHM_COMPLETIONS_MAX 256u /* a power of two */
 
 enum shm_state {
-    SHM_GREETING, /* lane: a socket without HELLO yet */
-    SHM_ASKED,    /* lane: REQUEST is due, then the owner's answer */
-    SHM_ASKING,   /* worker: no answer of the lane yet */
+    SHM_GREETING, /* lane: the socket has not sent HELLO yet */
+    SHM_ASKED,    /* lane: REQUEST is to be reported, then the owner answers */
+    SHM_ASKING,   /* worker: the lane has not answered yet */
     SHM_OPEN,
-    SHM_FENCING, /* worker: CLOSED is due once the lane has closed its end or is dead (S11) */
-    SHM_ENDED,   /* CLOSED is due */
+    SHM_FENCING, /* worker: CLOSED is reported when the lane has closed its end or is dead (S11) */
+    SHM_ENDED,   /* CLOSED is to be reported */
     SHM_GONE,    /* no event any more; freed when the next poll begins */
 };
 
@@ -28,20 +28,22 @@ struct shm_lent;
 struct shm_mapper;
 struct shm_watch;
 
-/* The steps in the life of a connection that differ between a lane's fabric and a worker's. */
+/* The steps in the life of a connection that differ between the fabric of a lane and that of a
+ * worker. */
 struct shm_side {
-    void (*unwatch)(struct shm_conn *c); /* its descriptors leave the fabric's epoll set */
-    void (*hear)(struct shm_conn *c);    /* a packet of the handshake has come */
-    void (*let_go)(struct shm_conn *c);  /* the peer's regions are unmapped */
+    /* removes its descriptors from the epoll set of the fabric */
+    void (*unwatch)(struct shm_conn *c);
+    void (*hear)(struct shm_conn *c);   /* handles a packet of the handshake */
+    void (*let_go)(struct shm_conn *c); /* unmaps the regions of the peer */
 };
 
 struct shm_fabric {
     struct fabric base;
     struct list conns;
     struct list tenants;   /* groups of connections */
-    struct list ungrouped; /* connections without a group: they take no turns */
+    struct list ungrouped; /* connections without a group, which do not take turns */
     struct list gone;
-    struct list news; /* connections whose peer flush() looks at */
+    struct list news; /* connections whose peer flush() has to check */
     struct shm_bell *bell;
     int bell_fd;
     bool is_armed;
@@ -50,15 +52,16 @@ struct shm_fabric {
     uint32_t polls;
     int polls_since_sockets;
 
-    /* A fabric that listens is a lane's, and never connects. */
-    struct shm_lane *lane;     /* NULL: a worker's */
-    struct shm_mapper *mapper; /* a lane's */
+    /* NULL: the fabric belongs to a worker. A fabric that listens belongs to a lane, and never
+     * connects. */
+    struct shm_lane *lane;
+    struct shm_mapper *mapper; /* only a lane has one */
     uint32_t *allowed_uids;
     size_t allowed_uids_count;
     uint64_t mapped_bytes_max;
     int (*may_lend)(void *owner, uint64_t bytes);
 
-    struct shm_watch *watch; /* a worker's; NULL before its first connection */
+    struct shm_watch *watch; /* only a worker has one; NULL before its first connection */
 };
 
 struct shm_completion {
@@ -68,30 +71,31 @@ struct shm_completion {
 
 struct shm_conn {
     struct fabric_conn base;
-    struct list link;           /* in fabric.conns, or in fabric.gone */
-    struct list scan_link;      /* in the members of `group`, or in fabric.ungrouped */
-    struct fabric_group *group; /* NULL: ungrouped, or gone */
-    struct list news_link;      /* in fabric.news */
+    struct list link;           /* node in fabric.conns, or in fabric.gone */
+    struct list scan_link;      /* node in the members of `group`, or in fabric.ungrouped */
+    struct fabric_group *group; /* NULL: no group, or the connection is gone */
+    struct list news_link;      /* node in fabric.news */
     enum shm_state state;
-    bool is_surfaced;         /* REQUEST has been handed out */
-    bool open_due;            /* OPEN is to be handed out */
-    bool pushed;              /* since the last flush */
-    bool room_wanted;         /* a verb returned -EAGAIN: a ROOM event is due when there is room */
-    bool socket_full;         /* a region's descriptor found no room on the socket */
-    bool hung_up;             /* the peer is gone; its records of before are still handed out */
-    _Atomic bool is_poisoned; /* a page of the worker's memory has failed under this process */
+    bool is_surfaced; /* REQUEST was reported */
+    bool open_due;    /* OPEN is to be reported */
+    bool pushed;      /* a record was pushed since the last flush */
+    bool room_wanted; /* a function has returned -EAGAIN: ROOM is reported when there is room */
+    bool socket_full; /* the socket had no room for the descriptor of a region */
+    bool hung_up;     /* the peer is gone; its earlier records are still reported */
+    /* a page of the worker's memory was missing when this process used it */
+    _Atomic bool is_poisoned;
     uint32_t final_tail;
     struct shm_producer out;
     struct shm_consumer in;
-    struct shm_bell *peer_bell; /* NULL until OPEN on a worker */
+    struct shm_bell *peer_bell; /* worker: NULL until OPEN */
     void *owner;
-    uint64_t messages_free; /* bit i: messages[i] is */
+    uint64_t messages_free; /* bit i: messages[i] is free */
     uint32_t completions_head, completions_tail;
 
     struct shm_rings *rings;
     int socket;
-    int wake_fd;  /* eventfd of the lane: the worker writes it */
-    int fence_fd; /* timer for the end of the lane's time to stop writing; -1: none */
+    int wake_fd;  /* eventfd of the lane; the worker writes to it */
+    int fence_fd; /* timer that ends the time in which the lane may stop writing; -1: none */
     struct shm_peer peer;
     char peer_text[48];
     int error;       /* error of the CLOSED event */
@@ -99,10 +103,11 @@ struct shm_conn {
     uint8_t ticket[FABRIC_TICKET_BYTES_MAX];
     size_t ticket_bytes;
     uint64_t lent;         /* worker: bit i: region i is lent */
-    uint64_t withdrawals;  /* worker: bit i: a WITHDRAW that found the ring full */
-    uint64_t mapped_bytes; /* lane: sum of regions */
-    struct shm_lent *regions[FABRIC_REGIONS_MAX]; /* lane: NULL: none with this id */
-    struct shm_lent *waits; /* lane: is being mapped; records stay in the ring until then */
+    uint64_t withdrawals;  /* worker: bit i: the ring had no room for the WITHDRAW of region i */
+    uint64_t mapped_bytes; /* lane: sum of the bytes of all regions */
+    struct shm_lent *regions[FABRIC_REGIONS_MAX]; /* lane: NULL: no region has this id */
+    /* lane: the region that is being mapped; records stay in the ring until then */
+    struct shm_lent *waits;
     struct shm_completion completions[SHM_COMPLETIONS_MAX];
     struct shm_record messages[SHM_MESSAGES_MAX];
 };
@@ -115,28 +120,29 @@ static inline struct shm_fabric *shm_owner(const struct shm_conn *c)
 }
 static inline bool shm_is_lane(const struct shm_conn *c) { return shm_owner(c)->lane != NULL; }
 
-/* Takes over `socket` and the peer's pidfd, also when it fails. -ENOMEM. */
+/* Creates a connection, which owns `socket` and the peer's pidfd, even after an error. Returns 0 or
+ * -ENOMEM. */
 int shm_conn_create(struct shm_fabric *f, int socket, const struct shm_peer *peer,
                     enum shm_state state, struct shm_conn **ret_conn);
 void shm_conn_free(struct shm_conn *c);
 void shm_conn_close_fds(struct shm_conn *c);
-/* Sends the peer a BYE with the reason: 0 for an orderly end, else a positive errno. */
+/* Sends the peer a BYE with the reason: 0 for an end in order, else a positive errno. */
 void shm_conn_send_bye(struct shm_conn *c, uint32_t reason);
-/* Ends the connection: BYE to the peer, then CLOSED with this error and reason. Only the first call
- * has an effect. */
+/* Ends the connection: sends BYE to the peer, then reports CLOSED with this error and reason. Only
+ * the first call has an effect. */
 void shm_conn_end(struct shm_conn *c, int error, uint32_t reason);
 /* Ends the connection without any further event. */
 void shm_conn_drop(struct shm_conn *c);
-/* Ends the connection of a peer that is gone, with the reason that its BYE gives. Its records have
- * been handed out. */
+/* Ends the connection of a peer that is gone, with the reason in its BYE. The peer's records have
+ * been reported. */
 void shm_conn_farewell(struct shm_conn *c);
-/* Polls socket and process of the peer: handshake, BYE, death. */
+/* Checks the socket and the process of the peer: handshake, BYE, death. */
 void shm_conn_look(struct shm_conn *c);
-/* Puts the connection on the list of those whose peer the next flush may wake. */
+/* Adds the connection to the list of those whose peer may have to be woken at the next flush. */
 void shm_conn_note(struct shm_conn *c);
-/* True when a verb that returned -EAGAIN would succeed now. */
+/* Returns whether a call that returned -EAGAIN would succeed now. */
 bool shm_conn_has_room(struct shm_conn *c);
-/* Takes the connection out of its group, or out of the ungrouped ones. */
+/* Removes the connection from its group, or from the ungrouped ones. */
 void shm_conn_leave_group(struct shm_conn *c);
 
 #endif

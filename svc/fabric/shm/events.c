@@ -1,6 +1,6 @@
-/* The events of a connection of fabric_shm, in order: OPEN, completions, ROOM, the peer's records,
- * CLOSED. A record is copied out of the ring before any of it is read; nonsense ends the connection
- * (S1), never the process. */
+/* Reports the events of a connection of fabric_shm, in order: OPEN, completions, ROOM, the peer's
+ * records, CLOSED. A record is copied out of the ring before any of it is interpreted. A record
+ * without sense ends the connection (S1), never the process. */
 #include "svc/fabric/shm/events.h"
 
 #include "svc/fabric/shm/lending.h"
@@ -66,8 +66,8 @@ static int events_take_word(struct shm_conn *c, const struct shm_record *record,
     return 1;
 }
 
-/* Only workers lend, and only lanes send WORD. 1: an event; 0: none; else the connection is over.
- */
+/* Handles a record. Only workers lend, and only lanes send WORD. 1: an event; 0: none; otherwise
+ * the connection has ended. */
 static int events_take_record(struct shm_conn *c, struct shm_record *record,
                               struct fabric_event *event)
 {
@@ -89,8 +89,8 @@ static bool events_are_drained(const struct shm_conn *c)
     return c->hung_up && !c->waits && c->in.head == c->final_tail;
 }
 
-/* Copies records straight into a free message buffer; a record of another kind leaves it free.
- * Without a free one all records wait, so that they stay in order. */
+/* Copies records into a free message buffer. A record of another kind leaves the buffer free.
+ * Without a free buffer all records wait, so that they stay in order. */
 static int events_take_records(struct shm_conn *c, struct fabric_event *events, int events_max)
 {
     uint32_t before = c->in.head;
@@ -117,7 +117,7 @@ static int events_take_records(struct shm_conn *c, struct fabric_event *events, 
     return n;
 }
 
-/* The region, or the record whose pages the mapper has finished. */
+/* Reports the region, or the record whose pages the mapper has finished. */
 static int events_take_mapped(struct shm_conn *c, struct fabric_event *event)
 {
     struct shm_record *record;
@@ -133,7 +133,7 @@ static int events_take_mapped(struct shm_conn *c, struct fabric_event *event)
     return r > 0;
 }
 
-/* The handler of SIGBUS sets it, in this very thread. */
+/* Returns whether a page has failed. The handler of SIGBUS sets this on the same thread. */
 static bool events_page_has_failed(const struct shm_conn *c)
 {
     return atomic_load_explicit(&c->is_poisoned, memory_order_relaxed);

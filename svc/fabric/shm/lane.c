@@ -1,6 +1,6 @@
-/* The lane's end of fabric_shm: listens, checks the caller's user, takes its HELLO, accepts. Owns
- * the listener and the epoll set. A caller is not trusted (W9): neither its packets nor its
- * descriptors. */
+/* The lane's end of fabric_shm: listens, checks the caller's user, receives its HELLO, accepts.
+ * Owns the listener and the epoll set. Neither the packets nor the descriptors of a caller are
+ * trusted (W9). */
 #include "svc/fabric/shm/lane.h"
 
 #include "svc/base/clock.h"
@@ -20,15 +20,15 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* Sockets without HELLO yet; with more the oldest is dropped. Each has two descriptors: together
- * they get an eighth of all. */
+/* Maximum number of sockets that have not sent HELLO. When there are more, the oldest is dropped.
+ * Each needs two descriptors; together they get an eighth of all. */
 #define GREETINGS_MAX 256
 #define GREETINGS_PART 16
-/* Sockets with news that one poll serves. */
+/* Maximum number of sockets with events that one poll serves. */
 #define LOOKS_MAX 64
-/* Any user of the host can connect, at some 15 us a time: after so many callers the listener rests,
- * for longer where one of them was refused by its uid, so that strangers have some hundredths of
- * the lane's time at most (T7). */
+/* Number of callers after which the listener pauses. Any user of the host can connect, which costs
+ * about 15 us. After a caller who was refused by uid the pause is longer, so that unknown users
+ * take some hundredths of the lane's time at most (T7). */
 #define ACCEPTS_MAX 4
 #define REST_NS (200 * NS_PER_US)
 #define REST_OF_STRANGERS_NS (2 * NS_PER_MS)
@@ -36,9 +36,9 @@
 struct shm_lane {
     int listener_fd;
     int epoll_fd;
-    int spare_fd;  /* closed for a moment to turn a caller away when descriptors run out */
-    int rest_fd;   /* timer: the end of the listener's rest */
-    int greetings; /* connections in SHM_GREETING */
+    int spare_fd;  /* closed for a moment to refuse a caller when no other descriptor is left */
+    int rest_fd;   /* timer that ends the pause of the listener */
+    int greetings; /* number of connections in state SHM_GREETING */
 };
 
 static int lane_watch(struct shm_lane *lane, int fd, uint32_t events, void *data)
@@ -52,7 +52,8 @@ static int lane_watch(struct shm_lane *lane, int fd, uint32_t events, void *data
 
 static int lane_open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-/* Without a descriptor for it, a waiting socket would make the listener readable for ever. */
+/* Refuses a caller. Without a descriptor for it, the waiting socket would keep the listener
+ * readable for ever. */
 static void lane_turn_away(struct shm_lane *lane)
 {
     int fd;
@@ -100,7 +101,8 @@ static void lane_limit_greetings(struct shm_fabric *f)
     }
 }
 
-/* Makes a connection of an accepted socket, or closes it. false: its user is not allowed here. */
+/* Creates a connection for an accepted socket, or closes the socket. False: its user is not
+ * allowed. */
 static bool lane_admit(struct shm_fabric *f, int socket)
 {
     struct shm_peer peer;
@@ -179,14 +181,14 @@ void shm_lane_look(struct shm_fabric *f)
             lane_end_rest(f->lane);
         else if (events[i].data.ptr)
             shm_conn_look(events[i].data.ptr);
-        /* NULL is the mapper's eventfd, or a worker's. A worker's is never read: the worker could
-         * make the read block (S4). */
+        /* NULL: the event of the mapper, or of a worker. A worker's eventfd is never read, because
+         * the worker could make the read block (S4). */
     }
 }
 
 /* --- the handshake --------------------------------------------------------------------------- */
 
-/* Maps memory that its maker has populated (S14), with all its pages, before a lane touches it. */
+/* Maps memory whose maker has populated it (S14), with all its pages, before a lane touches it. */
 static int lane_map_whole(struct shm_conn *c, int fd, uint64_t bytes, void **ret_base)
 {
     void *base;
@@ -256,8 +258,8 @@ static void lane_greet(struct shm_conn *c)
     c->state = SHM_ASKED;
 }
 
-/* Descriptors are taken out by hand: one that another process still holds (a forked child, the
- * worker its eventfd) would stay in the epoll set when it is closed here. */
+/* Removes each descriptor from the epoll set explicitly. One that another process also has (a
+ * forked child; the worker, for its eventfd) would stay in the set after it is closed here. */
 static void lane_unwatch(struct shm_conn *c)
 {
     struct shm_lane *lane = shm_owner(c)->lane;
@@ -309,7 +311,7 @@ void shm_lane_refuse(struct fabric_conn *base, int reason)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-/* The caller closes the descriptors that were opened before an error. */
+/* Opens the listener. After an error the caller closes the descriptors that were opened. */
 static int lane_open(struct shm_fabric *f, struct shm_lane *lane, const char *address)
 {
     lane->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

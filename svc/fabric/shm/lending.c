@@ -1,7 +1,8 @@
-/* A lane's side of lent memory. The mapper's thread maps a region, and pages that a record names
- * for the first time; the records of that connection wait meanwhile, those of others do not. A
- * region that is lent without its pages ends its connection: the lane would pay for them. A worker
- * is not trusted (W9). Invariants S12 and S14 of svc/fabric/shm/README.md. */
+/* Lent memory on the side of a lane. The mapper's thread maps a region, and pages that a record
+ * names for the first time. Records of the same connection wait meanwhile; those of other
+ * connections do not. A region that is lent without its pages ends its connection, because the lane
+ * would pay for the pages. A worker is not trusted (W9). S12 and S14 of
+ * svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/lending.h"
 
 #include "svc/base/clock.h"
@@ -24,7 +25,8 @@ static struct shm_lent *lending_region(const struct shm_conn *c, uint32_t id)
 
 /* ---- shares of the mapper's time ---- */
 
-/* Beyond a quarter of a second a job has an eighth of the mapper's time, a tenant a quarter. */
+/* After a quarter of a second, a job gets an eighth of the mapper's time, and a tenant a
+ * quarter. */
 #define MAPPING_AHEAD_NS (2 * NS_PER_S)
 #define JOB_TIMES 8
 #define TENANT_TIMES 4
@@ -59,7 +61,7 @@ static void lending_give(struct shm_conn *c, struct shm_lent *lent)
 
 /* ---- LEND ---- */
 
-/* The record's promise, the packet and the descriptor must agree. */
+/* Takes the region. The length in the record, the packet and the descriptor must agree. */
 static int lending_take_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
 {
     struct shm_packet packet;
@@ -69,7 +71,7 @@ static int lending_take_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
     int r = shm_packet_receive(c->socket, &packet, fds, &fds_count);
 
     if (r < 0)
-        return -EBADMSG; /* the packet is sent before the record */
+        return -EBADMSG; /* the worker sends the packet before the record, so it must be there */
     if (packet.kind == SHM_PACKET_LEND && packet.word == id && packet.bytes == bytes &&
         fds_count == 1)
         r = shm_lent_create(id, fds[0], bytes, &c->is_poisoned, &lent);
@@ -153,7 +155,7 @@ static size_t lending_spans_of_ready(const struct shm_record *record, struct len
     return 2;
 }
 
-/* Two places of the same length, one behind the other. */
+/* Returns two places of the same length, one after the other. */
 static size_t lending_spans_of_backup(const struct shm_record *record, struct lending_span spans[2])
 {
     struct record_backup told;
@@ -166,7 +168,8 @@ static size_t lending_spans_of_backup(const struct shm_record *record, struct le
     return 1;
 }
 
-/* A record without sense is refused by the lane, which knows the piece. */
+/* Returns the places that a record names. A record without sense has none; the lane, which knows
+ * the piece, refuses it. */
 static size_t lending_spans(const struct shm_record *record, struct lending_span spans[2])
 {
     uint8_t kind = record->bytes > 0 ? record->body[0] : 0;
@@ -214,7 +217,7 @@ static int lending_resume_lend(struct shm_conn *c, struct shm_lent *lent,
 
     if (r < 0) {
         c->mapped_bytes -= lent->bytes;
-        shm_mapper_end(shm_owner(c)->mapper, lent); /* frees it */
+        shm_mapper_end(shm_owner(c)->mapper, lent); /* this frees `lent` */
         return r;
     }
     c->regions[lent->id] = lent;

@@ -1,19 +1,19 @@
 /* The order in which a lane visits its connections: by tenant, then by job, a few of each. The next
- * scan begins where this one had to stop. Invariant S15 of svc/fabric/shm/README.md. */
+ * scan begins where this one stopped. S15 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/scan.h"
 
 #include "svc/fabric/shm/events.h"
 
 #include <limits.h>
 
-/* Events of a poll that a group may fill at least before others get their turn (W10), and a
- * connection at most. */
+/* Events of a poll: the least that a group may take before others get their turn (W10), and the
+ * most that a connection may take. */
 #define EVENTS_PER_GROUP_LEAST 16
 #define EVENTS_PER_CONN_MAX 32
-/* Connections of a tenant that one poll visits. */
+/* Maximum number of a tenant's connections that one poll visits. */
 #define LOOKS_PER_TENANT (2 * FABRIC_GROUP_LOOKS_MAX)
 
-/* The next scan begins with this node. */
+/* Makes the next scan begin at this node. */
 static void scan_begin_at(struct list *head, struct list *node)
 {
     list_remove(head);
@@ -47,7 +47,8 @@ static size_t scan_length(const struct list *head, size_t most)
     return count;
 }
 
-/* The events that each group of the list may fill; a single one may fill all. */
+/* Returns the number of events that each group of the list may take. A single group may take
+ * all. */
 static int scan_share(const struct list *groups, int events_max)
 {
     if (groups->next == groups->previous)
@@ -56,7 +57,7 @@ static int scan_share(const struct list *groups, int events_max)
     return share < EVENTS_PER_GROUP_LEAST ? EVENTS_PER_GROUP_LEAST : share;
 }
 
-/* Takes a share of the events that are left from each job in turn. */
+/* Takes a share of the remaining events from each job in turn. */
 static int scan_jobs(struct fabric_group *tenant, struct fabric_event *events, int events_max)
 {
     int n = 0, looks_left = LOOKS_PER_TENANT;

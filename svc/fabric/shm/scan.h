@@ -1,4 +1,4 @@
-/* Turns of connections, and of groups of them, in a poll. */
+/* The order in which a poll visits connections and groups of connections. */
 #ifndef GRADPOOL_FABRIC_SHM_SCAN_H
 #define GRADPOOL_FABRIC_SHM_SCAN_H
 
@@ -6,7 +6,7 @@
 
 /* Takes events of each connection in turn. */
 int shm_scan(struct shm_fabric *f, struct fabric_event *events, int events_max);
-/* fabric_join_group(). */
+/* Implements fabric_join_group(). */
 void shm_scan_join(struct fabric_conn *c, struct fabric_group *group);
 
 #endif

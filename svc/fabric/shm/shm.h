@@ -4,7 +4,7 @@
 
 #include "svc/fabric/fabric.h"
 
-/* As fabric_open(); `options` is never NULL. -ENOMEM, -EMFILE, -ENFILE. */
+/* Like fabric_open(); `options` is never NULL. -ENOMEM, -EMFILE, -ENFILE. */
 int fabric_shm_open(const struct fabric_options *options, struct fabric **ret_fabric);
 
 #endif

@@ -1,5 +1,5 @@
-/* The verbs of an open connection of fabric_shm. None of them allocates, locks, copies a lent byte
- * twice or makes a system call, except to lend and to withdraw, which are set-up. */
+/* The functions of an open connection of fabric_shm. They do not allocate, lock, copy a lent byte
+ * twice or make a system call, except to lend and to withdraw, which belong to set-up. */
 #include "svc/fabric/shm/verbs.h"
 
 #include "svc/fabric/region.h"
@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* 0, or the error of every verb on this connection. */
+/* Returns 0, or the error that every call on this connection returns. */
 static int verb_check_conn(const struct shm_conn *c)
 {
     if (c->state == SHM_OPEN && !c->hung_up && !c->is_poisoned)
@@ -24,7 +24,7 @@ static int verb_try_later(struct shm_conn *c)
     return -EAGAIN;
 }
 
-/* The result of a verb whose record the ring has answered with `r`. */
+/* Returns the result of a call for whose record the ring has returned `r`. */
 static int verb_verdict(struct shm_conn *c, int r)
 {
     if (r == 0)
@@ -70,7 +70,7 @@ void shm_verb_message_done(struct fabric_conn *base, const void *data)
     c->messages_free |= UINT64_C(1) << slot;
 }
 
-/* The descriptor goes first: the lane finds it when it sees the record (S5). */
+/* Sends the descriptor first: the lane finds it when it reads the record (S5). */
 static int verb_send_region(struct shm_conn *c, const struct region *region, uint32_t id)
 {
     struct shm_packet lend = {.kind = SHM_PACKET_LEND, .word = id, .bytes = region->bytes};
@@ -145,7 +145,7 @@ uint64_t shm_verb_region_bytes(const struct fabric_conn *base, uint32_t id)
     return id < FABRIC_REGIONS_MAX && c->regions[id] ? c->regions[id]->bytes : 0;
 }
 
-/* 0: the connection can be used, and has room for one more completion. */
+/* Returns 0 if the connection can be used and has room for one more completion. */
 static int verb_check_room(struct shm_conn *c)
 {
     int r = verb_check_conn(c);
@@ -214,7 +214,7 @@ int shm_verb_write_word(struct fabric_conn *base, uint32_t id, uint64_t offset, 
     return r;
 }
 
-/* The word lies in the peer's memory at once: no event follows. */
+/* The word is in the peer's memory at once, so no event follows. */
 int shm_verb_notify(struct fabric_conn *base, uint32_t word, void *context)
 {
     struct shm_conn *c = shm_conn(base);

@@ -1,5 +1,5 @@
-/* The worker's end of fabric_shm: makes the shared memory, connects, takes the lane's answer, and
- * waits for the lane's end when it leaves (S11). */
+/* The worker's end of fabric_shm: creates the shared memory, connects, receives the lane's answer,
+ * and waits for the lane's end when it leaves (S11). */
 #include "svc/fabric/shm/worker.h"
 
 #include "svc/base/cleanup.h"
@@ -22,7 +22,7 @@ static int worker_say_hello(struct shm_conn *c, int rings_fd, const void *ticket
     if (ticket_bytes > 0)
         memcpy(hello.ticket, ticket, ticket_bytes);
     int r = shm_packet_send(c->socket, &hello, (const int[]){rings_fd, shm_owner(c)->bell_fd}, 2);
-    /* A lane that has refused already has sent its reason, which is read like any answer. */
+    /* A lane that has already refused has sent its reason, which is read like any answer. */
     return r == -ECONNRESET ? 0 : r;
 }
 
@@ -46,7 +46,8 @@ static int worker_begin(struct shm_conn *c, const void *ticket, size_t ticket_by
     int r = worker_make_rings(c, &rings_fd);
 
     if (r == 0)
-        r = shm_packet_has_room(c->socket); /* for the answer of a lane that accepts */
+        /* checks that the answer of a lane that accepts would have room */
+        r = shm_packet_has_room(c->socket);
     if (r == 0)
         r = worker_say_hello(c, rings_fd, ticket, ticket_bytes);
     if (r == 0)
@@ -56,7 +57,7 @@ static int worker_begin(struct shm_conn *c, const void *ticket, size_t ticket_by
     return r;
 }
 
-/* A socket to the lane, and the process that listens there. */
+/* Returns a socket to the lane, and the process that listens there. */
 static int worker_reach(const char *address, int *ret_socket, struct shm_peer *ret_peer)
 {
     _cleanup_fd_ int socket = -1;
@@ -106,7 +107,7 @@ void shm_worker_look(struct shm_fabric *f)
 
 /* --- the lane's answer ----------------------------------------------------------------------- */
 
-/* The lane's bell can only be read from here (S4). */
+/* Opens the connection. The lane's bell is mapped for reading only (S4). */
 static int worker_open_conn(struct shm_conn *c, const int *fds, size_t fds_count)
 {
     void *bell;
@@ -132,7 +133,7 @@ static void worker_take_answer(struct shm_conn *c)
     int r = shm_packet_receive(c->socket, &answer, fds, &fds_count);
 
     if (r == -EAGAIN || r == -EPIPE)
-        return; /* no answer yet; or hung up, which shm_conn_look() sees itself */
+        return; /* no answer yet, or the lane has hung up, which shm_conn_look() handles */
     if (r == 0 && answer.kind == SHM_PACKET_ACCEPT) {
         r = worker_open_conn(c, fds, fds_count);
         if (r == 0)
@@ -157,7 +158,7 @@ static void worker_unwatch(struct shm_conn *c)
     shm_watch_remove(w, c->fence_fd);
 }
 
-/* A lane lends nothing. */
+/* A lane lends nothing, so there is nothing to unmap. */
 static void worker_let_go(struct shm_conn *c) { (void)c; }
 
 const struct shm_side shm_worker_side = {
@@ -168,7 +169,8 @@ const struct shm_side shm_worker_side = {
 
 /* --- leaving --------------------------------------------------------------------------------- */
 
-/* Also after the lane's BYE: its half of the socket, or its death, counts (S11). */
+/* Waits even after a BYE of the lane: only the closing of its end of the socket, or its death,
+ * counts (S11). */
 void shm_worker_leave(struct fabric_conn *base)
 {
     struct shm_conn *c = shm_conn(base);
@@ -185,7 +187,7 @@ void shm_worker_leave(struct fabric_conn *base)
     shm_conn_look(c);
 }
 
-/* Without a timer the lane's end is waited for, however long. */
+/* Without a timer the worker waits for the lane's end without a limit. */
 static void worker_start_fence_timer(struct shm_conn *c)
 {
     struct itimerspec when = {.it_value.tv_nsec = FABRIC_FENCE_NS};

@@ -1,7 +1,9 @@
-/* The operation table: how a round makes results of its inputs. A new operation is a new row.
+/* The table of operations: how a round computes results from its inputs. A new operation is a new
+ * row.
  *
- * A round has steps. In a step some inputs are reduced to one block, which some members get. Where
- * neither inputs nor results consist of blocks there is one step: all inputs, all members. */
+ * A round has steps. A step reduces some inputs to one block, and sends it to some members. If
+ * neither inputs nor results consist of blocks, there is one step, with all inputs and all
+ * members. */
 #ifndef GRADPOOL_LANE_CHUNK_OPERATION_H
 #define GRADPOOL_LANE_CHUNK_OPERATION_H
 
@@ -13,31 +15,32 @@
 enum operation_inputs { INPUT_NONE, INPUT_ROOT, INPUT_ALL };
 
 struct operation {
-    uint8_t code; /* enum record_operation */
+    uint8_t code; /* a value of enum record_operation */
     const char *name;
     enum operation_inputs inputs;
     enum reduce_operation reduce;
-    bool divides;  /* the result is divided by the number of inputs, once, at the end */
-    bool splits;   /* an input has a block for each member, which only that member gets */
-    bool collects; /* a result has a block of each member */
+    bool divides;  /* the result is divided once at the end by the number of inputs */
+    bool splits;   /* an input has one block for each member, and only that member gets it */
+    bool collects; /* a result has one block from each member */
     bool updates;  /* the result is the updated parameters */
-    bool saves;    /* a result has a block of each array of the state */
-    /* an input has a block of each array, and the result is the first: the parameters */
+    bool saves;    /* a result has one block for each array of the state */
+    /* an input has one block for each array; the result is the first block, the parameters */
     bool restores;
 };
 
-/* NULL: no such row. */
+/* Returns the row. NULL: there is none. */
 const struct operation *operation_find(uint8_t code);
 
 #define OPERATION_EVERYBODY UINT32_MAX
 
 uint32_t operation_steps(const struct operation *operation, uint32_t members);
-/* The member whose input a step takes, and the member that gets its block: places among the
- * members, or OPERATION_EVERYBODY. */
+/* operation_source() returns the member whose input the step takes, operation_target() the
+ * member that gets its block. Both are places among the members, or OPERATION_EVERYBODY. */
 uint32_t operation_source(const struct operation *operation, uint32_t members, uint32_t step);
 uint32_t operation_target(const struct operation *operation, uint32_t members, uint32_t step);
 
-/* True for operations that reduce one input of each member to one result, the same for all. */
+/* Returns whether the operation reduces one input of each member to one result that is the same for
+ * all. */
 static inline bool operation_is_reduction(const struct operation *operation)
 {
     return operation->inputs == INPUT_ALL && !operation->splits && !operation->collects;

@@ -1,7 +1,7 @@
-/* One pass of a chunk: up to REDUCE_SOURCES_MAX inputs, read into slots or used where they lie, are
- * reduced in rank order and stored to every mapped landing area. Owns nothing. Never keeps a
- * pointer into a worker's memory from one turn to the next: the worker may have taken the memory
- * back. RULES.md: A7, A14, A15. */
+/* One pass of a chunk: up to REDUCE_SOURCES_MAX inputs, read into slots or used in place, are
+ * reduced in rank order and stored in every mapped landing area. Owns nothing. A pointer into a
+ * worker's memory is valid within one turn only, because the worker may take the memory back.
+ * RULES.md: A7, A14, A15. */
 #include "svc/lane/chunk/pass.h"
 
 #include "svc/lane/chunk/stuck.h"
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define MAPPED_AT_ONCE_BYTES (64u << 10) /* default of the kernel's fault_around_bytes */
+#define MAPPED_AT_ONCE_BYTES (64u << 10) /* the kernel's default of fault_around_bytes */
 
 static char *slot_at(const struct transfer *t, uint32_t index)
 {
@@ -24,8 +24,9 @@ static char *input_slot(const struct transfer *t, uint32_t source)
     return slot_at(t, source + 1);
 }
 
-/* The result replaces the partial result if that is no wider, else the first input: a kernel allows
- * both, but not to narrow in place (R4 of svc/reduce). */
+/* Returns the slot for the result. The result overwrites the partial result if it is not wider,
+ * otherwise the first input. A kernel allows both, but not narrowing in place (R4 of
+ * svc/reduce). */
 static char *result_slot(const struct transfer *t)
 {
     unsigned dtype = t->piece->dtype;
@@ -36,7 +37,7 @@ const void *pass_result(const struct transfer *t) { return result_slot(t); }
 
 /* ---- places of inputs and results ---- */
 
-/* Within the region of input_region(). */
+/* Returns the offset within the region of input_region(). */
 static uint64_t input_offset(const struct transfer *t, const struct announcement *a)
 {
     if (replica_is_fetched(t->piece))
@@ -67,7 +68,7 @@ void *pass_map_output(const struct transfer *t, uint32_t place)
                       piece_bytes(p, t->elements));
 }
 
-/* An input that needs no read: inline or mapped. NULL: a read is needed. */
+/* Returns an input that needs no read, because it is inline or mapped. NULL: a read is needed. */
 static const void *look_at(const struct transfer *t, uint32_t place)
 {
     const struct piece *p = t->piece;
@@ -85,8 +86,8 @@ static char *kept_at(const struct transfer *t)
     return t->piece->kept + piece_bytes(t->piece, t->first);
 }
 
-/* The lane's own input: the running sum, which comes first; for an answer to late ranks and a saved
- * state the only input. NULL: none. */
+/* Returns the lane's own input, which comes first: the running sum. For an answer to late ranks and
+ * for a saved state it is the only input. NULL: none. */
 static const void *own_input(const struct transfer *t)
 {
     const struct piece *p = t->piece;
@@ -99,8 +100,9 @@ static const void *own_input(const struct transfer *t)
 
 /* ---- reading ---- */
 
-/* Over shared memory an input that cannot be mapped cannot be read either: the fabric returns the
- * reason, and no window is opened, for which the job may have no room (A17). */
+/* Posts a read. Over shared memory an input that cannot be mapped cannot be read either. The fabric
+ * then returns the reason, and no window is opened, because the job may have no room for one
+ * (A17). */
 static int post_read(struct transfer *t, uint32_t place)
 {
     struct piece *p = t->piece;
@@ -154,7 +156,8 @@ bool pass_is_last(const struct transfer *t)
 
 /* ---- reducing ---- */
 
-/* -EFAULT: a worker took back memory that it had announced. */
+/* Collects the addresses of the inputs. -EFAULT: a worker has taken back memory that it had
+ * announced. */
 static int collect_sources(struct transfer *t, const void *sources[])
 {
     for (uint32_t i = 0; i < t->sources; i++) {
@@ -165,7 +168,7 @@ static int collect_sources(struct transfer *t, const void *sources[])
     return 0;
 }
 
-/* A single input is copied byte by byte. */
+/* Copies a single input byte by byte. */
 static void copy(void *const targets[], int count, const void *source, size_t bytes)
 {
     for (int i = 0; i < count; i++) {
@@ -181,15 +184,15 @@ static void measure_inputs(const struct transfer *t, const void *const sources[]
         p->input_squares += reduce_squares(p->dtype, sources[i], t->elements);
 }
 
-/* Half of the cache, because the workers fill it as well (A18). */
+/* Returns whether a round exceeds half of the cache; the other half is for the workers (A18). */
 static bool is_too_much_for_cache(const struct lane_job *job)
 {
     uint64_t cache_bytes = job->lane->options.cache_bytes;
     return cache_bytes > 0 && job->step_bytes > cache_bytes / 2;
 }
 
-/* -EFAULT: a page was missing, and zeros were reduced in its place; no worker gets the result
- * (A7). */
+/* Returns -EFAULT if a page was missing and zeros were reduced in its place. No worker gets that
+ * result (A7). */
 static int confirm_sources(struct transfer *t)
 {
     for (uint32_t i = 0; i < t->sources; i++) {
@@ -249,7 +252,8 @@ int pass_sum_partial(struct transfer *t)
 
 /* ---- storing ---- */
 
-/* Where the lane stores the result for itself; NULL: nowhere, or the update stores it. */
+/* Returns the place where the lane stores the result for itself. NULL: it does not, or the update
+ * stores it. */
 static void *keep_at(const struct transfer *t)
 {
     const struct piece *p = t->piece;
@@ -258,9 +262,9 @@ static void *keep_at(const struct transfer *t)
     return p->kept && !p->is_answer ? kept_at(t) : NULL;
 }
 
-/* Reads the pages of a landing area before they are written: the kernel maps shared pages sixteen
- * at a time for a read, one by one for a write. Memory that is newly lent (a task has moved here)
- * would cost a fault a page in its first round. */
+/* Reads the pages of a landing area before they are written. For a read the kernel maps sixteen
+ * shared pages at a time, for a write only one. Newly lent memory, after a task has moved here,
+ * would otherwise cost a page fault for each page in its first round. */
 static void meet(const void *output, size_t bytes)
 {
     const volatile char *at = output;
@@ -270,8 +274,8 @@ static void meet(const void *output, size_t bytes)
         (void)at[bytes - 1];
 }
 
-/* Mapped landing areas get the result directly, up to a batch; the others get it from the result
- * slot. */
+/* Collects mapped landing areas, up to a batch, which get the result directly. All others get it
+ * from the result slot. */
 static int collect_targets(const struct transfer *t, uint32_t *next, void *targets[], int count,
                            bool *ret_unmapped)
 {
@@ -297,7 +301,7 @@ static bool needs_result_slot(const struct transfer *t, int taken)
     return unmapped || next < t->piece->members;
 }
 
-/* Landing areas beyond those of one pass get the result from its slot. */
+/* Copies the result from its slot to the landing areas beyond those of one pass. */
 static void copy_to_rest(struct transfer *t, uint32_t next)
 {
     void *targets[REDUCE_TARGETS_MAX];

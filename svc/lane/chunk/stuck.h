@@ -1,21 +1,22 @@
-/* Ranks whose memory does not answer: a process that is stopped in mid-read delays its rounds,
- * although it has announced them. RULES.md: A79. */
+/* Ranks whose memory does not answer. A process that was stopped while it is read delays its
+ * rounds, although it has announced them. RULES.md: A79. */
 #ifndef GRADPOOL_LANE_CHUNK_STUCK_H
 #define GRADPOOL_LANE_CHUNK_STUCK_H
 
 #include "svc/lane/types.h"
 
-/* stuck_posted(): `count` reads or writes of the worker's memory were posted; stuck_done(): one
- * completed. */
+/* stuck_posted(): `count` reads or writes of the worker's memory were posted. stuck_done(): one of
+ * them has completed. */
 void stuck_posted(struct worker *w, uint32_t count);
 void stuck_done(struct worker *w);
-/* True when an operation is posted and none has completed for a second. */
+/* Returns whether operations are posted and none has completed for a second. */
 bool stuck_is(const struct worker *w, uint64_t now_ns);
-/* True when the piece's round is in progress and the memory of this rank does not answer. */
+/* Returns whether a round of the piece is in progress and the memory of this rank does not
+ * answer. */
 bool stuck_holds(const struct piece *p, const struct rank *rank, uint64_t now_ns);
 
-/* Writes a text that names a silent rank, if a round of these pieces waits for one; false: none
- * does. */
+/* If a round of these pieces waits for a silent rank, writes a text that names the rank and returns
+ * true. */
 bool lane_stuck(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count, char *text,
                 size_t room);
 

@@ -1,6 +1,7 @@
-/* One chunk in progress: its inputs are read, reduced and stored in passes (pass.c), results that
- * are not mapped are written. Every post may return -EAGAIN, so each step can be resumed. Owns the
- * state of a transfer; never decides what a round does. RULES.md: A1, A3, A21. */
+/* One chunk in progress. Its inputs are read, reduced and stored in passes (pass.c); results in
+ * memory that is not mapped are written. Every post may return -EAGAIN, so each step can be
+ * continued later. Owns the state of a transfer. What a round does is decided elsewhere. RULES.md:
+ * A1, A3, A21. */
 #include "svc/lane/chunk/transfer.h"
 
 #include "svc/base/clock.h"
@@ -17,10 +18,10 @@
 
 #include <errno.h>
 
-/* Length of a mapped chunk: only a unit of fairness between jobs. */
+/* Length of a chunk in mapped memory. It matters only as the unit in which jobs take turns. */
 #define MAPPED_CHUNK_BYTES ((256u << 10) / TRANSFER_SHORTER)
-/* Length of a chunk of a wide sum: all inputs and outputs together, but at least a page for
- * each. */
+/* Length of a chunk of a sum with many ranks: all inputs and outputs together, but at least a page
+ * for each. */
 #define WIDE_CHUNK_BYTES ((2u << 20) / TRANSFER_SHORTER)
 #define CHUNK_BYTES_LEAST (4u << 10)
 
@@ -39,7 +40,7 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
         const struct transfer *t = &job->transfers[i];
         bool unsummed = t->state == TRANSFER_READING || t->state == TRANSFER_SUMMING;
         const struct rank *of = t->piece ? piece_rank(t->piece, rank) : NULL;
-        /* a round that was given up is done again, if needed */
+        /* a round that was given up is repeated if it is needed */
         bool is_lost = t->is_broken && !t->is_given_up;
         if (is_lost || (unsummed && of && of->is_source))
             return true;
@@ -57,7 +58,8 @@ bool transfer_is_stuck(const struct piece *p)
     return false;
 }
 
-/* A replica holder is lost: the end of its connection decides how the round continues. */
+/* Handles the loss of a replica holder. The end of its connection decides how the round
+ * continues. */
 static int fail_keeper(struct transfer *t, struct worker *keeper, int code)
 {
     t->is_broken |= code != -EAGAIN;
@@ -82,7 +84,7 @@ int transfer_fail(struct transfer *t, uint32_t place, int code)
     return code;
 }
 
-/* Inline inputs have been summed: frees their memory for the next ones (W6). */
+/* Frees the memory of inline inputs that have been summed, for the next ones (W6). */
 static void release_payloads(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -106,7 +108,7 @@ static int store_copy(struct transfer *t)
     return r < 0 ? fail_copy(t, r) : 0;
 }
 
-/* Reduces the inputs of this pass; the next pass begins if inputs are left. */
+/* Reduces the inputs of this pass. If inputs are left, the next pass begins. */
 static int sum(struct transfer *t)
 {
     bool is_complete = pass_is_last(t);
@@ -125,17 +127,18 @@ static int sum(struct transfer *t)
     return 0;
 }
 
-/* True when one pass does not take all inputs. */
+/* Returns whether one pass cannot take all inputs. */
 static bool has_passes(const struct piece *p) { return p->members >= REDUCE_SOURCES_MAX; }
 
-/* Bytes of a slot for one element: with passes, of the partial result. */
+/* Returns the bytes of a slot for one element. With several passes this is the size of an element
+ * of the partial result. */
 static size_t slot_element_bytes(const struct piece *p)
 {
-    /* members >= MAX, not >: a running sum is one more input. */
+    /* A running sum is one more input, so this is >= and not >. */
     return reduce_element_bytes(has_passes(p) ? reduce_accumulator(p->dtype) : p->dtype);
 }
 
-/* Number of inputs and outputs of a chunk of the next step. */
+/* Returns the number of inputs and outputs of a chunk in the next step. */
 static uint32_t sides(const struct piece *p)
 {
     bool has_steps = p->steps > 1 && p->operation;
@@ -146,8 +149,8 @@ static uint32_t sides(const struct piece *p)
     return (has_one_input ? 1 : p->members) + (has_one_output ? 1 : p->members);
 }
 
-/* Most bytes of one input of a chunk: otherwise a chunk of a wide sum would take time by its number
- * of ranks. */
+/* Returns the maximum bytes of one input of a chunk. Without this limit a chunk would take longer
+ * with more ranks. */
 static uint64_t most_bytes(const struct piece *p)
 {
     if (!has_passes(p))
@@ -157,7 +160,7 @@ static uint64_t most_bytes(const struct piece *p)
     return bytes < CHUNK_BYTES_LEAST ? CHUNK_BYTES_LEAST : bytes;
 }
 
-/* Elements of the next chunk; with a window, as many as a slot takes. */
+/* Returns the elements of the next chunk. With a window these are as many as a slot can hold. */
 static uint64_t chunk_elements(const struct piece *p)
 {
     uint64_t left = p->elements - p->next_element;
@@ -171,7 +174,7 @@ static uint64_t chunk_elements(const struct piece *p)
     return left < chunk ? left : chunk;
 }
 
-/* A free transfer with the shortest slots that suffice; NULL: none. */
+/* Returns the free transfer with the shortest slots that are long enough. NULL: none. */
 static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
 {
     for (int i = TRANSFERS_PER_JOB - 1; i >= 0; i--) {
@@ -182,8 +185,9 @@ static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
     return NULL;
 }
 
-/* Reads of one whole long chunk are posted at a time: the reads of the next go out with the results
- * of the one before (post_place()), and inputs are summed before they have left the cache. */
+/* Returns whether the reads of one whole long chunk are posted, which is the maximum. The reads of
+ * the next chunk are posted with the results of the one before (post_place()), and inputs are
+ * summed before they leave the cache. */
 static bool reads_enough(const struct lane_job *job)
 {
     uint64_t bytes = 0;
@@ -196,8 +200,8 @@ static bool reads_enough(const struct lane_job *job)
     return bytes >= window_slot_bytes(job) * job->workers_count;
 }
 
-/* Share of a turn, by bytes: a worker is woken once for all results of a turn. A chunk of a wide
- * sum counts its passes. */
+/* Returns the part of a turn, in proportion to bytes, because a worker is woken once for all
+ * results of a turn. A chunk of a sum with several passes counts once for each pass. */
 static uint32_t share_of(const struct piece *p, uint64_t elements)
 {
     uint64_t share = piece_bytes(p, elements) * TRANSFER_SHARE / MAPPED_CHUNK_BYTES;
@@ -206,7 +210,8 @@ static uint32_t share_of(const struct piece *p, uint64_t elements)
     return share < 1 ? 1 : share > TRANSFER_SHARE ? TRANSFER_SHARE : (uint32_t)share;
 }
 
-/* The next chunk of the piece; the last one of a step is followed by the next step. */
+/* Returns the next chunk of the piece. The last chunk of a step is followed by the first of the
+ * next step. */
 static struct transfer next_chunk(struct piece *p, const struct transfer *slots_of)
 {
     struct transfer t = {.state = TRANSFER_READING,
@@ -239,7 +244,7 @@ static struct transfer next_chunk(struct piece *p, const struct transfer *slots_
     return t;
 }
 
-/* Takes the job's next chunk into a free transfer, with nothing posted yet; NULL: no chunk can
+/* Assigns the job's next chunk to a free transfer, with nothing posted yet. NULL: no chunk can
  * start. */
 static struct transfer *take_chunk(struct lane_job *job)
 {
@@ -261,8 +266,8 @@ static struct transfer *take_chunk(struct lane_job *job)
 
 static int count_notified(int r) { return r < 0 ? r : r == 0; }
 
-/* Posts the part of the chunk for one rank: bytes if its landing area is not mapped, the word with
- * the last chunk. Returns the number of WRITTEN events that follow, or an error. */
+/* Posts the chunk's result for one rank: the bytes if its landing area is not mapped, and the word
+ * with the last chunk. Returns the number of WRITTEN events that follow, or an error. */
 static int post_write(struct transfer *t, uint32_t place)
 {
     struct piece *p = t->piece;
@@ -275,7 +280,7 @@ static int post_write(struct transfer *t, uint32_t place)
     bool has_bytes = is_target && !pass_map_output(t, place);
     int r = 0;
     if (has_bytes && !t->slots)
-        return -EFAULT; /* the memory was mapped when announced, and was taken back since */
+        return -EFAULT; /* the memory was mapped at its announcement, and was taken back since */
     const void *result = has_bytes ? pass_result(t) : NULL;
     uint64_t offset = has_bytes ? pass_output_offset(t, place) : 0;
     uint64_t bytes = piece_bytes(p, t->elements);
@@ -290,15 +295,15 @@ static int post_write(struct transfer *t, uint32_t place)
     return r < 0 ? r : 1;
 }
 
-/* A result that did not land must not be committed (W4). A rank that left is an exception: the
+/* A result that did not land must not be committed (W4), except for a rank that has left: the
  * CLOSED event of its connection decides about the job. */
 static void note_lost_write(struct transfer *t, const struct worker *w)
 {
     t->is_broken |= w->state != WORKER_LEFT;
 }
 
-/* Posts the result for one rank, and behind it the read of its part of the next chunk: a worker is
- * woken once for both. */
+/* Posts the result for one rank, and after it the read of this rank's part of the next chunk,
+ * so that the worker is woken once for both. */
 static int post_place(struct transfer *t, struct transfer *next)
 {
     struct piece *p = t->piece;
@@ -319,7 +324,8 @@ static int post_place(struct transfer *t, struct transfer *next)
     return r == -EAGAIN ? 0 : r; /* the rest is posted in the turn of `next` */
 }
 
-/* Posted before the words: a rank with the result knows that the copy has the state. */
+/* The copy is posted before the words, so a rank that has the result knows that the copy has the
+ * state. */
 static int post_copy(struct transfer *t)
 {
     uint32_t posted;
@@ -363,7 +369,7 @@ static void finish_if_done(struct transfer *t)
         p->job->lane->chunks_are_over(p, false);
 }
 
-/* Advances the transfer as far as possible. Returns true when any work was done. */
+/* Continues the transfer as far as possible. Returns whether any work was done. */
 static bool advance(struct transfer *t)
 {
     int r = -EAGAIN;
@@ -408,7 +414,7 @@ static void abort_all(struct lane_job *job)
     job->due_bytes = 0;
 }
 
-/* One step of one transfer, which is returned; NULL: no step is possible. */
+/* Makes one step of one transfer, and returns that transfer. NULL: no step is possible. */
 static struct transfer *step(struct lane_job *job)
 {
     if (job->failure || job->is_dropped) {
@@ -457,7 +463,7 @@ void transfer_give_up(struct piece *p)
     }
 }
 
-/* An operation of a given-up round has completed. */
+/* Handles the completion of an operation whose round was given up. */
 static void progress_given_up(struct transfer *t)
 {
     struct piece *p = t->piece;

@@ -5,29 +5,30 @@
 
 #include "svc/lane/state/parameters.h"
 
-/* Share of a lane's turn that a long chunk takes; a short one takes its part of that, a small one
- * 1. */
+/* Part of a lane's turn that a long chunk counts for. Shorter chunks count for less; a small one
+ * counts for 1. */
 #define TRANSFER_SHARE 16
-/* Does one chunk's worth of work for the job, and returns its share of the turn; 0: no work is
+/* Works on one chunk of the job, and returns the part of the turn that it counts for; 0: no work is
  * possible now. */
 uint32_t transfer_turn(struct lane_job *job);
-/* A read or write of the chunk in the worker's memory has completed. The caller calls
- * job_release(). */
+/* Handles the completion of a read or write of the chunk in the worker's memory. The caller then
+ * calls job_release(). */
 void transfer_progress(struct transfer *t, struct worker *w, int error);
-/* True while an operation of the job is posted. */
+/* Returns whether an operation of the job is posted. */
 bool transfer_is_active(const struct lane_job *job);
-/* True when a chunk that is not summed yet needs this rank's memory, or a chunk can no longer be
- * finished. */
+/* Returns whether a chunk that is not summed yet needs this rank's memory, or a chunk can no longer
+ * be finished. */
 bool transfer_needs(const struct lane_job *job, uint32_t rank);
-/* True when a chunk of the piece cannot be finished because a worker is lost. */
+/* Returns whether a chunk of the piece cannot be finished because a worker is lost. */
 bool transfer_is_stuck(const struct piece *p);
-/* Handles an error of the member at `place`. -EAGAIN: the post is tried again later; a lost
- * rank that may come back, or whose job is elastic (A40): the chunk waits; else the job fails.
- * Returns `code`. */
+/* Handles an error of the member at `place`, and returns `code`. -EAGAIN: the operation is posted
+ * again later. If a lost rank may come back, or its job is elastic (A40), the chunk waits.
+ * Otherwise the job fails. */
 int transfer_fail(struct transfer *t, uint32_t place, int code);
-/* Gives up the piece's chunks: each is free once nothing of it is posted. */
+/* Gives up the piece's chunks. Each becomes free when none of its operations is posted any more. */
 void transfer_give_up(struct piece *p);
-/* Places that may give inputs: the members, then a replica holder while a copy is read. */
+/* Returns the number of places that may supply inputs: the members, and a replica holder while a
+ * copy is read. */
 static inline uint32_t transfer_places(const struct piece *p)
 {
     return p->members + (p->parameters && p->parameters->fetched > 0);

@@ -1,5 +1,5 @@
-/* READY and QUERY of workers. Checks every field against the declaration that the coordinator sent;
- * a mismatch becomes an error on every rank. RULES.md: A1, A4. */
+/* Handles READY and QUERY of workers. Every field is checked against the declaration that the
+ * coordinator has sent; a difference becomes an error on every rank. RULES.md: A1, A4. */
 #include "svc/lane/hear/announce.h"
 
 #include "svc/base/clock.h"
@@ -32,7 +32,7 @@ static uint64_t input_bytes_expected(const struct worker *w, const struct piece 
     return gives && lends ? piece_bytes(p, p->elements) : 0;
 }
 
-/* `count` blocks of `bytes`, each `stride` after the one before. */
+/* Checks `count` blocks of `bytes`; the distance between their beginnings is `stride`. */
 static bool blocks_are_lent(struct worker *w, uint32_t region, uint64_t offset, uint64_t bytes,
                             uint64_t stride, uint32_t count)
 {
@@ -44,8 +44,8 @@ static bool blocks_are_lent(struct worker *w, uint32_t region, uint64_t offset, 
            extent_is_lent(w, region, offset, bytes);
 }
 
-/* Checks the extents in the worker's memory. An error here is this worker's own: the other ranks do
- * not fail. */
+/* Checks that the areas are in the worker's memory. An error here concerns this worker only: the
+ * other ranks do not fail. */
 static int check_extents(struct worker *w, const struct piece *p, const struct operation *operation,
                          const struct record_ready *ready)
 {
@@ -70,14 +70,14 @@ static int check_extents(struct worker *w, const struct piece *p, const struct o
     return 0;
 }
 
-/* A short payload goes to the inbox. At most one longer payload stays in its receive buffer,
- * because one must stay posted for the next message (W6): the newer one, unless the older is being
- * summed. */
+/* Stores a payload. A short one goes to the inbox. At most one longer payload stays in its receive
+ * buffer, because one buffer must stay posted for the next message (W6): the newer payload, unless
+ * the older one is being summed. */
 static bool keep_payload(struct worker *w, struct announcement *a, const void *data,
                          const void *payload)
 {
     if (a->operation->splits || a->operation->restores)
-        return false; /* the payload is one block of several */
+        return false; /* the payload is one of several blocks */
     if (inbox_keep(w, a, payload,
                    piece_bytes(announcement_piece(a), announcement_piece(a)->elements)))
         return false;
@@ -109,9 +109,9 @@ static void fill(struct announcement *a, const struct operation *operation,
     a->output_stride = ready->output[0].stride;
 }
 
-/* A new owner knows no round yet: any round is good until all ranks have reported. Without full
- * quorum a rank may come back to a round that closed long ago, but never to an earlier one of its
- * own, and not while it waits for an answer. */
+/* Returns whether the rank may announce this round. A new owner knows no round yet, so it accepts
+ * any round until all ranks have reported. Without full quorum a rank may announce a round that
+ * closed long ago, but not one before its own last round, and not while it waits for an answer. */
 static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
                                 const struct record_ready *ready)
 {
@@ -132,19 +132,21 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
     return ready->round == p->round || ready->round == p->round + 1;
 }
 
-/* Without room in the send queue the error is dropped if the worker gets the news anyway: the new
- * route from the coordinator, or the failure of its job from this lane. Otherwise the connection
- * ends: a worker that makes mistakes does not receive. */
+/* Sends an error. Without room in the send queue the error is dropped if the worker gets a message
+ * in any case: the new route from the coordinator, or the failure of its job from this lane.
+ * Otherwise the connection ends, because a worker that makes mistakes does not read its
+ * messages. */
 static void refuse(struct worker *w, const struct record_ready *ready, int code, const char *text)
 {
     if (ready->standing == RECORD_IDLE && code == -ESTALE)
-        return; /* the record names no request: the error would count for the whole job */
+        return; /* the record names no request, so the error would count for the whole job */
     int r = tell_error_now(w, ready->word, code, text);
     if (r == -EAGAIN && code != -ESTALE && !w->job->failure)
         fabric_disconnect(w->conn);
 }
 
-/* Without full quorum, a result must make sense without the missing inputs. */
+/* Returns whether the operation fits the quorum: without full quorum, its result must make sense if
+ * inputs are missing. */
 static bool suits_terms(const struct piece *p, const struct operation *operation)
 {
     if (!parameters_suit(p, operation))
@@ -189,7 +191,7 @@ static bool settings_are_sound(const struct piece *p, const struct rank *rank,
     return !wrong;
 }
 
-/* Checks an announcement before it changes the round. */
+/* Checks an announcement before the round changes. */
 static bool check(struct worker *w, struct piece *p, const struct operation *operation,
                   const struct record_ready *ready)
 {
@@ -251,8 +253,8 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     return true;
 }
 
-/* A repeated announcement has no effect (W3), whatever its round has become. Its answer comes
- * anyway. */
+/* Returns whether the announcement is a repetition, which has no effect (W3), whatever the state of
+ * its round. The answer of the first one is sent in any case. */
 static bool is_repeated(const struct worker *w, struct piece *p, const struct record_ready *ready)
 {
     struct rank *rank = piece_rank(p, w->number);
@@ -271,7 +273,8 @@ static void place_in_round(struct rank *rank, struct announcement *a)
         round_answer_late(rank, a);
 }
 
-/* Drops the COMMIT of the round before: this announcement shows that the worker needs none (W4). */
+/* Drops the COMMIT of the round before, because this announcement shows that the worker does not
+ * need it (W4). */
 static void withdraw_commit(struct rank *rank, uint64_t round)
 {
     struct announcement *before = rank_said(rank, round - 1);
@@ -279,14 +282,14 @@ static void withdraw_commit(struct rank *rank, uint64_t round)
         list_remove(&before->tell_link);
 }
 
-/* True for the open round and the next, which opens soon; a held piece opens its rounds at an
- * unknown time. */
+/* Returns true for the open round and for the next one, which opens soon. For a held piece it is
+ * unknown when a round opens. */
 static bool may_keep_payload(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
 }
 
-/* Returns true when the payload stays in its receive buffer. */
+/* Records an announcement. Returns true if the payload stays in its receive buffer. */
 static bool take(struct rank *rank, const struct operation *operation,
                  const struct record_ready *ready, const void *data, const void *payload)
 {
@@ -310,7 +313,7 @@ static bool take(struct rank *rank, const struct operation *operation,
     if (is_new && p->parameters)
         parameters_hear(p, rank, operation, ready);
     if (ready->standing == RECORD_KEEPS) {
-        /* has_spoken stays false: the announcement of the next round follows (W5) */
+        /* has_spoken stays false until the announcement of the next round follows (W5) */
         a->standing = RECORD_HOLDS;
         return false;
     }
@@ -333,7 +336,7 @@ static bool take(struct rank *rank, const struct operation *operation,
     return keeps && a->payload;
 }
 
-/* Returns true when the payload stays in its receive buffer. */
+/* Handles an announcement. Returns true if the payload stays in its receive buffer. */
 static bool hear(struct worker *w, struct piece *p, const struct record_ready *ready,
                  const void *data, const void *payload)
 {
@@ -351,8 +354,8 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     return false;
 }
 
-/* Frees a dropped piece whose round failed before its first chunk: no transfer will free it. Its
- * errors are sent first, because they are marks on its announcements. */
+/* Frees a dropped piece whose round failed before its first chunk, because no transfer will
+ * free it. Its errors are sent before, since they are marks on its announcements. */
 static void free_if_over(struct piece *p)
 {
     if (!p->is_dropped || p->state != PIECE_COLLECTING)
@@ -371,8 +374,9 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     return keeps;
 }
 
-/* Round 0 is the query of a late worker: ranks that have not reported their standing, or, if no
- * standing is needed, have not announced the open round. */
+/* Returns whether others wait for the rank. Round 0 is the query of a late worker: ranks are
+ * missing that have not reported their standing or, if no standing is needed, have not announced
+ * the open round. */
 static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     if (round == 0 && p->round == 0)
@@ -382,7 +386,7 @@ static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t 
     return rank->said[0].round < round && rank->said[1].round < round;
 }
 
-/* All ranks have announced: adds ranks whose memory the round waits for. */
+/* All ranks have announced the round: adds the ranks for whose memory the round waits. */
 static void name_stuck(const struct piece *p, const struct worker *asker,
                        struct record_missing *missing)
 {
@@ -414,6 +418,7 @@ void answer_query(struct worker *w, const struct record_query *query)
     }
     if (!lacks_any)
         name_stuck(p, w, &missing);
-    /* The worker repeats its query: an answer without room in the send queue is dropped. */
+    /* Without room in the send queue the answer is dropped, because the worker repeats its
+     * query. */
     (void)fabric_send(w->conn, &missing, sizeof missing, NULL, 0);
 }

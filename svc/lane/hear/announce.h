@@ -4,8 +4,8 @@
 
 #include "svc/lane/types.h"
 
-/* `data`: the receive buffer, with `payload` in it or NULL. Returns true when the lane holds the
- * buffer (worker.held). */
+/* Handles a READY. `data`: the receive buffer, which contains `payload` (or NULL). Returns true if
+ * the lane keeps the buffer (worker.held). */
 bool announce(struct worker *w, const struct record_ready *ready, const void *data,
               const void *payload);
 void answer_query(struct worker *w, const struct record_query *query);

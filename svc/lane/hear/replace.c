@@ -1,8 +1,8 @@
-/* Another connection for a living worker, whose first one a firewall forgot or reset. The lane
- * may have seen the end of the first one (A70), or takes it for alive (A69). Announcements of
- * the first connection are void, because its memory is gone (W4); the worker reports its
- * standing, as to a new owner that knows the rounds (A28). Never decides that a worker is dead:
- * the coordinator does. */
+/* Gives a living worker another connection after a firewall dropped or reset the first one. The
+ * lane may have noticed the end of the first connection (A70), or may still consider it alive
+ * (A69). Announcements of the first connection become invalid, because its memory is gone (W4). The
+ * worker reports its standing, as to a new owner that knows the rounds (A28). Only the coordinator
+ * decides that a worker is dead. */
 #include "svc/lane/hear/replace.h"
 
 #include "svc/base/clock.h"
@@ -20,15 +20,15 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Time to connect again: a worker finds a silent connection within 16 s (O33). */
+/* Time to connect again: a worker detects a silent connection within 16 s (O33). */
 #define AWAY_NS (20 * NS_PER_S)
-/* Ends within BREAKS_NS after which the job fails: a network that ends every connection would let a
- * round begin again for ever. */
+/* Number of ends within BREAKS_NS after which the job fails. In a network that ends every
+ * connection, a round would begin again for ever. */
 #define BREAKS_MAX 10
 #define BREAKS_NS (60 * NS_PER_S)
 
-/* True when the rank's announcement is in piece.announced: not while the announcement after KEEPS
- * is still to come. */
+/* Returns whether piece.announced counts the rank's announcement. It does not while the
+ * announcement after a KEEPS is missing. */
 static bool counts(const struct piece *p, struct rank *rank)
 {
     uint64_t round = quorum_round(p, rank);
@@ -51,7 +51,7 @@ static void forget_said(struct rank *rank)
     rank->comes_back = true;
 }
 
-/* True when operations in progress need the rank's memory. */
+/* Returns whether operations in progress need the rank's memory. */
 static bool is_needed(const struct piece *p, const struct rank *rank)
 {
     bool is_of_copy = replica_is_fetched(p) || replica_is_filled(p);
@@ -59,8 +59,8 @@ static bool is_needed(const struct piece *p, const struct rank *rank)
     return p->state != PIECE_COLLECTING && (rank->part || has_copy);
 }
 
-/* True when a repeated round may have other ranks while some rank holds the first result:
- * QUORUM_FIRST. The first n of n, and chosen ranks, are the same again. */
+/* Returns whether a repeated round may have other ranks while a rank has the first result
+ * (QUORUM_FIRST). The first n of n ranks, and chosen ranks, are the same again. */
 static bool may_differ(const struct piece *p, bool is_under_way)
 {
     bool is_same = p->terms.bound == p->members && !p->job->is_elastic;
@@ -79,12 +79,12 @@ static void rank_replace(struct rank *rank)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': the connection of rank %u was lost in mid-round",
                    p->tensor, rank->worker->number);
     if (p->announced == 0 && !is_under_way && p->state == PIECE_COLLECTING && !p->is_copy)
-        p->operation = NULL; /* the next announcement names the operation */
+        p->operation = NULL; /* the next announcement sets the operation */
     if (is_under_way)
         round_interrupt(p);
 }
 
-/* Voids all announcements of the connection. */
+/* Makes all announcements of the connection invalid. */
 static void forget_connection(struct worker *w)
 {
     list_for_each_safe (node, &w->job->pieces) {
@@ -141,8 +141,8 @@ void replace_ended(struct lane_job *job)
 
 /* ---- the lane has seen the end (A70) ---- */
 
-/* Errors that a network causes. Other errors are caused by the peer, or by a lack of resources
- * here. */
+/* Returns whether a network causes this error. Other errors are caused by the peer, or by missing
+ * resources here. */
 static bool is_of_network(int error)
 {
     switch (error) {
@@ -181,7 +181,7 @@ bool replace_await(struct worker *w, int error)
     return true;
 }
 
-/* In an elastic job the coordinator decides about the rank (A40). */
+/* Ends the wait for the rank. In an elastic job the coordinator decides about it (A40). */
 static void give_up(struct worker *w)
 {
     if (!w->job->is_elastic)

@@ -1,5 +1,5 @@
-/* The failure of a job on its lane: stored, sent to its workers, reported to the process. RULES.md:
- * A12. */
+/* The failure of a job on its lane: it is stored, sent to the job's workers, and reported to the
+ * process. RULES.md: A12. */
 #include "svc/lane/job/failure.h"
 
 #include "svc/lane/turn/policy.h"
@@ -7,8 +7,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* The first failure is the cause, and later ones are not stored. Connected workers get it from this
- * lane; a worker without a connection gets it from the coordinator (A12). */
+/* Stores the first failure, which is the cause; later ones are ignored. Connected workers get it
+ * from this lane, workers without a connection from the coordinator (A12). */
 void job_fail(struct lane_job *job, int code, const char *format, ...)
 {
     if (job->failure)

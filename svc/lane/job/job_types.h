@@ -1,4 +1,4 @@
-/* Types of a job: its tenant, states of a worker, ends of connections. */
+/* Types of a job: its tenant, the states of a worker, the ends of connections. */
 #ifndef GRADPOOL_LANE_JOB_JOB_TYPES_H
 #define GRADPOOL_LANE_JOB_JOB_TYPES_H
 
@@ -12,14 +12,15 @@
 
 #define LANE_NAME_BYTES 128
 
-/* Jobs share a lane by tenant first (A77). */
+/* A tenant on a lane. The lane's time is divided among tenants first, then among their jobs
+ * (A77). */
 struct lane_tenant {
-    struct list link; /* in lane.tenants */
+    struct list link; /* node in lane.tenants */
     char name[LANE_NAME_BYTES];
     size_t jobs_count;
-    struct line_entry turn;    /* in lane.running while `running` is not empty */
+    struct line_entry turn;    /* node in lane.running while `running` is not empty */
     struct line running;       /* jobs of the tenant that can use the core now */
-    struct fabric_group group; /* fabric group of the tenant's connections */
+    struct fabric_group group; /* group of the tenant's connections */
 };
 
 struct lane;
@@ -33,12 +34,12 @@ enum worker_state {
 };
 struct worker;
 
-/* Ends of a worker's connections within a period (A70). */
+/* Number of times that connections of a worker ended within a period (A70). */
 struct breaks {
-    uint64_t since_ns; /* when the first connection of the period ended */
+    uint64_t since_ns; /* time at which the first connection of the period ended */
     uint32_t count;
-    int error;         /* error of the last end */
-    uint64_t until_ns; /* WORKER_AWAY: end of the time to connect again */
+    int error;         /* error of the last connection */
+    uint64_t until_ns; /* in state WORKER_AWAY: end of the time to connect again */
 };
 
 #endif

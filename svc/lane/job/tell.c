@@ -1,6 +1,6 @@
-/* Messages of a lane to its workers besides results: COMMIT (batched, without hurry), CLOSED,
- * CHOSEN, BACKED and ERROR. No allocation: a message is a mark on the announcement that it answers.
- * A worker that does not receive its messages delays no other (W10). RULES.md: A6. */
+/* Messages of a lane to its workers besides results: COMMIT (in batches, without hurry), CLOSED,
+ * CHOSEN, BACKED and ERROR. Nothing is allocated: a message is a mark on the announcement that it
+ * answers. A worker that does not read its messages delays no other worker (W10). RULES.md: A6. */
 #include "svc/lane/job/tell.h"
 
 #include "svc/lane/state/parameters.h"
@@ -67,16 +67,16 @@ static int send_error(struct worker *w, struct announcement *a)
     return r;
 }
 
-/* A set that is overwritten already was sent by other pieces. */
+/* Sends the set of a round. A set that is already overwritten was sent by other pieces. */
 static int send_choice(struct worker *w, uint64_t round)
 {
     const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];
     return chosen->round == round ? fabric_send(w->conn, chosen, sizeof *chosen, NULL, 0) : 0;
 }
 
-/* A leader lane sends its set before CLOSED: after a move the ranks of the round may not have
- * received it from the former owner (A29). Without room for both records both are sent again later.
- */
+/* Sends CLOSED. A leader lane sends its set before: after a move the ranks of the round may not
+ * have received the set from the former owner (A29). Without room for both records both are sent
+ * later. */
 static int send_closed(struct worker *w, struct announcement *a)
 {
     struct record_closed closed = {
@@ -103,7 +103,7 @@ static int send_backed(struct worker *w, struct announcement *a)
     return r;
 }
 
-/* CHOSEN precedes COMMIT: the worker's other lanes wait for the set. */
+/* Sends CHOSEN before COMMIT, because the worker's other lanes wait for the set. */
 static int send_chosen(struct worker *w, struct announcement *a)
 {
     int r = send_choice(w, a->round);
@@ -112,7 +112,8 @@ static int send_chosen(struct worker *w, struct announcement *a)
     return r;
 }
 
-/* Sends as many COMMITs as one record takes; they leave the list only once the record is sent. */
+/* Sends as many COMMITs as one record can hold. They leave the list only when the record is
+ * sent. */
 static int send_commits(struct worker *w)
 {
     struct record_commit commit = {.kind = RECORD_COMMIT};

@@ -1,6 +1,6 @@
-/* One jemalloc arena a lane. The only file that includes jemalloc; under sanitizers, which bring
- * their own allocator, ARENA_MALLOC replaces it by malloc and a list. Accounts are plain counters
- * of the lane's thread; no other thread touches them. */
+/* One jemalloc arena for each lane. Only this file includes jemalloc. Sanitizers bring their own
+ * allocator, so with ARENA_MALLOC malloc and a list replace jemalloc. Accounts are plain
+ * counters that only the lane's thread uses. */
 #include "svc/lane/memory/arena.h"
 
 #include "svc/base/cleanup.h"
@@ -14,31 +14,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Counters of all accounts together. */
+/* Counters over all accounts. */
 struct count {
     size_t bytes, limit_bytes; /* limit_bytes 0: no limit */
     size_t account_limit_bytes;
     int lack; /* reason of the last failed allocation, for arena_lack() */
 };
 
-/* A block for a next allocation, made by another thread. */
+/* A block for a later allocation, made by another thread. */
 struct prepared {
     struct list node;
     void *memory;
-    size_t bytes; /* length that the allocation will ask for */
+    size_t bytes; /* length for which the allocation will ask */
 };
 
 struct preparations {
     pthread_mutex_t lock;
     struct list blocks;
-    atomic_size_t count; /* of `blocks`: at 0 the lane takes no lock */
+    atomic_size_t count; /* length of `blocks`; if it is 0, the lane takes no lock */
 };
 
 #ifdef ARENA_MALLOC
 
 #include <sanitizer/asan_interface.h>
 
-/* Header right before an allocation. */
+/* Header directly before an allocation. */
 struct block {
     struct list node;
     void *start;
@@ -49,7 +49,7 @@ struct arena {
     struct count count;
     struct preparations preparations;
     struct list blocks;
-    size_t allocated_bytes; /* atomic: any thread reads it */
+    size_t allocated_bytes; /* atomic, because any thread reads it */
 };
 
 static int heap_open(struct arena *arena, const struct cores *cores, size_t position)
@@ -71,8 +71,8 @@ static char *aligned(char *start, size_t alignment)
     return (char *)(((uintptr_t)start + alignment - 1) & ~(uintptr_t)(alignment - 1));
 }
 
-/* calloc() leaves long memory untouched, and so its shadow; alignment is done here. The bytes of
- * calloc() outside of the allocation are poisoned on both sides. */
+/* Allocates with calloc(), which leaves long memory, and so its shadow, untouched. Aligns the
+ * memory here. The bytes outside of the allocation are poisoned on both sides. */
 static void *heap_alloc(struct arena *arena, size_t bytes, size_t alignment)
 {
     size_t more = sizeof(struct block) + alignment;
@@ -107,7 +107,7 @@ size_t arena_allocated_bytes(const struct arena *arena)
 
 void arena_library(struct library *ret_row) { *ret_row = (struct library){.name = "jemalloc"}; }
 
-/* Prepares nothing: the list of blocks belongs to the lane's thread. */
+/* Prepares nothing, because the list of blocks belongs to the lane's thread. */
 static void *heap_alloc_whole(struct arena *arena, size_t bytes) { return NULL; }
 
 #else
@@ -118,7 +118,7 @@ static void *heap_alloc_whole(struct arena *arena, size_t bytes) { return NULL; 
 
 struct arena {
     extent_hooks_t hooks; /* first member: jemalloc passes its address to the hooks */
-    extent_hooks_t *next; /* jemalloc's own */
+    extent_hooks_t *next; /* the hooks of jemalloc itself */
     const struct cores *cores;
     size_t position;
     unsigned index;
@@ -126,8 +126,8 @@ struct arena {
     struct preparations preparations;
 };
 
-/* Hook of jemalloc for a growing arena, called rarely: extents are kept and used again. Binding is
- * best effort; without it the lane's first touch places a page. */
+/* Hook that jemalloc calls when an arena grows. This is rare, because extents are kept and reused.
+ * Binding is best effort: without it the lane's first touch places a page. */
 static void *grow(extent_hooks_t *hooks, void *new_address, size_t bytes, size_t alignment,
                   bool *zero, bool *commit, unsigned index)
 {
@@ -139,7 +139,7 @@ static void *grow(extent_hooks_t *hooks, void *new_address, size_t bytes, size_t
     return memory;
 }
 
-/* "arena.3.destroy" and the like. */
+/* Writes names such as "arena.3.destroy". */
 static const char *name_of(const struct arena *arena, const char *format, char buffer[64])
 {
     snprintf(buffer, 64, format, arena->index);
@@ -182,7 +182,7 @@ static int heap_open(struct arena *arena, const struct cores *cores, size_t posi
     return r;
 }
 
-/* Without jemalloc's thread cache, whose memory no account counts. */
+/* Allocates without jemalloc's thread cache, whose memory no account counts. */
 static void *heap_alloc(struct arena *arena, size_t bytes, size_t alignment)
 {
     return mallocx(bytes, MALLOCX_ARENA(arena->index) | MALLOCX_TCACHE_NONE | MALLOCX_ZERO |
@@ -225,7 +225,7 @@ size_t arena_allocated_bytes(const struct arena *arena)
            statistic(arena, "stats.arenas.%u.large.allocated");
 }
 
-/* "5.3.0-0-g54eaed1...": the part before the first dash. */
+/* Copies the part before the first dash of a version such as "5.3.0-0-g54eaed1...". */
 static void copy_version(const char *version, char *ret_text)
 {
     snprintf(ret_text, LIBRARY_VERSION_BYTES, "%.*s", (int)strcspn(version, "-"), version);
@@ -315,7 +315,7 @@ int arena_prepare(struct arena *arena, size_t bytes)
     return 0;
 }
 
-/* jemalloc keeps the pages of freed memory, for the next allocations. */
+/* jemalloc keeps the pages of freed memory for the next allocations. */
 void arena_warm(struct arena *arena, size_t bytes)
 {
     size_t more = bytes > SIZE_MAX - ARENA_PREPARED_LEAST ? bytes : bytes + ARENA_PREPARED_LEAST;
@@ -324,7 +324,7 @@ void arena_warm(struct arena *arena, size_t bytes)
         heap_free(arena, memory);
 }
 
-/* Takes a prepared block of `bytes`, or any block for 0. NULL: there is none. */
+/* Takes a prepared block of `bytes`; 0: of any length. NULL: there is none. */
 static void *take_prepared(struct arena *arena, size_t bytes)
 {
     struct preparations *all = &arena->preparations;
@@ -361,7 +361,7 @@ static void *alloc_counted(struct arena *arena, struct arena_account *account, s
         memory = heap_alloc(arena, bytes ? bytes : 1, alignment);
     if (!memory)
         arena->count.lack = -ENOMEM;
-    /* again, with the bytes that the allocator rounds up to */
+    /* checked again with the bytes to which the allocator has rounded */
     if (memory && !has_room(&arena->count, account, heap_bytes(memory))) {
         heap_free(arena, memory);
         return NULL;

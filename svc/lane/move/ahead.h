@@ -1,4 +1,4 @@
-/* Pieces that are about to move here: readiness of their workers for the first round. */
+/* Pieces that are about to move here: whether their workers are ready for the first round. */
 #ifndef GRADPOOL_LANE_MOVE_AHEAD_H
 #define GRADPOOL_LANE_MOVE_AHEAD_H
 

@@ -1,6 +1,6 @@
-/* Elastic jobs: a piece gets another set of ranks on its lane, under the next epoch, and its ranks
- * report their standing, as to a new owner. Owns the piece's change of ranks; never decides which
- * ranks are in a job. RULES.md: A40 to A44; svc/wire/README.md: W15. */
+/* Elastic jobs: a piece gets another set of ranks on its lane, under the next epoch. Its ranks
+ * report their standing, as to a new owner. Owns this change. Other rooms decide which ranks are in
+ * a job. RULES.md: A40 to A44; svc/wire/README.md: W15. */
 #include "svc/lane/move/regroup.h"
 
 #include "svc/lane/chunk/transfer.h"
@@ -41,7 +41,8 @@ static void let_go(struct worker *w)
     fabric_disconnect(w->conn);
 }
 
-/* True when the pass or round in progress needs a copy in the memory of a rank that is gone. */
+/* Returns whether the pass or round in progress needs a copy in the memory of a rank that is
+ * gone. */
 static bool needs_copy(const struct piece *p, const uint64_t *gone)
 {
     const struct worker *keeper = p->parameters ? p->parameters->replica.worker : NULL;
@@ -76,7 +77,8 @@ void lane_let_go(struct lane *lane, uint32_t job_id, const uint64_t *gone)
     }
 }
 
-/* True while the coordinator has to decide whether the rank is lost or may come back (A40, A70). */
+/* Returns whether the coordinator still has to decide if the rank is lost or may come back (A40,
+ * A70). */
 static bool is_to_be_told(const struct worker *w)
 {
     return w->state == WORKER_AWAY || (w->state == WORKER_LOST && w->job->is_elastic);

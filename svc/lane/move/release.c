@@ -1,6 +1,6 @@
-/* Release of pieces while their job trains: a released piece finishes its begun round, and begins
- * no other. Frozen is not a state of its own: a held piece without a round in progress is frozen. A
- * piece never thaws by itself. RULES.md: A26, A38; M3 of migrator. */
+/* Releases pieces while their job trains. A released piece finishes the round that has begun, and
+ * begins no other. There is no separate state "frozen": a held piece without a round in progress is
+ * frozen. A piece never thaws without a request. RULES.md: A26, A38; M3 of migrator. */
 #include "svc/lane/move/release.h"
 
 #include "svc/base/clock.h"
@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-/* NULL: not here, or dropped with a round to finish. */
+/* Finds a piece. NULL: not here, or dropped while its round is being finished. */
 static struct piece *find(struct lane_job *job, uint32_t id)
 {
     struct piece *p = job ? piece_find(job, id) : NULL;
@@ -33,8 +33,8 @@ static int find_all(struct lane_job *job, const uint32_t *pieces, size_t count)
 
 /* ---- the moment of the release ---- */
 
-/* Longest wait for a good moment. A piece that has not begun a round within twice the usual time is
- * not waited for either (expected_ns()). */
+/* Longest wait for a good time. The wait also ends for a piece that has not begun a round within
+ * twice the usual time (expected_ns()). */
 #define WISH_NS_MAX (2 * NS_PER_S)
 
 static uint64_t expected_ns(const struct piece *p)
@@ -64,17 +64,17 @@ int lane_wish(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t
 
 static bool is_wanted(const struct piece *p) { return p->is_held || p->is_wished; }
 
-/* True when every announcement of the piece has been answered. */
+/* Returns whether every announcement of the piece has been answered. */
 static bool is_idle(const struct piece *p)
 {
     return p->state == PIECE_COLLECTING && p->announced == 0 && p->late == 0;
 }
 
-/* Rounds of several pieces, compared. */
+/* Compares the rounds of several pieces. */
 struct phase {
-    uint64_t rounds; /* sum over the pieces */
-    /* begin of the pieces' newest rounds: earliest, latest; longest usual time between two
-     * rounds */
+    uint64_t rounds; /* sum of the rounds over the pieces */
+    /* begin of the pieces' newest rounds: the earliest and the latest; and the longest usual time
+     * between two rounds */
     uint64_t first_ns, last_ns, gap_ns;
     bool is_idle;
 };
@@ -93,9 +93,9 @@ static struct phase phase_of(struct lane_job *job, const uint32_t *pieces, size_
     return phase;
 }
 
-/* True between two iterations: in mid-iteration a piece that has not had its round began the last
- * one nearly an iteration ago. Round numbers cannot be compared: one piece may have had more
- * broadcasts than another. */
+/* Returns whether the pieces are between two iterations. In the middle of an iteration, a
+ * piece that has not had its round yet began the last one nearly an iteration ago. Numbers of
+ * rounds cannot be compared, because one piece may have had more broadcasts than another. */
 static bool is_behind_all(const struct phase *phase)
 {
     return phase->is_idle && phase->last_ns - phase->first_ns <= phase->gap_ns / 4 * 3;
@@ -114,8 +114,8 @@ int lane_may_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces,
 
 /* ---- the release ---- */
 
-/* True between two sets of ranks (A41): the kept state is of a round that no rank has reported
- * yet. */
+/* Returns whether the piece is between two sets of ranks (A41): its stored state belongs to a
+ * round that no rank has reported yet. */
 static bool is_between(const struct piece *p)
 {
     return p->is_regrouped && p->round == 0 && !p->failure && (p->parameters || p->kept);
@@ -132,8 +132,8 @@ int lane_may_leave(struct lane *lane, uint32_t job_id, const uint32_t *pieces, s
     return 0;
 }
 
-/* True while the piece's only state may be a copy that is still unread: its replica holder changes
- * with the move. */
+/* Returns whether the piece's only state may be a copy that is not read yet. Its replica holder
+ * changes with the move. */
 static bool is_unread(const struct piece *p)
 {
     const struct parameters *q = p->parameters;

@@ -1,17 +1,17 @@
-/* Pieces: made when the coordinator places them, and freed. */
+/* Pieces: created when the coordinator places them, and freed. */
 #ifndef GRADPOOL_LANE_PIECE_PIECE_H
 #define GRADPOOL_LANE_PIECE_PIECE_H
 
 #include "svc/lane/types.h"
 
-/* 1: the piece was made, last in the job's list; 0: the piece is here already. Errors of
- * lane_place(). */
+/* Places a piece. 1: the piece was created, and is the last in the job's list; 0: the piece was
+ * already here. Errors of lane_place(). */
 int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
                 bool recovering);
 void piece_free(struct piece *p);
-/* Gives the piece another set of ranks under a new epoch (A41); places it if it is not here.
- * Returns 0, or the result of piece_place(); -EBUSY: the piece is not at rest. */
+/* Gives the piece another set of ranks under a new epoch (A41), or places it if it is not here.
+ * Returns 0 or the result of piece_place(); -EBUSY: the piece is not at rest. */
 int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch);
-void piece_unqueue(struct piece *p); /* drops the chunks of the round that have not started */
+void piece_unqueue(struct piece *p); /* Drops the chunks of the round that have not started. */
 
 #endif

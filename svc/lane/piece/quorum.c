@@ -1,5 +1,5 @@
-/* The only quorum function: which announcements make a round of a piece, and which ranks take part.
- * Decides from bits that announcements have set; touches no gradient and sends no message.
+/* The only place that decides which announcements make a round of a piece, and which ranks take
+ * part. Decides by marks that announcements have set. Touches no gradient and sends no message.
  * RULES.md: A15, A16; svc/wire/README.md: W12, W13. */
 #include "svc/lane/piece/quorum.h"
 
@@ -28,7 +28,7 @@ static bool has(const struct record_chosen *choice, const struct rank *rank)
     return ranks_have(choice->ranks, rank->worker->number);
 }
 
-/* All chosen ranks are gone: the remaining ranks make their round (A45). */
+/* Returns whether all chosen ranks are gone. The remaining ranks then make their round (A45). */
 static bool is_void(const struct piece *p, const struct record_chosen *choice)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -51,7 +51,7 @@ bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t 
     return has_sets && round > 0 && choice->round == round && has(choice, rank);
 }
 
-/* Size of the smallest known set; 0: no set is known. */
+/* Returns the size of the smallest known set; 0: no set is known. */
 static uint32_t smallest_choice(const struct piece *p)
 {
     uint32_t smallest = 0;
@@ -76,8 +76,8 @@ static bool late_are_needed(struct piece *p, uint32_t able)
     return false;
 }
 
-/* At a new owner a rank that was in the last round and missed its COMMIT looks like a rank that was
- * not in it, unless the set is known (W12). */
+/* At a new owner a rank that was in the last round and missed its COMMIT cannot be distinguished
+ * from a rank that was not in it, unless the set is known (W12). */
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;
@@ -181,7 +181,7 @@ int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
         return -EINVAL;
     bool is_other = memcmp(choice->ranks, chosen->ranks, sizeof choice->ranks) != 0;
     if (choice->round == chosen->round)
-        /* elastic: all ranks with the first set may be gone */
+        /* elastic: all ranks that have the first set may be gone */
         return is_other && !job->is_elastic ? -EPROTO : 0;
     if (choice->round > chosen->round)
         return 0;

@@ -1,4 +1,4 @@
-/* Pieces that are released (A26), or are to be released after a round (A38). */
+/* Pieces that are released (A26), or will be released after a round (A38). */
 #ifndef GRADPOOL_LANE_PIECE_REST_H
 #define GRADPOOL_LANE_PIECE_REST_H
 
@@ -8,18 +8,20 @@ static inline bool piece_is_frozen(const struct piece *p)
 {
     return p->is_held && p->state == PIECE_COLLECTING;
 }
-/* Sets or clears the request to release the piece after a round, counted in lane_job.wished. */
+/* Sets or clears the request to release the piece after a round; lane_job.wished counts these
+ * requests. */
 void piece_wish(struct piece *p, bool is_wished);
 /* From now on no round of the piece begins. */
 void piece_hold(struct piece *p);
-/* Tells the process to check its moves again (moving_news). */
+/* Makes the process check its moves again (moving_news). */
 void release_tell(const struct lane *lane);
-/* A held piece has come to rest: nothing of it is posted any more. Frees payloads. */
+/* A held piece has come to rest: none of its operations is posted any more. Frees payloads. */
 void piece_rest(struct piece *p);
-/* -ENOENT: not here; -EBUSY: not frozen; -ECONNABORTED: the job has failed. */
+/* Finds a frozen piece. -ENOENT: not here; -EBUSY: not frozen; -ECONNABORTED: the job has
+ * failed. */
 int piece_find_frozen(struct lane *lane, uint32_t job, uint32_t id, struct piece **ret_piece);
-/* A round of the job is over: calls release_tell() if pieces wait for a release and no round is in
- * progress. */
+/* Called when a round of the job is over: calls release_tell() if pieces wait for a release and no
+ * round is in progress. */
 void release_note(struct lane_job *job);
 
 #endif

@@ -1,5 +1,5 @@
-/* The holder of the copy of a piece's state: offers, changes and losses, and the effect on the open
- * round. RULES.md: A31, A49. */
+/* The holder of the copy of a piece's state: offers, changes and losses, and their effect on the
+ * open round. RULES.md: A31, A49. */
 #include "svc/lane/round/holder.h"
 
 #include "svc/lane/job/table.h"
@@ -13,7 +13,7 @@ int replica_hear(struct worker *w, const struct record_backup *told)
 {
     struct piece *p = piece_find(w->job, told->piece);
     if (!p || !p->parameters || p->elements == 0)
-        return 0; /* no such piece: the worker's next announcement is refused */
+        return 0; /* the piece is unknown, and the worker's next announcement is refused */
     bool may = replica_may_keep(p, w);
     if (!may && worker_is_keeper(w))
         replica_hold_offer(p->parameters, w, told);
@@ -25,7 +25,7 @@ int replica_hear(struct worker *w, const struct record_backup *told)
     return r;
 }
 
-/* True when the round or pass in progress may have operations posted in the copy. */
+/* Returns whether the round or pass in progress may have operations posted in the copy. */
 static bool is_in_use(const struct piece *p)
 {
     const struct parameters *q = p->parameters;
@@ -53,7 +53,8 @@ static void change_keeper(struct piece *p, uint32_t keeper)
     cut_off(p);
     replica_release(p, former);
     if (former && worker_is_keeper(former) && p->state != PIECE_COLLECTING)
-        fabric_disconnect(former->conn); /* operations posted there may never complete otherwise */
+        /* otherwise operations posted there might never complete */
+        fabric_disconnect(former->conn);
     replica_take_offer(p);
 }
 
@@ -73,8 +74,8 @@ void replica_set_keeper(struct piece *p, uint32_t keeper, bool when_known)
     }
 }
 
-/* A holder that is gone is not waited for, nor one that was cut off because its end was not
- * reported. */
+/* No round waits for a holder that is gone, nor for one whose connection was ended because its loss
+ * was not reported. */
 void replica_cut_off(struct worker *w)
 {
     list_for_each_safe_entry (struct piece, p, &w->job->pieces, link) {
@@ -82,7 +83,7 @@ void replica_cut_off(struct worker *w)
         if (!q || q->replica.worker != w)
             continue;
         bool has_next = q->has_next_keeper && !q->waits_for_former && !p->is_dropped;
-        cut_off(p); /* frees the piece if it was dropped */
+        cut_off(p); /* this frees the piece if it was dropped */
         if (has_next) {
             change_keeper(p, q->next_keeper);
             round_resume(p);

@@ -1,5 +1,5 @@
-/* Ranks that take part in the round that starts, and their parts: inputs, results, words. RULES.md:
- * A15. */
+/* The ranks that take part in the round that starts, and their parts: inputs, results, words.
+ * RULES.md: A15. */
 #include "svc/lane/round/parts.h"
 
 #include "svc/lane/piece/quorum.h"
@@ -23,8 +23,9 @@ static struct announcement *part_of(struct piece *p, struct rank *rank)
     return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
 }
 
-/* In an elastic job other ranks may repeat a round that is lost with its lane: no rank gets the
- * word before the replica holder has the state (A49). COMMIT tells of both then. */
+/* Returns whether words are held back. In an elastic job other ranks may repeat a round that is
+ * lost with its lane, so no rank gets the word before the replica holder has the state (A49).
+ * COMMIT then announces both. */
 static bool is_kept_back(const struct piece *p)
 {
     const struct parameters *q = p->parameters;

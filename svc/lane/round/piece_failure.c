@@ -1,4 +1,5 @@
-/* The failure of a piece: every announcement gets it, and its open round ends. RULES.md: A4. */
+/* The failure of a piece: every announcement is answered with it, and the open round ends.
+ * RULES.md: A4. */
 #include "svc/lane/round/piece_failure.h"
 
 #include "svc/lane/piece/piece.h"
@@ -27,7 +28,7 @@ void round_rest(struct piece *p)
         piece_rest(p);
 }
 
-/* Sends the error for every announcement without an answer, also for those of the next round. */
+/* Sends the error for every announcement without an answer, including those of the next round. */
 static void tell_failure(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -53,5 +54,5 @@ void piece_fail(struct piece *p, int code, const char *format, ...)
     piece_unqueue(p);
     tell_failure(p);
     if (p->state == PIECE_RUNNABLE && p->chunks_active == 0)
-        round_rest(p); /* no chunk in progress will end the round */
+        round_rest(p); /* no chunk is in progress that would end the round */
 }

@@ -4,13 +4,13 @@
 
 #include "svc/lane/types.h"
 
-/* Fails the piece: every announcement gets this error, now and later. A second failure is
+/* Fails the piece: every announcement, present or future, gets this error. A second failure is
  * ignored. */
 void piece_fail(struct piece *p, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Ends a failed or given-up round of which nothing is posted: the piece collects announcements
- * again. */
+/* Ends a round that has failed or was given up, when none of its operations is posted. The piece
+ * collects announcements again. */
 void round_rest(struct piece *p);
 
 #endif

@@ -1,6 +1,6 @@
-/* A round of a piece: its start, its commit, answers to late ranks. quorum.c decides whose
- * announcements a round takes, standing.c which round a new owner opens. RULES.md: A1, A2, A14 to
- * A16; svc/wire/README.md: W2 to W5, W12. */
+/* A round of a piece: its start, its commit, and answers to late ranks. quorum.c decides whose
+ * announcements a round takes, and standing.c which round a new owner opens. RULES.md: A1, A2, A14
+ * to A16; svc/wire/README.md: W2 to W5, W12. */
 #include "svc/lane/round/round.h"
 
 #include "svc/lane/chunk/transfer.h"
@@ -18,7 +18,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Front layers first (larger priority), else in order of arrival. */
+/* Adds the piece to the queue: front layers (with larger priority) first, otherwise in order of
+ * arrival. */
 static void queue_by_priority(struct piece *p)
 {
     struct list *at = &p->job->runnable;
@@ -38,7 +39,7 @@ static uint32_t steps_of(const struct piece *p)
     if (!is_of_copy(p) && (p->is_copy || p->is_answer || p->elements == 0))
         return 1;
     if (is_of_copy(p) || p->operation->saves || p->operation->restores)
-        return parameters_arrays(p); /* a step for each array */
+        return parameters_arrays(p); /* one step for each array */
     return operation_steps(p->operation, p->members);
 }
 
@@ -61,8 +62,8 @@ static void start(struct piece *p)
     job_wake(p->job);
 }
 
-/* True when every rank that may still come has announced something. A rank names its copy
- * before that (W17): all copies are known then. */
+/* Returns whether every rank that may still come has announced something. A rank offers its copy
+ * before that (W17), so all copies are known then. */
 static bool all_have_spoken(const struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -76,8 +77,8 @@ static bool all_have_spoken(const struct piece *p)
     return true;
 }
 
-/* An offer for a copy is taken once no rank can come that has a copy already: of two copies one
- * would be stale, and its holder would not learn so. */
+/* An offer for a copy is accepted when no rank can come any more that has a copy already. Of two
+ * copies one would be stale, and its holder would not be informed. */
 void round_go_on(struct piece *p)
 {
     if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held ||
@@ -87,7 +88,7 @@ void round_go_on(struct piece *p)
         return round_fill(p, p->round - 1);
     p->is_answer = p->late > 0 && (p->has_kept || p->elements == 0);
     bool is_known =
-        /* a rank that only reports its standing announces no operation */
+        /* a rank that only reports its standing names no operation */
         p->operation || p->is_copy;
     if (p->is_answer || (is_known && round_has_quorum(p)))
         start(p);
@@ -103,8 +104,8 @@ void round_answer_late(struct rank *rank, struct announcement *a)
 
 /* ---- announcements ---- */
 
-/* The first announcement names the round's operation; the others must agree, or no rank gets a
- * result. */
+/* The first announcement sets the operation of the round. The others must name the same one;
+ * otherwise no rank gets a result. */
 static void agree(struct worker *w, struct piece *p, const struct announcement *a)
 {
     if ((a->operation->updates || a->operation->saves) && !p->parameters->are_set) {
@@ -154,8 +155,8 @@ void round_count_early(struct piece *p)
     }
 }
 
-/* A rank that has announced the next round needs no COMMIT: that round's result replaces it
- * (W4). */
+/* Returns whether the rank has announced the next round. It then needs no COMMIT, because the
+ * result of that round replaces it (W4). */
 static bool has_moved_on(struct rank *rank, const struct announcement *a)
 {
     const struct announcement *next = rank_said(rank, a->round + 1);
@@ -179,7 +180,7 @@ static void tell_part(struct piece *p, struct rank *rank)
     }
 }
 
-/* A rank that announced the closed round and took no part is late. */
+/* Marks a rank as late if it announced the closed round and took no part. */
 static void find_late(struct piece *p, struct rank *rank)
 {
     struct announcement *a = quorum_waiting(p, rank);
@@ -210,7 +211,7 @@ static void lead(struct piece *p)
         if (p->ranks[i].part)
             ranks_add(chosen.ranks, number);
     }
-    /* a conflicting set that a worker sent earlier is an error of its own job */
+    /* a different set that a worker sent earlier is an error of its own job */
     (void)round_choose(p->job, &chosen);
 }
 
@@ -224,7 +225,7 @@ static void close_round(struct piece *p)
         replica_committed(p);
     }
     if (p->parameters && p->is_copy)
-        replica_tell(p, p->round); /* a holder that is new has not counted this round */
+        replica_tell(p, p->round); /* a new holder has not counted this round yet */
     for (uint32_t i = 0; i < p->members; i++) {
         if (!p->ranks[i].part)
             find_late(p, &p->ranks[i]);
@@ -257,7 +258,8 @@ void round_fill(struct piece *p, uint64_t round)
     start(p);
 }
 
-/* A rank may have left while the piece was busy: a waiting round may be impossible. */
+/* Continues, or fails the piece: a rank may have left while the piece was busy, so that a waiting
+ * round has become impossible. */
 static void go_on_or_fail(struct piece *p)
 {
     uint32_t left;
@@ -268,7 +270,8 @@ static void go_on_or_fail(struct piece *p)
         round_go_on(p);
 }
 
-/* A copy was written: before the standing was settled (round 0), or between two rounds. */
+/* Continues after a copy was written, which happens before the standing is settled (round 0) or
+ * between two rounds. */
 static void end_fill(struct piece *p)
 {
     uint64_t round = p->parameters->filled;
@@ -285,7 +288,7 @@ static void end_fill(struct piece *p)
         piece_rest(p);
 }
 
-/* A copy was read: the standing can be settled now. */
+/* Continues after a copy was read: the standing can be settled now. */
 static void end_fetch(struct piece *p)
 {
     uint64_t round = p->parameters->fetched;
@@ -331,17 +334,17 @@ void round_take_up(struct piece *p)
 {
     bool all_hold = p->is_copy && round_has_quorum(p);
     if ((p->is_copy && p->kept) || (all_hold && replica_is_kept(p))) {
-        start(p); /* late ranks need the result here, or the replica needs the state */
+        start(p); /* late ranks need the result on this lane, or the replica needs the state */
     } else if (all_hold) {
         parts_assign(p);
-        commit(p); /* all ranks hold the result */
+        commit(p); /* all ranks have the result */
     } else {
         round_count_early(p);
-        round_go_on(p); /* late ranks may have their answer here (A45) */
+        round_go_on(p); /* the answer for late ranks may be on this lane (A45) */
     }
 }
 
-/* The announcements of the interrupted round still count. */
+/* Begins the interrupted round again. Its announcements still count. */
 static void begin_again(struct piece *p)
 {
     p->is_interrupted = false;
@@ -372,7 +375,7 @@ void round_chunks_are_over(struct piece *p, bool is_given_up)
 void round_give_up(struct piece *p)
 {
     struct lane_job *job = p->job;
-    p->has_kept = p->has_kept && p->is_answer; /* `kept` may be half written */
+    p->has_kept = p->has_kept && p->is_answer; /* `kept` may be written in part only */
     if (quorum_is_loose(p))
         piece_fail(p, -EOWNERDEAD, "tensor '%s': a rank was lost while its push was added",
                    p->tensor);

@@ -1,6 +1,6 @@
-/* Standing of a piece at a new owner: learned from what its workers report (W5), or supplied by the
- * former owner. Decides which round is open, and the answer to each rank's first announcement; sums
- * nothing. RULES.md: A27, A28; svc/wire/README.md: W5, W12. */
+/* The standing of a piece at a new owner: computed from the reports of its workers (W5), or
+ * supplied by the former owner. Decides which round is open, and how each rank's first announcement
+ * is answered. Sums nothing. RULES.md: A27, A28; svc/wire/README.md: W5, W12. */
 #include "svc/lane/round/standing.h"
 
 #include "svc/lane/piece/quorum.h"
@@ -12,7 +12,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* The earlier and the later of a rank's two announcements; the same one, if there is only one. */
+/* Return the earlier and the later of a rank's two announcements. With one announcement both
+ * return it. */
 static struct announcement *earliest_of(struct rank *rank)
 {
     struct announcement *a = &rank->said[0], *b = &rank->said[1];
@@ -26,7 +27,7 @@ static struct announcement *newest_of(struct rank *rank)
     return rank->said[0].round > rank->said[1].round ? &rank->said[0] : &rank->said[1];
 }
 
-/* Newest round that the rank knows to be committed. */
+/* Returns the newest round that the rank knows to be committed. */
 static uint64_t committed_by(struct rank *rank)
 {
     const struct announcement *a = earliest_of(rank);
@@ -42,10 +43,11 @@ static bool somebody_enters(const struct piece *p)
     return false;
 }
 
-/* True when a copy proves that a round was committed: the lane may have died before any COMMIT
- * arrived, and then a copy that begins with the round proves it; all ranks have its result (W4).
- * Not used when the state is on this lane: a round may be undone by one there, as may any round of
- * other ranks (A44). Not used when a rank enters: it enters after all pieces of a tensor. */
+/* Returns whether a copy proves that a round was committed. The lane may have died before any
+ * COMMIT arrived; a copy that begins with the round then proves it, and all ranks have the result
+ * (W4). The proof is not used if the state is on this lane, because that state may undo a round,
+ * as it may undo a round of other ranks (A44). It is not used either when a rank enters, because
+ * the rank enters after all pieces of a tensor. */
 static bool is_told_by_copy(struct piece *p, uint64_t round)
 {
     bool is_lost = p->parameters && !p->parameters->are_set;
@@ -64,17 +66,17 @@ static uint64_t last_committed(struct piece *p)
     return committed + is_told_by_copy(p, committed + 1);
 }
 
-/* True for the first n of n ranks, also in the last round: in an elastic job that round may have
- * had more ranks. */
+/* Returns true for the first n of n ranks, if that held for the last round, too: in an elastic
+ * job that round may have had more ranks. */
 static bool takes_all(const struct piece *p)
 {
     return p->terms.quorum == QUORUM_FIRST && p->terms.bound == p->members && !p->job->is_elastic;
 }
 
-/* The rank announces a round that is committed. With full quorum its landing area has held the
- * result since before any COMMIT (W4), even if its own COMMIT was lost with the lane. Otherwise
- * only if the rank says so, or is known to have been in the round; the other ranks wait for the
- * next result (W12). */
+/* Handles a rank that announces a committed round. With full quorum its landing area has the
+ * result, even if its COMMIT was lost with the lane, because the result landed before any COMMIT
+ * (W4). Otherwise the landing area counts only if the rank says so or is known to have been in the
+ * round; all other ranks wait for the next result (W12). */
 static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 {
     if (p->failure && p->terms.quorum != QUORUM_ALL) {
@@ -93,24 +95,24 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
         piece_fail(p, -EPROTO,
                    "tensor '%s': rank %u is in round %" PRIu64 ", another has committed %" PRIu64,
                    p->tensor, rank->worker->number, a->round, p->round - 1);
-        /* its round is closed: piece_fail() did not send it the error */
+        /* the round of the announcement is closed, so piece_fail() did not send the error */
         tell_error(rank->worker, a);
     }
 }
 
-/* True when the round's result is the same for all ranks, and the lane needs no round of its own
- * for its state: ranks that lack the result can copy it. */
+/* Returns whether the round's result is the same for all ranks and the lane's state does not need a
+ * round of its own. Ranks without the result can then copy it. */
 static bool is_common(const struct piece *p, const struct announcement *a)
 {
     /* regrouped: the state is on this lane (A44) */
     bool is_here = !p->parameters || p->is_regrouped;
-    /* with clocks the other ranks' inputs are not in the sum */
+    /* with clocks the sum lacks the inputs of the other ranks */
     bool is_whole = !quorum_is_loose(p);
     return !a->operation->splits && !a->operation->collects && !a->operation->saves && is_here &&
            is_whole;
 }
 
-/* The root of a broadcast has no landing area: its input is the result. */
+/* Offers the input of a broadcast's root as the result, because the root has no landing area. */
 static void offer_result(struct announcement *a)
 {
     if (!a->has_output)
@@ -119,8 +121,8 @@ static void offer_result(struct announcement *a)
     a->input_offset = a->output_offset;
 }
 
-/* Fixes one rank's place in the round that opens. Returns true when the rank holds that round's
- * result, and the others can copy it. */
+/* Decides one rank's place in the round that opens. Returns true if the rank has that round's
+ * result and the others can copy it. */
 static bool settle_rank(struct piece *p, struct rank *rank)
 {
     struct announcement *a = newest_of(rank);
@@ -134,7 +136,8 @@ static bool settle_rank(struct piece *p, struct rank *rank)
     if (a->round < p->round || a->standing != RECORD_HOLDS)
         return false;
     if (!is_common(p, a)) {
-        round_count(rank, a); /* its input is still lent: the round is done again for the others */
+        /* its input is still lent, so the round can be repeated for the others */
+        round_count(rank, a);
         return false;
     }
     if (p->parameters)
@@ -144,7 +147,7 @@ static bool settle_rank(struct piece *p, struct rank *rank)
     return true;
 }
 
-/* Ranks that left without reporting their standing, which they never will. */
+/* Counts the ranks that left without reporting their standing; they never will. */
 static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
 {
     uint32_t count = 0;
@@ -159,9 +162,9 @@ static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
 
 /* ---- kept state ---- */
 
-/* True when the kept state is the one before the open round. A tensor whose result no rank holds
- * whole is done again, although this piece of it had been committed: its parameters before that are
- * in the spare state (A19). */
+/* Returns whether the stored state is the one before the open round. If no rank has the whole
+ * result of a tensor, the round is repeated, even if this piece of the tensor had been committed.
+ * Its parameters from before are in the spare state (A19). */
 static bool suits_state(struct piece *p)
 {
     if (p->round == p->state_round + 1)
@@ -172,8 +175,8 @@ static bool suits_state(struct piece *p)
     return true;
 }
 
-/* The loss that a lost lane causes, as a text; NULL: none. Running sums and moments lie in no
- * worker's memory. */
+/* Returns a text about the loss that a lost lane causes; NULL: none. No worker has running sums and
+ * moments in its memory. */
 static const char *find_loss(struct piece *p)
 {
     bool is_fetched = p->parameters && p->parameters->are_set && !p->is_regrouped;
@@ -184,7 +187,7 @@ static const char *find_loss(struct piece *p)
     return quorum_is_loose(p) ? "its running sum was lost with its lane" : NULL;
 }
 
-/* Begins to read the state from its copy. False: no need, or no copy. */
+/* Begins to read the state from its copy. False: not needed, or there is no copy. */
 static bool fetch(struct piece *p, uint64_t committed)
 {
     struct parameters *q = p->parameters;
@@ -195,8 +198,8 @@ static bool fetch(struct piece *p, uint64_t committed)
     return true;
 }
 
-/* Begins to write the state to a new copy, before anything else: the piece stayed here with other
- * ranks, and its holder has no copy yet. The state is that of round `committed`, or becomes so
+/* Begins to write the state to a new copy before anything else: the piece has stayed here with
+ * other ranks, and its holder has no copy yet. The state belongs to round `committed`, or will
  * (A44). */
 static bool fill(struct piece *p, uint64_t committed)
 {
@@ -210,13 +213,15 @@ static bool fill(struct piece *p, uint64_t committed)
     return suits;
 }
 
-/* The open round is the one after the newest that any rank knows to be committed. If a rank holds
- * its result, the others get that result, never a second sum (W5). */
+/* Opens the round after the newest one that any rank knows to be committed. If a rank has the
+ * result of that round, the others get this result, never a second sum (W5). */
 void round_recover(struct piece *p)
 {
     uint32_t left = 0, silent = silent_leavers(p, &left);
     if (p->is_held || replica_is_fetched(p) || replica_is_filled(p) || replica_is_awaited(p))
-        return; /* thaw, connection of the holder, or end of the pass calls again */
+        /* called again after a thaw, after the connection of the holder, or at the end of the
+         * pass */
+        return;
     if (silent > 0 && p->terms.quorum == QUORUM_ALL)
         piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
     if (p->spoken + silent < p->members)
@@ -228,9 +233,9 @@ void round_recover(struct piece *p)
     round_settle(p, committed);
 }
 
-/* A piece whose state came from a copy counts as the piece of a new owner, although its ranks have
- * changed since. Exception: some rank holds the next round's result of the former ranks, which no
- * round makes again. */
+/* Continues after the state came from a copy. The piece counts as that of a new owner, even if its
+ * ranks have changed since. Exception: a rank has the former ranks' result of the next round, which
+ * no round computes again. */
 void standing_fetched(struct piece *p, uint64_t committed)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -241,7 +246,8 @@ void standing_fetched(struct piece *p, uint64_t committed)
     p->is_regrouped = false;
 }
 
-/* The new rank enters after the newest round that is over, or will be over without it. */
+/* Answers a new rank: it enters after the newest round that is over or will be over without the
+ * rank. */
 static void welcome_new(struct rank *rank)
 {
     struct piece *p = rank->piece;
@@ -271,12 +277,13 @@ void round_settle(struct piece *p, uint64_t committed)
 {
     p->round = committed + 1;
     if (p->is_regrouped && quorum_is_partial(p) && p->round != p->state_round + 1)
-        p->has_kept = false; /* the kept result is of a round that is done again (W15) */
+        p->has_kept = false; /* the stored result belongs to a round that is repeated (W15) */
     const char *loss = find_loss(p);
     replica_know(p);
     if (loss)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
-    for (uint32_t i = 0; i < p->members; i++) /* also after a failure: every rank gets an answer */
+    /* also after a failure, so that every rank gets an answer */
+    for (uint32_t i = 0; i < p->members; i++)
         p->is_copy |= settle_rank(p, &p->ranks[i]);
     if (quorum_is_stuck(p))
         piece_fail(p, -EOWNERDEAD,
@@ -286,7 +293,7 @@ void round_settle(struct piece *p, uint64_t committed)
     if (p->failure)
         return; /* ranks disagree about the operation */
     if (replica_is_filled(p))
-        /* the first piece has started the copy: count the other ranks' announcements */
+        /* the first piece has started the copy: the other ranks' announcements are counted */
         round_count_early(p);
     else if (p->state == PIECE_COLLECTING)
         round_take_up(p);
@@ -316,8 +323,8 @@ void round_resume(struct piece *p)
 
 /* ---- standing supplied by the former owner ---- */
 
-/* Ranks with clocks of their own: the lane knows which pushes the sum has, whatever COMMITs the
- * worker got. */
+/* Checks a rank that has its own clock. The lane knows which pushes the sum contains, whatever
+ * COMMITs the worker has received. */
 static bool suits_clock(const struct rank *rank, const struct record_ready *ready)
 {
     if (ready->standing != RECORD_ANNOUNCE)
@@ -325,18 +332,19 @@ static bool suits_clock(const struct rank *rank, const struct record_ready *read
     return ready->round == rank->clock || ready->round == rank->clock + 1;
 }
 
-/* An unfinished round, given up for the loss of a replica holder (A49) or a connection (A69), may
- * have given results to some ranks: it is done again, to the same bits, from gradients that are
- * still lent. */
+/* A round that was given up because a replica holder (A49) or a connection (A69) was lost may have
+ * given its result to some ranks. It is repeated with the same bits, from gradients that are still
+ * lent. */
 bool standing_accepts(const struct piece *p, const struct rank *rank,
                       const struct record_ready *ready)
 {
     uint64_t committed = p->round - 1;
     if (p->failure)
-        return true; /* the rank may not have the failure yet: any standing is possible */
+        /* the rank may not have received the failure yet, so any standing is possible */
+        return true;
     if (quorum_is_loose(p))
         return suits_clock(rank, ready);
-    /* the rank announces the next round as well, which may be committed, too */
+    /* the rank also announces the next round, which may be committed, too */
     if (ready->standing == RECORD_KEEPS)
         return p->terms.quorum == QUORUM_ALL && ready->round + 1 >= committed &&
                ready->round <= p->round;
@@ -347,7 +355,7 @@ bool standing_accepts(const struct piece *p, const struct rank *rank,
                                                                : committed);
 }
 
-/* A push that is in the sum is not read again. */
+/* A push that the sum already contains is not read again. */
 static void welcome_clock(struct rank *rank, struct announcement *a)
 {
     if (a->round <= rank->clock)
@@ -356,7 +364,7 @@ static void welcome_clock(struct rank *rank, struct announcement *a)
         round_count(rank, a);
 }
 
-/* No other rank has to report first: the open round is known. */
+/* No other rank has to report first, because the open round is known. */
 void standing_welcome(struct rank *rank)
 {
     struct piece *p = rank->piece;

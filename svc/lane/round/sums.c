@@ -1,4 +1,4 @@
-/* Counters of committed rounds: bytes, rounds, squares and losses. */
+/* Counters over committed rounds: bytes, rounds, squares and losses. */
 #include "svc/lane/round/sums.h"
 
 #include "svc/base/clock.h"
@@ -30,7 +30,8 @@ static void add_losses(struct lane_squares *squares, const struct piece *p)
     }
 }
 
-/* Pieces of an older round than the newest measured one come too late to be added. */
+/* Adds squares. Pieces of a round before the newest measured one come too late, and are left
+ * out. */
 static void add_squares(struct piece *p)
 {
     struct lane_squares *squares = &p->job->squares;

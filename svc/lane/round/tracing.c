@@ -1,5 +1,5 @@
-/* Records rounds for timelines. Owns nothing: readers lend the rings. Allocates nothing, takes no
- * lock; a job without a recording costs a check of a pointer. RULES.md: A48. */
+/* Records rounds for timelines. Owns nothing: readers lend the rings. Allocates nothing and takes
+ * no lock. A job without a recording only costs the check of a pointer. RULES.md: A48. */
 #include "svc/lane/round/tracing.h"
 
 #include "svc/lane/job/table.h"
@@ -18,7 +18,8 @@ void tracing_end(struct lane *lane, struct tracing *t)
 {
     list_remove(&t->link);
     list_for_each_entry (struct lane_job, job, &lane->jobs, link) {
-        if (job->trace == t->ring) /* all jobs: a dropped one of the same number may still exist */
+        /* checks all jobs: a dropped one with the same number may still exist */
+        if (job->trace == t->ring)
             job->trace = NULL;
     }
 }

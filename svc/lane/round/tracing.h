@@ -1,5 +1,5 @@
-/* Recording of a timeline on a lane: committed rounds of a job's pieces go to a ring that another
- * thread reads. RULES.md: A48. */
+/* Records a timeline on a lane: committed rounds of a job's pieces go to a ring that another thread
+ * reads. RULES.md: A48. */
 #ifndef GRADPOOL_LANE_ROUND_TRACING_H
 #define GRADPOOL_LANE_ROUND_TRACING_H
 
@@ -11,12 +11,12 @@ struct lane_job;
 struct piece;
 
 struct tracing {
-    struct list link; /* in lane.tracings */
+    struct list link; /* node in lane.tracings */
     uint32_t job;
     struct trace_ring *ring;
 };
-/* Records the job from now on, also if it comes to the lane later. `t` is lent until tracing_end().
- * One recording a job at a time. */
+/* Records the job from now on, even if it comes to the lane later. `t` is lent until tracing_end().
+ * A job has at most one recording. */
 void tracing_begin(struct lane *lane, struct tracing *t);
 void tracing_end(struct lane *lane, struct tracing *t);
 
@@ -26,9 +26,9 @@ struct traced {
     uint64_t at_ns[TRACE_STEPS]; /* times of the steps */
     uint16_t last;               /* rank that announced the round last */
 };
-/* The job is new on its lane: finds its recording. */
+/* Finds the recording of a job that is new on its lane. */
 void tracing_find(struct lane_job *job);
-/* Records the open round, which is committed now. */
+/* Records the open round, which has just been committed. */
 void tracing_note(struct piece *p);
 
 #endif

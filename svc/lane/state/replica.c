@@ -1,7 +1,8 @@
-/* The copy of a piece's state in the memory of a worker or of another aggregator: written with each
- * round, read by the next owner when this lane has died. Two halves take turns, so that the copy of
- * the committed round stays whole while the next is written. Never reads a copy while a former
- * owner may write to it: the coordinator fences that owner first (W5). RULES.md: A31, A49. */
+/* The copy of a piece's state in the memory of a worker or of another aggregator. Each round writes
+ * to it, and the next owner reads it when this lane has died. It has two halves in turn, so that
+ * the copy of the committed round stays complete while the next one is written. A copy is read only
+ * when no former owner can write to it: the coordinator fences that owner first (W5). RULES.md:
+ * A31, A49. */
 #include "svc/lane/state/replica.h"
 
 #include "svc/lane/job/table.h"
@@ -34,7 +35,7 @@ static void unregister(struct piece *p, size_t fabrics)
         fabric_pool_unregister(lane->options.fabrics[i], p->parameters);
 }
 
-/* Registers the state's memory, once: fabrics write from registered memory only. */
+/* Registers the memory of the state, once: fabrics write from registered memory only. */
 static int make_known(struct piece *p)
 {
     const struct lane_options *options = &p->job->lane->options;
@@ -52,8 +53,9 @@ static int make_known(struct piece *p)
     return 0;
 }
 
-/* A holder with a copy stays the holder while connected: offers are for pieces without a copy. Of
- * two claims the later `since` is good: the other holder was replaced. */
+/* Returns whether the offer is better than the present copy. A holder that has a copy stays the
+ * holder while it is connected: offers are for pieces without a copy. Of two copies the one with
+ * the later `since` is valid, because the other holder was replaced. */
 static bool is_better(const struct replica *b, const struct record_backup *told)
 {
     return told->since != RECORD_ROUND_NONE &&
@@ -68,7 +70,7 @@ bool replica_may_keep(struct piece *p, const struct worker *w)
     return piece_rank(p, w->number) != NULL;
 }
 
-/* Stores the older half first: it may be empty (round 0), and gives way where both have the same
+/* Stores the older half first. It may be empty (round 0), and is overwritten if both have the same
  * place. */
 static void take_steps(struct replica *b, const struct record_backup *told)
 {
@@ -77,7 +79,8 @@ static void take_steps(struct replica *b, const struct record_backup *told)
     b->steps[told->rounds[newer] % 3] = told->steps[newer];
 }
 
-/* A replica holder reports the round of each half, a worker the round since which it has a copy. */
+/* Stores the place of the copy. A replica holder reports the round of each half, a worker the round
+ * since which it has a copy. */
 static void take_place(struct replica *b, struct worker *w, const struct record_backup *told)
 {
     b->worker = w;
@@ -102,14 +105,14 @@ int replica_accept(struct piece *p, struct worker *w, const struct record_backup
         return r;
     bool is_wiped = worker_is_keeper(w) && !told->rounds[0] && !told->rounds[1];
     if (b->worker != w || told->since != RECORD_ROUND_NONE || is_wiped)
-        b->since = told->since; /* else the offer was sent before BACKED arrived */
+        b->since = told->since; /* otherwise the offer was sent before BACKED arrived */
     b->piece = p->id;
     take_place(b, w, told);
     return 0;
 }
 
-/* The coordinator names the holder, and the holder sends the offer: in any order. Of three
- * offers that of the next holder is kept, and the newest one. */
+/* Stores an offer. The coordinator names the holder, and the holder sends the offer, in either
+ * order. Of three offers the lane keeps that of the next holder, and the newest. */
 void replica_hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told)
 {
     int at = q->early[0] == w || (!q->early[0] && q->early[1] != w) ? 0 : 1;
@@ -187,7 +190,8 @@ static uint64_t offset_of(const struct transfer *t, uint64_t round, uint32_t arr
 
 /* ---- writing ---- */
 
-/* True when the chunk has new state for the copy. `ret_first`, `ret_end`: its arrays. */
+/* Returns whether the chunk has new state for the copy. `ret_first`, `ret_end`: the range of its
+ * arrays. */
 static bool has_news(const struct transfer *t, uint32_t *ret_first, uint32_t *ret_end)
 {
     const struct piece *p = t->piece;
@@ -209,7 +213,7 @@ static const float *news_at(const struct transfer *t, uint32_t array)
     return q->state[is_committed ? q->now : 1 - q->now][array] + t->first;
 }
 
-/* Round of the state that is written. */
+/* Returns the round of the state that is written. */
 static uint64_t news_of(const struct piece *p)
 {
     return p->parameters->filled ? p->parameters->filled : p->round;
@@ -222,8 +226,9 @@ struct news {
     size_t bytes;
 };
 
-/* A stamp is written twice: before the first array an empty one, so that no stamp of a former
- * owner that did not commit this round remains; after the last array the valid one. */
+/* Adds the write of a stamp. A stamp is written twice. An empty one before the first array removes
+ * the stamp of a former owner that did not commit this round. The valid one follows after the last
+ * array. */
 static void stamp_news(const struct transfer *t, const struct record_stamp *stamp,
                        struct news *ret_news)
 {
@@ -232,7 +237,7 @@ static void stamp_news(const struct transfer *t, const struct record_stamp *stam
     *ret_news = (struct news){b->offset[news_of(p) & 1] + copy_bytes(p), stamp, sizeof *stamp};
 }
 
-/* FNV-1a of the ranks' numbers: identifies the ranks and their order. */
+/* Computes the FNV-1a hash of the ranks' numbers, which identifies the ranks and their order. */
 static uint64_t hash_ranks(const struct piece *p)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -253,7 +258,7 @@ static const struct record_stamp *make_stamp(const struct piece *p)
     return stamp;
 }
 
-/* The n-th write of a chunk to the copy; false: there are no more. */
+/* Returns the n-th write of a chunk to the copy. False: there are no more. */
 static bool find_news(const struct transfer *t, uint32_t n, struct news *ret_news)
 {
     const struct piece *p = t->piece;
@@ -358,7 +363,7 @@ bool replica_has(const struct piece *p, uint64_t round)
 bool replica_begins_with(const struct piece *p, uint64_t round)
 {
     const struct replica *b = &p->parameters->replica;
-    /* a worker reports no rounds of halves */
+    /* a worker does not report the rounds of halves */
     bool is_stamped = b->worker && worker_is_keeper(b->worker);
     return is_stamped && is_there(b, round) && !is_there(b, round - 1) &&
            b->ranks[round & 1] == hash_ranks(p);
@@ -373,7 +378,7 @@ void replica_fetched(struct piece *p)
     q->steps = q->replica.steps[q->fetched % 3];
     q->replica.since = q->fetched;
     q->swapped_round = q->fetched;
-    q->has_before = false; /* the spare has another state, if any */
+    q->has_before = false; /* the spare state, if any, is another one */
     q->fetched = 0;
 }
 

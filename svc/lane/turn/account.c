@@ -5,9 +5,9 @@
 #include "svc/base/clock.h"
 #include "svc/lane/turn/policy.h"
 
-/* Cost of an event besides its bytes, in bytes that cost as much. */
+/* Cost of an event apart from its bytes, expressed as a number of bytes with the same cost. */
 #define EVENT_BYTES 4096
-/* Cost of the visit of a connection in a poll, likewise. */
+/* Cost of visiting a connection in a poll, expressed in the same way. */
 #define LOOK_BYTES 256
 
 static struct lane_job *payer(const struct fabric_event *event)
@@ -16,7 +16,7 @@ static struct lane_job *payer(const struct fabric_event *event)
     return w ? w->job : NULL;
 }
 
-/* The transfer whose read or write completed; NULL: another event. */
+/* Returns the transfer whose read or write has completed; NULL: the event is another one. */
 static const struct transfer *moved(const struct fabric_event *event)
 {
     bool is_moved = event->kind == FABRIC_EVENT_READ || event->kind == FABRIC_EVENT_WRITTEN;
@@ -65,7 +65,7 @@ void account_looks(struct lane_job *job)
 void account_connection(struct lane_job *job, const struct fabric *fabric, int more)
 {
     if (job->lane->is_closing || !fabric_maps(fabric))
-        /* no connection is visited: the fabrics are closed, or they are not shared memory */
+        /* no connection is visited: the fabrics are closed, or do not use shared memory */
         return;
     account_looks(job);
     job->lane->looks.connections -= looked_at(job);
@@ -103,13 +103,13 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
     }
     if (looks > 0)
         lane->looks.each_ns += LOOK_BYTES * ns_per_weight;
-    /* time of events without a job, such as requests to connect, is billed to no job */
+    /* the time of events without a job, such as requests to connect, is billed to no job */
     lane->unshared_ns[fabric] = 0;
     lane->heard = fabric;
 }
 
-/* The job is measured by the rounds of the piece that has taken most time. Only a piece that has
- * taken clearly more replaces it, so that equal pieces do not alternate. */
+/* Chooses the piece by whose rounds the job is measured: the one that has taken most time. Only a
+ * piece that has taken clearly more replaces it, so that equal pieces do not alternate. */
 static void choose_reference(struct piece *p)
 {
     struct lane_job *job = p->job;
@@ -121,15 +121,15 @@ static void choose_reference(struct piece *p)
 void account_turn(struct lane_job *job, uint64_t spent_ns)
 {
     struct piece *p = job->worked;
-    job->lane->now_ns += spent_ns; /* so that the time counts as waiting for the pieces that wait */
+    job->lane->now_ns += spent_ns; /* this time counts as waiting time for the pieces that wait */
     if (!p)
         return;
     p->busy_ns += spent_ns;
     choose_reference(p);
 }
 
-/* A round whose pieces are still at work when the next begins has no end of its own, and is not
- * counted. */
+/* Begins a round. If pieces of a round are still at work when the next round begins, the first one
+ * has no end of its own, and is not counted. */
 static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_ns)
 {
     bool is_over = ending->at_work == 0;
@@ -142,7 +142,7 @@ static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_
     ending->begun_ns = is_over ? now_ns : 0;
 }
 
-/* Time of the turn in progress, in which a round may end and the next begin. */
+/* Returns the time of the turn in progress, in which a round may end and the next one begin. */
 static uint64_t turn_ns(const struct lane_job *job)
 {
     return job->turn_since_ns > 0 ? clock_now_ns() - job->turn_since_ns : 0;
@@ -166,7 +166,7 @@ void account_ready(struct piece *p, bool begins)
     p->gap_ns = p->begun_rounds > 0 ? p->ready_ns - p->begun_ns : 0;
     p->begun_rounds++;
     p->begun_ns = p->ready_ns;
-    /* The lane's clock lags by the time of its events. */
+    /* The lane's clock is late by the time of its events. */
     uint64_t from_ns = p->ready_ns > ending->done_ns ? p->ready_ns : ending->done_ns;
     if (p->round > ending->round)
         begin_round(ending, p->round, from_ns);
@@ -187,7 +187,7 @@ void account_done(struct piece *p)
     ending->at_work--;
     if (ending->at_work > 0)
         return;
-    ending->done_ns = clock_now_ns(); /* not lane.now_ns: a turn may be long */
+    ending->done_ns = clock_now_ns(); /* not lane.now_ns, because a turn may be long */
     ending->burst_ns = p->job->busy_ns + turn_ns(p->job) - ending->burst_from_ns;
     if (ending->done_ns > ending->handled_from_ns)
         ending->handled_ns += ending->done_ns - ending->handled_from_ns;

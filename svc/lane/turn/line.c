@@ -1,11 +1,11 @@
 /* Turns by chunk, corrected by time: equal members alternate, and a member whose turns cost more
- * (long chunks, polls of many connections) passes some turns. RULES.md: A77. */
+ * (long chunks, polls of many connections) skips some turns. RULES.md: A77. */
 #include "svc/lane/turn/line.h"
 
 #include <stddef.h>
 
-/* Largest debt of a member, in units of ahead_ns. Without this limit a lane that lost its core in
- * mid-turn would give the job that it served a visible pause. */
+/* Largest debt of a member, in units of ahead_ns. Without this limit, a lane that lost its core in
+ * the middle of a turn would make the job that it served pause visibly. */
 #define DEBT_MOST 8
 
 void line_init(struct line *line, uint64_t ahead_ns)
@@ -42,8 +42,8 @@ static bool may_go(const struct line *line, const struct line_entry *entry)
     return line->ahead_ns == 0 || entry->used_ns <= line->base_ns + line->ahead_ns;
 }
 
-/* Returns the first member that is not too far ahead, and puts the others behind; NULL: all are too
- * far ahead. */
+/* Returns the first member that is not too far ahead, and moves the others to the end. NULL: all
+ * are too far ahead. */
 static struct line_entry *find(struct line *line)
 {
     struct list *stop = NULL, *node;

@@ -1,6 +1,6 @@
-/* The lane's policies: tenants take turns, and jobs within a tenant: round-robin by chunk, least
- * work first, first come first served. Decide the order of jobs only; a job orders its pieces.
- * RULES.md: A20, A77. */
+/* The policies of a lane. Tenants take turns, and jobs within a tenant do: round-robin by chunk,
+ * least work first, or first come first served. They decide the order of jobs only; a job orders
+ * its own pieces. RULES.md: A20, A77. */
 #include "svc/lane/turn/policy.h"
 
 #include <errno.h>
@@ -22,8 +22,8 @@ int lane_policy_find(const char *name, enum lane_policy *ret_policy)
     return -EINVAL;
 }
 
-/* The job with the fewest bytes is next; a job that was passed over POLICY_PASSES_MAX times goes
- * before it. */
+/* Returns the job with the fewest bytes. A job that was skipped POLICY_PASSES_MAX times goes
+ * first. */
 static struct lane_job *shortest(struct lane_tenant *tenant)
 {
     struct lane_job *best = NULL;
@@ -65,7 +65,7 @@ void policy_put_back(struct lane_job *job)
 {
     struct lane_tenant *tenant = job->payer;
     if (line_has(&job->turn))
-        return; /* its chunk has put the job into the line */
+        return; /* its chunk has added the job to the line */
     if (job->lane->options.policy == LANE_FIFO)
         list_prepend(&tenant->running.rest, &job->turn.link);
     else
@@ -86,7 +86,7 @@ void job_wake(struct lane_job *job)
 
 /* ---- tenants ---- */
 
-/* LANE_FAIR alone counts time within a tenant. */
+/* Only LANE_FAIR counts time within a tenant. */
 static void tenant_init(struct lane *lane, struct lane_tenant *tenant, const char *name)
 {
     bool by_time = lane->options.policy == LANE_FAIR;

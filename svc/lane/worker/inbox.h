@@ -14,21 +14,23 @@ struct announcement;
 #define INBOX_CELLS_MAX 1024
 #define INBOX_PAYLOAD_BYTES_MAX (4u << 10)
 
-/* A worker's part of the job's inbox. */
+/* The part of the job's inbox that belongs to one worker. */
 struct inbox {
     char *cells;                         /* NULL: the job has no inbox (yet) */
-    uint32_t count;                      /* cells */
-    uint32_t free;                       /* cells that are not used */
-    uint32_t next;                       /* cell from which the next search starts */
-    uint64_t used[INBOX_CELLS_MAX / 64]; /* bitmap of the cells */
+    uint32_t count;                      /* number of cells */
+    uint32_t free;                       /* number of free cells */
+    uint32_t next;                       /* cell at which the next search starts */
+    uint64_t used[INBOX_CELLS_MAX / 64]; /* bitmap of the cells in use */
 };
 
-/* Copies a payload of up to INBOX_PAYLOAD_BYTES_MAX; without free cells a->payload is NULL and the
- * input is read when its round comes. false: the payload is too long, or the inbox is not open. */
+/* Copies a payload of up to INBOX_PAYLOAD_BYTES_MAX. Without free cells a->payload is NULL, and the
+ * input is read when its round comes. False: the payload is too long, or the inbox is not open. */
 bool inbox_keep(struct worker *w, struct announcement *a, const void *payload, size_t bytes);
-/* Returns the receive buffer that holds a payload of the worker, if one does. */
+/* Returns to its connection the receive buffer that holds a payload of the worker, if there is
+ * one. */
 void worker_drop_payload(struct worker *w);
-/* Frees the announcement's payload in the inbox or in a receive buffer; no payload is fine. */
+/* Frees the announcement's payload, in the inbox or in a receive buffer. Does nothing without a
+ * payload. */
 void announcement_drop_payload(struct worker *w, struct announcement *a);
 
 #endif

@@ -1,6 +1,6 @@
-/* Memory that workers lend to a lane, checked against the limits of job and tenant, and against the
- * tenant's share of the process. A worker's count is that of its last lending; all are counted anew
- * only if a limit seems exceeded. RULES.md: A17, A76. */
+/* Memory that workers lend to a lane, compared with the limits of job and tenant, and with the
+ * tenant's share of the process. A worker's count is the one of its last lending; everything is
+ * counted again only if a limit seems to be exceeded. RULES.md: A17, A76. */
 #include "svc/lane/worker/lending.h"
 
 #include "svc/base/log.h"
@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Most bytes counted for one worker: across hosts a region's length is the worker's claim, and no
- * sum over a job may overflow. */
+/* Maximum bytes counted for one worker. Across hosts the length of a region is what the worker
+ * claims, and no sum over a job may overflow. */
 #define WORKER_LENT_BYTES_MAX (UINT64_MAX / LANE_WORKERS_MAX)
-/* Descriptors of a connection: socket, process and eventfd (shm); a socket and the provider's
+/* Descriptors of a connection: socket, process and eventfd (shm), or a socket and the provider's
  * (ofi). */
 #define DESCRIPTORS_SHM 3
 #define DESCRIPTORS_OFI 2
@@ -33,8 +33,8 @@ static struct lent count_before(const struct worker *w, uint32_t end)
     return now;
 }
 
-/* Counts regions below `end` only: since its last lending a worker can only have taken regions
- * back. */
+/* Counts only regions below `end`, because since its last lending a worker can only have taken
+ * regions back. */
 struct lent lending_count(const struct worker *w) { return count_before(w, w->lending.lent.end); }
 
 static void count(struct worker *w)
@@ -43,7 +43,8 @@ static void count(struct worker *w)
     const char *tenant = w->job->tenant;
     uint64_t before_bytes = w->lending.lent.bytes + w->lending.promised.bytes;
     uint32_t before_regions = w->lending.lent.regions + w->lending.promised.regions;
-    if (w->lending.is_mapped) { /* not fabric_maps(): the fabric may be closed already */
+    /* fabric_maps() is not called, because the fabric may be closed already */
+    if (w->lending.is_mapped) {
         shares_add(tenant, SHARE_LENT, (int64_t)(now.bytes - before_bytes));
         shares_add(tenant, SHARE_MAPPINGS, (int64_t)now.regions - before_regions);
     }
@@ -86,7 +87,8 @@ static bool is_too_much(const struct lane_job *job)
            is_beyond(tenant_regions(job), job->lent_max.tenant_regions_max);
 }
 
-/* "job lends 5 GiB, may 4 GiB (--job-lent-max)"; short, so that workers get the whole text. */
+/* Writes a text such as "job lends 5 GiB, may 4 GiB (--job-lent-max)". It is short, so that workers
+ * get the whole text. */
 static void say_why(const struct lane_job *job, char *text, size_t room)
 {
     const struct lane_lent *most = &job->lent_max;
@@ -111,7 +113,7 @@ static bool exceeds_quota(const struct lane_job *job, uint64_t bytes)
     return most > 0 && (bytes > most || shares_used(job->tenant, SHARE_LENT) > most - bytes);
 }
 
-/* Promised regions that are not mapped yet count as well: several lanes check at the same time. */
+/* Regions that are not mapped yet count as well, because several lanes check at the same time. */
 int lending_may(void *context, uint64_t bytes)
 {
     struct worker *w = context;
@@ -178,7 +180,8 @@ void lending_refused(struct worker *w)
     job_fail(job, -EDQUOT, "lane %u, rank %u: %s", job->lane->options.id, w->number, text);
 }
 
-/* A mapped region counts in full, touched or not: its owner may touch it at any time. */
+/* A mapped region counts with its full length, touched or not, because its owner may touch it at
+ * any time. */
 void lending_check(struct worker *w)
 {
     struct lane_job *job = w->job;

@@ -1,6 +1,6 @@
-/* A job's window: the slots of its transfers, which bound the job's bytes in flight. Each job has
- * its own: a stopped worker blocks slots of its own job only, and no byte of one tenant is ever in
- * another tenant's slot. RULES.md: A7. */
+/* The window of a job: the slots of its transfers, which limit the job's bytes in transit. Each job
+ * has its own window. A stopped worker therefore blocks slots of its own job only, and no byte of
+ * one tenant is ever in a slot of another tenant. RULES.md: A7. */
 #include "svc/lane/worker/window.h"
 
 #include "svc/base/text.h"
@@ -10,21 +10,23 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Bytes of a job's long chunks in flight, all workers together. More costs CPU time (data leaves
- * the cache before the sum), and so do shorter slots (messages and wake-ups). */
+/* Bytes of a job's long chunks in transit, for all workers together. More bytes cost CPU time,
+ * because data leaves the cache before the sum. Shorter slots cost CPU time for messages and
+ * wake-ups. */
 #define WINDOW_BYTES ((5u << 20) / TRANSFER_SHORTER)
 #define SLOT_BYTES_LEAST ((64u << 10) / TRANSFER_SHORTER)
 #define SLOT_BYTES_MOST ((1u << 20) / TRANSFER_SHORTER)
-/* Small chunks in flight: many, because each waits for a round trip, whatever its length. */
+/* Number of small chunks in transit. There are many, because each waits for a round trip, whatever
+ * its length. */
 #define SMALL_WINDOW_BYTES (1u << 20)
 #define SLOT_BYTES_SMALL (4u << 10)
 
-/* Inbox of all workers of a job together; least and most for one worker. */
+/* Inbox of all workers of a job together, and the least and the most for one worker. */
 #define INBOX_BYTES (2u << 20)
 #define PART_BYTES_LEAST (64u << 10)
 #define PART_BYTES_MOST ((size_t)INBOX_CELLS_MAX * INBOX_CELL_BYTES)
 
-/* Inputs of one pass, and the partial result. */
+/* Returns the number of slots: one for each input of a pass, and one for the partial result. */
 static size_t slots_per_transfer(const struct lane_job *job)
 {
     uint32_t workers = job->workers_count;
@@ -82,7 +84,7 @@ size_t window_bytes(const struct lane_job *job)
     return bytes;
 }
 
-/* Short, so that workers get the whole text (RECORD_TEXT_BYTES). */
+/* Writes the reason. It is short, so that workers get the whole text (RECORD_TEXT_BYTES). */
 static int say_lack(const struct lane_job *job, char *text, size_t room)
 {
     char wants[32], holds[32], may[32];
@@ -101,8 +103,8 @@ static int say_lack(const struct lane_job *job, char *text, size_t room)
     return code;
 }
 
-/* Fails the job here, with one text for all ranks: a later error would name a worker that did
- * nothing wrong, and a refusal over the network carries a number only (A12). */
+/* Fails the job here, with one text for all ranks. A later error would name a worker that did
+ * nothing wrong, and a refusal over the network carries only a number (A12). */
 static int fail_for_lack(struct lane_job *job)
 {
     char text[LANE_TEXT_BYTES];
@@ -119,7 +121,8 @@ static void share_out(struct lane_job *job, char *slots)
     }
 }
 
-/* Sums in passes need slots for the partial result, even if all memory is mapped. */
+/* Returns whether a window is needed. Sums in several passes need slots for the partial result,
+ * even if all memory is mapped. */
 static bool needs_window(const struct lane_job *job, const struct fabric *fabric)
 {
     return !fabric_maps(fabric) || job->workers_count >= REDUCE_SOURCES_MAX ||

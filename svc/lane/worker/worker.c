@@ -1,4 +1,5 @@
-/* A worker's connection on a lane: open, closed, to be replaced. RULES.md: A3, A70. */
+/* A worker's connection on a lane: it is opened, closed, or prepared to be replaced. RULES.md: A3,
+ * A70. */
 #include "svc/lane/worker/worker.h"
 
 #include "svc/lane/state/replica.h"
@@ -18,7 +19,7 @@ void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *co
     snprintf(w->peer, sizeof w->peer, "%s", fabric_peer(conn));
 }
 
-/* Lent memory ends with the connection, and its announcements with it (W4, W5). */
+/* Lent memory ends with the connection, and so do its announcements (W4, W5). */
 void worker_close(struct worker *w, enum worker_state state)
 {
     if (!w->conn)

@@ -4,13 +4,14 @@
 
 #include "svc/lane/types.h"
 
-/* `conn` is owned by its fabric; it may be accepted only after this call. */
+/* Opens the connection of a worker. `conn` belongs to its fabric, and may be accepted only after
+ * this call. */
 void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn);
-/* The connection has ended: forgets lent memory, payloads and unsent messages. */
+/* The connection has ended: drops lent memory, payloads and unsent messages. */
 void worker_close(struct worker *w, enum worker_state state);
-/* True when another connection may replace the worker's open one. */
+/* Returns whether another connection may replace the worker's open one. */
 bool worker_is_replaceable(const struct worker *w);
-/* True when a worker that has lost its connection, or is about to, may connect again. */
+/* Returns whether a worker that has lost its connection, or is about to, may connect again. */
 bool worker_may_return(const struct worker *w);
 
 #endif

@@ -21,7 +21,7 @@ static enum view_verdict worst(const struct view_checks *checks)
     return verdict;
 }
 
-/* Disarms the text: it may come from a service or an interpreter. */
+/* Prints a text, which may come from a service or an interpreter, without control bytes. */
 static void print_line(const char *before, const char *text, FILE *out)
 {
     char line[VIEW_CHECK_BYTES];

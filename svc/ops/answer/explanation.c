@@ -1,4 +1,5 @@
-/* The reasons for the places of a job's tasks, as text and as JSON: a reply, unchanged. */
+/* The reasons for the places of a job's tasks, as text and as JSON. The reply is printed
+ * unchanged. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/json/json_put.h"
@@ -6,13 +7,13 @@
 
 #define WIRE(type) Gradpool__Wire__##type
 
-/* An unknown time (0) is a dash. */
+/* Adds a time; an unknown one (0) is a dash. */
 static void add_ms(struct table *table, uint64_t ns)
 {
     table_add_known(table, ns, "%.3f ms", (double)ns / 1e6);
 }
 
-/* Counts states by pieces; lanes that have not answered yet leave some unknown. */
+/* Counts states by pieces. Some are unknown while lanes have not answered yet. */
 static void print_durability(const WIRE(JobView) * job, FILE *out)
 {
     bool is_replica = job->durability == DURABILITY_REPLICA;

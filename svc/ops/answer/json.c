@@ -47,7 +47,7 @@ static json_t *aggregator_json(const struct view_aggregator *a, int *error)
     return o;
 }
 
-/* {"job-tensors": {"used": 3, "max": 262144}, ...} */
+/* Returns limits such as {"job-tensors": {"used": 3, "max": 262144}, ...}. */
 static json_t *limits_json(const struct view_limit *all, size_t count, int *error)
 {
     json_t *limits = json_object();

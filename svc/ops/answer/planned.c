@@ -1,4 +1,4 @@
-/* The plan for a job, as text and as JSON: a reply, unchanged. */
+/* The plan for a job, as text and as JSON. The reply is printed unchanged. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/json/json_put.h"

@@ -59,7 +59,7 @@ static const char *text(const struct table *table, size_t cell)
     return table->cells[cell] + (cell < table->columns && is_number(table, cell));
 }
 
-/* Characters, not bytes: names may be UTF-8. */
+/* Counts characters, not bytes, because names may be UTF-8. */
 static int width(const char *cell)
 {
     int characters = 0;

@@ -12,7 +12,7 @@
 
 #define CELL_BYTES 64
 
-/* "3.2 ms", "4.1 s", "2h03m" */
+/* Writes a time such as "3.2 ms", "4.1 s" or "2h03m". */
 static const char *duration(uint64_t ns, char *buffer)
 {
     uint64_t s = ns / UINT64_C(1000000000);
@@ -128,7 +128,7 @@ int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
     return table_print(&table, out);
 }
 
-/* Disarms the text, which may contain a tensor's name. */
+/* Prints a text, which may contain a tensor's name, without control bytes. */
 static void print_text(const char *title, const char *text, FILE *out)
 {
     char *tamed = text && *text ? strdup(text) : NULL;

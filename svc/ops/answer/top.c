@@ -1,5 +1,5 @@
-/* `gradpool top` as text: the service at this moment. Owns the columns; the caller decides how
- * often the text is shown, and how much of it fits. */
+/* `gradpool top` as text: the present state of the service. Owns the columns. The caller decides
+ * how often the text is shown, and how much of it fits. */
 #include "svc/base/text.h"
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"
@@ -68,7 +68,7 @@ static void add_job(struct table *table, const struct figure *const *shown,
         add_figure(table, (*shown)->unit, (*shown)->value(job));
 }
 
-/* '>' before each title: numbers are aligned right. */
+/* Each title begins with '>', because all columns are numbers. */
 static int print_jobs(const struct snapshot *s, FILE *out)
 {
     char marked[TABLE_COLUMNS_MAX][32];

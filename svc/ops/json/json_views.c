@@ -1,4 +1,4 @@
-/* JSON of views that several reports have. Unknown figures are left out (O4). */
+/* JSON of views that several reports contain. Unknown values are left out (O4). */
 #include "svc/ops/json/json_views.h"
 
 #include "svc/ops/json/json_put.h"

@@ -1,4 +1,4 @@
-/* JSON of views that several reports have. */
+/* JSON of views that several reports contain. */
 #ifndef GRADPOOL_OPS_JSON_JSON_VIEWS_H
 #define GRADPOOL_OPS_JSON_JSON_VIEWS_H
 

@@ -1,5 +1,5 @@
-/* Cores over time as inline SVG: dedicated, allocated, used. Colours come from the page. Labels
- * keep their distance at any width, because the whole picture is scaled. */
+/* Cores over time as inline SVG: dedicated, allocated, used. The page sets the colours. Labels keep
+ * their distance at any width, because the whole picture is scaled. */
 #include "svc/ops/report/chart.h"
 #include "svc/ops/report/page.h"
 
@@ -28,8 +28,8 @@ static double y_of(const struct scale *scale, double cores)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * cores / scale->y_max;
 }
 
-/* Distance of the ticks: 1, 2 or 5 times a power of ten, so that at most TICKS_MAX of them reach
- * `most`. */
+/* Returns the distance between ticks: 1, 2 or 5 times a power of ten, so that at most TICKS_MAX
+ * ticks are needed for `most`. */
 static double step_for(double most)
 {
     double unit = pow(10, floor(log10(most / TICKS_MAX)));
@@ -85,8 +85,8 @@ static double dedicated(const struct view_cores *c) { return c->dedicated; }
 static double allocated(const struct view_cores *c) { return c->allocated; }
 static double used(const struct view_cores *c) { return c->used; }
 
-/* Draws steps: cores change at once, at some moment between two samples. An unknown value is a
- * gap. */
+/* Draws steps, because the number of cores changes suddenly, at some time between two samples. An
+ * unknown value is a gap. */
 static void print_line(const struct view_moment *moments, size_t count, const struct scale *scale,
                        const char *name, double (*value)(const struct view_cores *c), FILE *out)
 {
@@ -98,7 +98,7 @@ static void print_line(const struct view_moment *moments, size_t count, const st
             fprintf(out, "H%.1fV%.1fH%.1f", (x_of(scale, moments[i - 1].at_s) + x) / 2,
                     y_of(scale, y), x);
         else if (!isnan(y))
-            /* a sample between two gaps is a dot */
+            /* a sample between two gaps is drawn as a dot */
             fprintf(out, "M%.1f %.1fh0", x, y_of(scale, y));
         is_down = !isnan(y);
     }

@@ -1,12 +1,12 @@
-/* The parts of report pages. Owns their style. Every name is escaped, and nothing refers to
- * anything outside the page (O9). */
+/* The parts of report pages. Owns their style. Every name is escaped, and the page refers to
+ * nothing outside of it (O9). */
 #include "svc/ops/report/page.h"
 #include "svc/ops/report/chart.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#define NAME_BYTES 40 /* most bytes of a name on one line */
+#define NAME_BYTES 40 /* maximum bytes of a name on one line */
 
 static const char before_title[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
@@ -29,7 +29,7 @@ static const char style[] =
     "svg{display:block;width:100%;max-width:60rem;font-size:12px}svg text{fill:var(--quiet)}"
     ".grid{stroke:var(--rule)}.line{fill:none;stroke-width:2.5;stroke-linecap:round;"
     "stroke-linejoin:round}\n"
-    /* Larger labels on narrow screens, because the picture shrinks with the screen. */
+    /* Labels are larger on narrow screens, because the picture shrinks with the screen. */
     "@media(max-width:36rem){svg{font-size:17px;overflow:visible}}\n"
     ".line.dedicated{stroke:var(--dedicated);stroke-dasharray:6 5}.line.allocated{"
     "stroke:var(--allocated)}.line.used{stroke:var(--used)}\n"
@@ -191,7 +191,7 @@ void page_facts(const char *title, const struct view_fact *facts, size_t count, 
     fputs("</tbody></table></div>\n", out);
 }
 
-/* No byte of the JSON can end the element: "<" occurs in strings only, and is escaped there. */
+/* No byte of the JSON can end the element: "<" occurs in strings only, where it is escaped. */
 void page_data(const char *json, FILE *out)
 {
     fputs("<script type=\"application/json\" id=\"data\">\n", out);

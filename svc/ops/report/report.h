@@ -1,4 +1,4 @@
-/* The report of a service: cores held, used and saved, now and since the start. */
+/* The report of a service: cores in use by the service, used and saved, now and since the start. */
 #ifndef GRADPOOL_OPS_REPORT_REPORT_H
 #define GRADPOOL_OPS_REPORT_REPORT_H
 
@@ -7,10 +7,11 @@
 
 #include <stdio.h>
 
-/* Prints one JSON object; `history` NULL: without the past. -ENOMEM, -EIO. */
+/* Prints one JSON object. `history` NULL: without values of the past. -ENOMEM, -EIO. */
 int report_json(const struct snapshot *s, const struct history *history, FILE *out);
 
-/* Prints one self-contained HTML page: no script, no font or picture from elsewhere. -EIO. */
+/* Prints one HTML page that needs nothing else: no script, no font or picture from elsewhere.
+ * -EIO. */
 int report_page(const struct snapshot *s, const struct history *history, FILE *out);
 
 int ops_top_json(const struct snapshot *s, FILE *out);

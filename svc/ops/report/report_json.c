@@ -1,4 +1,4 @@
-/* The report as JSON, which `gradpool top --json` prints as well. Unknown figures are left out
+/* The report as JSON, which `gradpool top --json` prints as well. Unknown values are left out
  * (O4). */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/json/json_put.h"
@@ -39,7 +39,7 @@ static json_t *lane_json(const struct snapshot *s, const struct view_aggregator 
     return o;
 }
 
-/* Figures of a job, live or ended. */
+/* Returns the values of a job, which is running or has ended. */
 static json_t *figures_json(const struct view_job *job, int *error)
 {
     json_t *o = json_object();
@@ -68,7 +68,7 @@ static json_t *history_json(const struct history *history, int *error)
     return samples;
 }
 
-/* Times are on the clock of uptime_s. */
+/* Lists ended jobs. Times are on the clock of uptime_s. */
 static json_t *ended_json(const struct ended *ended, double now_s, int *error)
 {
     json_t *jobs = json_array();

@@ -1,5 +1,5 @@
-/* A run of a bench as JSON and as a page. Decides which figures the page shows; each of them is
- * also in the JSON (O10). */
+/* The run of a benchmark as JSON and as a page. Decides which values the page shows; each of them
+ * is also in the JSON (O10). */
 #include "svc/ops/report/run_report.h"
 
 #include "svc/ops/json/json_put.h"
@@ -96,7 +96,7 @@ static const struct column {
     {"predicted", FIGURE_RATIO, predicted}, {0},
 };
 
-/* True when any job has this figure; a column without figures is left out. */
+/* Returns whether any job has this value. A column without values is left out. */
 static bool is_known(const struct view_run *run, const struct column *column)
 {
     for (size_t i = 0; i < run->jobs_count; i++)

@@ -1,4 +1,4 @@
-/* A run of a bench as JSON, and as one page that contains this JSON. */
+/* The run of a benchmark as JSON, and as one page that contains this JSON. */
 #ifndef GRADPOOL_OPS_REPORT_RUN_REPORT_H
 #define GRADPOOL_OPS_REPORT_RUN_REPORT_H
 

@@ -1,5 +1,5 @@
-/* The ring of ended jobs. Owns copies of their names. Never shows figures that only a live job has:
- * rates, shares of cores, a prediction. */
+/* The ring of ended jobs. Owns copies of their names. Values that only a running job has are never
+ * shown: rates, shares of cores, a prediction. */
 #include "svc/ops/snapshot/ended.h"
 
 #include <math.h>

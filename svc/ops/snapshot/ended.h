@@ -1,4 +1,4 @@
-/* Jobs that ended in the last hours, with their last known figures, in bounded memory like
+/* Jobs that ended in the last hours, with their last known values, in bounded memory like
  * history.h. */
 #ifndef GRADPOOL_OPS_SNAPSHOT_ENDED_H
 #define GRADPOOL_OPS_SNAPSHOT_ENDED_H
@@ -9,23 +9,23 @@
 #define ENDED_KEPT_S (6 * 3600.0)
 #define ENDED_NAME_BYTES 128
 
-/* Must not be moved: `view` points into it. */
+/* A job that has ended. Must not be moved in memory, because `view` points into it. */
 struct ended_job {
-    struct view_job view; /* without lanes, ranks and limits; rates and shares NAN */
+    struct view_job view; /* without lanes, ranks and limits; rates and shares are NAN */
     char tenant[ENDED_NAME_BYTES], job[ENDED_NAME_BYTES], state[32];
-    double at_s; /* when a snapshot was first without the job, on the clock of uptime_ns */
+    double at_s; /* time of the first snapshot without the job, on the clock of uptime_ns */
 };
 
 struct ended {
     struct ended_job jobs[ENDED_JOBS_MAX];
-    uint64_t count; /* all jobs ever added; a zeroed struct is an empty ring */
+    uint64_t count; /* number of all jobs ever added; a zeroed struct is an empty ring */
 };
 
-/* Adds the jobs of `before` (NULL: none) that `now` does not have. */
+/* Adds the jobs of `before` (NULL: none) that are missing in `now`. */
 void ended_look(struct ended *e, const struct snapshot *before, const struct snapshot *now);
-/* The ended job of this index, the newest first; NULL: there are no more. */
+/* Returns the ended job with this index; index 0 is the newest. NULL: there are no more. */
 const struct ended_job *ended_at(const struct ended *e, size_t index, double now_s);
-/* True when any stored job has the figure. */
+/* Returns whether any stored job has the value. */
 bool ended_knows(const struct ended *e, const struct figure *figure, double now_s);
 
 #endif

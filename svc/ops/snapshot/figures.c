@@ -1,4 +1,4 @@
-/* The table of a job's figures, and figures as text. An unknown figure is never shown as a number
+/* The table of a job's values, and values as text. An unknown value is never shown as a number
  * (O4). */
 #include "svc/ops/snapshot/figures.h"
 
@@ -116,7 +116,7 @@ const char *job_label(const struct view_job *job, char buffer[JOB_LABEL_BYTES])
     return buffer;
 }
 
-/* The next part of the lane by size, after `last`, among equal ones in their order. NULL: no
+/* Returns the next part of the lane by size, after `last`; equal parts keep their order. NULL: no
  * more. */
 static const struct view_part *next_part(const struct view_lane *lane, const struct view_part *last)
 {

@@ -1,5 +1,5 @@
-/* The ring of samples and the sums over time. Decides when neighbours are merged; means remain
- * means. */
+/* The ring of samples, and the sums over time. Decides when neighbours are merged, which does not
+ * change means. */
 #include "svc/ops/snapshot/history.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static void halve(struct history *h)
     h->stride *= 2;
 }
 
-/* Ends a sample: the mean of the pending snapshots. */
+/* Ends a sample, which is the mean of the pending snapshots. */
 static struct view_moment settle(struct history *h)
 {
     double n = h->pending_count, used_n = h->pending_used_count;
@@ -40,9 +40,9 @@ static struct view_moment settle(struct history *h)
     return sample;
 }
 
-/* Adds to the sums, since snapshots are not equally far apart. `used` is a mean since the snapshot
- * before; the other values are momentary: of two neighbours each counts for half of the time
- * between. */
+/* Adds to the sums, because snapshots are not equally far apart. `used` is a mean since the
+ * snapshot before. The other values are momentary, so each of two neighbours counts for half of the
+ * time between them. */
 static void sum_up(struct history *h, double at_s, const struct view_cores *cores)
 {
     double elapsed_s = at_s - h->last.at_s;

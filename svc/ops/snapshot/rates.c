@@ -1,4 +1,4 @@
-/* Rates, shares and cores between two snapshots. An unknown figure is NAN, never 0 (O4). */
+/* Rates, shares and cores between two snapshots. An unknown value is NAN, never 0 (O4). */
 #include "svc/ops/snapshot/figures.h"
 #include "svc/ops/snapshot/snapshot.h"
 
@@ -36,7 +36,8 @@ static const struct view_part *part_in(const struct view_lane *lane, uint32_t jo
 
 /* --- rates --- */
 
-/* Rate of a counter; a lower value means that the counter restarted at 0. */
+/* Returns the rate of a counter. If the value is lower than before, the counter has restarted from
+ * 0. */
 static double per_s(uint64_t before, uint64_t after, double seconds)
 {
     return (double)(after >= before ? after - before : after) / seconds;
@@ -53,7 +54,7 @@ static struct view_rate rate(const struct view_use *before, const struct view_us
         .queued = per_s(before->queue_ns, after->queue_ns, seconds) / 1e9};
 }
 
-/* Shares of jobs in the lane's busy time; on an idle lane all have the same share. */
+/* Computes the shares of jobs in the lane's busy time. On an idle lane all have the same share. */
 static void share_out(struct view_lane *lane)
 {
     double used = 0;
@@ -85,7 +86,7 @@ static const struct view_aggregator *aggregator_in(const struct snapshot *s, uin
     return NULL;
 }
 
-/* No new counters have come: the former rates stay. */
+/* Keeps the former rates, because no new counters have arrived. */
 static void carry_over(const struct view_lane *before, struct view_lane *lane)
 {
     lane->rate = before->rate;
@@ -98,7 +99,7 @@ static void carry_over(const struct view_lane *before, struct view_lane *lane)
     }
 }
 
-/* An aggregator that does not answer has unknown rates. */
+/* The rates of an aggregator that does not answer are unknown. */
 static void compare_aggregator(const struct snapshot *before, struct view_aggregator *a)
 {
     const struct view_aggregator *old = aggregator_in(before, a->aggregator);
@@ -116,7 +117,7 @@ static void compare_aggregator(const struct snapshot *before, struct view_aggreg
 
 /* --- sums over rates --- */
 
-/* Adds a part; a sum of unknown parts only is unknown. */
+/* Adds a part. A sum is unknown if all its parts are. */
 static void add(double *total, double part)
 {
     if (!isnan(part))
@@ -131,8 +132,8 @@ static void add_part(struct view_job *job, const struct view_part *part)
     add(&job->cores_allocated, part->share);
 }
 
-/* Adds a job's cores. `own_only`: the reader sees only these jobs, and gets their allocated and
- * used cores instead of the service's. */
+/* Adds a job's cores. `own_only`: the reader sees only these jobs, so its allocated and used cores
+ * are those of the jobs instead of the service's. */
 static void add_job(struct view_cores *cores, const struct view_job *job, bool own_only)
 {
     if (strcmp(job->state, "failed") == 0)

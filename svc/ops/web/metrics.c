@@ -1,6 +1,6 @@
-/* Metrics of a snapshot. Owns names, units and the limits of their number. An unknown figure is
- * left out (O4). A counter counts from the start of the process that it belongs to: a lane or
- * job that is gone takes its series with it, and no other counter goes back (O6). */
+/* Metrics of a snapshot. Owns names, units and the limits of their number. An unknown value is left
+ * out (O4). A counter counts from the start of the process to which it belongs. The series of a
+ * lane or job end with the lane or job; no other counter decreases (O6). */
 #include "svc/ops/web/metrics.h"
 
 #include "svc/ops/snapshot/figures.h"
@@ -14,7 +14,7 @@ static void family(FILE *out, const char *name, const char *type, const char *he
     fprintf(out, "# HELP gradpool_%s %s\n# TYPE gradpool_%s %s\n", name, help, name, type);
 }
 
-/* Prints a label; the format requires escapes for backslash, quote and line feed. */
+/* Prints a label. The format requires escapes for backslash, quote and line feed. */
 static void print_label(FILE *out, const char *name, const char *value)
 {
     fprintf(out, "%s=\"", name);
@@ -103,8 +103,8 @@ struct lane_metric {
     double (*value)(const struct view_lane *lane);
 };
 
-/* NAN for a lane without counters, as after a start of the coordinator: a 0 would look like a
- * restart. */
+/* Returns NAN for a lane without counters, as after a start of the coordinator, because 0 would
+ * look like a restart of the lane. */
 static double known(const struct view_lane *lane, double value)
 {
     return lane->is_measured ? value : NAN;
@@ -250,7 +250,7 @@ static const struct part_metric {
     {"lane_job_memory_bytes", "gauge", "Memory that a lane holds for a job.", part_memory},
 };
 
-/* Prints a metric for jobs on lanes, up to the limit. Returns their number, printed or not. */
+/* Prints a metric for jobs on lanes, up to the limit. Returns the number of all jobs on lanes. */
 static size_t print_part_metric(const struct snapshot *s, const struct part_metric *m, FILE *out)
 {
     size_t count = 0;

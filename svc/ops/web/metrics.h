@@ -1,4 +1,4 @@
-/* The service in Prometheus' text form (0.0.4). */
+/* The service as metrics in Prometheus' text format (0.0.4). */
 #ifndef GRADPOOL_OPS_WEB_METRICS_H
 #define GRADPOOL_OPS_WEB_METRICS_H
 
@@ -6,13 +6,13 @@
 
 #include <stdio.h>
 
-/* Limits of the series that are printed; the number of the others is a metric itself. */
+/* Maximum numbers of series that are printed. The number of the others is a metric of its own. */
 #define METRICS_AGGREGATORS_MAX 1024
 #define METRICS_LANES_MAX 4096
 #define METRICS_JOBS_MAX 1000
-#define METRICS_LANE_JOBS_MAX 10000 /* jobs on lanes, all lanes together */
+#define METRICS_LANE_JOBS_MAX 10000 /* jobs on lanes, summed over all lanes */
 
-/* Prints all metrics; `version`: of the program. -EIO. */
+/* Prints all metrics. `version`: version of the program. -EIO. */
 int metrics_print(const struct snapshot *s, const char *version, FILE *out);
 
 #endif

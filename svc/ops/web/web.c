@@ -1,6 +1,6 @@
-/* Connections of the web server: their number and duration. Owns the sockets until libmicrohttpd
- * has them, and their deadlines always. Never waits: a slow reader costs one of WEB_CONNECTIONS_MAX
- * places until its deadline, and nothing else (O7). */
+/* Connections of the web server: their number and their duration. Owns the sockets until
+ * libmicrohttpd has them, and their deadlines always. Never waits: a slow reader occupies one of
+ * WEB_CONNECTIONS_MAX places until its deadline, and costs nothing else (O7). */
 #include "svc/ops/web/web.h"
 
 #include "svc/base/clock.h"
@@ -19,7 +19,7 @@
 #define EVENTS_MAX 4
 
 /* Since 0.9.77.07 MHD_add_connection() only queues the connection, unless the daemon was started
- * with this flag; before, the flag does not exist and the connection is taken at once. */
+ * with this flag. Earlier versions do not have the flag, and add the connection at once. */
 #if MHD_VERSION >= 0x00097707
 #define WEB_DAEMON_FLAGS (MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_NO_THREAD_SAFETY)
 #else
@@ -36,9 +36,9 @@ struct web {
     struct endpoint endpoint;
     char url[300];
     int listen_fd, epoll_fd;
-    bool is_full; /* no place is free, and the listening socket is not watched */
+    bool is_full; /* no place is free, so the listening socket is not watched */
     struct MHD_Daemon *daemon;
-    struct list visitors; /* the oldest first */
+    struct list visitors; /* the oldest is first */
     size_t visitors_count;
     struct visitor *arriving;
     struct web_pages *pages;
@@ -59,7 +59,7 @@ static int read_address(const char *address, struct endpoint *ret_endpoint, stru
     return 0;
 }
 
-/* Called within MHD_add_connection(), and when a connection has ended. */
+/* Called within MHD_add_connection(), and at the end of a connection. */
 static void notice(void *context, struct MHD_Connection *connection, void **visitor,
                    enum MHD_ConnectionNotificationCode what)
 {
@@ -85,7 +85,8 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
     return web_pages_answer(web->pages, connection, method, path);
 }
 
-/* The daemon's messages are dropped: they would contain input of strangers. */
+/* Starts the daemon. Its messages are dropped, because they would contain input of unknown
+ * peers. */
 static int start_daemon(struct web *web)
 {
     web->daemon =
@@ -176,7 +177,7 @@ int web_report(const struct web *web, bool is_json, char **ret_text, size_t *ret
 
 /* --- connections --- */
 
-/* 1: accepted a connection; 0: none waits; a negative errno: not possible now. */
+/* Accepts a connection. 1: accepted; 0: none waits; a negative errno: not possible now. */
 static int accept_one(struct web *web)
 {
     struct sockaddr_storage address;
@@ -194,7 +195,7 @@ static int accept_one(struct web *web)
     list_init(&visitor->link);
     web->arriving = visitor;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){WEB_SEND_BYTES}, sizeof(int));
-    /* The daemon owns the socket now, also after an error. */
+    /* The daemon owns the socket from here on, even after an error. */
     MHD_add_connection(web->daemon, fd, (struct sockaddr *)&address, address_bytes);
     free(web->arriving);
     web->arriving = NULL;
@@ -203,20 +204,20 @@ static int accept_one(struct web *web)
 
 static uint64_t soonest(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Ends overdue connections; returns the time of the next deadline. */
+/* Ends connections whose deadline has passed. Returns the next deadline. */
 static uint64_t end_overdue(struct web *web, uint64_t now_ns)
 {
     uint64_t most_ns = (web->is_full ? WEB_CROWDED_MS : WEB_DEADLINE_MS) * NS_PER_MS;
     list_for_each_entry (const struct visitor, visitor, &web->visitors, link) {
         if (visitor->came_ns + most_ns > now_ns)
             return visitor->came_ns + most_ns;
-        shutdown(visitor->fd, SHUT_RDWR); /* the daemon sees the end, and closes the socket */
+        shutdown(visitor->fd, SHUT_RDWR); /* the daemon notices the end, and closes the socket */
     }
     return UINT64_MAX;
 }
 
-/* Without a free place or descriptor new connections wait in the listening socket, which is not
- * watched then. */
+/* Sets whether the listening socket is watched. Without a free place or descriptor it is not, and
+ * new connections wait in it. */
 static void set_full(struct web *web, bool is_full)
 {
     struct epoll_event event = {.events = is_full ? 0 : EPOLLIN};
@@ -225,7 +226,7 @@ static void set_full(struct web *web, bool is_full)
     web->is_full = is_full;
 }
 
-/* Accepts until no connection waits, no place is free, or an error (a negative errno). */
+/* Accepts connections until none waits, no place is free, or an error occurs (a negative errno). */
 static int accept_all(struct web *web)
 {
     int came = 1;

@@ -1,6 +1,7 @@
 /* Pages of the newest snapshot. A page is made at the first request after a new snapshot, and all
- * readers share its bytes, so that neither CPU time nor memory grows with the readers (O8). Owns
- * the snapshot, the history and the answers; uses nothing of a request but method and path (O9). */
+ * readers share its bytes, so neither CPU time nor memory grows with the number of readers (O8).
+ * Owns the snapshot, the history and the answers. Of a request, only method and path are used
+ * (O9). */
 #include "svc/ops/web/web_pages.h"
 
 #include "svc/ops/report/report.h"
@@ -14,8 +15,9 @@
 
 #define TEXT "text/plain; charset=utf-8"
 #define HTML "text/html; charset=utf-8"
-#define REFRESH_S "5" /* seconds after which a browser loads the page again */
-/* Content-Security-Policy: the page loads, runs and sends nothing, and may not be framed. */
+#define REFRESH_S "5" /* seconds after which a browser reloads the page */
+/* Content-Security-Policy: the page loads, runs and sends nothing, and may not be part of another
+ * page. */
 #define POLICY                                                                               \
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; " \
     "base-uri 'none'; form-action 'none'"
@@ -24,7 +26,7 @@ enum page { PAGE_METRICS, PAGE_REPORT, PAGE_JSON, PAGE_HEALTH, PAGES };
 
 struct web_pages {
     const char *version;
-    struct snapshot *now; /* NULL: none yet */
+    struct snapshot *now; /* NULL: no snapshot yet */
     struct history history;
     struct MHD_Response *made[PAGES]; /* answers made from `now`; NULL: not requested yet */
     struct MHD_Response *not_yet, *not_here, *not_so;
@@ -81,7 +83,7 @@ static const struct {
 
 /* --- answers --- */
 
-/* Takes over `body`. NULL: no memory. */
+/* Creates an answer, which owns `body`. NULL: no memory. */
 static struct MHD_Response *make_answer(char *body, size_t bytes, const char *type)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(bytes, body, MHD_RESPMEM_MUST_FREE);
@@ -197,7 +199,7 @@ void web_pages_show(struct web_pages *w, envelope *status, envelope *jobs)
     snapshot_destroy(w->now);
     w->now = now;
     for (int i = 0; i < PAGES; i++)
-        forget(&w->made[i]); /* a reader holds its own reference */
+        forget(&w->made[i]); /* a reader that still uses the answer has a reference of its own */
 }
 
 static int find_page(const char *path)

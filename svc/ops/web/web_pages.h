@@ -1,5 +1,4 @@
-/* Answers of the web server: pages of the newest snapshot. Part of web.c, which limits
- * connections. */
+/* Answers of the web server: pages of the newest snapshot. web.c limits the connections. */
 #ifndef GRADPOOL_OPS_WEB_WEB_PAGES_H
 #define GRADPOOL_OPS_WEB_WEB_PAGES_H
 
@@ -11,14 +10,14 @@
 struct web_pages;
 
 int web_pages_create(const char *version, struct web_pages **ret_pages);
-void web_pages_destroy(struct web_pages *w); /* NULL is fine */
-/* Sets the snapshot of all pages. Takes over both replies, also after a failure. Without memory the
- * former snapshot stays. */
+void web_pages_destroy(struct web_pages *w); /* NULL is fine. */
+/* Sets the snapshot of all pages. Owns both replies, even after an error. Without memory the former
+ * snapshot stays. */
 void web_pages_show(struct web_pages *w, envelope *status, envelope *jobs);
-/* The text of /report or /report.json; the caller frees it. -ENODATA: no snapshot so far;
+/* Returns the text of /report or /report.json; the caller frees it. -ENODATA: no snapshot yet;
  * -ENOMEM. */
 int web_pages_report(const struct web_pages *w, bool is_json, char **ret_text, size_t *ret_bytes);
-/* Answers a request. MHD_NO: the daemon closes the connection. */
+/* Answers a request. MHD_NO: libmicrohttpd closes the connection. */
 enum MHD_Result web_pages_answer(struct web_pages *w, struct MHD_Connection *connection,
                                  const char *method, const char *path);
 

@@ -1,5 +1,5 @@
-"""The bench itself: every cell is complete, and its results are right. Measured figures are never a
-test."""
+"""The bench itself: every cell is complete, and its results are right. Measured figures are never
+tested."""
 import json
 import os
 import pathlib
@@ -25,8 +25,8 @@ FASTEST_S_PER_GIB = 0.005   # no core moves 200 GiB/s
 
 
 class Spent:
-    """Seconds by the clock and of CPU that all commands since then have taken: a figure of the
-    bench cannot be more."""
+    """Wall time and CPU time that all commands have taken since the start. No figure of the bench
+    can be larger."""
 
     def __init__(self):
         self.start = self.now()
@@ -49,7 +49,7 @@ def bench(*options, environment=None):
 
 
 def compare(case, *options):
-    """The cells, each checked for the fields that every cell has."""
+    """Returns the cells, each checked for the fields that every cell has."""
     spent = Spent()
     answer = bench('compare', '--json', '--cell-ms', 40, *options)
     case.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
@@ -70,7 +70,7 @@ def compare(case, *options):
 
 
 def gib(cell):
-    """Bytes of all tensors of all workers in all rounds."""
+    """Returns the bytes of all tensors of all workers in all rounds."""
     bytes_ = cell['workers'] * cell['tensor_bytes'] * cell['tensors'] * cell['rounds']
     return bytes_ / 2**30
 
@@ -175,7 +175,7 @@ class Idle(unittest.TestCase):
         told = json.loads(answer.stdout.splitlines()[-1])
         self.assertEqual((told['jobs'], told['workers']), (6, 12))
         fractions = [told[f'{who}_cpu_fraction'] for who in ('lane', 'coordinator', 'client')]
-        # No measurement: a process that spins takes a core.
+        # No measurement: a process that waits in a loop uses a whole core.
         self.assertLess(max(fractions), 0.5)
         self.assertLess(sum(fractions) * told['seconds'], spent.cpu_s())
 
@@ -197,7 +197,7 @@ class Idle(unittest.TestCase):
         cells = [json.loads(line) for line in answer.stdout.splitlines()[-3:-1]]
         self.assertEqual([c['active'] for c in cells], ['shm', 'tcp'])
         for cell in cells:
-            # A round waits for a lane, and for no clock.
+            # A round waits for a lane, and for no timer.
             self.assertTrue(1 < cell['alone_us_p50'] < 1e6 * spent.wall_s(), cell)
             self.assertAlmostEqual(cell['ratio'], cell['among_us_p50'] / cell['alone_us_p50'],
                                    places=1)
@@ -249,14 +249,16 @@ class Budget(unittest.TestCase):
             self.assertGreater(cell['worker_calls_per_gib'], cell['worker_wakes_per_gib'] / 2, cell)
         shm, _, tcp = (cell['lane_calls_per_gib'] for cell in cells)
         self.assertTrue(0 < shm < tcp, cells)
-        # A MiB that is read from a socket and one that is written take a call each at the least.
+        # A MiB that is read from a socket takes at least one call, and so does a MiB that is
+        # written.
         self.assertGreater(tcp, 2 * rounds_per_gib, cells)
-        # A lane that always finds the next announcement in its memory need not sleep in so few
+        # A lane that always finds the next announcement in its memory may need no sleep in so few
         # rounds.
         self.assertGreater(sum(cell['lane_wakes_per_gib'] for cell in cells), 0, cells)
         for name in ('lane', 'worker'):
             self.assertEqual(cells[0][f'{name}_memory_calls_per_gib'], 0, cells[0])
-            # The processes have threads for control, too; the data path would allocate every round.
+            # The processes also have threads for control. A mistake in the data path would allocate
+            # in every round.
             for cell in cells:
                 self.assertLess(cell[f'{name}_allocations_per_gib'], rounds_per_gib / 2, cell)
 

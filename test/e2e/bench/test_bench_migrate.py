@@ -1,5 +1,5 @@
-"""gradpool-bench migrate: every row exists, and every result is right; over tcp, and over shared
-memory too with GRADPOOL_TEST_LONG. Measured figures are never a test."""
+"""gradpool-bench migrate: every row exists, and every result is right, over tcp, and with
+GRADPOOL_TEST_LONG also over shared memory. Measured figures are never tested."""
 import json
 import os
 import unittest
@@ -36,7 +36,7 @@ class Migrate(unittest.TestCase):
             for name in ('iteration_ms', 'hidden_ms', 'visible_pause_fraction',
                          'control_fraction'):
                 self.assertIsInstance(row[name], float)
-            # all workers stop in one iteration, which shows all of the time
+            # all workers stop in one iteration, whose length shows all of the time
             if row['mode'] != 'live':
                 self.assertEqual(row['hidden_ms'], 0, row)
                 longest_ms = (row['visible_pause_fraction'] + 1) * row['iteration_ms']

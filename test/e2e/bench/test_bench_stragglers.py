@@ -1,5 +1,5 @@
 """gradpool-bench stragglers: with a slow lane the service tries other placements, and every result
-stays right. The speed-up is a figure of the bench, never a test."""
+stays right. The speed-up is a figure of the bench and is never tested."""
 import json
 import os
 import pathlib

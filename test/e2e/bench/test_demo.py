@@ -17,7 +17,7 @@ PATIENCE_S = 400
 
 
 def run(*options):
-    """(the line of each check, the last line's JSON)"""
+    """Returns (the line of each check, the JSON of the last line)."""
     ended = harness.run([sys.executable, DEMO, '--build', BUILD, *options],
                         capture_output=True, text=True, timeout=PATIENCE_S)
     lines = ended.stdout.splitlines()
@@ -26,7 +26,7 @@ def run(*options):
 
 
 class Demo(unittest.TestCase):
-    """On one host, over either transport, and on three nodes."""
+    """Runs on one host with each transport, and on three nodes."""
 
     def expect(self, options, checks_least, mentions):
         checks, figures = run(*options)

@@ -1,5 +1,5 @@
-"""`gradpool-bench savings`, tiny: its last line follows from the lines before. Measured figures are
-never a test."""
+"""`gradpool-bench savings` with small jobs: its last line follows from the lines before. Measured
+figures are never tested."""
 import json
 import math
 import pathlib

@@ -1,8 +1,7 @@
-"""Parameters outlive their lanes in jobs whose workers come and go, with copies in workers' memory
-(--durability worker) and on other aggregators (--durability replica): workers are killed, come
-back, are made more and fewer, and after each change aggregators are killed. Every worker that was
-there from the beginning follows each step of each tensor with numpy, so a moment or a step that was
-lost shows at once."""
+"""Parameters survive their lanes in elastic jobs, with copies in workers' memory (--durability
+worker) and on other aggregators (--durability replica). Workers are killed, come back, and their
+number changes. After each change aggregators are killed. Every worker that was there from the
+beginning computes each step of each tensor with numpy, so a lost moment or step shows at once."""
 import os
 import pathlib
 import subprocess
@@ -14,20 +13,21 @@ import zlib
 import numpy
 
 import harness
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import gradpool
 import test_members as members
 from harness import until
 
 SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}   # elements; the last has several pieces
-RATE, MOMENTUM = 2.0 ** -8, 0.5                          # exact, as numpy has no others
+RATE, MOMENTUM = 2.0 ** -8, 0.5  # powers of two, because numpy has no fused operations
 LOSSES, RESIZES = (4, 6) if os.environ.get('GRADPOOL_TEST_LONG') else (1, 2)
 # elements that are compared first to find the ranks of a step
 PROBE = 64
 
 
 def gradient(name, rank):
-    """The rank's gradient, equal in all steps, so that a late worker need not know the step."""
+    """Returns the rank's gradient, which is equal in all steps, so that a late worker need not know
+    the step."""
     return numpy.random.default_rng([rank, SIZES[name]]).random(SIZES[name],
                                                                 dtype=numpy.float32)
 
@@ -39,10 +39,10 @@ class Model:
         self.gradients = [gradient(name, other) for other in range(most)]
         self.values = gradient(name, 1000)
         self.momentum, self.rank, self.mask = None, rank, 0
-        self.known = 0, None   # a set of ranks and the mean of their gradients
+        self.known = 0, None   # a set of ranks, and the mean of their gradients
 
     def mean(self, mask, upto):
-        """The set seldom changes: the last whole mean is kept."""
+        """The set seldom changes, so the last whole mean is stored."""
         if self.known[0] == mask:
             return self.known[1][:upto]
         total, count = None, 0
@@ -56,14 +56,14 @@ class Model:
         return mean
 
     def step(self, mask, upto=None):
-        """(values, momentum) after a step of these ranks."""
+        """Returns (values, momentum) after a step of these ranks."""
         mean = self.mean(mask, upto)
         momentum = mean if self.momentum is None else \
             numpy.float32(MOMENTUM) * self.momentum[:upto] + mean
         return self.values[:upto] - numpy.float32(RATE) * momentum, momentum
 
     def follow(self, result):
-        """The ranks of a step. The last set is tried first, because it seldom changes."""
+        """Returns the ranks of a step. The last set is tried first, because it seldom changes."""
         sets = [mask for mask in range(1, 1 << len(self.gradients)) if mask >> self.rank & 1]
         for mask in [self.mask] * (self.mask > 0) + sets:
             if numpy.array_equal(self.step(mask, PROBE)[0], result[:PROBE]):
@@ -76,8 +76,8 @@ class Model:
 
 
 def rank_updates(rank, workers):
-    """Trains until rank 0 announces the end. One line for each step and tensor: ranks of the step,
-    and bits of the result."""
+    """Trains until rank 0 announces the end. Writes one line for each step and tensor: ranks of the
+    step, and bits of the result."""
     folder, most = pathlib.Path(os.environ['MEMBERS_FOLDER']), int(os.environ['MEMBERS_MAX'])
     gradients = {name: gradient(name, rank) for name in SIZES}
     models = None if os.environ['MEMBERS_LATE'] else {n: Model(n, rank, most) for n in SIZES}
@@ -136,7 +136,7 @@ class Case(members.Case):
         self.kills = 0
 
     def move(self):
-        """Moves the whole job to another lane; the copies must follow."""
+        """Moves the whole job to another lane. The copies must be made again for that lane."""
         lanes = [lane['lane'] for a in self.service.serving() for lane in a['lanes']]
         answer = self.service.ask('move', 'job', str(self.random.choice(lanes)))
         self.assertEqual(answer.returncode, 0, answer.stderr)
@@ -145,7 +145,7 @@ class Case(members.Case):
               None, 'rounds after a move', process=self.service.serve)
 
     def kill_an_owner(self, rank=None):
-        """Kills an aggregator with tasks of the job together with that rank; then waits for a round
+        """Kills an aggregator with tasks of the job together with that rank. Then waits for a round
         on the new owner."""
         self.move()
         self.await_copies()
@@ -168,10 +168,10 @@ class Case(members.Case):
                               f'rank {rank}: {process.communicate()[1]}')
 
     def check_late(self):
-        """A late worker has the results of rank 0."""
+        """Checks that a late worker has the results of rank 0."""
         known = {(name, crc) for _, name, _, crc in self.log(0)}
         for rank in self.running:
-            # The worker may get the end one step later than rank 0.
+            # The worker may receive the end one step later than rank 0.
             lines = self.log(rank)[:-len(SIZES)]
             wrong = [line for line in lines if (line[1], line[3]) not in known]
             self.assertEqual(wrong, [], f'rank {rank}')
@@ -239,7 +239,7 @@ class Replicas(Case):
     KIND = 'replica'
 
     def await_copies(self):
-        """Copies that were on the last dead aggregator may not exist elsewhere yet."""
+        """Copies on the aggregator that died last may not exist elsewhere yet."""
         def are_copied():
             use = self.service.job('job')['use']
             return use.get('states') and use['copied'] == use['states']

@@ -1,6 +1,6 @@
-"""Parameters and moments after deaths of processes: training continues from a snapshot, with the
-bits of uninterrupted training. Both ranks live in this process; calls that block until all ranks
-have called run in a thread each."""
+"""Parameters and moments after deaths of processes: training continues from a snapshot with the
+bits of uninterrupted training. Both ranks are in this process. Calls that block until all ranks
+have called run in one thread each."""
 import concurrent.futures
 import contextlib
 import errno
@@ -18,7 +18,7 @@ import unittest
 import numpy
 
 import harness
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
 import test_update_rules as rules
 import gradpool
@@ -32,7 +32,7 @@ def setUpModule():
 
 
 def all_ranks(function, *of_ranks):
-    """function(rank's own of each) in all ranks at once; the first error is raised."""
+    """Runs function(items of one rank) in all ranks at once. Raises the first error."""
     with concurrent.futures.ThreadPoolExecutor(len(of_ranks[0])) as pool:
         return [done.result() for done in [pool.submit(function, *own) for own in zip(*of_ranks)]]
 
@@ -80,7 +80,7 @@ class Case(unittest.TestCase):
                 request.wait(WAIT_MS)
 
     def step(self, number):
-        """Requests of all ranks; rank 0's settings count."""
+        """Returns requests of all ranks. Rank 0's settings count."""
         gradients = rules.UpdateRules.gradients[number]
         return [job.update_group([(tensor, numpy.tile(gradient, times), value) for
                                   tensor, value, times in zip(tensors, values, NAMES.values())],
@@ -118,7 +118,7 @@ class Snapshots(Case):
         self.start()
         self.train(0, 40)
         self.snapshot()
-        self.train(40, 45)      # lost with everything
+        self.train(40, 45)      # these steps are lost with the service
         for pid in self.service.pids() + [self.service.serve.pid]:
             os.kill(pid, signal.SIGKILL)
         for client in self.clients:
@@ -169,10 +169,10 @@ class Snapshots(Case):
 
 
 class ByOperator(Case):
-    """`gradpool snapshot` while the job trains, without the job's knowledge."""
+    """Runs `gradpool snapshot` while the job trains, without the job's knowledge."""
 
     def train_on(self):
-        """Repeats the recorded training until it fails; returns the errors of all ranks."""
+        """Repeats the recorded training until it fails. Returns the errors of all ranks."""
         errors, steps = [], 0
         while not errors:
             for request in self.step(min(steps, 99)):
@@ -201,7 +201,7 @@ class ByOperator(Case):
         return json.loads(asked.stdout)
 
     def find_step(self):
-        """Number of steps after which all parameters of all ranks have these values."""
+        """Returns the number of steps after which all parameters of all ranks have these values."""
         for steps in range(91):
             expected = by_rule('adam', rules.UpdateRules.first, steps)
             if self.values[0][0].tobytes() == expected:
@@ -252,8 +252,8 @@ class ByOperator(Case):
         self.go_on_from_it('tcp')
 
     def declare_apart(self, first):
-        """Two tensors whose parameters encode the iteration; `first` runs before the iterations
-        with each rank's (job, tensors, values)."""
+        """Trains two tensors whose parameters show the iteration. `first` runs before the
+        iterations with each rank's (job, tensors, values)."""
         self.serve('--scale', 'off', aggregators=2)
         self.clients = [gradpool.connect(self.service.endpoint) for _ in range(rules.WORKERS)]
         self.jobs = [client.join('apart', rank, rules.WORKERS) for rank, client in
@@ -266,7 +266,7 @@ class ByOperator(Case):
 
     @contextlib.contextmanager
     def iterating(self, update):
-        """All ranks call update(job, tensors, values, number) again and again meanwhile."""
+        """All ranks call update(job, tensors, values, number) repeatedly while the block runs."""
         over, numbers = threading.Event(), [0] * len(self.jobs)
         together = threading.Barrier(len(self.jobs), timeout=30)
 
@@ -397,12 +397,12 @@ class ByOperator(Case):
         self.refuses(1, 'path of its file is empty', output='')
         self.refuses(1, 'has no parameters: nothing was broadcast')
         self.start()
-        os.mkfifo(self.path)    # a special file, as /dev/null is
+        os.mkfifo(self.path)    # a special file, like /dev/null
         self.refuses(1, 'no regular file')
         self.path.unlink()
         self.train(0, 2)
         self.take('idle')
-        self.assertEqual([self.path], list(self.path.parent.iterdir()))     # nothing temporary
+        self.assertEqual([self.path], list(self.path.parent.iterdir()))  # no temporary file is left
         with gradpool.connect(self.service.endpoint) as client, \
                 client.join('sums', 0, 1) as job:
             job.declare('only a sum', 10)
@@ -432,7 +432,7 @@ class ByOperator(Case):
 
 class Refusals(Case):
     def fails(self, what, *words):
-        """On every rank; rank 0 knows why."""
+        """Runs on every rank; rank 0 knows the reason."""
         def call(job):
             with self.assertRaises(gradpool.GradpoolError) as raised:
                 what(job)

@@ -1,6 +1,6 @@
-"""Copies of parameters and moments that lie on another host's aggregator, written and read over the
-network: each aggregator runs in a network namespace of its own, where no memory can be shared, and
-owners are killed one after the other. Both workers follow each step with numpy."""
+"""Copies of parameters and moments on another host's aggregator, written and read over the network.
+Each aggregator runs in a separate network namespace, where no memory can be shared, and owners are
+killed one after the other. Both workers compute each step with numpy."""
 import json
 import os
 import pathlib
@@ -10,7 +10,7 @@ import unittest
 
 import numpy
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import gradpool
 import test_nodes as nodes
 from harness import Process, until
@@ -26,7 +26,7 @@ def gradient(name, rank):
 
 
 def rank_steps(rank, workers):
-    """Trains until rank 0 finds a file. One line for each step."""
+    """Trains until rank 0 finds a file. Writes one line for each step."""
     folder = pathlib.Path(os.environ['FAR_FOLDER'])
     first = {name: gradient(name, 1000) for name in ELEMENTS}
     mean = {name: sum(gradient(name, r) for r in range(1, workers)) for name in ELEMENTS}
@@ -84,7 +84,7 @@ class FarCopies(unittest.TestCase):
         return use.get('states') and use['states'] == use['copied']
 
     def kill_owner(self):
-        """Kills the host with most tasks of the job; another aggregator starts there."""
+        """Kills the host with most tasks of the job. Another aggregator starts there."""
         lanes = self.service.job('far')['lanes']
         owner = next(a for a in self.service.serving()
                      if any(lane['lane'] in lanes for lane in a['lanes']))

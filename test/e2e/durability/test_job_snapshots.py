@@ -1,5 +1,5 @@
-"""Snapshots that workers take of their own job where things do not go as planned: ranks have left
-or come back, or one is late and the time of another has run out."""
+"""Snapshots that workers take of their own job in unusual situations: ranks have left or come back,
+or one rank is late and another one has timed out."""
 import concurrent.futures
 import errno
 import os
@@ -13,7 +13,7 @@ import unittest.mock
 import numpy
 
 import harness
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
 import gradpool
 
@@ -21,7 +21,8 @@ WAIT_MS = 20000
 WORKERS = 3
 COMINGS = 20 if 'GRADPOOL_TEST_LONG' in os.environ else 5
 SIZES = {'v': 300, 'w': 70000}
-RULES = {'v': 'sgd', 'w': 'momentum'}   # of momentum 0: moments are kept without an effect
+# with momentum 0, so that moments are stored and have no effect
+RULES = {'v': 'sgd', 'w': 'momentum'}
 
 
 class JobSnapshots(unittest.TestCase):
@@ -49,7 +50,7 @@ class JobSnapshots(unittest.TestCase):
             self.values[rank] = [numpy.zeros(size, numpy.float32) for size in SIZES.values()]
 
     def each(self, function, *who):
-        """function(job, rank) in all of them at once; the first error is raised."""
+        """Runs function(job, rank) in all of them at once. Raises the first error."""
         going = [self.pool.submit(function, self.jobs[rank], rank) for rank in who or self.jobs]
         return [one.result() for one in going]
 
@@ -60,7 +61,7 @@ class JobSnapshots(unittest.TestCase):
                                                       self.values[rank][at]).wait(WAIT_MS))
 
     def update(self, job, rank):
-        """Takes 1 from all parameters."""
+        """Subtracts 1 from all parameters."""
         job.update_group([(tensor, numpy.ones_like(value), value) for tensor, value in
                           zip(self.tensors[rank], self.values[rank])], lr=1,
                          momentum=0).wait(WAIT_MS)
@@ -191,7 +192,7 @@ class JobSnapshots(unittest.TestCase):
         self.each(self.snapshot)
 
     def refused(self, call, code, *words):
-        """All ranks call, with the same error; returns the errors' texts."""
+        """All ranks call, and get the same error. Returns the errors' texts."""
         def one(job, rank):
             with self.assertRaises(gradpool.GradpoolError) as caught:
                 call(job, rank)

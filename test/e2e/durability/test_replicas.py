@@ -1,6 +1,6 @@
-"""Parameters and moments outlive their aggregators, with the bits of uninterrupted training: with
+"""Parameters and moments survive their aggregators, with the bits of uninterrupted training: with
 copies on other aggregators (--durability replica) and in workers' memory (--durability worker).
-Both ranks live in this process."""
+Both ranks are in this process."""
 import contextlib
 import os
 import random
@@ -12,7 +12,7 @@ import time
 
 import numpy
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import harness
 import tap
 import test_durability as durability
@@ -37,13 +37,13 @@ class Case(durability.Case):
         self.random, self.killed = random.Random(self.SEED), 0
 
     def owners(self):
-        """Aggregators that have something of the job."""
+        """Returns the aggregators that have tasks or copies of the job."""
         lanes = self.service.job(self.name)['lanes']
         return [a['pid'] for a in self.service.serving()
                 if any(lane['lane'] in lanes for lane in a['lanes'])]
 
     def train_while(self, harm, transport, times, rule='adam'):
-        """Steps until `harm`() was done so often at random moments, and some more."""
+        """Trains until `harm`() was called so often at random times, and some steps more."""
         self.name = f'{rule}-{transport}'
         self.join(self.name, transport, rule, self.KIND)
         self.start()
@@ -73,7 +73,7 @@ class Case(durability.Case):
         self.check(100, rule)
 
     def again(self):
-        """The recorded training is shorter than the harm: from its beginning once more."""
+        """The recorded training ends before the harm does, so it begins again."""
         self.check(90, self.name.split('-')[0])
         first = rules.UpdateRules.first
         for values in self.values:
@@ -91,7 +91,8 @@ class Case(durability.Case):
         return [use.get(name) for name in ('states', 'copied', 'empty')]
 
     def kill(self, pid, how=signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):  # lost a moment ago: another was started
+        # the process ended just now, and another was started
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, how)
             self.killed += 1
 
@@ -196,7 +197,7 @@ class Replicas(Case):
 
 
 class InWorkers(Case):
-    """All may die, at any time."""
+    """Kills any aggregators, also all of them, at any time."""
     KIND = 'worker'
 
     def kill_all(self):

@@ -1,6 +1,5 @@
-"""States that lanes keep of tensors with update rules: read by one rank alone (gp_job_read), and as
-rounds (gp_save, gp_restore), beside rounds that others have begun, after a lane's death, and
-refused."""
+"""States of tensors with update rules on lanes: read by one rank alone (gp_job_read), and in rounds
+(gp_save, gp_restore), beside rounds that others have begun, after a lane's death, and refused."""
 import errno
 import os
 import signal
@@ -11,7 +10,7 @@ import numpy
 
 import harness
 import python_case
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import gradpool
 from gradpool._native import states
 from python_case import full, setUpModule, tearDownModule     # noqa: found by name
@@ -27,7 +26,7 @@ def zeros(size=SIZE, arrays=1):
 
 class States(python_case.Case):
     def begin(self, **how):
-        """Two ranks with two tensors, after one step of ones: parameters -1, momentum 1."""
+        """Two ranks with two tensors after one step with ones: parameters are -1, momentum is 1."""
         name = self.id().rsplit('.', 1)[-1]
         self.client = gradpool.connect(python_case.service.endpoint)
         self.addCleanup(self.client.close)
@@ -58,7 +57,7 @@ class States(python_case.Case):
             request.wait(WAIT_MS)
 
     def push(self, rank):
-        """A step of ones."""
+        """Makes a step with ones."""
         return self.jobs[rank].update_group(
             [(tensor, full(1, tensor.elements), values) for tensor, values in
              zip(self.tensors[rank], self.values[rank])], **RATE)

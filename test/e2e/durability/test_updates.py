@@ -1,6 +1,6 @@
-"""Update rules in a lane: the recorded training of test_update_rules, stepped by a real service.
-Both ranks live in this process: an update returns at once. After 100 steps the parameters are the
-bits that the rules alone give, so they are as near to float64 as PyTorch's."""
+"""Update rules in a lane: a real service steps the recorded training of test_update_rules. Both
+ranks are in this process, because an update returns at once. After 100 steps the parameters have
+the bits that the rules alone give, so they are as near to float64 as PyTorch's."""
 import errno
 import os
 import signal
@@ -9,7 +9,7 @@ import unittest
 import numpy
 
 import harness
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
 import test_update_rules as rules
 import gradpool
@@ -154,7 +154,7 @@ class Refusals(Case):
 
 
 class Loss(Case):
-    """A lane dies: its parameters are gone, the last result is in every worker's memory."""
+    """A lane dies: its parameters are lost, and the last result is in every worker's memory."""
 
     def test_after_a_lane_s_death_training_goes_on_from_the_last_result(self):
         recorded = rules.UpdateRules

@@ -1,5 +1,5 @@
-"""Connections that end although both processes live: a coordinator that moves to another host, a
-firewall that forgets."""
+"""Connections that end although both processes live: a coordinator that moves to another host, and
+a firewall that drops connections."""
 import contextlib
 import pathlib
 import re
@@ -15,7 +15,7 @@ RESOLVER = BUILD / 'test' / 'e2e' / 'libresolver.so'
 
 
 class Alone(Service):
-    """Without aggregators of its own."""
+    """A service without local aggregators."""
 
     def __init__(self):
         super().__init__(aggregators=0)
@@ -27,7 +27,7 @@ class Alone(Service):
 
 
 class Moved(unittest.TestCase):
-    """The host of the coordinator is a name, `pool`, whose address the test decides."""
+    """The host name of the coordinator is `pool`, whose address the test sets."""
 
     def setUp(self):
         self.service = Alone()
@@ -106,8 +106,8 @@ class OwnName(unittest.TestCase):
 
 
 class Forgotten(unittest.TestCase):
-    """Packets of connections to lanes vanish, as behind a firewall that has forgotten them while a
-    job was idle; new connections work."""
+    """Packets of connections to lanes are dropped, as by a firewall that has forgotten these
+    connections while a job was idle. New connections work."""
 
     def setUp(self):
         self.service = Service(aggregators=1)
@@ -127,7 +127,8 @@ class Forgotten(unittest.TestCase):
                                        environment={'GRADPOOL_LOG_LEVEL': 'info'})
         for worker in workers:
             worker.wait_for('round ')
-        self.forget(workers[0].pid)     # both directions; for the others only their sent packets
+        # both directions; on the other connections only packets that these workers send
+        self.forget(workers[0].pid)
         self.forget(self.aggregator, 'local')
         for worker in workers:
             worker.wait_for('no longer answered')

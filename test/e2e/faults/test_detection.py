@@ -1,10 +1,10 @@
-"""Time for which a job stops when its aggregator dies or falls silent. The times are printed; the
-limits for silence leave room for a machine that is busy with other tests."""
+"""Time for which a job stops when its aggregator dies or becomes silent. The times are printed. The
+limits for silence allow for a machine that is busy with other tests."""
 import os
 import signal
 import unittest
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import progress
 import tap
 import test_fencing as fencing
@@ -18,7 +18,8 @@ BUSY = 3  # factor for a busy machine
 
 class Death(unittest.TestCase):
     def lose(self, service, transport, pids, times):
-        """The best of several times: load by other tests delays some of them, not all."""
+        """The best of several times, because load by other tests delays some of them, but not
+        all."""
         self.service = service
         self.addCleanup(service.end)
         training = fencing.Training(self, transport, ELEMENTS)
@@ -74,7 +75,7 @@ class Silence(unittest.TestCase):
         self.nodes, self.service = nodes.start(self.addCleanup)
 
     def owner(self):
-        """The node whose aggregator has the job."""
+        """Returns the node whose aggregator has the job."""
         return next(a['node'].removeprefix('node-') for a in self.service.status()['aggregators']
                     if any(lane['tasks'] for lane in a['lanes']))
 

@@ -1,5 +1,5 @@
-"""An aggregator that is stopped while it writes a result, and continues when its successor is at
-later rounds: it changes no byte of any worker's memory."""
+"""An aggregator is stopped while it writes a result, and continues when the next owner is at later
+rounds. It must change no byte of any worker's memory."""
 import ctypes
 import hashlib
 import os
@@ -10,12 +10,12 @@ import unittest
 
 import numpy
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
 import gradpool
 from harness import GRADPOOL, Process, Service, is_alive, until
 
-ELEMENTS = 16 << 20  # 64 MiB: a write that is seen to begin has not ended yet
+ELEMENTS = 16 << 20  # 64 MiB, so that a write that is seen to begin has not ended yet
 WORKERS = 2
 WAIT_MS = 30000
 ATTEMPTS = 20
@@ -23,7 +23,7 @@ SEED = tap.seed(20261122)
 
 
 def lent_memory():
-    """All that this process lends to lanes, as arrays over the memory itself."""
+    """Returns all memory that this process lends to lanes, as arrays over the memory itself."""
     found = []
     for line in pathlib.Path('/proc/self/maps').read_text().splitlines():
         if 'rw-s' in line and '/memfd:gradpool (deleted)' in line:
@@ -38,7 +38,7 @@ def digest_of(memory):
 
 
 def find(memory, values):
-    """Places of these values in the memory, as arrays over it."""
+    """Returns the places of these values in the memory, as arrays over it."""
     found, key = [], values[:16].view(numpy.int32)
     for part in memory:
         words = part.view(numpy.int32)
@@ -78,7 +78,7 @@ class Training:
         self.check()
 
     def check(self):
-        """Results as returned, and gradients as lent."""
+        """Returns the results as returned, and the gradients as lent."""
         for result in self.results:
             self.case.assertEqual(result.tobytes(), self.sum.tobytes(), f'round {self.round}')
 
@@ -94,7 +94,7 @@ class Training:
             landing = find(lent_memory(), before)
             self.case.assertEqual(len(landing), WORKERS)
             probes = [(part, at) for part in landing for at in range(0, ELEMENTS, 1 << 18)]
-            first = [part[at] for part, at in probes]   # an early write shows, too
+            first = [part[at] for part, at in probes]   # an early write would show, too
             self.push()
             deadline = time.monotonic() + 60
             while all(part[at] == value for (part, at), value in zip(probes, first)):
@@ -115,7 +115,7 @@ class Fencing(unittest.TestCase):
         self.addCleanup(self.service.end)
 
     def join_by_hand(self, name):
-        """An aggregator whose process the coordinator cannot end."""
+        """Returns an aggregator whose process the coordinator cannot end."""
         process = Process([GRADPOOL, 'aggregator', '--join',
                            self.service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
                           self.service.folder, name, self.service.operator())
@@ -124,7 +124,7 @@ class Fencing(unittest.TestCase):
         return process
 
     def lose(self, training, pid):
-        """Stops the process while it writes; its successor repeats this round and does the next.
+        """Stops the process while it writes. The next owner repeats this round and does one more.
         Returns all lent memory."""
         part = training.stop_in_mid_write(pid)
         began = time.monotonic()

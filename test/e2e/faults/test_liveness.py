@@ -1,4 +1,4 @@
-"""Aggregators that run and do nothing, and a coordinator that is stopped itself."""
+"""Aggregators that run and do nothing, and a coordinator that is stopped."""
 import contextlib
 import ctypes
 import os

@@ -1,5 +1,5 @@
-"""Resets of connections between live workers and lanes, as by a firewall: jobs continue over new
-connections, with the same bits. Dead workers are found as fast as without resets."""
+"""Resets of connections between live workers and lanes, as by a firewall. Jobs continue over new
+connections, with the same bits. Dead workers are detected as fast as without resets."""
 import os
 import pathlib
 import signal
@@ -10,7 +10,7 @@ import unittest
 import numpy
 
 import progress
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import gradpool
 from harness import (BENCH, LISTENING, Process, Service, connections, container, finish_training,
                      forget_connections, free_ports, reset_connections, until)
@@ -24,7 +24,7 @@ LANES_MAX = 2 * os.cpu_count()
 
 
 def received_bytes():
-    """Bytes received by the loopback interface so far."""
+    """Returns the bytes received by the loopback interface so far."""
     for line in pathlib.Path('/proc/net/dev').read_text().splitlines():
         name, _, fields = line.partition(':')
         if name.strip() == 'lo':
@@ -44,7 +44,7 @@ class Resets(unittest.TestCase):
         cls.ports = [int(lane['ofi'].rsplit(':', 1)[1]) for lane in aggregator['lanes']]
 
     def reset(self, end):
-        """Resets connections of all jobs; the other end gets a reset."""
+        """Resets connections of all jobs. The other end gets a reset."""
         self.assertGreater(sum(reset_connections(port, end) for port in self.ports), 0)
 
     def join(self, name, **how):
@@ -64,7 +64,7 @@ class Resets(unittest.TestCase):
         return started
 
     def go_on(self, workers):
-        """Each has begun some rounds since."""
+        """Checks that each worker has begun some rounds since then."""
         seen = [worker.text().count('round ') for worker in workers]
         for worker, before in zip(workers, seen):
             until(lambda worker=worker, before=before: worker.child.poll() is not None or
@@ -103,7 +103,7 @@ class Resets(unittest.TestCase):
         finish_training(*workers)
 
     def forget(self, pid, end):
-        """Nothing arrives on its connections any more, not even a reset."""
+        """From now on nothing arrives on the worker's connections, not even a reset."""
         self.assertGreater(sum(forget_connections(pid, port, end) for port in self.ports), 0)
 
     def test_a_reset_that_the_lane_does_not_hear_of(self):
@@ -226,7 +226,7 @@ class Resets(unittest.TestCase):
         watch = progress.Stopwatch()
         os.kill(int(children.split()[0]), signal.SIGKILL)
         self.assertEqual(first.wait(), 1)
-        self.assertLess(watch.seconds(), 5)     # the limit of one that is away is 10 s
+        self.assertLess(watch.seconds(), 5)     # the limit for a disconnected worker is 10 s
         self.assertIn('rank 1 of job killed', first.text())
 
 

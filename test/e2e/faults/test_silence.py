@@ -1,7 +1,6 @@
-"""A worker's host falls silent: its workers are lost within seconds and their jobs fail, or
-continue without them, while a worker that is only stopped keeps its place. The times are printed;
-their limits leave room for a machine that is busy with other tests.
-"""
+"""A worker's host becomes silent. Its workers are lost within seconds, and their jobs fail or
+continue without them. A worker that is only stopped stays in its job. The times are printed, and
+their limits allow for a machine that is busy with other tests."""
 import json
 import os
 import pathlib
@@ -12,7 +11,7 @@ import unittest
 
 import numpy
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import progress
 import gradpool
 import test_nodes as nodes
@@ -25,7 +24,8 @@ ELEMENTS = 300000
 
 
 def rank_goes_on(rank, workers):
-    """Trains until rank 0 announces the end. A line for each round: its end, and its ranks."""
+    """Trains until rank 0 announces the end. Writes a line for each round: its end, and its
+    ranks."""
     folder = pathlib.Path(os.environ['SILENCE_FOLDER'])
     gradient = numpy.full(ELEMENTS, 2.0 ** rank, numpy.float32)
     total, stop, stopped = numpy.empty_like(gradient), numpy.zeros(1), numpy.zeros(1)
@@ -60,7 +60,7 @@ class Silence(unittest.TestCase):
         return process
 
     def rounds_of(self, mask):
-        """Ends of rank 0's rounds with exactly these ranks."""
+        """Returns the ends of rank 0's rounds with exactly these ranks."""
         path = self.folder / 'on.0.rounds'
         lines = path.read_text().splitlines(True) if path.exists() else []
         return [float(line.split()[0]) for line in lines
@@ -103,7 +103,8 @@ class Silence(unittest.TestCase):
         stopped[1].signal(signal.SIGCONT)
         finish_training(*stopped)
         self.nodes.restore('b')
-        for worker in fails[1], goes_on[1], goes_on[3]:  # their former sessions are unknown now
+        # the service no longer knows their former sessions
+        for worker in fails[1], goes_on[1], goes_on[3]:
             self.assertEqual(worker.wait(60), 1)
 
 

@@ -1,5 +1,5 @@
-"""Lines that real workers log by themselves: a wait for a stopped worker with its rank, the end of
-the wait, and the speed."""
+"""Lines that real workers log themselves: a wait for a stopped worker with its rank, the end of the
+wait, and the speed."""
 import re
 import signal
 import unittest
@@ -59,7 +59,7 @@ class Stalls(unittest.TestCase):
         self.check_numbers(waits)
 
     def late(self, job):
-        """The error of rank 0 about rank 1 at its deadline."""
+        """Returns the error of rank 0 about rank 1 at its deadline."""
         waits = self.service.worker(job, 0, 2, '--timeout-ms', 2000, '--rounds', 1)
         self.assertNotEqual(waits.wait(), 0)
         self.assertIn('raise timeout_ms or GRADPOOL_TIMEOUT_MS', waits.text())

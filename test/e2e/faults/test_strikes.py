@@ -1,7 +1,7 @@
 """Random kills, stops, cuts and planned ends while jobs train, workers of two jobs come and go, an
-operator drains and takes snapshots, and a hostile tenant attacks: `gradpool-bench faults`, which
-checks every element of every round. GRADPOOL_TEST_LONG runs ten seeds for five minutes each. A
-second case crashes a process, which the bench must report although the service recovers."""
+operator drains and takes snapshots, and a hostile tenant attacks. `gradpool-bench faults` does all
+this, and checks every element of every round. GRADPOOL_TEST_LONG runs ten seeds for five minutes
+each. A second case crashes a process, which the bench must report although the service recovers."""
 import contextlib
 import json
 import os
@@ -18,14 +18,15 @@ from harness import BENCH, until
 
 SEED = tap.seed(4)
 IS_LONG = bool(os.environ.get('GRADPOOL_TEST_LONG'))
-SECONDS = 300 if IS_LONG else 20    # at least; until each kind of strike was done
+SECONDS = 300 if IS_LONG else 20    # at least, until each kind of strike was made
 
 KINDS_LEAST = 6     # of eleven kinds; each has a second or two in the short form
 WAIT_S = 24  # three times the deadline of each wait there, for a host with few cores
 
 
 def seeds():
-    """GRADPOOL_TEST_SEEDS is one, or a range such as 4-8; by default ten in the long form."""
+    """GRADPOOL_TEST_SEEDS is one seed, or a range such as 4-8. The default is ten in the long
+    form."""
     first, _, last = os.environ.get('GRADPOOL_TEST_SEEDS', '').partition('-')
     if first:
         return range(int(first), int(last or first) + 1)
@@ -46,7 +47,7 @@ class Strikes(unittest.TestCase):
                      'retired', 'stops', 'cuts', 'rounds', 'rounds_elastic', 'snapshots',
                      'attacks'):
             self.assertGreater(told[name], 0, name)
-        # A job of the tenant with an absent worker blocks a drain, which fails with that reason.
+        # A job of the tenant with an absent worker blocks a drain, which fails with this reason.
         self.assertGreater(told['drains'] + told['drains_refused'], 0)
         self.assertGreaterEqual(told['attack_kinds'], KINDS_LEAST)
         self.assertGreater(told['elements_checked'], told['rounds'])
@@ -62,7 +63,7 @@ class Strikes(unittest.TestCase):
 
 
 def children(pid):
-    """(pid, command line) of each."""
+    """Returns (pid, command line) of each child."""
     found = []
     for folder in pathlib.Path('/proc').glob('[0-9]*'):
         with contextlib.suppress(OSError):
@@ -83,20 +84,20 @@ def aggregators(bench):
 
 
 def orphans(bench):
-    """Aggregators whose coordinator was killed."""
+    """Returns the aggregators whose coordinator was killed."""
     return [pid for pid, command in children(bench) if command[1:2] == ['aggregator']]
 
 
 def workers(bench):
-    """Workers have threads; the keeper of the folder has none."""
+    """Workers have threads. The process that removes the folder has none."""
     return [pid for pid, command in children(bench) if command[1:2] == ['faults'] and
             len(list(pathlib.Path(f'/proc/{pid}/task').glob('*'))) > 1]
 
 
 class Crashes(unittest.TestCase):
     def crash(self, find, who, kills_coordinator=False):
-        """Aborts one of those as soon as it trains; the bench reports process and signal, and keeps
-        the log."""
+        """Aborts one of these processes as soon as it trains. The bench reports process and signal,
+        and keeps the log."""
         with tempfile.TemporaryDirectory() as folder:
             output = pathlib.Path(folder) / 'output'
             errors = pathlib.Path(folder) / 'errors'

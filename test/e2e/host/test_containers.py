@@ -1,5 +1,5 @@
-"""Workers in containers that share the host's network: the number of a process there is the number
-of another process on the host."""
+"""Workers in containers that use the host's network: the number of a process there belongs to
+another process on the host."""
 import pathlib
 import subprocess
 import sys
@@ -33,7 +33,7 @@ class Containers(unittest.TestCase):
         cls.addClassCleanup(cls.service.end)
 
     def start(self, name, endpoint, last_pid=1):
-        """A worker in a container, whose number there is the one after `last_pid`."""
+        """Starts a worker in a container, whose number there is the one after `last_pid`."""
         self.folder = self.service.folder / name
         self.folder.mkdir()
         script = f'echo {last_pid} > /proc/sys/kernel/ns_last_pid; "$@"; true'

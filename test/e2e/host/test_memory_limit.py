@@ -1,8 +1,9 @@
-"""A service under a memory limit, with workers outside of it: lent memory counts for the worker.
+"""A service with a memory limit, and workers outside of it: lent memory counts for the worker.
 
-Four jobs of one worker each, whose tensors together are far longer than the limit, train on; with
-GRADPOOL_TEST_LONG tensors of 1 GiB. With userfaultfd, and without it where a sandbox refuses it.
-Version 1 of cgroups only: version 2 has a unit test (test/unit/cli/test_doctor.c)."""
+Four jobs of one worker each train with tensors that are together much larger than the limit; with
+GRADPOOL_TEST_LONG tensors of 1 GiB. The cases run with userfaultfd, and without it as in a sandbox.
+Only version 1 of cgroups is tested here: version 2 has a unit test
+(test/unit/cli/test_doctor.c)."""
 import contextlib
 import os
 import pathlib
@@ -20,7 +21,8 @@ ROOT = pathlib.Path('/sys/fs/cgroup/memory')
 IS_LONG = bool(os.environ.get('GRADPOOL_TEST_LONG'))
 ELEMENTS = ((1 << 30) if IS_LONG else (64 << 20)) // 4
 LIMITS_MIB = (256, 64) if IS_LONG else (64,)
-CONNECTION_MIB = 12     # libfabric's, of a lane's first one: 6; 23 with its own default of 2.1
+# memory of libfabric for a lane's first connection: 6; with the defaults of libfabric 2.1 it is 23
+CONNECTION_MIB = 12
 JOBS = 4
 HOLES = """
 import ctypes, numpy, gradpool
@@ -48,7 +50,7 @@ with gradpool.connect() as client, client.join() as job:
 
 
 class Cgroup:
-    """A memory cgroup; processes started with its words are in it."""
+    """A memory cgroup, with words that start a process in it."""
 
     def __init__(self, limit_bytes):
         try:
@@ -124,7 +126,7 @@ class Limit(unittest.TestCase):
         self.train(LIMITS_MIB[-1], *self.without_userfaultfd())
 
     def punch(self, *before):
-        """Only the worker's pages count: a lane's touch that would add a page is an error of the
+        """Only the worker's pages count: a lane's access that would add a page is an error of the
         worker."""
         service = self.serve(64, *before)
         done = harness.run([sys.executable, '-c', HOLES], capture_output=True, text=True,
@@ -136,7 +138,7 @@ class Limit(unittest.TestCase):
         self.assertEqual(result(service.worker('after', 0, 1))['wrong'], 0)
 
     def declare(self, service, elements, name):
-        """The error of a worker that declares a tensor with Adam's state."""
+        """Returns the error of a worker that declares a tensor with Adam's state."""
         done = harness.run([sys.executable, '-c', DECLARE, str(elements)], capture_output=True,
                            text=True, env={**os.environ, 'GRADPOOL_ENDPOINT': service.endpoint,
                                            'GRADPOOL_JOB': name, 'RANK': '0', 'WORLD_SIZE': '1'})
@@ -168,7 +170,8 @@ class Limit(unittest.TestCase):
         self.assertLess(taken_mib, CONNECTION_MIB)
 
     def test_slots_beyond_the_limit_are_refused_in_the_first_round(self):
-        """After a short job: libfabric takes 6 MiB at a lane's first connection, and keeps them."""
+        """Measured after a short job: libfabric allocates 6 MiB at a lane's first connection and
+        keeps them."""
         service = self.serve(512)
         small = service.worker('small', 0, 1, '--transport', 'tcp', '--elements', 1024)
         self.assertEqual(small.wait(), 0, small.tail())

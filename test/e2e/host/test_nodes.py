@@ -1,7 +1,6 @@
-"""Several nodes on one machine: each a network namespace of its own, joined by veth pairs.
+"""Several nodes on one machine: each is a network namespace, and they are joined by veth pairs.
 
-Needs root, for the namespaces; skipped with that reason otherwise.
-"""
+Needs root for the namespaces; otherwise skipped with that reason."""
 import contextlib
 import os
 import pathlib
@@ -19,7 +18,8 @@ ADDRESS = '10.77.0.1'
 
 
 class NodeService(Service):
-    """The coordinator on node a; aggregators wherever a case puts them. Each node has a key."""
+    """The coordinator is on node a. Each case chooses the places of aggregators. Each node has a
+    key."""
 
     def __init__(self, nodes, *options):
         self.nodes = nodes
@@ -58,7 +58,7 @@ class NodeService(Service):
 
 
 def start(cleanup, *options):
-    """(Nodes, NodeService), whose ends are given to `cleanup`, as addCleanup."""
+    """Returns (Nodes, NodeService). Their ends are passed to `cleanup`, like addCleanup."""
     nodes = Nodes()
     cleanup(nodes.remove)
     nodes.create()
@@ -74,7 +74,7 @@ class SeveralNodes(unittest.TestCase):
     def setUpClass(cls):
         cls.cleanup = contextlib.ExitStack()
         cls.nodes, cls.service = start(cls.cleanup.callback, '--worker-timeout', 10,
-                                       '--aggregator-timeout', 10)  # longer than any cut
+                                       '--aggregator-timeout', 10)  # longer than any disconnection
         cores = sorted(os.sched_getaffinity(0))
         cls.service.add_aggregator('b', cores[0])
         cls.service.add_aggregator('c', cores[-1])
@@ -85,8 +85,8 @@ class SeveralNodes(unittest.TestCase):
         cls.cleanup.close()
 
     def test_a_worker_in_user_and_network_namespaces_of_its_own_falls_to_tcp_with_one_line(self):
-        """As in a container with the host's name: the worker expects shared memory and cannot have
-        it."""
+        """Like a container with the host's name: the worker expects shared memory and cannot
+        use it."""
         unshare = ('unshare', '--user', '--map-root-user', '--uts')
         as_node_b = ('sh', '-c', 'hostname node-b && exec "$@"', 'sh')
         workers = [self.service.worker_on('a', 'apart', rank, 2, '--rounds', '20', '--tensors', '8',

@@ -1,4 +1,4 @@
-"""System calls that a sandbox refuses: functions that work in another way, and errors that name the
+"""System calls that a sandbox refuses: the function works in another way, or the error names the
 call."""
 import os
 import subprocess
@@ -21,7 +21,8 @@ with gradpool.connect() as client, client.join() as job:
 
 
 def without(call):
-    """Words before a command for which the system call fails. SkipTest: no filter is possible."""
+    """Returns words before a command for which the system call fails. SkipTest: no filter is
+    possible."""
     if subprocess.run([DENY, call, 'true'], capture_output=True).returncode:
         raise unittest.SkipTest('no seccomp filter can be installed here')
     return str(DENY), call

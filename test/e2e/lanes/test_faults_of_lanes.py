@@ -1,12 +1,12 @@
-"""Page faults of lane threads, as the kernel counts them: next to none in a new job's first round,
-and around a move of 48 MiB of Adam's state, over shared memory and over TCP."""
+"""Page faults of lane threads, counted by the kernel: almost none in a new job's first round, and
+around a move of 48 MiB of Adam's state, over shared memory and over TCP."""
 import json
 import pathlib
 import unittest
 
 import numpy
 
-import ranks    # noqa: sets GRADPOOL_LIBRARY: before gradpool
+import ranks    # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
 import gradpool
 from harness import Service
@@ -18,7 +18,7 @@ WAIT_MS = 60000
 
 
 class Job:
-    """All ranks of a job in this process, each with gradient and result in memory that is lent."""
+    """All ranks of a job in this process, each with gradient and result in lent memory."""
 
     def __init__(self, client, name, rule=None):
         self.jobs = [client.join(name, rank, WORKERS) for rank in range(WORKERS)]
@@ -51,7 +51,7 @@ class Faults(unittest.TestCase):
         self.addCleanup(self.service.end)
 
     def lane_faults(self):
-        """Minor and major, of all lane threads so far."""
+        """Returns the minor and major faults of all lane threads so far."""
         faults = 0
         for pid in self.service.pids():
             for task in pathlib.Path(f'/proc/{pid}/task').iterdir():

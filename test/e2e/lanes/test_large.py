@@ -1,8 +1,7 @@
-"""A tensor of 3 GiB, over each transport, each element of each result checked.
+"""A tensor of 3 GiB over each transport, with a check of each element of each result.
 
-Whole with `test/run.sh --long`, a tenth of it otherwise; a build with sanitizers takes a fiftieth
-(`--fiftieth`). Two workers hold 12 GiB of the whole one.
-"""
+The whole tensor is used with `test/run.sh --long`, otherwise a tenth of it. A build with sanitizers
+uses a fiftieth (`--fiftieth`). Two workers need 12 GiB for the whole tensor."""
 import os
 import sys
 import unittest
@@ -28,7 +27,7 @@ def available_bytes():
 
 class Large(unittest.TestCase):
     def setUp(self):
-        # A gradient and a result a worker; the rest is for buffers and for others.
+        # Each worker has a gradient and a result. The rest is for buffers and other programs.
         needed = 2 * WORKERS * elements() * 4 * 5 // 4
         if available_bytes() < needed:
             self.skipTest(f'needs {needed >> 20} MiB, {available_bytes() >> 20} are available')

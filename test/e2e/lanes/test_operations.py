@@ -1,5 +1,5 @@
-"""Every operation and quorum of gradpool.h against a real service, over each transport.
-operations.c has the operations and the expected results."""
+"""Every operation and quorum of gradpool.h against a real service, over each transport. The
+operations and the expected results are in operations.c."""
 import unittest
 
 import harness

@@ -1,5 +1,5 @@
-"""Large numbers against a real service: workers, jobs, tensors, joins and leaves. All ranks live in
-this process: a push returns at once. The memory of lanes is printed as comments."""
+"""Large numbers against a real service: workers, jobs, tensors, joins and leaves. All ranks are in
+this process, because a push returns at once. The memory of lanes is printed as comments."""
 import mmap
 import os
 import pathlib
@@ -10,7 +10,7 @@ import unittest
 import numpy
 
 import harness
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
 import gradpool
 
@@ -30,7 +30,7 @@ def tearDownModule():
 
 
 def lanes():
-    """Memory of each lane, and the part that its jobs use."""
+    """Returns the memory of each lane, and the part that its jobs use."""
     return [{'bytes': lane['arena_bytes'], 'jobs': lane['jobs'], **lane['use']}
             for a in service.status()['aggregators'] for lane in a['lanes']]
 
@@ -60,7 +60,7 @@ class Case(unittest.TestCase):
         return [client.join(name, rank, workers) for rank in range(workers)]
 
     def check_sums(self, jobs, elements, rounds=2):
-        """Integers as floats: exact in any order."""
+        """Uses integers as floats, which are exact in any order."""
         tensors = [job.declare('t', elements) for job in jobs]
         values = [numpy.empty(elements, numpy.float32) for _ in jobs]
         for number in range(rounds):
@@ -154,7 +154,8 @@ class Values(Case):
 
 class Comings(Case):
     def check_comings(self, transport, count):
-        """PARTS times that many join, move a tensor, and leave or merely end their connection."""
+        """PARTS times so many ranks join, move a tensor, and leave or merely end their
+        connection."""
         def come(number):
             with gradpool.connect(service.endpoint, transport) as client:
                 job = client.join(f'comes-{transport}-{number}', 0, 1)
@@ -177,9 +178,9 @@ class Comings(Case):
                       f'descriptors are back from {held()} to {before}')
         harness.until(lambda: not any(lane['bytes'] for lane in lanes() if not lane['jobs']),
                       'empty lanes hold nothing')
-        # A leak grows all the time; a pool of the network library grows by a chunk of 6 MiB, once,
-        # when more connections overlap than ever before. Arenas of lanes return memory after ten
-        # seconds: until then a few joins may hold half a MiB.
+        # A leak grows in each part. A pool of the network library grows once by a chunk of 6 MiB,
+        # when more connections overlap than before. Arenas of lanes return memory after ten
+        # seconds, so a few joins may hold half a MiB until then.
         grown = [statistics.median(numpy.diff(pages)) for pages in zip(*resident)]
         print(f'# {PARTS} times {count} comings over {transport}: the median growth of '
               f'coordinator, aggregators and worker is {grown} bytes')
@@ -194,7 +195,7 @@ class Comings(Case):
 
 class Few(unittest.TestCase):
     def push(self, limit, transport):
-        """Exit code and output of a worker under that limit of the shell."""
+        """Returns exit code and output of a worker with that limit of the shell."""
         name = f'few{limit}-{transport}'.replace(' ', '')
         worker = [harness.BENCH, 'push', '--endpoint', service.endpoint, '--job', name, '--rank',
                   0, '--workers', 1, '--rounds', 3, '--transport', transport]

@@ -1,4 +1,4 @@
-"""Workers come and go while their job trains: they are killed at random moments, come back, and
+"""Workers come and go while their job trains: they are killed at random times and come back, and
 resizes change their number. Every result is compared with the sum over the ranks that it names, and
 the results of the permanent ranks with each other."""
 import os
@@ -14,7 +14,7 @@ import zlib
 import numpy
 
 import harness
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
 import gradpool
 from harness import Service, until
@@ -23,7 +23,7 @@ SEED = tap.seed(20261122)
 WORKERS = 4
 LOSSES, RESIZES = (8, 20) if os.environ.get('GRADPOOL_TEST_LONG') else (3, 7)
 WAIT_MS = 30000
-ANSWER_MS = 1000    # runs out, but only when the service has answered
+ANSWER_MS = 1000    # a deadline that passes, but only after the service has answered
 SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}  # elements; the last has several pieces
 COMPUTES_S = 0.05  # a worker, a round
 
@@ -36,14 +36,14 @@ class Sums:
         self.known = {}
 
     def gradient(self, name, rank):
-        """The first element names the rank: the sum of these is the set."""
+        """The first element names the rank, so that the sum of these elements shows the set."""
         values = numpy.random.default_rng([rank, SIZES[name]]).random(
             SIZES[name], dtype=numpy.float32)
         values[::1000] = 2.0 ** rank
         return values
 
     def of(self, name, mask):
-        """The sum in rank order."""
+        """Returns the sum in rank order."""
         if (name, mask) not in self.known:
             total = None
             for rank in range(32):
@@ -55,8 +55,8 @@ class Sums:
 
 
 def rank_trains(rank, workers):
-    """Trains until rank 0 announces the end. One line for each round and tensor: ranks of the sum,
-    and bits of the result."""
+    """Trains until rank 0 announces the end. Writes one line for each round and tensor: ranks of
+    the sum, and bits of the result."""
     folder, sums = pathlib.Path(os.environ['MEMBERS_FOLDER']), Sums()
     gradients = {name: sums.gradient(name, rank) for name in SIZES}
     results = {name: numpy.empty_like(values) for name, values in gradients.items()}
@@ -113,7 +113,7 @@ class Case(unittest.TestCase):
             stderr=subprocess.PIPE, text=True, env=environment)
 
     def log(self, rank):
-        """Lines of the rank's newest process."""
+        """Returns the lines of the rank's newest process."""
         path = self.folder / f'{rank}.{self.running[rank].pid}'
         text = path.read_text() if path.exists() else ''
         return [tuple(line.split()) for line in text.splitlines(True) if line.endswith('\n')]
@@ -135,7 +135,7 @@ class Case(unittest.TestCase):
         self.check_running()
 
     def finish(self):
-        """All workers end without an error."""
+        """Waits until all workers have ended without an error."""
         (self.folder / 'stop').touch()
         for rank, process in self.running.items():
             out, errors = harness.finish(process, 60)
@@ -143,7 +143,7 @@ class Case(unittest.TestCase):
             self.assertGreater(int(out.splitlines()[-1]), 0)
 
     def check_bits(self, *who):
-        """The ranks have equal sets and bits in each round, as far as all have come."""
+        """Checks that the ranks have equal sets and bits in each round that all have reached."""
         logs = [self.log(rank) for rank in who]
         for lines in zip(*logs):
             self.assertEqual(len(set(lines)), 1, lines)
@@ -151,7 +151,7 @@ class Case(unittest.TestCase):
 
 
     def check_entries(self, rank):
-        """Checks that a returned rank is in all tensors from the same iteration on; returns how
+        """Checks that a returned rank is in all tensors from the same iteration on. Returns how
         often ranks came."""
         masks, came = dict.fromkeys(SIZES, (1 << WORKERS) - 1), {}
         for count, name, mask in (line[:3] for line in self.log(rank)):

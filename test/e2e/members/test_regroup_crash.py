@@ -1,7 +1,7 @@
 """The coordinator dies at every step of a change of workers: before each message that it sends or
-receives, and before each write to its store, while one worker is killed, leaves or joins (a few of
-these steps by default; all with GRADPOOL_TEST_LONG=1). The change is completed or undone: the
-remaining ranks get equal bits, no step of an update rule is lost, repeated or made with other
+receives, and before each write to its store, while one worker is killed, leaves or joins. A few of
+these steps are tested by default, all with GRADPOOL_TEST_LONG=1. The change is completed or undone.
+The remaining ranks get equal bits, no step of an update rule is lost, repeated or made with other
 moments, and training continues every time."""
 import os
 import pathlib
@@ -14,20 +14,20 @@ import unittest
 import numpy
 
 import harness
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import gradpool
 from harness import until
 from test_migration_crash import MortalService
 
 WORKERS, ELEMENTS = 3, 40
 STAYING = 2         # ranks 0 and 1
-STEPS_MAX = 400     # steps of a change; more than any change has
+STEPS_MAX = 400     # steps of a change; no change has more
 STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 160
 WAIT_MS = 30000
 COMPUTES_S = 0.01   # a worker, an iteration
 LINE_BYTES_MAX = 80
 RATE, MOMENTUM = 0.25, 0.5
-GRADIENTS = numpy.float32([6, 12, 24])  # of each rank; their means are exact
+GRADIENTS = numpy.float32([6, 12, 24])  # of each rank, with exact means
 
 
 def mean_of(members):
@@ -35,7 +35,7 @@ def mean_of(members):
 
 
 class Momentum:
-    """The lane's state, followed step by step: each step is that of a set of workers."""
+    """The lane's state, calculated step by step. Each step belongs to a set of workers."""
 
     def __init__(self, parameters):
         self.parameters, self.buffer = parameters, None
@@ -47,7 +47,7 @@ class Momentum:
         return self.parameters - buffer * numpy.float32(RATE), buffer
 
     def follow(self, parameters):
-        """The ranks of the step."""
+        """Returns the ranks of the step."""
         for members in (0, 1), (0, 1, 2):
             expected, buffer = self.step(members)
             if expected.tobytes() == parameters.tobytes():
@@ -62,7 +62,7 @@ def wait_for(path):
 
 
 def rank_trains(rank, workers):
-    """The permanent ranks check each result and write its set; the third rank comes and goes."""
+    """The permanent ranks check each result and write its set. The third rank comes and goes."""
     folder, stays = pathlib.Path(os.environ['CRASH_FOLDER']), rank < STAYING
     if not stays:
         (folder / f'ready.{os.getpid()}').touch()
@@ -129,7 +129,7 @@ class Crashes(unittest.TestCase):
             return [line for line in log.read().splitlines(True) if line.endswith('\n')]
 
     def newest(self, rank):
-        """Numbers of workers in the rank's newest round, for both tensors."""
+        """Returns the numbers of workers in the rank's newest round, for both tensors."""
         words = self.lines(rank, LINE_BYTES_MAX)[-1:]
         return tuple(map(int, words[0].split()[-3:-1])) if words else None
 
@@ -144,7 +144,7 @@ class Crashes(unittest.TestCase):
         return all(self.newest(rank) == (count, count) for rank in range(STAYING))
 
     def has_died(self, count):
-        """Whether the service died before rounds had this many workers."""
+        """Returns whether the service died before rounds had this many workers."""
         until(lambda: self.service.serve.child.poll() is not None or self.is_made_by(count),
               f'rounds of {count} workers', process=self.service.serve)
         self.service.die_at(0)
@@ -173,7 +173,7 @@ class Crashes(unittest.TestCase):
         self.tell('go', process)
         died = self.has_died(WORKERS)
         while not self.is_made_by(WORKERS):
-            if process.poll() is not None:  # whose join was not answered comes anew
+            if process.poll() is not None:  # a worker whose join was not answered is started again
                 self.assertTrue(died, process.communicate()[1])
                 process = self.start(STAYING, transport)
                 self.tell('go', process)

@@ -1,5 +1,5 @@
-"""Ranks that have trained before together with fresh ones, and jobs of one name after each other:
-earlier jobs of a process must not change which job it joins."""
+"""Jobs of ranks that have trained together before and of new ranks, and jobs of one name after each
+other. Earlier jobs of a process must not change which job the process joins."""
 import os
 import tempfile
 import unittest
@@ -45,7 +45,7 @@ def rank_trains_again_and_again(rank, workers):
 
 
 def rank_trains_again_beside_another_user(rank, workers):
-    """An attached model: the job lives on, and is not joined a second time."""
+    """An attached model: the job continues, and is not joined a second time."""
     from gradpool._process import membership
     other = membership.join(None, None, rank, workers)
     totals = [sum_by_horovods_calls(rank, workers, 'x') for _ in range(5)]
@@ -60,8 +60,8 @@ def rank_zero_had_a_group_before(rank, workers):
 
 
 def rank_has_group_after_group_in_one_store(rank, workers):
-    """Variables as torchrun sets them. The barrier of older versions of torch counts on in such a
-    store."""
+    """Sets variables like torchrun. In such a store the barrier of older versions of torch
+    continues its count."""
     import torch
     import torch.distributed as dist
     import gradpool.distributed     # noqa: registers the backend

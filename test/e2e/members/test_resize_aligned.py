@@ -1,8 +1,8 @@
-"""A job grows and shrinks between two iterations, the same two for all tensors, though each rank
-declares them in another order and pushes them at another pace. Rank 0 waits in resize() between two
-of its iterations while others join, or trains on meanwhile; a leaving rank leaves between two of
-its iterations. Two tensors have an update rule; a late worker has the parameters of all others from
-its first step on."""
+"""A job grows and shrinks between the same two iterations for all tensors, although each rank
+declares them in another order and pushes them at another speed. Rank 0 waits in resize() between
+two of its iterations while others join, or trains meanwhile. A leaving rank leaves between two of
+its iterations. Two tensors have an update rule, and a late worker has the parameters of all others
+from its first step on."""
 import ast
 import itertools
 import os
@@ -17,7 +17,7 @@ import unittest
 import numpy
 
 import harness
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
 import gradpool
 from harness import Service, until
@@ -27,10 +27,10 @@ SIZES = [3, 4, 2, 3, 2, 4, 3, 2] * (4 if os.environ.get('GRADPOOL_TEST_LONG') el
 WAIT_MS = 30000
 PLAIN = {'short': 300, 'long': 150000, 'cut': 2500000}  # elements; the last has several pieces
 RULED = {'weights': 2000, 'more': 700000}
-PACE_S = 0.003      # at most, between two pushes; more for later ranks
+PACE_S = 0.003      # longest pause between two pushes; longer for higher ranks
 SEED = tap.seed(20261122)
-# Rank r pushes 4 to the power of r: each of these means is exact, and shows its ranks. Two leaving
-# ranks need not leave between the same two iterations.
+# Rank r pushes 4 to the power of r, so each of these means is exact and shows its ranks. Two
+# leaving ranks need not leave between the same two iterations.
 MEANS = {sum(4.0 ** rank for rank in present) / n: present for n in range(1, MOST + 1)
          for present in itertools.combinations(range(MOST), n)}
 
@@ -66,7 +66,7 @@ class Worker:
         return self.job.push_pull(tensor, gradient, values)
 
     def iterate(self, stops):
-        """The ranks of each tensor, and the parameters."""
+        """Returns the ranks of each tensor, and the parameters."""
         before = {name: float(self.values[name][0]) for name in RULED}
         requests = [self.push(tensor, stops) for tensor in self.shuffled(self.tensors)]
         for request in self.shuffled(requests):
@@ -83,7 +83,7 @@ class Worker:
 
 
 def rank_trains(rank, workers):
-    """One line an iteration."""
+    """Writes one line for each iteration."""
     folder = pathlib.Path(os.environ['ALIGNED_FOLDER'])
     worker, count = Worker(rank, workers), 0
     if 'ALIGNED_BEGINS' in os.environ:
@@ -153,7 +153,7 @@ class Resizes(unittest.TestCase):
         self.await_workers(wanted)
 
     def check(self):
-        """Each iteration had one set in all tensors, equal on every rank."""
+        """Checks that each iteration had one set in all tensors, equal on every rank."""
         first = self.lines(self.logs[0])
         for line in first:
             self.assertEqual(len(line[0]), 1, line)

@@ -16,7 +16,7 @@ PAGES = ('svc/OPERATING.md', 'svc/OPTIONS.md')
 
 
 def run(*command, **variables):
-    """Without the caller's GRADPOOL_* variables."""
+    """Runs without the caller's GRADPOOL_* variables."""
     clean = {name: value for name, value in os.environ.items()
              if not name.startswith('GRADPOOL_')}
     return harness.run([GRADPOOL, *command], capture_output=True, text=True,
@@ -24,7 +24,7 @@ def run(*command, **variables):
 
 
 def values(printed):
-    """{key: (value, origin)} of all sections of a printed configuration."""
+    """Returns {key: (value, origin)} of all sections of a printed configuration."""
     found = re.findall(r'^#?([a-z-]+) = (.*?) ?; (.*)$', printed, re.M)
     return {key: (value, origin) for key, value, origin in found}
 
@@ -146,7 +146,7 @@ class Running(Case):
         joined.wait_for('joined as aggregator')
 
     def usual(self, name, *command):
-        """`command` on a host whose /etc is the folder `etc` of this case."""
+        """Runs `command` on a host whose /etc is the folder `etc` of this case."""
         script = f'mount --bind {self.folder}/etc /etc && exec "$0" "$@"'
         process = Process(['unshare', '-m', 'sh', '-c', script, GRADPOOL, *command], self.folder,
                           name)
@@ -156,7 +156,8 @@ class Running(Case):
     @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
     def test_the_usual_file_is_read_by_serve_and_not_by_its_aggregators(self):
         (self.folder / 'etc/gradpool').mkdir(parents=True)
-        for name in ('alternatives', 'ld.so.cache'):    # libraries of this host are found by these
+        # libraries of this host are found with these files
+        for name in ('alternatives', 'ld.so.cache'):
             harness.run(['cp', '-a', f'/etc/{name}', self.folder / 'etc'], check=True)
         self.write('[serve]\nlisten = gradpool://127.0.0.1:0\ncores = 0\n'
                    '[aggregator]\nlanes-per-core = 3\n',

@@ -1,4 +1,4 @@
-"""The service as an operator uses it: the command line, starting, ending, adding nodes."""
+"""The service from an operator's view: command line, starts, ends, added nodes."""
 import contextlib
 import json
 import os
@@ -19,7 +19,7 @@ from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, free_ports, is_al
 
 
 def run(*command, environment=None):
-    """Without the caller's GRADPOOL_* variables."""
+    """Runs without the caller's GRADPOOL_* variables."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith('GRADPOOL_')}
     return harness.run([str(GRADPOOL), *map(str, command)], capture_output=True, text=True,
                        timeout=WAIT_S, check=False, env={**clean, **(environment or {})})
@@ -199,7 +199,7 @@ class OneService(unittest.TestCase):
 
 
 class OwnServices(unittest.TestCase):
-    """Each case starts the processes that it needs."""
+    """Each case starts its own processes."""
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-control-'))
@@ -253,7 +253,7 @@ class OwnServices(unittest.TestCase):
         self.assertEqual((self.folder / 'gradpool').stat().st_mode & 0o777, 0o700)
 
     def inside(self, folder, name, *options):
-        """`gradpool serve` with a working folder."""
+        """Starts `gradpool serve` with a working folder."""
         process = Process(['sh', '-c', f'cd {folder} && exec "$0" "$@"', GRADPOOL, 'serve',
                            '--listen', 'gradpool://127.0.0.1:0', '--cores', '0', *options],
                           self.folder, name)
@@ -370,7 +370,7 @@ class OwnServices(unittest.TestCase):
         joined[1].signal(signal.SIGINT)
         self.assertEqual(joined[1].wait(), 0)
         self.assertRegex(service.serve.text(), 'has drained and leaves.*\n.*is gone')
-        for worker in workers:  # without a lane the workers wait for the next, and log that
+        for worker in workers:  # without a lane the workers wait for the next one, and log this
             worker.wait_for('is gone, and no lane is left')
         shown = service.job('moved')
         self.assertEqual(shown['state'], 'waiting', shown)
@@ -393,7 +393,7 @@ class OwnServices(unittest.TestCase):
             silent.settimeout(WAIT_S)
             heard = b''
             while not heard:  # one connection only looks for a path
-                peer = silent.accept()[0]  # held open: silent, not closed
+                peer = silent.accept()[0]  # stays open: silent, not closed
                 heard = peer.recv(1)
             joining.signal(signal.SIGINT)
             self.assertEqual(joining.wait(5), -signal.SIGINT)
@@ -431,7 +431,7 @@ class OwnServices(unittest.TestCase):
     def test_an_aggregator_killed_while_it_starts_is_replaced(self):
         serve = self.process('serve', '--listen', 'gradpool://127.0.0.1:0', '--cores', '0',
                              '--state-dir', self.folder / 'state', name='serve')
-        for i in range(4):  # one more than may fail to start by itself
+        for i in range(4):  # one more than may fail to start
             until(lambda: serve.text().count('started a local aggregator') > i, 'it is started',
                   process=serve)
             os.kill(int(re.findall(r'cores 0, pid (\d+)', serve.text())[i]), signal.SIGKILL)
@@ -482,7 +482,7 @@ class OwnServices(unittest.TestCase):
         until(lambda: not is_alive(pid), 'the orphan has ended')
 
     def mounted(self, name, options, *command):
-        """`command` with a small or read-only file system of its own at <folder>/mounted."""
+        """Runs `command` with a separate small or read-only file system at <folder>/mounted."""
         target = self.folder / 'mounted'
         target.mkdir(exist_ok=True)
         mount = f'mount -t tmpfs -o mode=700,{options} none {target} && exec "$0" "$@"'
@@ -508,7 +508,7 @@ class OwnServices(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
     def test_a_full_dev_shm_changes_nothing(self):
-        """Shared memory is memfds, which no mount bounds."""
+        """Shared memory is in memfds, which no mount limits."""
         script = ('mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero > /dev/shm/x;'
                   'exec "$0" "$@"')
         local = Process(['unshare', '-m', 'sh', '-c', script, BENCH, 'local', '--endpoint',

@@ -1,6 +1,7 @@
-"""SIGTERM of a service whose local aggregators end with it (the first process of a container, the
-main one of a unit): their tasks move to an aggregator that was joined by hand elsewhere, jobs train
-on there, and the next start finds them. Jobs whose tasks cannot move end with the reason."""
+"""SIGTERM of a service whose local aggregators end with it (the first process of a container, or
+the main process of a unit). Their tasks move to an aggregator elsewhere that was joined by hand,
+jobs continue there, and the next start finds them. Jobs whose tasks cannot move end with the
+reason."""
 import concurrent.futures
 import contextlib
 import os
@@ -9,7 +10,7 @@ import time
 
 import numpy
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import harness
 import tap
 import test_durability as durability
@@ -25,14 +26,15 @@ MOVES = 'their tasks move to others first'
 
 class Case(leaving.Case):
     def serve(self, *options, before=None):
-        """One local aggregator; aggregators that are joined by hand are elsewhere."""
+        """Starts a service with one local aggregator. Aggregators that are joined by hand are
+        elsewhere."""
         self.service = harness.Service(*options, aggregators=1,
                                        before=harness.container() if before is None else before)
         self.addCleanup(self.service.end)
         self.first = self.service.serve
 
     def begin_with(self, *options, durability=None, transport='shm', before=None):
-        """A job that trains on the local aggregator; then another one joins."""
+        """Starts a job that trains on the local aggregator. Then another aggregator joins."""
         self.serve(*options, before=before)
         self.begin('moves', transport, durability)
         self.train(0, 5)    # creates moments

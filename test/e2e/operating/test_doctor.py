@@ -1,4 +1,4 @@
-"""gradpool doctor: findings where all is well, and where one thing is made to fail."""
+"""gradpool doctor: its findings on a healthy system, and with one fault at a time."""
 import contextlib
 import json
 import os
@@ -30,7 +30,7 @@ def run(*command, environment=None, before=None):
 
 class Case(unittest.TestCase):
     def doctor(self, *options, code=0, environment=None, before=None):
-        """The checks by name."""
+        """Returns the checks by name."""
         answer = run('doctor', '--json', *options, environment=environment, before=before)
         self.assertEqual(answer.returncode, code, answer.stdout + answer.stderr)
         said = json.loads(answer.stdout)
@@ -171,7 +171,7 @@ class OfService(Case):
             self.assertNotIn('key', checks)
 
     def test_a_service_of_another_protocol_is_a_failure_that_names_both_versions(self):
-        """By hand: the answer Envelope{id = 1, welcome = {version = 99}} to any request."""
+        """Written by hand: the answer Envelope{id = 1, welcome = {version = 99}} to any request."""
         welcome = bytes((0x08, 99))
         message = bytes((0x08, 1, 0x1a, len(welcome))) + welcome
 

@@ -1,5 +1,6 @@
-"""Orders of operators, over the Unix socket of the service or with an operator's key, and refused
-over loopback without either; the parts of the service that a stranger and a tenant see."""
+"""Orders of operators: accepted over the Unix socket of the service or with an operator's key, and
+refused over loopback without either. Also the parts of the service that a stranger and a tenant
+see."""
 import contextlib
 import grp
 import json
@@ -20,8 +21,8 @@ OPERATORS_ONLY = 'is for operators: it needs the Unix socket of the service'
 
 
 def loopback(service, *command, environment=None, **options):
-    """A command to the service over TCP on this host, without a key unless `environment` has one.
-    """
+    """Runs a command for the service over TCP on this host, without a key unless `environment` has
+    one."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith('GRADPOOL_')}
     return harness.run([GRADPOOL, *command, '--endpoint', service.endpoint], capture_output=True,
                        text=True, env={**clean, **(environment or {})}, **options)
@@ -34,7 +35,7 @@ class Stranger(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.service = Service(aggregators=1)
-        # Programs of the stranger must lie where every user reads.
+        # Programs for the stranger must be where every user can read them.
         cls.program = cls.service.folder / 'gradpool'
         shutil.copy(GRADPOOL, cls.program)
         for path in cls.program, cls.service.folder:
@@ -94,7 +95,7 @@ class Doors(unittest.TestCase):
 
     def test_the_user_of_the_service_needs_no_key_also_by_its_tcp_address(self):
         service, other = self.service(aggregators=1), self.service(aggregators=1)
-        # The well-known socket is that of another service.
+        # The usual socket belongs to another service.
         elsewhere = {'GRADPOOL_STATE_DIR': str(other.state)}
         for environment in {}, elsewhere:
             answer = loopback(service, 'drain', 'lane', '1', environment=environment)

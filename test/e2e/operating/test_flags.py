@@ -1,5 +1,5 @@
-"""Variables that options had once: commands ignore them, and one line names those that are set.
-Options that destroy, grant or have a single effect must be typed."""
+"""Former variables of options: commands ignore them, and one line names those that are set.
+Options that destroy, grant or have an effect once must be typed."""
 import json
 import os
 import pathlib
@@ -13,7 +13,7 @@ OLD = {f'GRADPOOL_{name}': value for name, value in {
     'INSECURE': '1', 'JSON': '1', 'LANE_TIME': '1', 'ONCE': '1', 'OPERATOR': '1',
     'OUTPUT': '/nowhere/file', 'PERIOD': '1', 'PLAIN': '1', 'SECONDS': '1', 'TENANT': 'nobody',
     'UNDO': '1', 'WORKERS': '7'}.items()}
-# A variable of an option that grants.
+# Variable of an option that grants rights.
 NEVER = {'GRADPOOL_OPERATORS': 'root'}
 # Read by `serve`, and once by `tenant add`.
 OF_SERVE = {'GRADPOOL_LOSS_LIMIT': '7'}
@@ -21,7 +21,7 @@ WARNING = 'not read from the environment any more: '
 
 
 def ask(service, *command):
-    """A command with all of these variables set."""
+    """Runs a command with all of these variables set."""
     return harness.run([GRADPOOL, *command], capture_output=True, text=True,
                        env={**os.environ, **OLD, **NEVER, **OF_SERVE,
                             'GRADPOOL_ENDPOINT': f'unix:{service.state}/control.sock',
@@ -37,7 +37,7 @@ class Flags(unittest.TestCase):
                      for lane in a['lanes']]
 
     def expect_one_line(self, answer):
-        """Which names all that were removed."""
+        """Checks that the line names all removed variables."""
         lines = [line for line in answer.stderr.splitlines() if WARNING in line]
         self.assertEqual(len(lines), 1, answer.stderr)
         for name in OLD:

@@ -1,5 +1,6 @@
 """The result of `meson install`: exactly these files, and a service, a C program and a Python
-program that use nothing else. The tree is staged, so they must find each other by themselves."""
+program that use nothing else. The files are staged in another folder, so the programs must find
+each other by themselves."""
 import json
 import os
 import pathlib
@@ -13,7 +14,7 @@ import tap
 from harness import BUILD, Process, Service, until
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
-PYTHON = sys.executable  # the interpreter that the package is installed for
+PYTHON = sys.executable  # the interpreter for which the package is installed
 REDUCE = '''
 import array, sys
 import gradpool
@@ -33,7 +34,7 @@ stage = None
 
 
 def run(*command, **variables):
-    """Output of the command, run without the variables of the project's tests."""
+    """Returns the output of the command, run without the variables of the project's tests."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(('GRADPOOL_', 'PYTHON', 'LD_', 'PKG_CONFIG'))}
     result = harness.run([str(c) for c in command], capture_output=True, text=True, timeout=60,
@@ -44,7 +45,7 @@ def run(*command, **variables):
 
 
 class Stage:
-    """The tree in a folder in place of /. Configured paths are below it."""
+    """The tree in a folder instead of /, with configured paths below it."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-test-'))
@@ -130,7 +131,7 @@ class Library(unittest.TestCase):
 
 
 class PrivatePrefix(unittest.TestCase):
-    """Outside of /usr: ld.so does not look there."""
+    """A prefix outside of /usr, where ld.so does not look."""
 
     def test_a_c_program_finds_its_library_by_itself(self):
         with tempfile.TemporaryDirectory(prefix='gradpool-test-') as folder:
@@ -148,7 +149,7 @@ class PrivatePrefix(unittest.TestCase):
 
 
 class Use(unittest.TestCase):
-    """With a service from the staged program, which starts its aggregator itself."""
+    """With a service from the staged program, which starts its own aggregator."""
 
     def setUp(self):
         built, harness.GRADPOOL = harness.GRADPOOL, stage.bin / 'gradpool'

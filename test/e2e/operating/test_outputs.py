@@ -1,4 +1,4 @@
-"""Outputs of all commands with --json, against the schema that describes them."""
+"""Outputs of all commands with --json, compared with the schema that describes them."""
 import copy
 import json
 import os
@@ -17,7 +17,7 @@ from harness import GRADPOOL, Service, run, until
 ROOT = pathlib.Path(__file__).parents[3]
 MODELS = ROOT / 'bench/models'
 SCHEMA = json.loads((ROOT / 'svc/ops/json/schema.json').read_text())
-# Members of situations that no case here makes.
+# Members of situations that no case here creates.
 RARE = {
     'event.at_s', 'check.advice', 'job.measured',
     *(f'measured.{member}' for member in SCHEMA['$defs']['measured']['properties']),
@@ -41,7 +41,7 @@ def validate(output, name):
 
 
 def members(output, name):
-    """Members of the output that the definition `name` and those below it describe, as
+    """Returns the members of the output that the definition `name` and those below it describe, as
     'definition.member'."""
     definition, seen = SCHEMA['$defs'][name], set()
     for member, value in output.items() if isinstance(output, dict) else ():

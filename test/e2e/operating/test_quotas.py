@@ -1,5 +1,5 @@
-"""Quotas of one tenant: given with `tenant add`, changed live with `tenant set`, shown, kept over a
-restart; and shares of an aggregator's address space and descriptors."""
+"""Quotas of one tenant: set with `tenant add`, changed with `tenant set` while jobs run, shown, and
+kept over a restart. Also shares of an aggregator's address space and descriptors."""
 import json
 import unittest
 
@@ -8,7 +8,7 @@ import tap
 from harness import BUILD, Process, Service, result, until
 
 HOSTILE = BUILD / 'test' / 'e2e' / 'hostile'
-FILES = 1024    # descriptors of each process of a service with few
+FILES = 1024    # descriptors of each process, in a service with few
 
 
 class Quotas(unittest.TestCase):
@@ -26,7 +26,7 @@ class Quotas(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def push(self, job, key, elements=256):
-        """The exit code of a job of one worker, and its output."""
+        """Returns the exit code of a job of one worker, and its output."""
         worker = self.service.worker(job, 0, 1, '--rounds', '3', '--elements', elements,
                                      environment=key)
         return worker.wait(), worker.text()

@@ -1,5 +1,5 @@
-"""gradpool run: the environment of workers, their printed output, and their ends. One case runs a
-real job."""
+"""gradpool run: the environment of workers, their output, and their ends. One case runs a real
+job."""
 import json
 import os
 import pathlib
@@ -30,7 +30,8 @@ with gradpool.connect() as client, client.join() as job:
 """
 
 # The script's reaction to Ctrl-C takes a moment, and a second Ctrl-C would interrupt it. Its sleeps
-# are short: Python begins a sleep after a signal that arrives just before, and handles it later.
+# are short, because Python begins a sleep after a signal that arrives just before, and handles the
+# signal later.
 SAVE = """
 import time
 try:
@@ -72,7 +73,7 @@ class Run(unittest.TestCase):
         return done
 
     def tell(self, *options, **environment):
-        """The variables of each worker, by the rank before its line."""
+        """Returns the variables of each worker, by the rank before its line."""
         done = self.check(run(*options, sys.executable, '-c', TELL, **environment))
         lines = [line.split(' ', 1) for line in done.stdout.splitlines()]
         return {rank: dict(zip(NAMES, told.split())) for rank, told in lines}
@@ -194,7 +195,8 @@ for i in range(20):
                                         for r in range(3) for i in range(20)])
 
     def test_a_line_that_is_too_long_is_cut_between_characters(self):
-        """The text of two workers, so that each may come between parts of the other's."""
+        """Two workers print long texts, so that parts of one could come between parts of the
+        other."""
         text = 'aé' * 1000000
         done = self.done(run('--workers', 2, sys.executable, '-c', "print('aé' * 1000000)"))
         parts = {'[0] ': '', '[1] ': ''}
@@ -203,7 +205,7 @@ for i in range(20):
         self.assertTrue(all(said == text for said in parts.values()))
 
     def parts(self, script, said):
-        """Runs two workers; allows each next part of their output, and waits for it."""
+        """Runs two workers. Allows each next part of their output, and waits for it."""
         with tempfile.TemporaryDirectory() as folder:
             process = subprocess.Popen(
                 command('--workers', 2, sys.executable, '-c', PARTS + script, folder),
@@ -242,13 +244,14 @@ else:
 
 
 class Interrupts(unittest.TestCase):
-    """Workers have time for their reaction to a signal, which each gets once."""
+    """Workers have time for their reaction to a signal, which each worker gets once."""
 
     def setUp(self):
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&' starts it ignored
+        # with `&` a shell starts it with SIGINT ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def until_said(self, fd, *texts):
-        """Output until each text has occurred this often."""
+        """Returns the output when each text has occurred this often."""
         said, patience = '', progress.Patience(WAIT_S)
         while not all(said.count(text) >= times for text, times in texts):
             said += harness.read_more(fd, patience, said).decode()

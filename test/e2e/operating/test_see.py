@@ -26,7 +26,7 @@ from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, free_ports, resul
 
 
 class Running(unittest.TestCase):
-    """A service with a job that trains as long as a case needs."""
+    """A service with a job that trains as long as a case needs it."""
 
     def setUp(self):
         self.service = Service(*self.options(), aggregators=2)
@@ -69,7 +69,7 @@ class Top(Running):
 
 
 class Decisions(Running):
-    """The log has each decision with its reason."""
+    """The log contains each decision with its reason."""
 
     def test_the_log_says_which_lanes_a_job_got_and_why_and_what_became_of_them(self):
         log = self.service.serve.text
@@ -84,7 +84,7 @@ class Decisions(Running):
 
 
 class Terminal:
-    """A program on a terminal of 20 rows and 60 columns, and its output."""
+    """A program on a terminal of 20 rows and 60 columns, with its output."""
 
     def __init__(self, *command):
         self.pid, self.fd = pty.fork()
@@ -147,7 +147,7 @@ class LiveTop(Running):
 
 
 def fetch(url, method='GET'):
-    """Status and text."""
+    """Returns status and text."""
     try:
         request = urllib.request.Request(url, method=method)
         with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
@@ -157,7 +157,7 @@ def fetch(url, method='GET'):
 
 
 def web_of(service):
-    """Address of the service's web server, from its log."""
+    """Returns the address of the service's web server, from its log."""
     until(lambda: 'metrics and report on ' in service.serve.text(), 'the web server is up',
           process=service.serve)
     return re.search(r'metrics and report on (http://\S+)/metrics', service.serve.text()).group(1)

@@ -1,5 +1,5 @@
-"""Trust of `gradpool serve` in the folder with its state, and a start with one whose files
-are lost or damaged."""
+"""Checks of `gradpool serve` on the folder with its state, and starts with lost or damaged
+files."""
 import json
 import os
 import pathlib
@@ -25,7 +25,7 @@ class Case(unittest.TestCase):
         self.state = self.folder / 'state'
 
     def refused(self, *options, state=None):
-        """The log of a serve that does not start."""
+        """Returns the log of a serve that does not start."""
         answer = harness.run([GRADPOOL, 'serve', '--listen', 'gradpool://127.0.0.1:0',
                               '--aggregators', '0', '--state-dir', state or self.state, *options],
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -76,7 +76,7 @@ class Trust(Case):
 
 
 def flip(path, first):
-    """64 bytes of the file are others."""
+    """Changes 64 bytes of the file."""
     draw, data = random.Random(1), bytearray(path.read_bytes())
     for _ in range(64):
         data[draw.randrange(first, len(data))] ^= 0xff
@@ -112,8 +112,8 @@ class Lost(Case):
                                                 for end in ('', '-wal', '-used'))
 
     def start(self):
-        """Starts a service on the present state; returns its tenants, and whether it knew the job.
-        """
+        """Starts a service on the present state. Returns its tenants, and whether it knew the
+        job."""
         service = Service(aggregators=0, folder=self.folder)
         self.addCleanup(service.end)
         tenants = json.loads(service.tenant('list', '--json').stdout)['tenants']

@@ -1,5 +1,5 @@
-"""Planned stops: SIGTERM leaves jobs in training to the next start of `gradpool serve`; SIGINT,
-`gradpool stop` and SIGTERM under --stop jobs end them in order; no process or file remains."""
+"""Planned stops. SIGTERM leaves running jobs to the next start of `gradpool serve`. SIGINT,
+`gradpool stop` and SIGTERM with --stop jobs end them in order, and no process or file remains."""
 import contextlib
 import json
 import os
@@ -12,7 +12,7 @@ import unittest
 
 import numpy
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import harness
 import tap
 import test_migration_crash as crash
@@ -26,14 +26,14 @@ WINDOW_S = 1.0
 IS_LONG = os.environ.get('GRADPOOL_TEST_LONG')
 TURNS = 5 if IS_LONG else 3
 COMPUTES_S = 0.02 if IS_LONG else 0.06      # a job, an iteration
-LENIENT_S = 5       # on a host that is busy; the aim is 0.1
+LENIENT_S = 5       # on a busy host; the aim is 0.1
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', '20000', '--compute-ms', '5')
 STOPPED = 'the operator stopped the service'
 
 
 def rank_trains(rank, workers):
-    """A job of two ranks in one process, until its ordered end: end and length of each iteration,
-    and whether a sum was wrong."""
+    """Runs a job of two ranks in one process until its ordered end. Writes end and length of each
+    iteration, and whether a sum was wrong."""
     folder, ends, takes, wrong = pathlib.Path(os.environ['FOLDER']), [], [], 0
     with gradpool.connect() as client:
         jobs = [client.join(f'job-{rank}', number, 2) for number in range(2)]
@@ -62,14 +62,14 @@ class Case(unittest.TestCase):
         return self.service
 
     def train(self, count=2):
-        """Workers that train until something ends them."""
+        """Starts workers that train until they are ended."""
         workers = self.service.workers('job', count, *FOREVER)
         for worker in workers:
             worker.wait_for('round 5\n')
         return workers
 
     def leave(self):
-        """SIGTERM; returns the aggregators, which outlive the coordinator."""
+        """Sends SIGTERM. Returns the aggregators, which survive the coordinator."""
         pids = sorted(self.service.pids())
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         self.assertEqual(sorted(self.service.local_aggregators()), pids)
@@ -80,7 +80,7 @@ class Case(unittest.TestCase):
         self.service.start(f'serve-{self.starts}')
 
     def start_process(self, aggregators):
-        """Starts without waiting."""
+        """Starts the service without waiting."""
         self.starts += 1
         self.service.serve = harness.Process(
             [GRADPOOL, 'serve', '--state-dir', self.service.state, '--listen',
@@ -95,7 +95,7 @@ class Case(unittest.TestCase):
         self.assertEqual(sorted(self.service.pids()), pids)
 
     def check_end(self, workers, words=STOPPED):
-        """The whole service has ended, and its workers have the reason."""
+        """Checks that the whole service has ended, and that its workers have the reason."""
         for worker in workers:
             self.assertEqual(worker.wait(), 1)
             self.assertIn(words, worker.text())
@@ -105,7 +105,7 @@ class Case(unittest.TestCase):
 
 
 class Restarts(Case):
-    """Jobs train through them."""
+    """Jobs continue during these stops."""
 
     def setUp(self):
         self.start('--scale', 'off')
@@ -216,7 +216,7 @@ class Restarts(Case):
 
 
 class Ends(Case):
-    """Everything does, in order."""
+    """Everything ends in order."""
 
     def test_without_jobs_sigterm_ends_all(self):
         self.start()
@@ -324,12 +324,12 @@ class FirstOfContainer(Case):
 
 
 class Longest(Case):
-    """Iterations of eight jobs: in windows in which the coordinator stops and starts, and in
-    windows of the same length before. Prints the figures; the bound is for a busy host."""
+    """Iterations of eight jobs, in windows in which the coordinator stops and starts, and in
+    windows of the same length before. Prints the figures. The bound allows for a busy host."""
 
     def restart_unasked(self):
-        """Waits for the log's lines about both aggregators: status commands would take cores from
-        the jobs."""
+        """Waits for the log's lines about both aggregators, because status commands would use
+        cores that the jobs need."""
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         serve = self.start_process(2)
         until(lambda: serve.text().count(') is back') == 2, 'both are back', process=serve)

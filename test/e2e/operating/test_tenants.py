@@ -49,7 +49,7 @@ class Keys(unittest.TestCase):
         self.expect_logged(logged)
 
     def expect_logged(self, words):
-        """Waits for the line in the log, with the peer's address."""
+        """Waits for the line in the log, which contains the peer's address."""
         until(lambda: words in self.service.serve.text(), f'{words!r} is logged',
               process=self.service.serve)
         lines = [line for line in self.service.serve.text().splitlines() if words in line]
@@ -212,7 +212,7 @@ class Revoke(unittest.TestCase):
 
 
 class Crowd(unittest.TestCase):
-    """Connections that join nothing, more of them than there may be."""
+    """Connections that join nothing, more than are allowed."""
 
     def test_they_go_one_by_one_and_a_job_and_the_operator_do_not_notice(self):
         service = Service('--idle-connections-max', '20', aggregators=1)
@@ -269,11 +269,11 @@ class Aggregators(unittest.TestCase):
 
 
 class OtherEnds(unittest.TestCase):
-    """A client with a key connects to a server that is no service with keys."""
+    """A client with a key connects to a server without keys."""
 
     def serve_once(self, answer):
-        """The endpoint of a server that sends this answer to its first peer, whatever the peer
-        sends."""
+        """Returns the endpoint of a server that sends this answer to its first peer, whatever the
+        peer sends."""
         listener = socket.create_server(('127.0.0.1', 0))
         self.addCleanup(listener.close)
 

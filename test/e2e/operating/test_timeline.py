@@ -1,4 +1,5 @@
-"""gradpool timeline: started and stopped while two workers train, read as a trace viewer would."""
+"""gradpool timeline: started and stopped while two workers train, and read like a trace viewer
+does."""
 import collections
 import json
 import os
@@ -11,7 +12,7 @@ import unittest.mock
 import numpy
 
 import harness
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import progress
 import gradpool
 
@@ -25,7 +26,8 @@ WORKER_STEPS = ['queued', 'copy in', 'wait', 'landed', 'copy out']
 
 
 def rank_trains(rank, workers):
-    """Trains until the file `stop` exists: rank 0 looks, the others learn of it from a sum."""
+    """Trains until the file `stop` exists. Rank 0 checks this, and the others learn it from a
+    sum."""
     folder = pathlib.Path(os.environ['TEST_FOLDER'])
     client = gradpool.connect()
     job = client.join(os.environ['TEST_JOB'], rank, workers)
@@ -129,7 +131,8 @@ class Timelines(unittest.TestCase):
     # --- properties of a trace ---
 
     def check_rounds(self, trace):
-        """Steps fill their round, one after the other; rounds of a row do not overlap."""
+        """Checks that steps fill their round one after the other, and that rounds of a row do not
+        overlap."""
         rows = collections.defaultdict(list)
         for r in trace.rounds:
             steps = [s for name, s in r['steps'].items() if name != 'commit']
@@ -164,8 +167,8 @@ class Timelines(unittest.TestCase):
             self.assertLess(clock['error'], 1e6)
 
     def check_order(self, trace, error=0):
-        """A lane sums after all announcements and before the first result, up to the clock error in
-        ns."""
+        """Checks that a lane sums after all announcements and before the first result, up to the
+        clock error in ns."""
         workers = collections.defaultdict(dict)
         for r in trace.of('worker'):
             workers[r['name'], r['args']['round']][r['pid']] = r
@@ -220,7 +223,7 @@ class Timelines(unittest.TestCase):
         self.check_rounds(trace)
 
     def rounds_so_far(self):
-        """The file is one at any time; between two writes of one process at least."""
+        """The file is valid at any time, at least between two writes of one process."""
         try:
             return int(json.loads(self.file.read_text())['otherData']['rounds'])
         except (ValueError, OSError):

@@ -1,7 +1,7 @@
-"""Tasks with replicas on another aggregator (--durability replica) move to that one, and the first
-becomes the holder of their copies (K57 of svc/coordinator). Each of the two dies at a random step
-of such moves, before a message that it sends or receives (at twenty with GRADPOOL_TEST_LONG=1). No
-state is lost, and training continues with the same bits."""
+"""Tasks with replicas on another aggregator (--durability replica) move to that aggregator, and the
+first one becomes the holder of their copies (K57 of svc/coordinator). Each of the two dies at a
+random step of such moves, before a message that it sends or receives (at twenty steps with
+GRADPOOL_TEST_LONG=1). No state is lost, and training continues with the same bits."""
 import mmap
 import os
 import random
@@ -10,7 +10,7 @@ import struct
 import subprocess
 import unittest
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
 import test_migration_crash as crash
 import gradpool
@@ -58,7 +58,8 @@ class CopiedMoves(unittest.TestCase):
         return use.get('states') == use.get('copied') == STATES
 
     def find_sides(self):
-        """(process, lane) of the owner, and of the holder of the copy, once there is a copy."""
+        """Returns (process, lane) of the owner, and of the holder of the copy, once there is a
+        copy."""
         until(self.is_copied, 'the state has a copy', process=self.service.serve)
         mine = self.service.job('job')['lanes']
         sides = sorted((lane['lane'] not in mine, a['pid'], lane['lane'])
@@ -74,7 +75,7 @@ class CopiedMoves(unittest.TestCase):
             raise self.training.failure
 
     def move(self, step, victim):
-        """Moves the job's tasks to the holder. Returns the process that was to die, the owner (0)
+        """Moves the job's tasks to the holder. Returns the process that should die, the owner (0)
         or the holder (1), and its remaining steps."""
         sides = self.find_sides()
         mortal = sides[victim][0]
@@ -90,7 +91,8 @@ class CopiedMoves(unittest.TestCase):
         return mortal, left
 
     def count_steps(self, victim):
-        """Steps of a move; more if other messages come and go, or if the move is tried again."""
+        """Returns the steps of a move. There are more if other messages are sent meanwhile, or if
+        the move is tried again."""
         mortal, left = self.move(NEVER, victim)
         self.assertIsNone(mortal.child.poll())
         return NEVER - left

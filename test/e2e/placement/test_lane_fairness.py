@@ -1,4 +1,4 @@
-"""Lane time of the jobs of one lane: the cost of each job is shown as its own, and a rank that
+"""Lane time of the jobs of one lane: the cost of each job is shown separately, and a rank that
 blocks a round during a transfer is named to the waiting ranks and to the operator."""
 import re
 import signal
@@ -7,7 +7,7 @@ import unittest
 import tap
 from harness import Service, end_training, until
 
-# Rank 1 has pushed and stopped; or stopped before its push, which is another wait.
+# Rank 1 has pushed and stopped. If it stopped before its push, the wait is another one.
 NAMED = (r'all ranks have pushed, no answer from the memory of rank 1; rank 1 \(\S+, pid {pid}\) '
          'has joined, but its process is stopped, by a signal')
 SAID = (r'job stuck: lane \d waits for rank 1 of job stuck \(\S+\): its memory does not answer, '
@@ -26,7 +26,8 @@ class MidRead(unittest.TestCase):
         return len(re.findall('(?m)^round ', self.waits.text()))
 
     def stop_in_mid_read(self):
-        """Its push is a message, its memory is read for most of a round: a few tries."""
+        """Its push is a message, and its memory is read during most of a round, so a few tries are
+        enough."""
         named = re.compile(NAMED.format(pid=self.stops.pid))
         for _ in range(20):
             before, at = self.rounds(), len(self.waits.text())
@@ -43,7 +44,7 @@ class MidRead(unittest.TestCase):
         self.addCleanup(self.stops.signal, signal.SIGCONT)
         self.stop_in_mid_read()
         said = ''
-        for aggregator in (1, 2):               # its tensors lie on one of them, or on both
+        for aggregator in (1, 2):               # its tensors are on one aggregator or on both
             if not re.search(SAID, said):
                 answer = self.service.ask('drain', 'aggregator', aggregator)
                 said += answer.stdout + answer.stderr
@@ -56,7 +57,7 @@ class MidRead(unittest.TestCase):
 
 class Bills(unittest.TestCase):
     def setUp(self):
-        self.service = Service('--cores', 0, aggregators=1)     # one lane, at once
+        self.service = Service('--cores', 0, aggregators=1)     # one lane, from the beginning
         self.addCleanup(self.service.end)
 
     def busy(self, name):

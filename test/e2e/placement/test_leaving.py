@@ -1,6 +1,6 @@
-"""SIGTERM of an aggregator is a planned end: its tasks and their state move first, so that a job
-without copies trains on with the bits of an undisturbed training. Tasks that cannot move in time
-are named. Both ranks live in this process."""
+"""SIGTERM of an aggregator is a planned end. Its tasks and their state move first, so a job without
+copies continues with the bits of an undisturbed training. Tasks that cannot move in time are named.
+Both ranks are in this process."""
 import concurrent.futures
 import os
 import random
@@ -10,7 +10,7 @@ import time
 
 import numpy
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import harness
 import progress
 import tap
@@ -40,7 +40,7 @@ class Case(durability.Case):
         self.start()
 
     def owner(self):
-        """An aggregator that has something of the job; None: its tasks are on their way."""
+        """Returns an aggregator that has tasks of the job; None: its tasks are being moved."""
         lanes = self.service.job(self.name)['lanes']
         return next((a for a in self.service.serving() for lane in a['lanes']
                      if lane['lane'] in lanes), None)
@@ -54,8 +54,8 @@ class Case(durability.Case):
         until(lambda: not is_alive(pid), f'aggregator {pid} ends', process=self.service.serve)
 
     def train_while(self, harm, end=STEPS):
-        """Steps continue while `harm`() runs, repeated from the first if needed; the parameters at
-        the end are those of an undisturbed training."""
+        """Steps continue while `harm`() runs, and begin again if needed. The last parameters must
+        be those of an undisturbed training."""
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             harmed = pool.submit(harm)
             steps = 0
@@ -77,7 +77,7 @@ class Case(durability.Case):
         self.start()
 
     def by_hand(self, name, *options):
-        """An aggregator that joins over TCP."""
+        """Starts an aggregator that joins over TCP."""
         there = self.service.endpoint.removeprefix('gradpool://')
         process = Process([GRADPOOL, 'aggregator', '--join', there, '--cores', '0', *options],
                           self.service.folder, name, self.service.operator())
@@ -86,13 +86,13 @@ class Case(durability.Case):
         return process
 
     def said(self, words):
-        """In the log of `serve` or of its aggregators, which outlive it."""
+        """Waits for the words in the log of `serve`, or of its aggregators, which survive it."""
         until(lambda: words in self.service.serve.text(), f'{words!r} is said',
               process=self.service.serve)
 
 
 class Local(Case):
-    """Aggregators of `serve`."""
+    """Local aggregators of `serve`."""
 
     def leave_again_and_again(self, transport, aggregators, *options, times=TIMES, durability=None):
         self.serve('--lanes-per-core', '2', *options, aggregators=aggregators)
@@ -106,7 +106,7 @@ class Local(Case):
                 if a:
                     self.leave(a)
                     left.append(a['pid'])
-            for pid in self.service.pids():     # all at once
+            for pid in self.service.pids():     # all at the same time
                 os.kill(pid, signal.SIGTERM)
                 left.append(pid)
             for pid in left:
@@ -164,7 +164,7 @@ class Local(Case):
         self.service.serve.kill()
         os.kill(old, signal.SIGTERM)
         self.said('this aggregator is to end')
-        self.train(20, 40)      # no coordinator is needed for that
+        self.train(20, 40)      # this needs no coordinator
         self.service.start('again')
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             ended = pool.submit(self.await_end, old)
@@ -204,7 +204,7 @@ class Local(Case):
             self.service.end()
 
     def leave_with_much(self, transport):
-        """Length of the leave, and the part of it spent waiting for cores."""
+        """Returns the length of the leave, and the part of it that was spent waiting for cores."""
         elements = MOMENTS_BYTES // 8
         clients = [gradpool.connect(self.service.endpoint, transport) for _ in range(2)]
         for client in clients:

@@ -9,7 +9,8 @@ FOREVER = 1000000
 
 
 class Measuring(unittest.TestCase):
-    """Two jobs of one worker each; where nothing is known of them, each has a lane of its own."""
+    """Two jobs of one worker each. While their measurements are unknown, each has a separate
+    lane."""
 
     def setUp(self):
         self.service = Service('--lanes-per-core', 2, aggregators=1)
@@ -20,7 +21,7 @@ class Measuring(unittest.TestCase):
                                    '--rounds', FOREVER, '--verbose', name=name)
 
     def await_measured(self, name, compute_ms):
-        """The job once its period is the worker's setting: the measurement goes on, so that a
+        """Waits until the job's period is the worker's setting. The measurement continues, so a
         moment of other load on the host passes."""
         seen = {}
 
@@ -32,8 +33,9 @@ class Measuring(unittest.TestCase):
         return seen
 
     def await_lane_time(self, name):
-        """The lane time of the job's one tensor, once it is near the mean over the latest rounds. A
-        mean grows when a lane waits for its core, and a median does not: such a moment passes."""
+        """Returns the lane time of the job's one tensor, once it is near the mean over the latest
+        rounds. A mean grows when a lane waits for its core, and a median does not: such a moment
+        passes."""
         seen = {'use': self.service.job(name)['use']}
 
         def is_right():
@@ -73,7 +75,7 @@ class Measuring(unittest.TestCase):
 
 
 class Limits(unittest.TestCase):
-    """One lane, and a limit that leaves no room beside another job."""
+    """A service with one lane, and a limit that leaves no room beside another job."""
 
     def setUp(self):
         self.service = Service('--cores', 0,
@@ -85,7 +87,7 @@ class Limits(unittest.TestCase):
                                    '--rounds', rounds, '--no-check', name=name)
 
     def learn(self, job):
-        """Trains alone until it is measured, and is then killed."""
+        """Trains alone until the job is measured, and is killed then."""
         worker = self.start(job, FOREVER, f'{job}-first')
         until(lambda: (self.service.job(job) or {}).get('period_ns'), f'{job} is measured', 60,
               self.service.serve)

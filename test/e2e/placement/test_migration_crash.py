@@ -1,5 +1,5 @@
 """The coordinator dies at every step of a move: before each message that it sends or receives, and
-before each write to its store, one after the other (every eighth one over each transport; all with
+before each write to its store, one after the other (every eighth step over each transport; all with
 GRADPOOL_TEST_LONG=1). Sums and the parameters of an update rule keep their bits, the route is the
 old one or the new one, and training continues every time."""
 import mmap
@@ -12,7 +12,7 @@ import unittest
 
 import numpy
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import harness
 import tap
 import test_update_rules as rules
@@ -21,7 +21,7 @@ from harness import BUILD, GRADPOOL, Process, Service, until
 
 WORKERS = 2
 ELEMENTS = 1000
-STEPS_MAX = 400  # steps of a move; more than any move has
+STEPS_MAX = 400  # steps of a move; no move has more
 STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 8
 GOES_ON = 3      # rounds that must follow each death
 WAIT_MS = 30000
@@ -61,7 +61,7 @@ class MortalService(Service):
 
 
 class Training(threading.Thread):
-    """Both ranks of a job with a sum and a tensor with moments; every result is checked."""
+    """Both ranks of a job with a sum and a tensor with moments. Every result is checked."""
 
     def __init__(self, client, name='job'):
         super().__init__(daemon=True)
@@ -99,7 +99,7 @@ class Training(threading.Thread):
             self.failure = error
 
     def finish(self):
-        """The parameters of each rank, and those of a training without a service."""
+        """Returns the parameters of each rank, and those of a training without a service."""
         self.ends.set()
         self.join(WAIT_MS / 1000)
         if self.failure:
@@ -110,7 +110,7 @@ class Training(threading.Thread):
 
 class Crashes(unittest.TestCase):
     def lanes(self):
-        """Each lane's tasks, once both aggregators are back."""
+        """Returns each lane's tasks, once both aggregators are back."""
         lanes = {}
         until(lambda: len(self.service.pids('up')) == 2, 'the aggregators are back',
               process=self.service.serve)
@@ -119,7 +119,7 @@ class Crashes(unittest.TestCase):
         return lanes
 
     def move_and_die(self, target, step):
-        """Whether the service has died, which may also happen after its answer."""
+        """Returns whether the service has died, which may also happen after its answer."""
         self.service.die_at(step)
         move = harness.run([GRADPOOL, 'move', 'job', str(target), '--endpoint',
                             f'unix:{self.service.state}/control.sock'], check=False,
@@ -138,8 +138,8 @@ class Crashes(unittest.TestCase):
             raise training.failure
 
     def crash_at(self, step, training):
-        """Which route the tensors have after a death at that step of a move; None: the move has
-        fewer steps."""
+        """Returns which route the tensors have after a death at that step of a move; None: the move
+        has fewer steps."""
         lanes = self.lanes()
         source = next(lane for lane, tasks in lanes.items() if tasks)
         target = next(lane for lane in lanes if lane != source)
@@ -167,7 +167,8 @@ class Crashes(unittest.TestCase):
             routes.append(route)
             step += STRIDE
         late = step - 1
-        while 'new' not in routes and late > step - STRIDE:  # the route is written near the end
+        # the route is written near the end of a move
+        while 'new' not in routes and late > step - STRIDE:
             routes.append(self.crash_at(late, training))
             late -= 1
         values, alone = training.finish()

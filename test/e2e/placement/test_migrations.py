@@ -1,13 +1,14 @@
-"""Many migrations in a row between two processes while two jobs train, over shared memory and tcp:
-every element of every round is checked, sums of one and the parameters and moments of the other,
-which are held against a training without a service. GRADPOOL_TEST_LONG makes them a thousand."""
+"""Many migrations in a row between two processes while two jobs train, over shared memory and tcp.
+Every element of every round is checked: the sums of one job, and the parameters and moments of the
+other job, which are compared with a training without a service. GRADPOOL_TEST_LONG makes a thousand
+migrations."""
 import json
 import os
 import random
 import time
 import unittest
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
 import test_migration_crash as crash
 import gradpool
@@ -19,7 +20,7 @@ FOREVER = ('--rounds', '1000000', '--compute-ms', 3, '--tensors', 3, '--elements
 
 
 def rounds_of(worker):
-    """Number of completed rounds, each with right elements."""
+    """Returns the number of completed rounds, each with right elements."""
     lines = [line for line in worker.text().splitlines() if line.startswith('round ')]
     if lines and 'wrong' in lines[-1]:
         raise AssertionError(f'{worker.name}: {lines[-1]}')
@@ -58,7 +59,7 @@ class Migrations(unittest.TestCase):
               f'{time.monotonic() - began:.1f} s')
 
     def check(self, workers):
-        """The job trains on with the last owner, without a lost or wrong round."""
+        """The job continues on the last owner, without a lost or wrong round."""
         for worker in workers:
             worker.wait_for(f'round {rounds_of(worker) + 5}\n')
             self.assertIsNone(worker.child.poll(), worker.tail())

@@ -1,4 +1,4 @@
-"""Tasks move from lane to lane while their jobs train: sums stay right to the last bit, a drained
+"""Tasks move from lane to lane while their jobs train. Sums stay right to the last bit, a drained
 aggregator may be stopped, and a coordinator that dies during a move loses no task."""
 import json
 import os
@@ -11,7 +11,7 @@ import unittest
 
 import numpy
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import harness
 import tap
 import test_update_rules as rules
@@ -24,7 +24,7 @@ WAIT_MS = 20000
 
 
 class Case(unittest.TestCase):
-    """A service of two aggregators with two lanes each; nothing moves by itself."""
+    """A service of two aggregators with two lanes each, without automatic moves."""
 
     def setUp(self):
         self.service = Service('--lanes-per-core', 2, '--scale', 'off')
@@ -189,7 +189,7 @@ class Ends(Case):
 
 
 class Updates(Case):
-    """State moves with a task: the parameters are those of a training without moves."""
+    """State moves with a task: the parameters equal those of a training without moves."""
 
     @classmethod
     def setUpClass(cls):

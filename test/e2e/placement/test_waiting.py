@@ -1,5 +1,5 @@
-"""Jobs that wait name what they wait for: the service itself, an aggregator, the measurement of
-another job. A service's name excludes aggregators of strangers."""
+"""Jobs that wait show the reason: the service itself, an aggregator, or the measurement of another
+job. The name of a service excludes aggregators of other services."""
 import contextlib
 import os
 import signal
@@ -25,7 +25,7 @@ class Case(unittest.TestCase):
         return process
 
     def await_waiting(self, job, words):
-        """`gradpool jobs` and the log of rank 0 name what the job waits for."""
+        """Waits until `gradpool jobs` and the log of rank 0 name the reason."""
         def waits():
             shown = self.service.job(job)
             return shown and shown['state'] == 'waiting' and words in shown['waits_for']
@@ -81,7 +81,8 @@ class ForAnAggregator(Case):
 
     def test_a_job_outlives_a_silence_of_its_only_aggregator(self):
         self.serve('--aggregator-timeout', '0.5', aggregators=0)
-        # Over TCP, as from another host: a process that is known by its socket is killed instead.
+        # Over TCP, as from another host: a process that is known by its Unix socket would be
+        # killed.
         joined = self.join_by_hand(over=self.service.endpoint.removeprefix('gradpool://'),
                                    environment=self.service.operator())
         joined.wait_for('joined as aggregator 1')

@@ -1,6 +1,6 @@
-"""A cluster of Slurm for tests: munged, slurmctld and one slurmd with a configuration, a key and
-ports of their own, on 127.0.0.1, as whoever runs the tests. Nothing of an installed cluster is
-read or disturbed."""
+"""A cluster of Slurm for tests: munged, slurmctld and one slurmd with a separate configuration, key
+and ports on 127.0.0.1, run by the user of the tests. Nothing of an installed cluster is read or
+changed."""
 import contextlib
 import getpass
 import os
@@ -16,7 +16,7 @@ from harness import WAIT_S, Process, free_ports, until
 PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'     # path of the daemons
 TASKS_MOST = 4
 
-# Ports and folders are this cluster's own; `cons_tres` so that several jobs share the node.
+# Ports and folders belong to this cluster alone; `cons_tres` lets several jobs share the node.
 SETTINGS = '''\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -47,11 +47,11 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 
 
 class Slurm:
-    """Runs once constructed; `environment`: variables of its commands. end() ends it."""
+    """Runs when the object was made; `environment`: variables of its commands. end() ends it."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-slurm-'))
-        self.folder.chmod(0o755)    # munged listens only in such a folder
+        self.folder.chmod(0o755)    # munged accepts only such a folder
         self.environment = {'SLURM_CONF': str(self.folder / 'slurm.conf'), 'PATH': PATH}
         self.daemons = []
         try:
@@ -65,7 +65,7 @@ class Slurm:
             raise
 
     def start(self, program, *options):
-        # Searched in the PATH of the environment, and killed with this process.
+        # Searched in the PATH of the environment. The daemon is killed with this process.
         daemon = Process(['/usr/bin/setpriv', '--pdeathsig', 'KILL', program, *options],
                          self.folder, program, self.environment)
         self.daemons.append(daemon)

@@ -1,10 +1,10 @@
 """Calls of scripts on attached or wrapped models and optimizers: each row of the table "After
-attach or wrap" of client/python/BEHAVIOUR.md, at each of its doors.
+attach or wrap" of client/python/BEHAVIOUR.md, with each way of using gradpool (a door).
 
-A row is a function that trains, twice: at the door with this rank's batch, and in plain PyTorch
-with the batches of all ranks. For "works" in the table the parameters must agree; for "refused" the
-error must have the words of the table. "As on gloo" is a limit of DistributedDataParallel itself.
-"""
+A row is a function that trains twice: through the door with this rank's batch, and in plain PyTorch
+with the batches of all ranks. For "works" in the table the parameters must agree. For "refused" the
+error must contain the words of the table. "As on gloo" is a limit of DistributedDataParallel
+itself."""
 import copy
 import io
 import os
@@ -39,14 +39,14 @@ class Alone:
         return self.torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
     def begin(self):
-        """Attaches or wraps the model: gradpool averages from here on."""
+        """Attaches or wraps the model. From here on gradpool averages."""
         self.model = self.wrap(self.net)
 
     def wrap(self, net):
         return net
 
     def batches(self):
-        """The batches of all ranks, different at each call."""
+        """Returns the batches of all ranks, which differ at each call."""
         self.seen += 1
         generator = self.torch.Generator().manual_seed(self.seen)
         return self.torch.randn(self.of.workers, 5, 3, generator=generator)
@@ -66,14 +66,14 @@ class Alone:
         self.optimizer.step()
 
     def accumulate(self, passes):
-        """Gradients of `passes` passes, summed up, then one step."""
+        """Adds up gradients of `passes` passes, then makes one step."""
         self.optimizer.zero_grad()
         for _ in range(passes):
             self.backward()
         self.optimizer.step()
 
     def second(self, optimizer):
-        """Another optimizer of the same model, wrapped as the door requires."""
+        """Returns another optimizer of the same model, wrapped as the door requires."""
         return optimizer
 
     def averaged(self):
@@ -203,12 +203,12 @@ def deep_copies(script):
     other = copy.deepcopy(script.net)
     script.step()
     assert not same(other.parameters(), script.net.parameters())
-    other(script.torch.ones(1, 3)).sum().backward()     # a pass of the copy only
+    other(script.torch.ones(1, 3)).sum().backward()     # a pass of the copy alone
     script.step()
 
 
 def averaged_model(script):
-    """EMA; the script continues with the averaged model."""
+    """A moving average (EMA); the script continues with the averaged model."""
     average = script.torch.optim.swa_utils.AveragedModel(
         script.net, avg_fn=lambda mean, new, _: 0.5 * mean + 0.5 * new)
     script.begin()
@@ -379,7 +379,7 @@ def same(some, others):
 
 
 class Walk:
-    """One rank, at every door."""
+    """Runs one rank through every door."""
 
     def __init__(self, rank, workers):
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
@@ -395,7 +395,7 @@ class Walk:
         hvd.init()
 
     def outcome(self, door, row):
-        """"works", "as on gloo", or the error."""
+        """Returns "works", "as on gloo", or the error."""
         self.row = row.__name__
         try:
             found, wanted = self.trained(door, row), self.trained(Alone, row)
@@ -407,7 +407,7 @@ class Walk:
         return 'as on gloo' if as_on_gloo else 'other parameters than in plain PyTorch'
 
     def trained(self, door, row):
-        """The parameters in the end."""
+        """Returns the parameters at the end."""
         script = door(self)
         row(script)
         return list(script.net.parameters())
@@ -417,7 +417,7 @@ DOORS = {door.column: door for door in (Attached, Stepped, Backend, Wrapped)}
 
 
 def rank_walks(rank, workers):
-    """{door: {row: outcome}}"""
+    """Returns {door: {row: outcome}}."""
     of = Walk(rank, workers)
     doors = os.environ['TEST_DOORS'].split()
     return {name: {title: of.outcome(DOORS[name], row) for title, row in ROWS.items()}
@@ -425,7 +425,7 @@ def rank_walks(rank, workers):
 
 
 def table():
-    """{door: {row: cell}}, from the page."""
+    """Returns {door: {row: cell}} from the page."""
     lines = PAGE.read_text(encoding='utf-8').split(TITLE)[1].split('\n##')[0].splitlines()
     head, _, *rows = [[cell.strip() for cell in line.strip('|').split(' | ')]
                       for line in lines if line.startswith('|')]

@@ -1,5 +1,5 @@
-"""gradpool.codecs: each codec compared with a plain computation, and models that train with it by
-each door, on a real service."""
+"""gradpool.codecs: each codec compared with a plain computation, and models that train with it in
+each way, on a real service."""
 import hashlib
 import os
 import warnings
@@ -10,9 +10,9 @@ import ranks
 import test_ddp
 from test_ddp import attach, Rank, setUpModule, tearDownModule, train_alone     # noqa
 
-MIN_BYTES = 1024    # most weights of the small models, none of their biases
+MIN_BYTES = 1024    # includes most weights of the small models, and none of their biases
 LEARNING_STEPS = 300
-# Allowed excess of the loss over that of the same training without a codec.
+# By how much the loss may exceed that of the same training without a codec.
 LOSS_ABOVE = 0.02
 
 
@@ -29,7 +29,7 @@ def digest_of(torch_tensors):
 
 
 def coded_mean(codec, workers):
-    """The right mean of all ranks: train_alone()'s mean_of."""
+    """The right mean of all ranks, for mean_of of train_alone()."""
     import torch
     from gradpool.codecs import Feedback
     each = [Feedback(codec) for _ in range(workers)]
@@ -47,7 +47,7 @@ def coded_mean(codec, workers):
 
 
 def rank_trains_coded(rank, workers):
-    """{codec: [digest, the right digest, whether a residual is carried]}"""
+    """Returns {codec: [digest, the right digest, whether a residual is carried]}."""
     found = {}
     for name, codec in codecs_of().items():
         trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
@@ -60,7 +60,7 @@ def rank_trains_coded(rank, workers):
 
 
 def rank_wraps_the_hook(rank, workers):
-    """Compression as a hook of torch's, alone and within torch's own wrapper."""
+    """Compression as a hook of torch, alone and within torch's own wrapper."""
     import gradpool.distributed     # noqa
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_wrapper
     from gradpool.compression_hook import compression_hook, CompressionState
@@ -76,7 +76,7 @@ def rank_wraps_the_hook(rank, workers):
 
 
 def begin_by(door, trainer, codec):
-    """Objects that hold residuals, for each door."""
+    """Returns the objects that hold residuals, for each door."""
     from gradpool.compression_hook import compression_hook, CompressionState
     import gradpool.torch as hvd
     if door == 'attach':
@@ -92,7 +92,7 @@ def begin_by(door, trainer, codec):
 
 
 def train_with_a_break(rank, workers, door, codec):
-    """Digests of an uninterrupted training, of one from its checkpoint, and of one from the
+    """Returns digests of an uninterrupted training, of one from its checkpoint, and of one from the
     checkpoint without residuals."""
     import torch
     path = f"{os.environ['TEST_STORE']}.step-3.{rank}"
@@ -117,7 +117,7 @@ def train_with_a_break(rank, workers, door, codec):
 
 
 def rank_goes_on(rank, workers):
-    """{door and codec: digests}"""
+    """Returns {door and codec: digests}."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
     import gradpool.torch as hvd
     Rank(rank, workers)
@@ -128,7 +128,7 @@ def rank_goes_on(rank, workers):
 
 
 def rank_loads_what_does_not_fit(rank, workers):
-    """The error of each door."""
+    """Returns the error of each door."""
     import gradpool
     import gradpool.torch as hvd
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
@@ -140,7 +140,8 @@ def rank_loads_what_does_not_fit(rank, workers):
                                          net.named_parameters(), codec)
     whole = attach(plain).residuals
     kept = begin_by('attach', trainer, codec).residuals
-    kept.load_state_dict(whole.state_dict())    # nothing, from before there was a codec
+    # a state without residuals, from before the codec was used
+    kept.load_state_dict(whole.state_dict())
     trainer.step(trainer.batch())
     state, named = kept.state_dict(), kept.state_dict()['residuals']
     other, short = {'x': named['2.weight']}, {'2.weight': named['2.weight'][1:]}
@@ -170,7 +171,7 @@ def digits():
 
 
 def learn_digits(rank, workers, compression, prefix):
-    """[loss of all digits, digest] of an MLP that was trained by gradpool.torch."""
+    """Returns [loss of all digits, digest] of an MLP that was trained with gradpool.torch."""
     import torch
     import gradpool.torch as hvd
     images, labels = digits()
@@ -214,7 +215,8 @@ def rank_learns(rank, workers):
 
 
 def rank_joins(rank, workers):
-    """Rank r has 3 + 2 r batches. [movement of the last rank's weights, the right movement]"""
+    """Rank r has 3 + 2 r batches. Returns [movement of the last rank's weights, the right
+    movement]."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
     import torch
     import gradpool.torch as hvd
@@ -244,7 +246,7 @@ class Codecs(test_ddp.Case):
         self.values = numpy.random.default_rng(3).standard_normal(1001).astype(numpy.float32)
 
     def sent(self, codec):
-        """(decoded values, encoded bytes)"""
+        """Returns (decoded values, encoded bytes)."""
         from gradpool.codecs import Feedback
         feedback = Feedback(codec)
         code = feedback.encode('w', self.values)
@@ -276,7 +278,7 @@ class Codecs(test_ddp.Case):
         from gradpool.codecs import TopK
         values = numpy.random.default_rng(4).standard_normal(100_000).astype(numpy.float32)
         misleading = values.copy()
-        misleading[::64] *= 100     # a sample sees these alone
+        misleading[::64] *= 100     # a sample sees only these values
         for given in values, misleading, numpy.sort(values), numpy.zeros_like(values):
             codec = TopK(0.01)
             sent = codec.encode(given, None)
@@ -322,7 +324,7 @@ class Codecs(test_ddp.Case):
             for mark in marks:
                 each = numpy.full(workers, mark)
                 code[:2] = each.mean(), (each * each).mean() * numpy.float32(1 + 1e-6)
-                codec.add(code, total, draw)    # as many ranks, and one or two last bits
+                codec.add(code, total, draw)    # so many ranks, and one or two last bits
                 each[0] += 1
                 code[:2] = each.mean(), (each * each).mean()
                 with ranks.expects(self, gradpool.Mismatch, 'another round'):
@@ -341,7 +343,8 @@ class Codecs(test_ddp.Case):
             for _ in range(rounds):
                 feedback.decode('w', feedback.encode('w', self.values), arrived, 1)
                 total += arrived
-            # A draw's standard deviation is half a step at most; six of the mean's.
+            # The standard deviation of a draw is at most half a step; the limit is six of the
+            # mean's.
             self.assertLess(abs(total / rounds - self.values).max(), 3 * step / rounds ** 0.5)
 
     def test_what_was_not_sent_comes_in_later_rounds(self):
@@ -371,7 +374,7 @@ class Codecs(test_ddp.Case):
     def test_small_tensors_travel_as_they_are(self):
         from gradpool.codecs import OneBit, TopK
         self.assertEqual([OneBit().takes(n) for n in (0, 16383, 16384)], [False, False, True])
-        self.assertFalse(TopK(0.5, min_bytes=0).takes(1000))    # would be no fewer bytes
+        self.assertFalse(TopK(0.5, min_bytes=0).takes(1000))    # would not reduce the bytes
 
     def test_what_is_no_codec_is_refused(self):
         import gradpool

@@ -1,8 +1,8 @@
-"""Tensors of a GPU at each door. Where torch finds no GPU, a simulated one is used. It copies work
-of a stream only when a call waits for that work: as late as possible, and only in the order that
-streams and events require. Kernels that a test launches are as late; torch's own kernels run at
-once, on the host, so a prompt GPU takes all tensors for its own and lets kernels find what their
-stream has waited for."""
+"""Tensors of a GPU with each door. Where torch finds no GPU, a simulated one is used. It copies
+work of a stream only when a call waits for that work: as late as possible, and only in the
+order that streams and events require. Kernels that a test launches are equally late. torch's own
+kernels run at once on the host. So a prompt GPU treats all tensors as its own, and lets kernels
+find the values for which their stream has waited."""
 import collections
 import contextlib
 import ctypes
@@ -19,13 +19,13 @@ import test_kept
 from python_case import Case, setUpModule, tearDownModule     # noqa: found by name
 
 LENGTH = 40000
-OTHERS = 8                  # buffers of the same length that other code takes and returns
+OTHERS = 8                  # buffers of the same length that other code allocates and frees
 WAIT_S = 20
 lock = threading.RLock()    # the GPU does one thing at a time
 
 
 class Event:
-    """Comes when its stream gets there."""
+    """An event that happens when its stream reaches it."""
 
     def __init__(self, made, stream):
         self._made, self._stream, self.is_over = made, stream, False
@@ -52,7 +52,7 @@ class Stream:
         self._is_prompt, self.todo = is_prompt, collections.deque()
 
     def wait_event(self, event):
-        if self._is_prompt:     # torch's own kernels find the awaited values
+        if self._is_prompt:     # torch's own kernels find the values for which the stream waited
             event.reach()
         else:
             self.todo.append(event.reach)
@@ -62,14 +62,14 @@ class Stream:
 
 
 def bare(tensor):
-    """The same memory, without keeping the tensor alive."""
+    """Returns the same memory, without keeping the tensor alive."""
     import torch
     raw = (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
     return torch.frombuffer(raw, dtype=tensor.dtype).view(tensor.shape)
 
 
 class MadeGpu:
-    """Simulates gradpool._tensors.cuda.Gpu. The values of its tensors lie on the host."""
+    """Simulates gradpool._tensors.cuda.Gpu. The values of its tensors are on the host."""
 
     def __init__(self, is_prompt=False):
         self._is_prompt, self._tensors = is_prompt, set()
@@ -105,8 +105,8 @@ class MadeGpu:
         self.scripts(None).todo.append(kernel)
 
     def copy(self, stream, target, source):
-        """The GPU protects its own memory until the copy is done; host memory is known by address
-        only."""
+        """The GPU protects its own memory until the copy is done. Host memory is known by its
+        address only."""
         self.copies += 1
         target, source = (bare(one) if one.data_ptr() in self.pinned else one
                           for one in (target, source))
@@ -157,11 +157,12 @@ def gpu_of(torch, **options):
 # ---- late ----
 
 def compute_late(torch, gpu, rank, job, begins):
-    """Operations that begin before the GPU has computed their tensors: of 1 on rank 0 and 2 on rank
-    1, then of 10 and 20, and so on. [values that later kernels find: after the last operation on
-    the script's stream, else on another one]
+    """Begins operations before the GPU has computed their tensors: values 1 on rank 0 and 2 on rank
+    1, then 10 and 20, and so on. Returns [values that later kernels find: after the last operation
+    on the script's stream, else on another one].
 
-    begins of a tensor: (function that waits for the operation, its result)"""
+    begins for each tensor a function that returns (function that waits for the operation, its
+    result)"""
     tensors, found = [gpu.own(torch.zeros(LENGTH)) for _ in begins], []
     for i, tensor in enumerate(tensors):
         gpu.launch(lambda tensor=tensor, i=i: tensor.fill_(10 ** i * (rank + 1)))
@@ -174,7 +175,7 @@ def compute_late(torch, gpu, rank, job, begins):
             gpu.launch(lambda result=result: found.append(result.clone()))
         del wait, result
     for buffer in [job.alloc(4 * LENGTH) for _ in range(OTHERS)]:
-        # code that takes free memory without asking a stream
+        # code that uses free memory without asking a stream
         ctypes.memset(buffer, 0, len(buffer))
     gpu.finish()
     return sorted(sorted(set(one.tolist())) for one in found)
@@ -200,7 +201,7 @@ def rank_is_late_at_horovods_door(rank, workers):
 
 
 def begin_group(torch, rank, workers):
-    """The backend's."""
+    """The backend is used."""
     import torch.distributed as dist
     import gradpool.distributed     # noqa: the backend
     dist.init_process_group('gradpool', init_method='file://' + os.environ['TEST_STORE'],
@@ -233,8 +234,8 @@ def rank_is_late_at_the_backend(rank, workers):
 # ---- prompt ----
 
 def rank_has_a_gpu(rank, workers):
-    """Runs a rank of another test with tensors of a GPU: [its result, whether tensors are copied
-    between pinned memory and the GPU]"""
+    """Runs a rank of another test with tensors of a GPU. Returns [its result, whether tensors are
+    copied between pinned memory and the GPU]."""
     import torch
     gpu = gpu_of(torch, is_prompt=True)
     module, function = os.environ['TEST_CALL'].split('.')
@@ -271,14 +272,16 @@ class CudaTest(Case):
                                    TEST_FOLDER=folder, GRADPOOL_JOB=job, **environment)
 
     def run_on_gpu(self, call, gpu, workers=2):
-        """Results of the ranks of another test. `call` is the name of a module and a function."""
+        """Returns results of the ranks of another test. `call` is the name of a module and a
+        function."""
         found = self.run_ranks('rank_has_a_gpu', gpu, workers, TEST_CALL=call,
                                TEST_DEVICE='cuda' if gpu == 'real' else 'cpu')
         self.assertEqual([has_copied for _, has_copied in found], [True] * workers)
         return [of_rank for of_rank, _ in found]
 
     def check_order(self, gpu):
-        """Two sums, or a sum and a mean; the value of rank 1; the values of all ranks."""
+        """Two sums, or a sum and a mean: first the value of rank 1, then the values of all
+        ranks."""
         for found, places, left in self.run_ranks('rank_is_late_at_horovods_door', gpu):
             self.assertEqual(found, [[[3.0], [15.0], [200.0]]] * 5)
             # memory of completed operations is used again

@@ -1,4 +1,5 @@
-"""gradpool.ddp with real DistributedDataParallel models, a process a rank, on a real service."""
+"""gradpool.ddp with real DistributedDataParallel models, one process for each rank, on a real
+service."""
 import hashlib
 import os
 import sys
@@ -10,7 +11,7 @@ import harness
 import ranks
 
 STEPS = 6
-FIRST_BUCKET_BYTES = 1024   # DDP's default would take in the whole model
+FIRST_BUCKET_BYTES = 1024   # DDP's default would include the whole model
 service = None
 
 
@@ -50,7 +51,7 @@ class Rank:
 
     @classmethod
     def beside(cls, rank, workers, **options):
-        """Another model in a process that has one."""
+        """Returns another model in a process that has one already."""
         import torch.distributed
         with unittest.mock.patch.object(torch.distributed, 'init_process_group'):
             return cls(rank, workers, **options)
@@ -89,8 +90,8 @@ def mean_in_rank_order(_, gradients):
 
 
 def train_alone(workers, optimizer_of=sgd, schedule_of=None, mean_of=mean_in_rank_order):
-    """A Rank after STEPS steps in one process, which steps with mean_of(a parameter's name, each
-    rank's gradient)."""
+    """Returns a Rank after STEPS steps in one process, which steps with mean_of(a parameter's name,
+    each rank's gradient)."""
     class Alone(Rank):
         def __init__(self, rank):
             import torch
@@ -150,8 +151,8 @@ def rank_trains_on_views(rank, workers):
 
 
 def rank_lends_buckets(rank, workers, are_views):
-    """Gradients long enough to be lent, of one bucket. `places`: of .grad, gradient and result of
-    the long tensor in each step."""
+    """Gradients that are long enough to be lent, in one bucket. `places`: addresses of .grad,
+    gradient and result of the long tensor in each step."""
     class Wide(Rank):
         def make_net(self):
             nn = self.torch.nn
@@ -175,7 +176,7 @@ def rank_lends_buckets(rank, workers, are_views):
         trainer.optimizer.step()
     del attachment.job.push_items
     attachment.close()
-    gradient = trainer.net[0].weight.grad.flatten()     # the job is over
+    gradient = trainer.net[0].weight.grad.flatten()     # the job has ended
     return places, trainer.digest(), hashlib.sha256(gradient.numpy().tobytes()).hexdigest()
 
 
@@ -198,7 +199,7 @@ def rank_trains_in_a_joined_job(rank, workers):
 
 
 def rank_accumulates(rank, workers):
-    """Two backward passes a step, only the second with communication."""
+    """Two backward passes in a step, of which only the second one communicates."""
     trainer = Rank(rank, workers)
     attach(trainer)
     for _ in range(STEPS):
@@ -211,7 +212,7 @@ def rank_accumulates(rank, workers):
 
 
 def rank_skips_a_branch(rank, workers, **options):
-    """Each rank leaves another layer out in each step."""
+    """Each rank leaves out another layer in each step."""
     class Branches(Rank):
         def make_net(self):
             nn = self.torch.nn
@@ -260,7 +261,7 @@ def rank_loads_with_spawn(rank, workers):
 
 
 def rank_forks(rank, workers):
-    """A forked child may not push; the parent trains on."""
+    """A forked child may not push, and the parent continues."""
     import gradpool
     trainer = Rank(rank, workers)
     attachment = attach(trainer)
@@ -279,8 +280,8 @@ def rank_forks(rank, workers):
 
 
 def rank_loses_the_other(rank, workers):
-    """Rank 1 ends after two steps; rank 0 returns the errors of backward(), forward() and check().
-    """
+    """Rank 1 ends after two steps. Rank 0 returns the errors of backward(), forward() and
+    check()."""
     trainer = Rank(rank, workers)
     attachment = attach(trainer)
     for _ in range(2):
@@ -298,7 +299,7 @@ def rank_loses_the_other(rank, workers):
 
 
 def rank_times_out(rank, workers):
-    """Rank 1 stops after DDP has built its new buckets together, but lives."""
+    """Rank 1 stops after both ranks have built DDP's new buckets, but lives."""
     trainer = Rank(rank, workers)
     attach(trainer, timeout_ms=2000)
     for _ in range(2):
@@ -314,7 +315,7 @@ def rank_times_out(rank, workers):
 
 
 def rank_has_another_model(rank, workers):
-    """Equal names, different sizes, hidden from DDP itself."""
+    """Equal names with different sizes, which DDP itself does not see."""
     import gradpool
 
     class Other(Rank):
@@ -335,8 +336,8 @@ def rank_has_another_model(rank, workers):
 
 
 def rank_is_refused(rank, workers):
-    """The errors of attach() for a plain module, for doubles, for a second hook and without a job
-    name."""
+    """Returns the errors of attach() for a plain module, for doubles, for a second hook and without
+    a job name."""
     import gradpool
     trainer = Rank(rank, workers)
     torch = trainer.torch
@@ -356,8 +357,9 @@ def rank_is_refused(rank, workers):
 
 
 def rank_trains_a_gan(rank, workers):
-    """Two models in one script, as in a GAN: each its own gradients, one job. The digests, the
-    names of the tensors, and how many workers the job has had of this rank."""
+    """Two models in one script, as in a GAN: each has its own gradients, and both use one job.
+    Returns the digests, the names of the tensors, and the number of workers that the job has had of
+    this rank."""
     both = [Rank(rank, workers), Rank.beside(rank, workers)]
     attached = [attach(trainer) for trainer in both]
     digests = [train(trainer) for trainer in both]
@@ -369,7 +371,8 @@ def rank_trains_a_gan(rank, workers):
 
 
 def rank_names_its_models(rank, workers):
-    """Prefixes of its own choice; one that is taken; a job that the script has joined by name."""
+    """Prefixes that the script chooses; one that is in use; a job that the script has joined by
+    name."""
     import gradpool
     first, second = Rank(rank, workers), Rank.beside(rank, workers)
     found = []
@@ -392,7 +395,7 @@ def rank_names_its_models(rank, workers):
 
 
 class Case(unittest.TestCase):
-    """A test whose ranks are processes of a job of its own."""
+    """A test whose ranks are processes of a separate job."""
 
     def run_ranks(self, function, workers=2, start=ranks.run_ranks, **environment):
         with tempfile.TemporaryDirectory() as folder:
@@ -416,7 +419,7 @@ class Ddp(Case):
     def test_gradients_in_lent_memory_are_not_copied_and_give_the_same_bits(self):
         views, landing = self.run_ranks('rank_lends_views'), self.run_ranks('rank_lends_landing')
         self.assertEqual(len({tuple(told) for _, *told in views + landing}), 1)
-        for places, *_ in views:        # a .grad lies where it is pushed, and roles alternate
+        for places, *_ in views:  # .grad is the memory that was pushed, and two places alternate
             for (grad, gradient, result), (_, before, after) in zip(places[2:], places[1:]):
                 self.assertEqual(grad, gradient)
                 self.assertEqual({gradient, result}, {before, after})
@@ -531,7 +534,7 @@ class TorchTensors(unittest.TestCase):
 
 
 def lose_rank_1(function, workers, **environment):
-    """Rank 1 ends on purpose, without a result."""
+    """Rank 1 ends intentionally, without a result."""
     processes = ranks.start_ranks(function, workers, **environment)
     found = ranks.finish_ranks(processes[:1])
     harness.finish(processes[1], ranks.RANK_TIMEOUT_S)

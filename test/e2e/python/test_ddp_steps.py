@@ -9,8 +9,8 @@ import ranks
 import test_ddp
 from test_ddp import attach, Rank, setUpModule, STEPS, tearDownModule, train_alone   # noqa
 
-# Rates and momenta that are powers of two: their products are exact, so rounding a product before
-# its addition makes no difference. PyTorch rounds once, lanes twice.
+# Rates and momenta are powers of two. Their products are exact, so it makes no difference that
+# PyTorch rounds once and lanes twice.
 EXACT = {
     'sgd': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625),
     'momentum': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625, momentum=0.5,
@@ -18,7 +18,8 @@ EXACT = {
     'nesterov': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625, momentum=0.5,
                                                    nesterov=True),
 }
-# Here rounding differs: each parameter is within TOLERANCE of the one with PyTorch's own optimizer.
+# Here rounding differs: each parameter is within TOLERANCE of the value with PyTorch's own
+# optimizer.
 CLOSE = {
     'momentum of two groups': lambda torch, net: torch.optim.SGD(
         two_groups(net, lr=0.01), 0.05, momentum=0.9, dampening=0.1, weight_decay=0.01),
@@ -42,7 +43,7 @@ def halving(torch, optimizer):
 
 
 def train_on_service(trainer, optimizer_of, is_late):
-    """Ranks begin with different parameters; schedulers are made before or after attach()."""
+    """Ranks begin with different parameters. Schedulers are made before or after attach()."""
     torch = trainer.torch
     trainer.optimizer = optimizer_of(torch, trainer.net)
     schedule = None if is_late else halving(torch, trainer.optimizer)
@@ -58,7 +59,8 @@ def train_on_service(trainer, optimizer_of, is_late):
 
 
 def rank_lets_the_service_step(rank, workers):
-    """{rule: [digest, whether it equals PyTorch's, whether it is near, largest distance]}"""
+    """Returns {rule: [digest, whether it equals PyTorch's, whether it is near, largest
+    distance]}."""
     import torch
     warnings.simplefilter('error')      # a scheduler's about calls in the wrong order
     found = {}
@@ -75,7 +77,8 @@ def rank_lets_the_service_step(rank, workers):
 
 
 def rank_accumulates_and_restores(rank, workers):
-    """Two backward passes a step, a closure, and a snapshot from which another model continues."""
+    """Two backward passes in a step, a closure, and a snapshot from which another model
+    continues."""
     trainer, other = Rank(rank, workers), Rank.beside(rank, workers)
     path = os.environ['TEST_STORE'] + '.snapshot'
 
@@ -101,7 +104,7 @@ def rank_accumulates_and_restores(rank, workers):
 
 
 def rank_restores_two_models(rank, workers):
-    """Two models of one job and of equal names, as in a GAN."""
+    """Two models in one job with equal names, as in a GAN."""
     path = os.environ['TEST_STORE'] + '.both'
 
     def attach_two(job, is_first):
@@ -123,8 +126,8 @@ def rank_restores_two_models(rank, workers):
 
 
 def rank_misuses_steps(rank, workers):
-    """The errors of attach() for unsuitable optimizers, and of step() and backward() where lanes
-    have stepped without the script's knowledge."""
+    """Returns the errors of attach() for unsuitable optimizers, and of step() and backward() where
+    lanes have stepped without the script's knowledge."""
     import gradpool
     trainer = Rank(rank, workers)
     optim, net = trainer.torch.optim, trainer.net
@@ -153,7 +156,7 @@ def rank_misuses_steps(rank, workers):
 
 
 def rank_attaches_again(rank, workers):
-    """[the warning of each time, digest after the steps of the first optimizer]"""
+    """Returns [the warning of each time, digest after the steps of the first optimizer]."""
     import gradpool
     trainer = Rank(rank, workers)
     others = [trainer.torch.optim.SGD(trainer.net.parameters(), 0.5), trainer.optimizer, None]
@@ -170,7 +173,8 @@ def rank_attaches_again(rank, workers):
 
 
 def rank_steps_with_another(rank, workers):
-    """The message of close(): another optimizer does the only step, then the attached one does."""
+    """Returns the message of close(). Another optimizer makes the only step, then the attached one
+    does."""
     found = []
     for is_another in True, False:
         trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
@@ -194,7 +198,7 @@ def rank_steps_alone(rank, workers):
 
 
 def rank_runs_hooks_of_steps(rank, workers):
-    """[whether PyTorch has such hooks, those that ran, digest]"""
+    """Returns [whether PyTorch has such hooks, the hooks that ran, digest]."""
     trainer, ran = Rank(rank, workers), []
     from torch.optim import optimizer as optimizers
     if not hasattr(optimizers, 'register_optimizer_step_post_hook'):

@@ -1,5 +1,5 @@
-"""client/python/examples and the scripts of the users' pages, as their users start them: gradpool
-run, two workers, a real service."""
+"""client/python/examples and the scripts of the users' pages, started like users do: gradpool run,
+two workers, a real service."""
 import os
 import pathlib
 import re
@@ -16,10 +16,11 @@ EXAMPLES = SOURCE / 'client/python/examples'
 PAGES = ('README.md', 'client/README.md', 'client/python/README.md')
 PROGRAM = re.compile(r'^```(python|c)\n(.*?)^```$', re.M | re.S)
 WORKERS = 2
-RUN_S = 120     # torch is imported by both on a loaded machine
+RUN_S = 120     # both workers import torch on a loaded machine
 
-# Accuracy on the held-out digits, where guessing has 0.1; nats a character, where guessing has 4.3,
-# and knowing the frequency of each character 3.2. The runs below reach about 0.97 and 2.6.
+# Accuracy on the held-out digits, where guessing has 0.1. Loss in nats for a character, where
+# guessing has 4.3, and knowing the frequency of each character 3.2. The runs below reach about 0.97
+# and 2.6.
 ACCURACY_LEAST = 0.9
 LOSS_MOST = 2.8
 
@@ -36,7 +37,8 @@ def tearDownModule():
 
 
 def start(*command):
-    """`gradpool run` of a command: (exit code, lines of each rank, standard error)."""
+    """Runs `gradpool run` with a command. Returns (exit code, lines of each rank, standard
+    error)."""
     kept = {key: value for key, value in os.environ.items()
             if not key.startswith(('GRADPOOL_', 'OMP_'))}
     done = harness.run(
@@ -53,13 +55,14 @@ def start(*command):
 
 class Examples(unittest.TestCase):
     def run_example(self, name, *options):
-        """The lines of each rank; it must end with 0 and without a complaint."""
+        """Returns the lines of each rank. The run must end with 0 and without a complaint."""
         code, said, errors = start(sys.executable, EXAMPLES / name, *options)
         self.assertEqual((code, errors), (0, ''), said)
         return said
 
     def numbers(self, lines, pattern):
-        """The number in the pattern's parentheses, of each line that matches the pattern."""
+        """Returns the number in the pattern's parentheses for each line that matches the
+        pattern."""
         found = [re.search(pattern, line) for line in lines]
         return [float(one[1]) for one in found if one]
 
@@ -98,7 +101,7 @@ class Examples(unittest.TestCase):
                 self.assertEqual(said[1], [])
 
     def check_rates(self, lines):
-        """Mean and total follow from the printed rates, each rounded to a tenth."""
+        """Checks that mean and total follow from the printed rates, each rounded to a tenth."""
         rates = self.numbers(lines, r'^iteration \d+: (\S+) items/s per worker$')
         self.assertEqual(len(rates), 3, lines)
         mean, = self.numbers(lines, r'^items/s per cpu worker: (\S+) \+- \S+$')
@@ -108,7 +111,7 @@ class Examples(unittest.TestCase):
 
 
 class Pages(unittest.TestCase):
-    """Each Python script and C program of the users' pages, copied from there."""
+    """Runs each Python script and C program of the users' pages, copied from there."""
 
     def run_program(self, language, text, name):
         source = pathlib.Path(service.folder) / f'{name}.{language}'

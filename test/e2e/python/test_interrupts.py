@@ -14,7 +14,7 @@ DEADLINE_MS = 900_000
 
 
 def begin(rank, workers):
-    """A Rank that Ctrl-C reaches, also where a shell has started the tests by `&`."""
+    """Returns a Rank that Ctrl-C reaches, also if a shell has started the tests with `&`."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     import gradpool.distributed     # noqa: registers the backend
     return Rank(rank, workers)
@@ -46,7 +46,8 @@ def own_class():
 
 
 def rank_interrupts_a_hook(rank, workers):
-    """[error of backward(), digest after it, digest a step later, the handler afterwards]"""
+    """Returns [error of backward(), digest after it, digest a step later, the handler
+    afterwards]."""
     import gradpool.ddp
     trainer = begin(rank, workers)
     how = os.environ['TEST_HOW']
@@ -67,7 +68,7 @@ def rank_interrupts_a_hook(rank, workers):
 
 
 def rank_has_a_handler(rank, workers):
-    """One that lets the script end its epoch is called once, and nothing is raised."""
+    """A handler that lets the script end its epoch is called once, and nothing is raised."""
     import gradpool.ddp
     seen, trainer = [], begin(rank, workers)
     signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
@@ -79,7 +80,7 @@ def rank_has_a_handler(rank, workers):
 
 
 def press_when_waiting():
-    """Ctrl-C from the terminal, once the main thread is in the wait for the other rank."""
+    """Ctrl-C comes from the terminal, once the main thread waits for the other rank."""
     import gradpool.ddp
     waiting, is_idle = threading.Event(), gradpool.ddp._Push.is_over
 

@@ -1,5 +1,5 @@
-"""Parameters and moments that lanes keep (attach() with an optimizer), and scripts that write, load
-and save them and go on, as with PyTorch's own optimizers."""
+"""Parameters and moments on lanes (attach() with an optimizer), and scripts that write, load and
+save them and continue, like with PyTorch's own optimizers."""
 import collections
 import copy
 import gc
@@ -24,8 +24,8 @@ TOLERANCE = {'rtol': 1e-5, 'atol': 1e-6}
 
 
 class Ones(Rank):
-    """Gradients of ones: with a rate of 0.5 and a momentum of 0.5 steps are -0.5, -0.75, -0.875.
-    Two buckets."""
+    """Gradients are ones. With a rate of 0.5 and a momentum of 0.5 steps are -0.5, -0.75, -0.875.
+    There are two buckets."""
 
     def make_net(self):
         nn = self.torch.nn
@@ -38,7 +38,7 @@ class Ones(Rank):
     def train(self, steps=1):
         for _ in range(steps):
             self.optimizer.zero_grad()
-            self.model(self.ones())     # for DDP; gradients of ones come from another sum
+            self.model(self.ones())     # a pass for DDP; gradients of ones come from another sum
             sum(one.sum() for one in self.net.parameters()).backward()
             self.optimizer.step()
 
@@ -87,7 +87,7 @@ def initialises_by_rank(of):
 
 
 def swaps_two_elements(of):
-    """The sum stays."""
+    """Changes two values whose sum stays the same."""
     data = of.net[1].weight.data
     data[0, 0], data[0, 1] = data[0, 0] + 1, data[0, 1] - 1
     data[0, :2] = data[0, :2].flip(0)
@@ -97,8 +97,8 @@ WRITERS = (loads, fills, clamps_data, copies_a_vector, swaps_memory, initialises
 
 
 def rank_writes(rank, workers):
-    """{how: [all are as expected, moments count on]}. After one step the momentum is 1, so the next
-    two are of 0.75 and 0.875."""
+    """Returns {how: [all are as expected, moments count on]}. After one step the momentum is 1, so
+    the next two steps are of 0.75 and 0.875."""
     found = {}
     for write in WRITERS:
         of = ones_of(rank, workers, not found, f'{write.__name__}/')
@@ -135,7 +135,8 @@ def rank_clips_in_each_step(rank, workers):
 
 
 def rank_writes_alone(rank, workers):
-    """The error of each rank where one has written, or loaded, and the other has not."""
+    """Returns the error of each rank when one rank has written or loaded values and the other has
+    not."""
     found = []
     for number in range(2):
         of = ones_of(rank, workers, not found, f'{number}/')
@@ -155,7 +156,7 @@ def rank_writes_alone(rank, workers):
 # ---- the same optimizer with another model ----
 
 def moved(of):
-    """Movement of all parameters in a step."""
+    """Returns the movement of all parameters in a step."""
     before = [one.detach().clone() for one in of.net.parameters()]
     of.train()
     return sorted({round(value, 3) for one, other in zip(of.net.parameters(), before)
@@ -163,7 +164,8 @@ def moved(of):
 
 
 def wrap_again(of):
-    """Another model of the same parameters. Only rank 0 notices that the former model is gone."""
+    """Attaches another model of the same parameters. Only rank 0 notices that the former model is
+    gone."""
     of.model = of.attachment = None
     if of.rank == 0:
         gc.collect()
@@ -173,7 +175,7 @@ def wrap_again(of):
 
 
 def attach_again(of):
-    """The error; then the steps that work after load_state_dict()."""
+    """Returns the error; then makes the steps that work after load_state_dict()."""
     saved, text = of.optimizer.state_dict(), 'no error'
     of.attachment.close()
     try:
@@ -195,7 +197,7 @@ def state_of_one(of):
 
 
 def rank_goes_on_with_the_optimizer(rank, workers):
-    """Steps with a momentum of 0.5; texts of errors."""
+    """Makes steps with a momentum of 0.5. Returns also texts of errors."""
     of = ones_of(rank, workers, True, None)
     steps = [moved(of)]
     for _ in range(2):
@@ -220,7 +222,7 @@ def rank_goes_on_with_the_optimizer(rank, workers):
 # ---- checkpoints ----
 
 def trainer_of(rank, workers, number):
-    """Attached models of a process have names of their own in the job."""
+    """Attached models of a process have separate names in the job."""
     return (Rank.beside if number else Rank)(rank, workers)
 
 
@@ -234,14 +236,14 @@ def path_of(name):
 
 
 def save(of, name):
-    """As in scripts: rank 0 saves alone, while the other ranks continue."""
+    """Like in scripts, rank 0 saves alone, while the other ranks continue."""
     if of.rank == 0:
         of.torch.save({'model': of.net.state_dict(), 'optimizer': of.optimizer.state_dict()},
                       path_of(name))
 
 
 def rank_trains_and_saves(rank, workers):
-    """{optimizer: digest after STEPS}, saved after SAVED_AT of them."""
+    """Returns {optimizer: digest after STEPS}, saved after SAVED_AT of these steps."""
     found = {}
     for name, optimizer_of in OPTIMIZERS.items():
         of = trainer_of(rank, workers, len(found))
@@ -262,7 +264,7 @@ def load(of, name, is_rank_0_alone=False):
 
 
 def fresh(rank, workers, number, optimizer_of):
-    """Loads at the beginning of the second half, with other parameters."""
+    """Loads at the beginning of the second half, when the parameters are different."""
     of = trainer_of(rank, workers, number)
     of.optimizer = optimizer_of(of.torch, of.net)
     for one in of.net.parameters():
@@ -273,8 +275,8 @@ def fresh(rank, workers, number, optimizer_of):
 
 
 def rank_loads_and_trains(rank, workers):
-    """{optimizer: digests: loaded after attach(); before it, on rank 0; distance to a DDP with
-    PyTorch's own optimizer that has loaded the same}"""
+    """Returns {optimizer: digests: loaded after attach(); before it, on rank 0; distance to a DDP
+    with PyTorch's own optimizer that has loaded the same}."""
     found, number = {}, 0
     for name, optimizer_of in OPTIMIZERS.items():
         after, before, plain = [fresh(rank, workers, number + i, optimizer_of) for i in range(3)]
@@ -293,8 +295,8 @@ def rank_loads_and_trains(rank, workers):
 
 
 def rank_goes_on_from_pytorch(rank, workers):
-    """Moments of PyTorch's own optimizer, from before attach(). Also the contents of state_dict()
-    before and after steps, and of copies and pickles of the optimizer."""
+    """Moments of PyTorch's own optimizer from before attach(). Returns also the contents of
+    state_dict() before and after steps, and of copies and pickles of the optimizer."""
     of = Rank(rank, workers)
     torch = of.torch
     of.optimizer = torch.optim.Adam(of.net.parameters(), 0.01)
@@ -328,7 +330,7 @@ def rank_goes_on_from_pytorch(rank, workers):
 
 
 def same(torch, one, other):
-    """Optimizers' dictionaries: the same keys in the same order, and near values."""
+    """Compares optimizers' dictionaries: the same keys in the same order, and near values."""
     if isinstance(one, dict):
         return list(one) == list(other) and all(same(torch, one[key], other[key]) for key in one)
     if isinstance(one, torch.Tensor):
@@ -341,7 +343,7 @@ GONE_ON = [True, True, True, 0, True, True]       # result of rank_goes_on_from_
 
 
 def check_clipped(case, values):
-    """Values of rank_clips_in_each_step()."""
+    """Returns values of rank_clips_in_each_step()."""
     for of_one in values:
         case.assertLess(max(abs(value + 1) for row in of_one for value in row), 0.05)
 

@@ -1,7 +1,7 @@
-"""Workers as users start them on a cluster: by the real mpirun, torchrun and srun, and with the
-variables of horovodrun and bpslaunch.
+"""Workers started like on a cluster: by the real mpirun, torchrun and srun, and with the variables
+of horovodrun and bpslaunch.
 
-A worker is this script with `--worker`; it writes its results into a file of its rank."""
+A worker is this script with `--worker`. It writes its results to a file of its rank."""
 import importlib.metadata
 import json
 import os
@@ -10,14 +10,14 @@ import signal
 import sys
 import unittest
 
-import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
 from harness import Process, Service, free_ports, until
 from slurm import Slurm
 
 WORKERS = 2
-LAUNCH_S = 120      # torch is imported by both on a loaded machine
-# Variables that a launcher, or a user of gradpool, may have set around the tests.
+LAUNCH_S = 120      # both workers import torch on a loaded machine
+# Variables that a launcher, or a user of gradpool, may have set for the tests.
 OTHERS = ('GRADPOOL_', 'SLURM_', 'OMPI_', 'PMI', 'RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'HOROVOD_',
           'MV2_', 'JSM_', 'FLUX_', 'DMLC_', 'BYTEPS_', 'MPI_')
 KEPT = 'GRADPOOL_BUILD', 'GRADPOOL_LIBRARY'
@@ -38,7 +38,7 @@ def tearDownModule():
 # ---- functions of workers ----
 
 def worker_sums():
-    """By the plain package: a round, and the worker's rank and size."""
+    """Uses the plain package. Returns a round, and the worker's rank and size."""
     import numpy
     import gradpool
     _, rank, workers = gradpool.job_from_environment()
@@ -49,7 +49,7 @@ def worker_sums():
 
 
 def worker_has_a_door():
-    """By Horovod's calls: the worker's rank and size, and a sum."""
+    """Uses Horovod's calls. Returns the worker's rank and size, and a sum."""
     import torch
     import gradpool.torch as hvd
     hvd.init()
@@ -59,7 +59,7 @@ def worker_has_a_door():
 
 
 def worker_trains():
-    """By DDP with the hook, as under torch's own launcher; and by Horovod's calls."""
+    """Uses DDP with the hook, like under torch's own launcher, and then Horovod's calls."""
     import torch
     import gradpool.ddp
     torch.distributed.init_process_group('gloo')
@@ -72,8 +72,8 @@ def worker_trains():
 
 
 def worker_is_wrong():
-    """Rank 1 pushes an undeclared tensor after a round; rank 0 returns the rank that it has lost.
-    """
+    """Rank 1 pushes an undeclared tensor after a round. Rank 0 returns the rank that it has
+    lost."""
     import numpy
     import gradpool
     job = gradpool.connect().join()
@@ -94,7 +94,7 @@ class Launcher(unittest.TestCase):
     environment = {}
 
     def launch(self, function, command=None, **environment):
-        """(exit code, output) of this many workers; each calls `function`."""
+        """Starts this many workers, each of which calls `function`. Returns (exit code, output)."""
         self.folder = service.folder / f'{type(self).__name__}-{self._testMethodName}'
         self.folder.mkdir()
         others = [name for name in os.environ if name.startswith(OTHERS) and name not in KEPT]
@@ -119,7 +119,7 @@ class Launcher(unittest.TestCase):
         return [f'{name}={value}' for name, value in names.items()]
 
     def check(self, function, expected, **how):
-        """Each rank must have the results in `expected`, without a complaint."""
+        """Checks that each rank has the results in `expected`, without a complaint."""
         code, said = self.launch(function, **how)
         self.assertEqual(code, 0, said)
         found = {path.name: json.loads(path.read_text())
@@ -128,7 +128,7 @@ class Launcher(unittest.TestCase):
                                  for rank in range(WORKERS)}, said)
 
     def check_an_error(self):
-        """A wrong worker: the launcher fails, and its output has the reason."""
+        """A worker makes a mistake: the launcher fails, and its output contains the reason."""
         code, said = self.launch('worker_is_wrong')
         self.assertEqual(code, 1, said)
         self.assertIn('gradpool.errors.Mismatch: ', said)
@@ -151,7 +151,8 @@ def of_training(rank):
 
 
 class Mpirun(Launcher):
-    # No other host: without ssh, too. Those that start at once would share a session's folder.
+    # There is no other host, and no ssh. Launchers that start at the same time would use the same
+    # session folder.
     command = ('mpirun.openmpi', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none',
                '--mca', 'plm', 'isolated', '-np', WORKERS)
 
@@ -169,7 +170,7 @@ class Mpirun(Launcher):
 
 
 class ByVariables(Launcher):
-    """One process for each rank, with a launcher's variables."""
+    """Starts one process for each rank, with a launcher's variables."""
 
     def started_with(self, *variables):
         words = ' '.join(variables)
@@ -200,14 +201,15 @@ class Torchrun(Launcher):
 
     @classmethod
     def setUpClass(cls):
-        from gradpool._process import rendezvous    # imports torch, which others here need not
+        # imports torch, which other cases here do not need
+        from gradpool._process import rendezvous
         cls.has_libuv = rendezvous.has_libuv()
         if not cls.has_libuv:
             cls.environment = {'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': 1}
 
     @property
     def command(self):
-        # Debian's torchrun 2.6 uses libuv, which it lacks, unless ranks meet in a file.
+        # Debian's torchrun 2.6 uses libuv, which it lacks, unless ranks meet through a file.
         where = ('--master_port', free_ports(1)) if self.has_libuv else (
             '--rdzv_backend', 'c10d', '--rdzv_endpoint', self.folder / 'rendezvous',
             '--rdzv_conf', 'store_type=file')

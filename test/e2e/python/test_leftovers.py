@@ -1,4 +1,4 @@
-"""A process that continues after the end of the service keeps no resource of it."""
+"""A process that continues after the end of the service keeps no resource of the service."""
 import json
 import os
 import pathlib
@@ -12,7 +12,7 @@ from harness import Service, until
 
 
 def held():
-    """Shared memory of a service that this process maps or holds open."""
+    """Returns shared memory of a service that this process maps or has open."""
     maps = [line.split(maxsplit=5)[5].strip()
             for line in pathlib.Path('/proc/self/maps').read_text().splitlines()
             if '/memfd:gradpool' in line]
@@ -26,7 +26,7 @@ def held():
 
 
 def rank_stays(rank, workers):
-    """Trains until the service has ended, then leaves."""
+    """Trains until the service has ended, and then leaves."""
     before = held()
     client = gradpool.connect()
     job = client.join('stays', rank, workers)

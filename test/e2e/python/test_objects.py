@@ -1,5 +1,5 @@
 """Calls of scripts on a model or an optimizer after attach(): the table "After attach or wrap" of
-client/python/BEHAVIOUR.md, row by row. Each row works, or is refused in words."""
+client/python/BEHAVIOUR.md, row by row. Each row works, or is refused with the right words."""
 import copy
 import io
 import warnings
@@ -25,7 +25,7 @@ class Eights(test_kept.Ones):
 
 
 def again(of):
-    """A second step of the size that it has without a disturbance."""
+    """Checks that a second step has the same size as without a disturbance."""
     of.train()
     return of.are(TWICE)
 
@@ -68,7 +68,7 @@ def checkpoint_of_rank_0_alone(of):
 
 
 def checkpoint_loaded(of):
-    """State of the first step, loaded after a second one."""
+    """Loads the state of the first step after a second step."""
     model, optimizer = copy.deepcopy(of.net.state_dict()), of.optimizer.state_dict()
     of.train()
     of.net.load_state_dict(model)
@@ -119,7 +119,7 @@ def two_backward_passes(of):
     with of.model.no_sync():
         sum(one.sum() for one in of.net.parameters()).backward()
     of.optimizer.zero_grad = lambda: None
-    of.train()      # gradients: of the first step, and two more
+    of.train()      # gradients of the first step, and two more
     return of.are(ONCE - 0.5 * (0.5 + 3))
 
 
@@ -174,7 +174,7 @@ WORKS = (copy_of_the_module, copy_of_the_model, module_pickled, optimizer_pickle
 # ---- refused actions ----
 
 def between(of, act):
-    """A step, in which something is done between backward() and step()."""
+    """Makes a step in which something is done between backward() and step()."""
     of.optimizer.zero_grad()
     of.model(of.ones())
     sum(one.sum() for one in of.net.parameters()).backward()
@@ -241,7 +241,7 @@ REFUSED = {norm_clipped: 'clip_grad_norm_()', values_clipped: 'clip_grad_norm_()
 
 
 def fresh(rank, workers, number):
-    """Attached, and after one step."""
+    """Begins attached, and after one step."""
     of = (Eights.beside if number else Eights)(rank, workers)
     begin(of, f'{number}/')
     return of
@@ -254,7 +254,7 @@ def begin(of, prefix):
 
 
 def rank_works(rank, workers):
-    warnings.simplefilter('ignore')     # torch's own, about a scaler without a GPU
+    warnings.simplefilter('ignore')     # torch's own warning about a scaler without a GPU
     return {one.__name__: one(fresh(rank, workers, number)) for number, one in enumerate(WORKS)}
 
 

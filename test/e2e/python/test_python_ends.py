@@ -13,7 +13,7 @@ from python_case import Case, full, setUpModule, tearDownModule   # noqa: found 
 
 TIMEOUT_S = 60
 
-# An item that is long in torch's code, without the interpreter's lock, when the script ends.
+# An item that runs long in torch's code, without the interpreter's lock, when the script ends.
 BUSY = '''
 import threading, torch
 from gradpool._process.completion import complete
@@ -31,7 +31,7 @@ complete(Item())
 begun.wait()
 '''
 
-# A backward() that fails in the midst of a graph whose parameters have gradients in lent memory.
+# A backward() that fails in the middle of a graph whose parameters have gradients in lent memory.
 FAILING = '''
 import torch
 import gradpool.torch as hvd
@@ -49,7 +49,7 @@ run()       # before step()
 
 
 def take_part(rank, workers):
-    """In a process of multiprocessing, which no code asks to leave."""
+    """Runs in a process of multiprocessing, in which no code calls a leave function."""
     import gradpool.torch as hvd
     import torch
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers), GRADPOOL_JOB='goodbyes')
@@ -71,7 +71,7 @@ class Ends(Case):
         self.assertIn('backward() ran more than 1 times before step()', done.stderr)
 
     def test_who_has_left_is_waited_for_on_no_lane(self):
-        """Also with a service to which it sent no declaration."""
+        """Also tested with a service to which the process sent no declaration."""
         for leaves_first in False, True:
             with gradpool.connect() as client:
                 one, other = [client.join(f'left-{leaves_first}', rank, 2) for rank in range(2)]

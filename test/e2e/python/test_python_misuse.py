@@ -1,5 +1,5 @@
-"""The package gradpool against a real service: a script's mistake is an error that names it, and
-never harms the script's memory."""
+"""The package gradpool against a real service: an error names the script's mistake, and the
+script's memory is never damaged."""
 import array
 import errno
 import os
@@ -67,7 +67,7 @@ class Handles(Case):
                          lambda: job.resize(3, 30000), lambda: job.snapshot('/nowhere')):
                 self.interrupt(call)
             watch = progress.Stopwatch()
-        self.assertLess(watch.seconds(), 10)     # leaving ends waiting calls
+        self.assertLess(watch.seconds(), 10)     # a leave ends waiting calls
 
     def interrupt(self, call):
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -1,6 +1,5 @@
-"""Habits of real scripts at attach(optimizer=) and gradpool.torch, compared with the same script
-over gloo: frozen parameters, parameters that no rank uses, skipped steps, calls that are not
-offered."""
+"""Typical scripts with attach(optimizer=) and gradpool.torch, compared with the same script over
+gloo: frozen parameters, parameters that no rank uses, skipped steps, calls that are not offered."""
 import copy
 import os
 import subprocess
@@ -16,7 +15,7 @@ STEPS = 4
 
 
 class Script:
-    """A model of three layers of which forward() uses the given ones, and the same model over gloo
+    """A model of three layers, of which forward() uses the given ones, and the same model over gloo
     alone."""
 
     def __init__(self, torch, optimizer_of, prefix, frozen=()):
@@ -57,7 +56,8 @@ class Script:
 
 
 def steps_of(rank, script, every):
-    """The text of the error that ends these steps, or whether parameters are gloo's after all."""
+    """Returns the text of the error that ends these steps, or whether the parameters are gloo's
+    after all."""
     for used in every:
         text = refusal(script.step, rank, used)
         if text != 'nothing was raised':
@@ -78,7 +78,7 @@ def rank_freezes(rank, workers):
         for one in script.optimizers:
             one.load_state_dict(copy.deepcopy(one.state_dict()))
         found.append(steps_of(rank, script, [(0, 1, 2)] * STEPS))
-    # A group of frozen parameters alone.
+    # A group of frozen parameters only.
     script = Script(torch, lambda given: torch.optim.SGD(
         [{'params': part} for part in zip(*[iter(given)] * 2)], 0.1, momentum=0.9), 'g/', [0, 2])
     found.append(steps_of(rank, script.attach(), [(0, 1, 2)] * STEPS))
@@ -112,7 +112,7 @@ def rank_leaves_out(rank, workers):
 
 
 def rank_leaves_out_after_a_load(rank, workers):
-    """Moments were loaded before the first step: zeros would move such a parameter."""
+    """Moments were loaded before the first step, so zeros would move such a parameter."""
     torch, _ = begin(rank, workers)
     script = Script(torch, lambda given: torch.optim.Adam(given, 0.1), 'loaded/')
     for net, optimizer in zip((script.net, script.alone), script.optimizers):
@@ -123,7 +123,7 @@ def rank_leaves_out_after_a_load(rank, workers):
 
 
 def rank_freezes_after_a_start(rank, workers):
-    """Moments of a parameter that is frozen since stay in the optimizer's state."""
+    """Moments of a parameter that was frozen later stay in the optimizer's state."""
     torch, _ = begin(rank, workers)
     script = Script(torch, lambda given: torch.optim.Adam(given, 0.1), 'since/')
     for net, optimizer in zip((script.net, script.alone), script.optimizers):

@@ -1,5 +1,5 @@
-"""Habits of people's scripts at gradpool.ddp.attach() and the backend `gradpool`: uneven inputs,
-sparse gradients, dropped models and handles, several groups, odd strides, time-outs."""
+"""Typical scripts with gradpool.ddp.attach() and the backend `gradpool`: uneven inputs, sparse
+gradients, dropped models and handles, several groups, unusual strides, time-outs."""
 import copy
 import datetime
 import gc
@@ -15,11 +15,11 @@ import ranks
 import test_ddp
 from test_ddp import setUpModule, tearDownModule     # noqa: found by name
 
-LENT = 20000        # elements of a gradient that is long enough for memory of the job
+LENT = 20000        # elements of a gradient that is long enough to be in memory of the job
 
 
 def begin(rank, workers, backend='gloo', store='store', **options):
-    """torch and torch.distributed, with a default group."""
+    """Returns torch and torch.distributed, with a default group."""
     import torch
     import torch.distributed as dist
     import gradpool.ddp
@@ -40,7 +40,7 @@ def attach(model, **options):
 
 
 def refusal(call, *arguments, **options):
-    """The text of the GradpoolError of `call`."""
+    """Returns the text of the GradpoolError of `call`."""
     import gradpool
     try:
         call(*arguments, **options)
@@ -50,7 +50,7 @@ def refusal(call, *arguments, **options):
 
 
 def step(model, value):
-    """backward() of a model that takes the sum of its inputs: the gradient is `value`."""
+    """Does backward() of a model that takes the sum of its inputs: the gradient is `value`."""
     import torch
     model.zero_grad()
     model(torch.full((1, model.module.in_features), float(value))).sum().backward()
@@ -60,8 +60,8 @@ def step(model, value):
 # ---- uneven inputs ----
 
 def rank_runs_out(rank, workers, are_views):
-    """Gradients of each step of four loops: rank r has the loop's number of batches and gradients
-    of r + 1."""
+    """Returns the gradients of each step of four loops: rank r has the loop's number of batches and
+    gradients of r + 1."""
     torch, _ = begin(rank, workers)
     from torch.distributed.algorithms.join import Join
     model = wrapped(torch.nn.Linear(LENT, 1, bias=False), gradient_as_bucket_view=are_views)
@@ -120,7 +120,8 @@ def rank_embeds(rank, workers):
 
 
 def rank_reduces_sparse(rank, workers):
-    """All of EMBEDDED by hand, of each dtype; an element of no dense dimension; a row of zeros."""
+    """Tests all of EMBEDDED by hand with each dtype, an element without a dense dimension, and a
+    row of zeros."""
     torch, dist = begin(rank, workers, 'gradpool')
     found = []
     for dtype in torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool:
@@ -138,8 +139,8 @@ def rank_reduces_sparse(rank, workers):
 
 
 def rank_ties(rank, workers):
-    """Gradients of a weight that a sparse embedding and a layer share: dense ones, as the layer
-    comes first, beside a parameter that the lanes must not go beyond."""
+    """Gradients of a weight that a sparse embedding and a layer share. They are dense, because the
+    layer comes first, and lie beside a parameter that the lanes must not overwrite."""
     torch, _ = begin(rank, workers)
 
     class Net(torch.nn.Module):
@@ -173,7 +174,7 @@ def rank_embeds_otherwise(rank, workers):
 # ---- dropped objects ----
 
 def state_here():
-    """Descriptors and threads of this process, and its bytes of memory of the job."""
+    """Returns the descriptors and threads of this process, and its bytes of memory of the job."""
     with open('/proc/self/maps', encoding='utf-8') as maps:
         lent = [line.split()[0].split('-') for line in maps if 'gradpool' in line]
     return (len(os.listdir('/proc/self/fd')), len(os.listdir('/proc/self/task')),
@@ -195,7 +196,8 @@ def job_has(tensors):
 
 
 def rank_folds(rank, workers, optimizer_of=None):
-    """Eight models of one script, one after the other. Returns the number of live ones."""
+    """Eight models of one script, one after the other. Returns the number of models that still
+    exist."""
     torch, dist = begin(rank, workers)
     left, first, kept = [], [], []
     for fold in range(8):
@@ -203,14 +205,15 @@ def rank_folds(rank, workers, optimizer_of=None):
         optimizer = optimizer_of and optimizer_of(net)
         model = wrapped(net, gradient_as_bucket_view=fold % 2 == 0)
         attachment = attach(model, optimizer=optimizer)
-        kept.append(attachment if fold % 3 == 0 else None)      # an attachment keeps no model alive
+        # an attachment does not keep a model alive
+        kept.append(attachment if fold % 3 == 0 else None)
         for _ in range(2):
             step(model, rank + 1)
             if optimizer:
                 optimizer.step()
         left.append(weakref.ref(net))
         net = model = attachment = optimizer = None
-        if rank or fold % 2:    # the other ranks' collector runs at another time
+        if rank or fold % 2:    # the other ranks collect garbage at other times
             gc.collect()        # models,
             gc.collect()        # and optimizers that these have held
         if fold % 2:
@@ -227,8 +230,8 @@ def rank_folds_with_an_optimizer(rank, workers):
 
 
 def rank_attaches_often(rank, workers):
-    """A hundred models that are attached and closed, of jobs of one name; half with a prefix that
-    a living model of the job has used before."""
+    """Attaches and closes a hundred models in jobs of one name; half of them with a prefix that a
+    living model of the job has used before."""
     torch, _ = begin(rank, workers)
     stays = wrapped(torch.nn.Linear(2, 1))
     first, stayed = [], None
@@ -248,7 +251,7 @@ def rank_attaches_often(rank, workers):
 
 
 def rank_makes_groups_anew(rank, workers):
-    """Some default groups of the backend, one after the other."""
+    """Makes some default groups of the backend, one after the other."""
     first = []
     for count in range(6):
         torch, dist = begin(rank, workers, 'gradpool', f'store{count}')
@@ -265,7 +268,7 @@ def rank_makes_groups_anew(rank, workers):
 
 
 def rank_copies_a_model(rank, workers):
-    """Copies of an attached model, by copy and by pickle, are plain models of their own; the
+    """Copies of an attached model, by copy and by pickle, are plain and independent models. The
     attached one still works."""
     torch, _ = begin(rank, workers)
     model = wrapped(torch.nn.Linear(4, 1))
@@ -297,7 +300,8 @@ def _no_hook(_, bucket):
 
 
 def rank_drops_handles(rank, workers):
-    """Names of operations whose handles are dropped and whose results are not in place."""
+    """Returns the names of operations whose handles are dropped and whose results are not in
+    place."""
     torch, dist = begin(rank, workers, 'gradpool')
     wrong = []
     for count in 1, 3, 200:
@@ -319,7 +323,7 @@ def rank_drops_handles(rank, workers):
 # ---- several groups ----
 
 def rank_has_groups(rank, workers):
-    """Two halves that train at once, beside a model of all ranks."""
+    """Two halves of the ranks train at the same time, beside a model of all ranks."""
     torch, dist = begin(rank, workers)
     halves = [dist.new_group([0, 2]), dist.new_group([1, 3])]
     part = rank % 2
@@ -343,7 +347,8 @@ def odd_tensors(torch, dtype, rank):
 
 
 def odd_operations(dist, rank, tensor, two):
-    """(name, result of an operation, right result) of each. `two`: the tensors of rank 0 and 1."""
+    """Returns (name, result of an operation, right result) of each. `two`: the tensors of rank 0
+    and 1."""
     first, second = two
 
     def put(operation, *arguments):
@@ -375,7 +380,7 @@ def odd_operations(dist, rank, tensor, two):
 
 
 def rank_has_odd_strides(rank, workers):
-    """The results that differ from the right ones."""
+    """Returns the results that differ from the right ones."""
     torch, dist = begin(rank, workers, 'gradpool')
     wrong = []
     for dtype in torch.float32, torch.bfloat16, torch.int64, torch.int16, torch.bool, torch.cfloat:
@@ -389,7 +394,7 @@ def rank_has_odd_strides(rank, workers):
 
 
 def rank_has_odd_parameters(rank, workers):
-    """Gradients of a model with such parameters."""
+    """Returns gradients of a model with such parameters."""
     torch, _ = begin(rank, workers)
 
     class Net(torch.nn.Module):
@@ -413,7 +418,7 @@ def rank_has_odd_parameters(rank, workers):
 # ---- time-outs ----
 
 def rank_waits(rank, workers):
-    """Limits of models, and the error at the limit of a group that waits for a second."""
+    """Returns limits of models, and the error at the limit of a group that waits for a second."""
     torch, dist = begin(rank, workers, 'gradpool', timeout=datetime.timedelta(seconds=88))
     other = dist.new_group([0, 1], backend='gloo', timeout=datetime.timedelta(seconds=99))
     models = [wrapped(torch.nn.Linear(2, 1)) for _ in range(4)]
@@ -424,7 +429,7 @@ def rank_waits(rank, workers):
     del os.environ['GRADPOOL_TIMEOUT_MS']
     limits, texts = [one._limit.ms for one in attached], []
     dist.barrier()
-    # not sooner: the groups made before take longer on a slow host
+    # not earlier, because the groups made before take longer on a slow host
     dist.group.WORLD.timeout_s = 1
     attach(models[3])
     if rank == 0:
@@ -438,7 +443,7 @@ def rank_waits(rank, workers):
 
 
 def rank_asks_late(rank, workers):
-    """The text of wait() for an operation whose limit was over before."""
+    """Returns the text of wait() for an operation whose limit had passed before."""
     torch, dist = begin(rank, workers, 'gradpool', timeout=datetime.timedelta(seconds=88))
     dist.all_reduce(torch.ones(3))
     dist.group.WORLD.timeout_s = 1

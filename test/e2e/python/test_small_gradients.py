@@ -1,5 +1,5 @@
-"""Models of many small parameters at gradpool.ddp.attach(): neighbours in a bucket travel as one
-tensor, with the bits that each parameter alone would have."""
+"""Models of many small parameters with gradpool.ddp.attach(): neighbours in a bucket are sent as
+one tensor, with the bits that each parameter alone would have."""
 import gc
 import sys
 import unittest.mock
@@ -13,7 +13,8 @@ from test_scripts import job_has, settle
 DEEP = 30       # layers
 NOT_ONE = 10 ** 9
 VIEWS = {'gradient_as_bucket_view': True}
-# Options of DistributedDataParallel, of attach(), and from how many bytes on views are moved.
+# Options of DistributedDataParallel, of attach(), and the number of bytes from which views are
+# moved.
 WAYS = (({}, {}, 0), (VIEWS, {}, 0), (VIEWS, {}, NOT_ONE), ({}, {'wire': 'float16'}, 0),
         ({'static_graph': True}, {}, 0), ({'find_unused_parameters': True}, {}, 0))
 
@@ -30,7 +31,7 @@ class Deep(test_ddp.Rank):
         return nn.Sequential(*layers)
 
     def pushes_of(self, attachment, train):
-        """The result of train(self), and names of the tensors of each push_items()."""
+        """Returns the result of train(self), and names of the tensors of each push_items()."""
         push_items, names = attachment.job.push_items, []
 
         def note(tensors, *arguments):
@@ -59,7 +60,8 @@ def packs_of(job):
 
 
 def rank_trains(rank, workers):
-    """For each way: digests with packs and with parameters alone, and names in the last step."""
+    """Returns for each way: digests with packs and with parameters alone, and names in the last
+    step."""
     first, found = Deep(rank, workers), []
     for options, how, size in WAYS:
         digests = []
@@ -80,7 +82,7 @@ def rank_trains(rank, workers):
 
 
 def rank_accumulates(rank, workers):
-    """Two backward() a step, and ranks that use other layers."""
+    """Two backward() in a step, and ranks that use different layers."""
     class Skips(Deep):
         skipped = False
 
@@ -107,7 +109,7 @@ def rank_accumulates(rank, workers):
 
 
 def rank_runs_out(rank, workers):
-    """Gradients of all parameters are the rank's number and 1, halved where one has left."""
+    """Gradients of all parameters are the rank's number plus 1, halved where one rank has left."""
     trainer = Deep(rank, workers)
     torch = trainer.torch
     from torch.distributed.algorithms.join import Join
@@ -136,7 +138,7 @@ def rank_runs_out(rank, workers):
 
 
 def rank_drops(rank, workers):
-    """A hundred models of one script; half are closed, half dropped."""
+    """A hundred models of one script. Half are closed, half dropped."""
     trainer, first = Deep(rank, workers), []
     torch = trainer.torch
     for count in range(100):
@@ -157,8 +159,8 @@ def rank_drops(rank, workers):
 
 
 def rank_times_out(rank, workers):
-    """Rank 1 has other packs than rank 0, as if its buckets were others; returns the error of rank
-    0."""
+    """Rank 1 has other packs than rank 0, as if its buckets were different. Returns the error of
+    rank 0."""
     trainer, text = Deep(rank, workers), 'no error'
     with fewest(8 if rank == 0 else NOT_ONE):
         test_ddp.attach(trainer, timeout_ms=2000)
@@ -172,7 +174,8 @@ def rank_times_out(rank, workers):
 
 
 def rank_has_joined(rank, workers):
-    """A job of the script's own, whose ranks may have other buckets: each has DDP of one rank."""
+    """A job of the script's own, whose ranks may have different buckets, because each has a DDP of
+    one rank."""
     import gradpool
     import torch.distributed as dist
     trainer = Deep(rank, workers)

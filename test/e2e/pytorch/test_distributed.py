@@ -13,13 +13,13 @@ import ranks
 import test_ddp
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 
-TIMEOUT_S = 60      # of a group
-SOON_S = 2          # of a made group whose limit is reached; earlier operations may take longer
+TIMEOUT_S = 60      # of each group
+SOON_S = 2          # of a group whose limit is reached; earlier operations may take longer
 COUNT = 37
 
 
 class Rank:
-    """A process's group of the backend `gradpool`, and one of gloo with equal ranks."""
+    """A group of the process on the backend `gradpool`, and a group of gloo with the same ranks."""
 
     def __init__(self, rank, workers, timeout_s=TIMEOUT_S, has_gloo=True):
         import torch
@@ -39,23 +39,23 @@ class Rank:
                                      timeout=self.timeout)
 
     def values(self, dtype, count=COUNT):
-        """Small whole numbers, of this rank; both backends sum them without an error."""
+        """Returns small integers of this rank. Both backends sum them without an error."""
         values = self.torch.arange(count) % 5 + self.rank
         return values.to(self.device, getattr(self.torch, dtype))
 
     def pair(self, *arguments):
-        """For us, and on the host for gloo."""
+        """Returns values for gradpool, and the same on the host for gloo."""
         return self.values(*arguments), self.values(*arguments).cpu()
 
     def everybodys(self, tensor, group=None):
-        """The tensors of each rank of gloo's group, on the host."""
+        """Returns the tensors of each rank of gloo's group, on the host."""
         tensor = tensor.cpu().contiguous()
         found = [self.torch.empty_like(tensor) for _ in range(self.dist.get_world_size(group))]
         self.dist.all_gather(found, tensor, group=group or self.gloo)
         return found
 
     def expect(self, what, found, wanted):
-        """Notes a difference; NaNs and shapes count, too."""
+        """Records a difference. NaNs and shapes count, too."""
         pairs = zip(found, wanted) if isinstance(found, (list, tuple)) else [(found, wanted)]
         for one, other in pairs:
             if one.dtype != other.dtype or not self.torch.equal(one.cpu(), other.cpu()):
@@ -98,7 +98,7 @@ def compare_bitwise(of):
 
 
 def compare_sums_of_fractions(of):
-    """In rank order, to the same bits; their mean is one division."""
+    """Sums have the same bits as in rank order, and their mean is one division."""
     mine = of.torch.randn(100000, generator=of.torch.Generator().manual_seed(of.rank))
     mine = mine.to(of.device)
     first, *others = of.everybodys(mine)
@@ -152,7 +152,7 @@ def compare_reduce(of):
         of.expect(f'reduce_scatter {kind}', result, wanted.chunk(of.workers)[of.rank])
         of.dist.reduce_scatter_tensor(result, mine, kind)
         of.expect(f'reduce_scatter_tensor {kind}', result, wanted.chunk(of.workers)[of.rank])
-    for dtype in of.torch.float16, of.torch.bfloat16:   # the sum is more than float16 has
+    for dtype in of.torch.float16, of.torch.bfloat16:   # the sum exceeds float16
         large = of.torch.linspace(30000, 60000, COUNT * of.workers, device=of.device)
         large = (large - of.rank).to(dtype)
         wanted, result = large.clone(), large[:COUNT].clone()
@@ -185,7 +185,7 @@ def compare_all_to_all(of):
         of.dist.all_to_all_single(ours, given)
         of.dist.all_to_all_single(theirs, plain, group=of.gloo)
         of.expect(f'all_to_all_single {dtype}', ours, theirs)
-        # Rank r sends r * i elements to rank i: nothing to and from rank 0.
+        # Rank r sends r * i elements to rank i, so nothing goes to or from rank 0.
         splits = [of.rank * i for i in range(of.workers)]
         given, plain = of.pair(dtype, sum(splits))
         ours, theirs = of.torch.empty_like(given), of.torch.empty_like(plain)
@@ -203,7 +203,7 @@ def compare_all_to_all(of):
 
 
 def compare_subgroups(of):
-    """Ranks 0 and 2, then 2 alone; the others do without."""
+    """Ranks 0 and 2 take part, then 2 alone. The others do not."""
     for members in ([2, 0], [2]):
         ours, theirs = of.dist.new_group(members), of.dist.new_group(members, backend='gloo')
         if of.rank not in members:
@@ -225,7 +225,7 @@ def compare_subgroups(of):
 
 
 def compare_many_sizes(of):
-    """More than are kept declared, several times, with some still under way."""
+    """More tensors than stay declared, several times, with some operations in progress."""
     group = of.dist.distributed_c10d._get_default_group()
     group._names._names_max = 4
     for _ in range(3):
@@ -240,7 +240,7 @@ def compare_many_sizes(of):
 
 
 def receive_from_any(of):
-    """Two messages of each of the others; then a third one by name."""
+    """Receives two messages of each of the others from any rank; then a third one by name."""
     others = [rank for rank in range(of.workers) if rank != 0]
     if of.rank in others:
         for i in range(3):
@@ -267,7 +267,7 @@ def rank_compares(rank, workers):
 
 
 def send_and_receive(of):
-    """Tags in another order than sent, several messages of one tag, both ways."""
+    """Receives tags in another order than sent, several messages of one tag, in both directions."""
     peer, sent = 1 - of.rank, [of.values('float32') + 100 * i for i in range(4)]
     works = [of.dist.isend(tensor, peer, tag=i // 2) for i, tensor in enumerate(sent)]
     theirs = [tensor - of.rank + peer for tensor in sent]
@@ -280,8 +280,8 @@ def send_and_receive(of):
 
 
 def keep_many_under_way(of):
-    """Operations of one size, awaited backwards; the Future of the last one, which queues behind
-    them."""
+    """Waits for operations of one size in the reverse order. The last one is queued behind them and
+    awaited through its Future."""
     tensors = [of.values('float64') + i for i in range(6)]
     works = [of.dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     found, = works[-1].get_future().wait()
@@ -312,8 +312,8 @@ def rank_works_asynchronously(rank, workers):
 
 
 def rank_trains(rank, workers):
-    """With the backend alone, then with the hook in the same job, then with a second default group.
-    """
+    """Trains with the backend alone, then with the hook in the same job, then with a second default
+    group."""
     of = Rank(rank, workers, has_gloo=False)
     trainer = test_ddp.Rank.beside(rank, workers)
     digests = [test_ddp.train(trainer)]
@@ -328,8 +328,8 @@ def rank_trains(rank, workers):
 
 
 def rank_disagrees(rank, workers):
-    """Mismatches: of the number of elements, in a first and in a later operation; of a root; of the
-    operation. Returns the error of each, and the error of the group's next operation."""
+    """Mismatches of the number of elements in a first and in a later operation, of a root, and of
+    the operation. Returns the error of each, and the error of the group's next operation."""
     of = Rank(rank, workers, has_gloo=False)
     watch, found = progress.Stopwatch(), []
     attempts = (lambda group: of.dist.all_reduce(of.torch.ones(5 + rank), group=group),
@@ -361,10 +361,10 @@ def raised_by(call):
 
 
 def rank_brings_another_known_size(rank, workers):
-    """A rank that is later than the time after which others log their wait, which is no mismatch;
-    then a size that differs from the other rank's, awaited here; then, detected by the process's
-    thread, other operations, with more behind, a size that only one rank knows, and messages
-    instead of a tensor."""
+    """First, a rank that comes after others have logged their wait, which is no mismatch. Then a
+    size that differs from the other rank's, with a wait here. Then mismatches that the process's
+    thread detects: other operations with more behind them, a size that only one rank knows, and
+    messages instead of a tensor."""
     of = Rank(rank, workers, has_gloo=False)
 
     def sum_of(count, group):
@@ -392,7 +392,7 @@ def rank_brings_another_known_size(rank, workers):
              (sum_of, scatter)[rank](6, groups[4])]
     sum_of(8, groups[2])        # the operation of both ranks completes
     for work in works:
-        work.is_completed()     # the thread's from here on
+        work.is_completed()     # the thread completes the operation from here on
     found += [raised_by(work.wait) for work in works]
     return late, found
 
@@ -414,8 +414,8 @@ def rank_loses_the_other(rank, workers):
 
 
 def lose_the_other_in_backward(rank, workers, compression=None):
-    """Rank 1 ends after rank 0 has begun all its operations; returns the error of backward() there.
-    """
+    """Rank 1 ends after rank 0 has begun all its operations. Returns the error of backward() on
+    rank 0."""
     of = Rank(rank, workers, has_gloo=False)
     trainer = test_ddp.Rank.beside(rank, workers)
     if compression:
@@ -429,7 +429,7 @@ def lose_the_other_in_backward(rank, workers, compression=None):
         store.wait(['begun'], of.timeout)
         os._exit(0)
     given = trainer.batch().requires_grad_()
-    given.register_hook(lambda _: store.set('begun', '1'))      # comes after all parameters
+    given.register_hook(lambda _: store.set('begun', '1'))      # runs after all parameters
     return raised_by(trainer.model(given * 1).sum().backward)
 
 
@@ -462,7 +462,7 @@ def rank_is_refused(rank, workers):
 
 
 def rank_has_no_place(rank, workers):
-    """For results: several elements that are one in memory. Then the group is as good as new."""
+    """As results: several elements that are one in memory. Then the group works as before."""
     of = Rank(rank, workers, has_gloo=False)
     dist, one = of.dist, of.torch.ones(1)
     whole, place, halves = one.repeat(4), one.expand(4), [one.expand(2)] * workers
@@ -515,7 +515,7 @@ class Distributed(python_case.Case):
                 self.assertEqual(first, later)
 
     def check_late(self, kind, text):
-        """The error of rank 0, which waited for rank 1 in vain."""
+        """Checks the error of rank 0, which waited for rank 1 in vain."""
         self.assertEqual(kind, 'Timeout')
         self.assertIn('rank 1 (', text)
         self.assertIn('has joined, but has not pushed this tensor', text)

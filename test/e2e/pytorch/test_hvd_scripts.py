@@ -1,4 +1,5 @@
-"""Habits of scripts with hvd.DistributedOptimizer, beside plain torch: one list of calls a rank."""
+"""Typical scripts with hvd.DistributedOptimizer, compared with plain torch: each rank runs one list
+of calls."""
 import copy
 import gc
 import io
@@ -33,7 +34,8 @@ def linear(of, columns=2, rows=1):
 
 
 def descend(of, net, optimizer):
-    """One step: of rank r the gradient of each weight of a linear() is r + 1, the mean 1.5."""
+    """Makes one step. On rank r the gradient of each weight of a linear() is r + 1, and the mean is
+    1.5."""
     optimizer.zero_grad()
     net(of.torch.full((1, net.in_features), of.rank + 1.)).sum().backward()
     optimizer.step()
@@ -88,7 +90,7 @@ def compare_schedulers(of):
 
 
 class Scaler:
-    """A stand-in for torch's GradScaler, which needs a GPU."""
+    """A replacement for torch's GradScaler, which needs a GPU."""
 
     def scale(self, loss):
         return loss * 8
@@ -116,7 +118,7 @@ def compare_scaling_and_clipping(of):
     scaler.unscale_(bare)
     torch.nn.utils.clip_grad_norm_(net.parameters(), 2 ** 0.5)
     skip_to_step()
-    expect_weight(of, 'clipped', net, 0.0)      # to 1e-6, which clipping adds to the norm
+    expect_weight(of, 'clipped', net, 0.0)      # up to 1e-6, which clipping adds to the norm
     backward()
     of.expect_true('too early', 'before step() or synchronize()' in of.raised(skip_to_step)[1])
     optimizer.synchronize()
@@ -137,7 +139,7 @@ def compare_scaling_and_clipping(of):
     plain = torch.cuda.amp.GradScaler(enabled=False)
     optimizer.zero_grad()
     plain.scale(net(torch.full((1, 2), of.rank + 1.)).sum()).backward()
-    plain.step(bare)        # the optimizer before the wrap
+    plain.step(bare)        # the optimizer before it was wrapped
     plain.update()
     expect_weight(of, 'a scaler that does nothing', net, -6.0)
 
@@ -211,11 +213,11 @@ def compare_added_parameters(of):
         optimizer.step()
     of.expect_true(f'added {late}', torch.allclose(late, torch.full((3,), 0.7)))
     other = linear(of)
-    optimizer.param_groups[0]['params'][0] = other.weight       # a head that is replaced
+    optimizer.param_groups[0]['params'][0] = other.weight       # a replaced head
     for _ in range(2):
         descend(of, other, optimizer)
     expect_weight(of, 'replaced', other, -2.0)
-    other.weight.data = torch.ones(1, 3)        # rows or columns that are added
+    other.weight.data = torch.ones(1, 3)        # added rows or columns
     other.weight.grad, other.in_features = None, 3
     for _ in range(2):
         descend(of, other, optimizer)
@@ -235,13 +237,13 @@ def compare_added_parameters(of):
 # ---- sparse gradients ----
 
 def rows_of(of, rank, turn):
-    """Rows that a rank looks up in the turn: one row twice, other rows, none."""
+    """Returns the rows that a rank looks up in the turn: one row twice, other rows, none."""
     return [[[3, 3], [4, 5]], [[], [1]], [[0], []], [[], []]][turn][rank]
 
 
 def compare_rows(of):
-    """An embedding among other small parameters leaves the pack, with the rows of all ranks, also
-    rows of zeros."""
+    """An embedding among other small parameters leaves the pack. Its gradient has the rows of all
+    ranks, also rows of zeros."""
     torch, turns = of.torch, range(4)
 
     def make(is_sparse):
@@ -306,7 +308,7 @@ def compare_sparse_as_dense(of):
 # ---- many small tensors ----
 
 class Calls:
-    """Counts of the pushes, broadcasts and declarations of a job in the block."""
+    """Counts the pushes, broadcasts and declarations of a job in the block."""
 
     def __init__(self, of):
         self._job, self.counts = of.hvd.global_process_set.sequences().job, {}
@@ -330,7 +332,8 @@ class Calls:
 
 
 def compare_many_tensors(of):
-    """Gradients become ready in another order on each rank; small ones are a few packs."""
+    """Gradients become ready in another order on each rank, and small ones are sent in a few
+    packs."""
     torch, hvd, count = of.torch, of.hvd, 600
     shapes = [(200, 2) if i % 3 else (200,) for i in range(count)] + [(200, 200)]
     net = torch.nn.ParameterList([torch.nn.Parameter(torch.full(shape, float(i % 5 + of.rank)))
@@ -401,7 +404,7 @@ def compare_passes(of):
     optimizer.step()
     expect_weight(of, 'three passes', net, -6.5)
     backward(1)
-    optimizer.set_backward_passes_per_step(1)       # counts anew
+    optimizer.set_backward_passes_per_step(1)       # counts from 0 again
     optimizer.zero_grad(set_to_none=False)
     backward(1)
     of.expect_true('again', 'more than 1 times' in of.raised(lambda: backward(1))[1])
@@ -412,7 +415,7 @@ def compare_passes(of):
 
 
 def loaded_from_an_earlier_package(optimizer):
-    """A pickle from when `_optimizer` was one file, loaded."""
+    """Loads a pickle from the time when `_optimizer` was one file."""
     now, then = b'gradpool.torch._optimizer.optimizer\n', b'gradpool.torch._optimizer\n'
     pickled = pickle.dumps(optimizer, protocol=0)
     assert now in pickled
@@ -441,7 +444,7 @@ def compare_copies_of_optimizers(of):
     saved = optimizer.state_dict()
     fresh = wrap(of, net, kind=lambda every, rate: torch.optim.SGD(every, rate, momentum=0.5))
     fresh.load_state_dict(saved)
-    descend(of, net, fresh)     # the former one is still there
+    descend(of, net, fresh)     # the former optimizer still exists
     expect_weight(of, 'loaded', net, -2.75)
     of.expect_true('the former one', 'made later' in of.raised(optimizer.step)[1])
     twice = hvd.DistributedOptimizer(fresh, net.named_parameters())
@@ -450,7 +453,8 @@ def compare_copies_of_optimizers(of):
 
 
 def compare_several_models(of):
-    """Two models, as of a GAN: each optimizer steps its own; one loss has gradients of both."""
+    """Two models, as of a GAN: each optimizer steps one of them, and one loss has gradients of
+    both."""
     torch, pair = of.torch, [linear(of), linear(of)]
     optimizers = [wrap(of, one, rate) for one, rate in zip(pair, (1.0, 2.0))]
     given = torch.full((1, 2), of.rank + 1.)
@@ -480,7 +484,7 @@ def compare_what_is_refused(of):
 # ---- folds ----
 
 def used(of):
-    """Descriptors of the process, tensors of the job, names, MiB."""
+    """Returns descriptors of the process, tensors of the job, names, and MiB."""
     ranks_of = of.hvd.global_process_set.sequences()
     with open('/proc/self/status') as status:
         size, = [int(line.split()[1]) >> 10 for line in status if line.startswith('VmRSS')]
@@ -489,7 +493,7 @@ def used(of):
 
 
 def compare_folds(of):
-    """A model and its optimizer, made and dropped again and again."""
+    """Makes and drops a model and its optimizer repeatedly."""
     torch, hvd, alive, uses = of.torch, of.hvd, weakref.WeakSet(), []
     for fold in range(FOLDS):
         net = torch.nn.Sequential(*[torch.nn.Linear(160, 160) for _ in range(4)])
@@ -533,7 +537,7 @@ def compare_another_job(of):
     expect_weight(of, 'in another job', net, -2.0)
 
 
-# Run in this order; the last leaves the job.
+# Runs in this order; the last one leaves the job.
 COMPARES = (compare_schedulers, compare_scaling_and_clipping, compare_averaged_models,
             compare_thawed_parameters, compare_frozen_on_one_rank, compare_added_parameters,
             compare_rows, compare_sparse_as_dense, compare_many_tensors,
@@ -542,7 +546,7 @@ COMPARES = (compare_schedulers, compare_scaling_and_clipping, compare_averaged_m
 
 
 def rank_runs_scripts(rank, workers):
-    """{name: differences} of all comparisons."""
+    """Returns {name: differences} of all comparisons."""
     of, found = Rank(rank, workers), {}
     for compare in COMPARES:
         of.wrong = []

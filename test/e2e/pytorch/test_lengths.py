@@ -1,5 +1,5 @@
-"""Tensors whose length changes from call to call, through the backend and through Horovod's door:
-bits as in one process, and no declaration for each length."""
+"""Tensors whose length changes from call to call, with the backend and with Horovod's calls: the
+same bits as in one process, and no declaration for each length."""
 import datetime
 import os
 import tempfile
@@ -10,13 +10,14 @@ from python_case import setUpModule, tearDownModule     # noqa: found by name
 from torch_door_calls import Rank
 
 TIMEOUT_S = 60
-# The first ones have tensors of their own; the others need every piece and every rest up to theirs.
+# The first lengths have their own tensors. The others need every piece and every rest up to their
+# size.
 LENGTHS = (1, 3, 63, 64, 65, 4095, 4096, 4097, 131071, 12287, 12288, 8000, 8292, 8392, 8592, 8992,
            9692, 2, 65536, 70001)
 
 
 class Group(Rank):
-    """The same process also as a rank of torch.distributed."""
+    """The same process, which is also a rank of torch.distributed."""
 
     def __init__(self, rank, workers):
         super().__init__(rank, workers)
@@ -28,7 +29,7 @@ class Group(Rank):
                                 timeout=datetime.timedelta(seconds=TIMEOUT_S))
 
     def drawn(self, length, dtype='float32', turn=0):
-        """[of each rank, values whose sum depends on the order]"""
+        """Returns [for each rank, values whose sum depends on the order]."""
         torch, found = self.torch, []
         for rank in range(self.workers):
             chosen = torch.Generator().manual_seed(1000 * turn + 100 * rank + length)
@@ -38,7 +39,7 @@ class Group(Rank):
 
 
 def count_declarations(of):
-    """A list that grows by the names that are declared in this process."""
+    """Yields a list that grows by the names that are declared in this process."""
     from gradpool.client import Job
     declare_all, names = Job.declare_all, []
 
@@ -50,7 +51,7 @@ def count_declarations(of):
 
 
 def sum_of(every):
-    """The sum in rank order, halves as float32."""
+    """Returns the sum in rank order, with halves as float32."""
     first, *others = [one.float() if one.element_size() == 2 else one for one in every]
     return sum(others, first).to(every[0].dtype)
 
@@ -83,7 +84,7 @@ def compare_collectives(of, length, dtype):
 
 
 def compare_many_at_once(of):
-    """Free pieces decide when messages leave, never where they arrive."""
+    """Free pieces decide when messages are sent, never where they arrive."""
     dist, turns = of.dist, range(3)
     every = {(length, turn): of.drawn(length, turn=turn) for turn in turns for length in LENGTHS}
     mine = {key: of_ranks[of.rank].clone() for key, of_ranks in every.items()}

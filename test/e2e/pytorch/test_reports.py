@@ -1,7 +1,7 @@
 """Scripts of public bug reports about PyTorch, Horovod, Lightning, Accelerate, DeepSpeed, TRL and
-Ray, in a few lines each, beside the value that their authors expected.
+Ray, in a few lines each, with the value that their authors expected.
 
-A case is named after its repository and the report's number there, or after the habit that several
+The name of a case is its repository and the report's number there, or the habit that several
 reports share."""
 import datetime
 import os
@@ -14,11 +14,11 @@ import ranks
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 from test_distributed import Rank, SOON_S
 
-TIMEOUT_S = 60      # of a group
+TIMEOUT_S = 60      # of each group
 
 
 def strided(of, value):
-    """Two elements with a gap between them: [value, value + 1]."""
+    """Returns two elements with a gap between them: [value, value + 1]."""
     wide = of.torch.zeros(2, 2) - 1
     wide[:, 0] = of.torch.tensor([value, value + 1.0])
     return wide[:, 0]
@@ -82,7 +82,7 @@ def pytorch_20421(of):
 
 
 def pytorch_7702(of):
-    """Lengths that shrink by a few elements at each call: memory stays."""
+    """Lengths that shrink by a few elements at each call: memory does not grow."""
     import resource
     for length in range(40000, 36000, -100):
         found = of.torch.ones(length)
@@ -107,7 +107,7 @@ def pytorch_20355(of):
 
 
 def pytorch_12603(of):
-    """All ranks have equal gradients, which are the mean."""
+    """Checks that all ranks have equal gradients, which are the mean."""
     model = ddp(of, of.torch.nn.Linear(3, 2))
     model(of.torch.full((1, 3), of.rank + 1.0)).sum().backward()
     of.expect('gradients of DDP', model.module.weight.grad, of.torch.full((2, 3), 1.5))
@@ -121,7 +121,7 @@ def ddp(of, module, **options):
 
 
 def pytorch_143647(of):
-    """Evaluation without gradients before training, and synchronisation switched by hand."""
+    """Evaluates without gradients before training, and switches synchronisation by hand."""
     model = ddp(of, of.torch.nn.Linear(1, 1, bias=False))
     model.eval()
     with of.torch.no_grad():
@@ -161,7 +161,7 @@ def pytorch_18953(of):
 
 
 def pytorch_97030(of):
-    """A static graph with an output that no loss uses: as with gloo, whatever that is."""
+    """A static graph with an output that no loss uses must behave as with gloo."""
     nn = of.torch.nn
 
     class Two(nn.Module):
@@ -198,7 +198,7 @@ def pytorch_118337(of):
 
 
 def pytorch_74602(of):
-    """scatter_object_list in a group without rank 0: as with gloo, whatever that is."""
+    """scatter_object_list in a group without rank 0 must behave as with gloo."""
     last = of.workers - 1
 
     def outcome(backend):
@@ -321,7 +321,7 @@ CASES = [pytorch_192920, pytorch_24836, pytorch_74809, pytorch_158902, pytorch_2
 
 
 def replayed(cases, of):
-    """{case: differences, or the error that ended it}"""
+    """Returns {case: differences, or the error that ended it}."""
     found = {}
     for case in cases:
         of.wrong = []
@@ -385,14 +385,14 @@ def horovod_2497(of):
 
 
 def stepping_one(of, name):
-    """(a weight of zero, its wrapped optimizer of rate 1)"""
+    """Returns (a weight of zero, its wrapped optimizer of rate 1)."""
     weight = of.torch.nn.Parameter(of.torch.zeros(1))
     return weight, of.hvd.DistributedOptimizer(of.torch.optim.SGD([weight], lr=1.0),
                                                [(name, weight)])
 
 
 def horovod_543(of):
-    """Passes that are summed up locally by a script of its own."""
+    """Passes that a script adds up locally."""
     weight, optimizer = stepping_one(of, 'w543')
     loss = sum((weight * (of.rank + 1)).sum() for _ in range(4))
     loss.backward()
@@ -413,7 +413,7 @@ def horovod_1099(of):
 
 
 def stepped(of, make):
-    """A fresh optimizer; on rank 0 one with a step and a rate of 0.25."""
+    """Returns a fresh optimizer; on rank 0 one with a step and a rate of 0.25."""
     torch = of.torch
     weights = [torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(1))]
     weights[1].requires_grad_(False)
@@ -426,7 +426,7 @@ def stepped(of, make):
 
 
 def broadcast_state(of, name, make, kept):
-    """Rank 0's state and settings on all ranks; `kept` are the names of moments."""
+    """Broadcasts rank 0's state and settings to all ranks; `kept` are the names of moments."""
     optimizer = stepped(of, make)
     of.hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     group = optimizer.param_groups[0]

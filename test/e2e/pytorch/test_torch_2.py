@@ -17,7 +17,7 @@ TORCH_MAJOR = int(importlib.metadata.version('torch').partition('.')[0])
 
 
 def begin(rank, workers):
-    """torch, torch.distributed with a default group of TEST_BACKEND."""
+    """Returns torch, and torch.distributed with a default group of TEST_BACKEND."""
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)
@@ -31,7 +31,7 @@ def begin(rank, workers):
 
 
 def values(torch, rank, *shape):
-    """Whole numbers, of this rank: sums of them have no error."""
+    """Returns integers of this rank, whose sums have no error."""
     return (torch.arange(torch.Size(shape).numel()) % 7 + rank).float().reshape(shape)
 
 
@@ -59,7 +59,7 @@ def rank_calls_functional_collectives(rank, workers):
 
 
 def rank_gathers_dtypes_together(rank, workers):
-    """Whole numbers that no float has, of which gloo loses bits, and bytes beside them."""
+    """Integers that no float represents, of which gloo loses bits, and bytes beside them."""
     torch, dist = begin(rank, workers)
     from torch.distributed import _functional_collectives as of
     mine = [values(torch, rank, 3), torch.tensor([2 ** 60 + rank, -rank]),
@@ -69,7 +69,7 @@ def rank_gathers_dtypes_together(rank, workers):
 
 
 def rank_waits_late(rank, workers):
-    """Far more operations than are held with their results, and the last first."""
+    """Far more operations than are held with their results, the last one first."""
     torch, dist = begin(rank, workers)
     from torch.distributed import _functional_collectives as of
     begun = [of.all_reduce(values(torch, rank + number, 4), 'sum', dist.group.WORLD)
@@ -137,7 +137,7 @@ def transformer(torch):
 
 
 def train(torch, model, rank, optimizer=None):
-    """Losses of some steps."""
+    """Returns the losses of some steps."""
     optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=1e-2)
     random, losses = torch.Generator().manual_seed(rank), []
     for _ in range(STEPS):
@@ -151,7 +151,7 @@ def train(torch, model, rank, optimizer=None):
 
 
 def ddp(torch, model, **options):
-    """A DDP model; on gradpool with the hook."""
+    """Returns a DDP model; on gradpool with the hook."""
     wrapped = torch.nn.parallel.DistributedDataParallel(model, **options)
     if os.environ['TEST_BACKEND'] == 'gradpool' and 'TEST_HOOK' in os.environ:
         from gradpool import ddp as hook

@@ -43,7 +43,7 @@ def rank_compares(rank, workers):
 
 
 def compare_timeline(of):
-    """Rank 0 has the rounds of all ranks in its file, the others none."""
+    """The file of rank 0 has the rounds of all ranks; the other ranks have no file."""
     hvd, folder = of.hvd, tempfile.TemporaryDirectory(prefix='gradpool-door-')
     path = pathlib.Path(folder.name, 'trace.json')
     hvd.start_timeline(str(path))
@@ -52,7 +52,7 @@ def compare_timeline(of):
         hvd.allreduce(of.values(of.rank), op=hvd.Sum, name='seen in a timeline')
         seen = ranks_in(path) if path.exists() else set()
     hvd.stop_timeline()
-    hvd.stop_timeline()     # nothing to stop: no rank may leave because of it
+    hvd.stop_timeline()     # there is nothing to stop, and no rank may leave because of this call
     of.expect_true('timeline', seen == (set(range(of.workers)) if of.rank == 0 else set()))
     if of.rank == 0:
         of.expect_true('whole timeline', ranks_in(path) == seen)
@@ -84,7 +84,8 @@ def loss(net, given):
 
 
 def train_alone(torch, workers, is_sparse=False, passes=1, steps=STEPS):
-    """In one process: the mean, in rank order, of the gradients of each rank's batches."""
+    """Returns the mean, in rank order, of the gradients of each rank's batches, computed in one
+    process."""
     net = make_net(torch, is_sparse)
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0 if is_sparse else 0.9)
     for step in range(steps):
@@ -101,7 +102,7 @@ def train_alone(torch, workers, is_sparse=False, passes=1, steps=STEPS):
 
 
 def train(of, is_sparse=False, passes=1, wrong_start=False, **options):
-    """With DistributedOptimizer; returns the parameters afterwards."""
+    """Trains with DistributedOptimizer. Returns the parameters afterwards."""
     torch, hvd = of.torch, of.hvd
     net = make_net(torch, is_sparse)
     if wrong_start and of.rank:
@@ -123,7 +124,7 @@ def train(of, is_sparse=False, passes=1, wrong_start=False, **options):
 
 
 def compare_pushes(of):
-    """A known operation costs one push for each tensor, small gradients together one, and no
+    """A known operation costs one push for each tensor (small gradients together one), and no
     question to another rank."""
     hvd, job = of.hvd, of.hvd.global_process_set.sequences().job
     pushed, names = job.push_pull, []
@@ -146,8 +147,9 @@ def compare_pushes(of):
 
 
 def compare_closures(of):
-    """Optimizers that evaluate a closure, once a step and several times, beside one process that
-    has the mean of all losses. The last stops early, by losses: there and on all ranks at once."""
+    """Optimizers that evaluate a closure, once in a step and several times, compared with one
+    process that has the mean of all losses. The last one stops early because of losses, on all
+    ranks at the same time."""
     torch, hvd = of.torch, of.hvd
 
     def mean(net, step):
@@ -186,7 +188,7 @@ def compare_closures(of):
 
 
 def compare_schedule(of):
-    """A scheduler made before the optimizer was wrapped, as some scripts do."""
+    """Makes a scheduler before the optimizer is wrapped, like some scripts do."""
     torch, hvd = of.torch, of.hvd
     net = make_net(torch)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
@@ -229,7 +231,8 @@ def compare_training(of):
 
 
 def compare_optimizer_state(of):
-    """Of Adam, whose state the other ranks do not have yet; and the errors of misuse."""
+    """Broadcasts the state of Adam, which the other ranks do not have yet. Also returns the errors
+    of misuse."""
     torch, hvd = of.torch, of.hvd
     net = make_net(torch)
     optimizer = torch.optim.Adam(net.parameters(), 0.1 * (of.rank + 1))
@@ -254,15 +257,15 @@ def compare_optimizer_state(of):
     torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     with wrapped.skip_synchronize():
         wrapped.step()
-    net[1](torch.ones(1, 8)).sum().backward()       # the other ranks had no part in it
+    net[1](torch.ones(1, 8)).sum().backward()       # the other ranks did not take part
     wrapped.step()
     digest = torch.cat([parameter.detach().view(-1) for parameter in net.parameters()])
     of.expect('replicas', hvd.broadcast(digest, 0), digest)
 
 
 def compare_lent_gradients(of):
-    """From the second step on gradients lie in two alternating places without a copy; gradients
-    that a script keeps, replaces or finds after the job's end keep their values."""
+    """From the second step on gradients are in two alternating places without a copy.
+    Gradients that a script keeps, replaces or finds after the job's end keep their values."""
     torch, hvd, shape = of.torch, of.hvd, (160, 160)
     job = hvd.global_process_set.sequences().job
     alloc, push_pull, places, pushes = job.alloc, job.push_pull, [], []
@@ -337,7 +340,7 @@ def compare_uneven_batches(of):
 
 
 def compare_what_joined_ranks_bring(of):
-    """Rank 0 reduces twice, the others once: no reduction afterwards changes the result."""
+    """Rank 0 reduces twice, the others once. No reduction afterwards changes the result."""
     torch, hvd = of.torch, of.hvd
     flags, ones = torch.tensor([True, False]), torch.ones(2, dtype=torch.int32)
     for there in (of.workers, 1)[:1 if of.rank else 2]:
@@ -350,8 +353,8 @@ def compare_what_joined_ranks_bring(of):
 
 
 def compare_joins_where_calls_wait_for_their_turn(of):
-    """Rows that travel without a name do: no rank may do one more than the others, or go round in
-    another order."""
+    """Gatherings of rows without a name: no rank may begin one more than the others, or use another
+    order."""
     for _ in range(3):
         for width in range(1, 6):
             of.hvd.allgather(of.torch.ones(1, width))
@@ -375,7 +378,8 @@ def rank_trains(rank, workers):
 # ---- errors ----
 
 def rank_disagrees(rank, workers):
-    """The errors of each rank: of a first operation, and of one with another former shape."""
+    """Returns the errors of each rank: of a first operation, and of one with another former
+    shape."""
     of = Rank(rank, workers)
     torch, hvd, ones = of.torch, of.hvd, of.torch.ones
     is_odd = rank == workers - 1
@@ -395,18 +399,18 @@ def rank_disagrees(rank, workers):
             name, watch = f'attempt {i} {known is None or known.__name__}', progress.Stopwatch()
             if known:
                 known(ones(5), name=name)
-            time.sleep(0.02 * ((rank + i) % workers))   # another one is first each time
+            time.sleep(0.02 * ((rank + i) % workers))   # another rank is first each time
             told = of.raised(lambda: attempt(name))
-            hvd.allreduce(ones(5), name=name)   # the name is as good as new
+            hvd.allreduce(ones(5), name=name)   # the name works as before
             found.append([*told, watch.seconds()])
     found.append([*of.raised(lambda: hvd.allreduce(ones(1 + is_odd))), 0])  # without a name
-    for count in 3, 4, 5:   # one of several that are known, and one that is not
+    for count in 3, 4, 5:   # one of several known shapes, and one unknown shape
         hvd.broadcast(ones(count), 0)
     watch = progress.Stopwatch()
     found.append([*of.raised(lambda: hvd.broadcast(ones(9 if is_odd else 4), 0)),
                   watch.seconds()])
     hvd.allreduce(ones(3), op=hvd.Sum)
-    for _ in range(2):      # known to some; from then on their order is lost
+    for _ in range(2):      # known to some ranks; from then on their order is lost
         found.append([*of.raised(lambda: hvd.allreduce(ones(3), op=hvd.Max if is_odd else hvd.Sum)),
                       0])
     net = torch.nn.Linear(2 + is_odd, 3)
@@ -420,7 +424,7 @@ def rank_disagrees(rank, workers):
 
 
 def rank_is_left_alone(rank, workers):
-    """The errors about a rank that never comes, then about a rank that is gone."""
+    """Returns the errors about a rank that never comes, and then about a rank that is gone."""
     os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
     of, is_told = Rank(rank, workers), pathlib.Path(os.environ['TEST_FOLDER'], 'told')
     if rank == 1:
@@ -438,7 +442,8 @@ def rank_is_left_alone(rank, workers):
 
 
 def rank_mixes_calls_up(rank, workers):
-    """Without names: shapes that both ranks know, in another order, and calls of two kinds."""
+    """Calls without names: shapes that both ranks know, in another order, and calls of two
+    kinds."""
     os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
     of = Rank(rank, workers)
     hvd, ones = of.hvd, of.torch.ones
@@ -513,7 +518,7 @@ class TorchDoor(python_case.Case):
             for _, text, seconds in told:
                 self.assertLess(seconds, 10)
                 self.assertRegex(text, 'ranks 0, 1 brought .* rank 2 brought ')
-            # Equal words at each rank, apart from the reader's own part.
+            # The words of each rank are the same, apart from the reader's own part.
             self.assertEqual(len({text.split('ranks disagree')[1] for _, text, _ in told}), 1)
 
     def test_who_has_joined_takes_part_or_is_named_at_once(self):
@@ -563,7 +568,7 @@ class TorchDoor(python_case.Case):
                  ['allreduce.noname.3 (allreduce (Average) of float32[5])',
                   'alltoall.noname.1 (alltoall of float32[*])']]
         for rank, found in enumerate(self.run_ranks('rank_mixes_calls_up', 2)):
-            # The second operation may be reported after the first was given up, as the only open
+            # The second operation may be reported after the first was abandoned, as the only open
             # one.
             for (kind, text), mine, other in zip(found, calls[rank], calls[1 - rank]):
                 self.assertEqual(kind, 'Timeout', text)
@@ -572,7 +577,7 @@ class TorchDoor(python_case.Case):
                     self.assertIn(word, text)
 
     def test_places_are_those_of_the_launcher(self):
-        """The last is one that a batch script of Slurm starts, without srun: its number on the
+        """The last is a form that a batch script of Slurm starts without srun: its number on the
         host is not that of the script."""
         forms = ('OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK',
                  'SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID')

@@ -26,7 +26,7 @@ class Rank:
         self.wrong = []
 
     def values(self, rank, shape=(7, 3), dtype='float32'):
-        """Small whole numbers; other ranks can compute them, too."""
+        """Returns small integers, which other ranks can compute, too."""
         torch = self.torch
         count = torch.Size(shape).numel()
         values = torch.arange(count) % 5 + rank + 1
@@ -46,7 +46,7 @@ class Rank:
             self.wrong.append(what)
 
     def raised(self, call):
-        """[the error's class, its text]"""
+        """Returns [the error's class, its text]."""
         try:
             call()
         except Exception as error:
@@ -96,7 +96,7 @@ def compare_groups(of):
     mine = [of.values(of.rank, shape) for shape in shapes]
     sums = [sum(of.every(shape)) for shape in shapes]
     of.expect('grouped', hvd.grouped_allreduce(mine, op=hvd.Sum, name='group'), sums)
-    for _ in range(2):      # described, then as a known group
+    for _ in range(2):      # first described, then as a known group
         handle = hvd.grouped_allreduce_async(mine, op=hvd.Sum, name='group')
         of.expect('grouped_async', hvd.synchronize(handle), sums)
     hvd.grouped_allreduce_(mine, op=hvd.Sum)
@@ -110,7 +110,7 @@ def compare_groups(of):
 
 def compare_gathers(of):
     hvd, torch = of.hvd, of.torch
-    for step in range(3):   # rows that grow, and a rank without any
+    for step in range(3):   # more rows each time, and a rank without any
         for dtype in 'float32', 'int16', 'bool', 'complex64':
             every = [of.values(rank, ((rank + 2 * step) % 4, 3), 'int64').to(getattr(torch, dtype))
                      for rank in range(of.workers)]
@@ -127,7 +127,7 @@ def compare_gathers(of):
 
 def compare_groups_of_rows(of):
     hvd, torch = of.hvd, of.torch
-    for step in range(2):   # rows that grow, of several dtypes, and a rank without any
+    for step in range(2):   # more rows each time, of several dtypes, and a rank without any
         shapes = [((rank + 2 * step) % 4, 3) for rank in range(of.workers)]
         every = [[of.values(rank, shape), of.values(rank, (rank + 1,), 'int16'),
                   of.values(rank, (2, 1), 'complex64')] for rank, shape in enumerate(shapes)]
@@ -157,7 +157,7 @@ def compare_groups_of_rows(of):
 
 
 def compare_norms(of):
-    """SyncBatchNorm beside torch's BatchNorm on the batches of all ranks."""
+    """Compares SyncBatchNorm with torch's BatchNorm on the batches of all ranks."""
     hvd, torch = of.hvd, of.torch
     norms = {0: torch.nn.BatchNorm1d, 2: torch.nn.BatchNorm2d, 3: torch.nn.BatchNorm3d}
     some = hvd.add_process_set([0, 1]) if of.workers > 2 else hvd.global_process_set
@@ -186,7 +186,7 @@ def compare_norms(of):
 
 
 def compare_a_norm(of, mine, whole, of_set, dims, is_empty):
-    """One batch, of other sizes on each rank."""
+    """One batch, which has another size on each rank."""
     torch = of.torch
     rows = [0 if is_empty and rank == 1 else rank + 2 for rank in of_set.ranks]
     chosen = torch.Generator().manual_seed(dims)
@@ -224,7 +224,7 @@ def compare_copies(of):
               sum(even).chunk(of.workers)[of.rank])
     of.expect('reducescatter of means', hvd.reducescatter(even[of.rank]),
               (sum(even) / of.workers).chunk(of.workers)[of.rank])
-    for dtype in 'float16', 'bfloat16':     # the sum exceeds float16, or is rounded by it
+    for dtype in 'float16', 'bfloat16':     # the sum exceeds float16, or is rounded in it
         large = torch.linspace(30000, 60000, 2 * of.workers * 50).view(2 * of.workers, 50)
         large = (large - of.rank).to(getattr(torch, dtype))
         of.expect(f'reducescatter of large {dtype}', hvd.reducescatter(large),
@@ -250,7 +250,8 @@ def compare_exchanges(of):
 
 
 def compare_orders(of):
-    """Names in another order on each rank, many at once, waited for in another one; three times."""
+    """Names in another order on each rank, many at once, awaited in yet another order; three
+    times."""
     hvd, names = of.hvd, [f'any order {i}' for i in range(12)]
     for _ in range(3):
         mine = names[of.rank * 5:] + names[:of.rank * 5]
@@ -259,7 +260,7 @@ def compare_orders(of):
         for name in reversed(mine[3:] + mine[:3]):
             wanted = sum(of.every((4,))) + of.workers * int(name.split()[-1])
             of.expect(name, hvd.synchronize(handles[name]), wanted)
-    # Gatherings that must begin anew with more room, waited for in opposite orders.
+    # Gatherings that must begin again with more room, awaited in opposite orders.
     for rows in 1, 40:
         block = of.values(of.rank, (rows, 2))
         handles = [hvd.allgather_async(block, name=f'more {i}') for i in range(2)]
@@ -299,8 +300,8 @@ def compare_process_sets(of):
 
 
 def compare_sets_made_again(of, members):
-    """A name with another shape in a former set of the same ranks; the former set leaves no state.
-    """
+    """Uses a name with another shape in a former set of the same ranks. The former set leaves no
+    state."""
     hvd, torch = of.hvd, of.torch
     harness.until(hvd._door.door().forget, 'the last round of the former set is over')
     before = len(hvd._door.door().job.tensors())
@@ -330,7 +331,7 @@ def compare_dropped_handles(of):
 
 
 def compare_paths(of):
-    """Names of which one looks like a tensor of another."""
+    """Uses names of which one looks like a tensor of another."""
     hvd, torch = of.hvd, of.torch
     for name in 'path', 'path/1', 'path/1/1', 'path/(words)':
         of.expect(name, hvd.allreduce(torch.ones(5), op=hvd.Sum, name=name),

@@ -1,4 +1,4 @@
-"""For test_torch_door: operations that joined ranks take part in, and operations that are refused
+"""For test_torch_door: operations in which joined ranks take part, and operations that are refused
 at once."""
 import time
 
@@ -7,7 +7,7 @@ from torch_door_calls import Rank
 
 
 def new_things(of, there):
-    """Operations that no rank has called before; the ranks `there` call them in any order."""
+    """Operations that no rank has called before. The ranks `there` call them in any order."""
     hvd, torch, name = of.hvd, of.torch, f'new with {len(there)}'
     every = {rank: of.values(rank) for rank in there}
     mine, total = every[of.rank], sum(every.values())
@@ -41,7 +41,7 @@ def new_things(of, there):
 
 
 def refused_things(of):
-    """[kind, text, seconds] of each."""
+    """Returns [kind, text, seconds] of each."""
     hvd, ones = of.hvd, of.torch.ones(of.workers, 2)
     found = []
     for call in (lambda: hvd.broadcast(ones, of.rank, name='not to copy'),
@@ -56,14 +56,14 @@ def refused_things(of):
 
 
 def look_seldom():
-    """Lets other ranks get the message and leave before this rank looks again in join()."""
+    """Lets other ranks get the message and leave before this rank checks again in join()."""
     from gradpool.torch._operations import joining
     rest = joining._Rounds.rest
     joining._Rounds.rest = lambda rounds: time.sleep(0.5) or rest(rounds)
 
 
 def rank_joins_early(rank, workers):
-    """Rank 0 first, then rank 1; rank 2 is the last."""
+    """Rank 0 joins first, then rank 1; rank 2 is the last."""
     of = Rank(rank, workers)
     of.hvd.broadcast(of.torch.ones(workers, 2), 2, name='known copy')
     for length in range(5000, 5012):

@@ -6,7 +6,7 @@ ROWS = 6
 
 
 def sparse(of, rank, dtype='float32'):
-    """Two rows, of which the last is every rank's."""
+    """Returns two rows, of which the last belongs to every rank."""
     torch = of.torch
     values = of.values(rank, (2, 3), dtype)
     return torch.sparse_coo_tensor(torch.tensor([[rank, ROWS - 1]]), values, (ROWS, 3))
@@ -34,7 +34,7 @@ def compare_sparse(of):
 
 
 def compare_absent_embedding(of):
-    """In each step another rank does not use the layer; in the second no rank does."""
+    """In each step another rank does not use the layer; in the second step no rank does."""
     hvd, torch = of.hvd, of.torch
 
     def step(net, rank, turn):
@@ -89,7 +89,7 @@ def disagree_about_rows(of):
             if known is not None:
                 hvd.allreduce(known, name=name)
             told = of.raised(lambda: attempt(name))
-            hvd.allreduce(mine, name=name)      # the name is as good as new
+            hvd.allreduce(mine, name=name)      # the name works as before
             found.append([*told, watch.seconds()])
     weight = of.torch.nn.Parameter(of.torch.zeros(ROWS, 3))
     optimizer = hvd.DistributedOptimizer(of.torch.optim.SGD([weight], 1.0), [('weight', weight)])

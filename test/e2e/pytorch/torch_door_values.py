@@ -1,6 +1,6 @@
 """For test_torch_door: values that a careless implementation would lose. Factors of every dtype,
-gradients by Horovod's rules, odd strides, dropped handles, names that are used for several things.
-"""
+gradients by Horovod's rules, unusual strides, dropped handles, names that are used for several
+things."""
 import time
 
 from torch_door_calls import UNTIL_S
@@ -9,7 +9,7 @@ FACTORS = (1e-3, 131072.0), (6e4, 2e-8), (300.0, 1 / 3), (3.0, 0.1)
 
 
 def compare_factors(of):
-    """Halves are multiplied and summed as float32 and rounded once."""
+    """Halves are multiplied and summed as float32, and rounded once."""
     torch, hvd = of.torch, of.hvd
     for dtype in torch.float16, torch.bfloat16:
         for value, factor in FACTORS:
@@ -32,15 +32,15 @@ def compare_factors(of):
 
 
 def close_to(of, what, found, wanted):
-    """Compares to one unit of the dtype, as two orders of a float32 product may differ in the last
-    bit."""
+    """Compares up to one unit of the dtype, because two orders of a float32 product may differ in
+    the last bit."""
     unit = of.torch.finfo(wanted.dtype).eps * wanted.float().abs() + 2 ** -24
     of.expect_true(f'{what}: {found} instead of {wanted}', found.dtype == wanted.dtype and bool(
         ((found.float() - wanted.float()).abs() <= unit).all() and wanted.isfinite().all()))
 
 
 def compare_divided_means(of):
-    """gradient_predivide_factor of halves, some of which are as large as a half can be."""
+    """Uses gradient_predivide_factor with halves, some of which are the largest possible."""
     torch, hvd = of.torch, of.hvd
     for factor in 7.0, 1e5:
         for is_sparse in False, True:
@@ -56,7 +56,7 @@ def compare_divided_means(of):
 
 
 def compare_whole_factors(of):
-    """Integers are exact where the factor is whole, and otherwise as float64."""
+    """Integers are exact if the factor is an integer, and otherwise computed as float64."""
     torch, hvd, count = of.torch, of.hvd, of.workers
     large = (1 << 54) + 1
     for dtype, value, factor, wanted in (
@@ -82,7 +82,7 @@ def compare_whole_factors(of):
 
 
 def compare_gradient_rules(of):
-    """Each collective in a graph beside Horovod's rule, with factors and in groups."""
+    """Compares each collective in a graph with Horovod's rule, with factors and in groups."""
     torch, hvd, count = of.torch, of.hvd, of.workers
     factors = {'prescale_factor': 0.5, 'postscale_factor': 4.0}
     weights = of.every((count, 2))
@@ -118,7 +118,7 @@ def compare_gradient_rules(of):
 # ---- strides ----
 
 def columns(of, rank, dtype):
-    """Tensors of a rank, some dimensions of which have one element and any stride."""
+    """Returns tensors of a rank, of which some dimensions have one element and any stride."""
     torch = of.torch
     whole = (torch.arange(30) % 3 + rank).view(3, 5, 2).to(getattr(torch, dtype))
     return [whole[:1, 2, 0], whole[:, 2:3, 1], whole[:1, 1:2, :1], whole[:2, 1, 1:],
@@ -156,7 +156,7 @@ def compare_columns(of):
 # ---- handles and names ----
 
 def compare_dropped_handles(of):
-    """Operations without a wait complete in place all the same, and are forgotten."""
+    """Operations without a wait complete in place, too, and are forgotten."""
     torch, hvd = of.torch, of.hvd
     for count in 1, 3, 200:
         for name in None, f'dropped {count}':
@@ -174,7 +174,7 @@ def compare_dropped_handles(of):
 
 
 def compare_changing_names(of):
-    """One name, for another shape, dtype or operation in a later call, and back."""
+    """Uses one name for another shape, dtype or operation in a later call, and back."""
     torch, hvd, count = of.torch, of.hvd, of.workers
     for turn in range(2):
         for shape, dtype in (((4, 2), 'float32'), ((2, 4), 'float32'), ((8,), 'float64'),

@@ -1,10 +1,11 @@
-"""PyTorch's own distributed tests, which python3-torch ships, on the backend `gradpool`: three
-ranks, a job a test. torch_suite.txt (of PyTorch 1.13) and torch_suite_2.6.txt name all that gloo
-passes, with the number of ranks where a test needs more; a test that is skipped has failed.
+"""PyTorch's own distributed tests, which are part of python3-torch, on the backend `gradpool`:
+three ranks, one job for each test. torch_suite.txt (of PyTorch 1.13) and torch_suite_2.6.txt name
+all tests that gloo passes, with the number of ranks if a test needs more. A skipped test counts as
+failed.
 
-Ranks are forked from a process with torch loaded. With --spawn each rank is an interpreter of its
-own, as in PyTorch: such a rank also unloads everything at its end, which a forked rank does not,
-but spends most of its time in imports.
+Ranks are forked from a process with torch loaded. With --spawn each rank is a separate interpreter,
+like in PyTorch. Such a rank also unloads everything at its end, which a forked rank does not, but
+spends most of its time in imports.
 
 Usage: torch_suite.py [--backend gloo] [--spawn] [NAME...]
 
@@ -25,13 +26,14 @@ import unittest
 HERE = pathlib.Path(__file__).parent
 # file by version of PyTorch, for versions without a number in its name
 FILES = {'1.13': 'torch_suite.txt'}
-NICENESS = 10       # the tests beside this one measure times
-TEST_S = 120        # instead of 300: of one that hangs
+NICENESS = 10       # other tests that run at the same time measure times
+TEST_S = 120        # instead of 300, for a test that hangs
 # Tests that make their model only if the name of the backend is one of PyTorch's own. The group is
 # there by then, and one of gloo cannot be made.
 OF_NAME = 'test_accumulate_gradients_no_sync'
-MANY = 8            # ranks where three are too few, or odd: PyTorch 2 has tests of sub-groups so
-# rounds of the service a test, in the mean, at least: some tests only ask for a rank
+# for tests that need more than three or an even number, like those of sub-groups in PyTorch 2
+MANY = 8
+# rounds of the service for each test, at least in the mean: some tests only ask for a rank
 ROUNDS_A_TEST = 2
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')   # before torch; its threads would not be forked
@@ -44,7 +46,8 @@ Verdict = collections.namedtuple('Verdict', 'name ranks is_skipped wrong')
 
 
 class ExpectTest(unittest.TestCase):
-    """A part of the module expecttest, which Debian lacks; the tests use no other part."""
+    """A replacement for a part of the module expecttest, which Debian lacks. The tests use no other
+    part."""
 
     def assertExpectedInline(self, actual, expected, skip=0):
         self.assertEqual(actual, expected)
@@ -101,7 +104,7 @@ def shipped():
 
 
 def named():
-    """{name: ranks} of the tests that gloo passes on this version of PyTorch."""
+    """Returns {name: ranks} of the tests that gloo passes on this version of PyTorch."""
     version = '.'.join(torch.__version__.split('.')[:2])
     path = HERE / FILES.get(version, f'torch_suite_{version}.txt')
     words = [line.split() for line in path.read_text().splitlines()]
@@ -109,7 +112,7 @@ def named():
 
 
 def run_in_more(name):
-    """run(), repeated with more ranks if the test was skipped for too few."""
+    """Does run(), repeated with more ranks if the test was skipped for too few."""
     verdict = run((name, RANKS))
     is_of_ranks = verdict.is_skipped and re.search('(small|odd) world size', verdict.wrong)
     return run((name, MANY)) if is_of_ranks else verdict
@@ -128,8 +131,8 @@ def run(test):
 
 
 def run_all(function, tests):
-    """The verdict of each, in order. Two at once a core: forked ranks mostly wait for each other;
-    others import."""
+    """Returns the result of each, in order. Two tests run at once for each core, because forked
+    ranks mostly wait for each other; others import."""
     at_once = os.cpu_count() * (2 if TorchSuite.method == 'fork' else 1)
     with concurrent.futures.ProcessPoolExecutor(
             at_once, multiprocessing.get_context('fork'), os.nice, (NICENESS,)) as workers:
@@ -160,14 +163,14 @@ class Whole(unittest.TestCase):
 
 
 def absent(name, count):
-    """Lines about a test's job that the service's log lacks."""
+    """Returns lines about a test's job that are missing in the service's log."""
     log = Whole.service.serve.text()
     lines = [f'rank {rank} of job {name} (' for rank in range(count)]
     return '; '.join(f'the service has had no {line[:-2]}' for line in lines if line not in log)
 
 
 def chosen(names):
-    """{name: ranks} of these, or of all that are named."""
+    """Returns {name: ranks} of these tests, or of all that are named."""
     tests = named()
     return {name: tests.get(name, RANKS) for name in names or tests}
 

@@ -1,9 +1,14 @@
-/* A hostile tenant, on the project's own wire library: `hostile WHAT N` makes N connections to
- * GRADPOOL_ENDPOINT with the key of GRADPOOL_KEY_FILE (or without a key), prints "ready", and
- * attacks until it is killed. WHAT: plans (of 512 GiB, repeated), jobs (lists of jobs, as many as
- * are answered), joins (new jobs, repeated), halves (a message of 16 MiB that never ends),
- * strangers (TLS with a wrong key, repeated), lends (N data connections, 1 TiB each, four to a
- * job), attaches (like lends, without memory). */
+/* A hostile tenant, which uses the project's own wire library. `hostile WHAT N` makes N connections
+ * to GRADPOOL_ENDPOINT with the key of GRADPOOL_KEY_FILE (or without a key), prints "ready", and
+ * attacks until it is killed. WHAT is one of:
+ *
+ *   plans      requests for plans of 512 GiB, repeated
+ *   jobs       lists of jobs, as many as are answered
+ *   joins      new jobs, repeated
+ *   halves     a message of 16 MiB that never ends
+ *   strangers  TLS with a wrong key, repeated
+ *   lends      N data connections, 1 TiB each, four for each job
+ *   attaches   like lends, without memory */
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/channel/internal.h"

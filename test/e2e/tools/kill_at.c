@@ -1,10 +1,10 @@
-/* Preloaded into `gradpool serve` by test_migration_crash.py and test_regroup_crash.py, into
- * `gradpool aggregator` by test_copied_moves.py: ends the process, as kill -9 does, at the n-th of
- * its calls with an effect outside: bytes sent to or received from a peer, bytes written to the
- * store. (The service's own send() and recv() are above these calls.) The file that
- * GRADPOOL_TEST_KILL_AT names holds the remaining number of calls, as 4 bytes that the test sets
- * while the process runs; 0: never. Only a process of the command that GRADPOOL_TEST_KILL names
- * (serve) is killed, none of its children. */
+/* A preloaded library that ends a process like kill -9 at its n-th call with an effect outside:
+ * bytes sent to or received from a peer, or bytes written to the store. (The service's own send()
+ * and recv() are above these calls.) test_migration_crash.py and test_regroup_crash.py preload it
+ * into `gradpool serve`, test_copied_moves.py into `gradpool aggregator`. The file named by
+ * GRADPOOL_TEST_KILL_AT contains the remaining number of calls in 4 bytes, which the test sets
+ * while the process runs; 0: never. Only a process of the command in GRADPOOL_TEST_KILL (serve) is
+ * killed, none of its children. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -43,7 +43,7 @@ __attribute__((constructor)) static void begin(void)
     left = memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Counts before the call: the n-1 calls before it have had their effect. */
+/* Called before the counted call, when the n-1 calls before have had their effect. */
 static void count(void)
 {
     int32_t now = left ? atomic_load(left) : 0;

@@ -1,6 +1,6 @@
-/* Every operation and quorum of gradpool.h against a real service, all ranks of a job in this
+/* Every operation and quorum of gradpool.h against a real service, with all ranks of a job in this
  * process: a push returns at once, so one thread suffices. Usage: operations ENDPOINT TRANSPORT.
- * Values are small integers: every result is exact. Prints the checks that passed. */
+ * Values are small integers, so every result is exact. Prints the checks that passed. */
 #include "client/gradpool.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static float *gradient[RANKS], *result[RANKS];
         }                                                           \
     } while (0)
 
-/* Element e of rank r's tensor for rank i. */
+/* Returns element e of rank r's tensor for rank i. */
 static float value(int r, int i, size_t e) { return (float)((size_t)(r * 7 + i * 3) + e % 11); }
 
 static void declare(gp_tensor_spec spec)
@@ -107,12 +107,13 @@ static float as_bf16(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u; /* to nearest, ties to even */
+    /* rounds to the nearest value, ties to even */
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-/* f32 in memory, halves on the way: every gradient is rounded, then their sum. */
+/* Values are f32 in memory and sent as halves: every gradient is rounded, and then their sum. */
 static void narrow_on_the_wire(void)
 {
     declare((gp_tensor_spec){.name = "as f16", .dtype = GP_F32, .elements = LONG, .wire = GP_F16});
@@ -188,7 +189,7 @@ static void send_and_receive(void)
     declare((gp_tensor_spec){
         .name = "pair", .dtype = GP_F32, .elements = 1000, .ranks = pair, .ranks_count = 2});
     fill(1000);
-    for (int round = 0; round < 3; round++) { /* there and back again */
+    for (int round = 0; round < 3; round++) { /* changes the state and back, several times */
         int from = round % 2 ? 2 : 0, to = 2 - from;
         must(gp_receive(tensors[to], result[to], &received));
         must(gp_send(tensors[from], gradient[from], &sent));
@@ -240,7 +241,7 @@ static void the_first_two(void)
         must(gp_wait(b, WAIT_MS));
         check(result[0][999] == (float)round + 1 && result[2][0] == (float)round + 1);
     }
-    must(gp_wait(push(1, 1000, GP_MEAN), WAIT_MS)); /* its round 1 */
+    must(gp_wait(push(1, 1000, GP_MEAN), WAIT_MS)); /* round 1 of the tensor */
     check(result[1][999] == 5);
     gp_request *a = push(1, 7, GP_MEAN), *b = push(0, 9, GP_MEAN); /* round 5 of both */
     must(gp_wait(a, WAIT_MS));
@@ -260,7 +261,8 @@ static void the_chosen(void)
     declare(
         (gp_tensor_spec){.name = "led", .dtype = GP_F32, .elements = LONG, .quorum = GP_CHOSEN});
     for (int round = 1; round <= 3; round++) {
-        for (int r = 2; r >= 0; r--) { /* the last one here is not among the first to finish */
+        /* the last request in the list is not among the first to finish */
+        for (int r = 2; r >= 0; r--) {
             requests[r] = push(r, (float)(r + round), GP_MEAN);
             if (r != 1)
                 must(gp_push_pull(leader[r], NULL, NULL, GP_SUM, &ends[r]));
@@ -289,7 +291,7 @@ static void each_by_itself(void)
     gp_request *ahead = push(0, 4, GP_SUM);
     check(gp_wait(ahead, 100) == -ETIMEDOUT);
     must(gp_wait(push(1, 8, GP_SUM), WAIT_MS));
-    check(gp_wait(ahead, 100) == -ETIMEDOUT); /* rank 2 has none */
+    check(gp_wait(ahead, 100) == -ETIMEDOUT); /* rank 2 has no result */
     must(gp_wait(push(2, 16, GP_SUM), WAIT_MS));
     must(gp_wait(ahead, WAIT_MS));
     check(result[0][999] == 31);

@@ -1,5 +1,5 @@
-/* Preloaded into processes of test_connections.py: the host name that TEST_RESOLVER_HOST names has
- * the address that the file TEST_RESOLVER_ADDRESS holds at the moment of each lookup. */
+/* Preloaded into processes of test_connections.py. The host name in TEST_RESOLVER_HOST gets the
+ * address that the file TEST_RESOLVER_ADDRESS contains at the time of each lookup. */
 #include <dlfcn.h>
 #include <netdb.h>
 #include <stdio.h>

@@ -46,7 +46,7 @@ static float *read_floats(size_t count)
     return values;
 }
 
-/* The state is held twice and changes place with each step, as in a lane. */
+/* The state is stored twice, and the copies change roles with each step, as in a lane. */
 static void step(const struct replay *r, unsigned number, float *state[2][3])
 {
     float **before = state[number % 2], **after = state[1 - number % 2];

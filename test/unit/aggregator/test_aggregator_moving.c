@@ -1,6 +1,6 @@
-/* Answers of an aggregator when tasks move, and their order: requests as a coordinator sends them,
- * to two lanes on threads of their own, and a worker whose round stays open while it is not
- * polled. */
+/* Answers of an aggregator when tasks move, and their order. The test sends requests like a
+ * coordinator to two lanes, each on a separate thread, and has a worker whose round stays open
+ * while the worker is not polled. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/fabric/region.h"
@@ -316,7 +316,7 @@ static void a_release_is_answered_when_its_rounds_have_ended(void **state)
     begin_round();
     uint64_t first = release(SOURCE, both, 2);
     expect_silence();
-    assert_int_equal(moving_rested(&a), 0); /* news of another job's piece */
+    assert_int_equal(moving_rested(&a), 0); /* state of another job's piece */
     uint64_t second = release(SOURCE, both, 2);
     expect_silence();
     end_round();
@@ -332,7 +332,7 @@ static void a_thaw_ends_a_release_that_waits(void **state)
     start(QUORUM_ALL);
     begin_round();
     uint64_t waiting = release(SOURCE, both, 2);
-    expect_done(thaw(both + 1, 1)); /* had come to rest already */
+    expect_done(thaw(both + 1, 1)); /* was idle already */
     expect_refused(waiting, -ECANCELED);
     expect_done(thaw(both, 2));
     expect_done(thaw(unknown, 1));
@@ -381,7 +381,8 @@ static void nobody_is_answered_after_the_coordinator_was_away(void **state)
     serve_held_free(rows, count);
 }
 
-/* The release waits for the next round, expected after as long a time as the last one took. */
+/* The release waits for the next round, which is expected after as long a time as the last one
+ * took. */
 static void a_release_that_waits_ends_with_the_lanes(void **state)
 {
     start(QUORUM_ALL);
@@ -493,7 +494,7 @@ static void workers_that_are_connected_are_not_waited_for(void **state)
     assert_int_equal(ahead_timeout_ms(&a), -1);
 }
 
-/* None has a connection to the target. */
+/* No worker has a connection to the target. */
 static void workers_that_do_not_come_hold_nothing_up(void **state)
 {
     start(QUORUM_ALL);

@@ -6,9 +6,9 @@
 
 #define JOB 7
 
-static size_t jobs_here, pieces_here; /* of each lane */
+static size_t jobs_here, pieces_here; /* of each lane, in this test */
 static uint64_t rounds_here = UINT64_MAX;
-static size_t calls; /* into lanes, so far */
+static size_t calls; /* calls to lanes so far */
 
 int __wrap_lane_thread_call(struct lane_thread *thread,
                             int (*call)(struct lane *lane, void *context), void *context);
@@ -155,7 +155,7 @@ static void a_lane_is_woken_once_an_answer(void **state)
     calls = 0;
     gradpool__wire__stats_reply__free_unpacked(ask_of(4, 0, 0, NULL), NULL);
     assert_int_equal(calls, 4);
-    jobs_here++; /* one that has come takes a second call, once */
+    jobs_here++; /* a job that has just come takes one more call, once */
     gradpool__wire__stats_reply__free_unpacked(ask_of(1, 0, 0, NULL), NULL);
     assert_int_equal(calls, 6);
     gradpool__wire__stats_reply__free_unpacked(ask_of(1, 0, 0, NULL), NULL);

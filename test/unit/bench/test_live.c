@@ -64,7 +64,7 @@ static int plan(struct fixture *f, const char *rows)
     return live_plan(&f->live, f->error);
 }
 
-/* 100 s in 10: three jobs, the second and third side by side. */
+/* 100 s played in 10 s: three jobs, of which the second and third run at the same time. */
 static void plan_three(struct fixture *f)
 {
     assert_int_equal(
@@ -76,13 +76,13 @@ static void a_trace_is_compressed_into_the_time_that_there_is(void **state)
 {
     struct fixture *f = *state;
     plan_three(f);
-    assert_int_equal(f->live.plan.jobs_count, 3); /* one of one worker has nothing to sum */
+    assert_int_equal(f->live.plan.jobs_count, 3); /* a job of one worker has nothing to sum */
     assert_float_equal(f->live.compression, 10, 1e-9);
     assert_float_equal(f->live.plan.jobs[2].arrive_ns, 6e9, 1);
     assert_float_equal(f->live.plan.jobs[2].stay_ns, 4e9, 1);
     assert_int_equal(f->live.plan.jobs[1].workers, 4);
     assert_float_equal(f->live.plan.jobs[0].step_ns, 166.667e6 / 2, 1);
-    assert_int_equal(f->live.lanes, 18); /* half as many again as the 12 workers at the peak */
+    assert_int_equal(f->live.lanes, 18); /* one and a half times the 12 workers at the peak */
 }
 
 static void tensors_are_scaled_until_the_load_is_offered_in_the_mean(void **state)

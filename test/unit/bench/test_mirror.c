@@ -1,4 +1,5 @@
-/* How members of an elastic job with an update rule see of which gradients its parameters are. */
+/* How members of an elastic job with an update rule find out which gradients are in its
+ * parameters. */
 #include "test/lib/extent.h"
 
 #include "bench/faults/worker/mirror.h"
@@ -16,7 +17,7 @@
 #define GRACE_NS (5 * NS_PER_MS)
 
 static struct mirror_book *book;
-static struct mirror service, member, late; /* the first steps as lanes do */
+static struct mirror service, member, late; /* `service` steps like the lanes */
 static float *values;
 
 static int begin(void **state)
@@ -66,7 +67,7 @@ static void step(const struct pushes *pushes, bool ends)
     memcpy(values, service.now->parameters, sizeof service.now->parameters);
 }
 
-/* Ranks 0 to 2, and at some counts a fourth rank, which has joined twice. */
+/* Returns pushes of ranks 0 to 2, and at some counts of a fourth rank, which has joined twice. */
 static struct pushes round_of(uint32_t count)
 {
     struct pushes pushes = {.of = {{1, count}, {1, count}, {1, count}}};
@@ -111,7 +112,7 @@ static void one_bit_shows(void **state)
     assert_int_equal(mirror_follow(&member, values, &read), 1);
 }
 
-/* A lane that has lost its state has the right parameters and a zero moment. */
+/* A lane that has lost its state has the right parameters, and moments of zero. */
 static void a_lost_moment_shows(void **state)
 {
     struct pushes read;
@@ -144,7 +145,7 @@ static void the_end_is_whoevers(void **state)
     assert_true(mirror_ends(&member));
 }
 
-/* The shown state is that of the result, or one step before. */
+/* The shown state belongs to the result, or is one step older. */
 static void who_comes_late_finds_what_others_have(void **state)
 {
     for (uint32_t behind = 0; behind < 2; behind++) {

@@ -129,7 +129,7 @@ static void tensors_are_scaled_until_all_jobs_offer_the_load(void **state)
     for (size_t i = 0; i < 2; i++)
         offered += (double)plan_bytes(&plan, &plan.jobs[i]) * plan.workers * ns_a_byte /
                    plan.jobs[i].step_ns;
-    assert_float_equal(offered, 0.4, 0.001); /* elements are whole */
+    assert_float_equal(offered, 0.4, 0.001); /* numbers of elements are integers */
     plan.bytes_scale = 1e-9;
     assert_int_equal(plan_elements(&plan, &plan.jobs[0].model->tensors[0]), 1);
 }
@@ -217,7 +217,8 @@ static void lanes_that_come_and_go_between_two_looks_are_told_apart_by_number(vo
                                                 {.lane = 3, .cpu_ns = 2000000000}}};
     static const struct look last = {.lanes_count = 3,
                                      .lanes = {{.lane = 2, .cpu_ns = 1500000000},
-                                               {.lane = 3, .cpu_ns = 1000000000}, /* began anew */
+                                               /* the counter began again */
+                                               {.lane = 3, .cpu_ns = 1000000000},
                                                {.lane = 4, .cpu_ns = 250000000}}};
     double most_s;
     assert_true(look_cpu_s(&first, &last, &most_s) == 0.75);

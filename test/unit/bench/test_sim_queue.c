@@ -1,5 +1,5 @@
-/* The event simulation of shared lanes, compared with hand-computed results: closed forms, rounds
- * that never meet, turns by chunk. */
+/* The event simulation of shared lanes, compared with results computed by hand: closed forms,
+ * rounds that never meet, turns by chunk. */
 #include "bench/sim/lanes/queue.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #define CHUNK_NS (0.2 * MS)
 #define JOBS_MAX 8
 
-/* Computes, then has all its work on lane 0 at once. */
+/* Returns a job that computes, and then has all its work on lane 0 at once. */
 static struct queue_job burst_job(const struct queue_piece *piece, double compute_ns, double jitter,
                                   uint64_t seed)
 {
@@ -75,8 +75,8 @@ static void a_round_ends_with_its_slowest_lane(void **state)
     assert_near(deviation_ns, 0, 1);
 }
 
-/* Ready after 40, 70, 100 ms; each takes 35 ms on the line: the second and third wait for the
- * line. */
+/* Pieces are ready after 40, 70 and 100 ms. Each takes 35 ms on the line, so the second and third
+ * wait for the line. */
 static void pieces_leave_one_after_the_other(void **state)
 {
     const struct queue_piece pieces[] = {
@@ -105,7 +105,7 @@ static void a_round_takes_as_long_as_its_slowest_worker(void **state)
     assert_near(many_ns / 10000, (101 + 14.24) * MS, 0.3 * MS); /* the largest of 8 normals */
 }
 
-/* Ready at 30, 50 and 50 ms. */
+/* Pieces are ready at 30, 50 and 50 ms. */
 static void the_end_of_a_round_is_told_lane_by_lane(void **state)
 {
     const struct queue_piece pieces[] = {{0, 0.5, 0, 5 * MS}, {0, 1, 0, 3 * MS}, {2, 1, 0, 4 * MS}};
@@ -124,7 +124,7 @@ static void the_end_of_a_round_is_told_lane_by_lane(void **state)
     assert_near(endings[2].burst_ns, 4 * MS, 1);
 }
 
-/* u = 0.4 each: both lose uv / (1 + uv). */
+/* With u = 0.4 each, both jobs lose uv / (1 + uv). */
 static void two_equal_jobs_lose_what_the_textbook_says(void **state)
 {
     const struct queue_piece piece = {0, 1, 0, 40 * MS};
@@ -174,8 +174,8 @@ static void without_jitter_rounds_that_do_not_meet_never_meet(void **state)
     }
 }
 
-/* 60 ms of computing, then 80 ms in which both bursts take turns. In each round the first job gains
- * about a chunk: a few rounds, small chunks. */
+/* 60 ms of computing, then 80 ms in which both bursts are served in turns. In each round the first
+ * job gains about a chunk, so the test has few rounds and small chunks. */
 static void without_jitter_rounds_in_step_stay_in_step(void **state)
 {
     const struct queue_piece piece = {0, 1, 0, 40 * MS};

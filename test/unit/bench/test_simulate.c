@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-/* 16 MiB; a step of 300 ms; at 1 GiB/s, two workers: 31.25 ms of lane time. */
+/* A tensor of 16 MiB and a step of 300 ms. With two workers and 1 GiB/s its lane time is 31.25
+ * ms. */
 static struct model_tensor tensor = {1 << 22, 1};
 static const struct model one_tensor = {
     .name = "one", .step_ns = 300e6, .tensors = &tensor, .tensors_count = 1, .elements = 1 << 22};
@@ -66,7 +67,7 @@ static void fluid_and_dedicated_are_as_worked_out_by_hand(void **state)
     assert_int_equal(r.refused, 0);
 }
 
-/* One lane does: its round is longer by the half that another lane would have taken, 4.7 %. */
+/* One lane is enough: its round is longer by the half that another lane would have taken, 4.7 %. */
 static void a_job_alone_on_one_lane_loses_what_the_other_would_have_taken(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
@@ -80,13 +81,14 @@ static void a_job_alone_on_one_lane_loses_what_the_other_would_have_taken(void *
     assert_near(r.loss_predicted, loss, 1e-3);
     assert_near(r.within_limit, 1, 0);
     assert_int_equal(r.windows, 20);
-    /* Half a minute of low load, and one lane is tried for 50 rounds: too few. */
+    /* After half a minute of low load one lane is tried for 50 rounds, and is not enough. */
     assert_near(r.measuring, 2 * (25 * PERIOD_MS + 30e3 + 50 * (PERIOD_MS + LANE_MS / 2)) / 3.6e6,
                 1e-4);
     assert_near(r.allocated, 1 + r.measuring / 2, 1e-4);
 }
 
-/* Ten and six of sixteen pieces, not twelve and four as the limit allows (P15). */
+/* The lanes get ten and six of sixteen pieces, not twelve and four as the limit would allow
+ * (P15). */
 static void without_room_on_one_lane_it_gets_two(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
@@ -101,7 +103,7 @@ static void without_room_on_one_lane_it_gets_two(void **state)
     assert_near(r.within_limit, 1, 0);
 }
 
-/* Twelve share lanes; when eight have left, the other four need fewer. */
+/* Twelve jobs share lanes. When eight have left, the other four need fewer. */
 static void lanes_close_when_jobs_leave_because_tasks_move(void **state)
 {
     struct workload_job jobs[12];
@@ -121,7 +123,7 @@ static void lanes_close_when_jobs_leave_because_tasks_move(void **state)
     assert_near(moved.within_limit, 1, 0);
 }
 
-/* A job of eight workers, and a shared lane with room for a sixth of its work. */
+/* A job of eight workers needs more than a shared lane with room for a sixth of its work. */
 static void a_refused_job_costs_as_many_lanes_as_workers(void **state)
 {
     struct workload_job job = job_of(0, 5);
@@ -139,7 +141,7 @@ static void a_refused_job_costs_as_many_lanes_as_workers(void **state)
 
 static void a_job_that_is_over_before_it_was_measured_was_never_placed(void **state)
 {
-    struct workload_job jobs[] = {job_of(0, 0.001)}; /* 3.6 s: less than 25 rounds */
+    struct workload_job jobs[] = {job_of(0, 0.001)}; /* 3.6 s, less than 25 rounds */
     struct simulated r = run(jobs, 1, 1, &plain);
 
     assert_int_equal(r.brief, 1);
@@ -182,7 +184,7 @@ static void six_drawn_hours_come_out_as_they_did(void **state)
     assert_near(a.allocated, 118.32, 0.2);
     assert_near(a.loss_mean, 0.0193, 0.002);
     assert_true(a.fluid < a.allocated && a.allocated < a.dedicated);
-    assert_true(a.within_limit > 0.8);    /* a round of lstm_lm is short beside a piece */
+    assert_true(a.within_limit > 0.8);    /* a round of lstm_lm is short compared with a piece */
     assert_true(a.predicted_near > 0.65); /* for the same reason */
     assert_true(fabs(a.loss_predicted - a.loss_mean) < fabs(a.loss_counted - a.loss_mean));
     workload_fini(&workload);

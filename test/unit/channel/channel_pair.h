@@ -52,7 +52,7 @@ static inline void message_free(envelope *message)
     gradpool__wire__envelope__free_unpacked(message, NULL);
 }
 
-/* A Failure is the message that carries a code and any text. */
+/* Returns the bytes of a Failure, a message with a code and any text. */
 struct failure {
     envelope envelope;
     Gradpool__Wire__Failure failure;
@@ -70,7 +70,7 @@ static inline envelope *failure_init(struct failure *f, uint64_t id, int code, c
     return &f->envelope;
 }
 
-/* The message with its length, as bytes on the wire; the caller frees it. */
+/* Returns the message with its length, as bytes on the wire; the caller frees it. */
 static inline uint8_t *frame(const envelope *message, size_t *ret_bytes)
 {
     size_t bytes = gradpool__wire__envelope__get_packed_size(message);
@@ -118,7 +118,8 @@ static inline void expect_text(const char *text, const char *part)
         fail_msg("expected '%s' in '%s'", part, text);
 }
 
-/* A TCP connection over loopback: its channel, the other socket, and that one's port. */
+/* Opens a TCP connection over loopback. Returns its channel, the other socket, and the port of that
+ * socket. */
 static inline struct pair tcp_open(int family, unsigned *ret_port)
 {
     struct pair pair;

@@ -1,5 +1,5 @@
-/* The control connection: whole messages in order over a stream that cuts them anywhere, and peers
- * that talk nonsense, do not read or go away. */
+/* The control connection: whole messages in order over a stream that cuts them anywhere, and
+ * peers that send invalid bytes, do not read, or go away. */
 #include "test/unit/channel/channel_pair.h"
 
 #include <netinet/tcp.h>
@@ -203,7 +203,7 @@ static void bytes_that_are_no_message_are_refused(void **state)
     expect_nonsense("\x02\0\0\0\x12\x7f", 6, "got 2 bytes that are none");
 }
 
-/* Two bytes a TensorSpec on the wire, some sixty in memory. */
+/* A TensorSpec takes two bytes on the wire, and about sixty in memory. */
 static void a_message_that_swells_when_unpacked_is_refused(void **state)
 {
     struct pair pair = pair_open();
@@ -343,7 +343,7 @@ static void sleep_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-/* The longest silence of the peer within some seconds without traffic from this end. */
+/* Returns the longest silence of the peer within some seconds without traffic from this end. */
 static uint64_t longest_silence_ns(const struct channel *ch)
 {
     uint64_t longest_ns = 0;
@@ -361,7 +361,7 @@ static void the_kernel_of_a_peer_that_says_nothing_is_heard_every_second(void **
     struct pair pair = tcp_open(AF_INET, &port);
     channel_watch_host(pair.channel, 1);
     uint64_t longest_ns = longest_silence_ns(pair.channel);
-    /* The kernel's question was answered. */
+    /* the kernel's question was answered */
     assert_in_range(longest_ns, 500 * NS_PER_MS, 3 * NS_PER_S);
     pair_close(&pair);
 }
@@ -379,7 +379,7 @@ static void a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_
     channel_watch_host(pair.channel, 1);
     while (!(channel_events(pair.channel) & EPOLLOUT))
         assert_int_equal(channel_send(pair.channel, failure_init(&f, 1, -1, text)), 0);
-    sleep_ms(1000); /* bytes under way arrive */
+    sleep_ms(1000); /* bytes in flight arrive */
     assert_true(longest_silence_ns(pair.channel) < 1500 * NS_PER_MS);
     assert_int_equal(channel_receive(pair.channel, &message), -EAGAIN);
     pair_close(&pair);
@@ -396,7 +396,8 @@ static void an_end_that_has_not_been_read_is_no_silence(void **state)
     assert_int_equal(channel_silent_ns(pair.channel), 0);
     pair_close(&pair);
     pair = pair_open();
-    assert_int_equal(channel_silent_ns(pair.channel), 0); /* a Unix socket has no kernel beyond */
+    /* on a Unix socket the kernel asks nothing */
+    assert_int_equal(channel_silent_ns(pair.channel), 0);
     pair_close(&pair);
 }
 

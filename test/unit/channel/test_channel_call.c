@@ -1,5 +1,5 @@
-/* Calls over the control connection: the right reply, news that comes in between, an end by the
- * deadline; and the greeting that comes before all. */
+/* Calls over the control connection: the right reply, messages that come in between, an end by the
+ * deadline, and the greeting before all. */
 #include "test/unit/channel/channel_pair.h"
 
 #include <pthread.h>
@@ -83,7 +83,7 @@ static void what_comes_unasked_during_a_call_is_handed_on(void **state)
         struct err err = {0};
         envelope request = status_request(), *reply;
         put_unasked(pair.peer);
-        put_done(pair.peer, 77); /* answer to a call that was given up */
+        put_done(pair.peer, 77); /* answer to a call that was abandoned */
         put_done(pair.peer, 1);
         assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS,
                                       listens ? collect : NULL, &c, &reply, &err),
@@ -133,13 +133,13 @@ static void a_call_without_an_answer_ends_by_its_deadline(void **state)
     struct err err = {0};
     envelope request = status_request(), *reply;
     uint64_t before_ns = clock_now_ns();
-    put_unasked(pair.peer); /* news is no answer */
+    put_unasked(pair.peer); /* such a message is no answer */
     assert_int_equal(
         channel_call(pair.channel, &request, before_ns + 50 * NS_PER_MS, NULL, NULL, &reply, &err),
         -ETIMEDOUT);
     assert_true(clock_now_ns() - before_ns >= 50 * NS_PER_MS);
     expect_text(err.text, "connected, but no answer within the deadline");
-    /* The late answer is not taken for that of the next call. */
+    /* The late answer is not taken for the answer of the next call. */
     put_done(pair.peer, 1);
     put_done(pair.peer, 2);
     assert_int_equal(
@@ -257,7 +257,7 @@ static void a_reply_that_is_no_welcome_is_an_error(void **state)
     pair_close(&pair);
 }
 
-/* The far end as a server would be: answers each request with Done, in a thread of its own. */
+/* The far end acts like a server in a separate thread: answers each request with Done. */
 static void *serve(void *argument)
 {
     struct channel *ch = argument;

@@ -1,5 +1,5 @@
-/* Control connections with keys: only a proven key seals a connection, however the stream is cut,
- * and every refusal has a reason at both ends. */
+/* Control connections with keys: only a proven key seals a connection, in whatever portions bytes
+ * arrive, and every refusal has a reason at both ends. */
 #include "svc/channel/tls.h"
 #include "test/unit/channel/channel_pair.h"
 
@@ -63,7 +63,7 @@ static void wire_close(struct wire *w)
     close(w->server_end);
 }
 
-/* Hands on at most `most` bytes; how many. */
+/* Passes on at most `most` bytes. Returns their number. */
 static size_t relay(int from, int to, size_t most)
 {
     uint8_t bytes[65536];
@@ -74,7 +74,7 @@ static size_t relay(int from, int to, size_t most)
     return (size_t)got;
 }
 
-/* The next message, with both ends driven; negative: the error that ended one end. */
+/* Drives both ends until the next message. Returns 0, or the negative error that ended one end. */
 static int exchange(struct wire *w, struct channel *to, size_t most, envelope **ret_message)
 {
     for (int idle = 0; idle < 3; idle++) {
@@ -200,7 +200,7 @@ static void a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog(void **s
     free(text);
 }
 
-/* Counted as a failure it would mean "later" for ever, and neither end would read again. */
+/* Counted as a failure it would mean "later" forever, and neither end would read again. */
 static void what_is_sent_while_tls_wants_to_read_first_leaves_behind_the_next_read(void **state)
 {
     struct wire w = wire_open(&good);
@@ -279,7 +279,7 @@ static void a_revoked_tenant_is_refused(void **state)
     expect_refused(&revoked, "refused: tenant revoked was revoked");
 }
 
-/* The bytes by which a server turns away that key. */
+/* Returns the bytes by which a server turns away that key. */
 static size_t answer_to(const struct key *key, uint8_t *bytes, size_t bytes_max)
 {
     struct wire w = wire_open(key);
@@ -323,7 +323,7 @@ static void a_connection_cut_at_any_byte_of_the_handshake_is_lost_and_no_more(vo
     }
 }
 
-/* One byte of the stream is another one: never a message, never a tenant. */
+/* With one changed byte of the stream there is never a message and never a tenant. */
 static void a_byte_changed_on_the_way_ends_the_connection(void **state)
 {
     uint8_t hello[2048];
@@ -405,7 +405,8 @@ static void no_plain_greeting_can_look_like_tls(void **state)
     struct pair pair = pair_open();
     envelope *message;
     channel_accept_keys(pair.channel, find, NULL);
-    put(pair.peer, "\x16\x02\x01\x00", 4); /* 65,558 bytes, and no TLS */
+    /* a length of 65,558 bytes, which is not the beginning of TLS */
+    put(pair.peer, "\x16\x02\x01\x00", 4);
     assert_int_equal(channel_receive(pair.channel, &message), -EBADMSG);
     expect_text(channel_failure(pair.channel), "expected a frame of 1 to 65535 bytes");
     pair_close(&pair);

@@ -1,5 +1,5 @@
-/* A tenant's key as text: a written key is read back, an invalid one is refused, and no error shows
- * the key. */
+/* A tenant's key as text: a valid key is read, an invalid one is refused, and no error shows the
+ * key. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

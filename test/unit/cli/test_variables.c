@@ -1,4 +1,4 @@
-/* Which GRADPOOL_ variables are warned of. */
+/* The GRADPOOL_ variables for which a warning is printed. */
 #include "svc/base/log.h"
 #include "svc/base/variables.h"
 #include "svc/cli/doctor/doctor.h"
@@ -29,7 +29,7 @@ static void keep(enum log_level level, const char *line)
     lines_count++;
 }
 
-/* How many warnings there are with this variable set. */
+/* Returns the number of warnings while this variable is set. */
 static int warnings(const char *name)
 {
     lines[0] = '\0';
@@ -40,8 +40,8 @@ static int warnings(const char *name)
     return lines_count;
 }
 
-/* Options of the first two tables come from the environment unless they are typed ones; options of
- * other tables only if they are marked. */
+/* Options of the first two tables are read from the environment unless they are for the command
+ * line only. Options of other tables are read only if they are marked. */
 static void every_option_that_is_read_from_the_environment_is_known(void **state)
 {
     const struct knob *const tables[] = {

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define WORKERS 2
-#define WAIT_MS 60000 /* never reached but by a hang */
+#define WAIT_MS 60000 /* only a hang takes that long */
 #define SHORT_MS 50
 
 extern struct service_rig rig;
@@ -28,7 +28,8 @@ void fixture_set(const char *name, const char *text);
 void fixture_join(uint32_t rank, const gp_options *options);
 /* Fails the test with the client's last error. */
 void ok(int r);
-/* The call has failed with this code, and the text holds all that is named (NULL ends). */
+/* Checks that the call has failed with this code, and that the text contains all words of the list,
+ * which ends with NULL. */
 void failed(int r, int code, ...) __attribute__((sentinel));
 
 void declare(const char *name, uint64_t elements, gp_tensor **ret_tensors);
@@ -36,14 +37,15 @@ float value(uint32_t rank, uint64_t round, size_t i);
 void fill(float *values, size_t elements, uint32_t rank, uint64_t round);
 void check_sum(const float *values, size_t elements, uint64_t round);
 void check_mean(const float *values, size_t elements, uint64_t round);
-/* Memory from gp_alloc(). */
+/* Returns memory from gp_alloc(). */
 float *lent(uint32_t rank, size_t elements);
-/* Both push round `round` of one tensor from foreign memory, wait, and check. */
+/* Both workers push round `round` of one tensor from foreign memory, wait, and check. */
 void run_round(gp_tensor **tensors, uint64_t round);
 
-/* With the rig's lock: the last READY of a rank with this round; NULL: none arrived. */
+/* Returns the last READY of a rank with this round; NULL: none has arrived. Needs the rig's
+ * lock. */
 const struct script_heard *heard(uint32_t rank, uint64_t round);
-/* Waits until `count` announcements in all have reached the lanes. */
+/* Waits until `count` announcements in total have reached the lanes. */
 void wait_heard(uint32_t count);
 
 #endif

@@ -122,7 +122,7 @@ static float element(struct script_lane *lane, struct script_piece *p, size_t i)
     return ready->operation == RECORD_MEAN ? sum / (float)script_members(rig) : sum;
 }
 
-/* Copies the result of a rank that holds it to the others; without a holder sums. */
+/* Copies the result of a rank that has it to the others. If no rank has it, sums. */
 static void sum(struct script_lane *lane, struct script_piece *p)
 {
     uint32_t workers = SCRIPT_WORKERS_MAX, holder = workers;
@@ -190,7 +190,7 @@ void script_lane_recover(struct service_rig *rig, struct script_piece *p)
     memset(p->said, 0, sizeof p->said);
 }
 
-/* Sends a rank that is still in the last round that another rank has committed it (W5). */
+/* Sends COMMIT to a rank in the last round which another rank has reported as committed (W5). */
 static void catch_up(struct script_lane *lane, struct script_piece *p)
 {
     for (uint32_t rank = 0; rank < SCRIPT_WORKERS_MAX; rank++) {
@@ -216,7 +216,8 @@ static void end_recovery(struct script_worker *w, struct script_piece *p)
         script_lane_welcome(w->lane->rig, p);
 }
 
-/* Collects the ranks' standings; a fast rank may send more before the last standing has come. */
+/* Collects the ranks' standings. A fast rank may send more messages before the last standing has
+ * come. */
 static void recover(struct script_worker *w, struct script_piece *p, const struct record_ready *r)
 {
     const struct record_ready *before = &p->said[w->rank][(r->round - 1) & 1];
@@ -237,7 +238,7 @@ void script_lane_welcome(struct service_rig *rig, struct script_piece *p)
     }
 }
 
-/* A late worker only reports that it enters. */
+/* Handles a late worker, which only reports that it enters. */
 static void enter(struct script_worker *w, struct script_piece *p, const struct record_ready *ready)
 {
     p->entering |= 1u << w->rank;
@@ -266,7 +267,7 @@ static void hear_ready(struct script_worker *w, const struct record_ready *ready
     struct record_ready *said = &p->said[w->rank][ready->round & 1];
     *said = *ready;
     if (ready->standing == RECORD_KEEPS) {
-        said->standing = RECORD_HOLDS; /* the standing itself follows */
+        said->standing = RECORD_HOLDS; /* the standing itself comes next */
         return;
     }
     if (p->is_recovering)

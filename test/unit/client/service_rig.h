@@ -33,18 +33,18 @@ struct script_lane {
     struct fabric *fabric; /* NULL: dead */
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct script_worker workers[SCRIPT_WORKERS_MAX];
-    uint32_t accepted; /* connections, ever */
+    uint32_t accepted; /* number of connections so far */
 };
 
 struct script_piece {
     bool is_known;
     uint32_t lane, epoch, lost_epoch;
-    uint64_t round; /* the open one */
-    bool is_summed; /* results were sent, the commit is held back */
+    uint64_t round; /* the open round */
+    bool is_summed; /* results were sent, and the commit is held back */
     bool is_recovering;
-    uint32_t spoken;   /* a bit a rank */
+    uint32_t spoken;   /* one bit for each rank */
     uint32_t entering; /* ranks that wait for the number of their first round */
-    uint32_t entering_word[SCRIPT_WORKERS_MAX]; /* word of the answer to each of them */
+    uint32_t entering_word[SCRIPT_WORKERS_MAX]; /* the word for the answer to each of them */
     struct record_ready said[SCRIPT_WORKERS_MAX][2];
 };
 
@@ -66,7 +66,8 @@ struct service_rig {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int wake_fd, listen_fd;
-    const char *late_text;  /* knowledge of late ranks; NULL: the question is unknown there */
+    /* explanation of late ranks; NULL: the coordinator does not know the question */
+    const char *late_text;
     uint64_t late_ranks[1]; /* ranks of the last question */
     const char *host;       /* host at which the coordinator listens */
     uint16_t port;
@@ -85,13 +86,13 @@ struct service_rig {
     struct script_heard heard[SCRIPT_LOG_MAX];
     uint32_t heard_count, leaves, lane_leaves, resumed, tickets, refused;
     uint64_t tickets_seen;
-    uint64_t chosen_heard[SCRIPT_LANES_MAX]; /* rounds of sets passed on, a byte each */
-    /* behaviour */
-    uint32_t pieces_per_tensor; /* spread over lanes_used */
+    uint64_t chosen_heard[SCRIPT_LANES_MAX]; /* rounds of sets passed on, one byte each */
+    /* behaviour of the rig */
+    uint32_t pieces_per_tensor; /* distributed over lanes_used */
     uint32_t lanes_used;
     /* is_silent: questions get no answer. */
     bool holds_results, holds_commits, is_silent, ignores_declares;
-    bool releases;            /* lanes release the pieces that move, and live on */
+    bool releases;            /* lanes release the pieces that move, and stay alive */
     bool is_mute;             /* pieces move without a message to the workers */
     uint32_t withheld;        /* bit set of ranks that get neither result nor word */
     uint32_t held_lanes;      /* bit set of lanes that hold results back */
@@ -107,8 +108,8 @@ struct service_rig {
     bool saving_is_late; /* a rank that saves was expected to hold (L33) */
     int resize_failure;
     const char *resize_text;
-    uint32_t refusals;      /* tickets that are still to be refused */
-    uint32_t astray;        /* tickets for a wrong address, still to be given */
+    uint32_t refusals;      /* number of ticket requests that will be refused */
+    uint32_t astray;        /* number of tickets that will have a wrong address */
     uint32_t not_now;       /* requests for a ticket that get "ask again" */
     const char *stale_text; /* text for a resuming rank that is no longer in the job */
     int declare_failure;
@@ -124,12 +125,12 @@ void script_unlock(struct service_rig *rig);
 /* Waits, with the lock, for a change; fails the test after 10 s. */
 void script_wait(struct service_rig *rig);
 
-/* All with the lock held. */
+/* call all of these with the lock held */
 void script_drop_control(struct service_rig *rig);    /* kills the coordinator */
 void script_restart_control(struct service_rig *rig); /* on the same port, at `host` */
 void script_send_all(struct service_rig *rig, const envelope *message);
 void script_kill_lane(struct service_rig *rig, uint32_t lane);
-/* Moves all pieces of a lane to another, and informs the workers; the pieces recover there (W5). */
+/* Moves all pieces of a lane to another, and informs the workers. The pieces recover there (W5). */
 void script_move(struct service_rig *rig, uint32_t from, uint32_t to);
 /* Puts the pieces under the next epoch in place, for these ranks (L20). */
 void script_regroup(struct service_rig *rig, uint64_t ranks);

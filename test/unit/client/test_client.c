@@ -13,9 +13,9 @@
 #include <cmocka.h>
 
 #define ELEMENTS 1000
-#define BIG 100000 /* elements: a longer copy than those made with the lock held */
+#define BIG 100000 /* elements: the copy is longer than copies made with the lock held */
 
-/* Both push `gradient` to `result` and wait. */
+/* Both workers push `gradient` to `result` and wait. */
 static void push_both(gp_tensor **t, float **gradient, float **result, enum gp_operation operation)
 {
     gp_request *q[WORKERS];
@@ -43,7 +43,7 @@ static void a_sum_is_not_divided(void **state)
     declare("w", BIG, t);
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         fill(at[rank], BIG, rank, 1);
-    push_both(t, at, at, GP_SUM); /* in place, in memory of the caller */
+    push_both(t, at, at, GP_SUM); /* in place, in the caller's memory */
     check_sum(at[0], BIG, 1);
     check_sum(at[1], BIG, 1);
 }
@@ -140,7 +140,7 @@ static void a_broadcast_gives_the_roots_values_to_all(void **state)
     assert_int_equal(heard(0, 1)->ready.input_bytes, 0);
     assert_int_equal(heard(0, 1)->ready.output[0].source, 1);
     script_unlock(&rig);
-    run_round(t, 2); /* the next round of the tensor may do something else */
+    run_round(t, 2); /* the next round of the tensor may have another operation */
 }
 
 static void a_tensor_in_pieces_on_several_lanes_comes_back_whole(void **state)
@@ -270,7 +270,7 @@ static void poll_tells_without_blocking(void **state)
         ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
     }
     ok(gp_wait(q[1], WAIT_MS));
-    script_lock(&rig); /* the lane has ended its turn: the word of rank 0 is here, too */
+    script_lock(&rig); /* the lane has finished: the word of rank 0 has arrived, too */
     script_unlock(&rig);
     assert_int_equal(gp_poll(q[0], 0), 1);
     ok(gp_wait(q[0], 1));

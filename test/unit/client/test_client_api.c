@@ -95,7 +95,7 @@ static void the_variable_gives_the_default_time_out(void **state)
     failed(gp_wait(q, GP_TIMEOUT_DEFAULT), -ETIMEDOUT, "rank 1", NULL);
 }
 
-/* A lane that is only offered through shared memory cannot be had with transport tcp. */
+/* A lane that is only offered through shared memory cannot be used with transport tcp. */
 static void a_transport_that_a_lane_does_not_offer_is_told_at_declare(void **state)
 {
     gp_options options = {.transport = "tcp"};
@@ -189,7 +189,7 @@ static void memory_is_zeroed_aligned_and_reused(void **state)
     failed(gp_alloc(jobs[0], SIZE_MAX, (void **)&a), -ENOSPC, "512 GiB", NULL);
 }
 
-/* Random sizes; seeded, no two areas overlap, freed ones are found again. */
+/* Uses random sizes from a seed. No two areas overlap, and freed ones are used again. */
 static void slabs_never_hand_memory_out_twice(void **state)
 {
     static struct slabs slabs;
@@ -220,7 +220,7 @@ static void slabs_never_hand_memory_out_twice(void **state)
     slabs_fini(&slabs);
 }
 
-/* A walk over all areas for each would exceed the program's time limit. */
+/* A search through all areas for each call would exceed the program's time limit. */
 static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state)
 {
     enum { AREAS = 200000 };
@@ -237,7 +237,7 @@ static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state
     }
     uint32_t count = slabs.count;
     void *memory;
-    for (uint32_t i = 0; i < count; i++) /* all in one piece again */
+    for (uint32_t i = 0; i < count; i++) /* all free memory is one area again */
         assert_int_equal(slabs_reserve(&slabs, slabs.slab[i].region.bytes, &memory), 0);
     assert_int_equal(slabs.count, count);
     slabs_fini(&slabs);
@@ -248,7 +248,7 @@ static void more_slabs_than_can_be_lent_are_refused(void **state)
 {
     static struct slabs slabs;
     void *memory;
-    for (int i = 0; i < FABRIC_REGIONS_MAX; i++) /* each larger than the rest of any slab */
+    for (int i = 0; i < FABRIC_REGIONS_MAX; i++) /* each area is larger than the rest of any slab */
         assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), 0);
     assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), -ENOSPC);
     slabs_fini(&slabs);
@@ -264,7 +264,7 @@ static void more_memory_than_a_lane_maps_is_refused_at_once(void **state)
     slabs_fini(&slabs);
 }
 
-/* Between kept areas the pages of other areas are returned, as reads of their owner show. */
+/* The pages of areas between kept ones are returned, which reads of their owner show. */
 static void what_is_kept_outlasts_its_slab(void **state)
 {
     enum { AREAS = 4 };

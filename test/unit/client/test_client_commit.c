@@ -41,7 +41,7 @@ static void a_wait_on_lent_memory_ends_at_the_commit(void **state)
         ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
     }
     failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT, "'w' round 1", NULL);
-    check_mean(result[0], ELEMENTS, 1); /* the result has landed, but may not be written yet */
+    check_mean(result[0], ELEMENTS, 1); /* the result has arrived, but may not be overwritten yet */
     set(&rig.holds_commits, false);
     ok(gp_wait(q[0], WAIT_MS));
     ok(gp_wait(q[1], WAIT_MS));
@@ -69,7 +69,7 @@ static void in_place_in_lent_memory_is_written_only_after_the_commit(void **stat
     }
 }
 
-/* The lane's view of the input that a rank announced for a round. */
+/* Checks the input that a rank announced for a round, as the lane sees it. */
 static void check_input(uint32_t rank, uint64_t round, size_t elements)
 {
     static float want[1 << 15];
@@ -82,7 +82,7 @@ static void check_input(uint32_t rank, uint64_t round, size_t elements)
     script_unlock(&rig);
 }
 
-/* Too long to have staging twice (L17). */
+/* too long for staging in two halves (L17) */
 enum { LONG = 20000 };
 
 static void push_long(gp_tensor *t, uint32_t rank, uint64_t round, gp_request **ret_request)
@@ -162,7 +162,7 @@ static void the_next_short_push_does_not_wait_for_the_commit(void **state)
     run_round(t, 3);
 }
 
-/* Broadcasts, so that no settings are needed. */
+/* Broadcasts, because these need no settings. */
 static void push_first(gp_tensor *const *t, float (*values)[ELEMENTS], gp_request **ret_requests)
 {
     for (uint32_t rank = 0; rank < WORKERS; rank++)

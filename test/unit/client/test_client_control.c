@@ -1,5 +1,5 @@
-/* A job's connection to the coordinator, at the moments that no test meets by waiting: forks while
- * a socket is being made, and a resolver that falls silent. The C library's calls are wrapped. */
+/* A job's connection to the coordinator, in situations that do not come by waiting: forks while a
+ * socket is being made, and a resolver that does not answer. The C library's calls are wrapped. */
 #include "test/unit/client/client_fixture.h"
 
 #include "svc/base/clock.h"
@@ -24,10 +24,10 @@
 /* Where to fork; the child's exit status is the number of sockets it holds to the coordinator. */
 enum moment { NEVER, BEFORE_CONNECT, BEFORE_CHANNEL };
 static atomic_int moment, forks, inherited;
-/* The resolver's answer for POOL; NULL: none, ever. */
+/* Address that the resolver gives for POOL; NULL: it never answers. */
 #define POOL "pool.example"
 static const char *_Atomic answer;
-static atomic_int lookups; /* of names, not of addresses */
+static atomic_int lookups; /* number of lookups of names, not of addresses */
 static uint16_t port;
 
 static bool leads_to_coordinator(int fd)
@@ -46,7 +46,7 @@ static int count_tcp(void)
     return count;
 }
 
-/* An unconnected socket has no peer: the child must not have the socket at all. */
+/* An unconnected socket has no peer, so the child must not have the socket at all. */
 static void fork_here(int fd)
 {
     int type, status;
@@ -163,7 +163,7 @@ static void a_coordinator_that_comes_back_on_another_host_is_found(void **state)
     assert_in_range(lookups, 1, INT_MAX);
 }
 
-/* The lookup that hangs is the only one: no thread more at each attempt. */
+/* The lookup that hangs is the only one: an attempt starts no further thread. */
 static void a_silent_name_server_keeps_no_job_from_its_coordinator(void **state)
 {
     join_by_name();

@@ -1,4 +1,4 @@
-/* client/example.c as two processes, against the scripted service. The program's path is the
+/* Runs client/example.c as two processes, against the scripted service. The program's path is the
  * argument. */
 #include "test/unit/client/service_rig.h"
 

@@ -1,5 +1,5 @@
-/* The client under faults: a late rank is named, errors reach every waiting call, a lost lane or
- * coordinator costs a delay and no bits. */
+/* The client under faults: a late rank is named, errors reach every waiting call, and a lost lane
+ * or coordinator causes a delay but changes no bits. */
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -65,7 +65,7 @@ static void a_push_that_one_rank_never_makes_is_told_at_the_deadline(void **stat
     failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT,
            "tensor 'fc.weight' round 2: ", "no push from rank 1 after 50 ms", NULL);
     push(1, 2);
-    finish(2); /* the request has lived on */
+    finish(2); /* the request still exists */
 }
 
 static void of_a_group_the_tensor_that_is_late_is_named(void **state)
@@ -128,7 +128,7 @@ static void an_error_of_a_round_ends_its_request_and_later_pushes(void **state)
     say_error(0, word_of(0, 1), -EINVAL, "tensor 'w' round 1: rank 1 pushes sum, others mean");
     failed(gp_wait(q[0], WAIT_MS), -EINVAL, "rank 1 pushes sum, others mean", NULL);
     failed(gp_push_pull(t[0], gradient[0], result[0], GP_MEAN, &q[0]), -EINVAL, "rank 1", NULL);
-    run_round(other, 1); /* the job trains on */
+    run_round(other, 1); /* the other job continues */
 }
 
 static void an_error_that_names_no_tensor_gets_its_name(void **state)
@@ -305,7 +305,7 @@ static void idle_pieces_tell_their_new_lane_the_last_round(void **state)
     declare("never", ELEMENTS, never);
     run_round(t, 1);
     run_round(t, 2);
-    failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, NULL); /* brings the last COMMIT in */
+    failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, NULL); /* receives the last COMMIT */
     ok(gp_barrier(jobs[1], WAIT_MS));
     script_lock(&rig);
     uint32_t before = rig.heard_count;
@@ -435,7 +435,7 @@ static void words_of_a_former_route_name_nothing_on_the_new_one(void **state)
     run_round(t, 3);
 }
 
-/* A standing of an idle worker may be out of date, too: other workers must not notice. */
+/* The standing of an idle worker may also be out of date. Other workers must not notice this. */
 static void a_standing_that_comes_too_late_does_not_end_the_job(void **state)
 {
     declare("w", ELEMENTS, t);

@@ -22,7 +22,7 @@
 static gp_tensor *t[TENSORS][WORKERS];
 static gp_request *q[TENSORS][WORKERS];
 static float gradient[ELEMENTS], result[TENSORS][WORKERS][ELEMENTS];
-static uint32_t done; /* rounds of both ranks */
+static uint32_t done; /* rounds of both ranks so far */
 
 static int start(void **state)
 {
@@ -76,7 +76,7 @@ static void hold(uint64_t id, uint32_t scope)
     script_unlock(&rig);
 }
 
-/* Rank 0 has read its messages: the answer to a question comes behind them. */
+/* Waits until rank 0 has read its messages, because the answer to a question comes behind them. */
 static void await_heard(void)
 {
     script_lock(&rig);
@@ -93,7 +93,7 @@ static void let_go(uint64_t id)
     script_unlock(&rig);
 }
 
-/* The newest word of this hold is this. */
+/* Checks that the last report of this hold has this state. */
 static void expect_state(uint64_t id, int state)
 {
     script_lock(&rig);
@@ -122,7 +122,7 @@ static uint32_t announced_by_rank_0(void)
     return count;
 }
 
-/* Both ranks push; rank 0 announces nothing. */
+/* Both ranks push, and rank 0 announces nothing. */
 static void push_in_vain(uint32_t tensors)
 {
     for (uint32_t at = 0; at < tensors; at++)
@@ -229,7 +229,7 @@ static void what_is_set_behind_an_iteration_waits(void **state)
     let_go(2);
     wait_all(TENSORS);
     hold(3, ROUNDS);
-    expect_state(3, STATE(RESTS)); /* no end is known since */
+    expect_state(3, STATE(RESTS)); /* since then no end is known */
     let_go(3);
 }
 
@@ -252,7 +252,7 @@ static void where_no_end_was_seen_it_rests(void **state)
     hold(1, ROUNDS);
     expect_state(1, STATE(RESTS));
     let_go(1);
-    iterate(2); /* one end */
+    iterate(2); /* one end of an iteration */
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
     push_in_vain(1);
@@ -341,13 +341,13 @@ static void in_the_first_iteration_one_that_had_no_update_may_still_have_it(void
     gp_tensor *w[2][WORKERS];
     declare_parameters(w);
     hold(1, UPDATES);
-    expect_state(1, STATE(RESTS)); /* none has begun */
+    expect_state(1, STATE(RESTS)); /* no iteration has begun */
     let_go(1);
     update_both(w[0]);
     hold(2, UPDATES);
     await_heard();
     script_lock(&rig);
-    /* The rank trains on, and reports nothing. */
+    /* The rank continues to train, and reports nothing. */
     assert_int_equal(rig.held_of[rig.held_count - 1], 1);
     script_unlock(&rig);
     update_both(w[1]);

@@ -1,4 +1,5 @@
-/* The client with delays: a goodbye without room, a barrier whose first call has to declare it. */
+/* The client with delays: a LEAVE for which there is no room, and a barrier whose first call has to
+ * declare it. */
 #include "client/lib/job/tensor.h"
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"

@@ -15,14 +15,14 @@ def run(*command):
 
 
 def declared(header):
-    """Functions that carry the export mark."""
+    """Returns the functions that carry the export mark."""
     with open(header, encoding='utf-8') as file:
         text = re.sub(r'/\*.*?\*/', '', file.read(), flags=re.S)
     return set(re.findall(r'^GP_API [^;(]*?(gp_\w+)\(', text, re.M))
 
 
 def symbols(library):
-    """Defined dynamic symbols, without the name of the version."""
+    """Returns defined dynamic symbols, without the name of the version."""
     lines = run('nm', '--dynamic', '--defined-only', '--with-symbol-versions', library).split('\n')
     return {line.split()[-1] for line in lines if line} - {'GRADPOOL_0.1'}
 

@@ -237,8 +237,8 @@ static void a_lane_that_cannot_be_reached_is_tried_again(void **state)
     run_round(t, 1);
 }
 
-/* The last tensor there was undeclared, the lane has dropped the job, and no call drives the
- * fabric: the connection still looks open. */
+/* The last tensor there was undeclared, the lane has dropped the job, and no call polls the fabric,
+ * so the connection still looks open. */
 static void a_connection_without_pieces_may_have_ended_unseen(void **state)
 {
     gp_tensor *next[WORKERS];
@@ -261,7 +261,7 @@ static void a_connection_without_pieces_may_have_ended_unseen(void **state)
         ok(gp_wait(q[rank], WAIT_MS));
 }
 
-/* No call drives the fabric between two pushes, but route changes are handled at once. */
+/* No call polls the fabric between two pushes, but route changes are handled at once. */
 static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -282,7 +282,7 @@ static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_
     script_unlock(&rig);
 }
 
-/* W13: a tensor that follows may be a round behind the one that leads. */
+/* W13: another tensor may be one round behind the leading one. */
 static void a_new_lane_hears_the_last_two_sets_that_were_chosen(void **state)
 {
     declare("w", ELEMENTS, t);

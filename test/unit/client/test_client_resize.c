@@ -18,7 +18,7 @@
 #define ELEMENTS 1000
 #define MOST 4
 #define PIECES 4
-#define ANSWER_MS 500 /* runs out, but only when the service has answered */
+#define ANSWER_MS 500 /* a deadline that passes, but only after the service has answered */
 
 static gp_tensor *t[WORKERS];
 static gp_request *q[WORKERS];
@@ -91,7 +91,7 @@ static void the_newest_membership_counts_and_only_ranks_that_the_job_may_have(vo
 {
     tell(5, 3, 0xf7);
     await_version(5);
-    assert_int_equal(membership().workers, 3); /* among ranks 0 to 3 */
+    assert_int_equal(membership().workers, 3); /* counted among ranks 0 to 3 */
     assert_int_equal(gp_job_workers(jobs[0]), 3);
     script_lock(&rig);
     script_tell_members(&rig, 4, 2, 3, 0); /* an old version */
@@ -260,8 +260,8 @@ static uint8_t standing_of(uint32_t rank, uint32_t piece, uint32_t epoch)
     return standing;
 }
 
-/* Waits for the rank's first announcement of the piece under the epoch, apart from a kept round
- * before whose COMMIT is under way (L17). */
+/* Waits for the rank's first announcement of the piece under the epoch. An announcement of a kept
+ * round, whose COMMIT is on its way, is left out (L17). */
 static uint8_t await_standing(uint32_t rank, uint32_t piece, uint32_t epoch)
 {
     script_lock(&rig);
@@ -320,7 +320,7 @@ static void a_round_that_has_landed_is_held(void **state)
     expect_alone(2);
 }
 
-/* W15: one answer for all pieces of a tensor. */
+/* W15: there is one answer for all pieces of a tensor. */
 static void what_has_landed_of_a_tensor_that_is_not_whole_is_as_if_it_had_not(void **state)
 {
     script_lock(&rig);

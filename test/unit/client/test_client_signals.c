@@ -1,4 +1,4 @@
-/* The signal handling of a process that links libgradpool is unchanged. */
+/* Checks that libgradpool changes no signal handler of its process. */
 #include "client/gradpool.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 static int handled_at_start;
 
-/* Before cmocka sets its own. Sanitizers take more than these. */
+/* Runs before cmocka sets its handlers. Sanitizers set more signals than these. */
 static void count_handled(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGABRT, SIGILL};

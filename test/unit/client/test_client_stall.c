@@ -1,4 +1,4 @@
-/* Lines that a worker logs by itself: a long wait with the missing ranks, its end, and progress. */
+/* Lines that a worker logs itself: a long wait with the missing ranks, its end, and progress. */
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -40,7 +40,7 @@ static void keep(int level, const char *line)
     pthread_mutex_unlock(&lock);
 }
 
-/* How many hold the words; `last` of LINE_BYTES gets the last of them. */
+/* Returns the number of lines that contain the words. `last` of LINE_BYTES gets the last one. */
 static size_t count(const char *words, char *last)
 {
     size_t found = 0;
@@ -109,7 +109,8 @@ static void a_wait_that_lasts_is_told_again_and_again_and_so_is_its_end(void **s
     double first = seconds_in(line);
     assert_true(first >= 0.06);
     for (int i = 0; i < 100 && count("has waited", line) < 2; i++)
-        failed(gp_wait(q[0], 50), -ETIMEDOUT, "rank 1", NULL); /* the waits of one push add up */
+        /* the waits for one push are added up */
+        failed(gp_wait(q[0], 50), -ETIMEDOUT, "rank 1", NULL);
     assert_true(seconds_in(line) >= 1.9 * first);
     holds(line, "1 job 'job' rank 0 has waited for ");
     holds(line, " s: tensor 'a' round 1: no push from rank 1; late as well: 'b', 'c', 'd' and 2 "

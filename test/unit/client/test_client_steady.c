@@ -1,5 +1,6 @@
-/* Training in its stride: nothing is allocated between a push and the end of its wait (L5). Linked
- * with --wrap for the allocator; counted in this thread alone, the scripted service has its own. */
+/* Training after the first rounds: nothing is allocated between a push and the end of its wait
+ * (L5). Linked with --wrap for the allocator. Only allocations of this thread count, because the
+ * scripted service has its own thread. */
 #include "test/unit/client/client_fixture.h"
 
 #include "client/lib/job/tensor.h"
@@ -93,7 +94,7 @@ static void nothing_is_allocated_for_lent_memory(void **state)
     check_steady();
 }
 
-/* Each rank has all its rounds then, with the ends of their copies. */
+/* Each rank then has all its rounds, with the ends of their copies. */
 static void nothing_is_allocated_while_a_timeline_is_recorded(void **state)
 {
     static struct trace_round rounds[16 * TENSORS];

@@ -1,4 +1,4 @@
-/* The coordinator under test and its ends, all pumped by one thread. */
+/* The coordinator under test and its peers, all driven by one thread. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -25,7 +25,8 @@
 
 /* --- processes --- */
 
-/* Keeps none of our descriptors: a copy would keep connections open and the state dir locked. */
+/* Closes all of our descriptors: a copy would keep connections open and the state directory
+ * locked. */
 static void be_a_process(int ready_fd)
 {
     dup2(ready_fd, 3);
@@ -47,7 +48,7 @@ static void note_process(struct rig *rig, int pid)
     fail_msg("too many processes");
 }
 
-/* Connects `fd` first (-1: nothing); is ready when this returns. */
+/* Connects `fd` first (-1: nothing). Returns when the process is ready. */
 static int spawn(struct rig *rig, int fd, const struct sockaddr_un *address)
 {
     int ready[2];
@@ -214,7 +215,7 @@ void end_close(struct end *e)
     e->channel = NULL;
 }
 
-/* Requests that may come at any time, and that no test waits for. */
+/* Returns whether the request may come at any time and no test waits for it. */
 static bool is_routine(const envelope *message)
 {
     return message->body_case == BODY(STATS_REQUEST) || message->body_case == BODY(PING_REQUEST);
@@ -283,7 +284,7 @@ void rig_settle(struct rig *rig)
 uint64_t end_send(struct end *e, envelope *message)
 {
     message->id = ++e->last_id;
-    channel_send(e->channel, message); /* a peer that has gone is found out by the receive */
+    channel_send(e->channel, message); /* the next receive reports a peer that has gone */
     return message->id;
 }
 
@@ -377,7 +378,7 @@ static int dial(const char *url)
     return fd;
 }
 
-/* The kernel records the connecting process: the child connects, on a socket shared with this
+/* The kernel records the connecting process, so the child connects, on a socket shared with this
  * process. */
 static int dial_as_child(struct rig *rig, int *ret_pid)
 {

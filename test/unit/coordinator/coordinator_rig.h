@@ -22,9 +22,9 @@
 #define RIG_ENDS_MAX 2048
 #define RIG_INBOX_MAX 256
 #define RIG_SLOTS_MAX 4
-#define RIG_COST_BYTES 500 /* cost of a piece for its lane, and of each of its ranks */
+#define RIG_COST_BYTES 500 /* cost of a piece for its lane, and of each rank of the piece */
 
-/* One connection to the coordinator. */
+/* one connection to the coordinator */
 struct end {
     struct rig *rig;
     struct channel *channel; /* NULL: not connected */
@@ -33,13 +33,13 @@ struct end {
     envelope *inbox[RIG_INBOX_MAX];
     size_t inbox_count;
     uint64_t last_id;
-    /* A worker whose test answers holds; otherwise it reports an ended iteration at once. */
+    /* The worker's test answers holds. Otherwise the worker reports an ended iteration at once. */
     bool takes_holds;
     /* fields of an aggregator */
     uint32_t aggregator, lanes[4], lanes_count;
     uint64_t incarnation;
     int process; /* process that the aggregator reports; 0: this one */
-    /* Kinds of messages without an answer, and with the answer -EIO; 0: none. */
+    /* kinds of messages that get no answer, or the answer -EIO; 0: none */
     int ignores, refuses;
     int refusal;          /* error instead of -EIO; 0: -EIO */
     uint64_t state_bytes; /* bytes of each piece's state in the answer to a release */
@@ -57,10 +57,10 @@ struct rig {
     struct coordinator_options options;
     struct end ends[RIG_ENDS_MAX];
     size_t ends_count;
-    /* Grants that the coordinator passed to its provisioner, latest last. */
+    /* grants that the coordinator gave to its provisioner; the latest is last */
     char grants[RIG_SLOTS_MAX][64];
     uint32_t starts, stops; /* local aggregators started and stopped */
-    struct key node_key;    /* an operator's, of aggregators over TCP */
+    struct key node_key;    /* an operator's key, for aggregators over TCP */
     bool has_node_key;
     int processes[RIG_SLOTS_MAX];
     uint64_t memory_bytes;        /* memory of the lanes' NUMA node in their greeting; 0: unknown */
@@ -69,37 +69,37 @@ struct rig {
     void (*in_step)(bool begins); /* called around each step of the coordinator; NULL: nothing */
 };
 
-/* cmocka set-up and tear-down; *state is the rig, with a running coordinator without local
+/* cmocka set-up and tear-down. *state is the rig, with a running coordinator without local
  * aggregators. */
 int rig_setup(void **state);
 int rig_teardown(void **state);
-/* Ends the coordinator like kill -9: its memory is gone, connections break. */
+/* Ends the coordinator like kill -9: its memory is lost, and connections break. */
 void rig_crash(struct rig *rig);
 void rig_start(struct rig *rig);
-/* Starts another one on an empty state dir. */
+/* Starts another coordinator on an empty state directory. */
 void rig_start_afresh(struct rig *rig);
 
-/* A connection with an exchanged hello. */
+/* Connects, and exchanges the greeting. */
 struct end *rig_connect(struct rig *rig, WIRE(Role) role);
 /* Like rig_connect() over the Unix socket. */
 struct end *rig_connect_locally(struct rig *rig, WIRE(Role) role);
 /* Like rig_connect() with a key, in TLS. */
 struct end *rig_connect_with_key(struct rig *rig, WIRE(Role) role, const struct key *key);
-/* An aggregator over TCP, as on another host, with the key of an operator. */
+/* Connects an aggregator over TCP, as from another host, with the key of an operator. */
 struct end *rig_connect_node(struct rig *rig);
-/* Over the Unix socket, from a child process, as which the end then counts. */
+/* Connects over the Unix socket, from a child process, which then counts as the peer. */
 struct end *rig_connect_as_child(struct rig *rig, WIRE(Role) role);
-/* A connection without any message. */
+/* Connects without sending a message. */
 struct end *rig_connect_silently(struct rig *rig);
 /* Like rig_connect_silently() over the Unix socket. */
 struct end *rig_knock_locally(struct rig *rig);
 void hello_request(envelope *e, WIRE(Hello) * hello, WIRE(Role) role);
 void end_close(struct end *e);
-/* A process that does nothing; ended by rig_kill() or the tear-down. */
+/* Starts a process that does nothing; rig_kill() or the tear-down ends it. */
 int rig_spawn(struct rig *rig);
 void rig_kill(struct rig *rig, int pid);
 
-/* Sends with a fresh id; returns the id. */
+/* Sends with a new id. Returns the id. */
 uint64_t end_send(struct end *e, envelope *message);
 /* Waits for the next message of this kind; other messages stay. The caller frees it. */
 envelope *end_expect(struct end *e, int body);
@@ -110,12 +110,12 @@ envelope *end_ask(struct end *e, envelope *request);
 /* Sends a request, and expects a Failure with that code whose text contains `text`. */
 void end_ask_refused(struct end *e, envelope *request, int code, const char *text);
 void end_expect_closed(struct end *e);
-/* Everything under way has been handled, and nothing of that kind has come. */
+/* Checks that everything in flight has been handled, and that nothing of that kind has come. */
 void end_expect_none(struct end *e, int body);
 void rig_settle(struct rig *rig);
-/* One event, and whatever has come for the ends. */
+/* Handles one event of the coordinator, and the messages that have come for the ends. */
 void rig_step(struct rig *rig);
-/* Like rig_step(), waiting for an event. */
+/* Like rig_step(), but waits for an event. */
 void rig_step_within(struct rig *rig, uint64_t wait_ns);
 void message_free(envelope *message);
 
@@ -123,28 +123,30 @@ void message_free(envelope *message);
 
 void join_request(envelope *e, WIRE(JoinRequest) * join, const char *job, uint32_t rank,
                   uint32_t workers);
-/* A request as that process of this host, whose end the coordinator sees. */
+/* Sets fields of a request as if that process of this host had sent it, whose end the coordinator
+ * sees. */
 void join_request_of_process(WIRE(JoinRequest) * join, int pid);
-/* A client that has joined; its session and job number. */
+/* A client that has joined, with its session and job number. */
 struct end *rig_join(struct rig *rig, const char *job, uint32_t rank, uint32_t workers,
                      uint64_t *ret_session, uint32_t *ret_job);
-/* The caller waits for the reply (end_expect DECLARE_REPLY or FAILURE). */
+/* Sends the declaration; the caller waits for the reply (end_expect DECLARE_REPLY or FAILURE). */
 uint64_t end_declare(struct end *e, size_t count, const char *const *names,
                      const uint64_t *elements);
 uint64_t end_declare_one(struct end *e, const char *name, uint64_t elements);
 void end_undeclare(struct end *e, uint32_t tensor);
-/* Expects the reply. */
+/* Sends the request, and expects the reply. */
 void end_leave(struct end *e);
 
-/* An aggregator with `lanes` lanes that has joined and answers by itself. */
+/* An aggregator with `lanes` lanes, which has joined and answers by itself. */
 struct end *rig_aggregator(struct rig *rig, uint32_t lanes);
-/* Like rig_aggregator() in a child process, with the grant of a local aggregator ("" for none). */
+/* Like rig_aggregator(), but in a child process, with the grant of a local aggregator ("" for
+ * none). */
 struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *grant);
-/* Joins again over a new connection with the held pieces. */
+/* Joins again over a new connection, with the held pieces. */
 struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
                        const WIRE(PieceHeld) * held);
 void end_answer(struct end *e, const envelope *request);
-/* Sends the goodbye of an aggregator that ends in order. */
+/* Sends the goodbye of an aggregator with a planned end. */
 void end_say_goodbye(struct end *e);
 
 #endif

@@ -18,7 +18,7 @@ struct kept {
     WIRE(Piece) piece;
 };
 
-/* A job of one worker; `session` 0: a new one. */
+/* Joins a job of one worker; `session` 0: a new one. */
 struct end *keeping_join(struct rig *rig, const char *job, enum durability durability,
                          uint64_t *session, uint32_t *job_id);
 /* Declares a tensor that Adam updates; the caller waits for the reply. */
@@ -29,10 +29,10 @@ WIRE(Piece) keeping_declare(struct end *worker, const char *name);
 struct end *keeping_aggregator(struct rig *rig);
 void keeping_withhold(struct end *aggregator);
 void keeping_open(struct end *aggregator);
-/* A job with that durability and one tensor on the owner; another aggregator holds the replica, if
- * there is one. Messages to owner and holder are not consumed. */
+/* Begins a job with that durability and one tensor on the owner. Another aggregator, if there is
+ * one, holds the replica. Messages to owner and holder are not consumed. */
 struct kept keeping_begin(struct rig *rig, enum durability durability);
-/* Like keeping_begin() with a replica; the PlaceRequest and the first messages about the copy are
+/* Like keeping_begin() with a replica. The PlaceRequest and the first messages about the copy are
  * consumed. */
 struct kept keeping_begun(struct rig *rig);
 
@@ -43,9 +43,9 @@ void keeping_keeper_hears(const struct kept *k, struct end *keeper, const struct
                           uint32_t epoch, uint32_t lost_epoch, bool begins);
 /* Waits for the PlaceRequest of the piece; returns its replica holder. */
 uint32_t keeping_placed_with(const struct kept *k, struct end *owner);
-/* Neither aggregator gets another message about copies. */
+/* Checks that neither aggregator gets another message about copies. */
 void keeping_expect_silence(struct end *owner, struct end *keeper);
-/* Sends a message without an id, as aggregators do: no request asks for it. */
+/* Sends a message without an id, like an aggregator: no request asks for it. */
 void keeping_ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_t failures);
 /* Orders a move of the job's tasks; the caller waits for the answer separately. */
 uint64_t keeping_order_move(struct end *asker, const struct end *target);

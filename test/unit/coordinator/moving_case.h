@@ -7,12 +7,12 @@
 struct moving {
     struct rig *rig;
     struct end *source, *target, *worker, *asker;
-    uint64_t session, order; /* order: the request, to be answered */
+    uint64_t session, order; /* order: number of the request that has to be answered */
     uint32_t job, tensor;
     WIRE(Piece) piece;
 };
 
-/* Declares a tensor on the source, by rank 0 of a job of `workers` workers, or of one. */
+/* Declares a tensor on the source as rank 0 of a job of `workers` workers, or of one worker. */
 struct moving moving_begin_with(struct rig *rig, uint32_t workers);
 struct moving moving_begin(struct rig *rig);
 /* Orders a move of the job to the target; the caller waits for the answer separately. */
@@ -22,11 +22,11 @@ void moving_order(struct moving *m);
 envelope *moving_answer(struct moving *m, const char *stays);
 /* Waits for a message to the lane, and frees it. */
 void moving_passes(struct end *lane, int body);
-/* moving_stop_at_install() orders the move and stops it before the target answers the install;
+/* moving_stop_at_install() orders the move and stops it before the target answers the install.
  * moving_go_on() sends that answer. */
 envelope *moving_stop_at_install(struct moving *m);
 void moving_go_on(struct moving *m, envelope *install);
-/* Orders a drain of the lane or of the aggregator; the other one is 0. The answer is that of a
+/* Orders a drain of the lane or of the aggregator; the other argument is 0. The answer is that of a
  * move. */
 uint64_t moving_drain(struct moving *m, uint32_t lane, uint32_t aggregator, bool undo);
 uint64_t moving_declare(struct end *worker, const char *name, WIRE(Piece) * ret_piece);

@@ -1,5 +1,5 @@
-/* A lane has lost its connection to a worker of a job that keeps its workers: one that lives stays
- * in, one that has died with its connections is found at once (K6). */
+/* A lane has lost its connection to a worker of a job with fixed workers. A worker that lives stays
+ * in the job. A worker that has died with its connections is detected at once (K6). */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -66,7 +66,7 @@ static void one_that_dies_with_its_connections_is_found_at_once(void **state)
     envelope *failure = end_expect(s.zero, BODY(JOB_FAILURE));
     assert_non_null(strstr(failure->job_failure->text, "rank 1 of job resnet (elsewhere, pid"));
     message_free(failure);
-    /* A lost connection alone would take that long. */
+    /* Only a lost connection would take that long. */
     assert_true(clock_now_ns() - began_ns < 10 * NS_PER_S);
 }
 

@@ -67,11 +67,11 @@ static void what_was_measured_beside_others_is_never_taken_for_alone(void **stat
     assert_int_equal(view->alone_period_ns, 0);
     message_free(reply);
     const struct job *job = jobs_find_id(rig->coordinator->service, again.job);
-    assert_int_equal(profile_known(job->profile).period_ns, 125 * NS_PER_MS); /* for placing */
+    /* the value used for placing */
+    assert_int_equal(profile_known(job->profile).period_ns, 125 * NS_PER_MS);
 }
 
-/* The other job leaves between two looks: the counters since the look before cover both
- * settings. */
+/* The other job leaves between two measurements, so the counters in between cover both settings. */
 static void a_window_that_was_shared_for_a_while_is_not_one_alone(void **state)
 {
     struct rig *rig = *state;
@@ -94,7 +94,7 @@ static void a_window_that_was_shared_for_a_while_is_not_one_alone(void **state)
     aggregator->answers = true;
 }
 
-/* Two jobs of 4 and 2 ms a round, of which the lane had its core half the time. */
+/* Two jobs of 4 and 2 ms a round. The lane had its core half of the time. */
 static void what_jobs_have_used_is_no_more_than_their_lane(void **state)
 {
     struct rig *rig = *state;

@@ -17,7 +17,7 @@ static struct aggregator *record_of(const struct end *e)
     return aggregator_find(e->rig->coordinator->service, e->aggregator);
 }
 
-/* A job with a task on the owner's lane; its replica holder may get tasks, too. */
+/* A job with a task on the owner's lane. Its replica holder may get tasks, too. */
 struct moving {
     struct kept k;
     struct end *asker;
@@ -32,7 +32,8 @@ static struct moving begin(struct rig *rig)
     return m;
 }
 
-/* Orders a move to the replica holder's own process: the owner's process becomes the holder. */
+/* Orders a move to the process of the replica holder. Then the owner's process becomes the
+ * holder. */
 static struct moving order(struct rig *rig)
 {
     struct moving m = begin(rig);
@@ -78,7 +79,7 @@ static void expect_ended(const struct moving *m, struct end *keeper)
     message_free(message);
 }
 
-/* The target has no copy afterwards, and the present replica holder continues. */
+/* Checks that the target has no copy any more, and that the present replica holder continues. */
 static void expect_as_before(const struct moving *m)
 {
     expect_ended(m, m->k.owner);
@@ -100,7 +101,8 @@ static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **stat
 {
     struct moving m = order(*state);
     envelope *wait = take_wait(&m, m.k.keeper);
-    end_expect_none(m.k.owner, BODY(RELEASE_REQUEST)); /* the copy is not known to be complete */
+    /* nothing has shown yet that the copy is complete */
+    end_expect_none(m.k.owner, BODY(RELEASE_REQUEST));
     end_answer(m.k.keeper, wait);
     message_free(wait);
     message_free(end_expect(m.k.owner, BODY(RELEASE_REQUEST)));
@@ -108,7 +110,7 @@ static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **stat
     wait = take_wait(&m, m.k.keeper);
     end_expect_none(m.k.worker, BODY(ROUTE_CHANGE));
     end_expect_none(m.k.keeper,
-                    BODY(COPIES_END)); /* its copy is the only one that is known whole */
+                    BODY(COPIES_END)); /* its copy is the only one that is known to be whole */
     end_answer(m.k.keeper, wait);
     message_free(wait);
     keeping_expect_moved(m.asker, m.order);
@@ -188,7 +190,7 @@ static void a_move_that_is_given_up_changes_no_keeper(void **state)
     expect_stays(&m, "it does not want to");
     keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 2, 1, true);
     expect_as_before(&m);
-    end_say_goodbye(m.k.keeper); /* the lane is informed: it still knew this holder */
+    end_say_goodbye(m.k.keeper); /* the lane is informed, because it still knew this holder */
     keeping_lane_hears(&m.k, m.k.owner, 0, false);
 }
 
@@ -203,7 +205,7 @@ static void a_target_that_does_not_see_the_copy_gives_up_the_move(void **state)
     expect_as_before(&m);
 }
 
-/* The task stays for now, and moves when a third aggregator can hold the copy. */
+/* The task stays for now. It moves when a third aggregator can hold the copy. */
 static void expect_moved_with(struct moving *m, struct end *third)
 {
     keeping_keeper_hears(&m->k, third, m->k.keeper, 3, 1, true);
@@ -233,7 +235,7 @@ static void who_does_not_reach_the_target_is_relieved(void **state)
     expect_moved_with(&m, third);
 }
 
-/* A task moves to an aggregator without a copy only from a lane that is being emptied. */
+/* A task moves to an aggregator without a copy only if its lane is being emptied. */
 static void a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one(void **state)
 {
     struct moving m = begin(*state);
@@ -252,7 +254,7 @@ static struct moving order_among_three(struct rig *rig, struct end **ret_third)
     struct moving m = begin(rig);
     *ret_third = rig_aggregator(rig, 1);
     char *node = record_of(*ret_third)->node;
-    record_of(*ret_third)->node = strdup("node8"); /* another host comes first */
+    record_of(*ret_third)->node = strdup("node8"); /* another host is preferred */
     m.k.keeper->ignores = BODY(COPIES_WAIT);
     m.order = keeping_order_move(m.asker, m.k.keeper);
     assert_int_equal(keeping_placed_with(&m.k, m.k.keeper), (*ret_third)->aggregator);
@@ -275,7 +277,7 @@ static void a_keeper_that_goes_away_meanwhile_gives_up_the_move(void **state)
     keeping_expect_moved(m.asker, m.order);
 }
 
-/* Rounds of the source wait for its keeper: another is chosen at once. */
+/* Rounds of the source wait for its replica holder, so another one is chosen at once. */
 static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **state)
 {
     struct moving m = begin(*state);
@@ -345,7 +347,7 @@ static void a_job_that_ends_on_the_way_leaves_no_copy(void **state)
 {
     struct moving m = order(*state);
     end_leave(m.k.worker);
-    expect_ended(&m, m.k.owner); /* a leaving worker ends the move first */
+    expect_ended(&m, m.k.owner); /* a leaving worker ends the move at once */
     struct end *keepers[] = {m.k.owner, m.k.keeper};
     for (size_t i = 0; i < 2; i++) {
         envelope *message = end_expect(keepers[i], BODY(COPIES_END));

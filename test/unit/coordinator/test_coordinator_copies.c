@@ -28,7 +28,7 @@ static WIRE(PieceHeld) held(const struct kept *k)
 
 /* --- tickets --- */
 
-/* Waits for the ticket's answer. The caller frees it. */
+/* Waits for the answer with the ticket. The caller frees it. */
 static envelope *take_ticket(struct end *keeper, uint32_t job, uint32_t lane, int code)
 {
     envelope *message = end_expect(keeper, BODY(COPY_TICKET));
@@ -163,7 +163,7 @@ static void who_does_not_reach_a_lane_is_relieved(void **state)
     keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
     message_free(take_ticket(k.keeper, k.job, k.piece.lane, -ESTALE));
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
-    /* A lane that waits for the first holder's copy would wait for ever: the coordinator drops the
+    /* A lane that waits for the first holder's copy would wait forever, so the coordinator ends the
      * wait. */
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
     expect_answer(k.keeper, k.job, k.piece.lane, -ENOENT);
@@ -216,9 +216,9 @@ static void who_refuses_copies_is_relieved_of_what_is_on_that_lane(void **state)
     assert_int_equal(other.lane, k.owner->lanes[1]);
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), k.keeper->aggregator);
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), 0);
-    struct end *third = keeping_aggregator(k.rig); /* while the first is not fit for more */
+    struct end *third = keeping_aggregator(k.rig); /* while the first aggregator can take no more */
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), third->aggregator);
-    end_expect_none(k.owner, BODY(KEEPER_REQUEST)); /* the rest stays */
+    end_expect_none(k.owner, BODY(KEEPER_REQUEST)); /* the other pieces stay */
     envelope *message = end_expect(third, BODY(COPIES_REQUEST));
     assert_int_equal(message->copies_request->lane, other.lane);
     assert_int_equal(message->copies_request->copies[0]->piece, other.id);
@@ -261,7 +261,7 @@ static void who_has_refused_is_chosen_for_nothing_for_a_while(void **state)
     message_free(place);
 }
 
-/* Nothing else may happen that would have another chosen. */
+/* No other event occurs after which a holder would be chosen. */
 static void who_has_refused_is_asked_again_when_the_while_is_over(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -309,7 +309,7 @@ static void resume(struct kept *k)
     k->worker = keeping_join(k->rig, "resnet", DURABILITY_REPLICA, &k->session, &k->job);
 }
 
-/* The end of copies except that of the job's one piece. */
+/* Expects the end of all copies except that of the job's one piece. */
 static void expect_nothing_else(struct end *e, bool is_kept)
 {
     envelope *message = end_expect(e, BODY(COPIES_END));
@@ -318,7 +318,7 @@ static void expect_nothing_else(struct end *e, bool is_kept)
     message_free(message);
 }
 
-/* Both get the message at least once, and kept copies stay. */
+/* Both aggregators get the message at least once, and kept copies stay. */
 static void expect_told(const struct kept *k, struct end *owner, struct end *keeper)
 {
     expect_nothing_else(owner, false);
@@ -373,8 +373,8 @@ static void a_restart_keeps_the_keeper_that_came_with_a_move(void **state)
     expect_told(&k, ends[0], ends[1]);
 }
 
-/* The lane waits for a lost replica holder: without a worker the job's durability is not known
- * yet. */
+/* The lane waits for a lost replica holder, because without a worker the job's durability is not
+ * known yet. */
 static void a_keeper_that_is_lost_before_a_worker_is_back_is_followed_then(void **state)
 {
     struct kept k = keeping_begun(*state);

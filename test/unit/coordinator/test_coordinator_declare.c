@@ -8,7 +8,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* A DeclareReply of one tensor: its number, and its pieces' first one. */
+/* Reads a DeclareReply of one tensor. Returns its number, and the first of its pieces. */
 static uint32_t declared(struct end *e, WIRE(Piece) * ret_piece)
 {
     envelope *reply = end_expect(e, BODY(DECLARE_REPLY));
@@ -212,7 +212,7 @@ static void small_pieces_of_a_lane_share_a_task_up_to_4_mib(void **state)
     uint32_t open = routes[2]->pieces[0]->task;
     WIRE(Piece) piece;
     message_free(reply);
-    end_declare_one(zero, "d", MIB / 4); /* the open task, 3 MiB, has room */
+    end_declare_one(zero, "d", MIB / 4); /* the task that is being filled, 3 MiB, has room */
     declared(zero, &piece);
     assert_int_equal(piece.task, open);
 }
@@ -350,7 +350,7 @@ static void expect_failure(struct end *e, uint64_t id, int code, const char *tex
     message_free(reply);
 }
 
-/* The worker would get no message about another lane. */
+/* No message would tell the worker about another lane. */
 static void a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back(void **state)
 {
     envelope request;

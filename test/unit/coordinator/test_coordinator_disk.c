@@ -1,5 +1,5 @@
-/* The disk under a running coordinator fails: every write returns an error, as on a file
- * system that is read-only, full or broken. Requests are refused with the reason, jobs train on,
+/* The disk under a running coordinator fails: every write returns an error, like on a file
+ * system that is read-only, full or broken. Requests are refused with the reason, jobs continue,
  * and everything works again when the disk does. */
 #include "test/unit/coordinator/coordinator_rig.h"
 

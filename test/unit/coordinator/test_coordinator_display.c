@@ -1,4 +1,4 @@
-/* The calls and contents of displays, and their end: K18. */
+/* When displays are called, their contents, and their end: K18. */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -11,7 +11,7 @@ static struct {
     int fd;
     uint64_t next_ns; /* time that run() returns */
     unsigned runs, shows, ends;
-    envelope *status, *jobs; /* the last that were shown */
+    envelope *status, *jobs; /* the last messages that were shown */
 } seen;
 
 static uint64_t run(void *context)
@@ -102,7 +102,7 @@ static void it_is_shown_the_service_with_the_jobs_of_all_tenants(void **state)
     assert_int_equal(seen.status->status_reply->aggregators[0]->aggregator, aggregator->aggregator);
     assert_int_equal(seen.jobs->jobs_reply->n_jobs, 1);
     assert_string_equal(seen.jobs->jobs_reply->jobs[0]->job, "resnet");
-    /* Ranks and limits would be most of the message of an idle service, and no report needs
+    /* Ranks and limits would be most of the message of an idle service, and reports do not need
      * them. */
     assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_ranks, 0);
     assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_limits, 0);
@@ -174,7 +174,7 @@ static void a_start_that_fails_lets_it_go(void **state)
     struct coordinator *none = NULL;
     struct err err;
     memset(&seen, 0, sizeof seen);
-    for (unsigned i = 0; i < 2; i++) { /* before there is a service, and with one */
+    for (unsigned i = 0; i < 2; i++) { /* before a service exists, and with one */
         struct coordinator_options options = {.state_dir = "/proc/none",
                                               .listen = i ? "gradpool://127.0.0.1:0" : "http://x",
                                               .display = display()};

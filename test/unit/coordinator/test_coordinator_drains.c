@@ -25,7 +25,7 @@ static void a_drained_lane_gets_nothing_until_it_is_given_back(void **state)
     message_free(moving_answer(&m, NULL));
     struct end *bert = rig_join(m.rig, "bert", 0, 1, NULL, NULL);
     moving_declare(bert, "w", &piece);
-    assert_int_equal(piece.lane, m.source->lanes[0]); /* on the lane without another job */
+    assert_int_equal(piece.lane, m.source->lanes[0]); /* the lane without another job */
 }
 
 static void a_drain_waits_for_what_is_on_its_way_to_the_lane(void **state)
@@ -58,7 +58,7 @@ static void a_drain_ends_for_a_lane_that_is_given_back(void **state)
     const char *name[TASKS];
     uint64_t elements[TASKS];
     uint32_t left = m.source->lanes[0];
-    moving_drain(&m, m.target->lanes[0], 0, false); /* so that all are on the other */
+    moving_drain(&m, m.target->lanes[0], 0, false); /* so that all are on the other lane */
     message_free(moving_answer(&m, NULL));
     for (int i = 0; i < TASKS; i++) {
         snprintf(names[i], sizeof names[i], "t%d", i);
@@ -154,7 +154,7 @@ static void a_drain_leaves_other_lanes_that_are_drained_alone(void **state)
     uint64_t other = moving_drain(&m, m.target->lanes[0], 0, false);
     envelope *release = end_expect(m.target, BODY(RELEASE_REQUEST));
     moving_drain(&m, m.source->lanes[0], 0, false);
-    envelope *reply = moving_answer(&m, NULL); /* bert's is not waited for */
+    envelope *reply = moving_answer(&m, NULL); /* no wait for bert's task */
     assert_int_equal(reply->move_reply->tasks, 1);
     message_free(reply);
     moving_passes(free_lane, BODY(INSTALL_REQUEST));

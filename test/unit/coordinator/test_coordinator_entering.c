@@ -1,5 +1,5 @@
-/* The iteration at which a late worker enters (K52): a training rank is held at the end of an
- * iteration until the lanes know the late worker in all its tensors; where no rank can be held, the
+/* The iteration at which a late worker enters (K52). A training rank is held at the end of an
+ * iteration until the lanes know the late worker in all its tensors. If no rank can be held, the
  * late worker enters each tensor at the tensor's open round. */
 #include "test/unit/coordinator/members_case.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define WORKERS 3
-#define LATE 2  /* the rank that others are ahead of */
+#define LATE 2  /* the rank that comes late */
 #define PIECE 1 /* of "w", the first */
 #define ALL 7u
 #define LEFT 3u /* ranks 0 and 1 */
@@ -26,7 +26,7 @@ struct scene {
     struct member workers[WORKERS];
 };
 
-/* Three workers train "w" on one lane; the test answers their holds. */
+/* Begins a job of three workers that train "w" on one lane. The test answers their holds. */
 static struct scene begin(struct rig *rig)
 {
     struct scene s = {.lane = rig_aggregator(rig, 1)};
@@ -81,7 +81,7 @@ static void say(struct scene *s, uint32_t rank, uint64_t hold, int state)
     message_free(end_ask(s->workers[rank].end, &request));
 }
 
-/* Rank 2 has left, come back, and declared: the coordinator sends a hold to rank 0. */
+/* Rank 2 has left, come back, and declared. The coordinator sends a hold to rank 0. */
 static struct scene come_back(struct rig *rig, uint64_t *ret_declare)
 {
     struct scene s = begin(rig);
@@ -142,7 +142,7 @@ static void another_rank_is_asked_for_more_and_waits_itself(void **state)
     expect_let_go(&s, 1, hold);
 }
 
-/* Rounds of "w" need rank 2, which waits in a declare: no iteration ends. */
+/* Rounds of "w" need rank 2, which waits in a declare, so no iteration ends. */
 static void who_trains_and_declares_more_is_not_kept_by_who_comes(void **state)
 {
     uint64_t id, more, hold;

@@ -1,4 +1,4 @@
-/* Load leaves slow lanes (K46): the counters of lanes are scripted, their moves are real. */
+/* Load leaves slow lanes (K46): the counters of lanes are scripted, and their moves are real. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/coordinator/measure_rig.h"
@@ -32,7 +32,7 @@ static struct job *only_job(struct rig *rig)
     return list_entry(list_first(&service_of(rig)->jobs), struct job, link);
 }
 
-/* Equal tensors, half of them on each lane, those of one lane in one task. */
+/* Starts a job of equal tensors, half of them on each lane, with those of one lane in one task. */
 static struct job_on_two start(struct rig *rig)
 {
     struct job_on_two j = {.aggregator = rig_aggregator(rig, 2)};
@@ -67,7 +67,7 @@ static void look(struct job_on_two *j, uint64_t period_ms, uint64_t first_ms, ui
     trained_answer(j->aggregator, j->on, 2);
 }
 
-/* Kind of the last event; "" without one. */
+/* Returns the kind of the last event; "" without one. */
 static const char *last_kind(struct rig *rig, const char *kind)
 {
     const struct events *events = service_of(rig)->events;
@@ -88,7 +88,7 @@ static uint32_t pieces_on(struct rig *rig, uint32_t lane)
     return 0;
 }
 
-/* The first lane is four times slower, until something is tried. */
+/* Makes the first lane four times slower, until something is tried. */
 static void slow_down(struct rig *rig, struct job_on_two *j)
 {
     for (int i = 0; i < 30 && !*last_kind(rig, "explore"); i++)
@@ -99,7 +99,7 @@ static void slow_down(struct rig *rig, struct job_on_two *j)
     assert_true(*last_kind(rig, "move"));
 }
 
-/* The lane handles messages only while it has its core: by its own clock it is as fast as the
+/* The lane handles messages only while it has its core, so by its own clock it is as fast as the
  * other. */
 static void a_lane_that_is_kept_from_its_core_is_slow(void **state)
 {
@@ -169,7 +169,7 @@ static void come_back(struct rig *rig, struct job_on_two *j)
     message_free(end_ask(j->worker, &request));
 }
 
-/* Nothing of the job can move meanwhile, so nothing is decided. */
+/* Meanwhile the job cannot move, so nothing is decided. */
 static void what_does_not_help_goes_back_when_a_worker_that_is_away_is_back(void **state)
 {
     struct rig *rig = *state;
@@ -239,7 +239,7 @@ static void nothing_is_tried_that_was_not_asked_for(void **state)
     assert_int_equal(pieces_on(rig, j.on[0].lane), TENSORS / 2);
 }
 
-/* Two workers, so that a policy that measures first gives the job both lanes. */
+/* The job has two workers, so that a policy that measures first gives the job both lanes. */
 static void a_lane_with_a_job_that_is_not_measured_gets_nothing(void **state)
 {
     struct rig *rig = *state;

@@ -1,4 +1,4 @@
-/* Fails the n-th allocation of the coordinator, for every n until a job's whole life succeeds: the
+/* Fails the n-th allocation of the coordinator, for every n until a job's whole life succeeds. The
  * running request is refused, and everything works afterwards. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -14,7 +14,7 @@
 
 static bool in_step;
 static long countdown;   /* allocations until the failing one; 0: none fails */
-static long failed;      /* its number */
+static long failed;      /* its number, in the present life */
 static struct end *lane; /* the aggregator of this life */
 
 void *__real_malloc(size_t bytes);
@@ -41,7 +41,7 @@ char *__wrap_strdup(const char *text) { return fails() ? NULL : __real_strdup(te
 
 static void note_step(bool begins) { in_step = begins; }
 
-/* The reply of that kind was refused or the connection closed: NULL. */
+/* Returns NULL if the request was refused or the connection closed. */
 static envelope *attempt(struct end *e, envelope *request, int body)
 {
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;
@@ -184,7 +184,7 @@ static bool live(struct rig *rig, uint32_t number)
 static void an_allocation_that_fails_refuses_one_request_and_harms_nothing_else(void **state)
 {
     struct rig *rig = *state;
-    rig->options.start_wait_ns = 20 * NS_PER_MS; /* no aggregator comes where one was refused */
+    rig->options.start_wait_ns = 20 * NS_PER_MS; /* no aggregator comes after one was refused */
     rig_start_afresh(rig);
     rig->in_step = note_step;
     long n = 1;

@@ -1,5 +1,5 @@
-/* Early feedback of a job: from its arrival to the end of its first round. The aggregators are
- * scripted, and so is their time. */
+/* Early feedback of a job: from its arrival to the end of its first round. The aggregators and
+ * their time are scripted. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/coordinator/measure_rig.h"

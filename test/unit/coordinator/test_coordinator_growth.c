@@ -123,7 +123,7 @@ static struct pair start_pair(struct rig *rig, uint64_t lane_ns)
     return pair;
 }
 
-/* The job only declares. */
+/* The job declares, but never pushes. */
 static void a_job_that_never_trains_holds_no_lane(void **state)
 {
     struct rig *rig = *state;
@@ -214,7 +214,8 @@ static void tasks_do_not_go_where_there_is_no_memory_for_them(void **state)
 {
     struct rig *rig = *state;
     limits_init(&rig->options.limits);
-    rig->options.limits.most[LIMIT_LANE_MEMORY] = 3 * RIG_COST_BYTES; /* one piece of one rank: 2 */
+    /* two units: one piece and one rank */
+    rig->options.limits.most[LIMIT_LANE_MEMORY] = 3 * RIG_COST_BYTES;
     rig_start_afresh(rig);
     rig_aggregator(rig, 2);
     start_pair(rig, 2 * NS_PER_MS);
@@ -311,7 +312,7 @@ static void what_an_operator_has_moved_together_stays_together(void **state)
     wait_for_verb(rig, SCALE_RELIEVE);
 }
 
-/* For example the whole machine is slow: another lane would not help. */
+/* For example, the whole machine is slow, and another lane would not help. */
 static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
 {
     struct rig *rig = *state;
@@ -337,7 +338,8 @@ static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
     }
 }
 
-/* The job came while no lane was free; then one is. Its measurements there are scripted. */
+/* The job came while no lane was free, and then a lane becomes free. Its measurements there are
+ * scripted. */
 static void who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back(void **state)
 {
     struct rig *rig = *state;
@@ -360,7 +362,7 @@ static void who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back(void 
     assert_int_equal(lane_of(rig, &pair.jobs[0]), lane_of(rig, &pair.jobs[1]));
 }
 
-/* The source or the target of a drain that is under way. */
+/* Lets the source or the target of a running drain end. */
 static void one_of_two_leaves(struct rig *rig, bool is_source)
 {
     struct end *ends[2] = {rig_aggregator(rig, 1), rig_aggregator(rig, 1)};
@@ -393,7 +395,7 @@ static void when_the_target_is_lost_its_jobs_go_on_where_a_lane_was_closing(void
     one_of_two_leaves(*state, false);
 }
 
-/* Room is reserved for a coming aggregator: a job without a lane may use it now. */
+/* Room is reserved for an aggregator that will come. A job without a lane may use that room now. */
 static void who_has_lost_his_lane_opens_one_though_another_aggregator_comes(void **state)
 {
     struct rig *rig = *state;

@@ -1,4 +1,5 @@
-/* Joining, leaving, being away and being lost, as transcripts between clients and a coordinator. */
+/* Joining, leaving, disconnections and losses of workers, as transcripts between clients and a
+ * coordinator. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -87,7 +88,7 @@ static void a_name_is_free_again_when_all_have_left(void **state)
     assert_true(second != first);
 }
 
-static bool is_in_container; /* the next worker counts in another PID namespace */
+static bool is_in_container; /* the next worker has numbers of another PID namespace */
 
 static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
 {
@@ -144,7 +145,7 @@ static void a_join_waits_until_the_former_job_has_ended(void **state)
     assert_int_equal(expect_joined(one, send_join(one, 1, 3)), next);
 }
 
-/* A fresh process for a rank that the former job has never had. */
+/* A new process for a rank that the former job never had. */
 static void a_rank_that_is_free_waits_for_the_next_job_if_others_have_left(void **state)
 {
     struct rig *rig = *state;
@@ -220,7 +221,7 @@ static void a_lost_connection_is_resumed_with_the_session(void **state)
     message_free(reply);
 }
 
-/* As on another host, where the coordinator cannot see the end of the process. */
+/* As for a worker on another host, where the coordinator cannot see the end of the process. */
 static void a_rank_that_died_and_joins_again_waits_until_the_first_is_lost(void **state)
 {
     struct rig *rig = *state;
@@ -265,7 +266,7 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     rig_join(rig, "resnet", 0, 2, NULL, NULL);
 }
 
-/* Its number means another process here, whose end is none of the worker's. */
+/* Its process number belongs to another process here, whose end says nothing about the worker. */
 static void a_worker_in_a_container_is_not_taken_for_a_process_of_the_host(void **state)
 {
     struct rig *rig = *state;
@@ -289,12 +290,12 @@ static void a_worker_that_says_goodbye_and_dies_has_left(void **state)
     struct end *one = join_as(rig, pid, 1);
     request.body_case = BODY(LEAVE_REQUEST);
     request.leave_request = &leave;
-    end_send(one, &request); /* lies in the socket while the process ends */
+    end_send(one, &request); /* the request is in the socket while the process ends */
     rig_kill(rig, pid);
     end_expect_none(zero, BODY(JOB_FAILURE));
 }
 
-/* More than one turn of the coordinator takes. */
+/* The messages need more than one turn of the coordinator. */
 static void a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost(void **state)
 {
     struct rig *rig = *state;
@@ -401,7 +402,7 @@ static void only_requests_are_refused(void **state)
         send_failure(ends[i], 77);
         send_unasked(ends[i], BODY(JOB_FAILURE)); /* no peer sends this message to a coordinator */
         if (i == 0)
-            send_unasked(ends[i], BODY(LANE_FAILURE)); /* not for this role */
+            send_unasked(ends[i], BODY(LANE_FAILURE)); /* this role must not send this message */
         end_expect_none(ends[i], BODY(FAILURE));
         end_ask_refused(ends[i], &unknown, -EOPNOTSUPP, "does not answer this message");
         end_expect_none(ends[i], BODY(FAILURE));

@@ -129,7 +129,7 @@ static void a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_o
     keeping_expect_silence(k.keeper, third);
 }
 
-/* The first holder's copy may be unread, whoever follows as holder. */
+/* The first holder's copy may not have been read yet, whoever follows as holder. */
 static void a_new_owner_may_look_at_the_first_copy_however_often_others_follow(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -156,7 +156,7 @@ static void expect_end_of_copy(const struct kept *k, struct end *keeper)
     message_free(message);
 }
 
-/* The lane begins with the holder in its PlaceRequest, and would wait in vain for a former one. */
+/* The lane gets the holder with its PlaceRequest, and would wait in vain for a former one. */
 static void who_was_a_keeper_of_an_owner_before_is_not_waited_for(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -219,7 +219,7 @@ static void a_keeper_that_is_away_is_told_again_and_not_followed(void **state)
     keeping_expect_silence(k.owner, third);
 }
 
-/* The copy of a stopping holder is valid until its end. */
+/* The copy of a stopping holder is valid until the holder ends. */
 static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -235,7 +235,7 @@ static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **st
 
 /* --- the former keeper --- */
 
-/* Answers the lane's figures: numbers of copied and of empty states. */
+/* Answers a request for figures with numbers of copied and of empty states. */
 static void answer_with(const struct kept *k, const envelope *request, uint32_t copied,
                         uint32_t empty)
 {
@@ -276,8 +276,8 @@ static void tell_figures(const struct kept *k, uint32_t copied)
     message_free(request);
 }
 
-/* The replica holder is being replaced: the lane knows the next one. The test answers requests for
- * figures. */
+/* Begins a case in which the replica holder is being replaced, and the lane knows the next one. The
+ * test answers requests for figures. */
 static struct end *begin_with_another(struct kept *k)
 {
     struct end *third = keeping_aggregator(k->rig);
@@ -318,7 +318,7 @@ static void a_former_keeper_is_free_once_there_is_nothing_to_lose(void **state)
     expect_end_of_copy(&k, k.keeper);
 }
 
-/* The holder was to be replaced, and is chosen again. */
+/* The holder was about to be replaced, and is chosen again. */
 static void a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -348,7 +348,7 @@ static void what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody(void *
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
 }
 
-/* A local aggregator as holder for an owner that was placed before. */
+/* Begins with a local aggregator as holder for an owner that was placed before. */
 static struct kept begin_with_local_keeper(struct rig *rig)
 {
     struct kept k = {.rig = rig};

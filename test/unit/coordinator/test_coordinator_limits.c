@@ -1,4 +1,4 @@
-/* Each limit refuses with its name, and leaves the state unchanged. */
+/* Each limit refuses with its name and leaves the state unchanged. */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -63,7 +63,7 @@ static void the_jobs_of_a_tenant_share_its_workers(void **state)
     struct end *first = rig_join(rig, "first", 0, 4, NULL, NULL);
     join_refused(rig, "second", 3, "asks for 3 more, may have 6");
     rig_join(rig, "second", 0, 2, NULL, NULL);
-    end_leave(first); /* its last: the job ends */
+    end_leave(first); /* its last rank: the job ends */
     rig_join(rig, "third", 0, 4, NULL, NULL);
 }
 
@@ -104,7 +104,7 @@ static void pieces_and_bytes_are_counted_too(void **state)
     declare(one, "w", MIB);
 }
 
-/* Without a lane, whose absence would be the next reason. */
+/* There is no lane, which would be the next reason for a refusal. */
 static void what_is_beyond_a_limit_is_refused_before_it_is_placed(void **state)
 {
     struct rig *rig = *state;
@@ -117,7 +117,7 @@ static void what_is_beyond_a_limit_is_refused_before_it_is_placed(void **state)
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     plan.job = (char *)"planned";
     plan.workers = 1;
-    plan.tensors = specs; /* without name and dtype, which the plan does not read */
+    plan.tensors = specs; /* without name and dtype, which a plan does not use */
     plan.n_tensors = 3;
     request.body_case = BODY(PLAN_REQUEST);
     request.plan_request = &plan;
@@ -125,7 +125,7 @@ static void what_is_beyond_a_limit_is_refused_before_it_is_placed(void **state)
                     "tensors of one job: has 0, asks for 3 more, may have 2");
 }
 
-/* All but the last byte of the longest message there is. */
+/* Sends all but the last byte of the longest possible message. */
 static void send_half(struct end *e)
 {
     static char junk[1 << 16];
@@ -164,7 +164,7 @@ static void a_long_message_waits_for_memory_and_then_is_read(void **state)
     send_half(half);
     uint64_t request = declare_at_length(zero);
     end_expect_none(zero, BODY(DECLARE_REPLY));
-    declare(rig_join(rig, "short", 0, 1, NULL, NULL), "w", 1); /* short ones wait for nothing */
+    declare(rig_join(rig, "short", 0, 1, NULL, NULL), "w", 1); /* short messages need not wait */
     end_close(half);
     envelope *reply = end_expect_reply(zero, request);
     assert_int_equal(reply->body_case, BODY(DECLARE_REPLY));
@@ -214,7 +214,7 @@ static void requests_that_wait_for_a_lane_are_counted(void **state)
     declare(zero, "c", 10);
 }
 
-/* A worker that got none would take the lane for lost. */
+/* A worker that got no ticket would think that the lane is lost. */
 static void tickets_beyond_what_a_job_may_ask_for_wait(void **state)
 {
     struct rig *rig = *state;

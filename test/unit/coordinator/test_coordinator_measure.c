@@ -62,7 +62,7 @@ static void what_a_lane_forgot_is_not_measured_across(void **state)
     aggregator->answers = false;
     trained_run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
     for (int i = 0; i < 6; i++) {
-        job.reference++; /* its rounds are counted anew, at any number */
+        job.reference++; /* its rounds are counted again, from any number */
         job.rounds += 1000;
         trained_answer(aggregator, &job, 1);
         job.rounds = job.busy_ns = 0;
@@ -250,7 +250,7 @@ static void new_jobs_get_free_lanes_to_be_measured_on(void **state)
     rig_aggregator(rig, 2);
     uint32_t first = measure_lane_of(rig, "a"), second = measure_lane_of(rig, "b");
     assert_int_not_equal(first, second);
-    measure_lane_of(rig, "c"); /* beside one of them: none is free */
+    measure_lane_of(rig, "c"); /* beside one of these jobs, because no lane is free */
 }
 
 static void jobs_that_are_known_share_a_lane_within_their_limit(void **state)
@@ -347,7 +347,7 @@ static void a_job_s_own_limit_is_kept_and_the_same_for_all_ranks(void **state)
     assert_int_equal(view->loss_limit_ppm, 20000);
     message_free(reply);
     rig_crash(rig);
-    rig->options.loss_limit_ppm = 10000; /* the strictest counts */
+    rig->options.loss_limit_ppm = 10000; /* the strictest limit is used */
     rig_start(rig);
     reply = measure_ask_job(rig, "a", &view);
     assert_int_equal(view->loss_limit_ppm, 10000);
@@ -363,15 +363,15 @@ static void what_is_lost_is_told_beside_what_was_predicted(void **state)
     measure_lane_of(rig, "a");
     measure_lane_of(rig, "b");
     envelope *reply = measure_ask_job(rig, "a", &view);
-    /* u v / (1 + u v) with 0.2 each: 3.8 % */
+    /* u v / (1 + u v) with 0.2 each is 3.8 % */
     assert_true(view->is_predicted);
     assert_in_range(view->predicted_loss_ppm, 38000, 39000);
     assert_int_equal(view->loss_limit_ppm, 0);
     message_free(reply);
 }
 
-/* Like the test above, but 5 of the 20 ms come last, the others during the computing; and after a
- * restart. */
+/* Like the test above, but 5 of the 20 ms come last and the others during the computing. Also after
+ * a restart. */
 static void how_rounds_end_is_part_of_the_prediction(void **state)
 {
     struct rig *rig = *state;
@@ -393,7 +393,7 @@ static void who_ran_alone_before_fits_alone_again_whatever_his_limit(void **stat
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
     struct trained job = trained_start(rig, "a", &worker);
     aggregator->answers = false;
-    for (int i = 0; i < 20; i++) /* lane time always differs */
+    for (int i = 0; i < 20; i++) /* lane time varies in each round */
         trained_run(aggregator, &job, 1, 100 * NS_PER_MS, (uint64_t)(20 + i * 7 % 11) * NS_PER_MS);
     aggregator->answers = true;
     end_leave(worker);
@@ -428,7 +428,7 @@ static void what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane(void **st
     struct share was = *jobs_share(job, lane), *again;
     jobs_forget_share(job, lane);
     assert_int_equal(busy_ns_shown(rig), 20 * NS_PER_MS);
-    again = jobs_share(job, lane); /* the share comes back: former counts count once */
+    again = jobs_share(job, lane); /* the share comes back: former counts are counted once */
     again->pieces = was.pieces;
     again->bytes = was.bytes;
     assert_int_equal(busy_ns_shown(rig), 20 * NS_PER_MS);
@@ -445,7 +445,7 @@ static uint64_t busy_ns_kept(struct rig *rig, const struct trained *t)
     return stats_of_job(lane_find(rig->coordinator->service, t->lane), t->job)->busy_ns;
 }
 
-/* A job that has trained, on the first of two lanes, whose rows have the digest. */
+/* Returns a job that has trained on the first of two lanes, whose rows have the digest. */
 static struct trained start_with_digest(struct rig *rig, struct end *aggregator)
 {
     struct end *worker;
@@ -480,7 +480,7 @@ static void without_the_rows_that_a_lane_leaves_out_its_answer_is_none(void **st
     struct trained a = start_with_digest(rig, aggregator);
     const struct lane *lanes[] = {lane_find(rig->coordinator->service, aggregator->lanes[0]),
                                   lane_find(rig->coordinator->service, aggregator->lanes[1])};
-    /* The digest of the other lane. */
+    /* The digest of the other lane is not known. */
     assert_int_equal(trained_answer_known(aggregator, 1, DIGEST), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(trained_answer_known(aggregator, 0, DIGEST + 1), DIGEST);
@@ -509,7 +509,7 @@ static void rows_that_are_left_out_and_come_all_the_same_are_no_answer(void **st
     assert_int_equal(busy_ns_kept(rig, &a), 20 * NS_PER_MS);
 }
 
-/* A new process has lanes of new numbers, of which nothing is known. */
+/* A new process has lanes with new numbers, of which nothing is known. */
 static void of_an_aggregator_that_starts_again_all_rows_are_asked_for(void **state)
 {
     struct rig *rig = *state;
@@ -524,7 +524,7 @@ static void of_an_aggregator_that_starts_again_all_rows_are_asked_for(void **sta
     a.lane = next->lanes[0];
     trained_answer(next, &a, 1);
     assert_int_equal(trained_answer_known(next, 0, DIGEST), DIGEST);
-    rig_crash(rig); /* the next coordinator knows nothing of its own */
+    rig_crash(rig); /* the next coordinator has stored no measurements */
     rig_start(rig);
     next = rig_rejoin(rig, next, 0, NULL);
     next->ignores = BODY(STATS_REQUEST);

@@ -104,7 +104,7 @@ static void a_rank_that_is_taken_stays_taken(void **state)
     members_join_refused(*state, CONTINUES(0), -EEXIST, "rank 0 of job resnet is taken");
 }
 
-/* Of an empty job: no rank's rounds have to end first. */
+/* The job is empty, so no rank's rounds have to end first. */
 static void who_left_may_come_back_and_comes_late(void **state)
 {
     struct member zero = members_join(*state, CONTINUES(0)),
@@ -174,12 +174,13 @@ static void a_loss_is_believed_once_and_only_of_who_can_know_it(void **state)
     struct member zero = members_join(rig, CONTINUES(0)), one = members_join(rig, CONTINUES(1));
     members_join(rig, CONTINUES(2));
     uint32_t before = members_told(zero.end).version;
-    members_lose(zero.end, lane->lanes[0], one.job, 1);      /* no aggregator */
-    members_lose(other, lane->lanes[0], one.job, 1);         /* another's lane */
-    members_lose(lane, 4711, one.job, 1);                    /* no lane */
-    members_lose(lane, lane->lanes[0], one.job + 1, 1);      /* no job */
-    members_lose(lane, lane->lanes[0], one.job, 3);          /* no rank of the job */
-    members_lose(lane, lane->lanes[0], one.job, UINT32_MAX); /* no rank at all */
+    /* reported by a peer that is no aggregator */
+    members_lose(zero.end, lane->lanes[0], one.job, 1);
+    members_lose(other, lane->lanes[0], one.job, 1);    /* the lane belongs to another aggregator */
+    members_lose(lane, 4711, one.job, 1);               /* there is no such lane */
+    members_lose(lane, lane->lanes[0], one.job + 1, 1); /* there is no such job */
+    members_lose(lane, lane->lanes[0], one.job, 3);     /* the job has no such rank */
+    members_lose(lane, lane->lanes[0], one.job, UINT32_MAX); /* a number that can be no rank */
     end_expect_none(zero.end, BODY(MEMBERSHIP));
     members_lose(lane, lane->lanes[0], one.job, 1);
     members_lose(lane, lane->lanes[0], one.job, 1);
@@ -332,7 +333,7 @@ static void who_has_still_to_come_is_not_waited_for_below_the_new_size(void **st
 #define FOUR(number) \
     (struct joining) { .rank = (number), .workers = 4, .continues = true }
 
-/* Three of four have joined and declared; rank `missing` never came. */
+/* Three of four ranks have joined and declared; rank `missing` never came. */
 static void found_without(struct rig *rig, uint32_t missing, struct member *ret_members)
 {
     uint64_t ids[4], ranks;

@@ -1,5 +1,5 @@
-/* Messages to lanes and workers when a task moves, and the state after a refusal, a silence or a
- * loss. */
+/* Messages to lanes and workers when a task moves, and the state after a refusal, a missing answer
+ * or a loss. */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/base/clock.h"
@@ -66,7 +66,7 @@ static void expect_moved(struct moving *m, uint32_t epoch)
     end_expect_none(m->target, BODY(DROP_REQUEST));
 }
 
-/* The next move has the way that one had which nothing hindered. */
+/* Checks that the next move succeeds in the usual way. */
 static void expect_it_can_move_now(struct moving *m, uint32_t epoch)
 {
     moving_order(m);
@@ -329,7 +329,7 @@ static void one_that_was_away_is_told_what_became_of_its_pieces(void **state)
     frozen.is_frozen = true;
     end_close(m.source);
     expect_drop(&m, m.target, 0);
-    end_close(m.target); /* before the drop, as far as we know */
+    end_close(m.target); /* before the drop was sent, as far as the coordinator knows */
     m.target = rig_rejoin(m.rig, &target, 1, &placed);
     expect_drop(&m, m.target, 1);
     m.source = rig_rejoin(m.rig, &source, 1, &frozen);

@@ -1,5 +1,5 @@
 /* Events around a move (tensors and jobs that end, restarts, a failing disk), and orders of
- * operators: a task, a job, a lane to be emptied. */
+ * operators: moving a task, moving a job, emptying a lane. */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -49,7 +49,8 @@ static void a_switch_that_is_not_stored_did_not_happen(void **state)
 static void a_tensor_that_is_undeclared_on_its_way_is_dropped_everywhere(void **state)
 {
     struct moving m = moving_begin(*state);
-    moving_declare(m.worker, "other", NULL); /* a piece of the same task, or on the target */
+    /* a piece of the same task, or a piece on the target */
+    moving_declare(m.worker, "other", NULL);
     envelope *install = moving_stop_at_install(&m);
     end_undeclare(m.worker, m.tensor);
     envelope *drop = end_expect(m.source, BODY(DROP_REQUEST));
@@ -148,7 +149,7 @@ static void a_restart_after_the_switch_finds_the_target_owner(void **state)
     envelope *install = moving_stop_at_install(&m);
     m.source->ignores = BODY(DROP_REQUEST);
     moving_go_on(&m, install);
-    /* The worker may as well have missed the message. */
+    /* The worker may have missed the message. */
     moving_passes(m.worker, BODY(ROUTE_CHANGE));
     WIRE(PieceHeld) frozen = held(&m, m.source, 1), placed = held(&m, m.target, 2);
     struct end source = *m.source, target = *m.target;
@@ -198,7 +199,7 @@ static void one_task_moves_and_the_others_stay(void **state)
     moving_drain(&m, m.target->lanes[0], 0, false);
     message_free(moving_answer(&m, NULL));
     WIRE(Piece) other;
-    uint64_t elements = 1 << 20; /* a task of its own */
+    uint64_t elements = 1 << 20; /* large enough for its own task */
     const char *name = "other";
     envelope *reply = end_expect_reply(m.worker, end_declare(m.worker, 1, &name, &elements));
     other = *reply->declare_reply->tensors[0]->pieces[0];
@@ -274,7 +275,7 @@ static void two_jobs_move_at_once(void **state)
     uint32_t to = piece.lane == m.source->lanes[0] ? m.target->lanes[0] : m.source->lanes[0];
     m.target->ignores = 0;
     order_move(&m, "bert", 0, to);
-    message_free(moving_answer(&m, NULL)); /* while the other is on its way */
+    message_free(moving_answer(&m, NULL)); /* while the other task is moving */
     m.order = first;
     moving_go_on(&m, install);
     message_free(moving_answer(&m, NULL));
@@ -284,7 +285,7 @@ static void what_is_undeclared_while_a_lane_lets_go_keeps_nothing_back(void **st
 {
     struct moving m = moving_begin(*state);
     m.source->refuses = BODY(RELEASE_REQUEST);
-    m.source->refusal = -ECANCELED; /* the lanes' answer in that case */
+    m.source->refusal = -ECANCELED; /* answer of the lane in that case */
     moving_order(&m);
     moving_passes(m.source, BODY(RELEASE_REQUEST));
     m.source->refuses = 0;

@@ -67,12 +67,12 @@ static void what_it_would_cost_whom_is_told(void **state)
     assert_true(p->jobs[0]->is_new && p->jobs[0]->before_ppm == 0 && !p->jobs[1]->is_new);
     assert_string_equal(p->jobs[1]->job, "a");
     assert_int_equal(p->jobs[1]->before_ppm, 0);
-    /* u v / (1 + u v) with 0.2 each, 3.8 %, or less where rounds are known to end otherwise */
+    /* u v / (1 + u v) with 0.2 each is 3.8 %, or less where the ends of rounds are known */
     assert_in_range(p->jobs[1]->after_ppm, 1000, 39000);
     message_free(reply);
 }
 
-/* Four workers on two lanes: the period in the request includes the lane time. */
+/* Four workers on two lanes. The period in the request includes the lane time. */
 static void a_job_alone_stays_within_its_limit(void **state)
 {
     struct rig *rig = *state;
@@ -166,7 +166,7 @@ static void a_running_job_of_the_same_name_is_another(void **state)
     message_free(reply);
 }
 
-/* A request without lane time uses the mean lane time a byte of measured jobs. */
+/* A request without lane time uses the mean lane time for a byte of measured jobs. */
 static void lane_time_is_that_of_measured_jobs(void **state)
 {
     struct rig *rig = *state;

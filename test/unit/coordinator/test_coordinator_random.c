@@ -1,5 +1,5 @@
-/* Clients and aggregators send random requests in random order, and the coordinator is killed now
- * and then: every request has exactly one answer, and after the last end no object remains. */
+/* Clients and aggregators send random requests in random order, and the coordinator is killed
+ * sometimes. Every request has exactly one answer, and after the last end no object remains. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -13,7 +13,8 @@
 #define AGGREGATORS 3
 #define STEPS 1500
 #define GONE_NS (60 * NS_PER_S)
-#define FORGOTTEN_NS (5 * NS_PER_S) /* surely before the coordinator gives an aggregator up */
+/* much shorter than the time after which the coordinator counts an aggregator as lost */
+#define FORGOTTEN_NS (5 * NS_PER_S)
 #define STRAYS_MAX STEPS
 
 struct client {
@@ -29,9 +30,9 @@ struct world {
     struct rig *rig;
     struct client clients[CLIENTS];
     struct end *aggregators[AGGREGATORS];
-    struct end former[AGGREGATORS]; /* the state at its last connection */
+    struct end former[AGGREGATORS]; /* the state at the last connection */
     uint64_t left_ns[AGGREGATORS];
-    struct client stray[STRAYS_MAX]; /* sessions that were walked away from */
+    struct client stray[STRAYS_MAX]; /* sessions that their clients have abandoned */
     size_t strays;
     uint64_t random;
 };
@@ -58,7 +59,7 @@ static void hang_up(struct client *c)
     c->asked = 0;
 }
 
-/* Takes the answer, if it has arrived; other messages are skipped. */
+/* Reads the answer, if it has arrived. Other messages are skipped. */
 static void take_answer(struct client *c)
 {
     size_t answers = 0;
@@ -157,7 +158,7 @@ static void client_acts(struct world *w, struct client *c)
         return hang_up(c);
     uint32_t what = any(w, 100);
     if (c->joins || (c->asked && what >= 5))
-        return; /* one request at a time; but a client may hang up before the answer */
+        return; /* one request at a time, but a client may disconnect before the answer */
     if (what < 5)
         hang_up(c);
     else if (what < 7)
@@ -213,7 +214,7 @@ static void let_lanes_answer(struct world *w)
     }
 }
 
-/* `joins`: those only. */
+/* With `joins` it waits for answers to joins only. */
 static void await_answers(struct world *w, bool joins)
 {
     uint64_t deadline_ns = clock_now_ns() + GONE_NS;

@@ -1,4 +1,4 @@
-/* Aggregators that join, vanish and return, and the pieces that they serve. */
+/* Aggregators that join, disconnect and return, and the pieces that they serve. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -103,7 +103,7 @@ static void a_process_that_closes_its_connection_but_lives_is_not_replaced(void 
     declare(zero, "w");
     struct end *second = rig_aggregator(rig, 1);
     end_close(first);
-    /* The first could still write: it is not fenced. */
+    /* The first owner could still write, because it is not fenced. */
     end_expect_none(second, BODY(PLACE_REQUEST));
     rig_kill(rig, first->process);
     drop_placed(second);
@@ -128,11 +128,11 @@ static void without_another_lane_the_job_waits_and_names_the_aggregator(void **s
     end_expect_none(zero, BODY(JOB_FAILURE));
     drop_placed(rig_aggregator(rig, 1));
     envelope *message = end_expect(zero, BODY(NOTICE));
-    assert_string_equal(message->notice->text, ""); /* the job trains on */
+    assert_string_equal(message->notice->text, ""); /* the job continues */
     message_free(message);
 }
 
-/* One case for all three limits, as each has to be waited for. */
+/* One case tests all three limits, because each has to be waited for. */
 static void who_stays_away_too_long_is_lost(void **state)
 {
     struct rig *rig = *state;
@@ -152,7 +152,8 @@ static void who_stays_away_too_long_is_lost(void **state)
     drop_placed(stays);
     rig_settle(rig);
     assert_int_equal(kill(hung->process, 0), 0);
-    assert_int_equal(waitpid(hung->process, NULL, WNOHANG), hung->process); /* was killed */
+    /* the process was killed */
+    assert_int_equal(waitpid(hung->process, NULL, WNOHANG), hung->process);
     rig->processes[0] = 0;
 }
 
@@ -174,11 +175,11 @@ static void one_on_another_host_that_says_goodbye_is_not_waited_for(void **state
     envelope *notice = end_expect(zero, BODY(NOTICE));
     assert_non_null(strstr(notice->notice->text, "aggregator 2 (node7, pid"));
     message_free(notice);
-    /* Lost without a word, each would have been waited for. */
+    /* An aggregator that is lost without a goodbye would have been waited for. */
     assert_true(clock_now_ns() - started_ns < UINT64_C(10) * NS_PER_S);
 }
 
-/* Its process could still write: only its end counts (K4). */
+/* Its process could still write, so only its end counts (K4). */
 static void a_local_one_that_says_goodbye_is_lost_when_its_process_has_ended(void **state)
 {
     struct rig *rig = *state;
@@ -425,7 +426,7 @@ static void a_job_that_failed_on_a_lane_has_failed_for_every_rank(void **state)
     WIRE(Piece) piece = declare(zero, "w");
     say_failure(first, piece.lane, job, "rank 1 of job 'resnet' (10.0.0.2:5) has lost it");
     expect_failed(zero, "rank 1 of job 'resnet' (10.0.0.2:5)");
-    /* No other message would inform a rank that has lost the connection. */
+    /* No other message would inform a rank that has lost its connection to the lane. */
     expect_failed(one, "said by lane");
     say_failure(first, piece.lane, job, "said again, as after a rejoin");
     end_expect_none(zero, BODY(JOB_FAILURE));
@@ -456,7 +457,7 @@ static void status_shows_aggregators_lanes_and_figures(void **state)
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     struct end *lane = rig_aggregator(rig, 2);
     struct end *silent = rig_aggregator(rig, 1);
-    silent->answers = false; /* its figures are not waited for long */
+    silent->answers = false; /* the request for its figures has a short deadline */
     struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
     silent->answers = true;
     declare(zero, "w");

@@ -1,6 +1,6 @@
-/* Lanes and workers follow a job's membership (K41, K42), message by message, with other events at
- * each step. At the end the piece is served for the remaining ranks, they know its epoch, and no
- * lane got a request that it would have to refuse. */
+/* Changes of a job's membership for lanes and workers (K41, K42), message by message, with other
+ * events at each step. At the end the piece is served for the remaining ranks, they know its epoch,
+ * and no lane got a request that it would have to refuse. */
 #include "test/unit/coordinator/members_case.h"
 
 #include "svc/base/clock.h"
@@ -27,11 +27,11 @@ struct scene {
     struct {
         uint32_t epoch;
         uint64_t ranks;
-    } routed[WORKERS]; /* as in the last route of each */
-    envelope *kept;    /* the message without an answer of the lane */
+    } routed[WORKERS]; /* as in the last route of each worker */
+    envelope *kept;    /* the message that the lane has not answered */
 };
 
-/* Three workers train "w" on one lane. */
+/* Begins a job of three workers that train "w" on one lane. */
 static struct scene begin(struct rig *rig)
 {
     struct scene s = {.rig = rig, .lane = rig_aggregator(rig, 1)};
@@ -55,7 +55,7 @@ enum step { RELEASING, RELEASED_UNHEARD, SWITCHED, REGROUPED_UNHEARD, STEPS };
 
 static bool has_switched(enum step step) { return step >= SWITCHED; }
 
-/* Rank 2 leaves; the lane has not answered, or its answer is not read. */
+/* Rank 2 leaves. The lane has not answered, or its answer has not been read. */
 static void stop_at(struct scene *s, enum step step)
 {
     int body = has_switched(step) ? BODY(PLACE_REQUEST) : BODY(RELEASE_REQUEST);
@@ -74,7 +74,7 @@ static void forget_kept(struct scene *s)
     s->kept = NULL;
 }
 
-/* The lane answers after all. */
+/* The lane answers. */
 static void go_on(struct scene *s)
 {
     shadow_do(&s->shadow, s->kept);
@@ -94,7 +94,7 @@ static void expect_routed(struct scene *s, uint32_t rank, uint64_t ranks)
     assert_int_equal(s->routed[rank].ranks, ranks);
 }
 
-/* The piece is served for these ranks, and no message follows. */
+/* Checks that the piece is served for these ranks, and that no message follows. */
 static void expect_served(struct scene *s, uint64_t ranks)
 {
     shadow_until(&s->shadow, s->lane, PIECE, ranks);
@@ -117,7 +117,7 @@ static void at_each_step(struct rig *rig, scene_fn happens)
     }
 }
 
-/* Runs the steps with an unanswered message only: a live lane that reads has not received it. */
+/* Runs only the steps with an unanswered message: a live lane that reads has not received it. */
 static void at_both_steps(struct rig *rig, scene_fn happens)
 {
     for (enum step step = RELEASING; step < STEPS; step += SWITCHED - RELEASING) {
@@ -147,7 +147,7 @@ static void lanes_let_go_then_one_switch_then_lanes_then_workers(void **state)
     assert_true(place->place_request->recovering);
     assert_true(place->place_request->is_elastic);
     assert_int_equal(place->place_request->epoch, 2);
-    end_expect_none(s.workers[0].end, BODY(ROUTE_CHANGE)); /* K3 */
+    end_expect_none(s.workers[0].end, BODY(ROUTE_CHANGE)); /* K3: stored first */
     shadow_do(&s.shadow, release);
     shadow_do(&s.shadow, place);
     end_answer(s.lane, place);
@@ -180,7 +180,7 @@ static void who_comes_late_is_in_rounds_once_he_has_declared(void **state)
     struct member late = members_join(s.rig, how(2));
     assert_true(late.is_late);
     rig_settle(s.rig);
-    expect_served(&s, LEFT); /* no rank waits for one without a declaration */
+    expect_served(&s, LEFT); /* no rank waits for a rank that has not declared */
     uint64_t id = members_declare(late.end, "w", NULL);
     expect_served(&s, ALL);
     members_declared(late.end, id, &ranks);
@@ -263,7 +263,7 @@ static void who_is_lost_meanwhile_makes_another_one(void **state)
     at_both_steps(*state, another_is_lost);
 }
 
-/* A round begun for the lost rank would block the lane. */
+/* A round that was begun for the lost rank would block the lane. */
 static void a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile(void **state)
 {
     struct scene s = begin(*state);
@@ -295,7 +295,7 @@ static void he_comes_back(struct scene *s, enum step step)
 {
     uint64_t id, ranks;
     struct end *e = members_ask(s->rig, how(2), &id);
-    if (!has_switched(step)) /* K43: lanes have still the one before */
+    if (!has_switched(step)) /* K43: lanes still have the former set */
         end_expect_none(e, BODY(JOIN_REPLY));
     go_on(s);
     struct member late = members_joined(e, id, 2);
@@ -410,7 +410,7 @@ static void the_lane_is_away(struct scene *s, enum step step)
     assert_int_equal(s->shadow.regroupings, 1); /* with the state of the piece */
 }
 
-/* The piece is not placed anew, which would lose its state. */
+/* The piece is not placed again, which would lose its state. */
 static void a_lane_that_was_away_follows_with_what_it_has(void **state)
 {
     at_each_step(*state, the_lane_is_away);

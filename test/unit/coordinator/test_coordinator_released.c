@@ -1,5 +1,5 @@
 /* A change of workers while one lane has released its pieces and another has not yet (K41): events
- * of the first lane in between. */
+ * of the first lane in the meantime. */
 #include "test/unit/coordinator/members_case.h"
 
 #define WORKERS 3

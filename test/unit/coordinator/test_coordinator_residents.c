@@ -1,4 +1,4 @@
-/* Figures of jobs that share lanes, for the packer and for people: K15 to K17, K106. */
+/* Figures of jobs that share lanes, for the packer and for users: K15 to K17, K106. */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/measure_rig.h"
 
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define PERIOD_NS (100 * NS_PER_MS)
-#define IDLE_NS NS_PER_S /* longer than a job takes to come, on a slow host, too */
+#define IDLE_NS NS_PER_S /* longer than a job needs to join, also on a slow host */
 
 static void limit(struct rig *rig, uint32_t ppm, uint64_t idle_ns)
 {
@@ -31,7 +31,7 @@ static void expect_refused_for(struct rig *rig, const char *name, const char *wh
     rig_settle(rig);
 }
 
-/* K102. */
+/* K102: checks the reason for which a job waits. */
 static void expect_waits(struct rig *rig, const char *name)
 {
     uint64_t session;
@@ -45,7 +45,7 @@ static void expect_waits(struct rig *rig, const char *name)
     rig_settle(rig);
 }
 
-/* Looks that see nothing train, until that long has passed. */
+/* Sends measurements without progress until that much time has passed. */
 static void do_nothing(struct end *aggregator, const struct trained *job, uint64_t for_ns)
 {
     uint64_t began_ns = clock_now_ns();
@@ -102,7 +102,7 @@ static void after_a_restart_jobs_take_what_is_known_of_them(void **state)
     expect_refused_for(rig, "second", "cannot be placed");
 }
 
-/* The state after a coordinator that ended before the lanes answered. */
+/* Sets the state after a coordinator that ended before the lanes answered. */
 static int forget_tensors(void *context, const struct store_row *row)
 {
     struct store *store = context;
@@ -140,7 +140,7 @@ static void lanes_are_asked_again_for_what_history_lacks(void **state)
     assert_int_equal(asked, 1);
 }
 
-/* 4,000 bytes in and as many out, ten times a second: 80,000 bytes/s for each of the two. */
+/* 4,000 bytes in each direction ten times a second: 80,000 bytes/s for each of the two jobs. */
 static void a_network_is_not_filled_beyond_its_speed(void **state)
 {
     struct rig *rig = *state;
@@ -171,7 +171,7 @@ static void memory_of_a_numa_node_is_shared_by_its_lanes(void **state)
     expect_refused_for(rig, "third", "the memory of the lanes' NUMA nodes that is short");
 }
 
-/* Lane time of its own, and the lane's wait for its core, explain no loss. */
+/* A job's own lane time, and the lane's wait for its core, explain no loss. */
 static void as_much_of_a_loss_as_lanes_explain_is_told_apart(void **state)
 {
     struct rig *rig = *state;
@@ -184,7 +184,7 @@ static void as_much_of_a_loss_as_lanes_explain_is_told_apart(void **state)
     trained_start(rig, "gpt", &workers[1]);
     aggregator->answers = false;
     for (int i = 0; i < 12; i++) {
-        job.handled_ns += 10 * 14 * NS_PER_MS; /* a round: 10 ms more than its lane time */
+        job.handled_ns += 10 * 14 * NS_PER_MS; /* in each round 10 ms more than its lane time */
         trained_go_on(&job, 10, 125 * NS_PER_MS, 4 * NS_PER_MS);
         trained_answer(aggregator, &job, 1);
     }

@@ -1,4 +1,4 @@
-/* Restarts: state that outlives the coordinator, starts that are refused, ends. */
+/* Restarts: state that outlives the coordinator, starts that are refused, and ends. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -95,7 +95,7 @@ static void a_restart_keeps_jobs_sessions_routes_and_epochs(void **state)
     assert_int_equal(one.piece.task, known.piece.task);
     assert_int_equal(one.piece.lane, known.piece.lane);
     assert_int_equal(one.piece.epoch, known.piece.epoch);
-    declare(&zero, "v"); /* no number is given twice */
+    declare(&zero, "v"); /* a number is never used twice */
     assert_true(zero.tensor > known.tensor);
     assert_true(zero.piece.id > known.piece.id);
 }

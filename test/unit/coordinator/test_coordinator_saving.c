@@ -1,5 +1,5 @@
-/* Messages to a worker, lanes and an operator during a snapshot of a job (K47, K51): one rank is
- * held at the end of an iteration, all tensors with update rules come to rest, are read, and
+/* Messages to a worker, lanes and an operator during a snapshot of a job (K47, K51). One rank is
+ * held at the end of an iteration. All tensors with update rules become idle, are read, and
  * continue in all cases. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -180,7 +180,7 @@ static void forget_releases(struct saving_case *c)
 
 /* --- a successful snapshot --- */
 
-/* The arrays are behind the head: the rig's bytes encode their origin. */
+/* The arrays follow the head. The rig's bytes encode their origin. */
 static void check_part(const WIRE(SnapshotPart) * part, uint64_t *covered)
 {
     assert_int_equal(part->offset, *covered);
@@ -300,7 +300,7 @@ static void a_rank_reads_when_the_snapshot_of_an_operator_is_over(void **state)
     end_expect_none(c.worker, BODY(HOLD));
 }
 
-/* A round of one piece was given up, and is made again. */
+/* A round of one piece was abandoned, and is made again. */
 static void pieces_that_stand_behind_different_rounds_are_waited_for(void **state)
 {
     struct rig *rig = *state;

@@ -1,5 +1,5 @@
-/* The pool follows the load: lanes open and park, local aggregators start and stop (K30 to K33).
- * Aggregators are scripted, looks follow each other quickly, hold times are short. */
+/* The number of lanes follows the load: lanes open and park, and local aggregators start and stop
+ * (K30 to K33). Aggregators are scripted, measurements are frequent, and hold times are short. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/measure/measure.h"
@@ -11,8 +11,8 @@
 #include <stdio.h>
 
 #define HOLD_NS (60 * NS_PER_MS)
-#define PATIENT_NS (60 * NS_PER_S) /* waits of a declare, where an aggregator does start */
-#define BRIEF_NS (300 * NS_PER_MS) /* time of a declare that waits in vain */
+#define PATIENT_NS (60 * NS_PER_S) /* time that a declare waits for an aggregator that starts */
+#define BRIEF_NS (300 * NS_PER_MS) /* time that a declare waits in vain */
 
 static int scaling_setup(void **state)
 {
@@ -25,7 +25,7 @@ static int scaling_setup(void **state)
     return 0;
 }
 
-/* Local aggregators of two lanes each; which run, the test plays. */
+/* Declares local aggregators of two lanes each. The test decides which of them run. */
 static void start_locals(struct rig *rig, uint32_t count)
 {
     rig->options.aggregators = count;
@@ -90,7 +90,7 @@ static const char *last_kind(struct rig *rig)
     return events_at(service_of(rig)->events, decisions(rig) - 1)->kind;
 }
 
-/* A local aggregator that joins as the last one that was started. */
+/* Joins as the local aggregator that was started last. */
 static struct end *join_local(struct rig *rig)
 {
     return rig_local_aggregator(rig, 2, rig->grants[(rig->starts - 1) % RIG_SLOTS_MAX]);
@@ -308,7 +308,7 @@ static void one_that_joined_by_hand_is_not_stopped(void **state)
     end_expect_none(local, BODY(DRAIN_REQUEST));
 }
 
-/* Both slots' aggregators have joined; the second has stopped. */
+/* Aggregators of both slots have joined, and the second has stopped. */
 static struct end *shrink_to_one(struct rig *rig)
 {
     start_locals(rig, 2);
@@ -345,9 +345,9 @@ static void a_job_that_finds_no_free_lane_waits_for_an_aggregator_that_starts(vo
     assert_int_equal(lanes_in(rig, LANE_OPEN), 3);
 }
 
-/* Nine of 16 MiB, twice. */
-/* TCP ends a connection on which nothing is read for 10 s: a coordinator with a sanitizer may be
- * busy for as long with the longest of messages. */
+/* nine names of 16 MiB, twice */
+/* TCP ends a connection on which nothing is read for 10 s. A coordinator with a sanitizer may be
+ * busy that long with the longest messages. */
 static struct end *join_locally(struct rig *rig, const char *job)
 {
     envelope request;

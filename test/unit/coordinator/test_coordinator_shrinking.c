@@ -1,4 +1,4 @@
-/* The running job that would shrink for an arriving job without room: reported once, and no job is
+/* The running job that would shrink for a new job without room: it is reported once, and no job is
  * changed (K49). */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/measure_rig.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The newest event of that kind, for free(); NULL: there is none. */
+/* Returns the newest event of that kind; the caller frees it. NULL: there is none. */
 static char *newest_event(struct rig *rig, const char *kind)
 {
     struct end *asking = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
@@ -30,7 +30,7 @@ static char *newest_event(struct rig *rig, const char *kind)
     return text;
 }
 
-/* A job of three workers that come and go, on the only lane. */
+/* Starts an elastic job of three workers on the only lane. */
 static struct trained start(struct rig *rig, struct end **ret_zero)
 {
     struct trained job = {.reference = 1, .begun_ns = 77};
@@ -56,8 +56,8 @@ static struct trained start_measured(struct rig *rig, struct end **ret_zero)
     return job;
 }
 
-/* 90 ms are dealt to three workers, 10 ms of lane time grow with them: of two workers a round takes
- * 135 and 6.7 ms. */
+/* 90 ms are divided among three workers, and 10 ms of lane time grow with their number. With two
+ * workers a round takes 135 and 6.7 ms. */
 static void the_job_that_would_shrink_is_named_with_both_speeds(void **state)
 {
     struct rig *rig = *state;

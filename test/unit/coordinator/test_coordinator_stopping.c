@@ -1,4 +1,4 @@
-/* Signals and `gradpool stop`: leave jobs to the next start, or end them. */
+/* Signals and `gradpool stop`: jobs are left to the next start, or ended. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -214,7 +214,7 @@ static void an_operator_stops_it_over_the_unix_socket_only(void **state)
     reply = ask_to_stop(operator);
     assert_int_equal(reply->body_case, BODY(DONE));
     message_free(reply);
-    reply = ask_to_stop(operator); /* once more is no second signal */
+    reply = ask_to_stop(operator); /* a second request is no second signal */
     assert_int_equal(reply->body_case, BODY(DONE));
     message_free(reply);
     expect_end_in_order(rig, &zero, lane, "the operator stopped the service (gradpool stop)");
@@ -282,8 +282,8 @@ static int run_cases(void)
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-/* Runs in a child process: the child of a container's first process ends jobs on SIGTERM (K107),
- * and the test's parent may be that first one. */
+/* Runs in a child process. A child of a container's first process ends jobs on SIGTERM (K107), and
+ * the test's parent may be that first process. */
 int main(void)
 {
     int status;

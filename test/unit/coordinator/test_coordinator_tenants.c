@@ -110,7 +110,7 @@ static envelope *list(struct rig *rig)
     return reply;
 }
 
-/* The handshake fails: the client gets this error and no other message. */
+/* The handshake fails. The client gets this error and no other message. */
 static void expect_rejected(struct rig *rig, const struct key *key)
 {
     envelope request, *message;
@@ -246,7 +246,7 @@ static envelope *ask_status(struct end *e)
     return reply;
 }
 
-/* Figures of the service and of others, which are not the tenant's. */
+/* Checks that figures of the service and of other tenants are not shown. */
 static void expect_own_status(struct end *e, size_t lanes, uint32_t tasks)
 {
     envelope *reply = ask_status(e);
@@ -338,7 +338,7 @@ static void also_with_insecure_orders_and_aggregators_need_one_of_them(void **st
     end_ask_refused(e, &request, -EPERM, "--operator");
 }
 
-/* An operator's command without a key continues at the socket, if the socket is that of this
+/* A command of an operator without a key works at the socket, if the socket belongs to this
  * service. */
 static void each_door_names_the_other_to_an_operator_on_this_host(void **state)
 {
@@ -422,7 +422,7 @@ static void names_that_are_none_or_taken_are_refused(void **state)
     end_ask_refused(e, &request, -EEXIST, "revoke acme");
     revoke_request(&request, &revoked, "nobody");
     end_ask_refused(e, &request, -ENOENT, "there is no tenant nobody");
-    revoke_request(&request, &revoked, ""); /* not the local one */
+    revoke_request(&request, &revoked, ""); /* not the local tenant */
     end_ask_refused(e, &request, -ENOENT, "there is no tenant");
 }
 

@@ -1,5 +1,5 @@
-/* Endpoints: accepted texts, and sockets whose every failure names the next step. All traffic stays
- * on loopback. */
+/* Endpoints: accepted texts, and sockets whose failures name the next step. All traffic stays on
+ * loopback. */
 #include "svc/base/clock.h"
 #include "svc/endpoint/endpoint.h"
 
@@ -31,7 +31,7 @@ static void expect_text(const char *text, const char *part)
         fail_msg("expected '%s' in '%s'", part, text);
 }
 
-/* A resolver with silent name servers: it blocks callers that look HUNG_NAME up until let_go. */
+/* A resolver whose name servers are silent: a lookup of HUNG_NAME waits until let_go. */
 #define HUNG_NAME "node.hangs.example"
 static sem_t let_go, has_returned;
 
@@ -231,7 +231,7 @@ static int listen_on(struct endpoint *e)
     return fd;
 }
 
-/* A byte goes from the one that connects to the one that listens. */
+/* Sends a byte from the connecting end to the listening one. */
 static void expect_talk(int listener, const struct endpoint *e)
 {
     struct err err = {0};
@@ -333,7 +333,8 @@ static void a_port_where_nobody_listens_is_refused_at_once(void **state)
     close(bound);
 }
 
-/* Fills the listener's queue: the kernel drops further packets, as for an unreachable address. */
+/* Fills the listener's queue. The kernel then drops further packets, like those for an unreachable
+ * address. */
 static int fill_queue(int family, const struct sockaddr *address, socklen_t bytes, int *fds, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -410,7 +411,7 @@ static void a_stale_socket_file_is_replaced_and_a_live_one_left(void **state)
     struct endpoint e = unix_endpoint("s");
     struct err err = {0};
     int second = -7;
-    close(listen_on(&e)); /* as a killed process leaves the socket */
+    close(listen_on(&e)); /* a killed process leaves such a socket */
     assert_int_equal(access(e.host, F_OK), 0);
     int listener = listen_on(&e);
     expect_talk(listener, &e);
@@ -468,7 +469,7 @@ static void a_unix_socket_with_a_full_queue_ends_by_the_deadline(void **state)
 
 /* --- names and interfaces -------------------------------------------------------------------- */
 
-/* A label may have 63 letters, so that this one fails without a question to the network. */
+/* A label may have 63 letters, so this name fails without a question to the network. */
 static void a_name_that_cannot_exist_is_told_as_a_name(void **state)
 {
     char name[80];

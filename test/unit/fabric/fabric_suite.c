@@ -1,4 +1,5 @@
-/* Runs all cases that bind every fabric, and those that a test of one fabric adds, as one group. */
+/* Runs the cases that all fabrics have to pass, and the cases that a test of one fabric adds, as
+ * one group. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include <stdlib.h>

@@ -33,7 +33,7 @@ struct fabric_factory {
 #define FABRIC_CASES_MAX 128
 int fabric_suite_run(const struct fabric_factory *factory, const struct CMUnitTest *more,
                      size_t more_count);
-/* A case whose `*state` is a fresh rig of the factory that fabric_suite_run() was given. */
+/* A case. Its `*state` is a new rig with the factory that was passed to fabric_suite_run(). */
 #define FABRIC_CASE(name) \
     cmocka_unit_test_setup_teardown(name, fabric_case_set_up, fabric_case_tear_down)
 int fabric_case_set_up(void **state);
@@ -43,23 +43,23 @@ int fabric_case_tear_down(void **state);
 extern const struct CMUnitTest fabric_talk_cases[], fabric_memory_cases[], fabric_sleep_cases[];
 extern const size_t fabric_talk_cases_count, fabric_memory_cases_count, fabric_sleep_cases_count;
 
-/* Helpers that tests of one implementation may share. */
+/* helpers that tests of one implementation may use */
 
 #define SEEN_MAX 512
 #define SEEN_BYTES_MAX 512
 
-/* An event as read; its data is copied and given back. */
+/* An event that was read. Its data was copied and given back. */
 struct seen {
     struct fabric_event event;
     unsigned char data[SEEN_BYTES_MAX];
 };
 
-/* A fabric and its events that no test has read, oldest first. */
+/* A fabric, and its events that no test has read, oldest first. */
 struct side {
     struct fabric *fabric;
     struct seen seen[SEEN_MAX];
     int seen_count;
-    bool is_stuck; /* is never polled */
+    bool is_stuck; /* the fabric is never polled */
 };
 
 /* A lane that listens, and up to three workers. */
@@ -69,32 +69,32 @@ struct rig {
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct side lane;
     struct side workers[RIG_WORKERS];
-    struct fabric_conn *at_lane[RIG_WORKERS]; /* lane's end of the connection with worker i */
+    struct fabric_conn *at_lane[RIG_WORKERS]; /* the lane's end of the connection with worker i */
     struct fabric_conn *at_worker[RIG_WORKERS];
 };
 
 void rig_open(struct rig *rig, const struct fabric_factory *factory,
               const struct fabric_options *lane_options);
-/* Connects worker i (its owner: its struct side), and the lane accepts (owner: &at_lane[i]). */
+/* Connects worker i (owner: its struct side). The lane accepts (owner: &at_lane[i]). */
 void rig_connect(struct rig *rig, int i);
 void rig_close(struct rig *rig);
 
-/* Polls every side once; waits up to a millisecond if none had anything. */
+/* Polls every side once. Waits up to a millisecond if none had an event. */
 void rig_pump(struct rig *rig);
-/* The next event of this kind on that side, which must come within ten seconds. */
+/* Returns the next event of this kind on that side, which must come within ten seconds. */
 struct seen rig_expect(struct rig *rig, struct side *side, enum fabric_event_kind kind);
-/* Nothing (more) comes on that side. */
+/* Checks that no event comes on that side. */
 void rig_expect_nothing(struct rig *rig, struct side *side);
 
 /* Expects CLOSED of that owner with this error, and no event after it. */
 void rig_expect_closed(struct rig *rig, struct side *side, void *owner, int error);
-/* A string as message, with its terminating zero. */
+/* Sends a string as a message, with its terminating zero. */
 void rig_send(struct fabric_conn *c, const char *text);
 void rig_expect_text(struct rig *rig, struct side *side, const char *text);
-/* A region of worker i, lent under `id`; the lane knows of it. */
+/* Returns a region of worker i that is lent under `id` and known to the lane. */
 struct region rig_lend(struct rig *rig, int i, uint32_t id, size_t bytes);
 
-/* Sleeps as after fabric_arm(), at most `ms`. */
+/* Sleeps at most `ms`, as after fabric_arm(). */
 void fabric_wait_ms(const struct fabric_wait *wait, int ms);
 /* Arms, and sleeps if the fabric allows it. */
 void fabric_sleep_ms(struct fabric *f, int ms);

@@ -134,7 +134,7 @@ static void a_notify_carries_a_word_without_bytes(void **state)
         assert_int_equal(seen.event.word, word);
         assert_ptr_equal(seen.event.owner, &rig->workers[0]);
         assert_in_range(r, 0, 1);
-        if (r == 1) /* the data has reached the peer at once */
+        if (r == 1) /* the data has arrived already */
             rig_expect_nothing(rig, &rig->lane);
         else
             assert_ptr_equal(rig_expect(rig, &rig->lane, FABRIC_EVENT_WRITTEN).event.context,
@@ -159,7 +159,7 @@ static void a_message_comes_after_the_writes_before_it(void **state)
     region_destroy(&region);
 }
 
-/* Offsets and lengths around the end, and where their sum overflows. */
+/* Tests offsets and lengths around the end, and those whose sum overflows. */
 static void operations_out_of_bounds_are_refused(void **state)
 {
     struct rig *rig = *state;
@@ -214,7 +214,7 @@ static void what_was_posted_ends_before_the_connection_does(void **state)
     fabric_disconnect(rig->at_lane[0]);
     for (int i = 0; i < 3; i++) {
         rig_expect(rig, &rig->lane, FABRIC_EVENT_READ);
-        /* The rig keeps the order of events: remaining events came later. */
+        /* The rig keeps the order of events, so the remaining ones came later. */
         for (int k = 0; k < rig->lane.seen_count; k++)
             assert_true(rig->lane.seen[k].event.kind == FABRIC_EVENT_READ ||
                         k == rig->lane.seen_count - 1);
@@ -291,7 +291,7 @@ static unsigned char pattern(size_t i, unsigned seed)
     return (unsigned char)((i * 31 >> 3) + seed);
 }
 
-/* Posts chunk after chunk, as many as the fabric takes at a time. */
+/* Posts chunk after chunk, as many as the fabric accepts at a time. */
 static void move_big(struct rig *rig, unsigned char *local, bool writes)
 {
     enum fabric_event_kind kind = writes ? FABRIC_EVENT_WRITTEN : FABRIC_EVENT_READ;

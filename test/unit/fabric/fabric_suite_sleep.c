@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* Both ends run in threads and sleep before each message: a lost wake-up shows as a sleep of the
- * full time. */
+/* Both ends run in threads and sleep before each message. A lost wake-up would show as a sleep of
+ * the full time. */
 #define SLEEP_MS 60000
 
 struct player {
@@ -113,7 +113,8 @@ static void a_sleeping_worker_learns_of_answer_and_close(void **state)
     rig_expect(rig, &rig->lane, FABRIC_EVENT_CLOSED);
     pthread_join(thread, &result);
     assert_ptr_equal(result, rig);
-    assert_true(clock_now_ns() - before_ns < SLEEP_MS / 2 * NS_PER_MS); /* not asleep to its end */
+    /* woken before the end of the sleep */
+    assert_true(clock_now_ns() - before_ns < SLEEP_MS / 2 * NS_PER_MS);
 }
 
 const struct CMUnitTest fabric_sleep_cases[] = {

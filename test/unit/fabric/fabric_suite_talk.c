@@ -164,7 +164,7 @@ static void a_payload_follows_its_message_or_is_refused(void **state)
 
 #define FLOOD 10000u
 
-/* Messages through one queue that fills again and again; each carries its number. */
+/* Sends messages through one queue that fills repeatedly. Each contains its number. */
 static void ten_thousand_messages_pass_a_full_queue(void **state)
 {
     struct rig *rig = *state;
@@ -219,7 +219,7 @@ static void a_stuck_peer_delays_nobody(void **state)
             rig_expect_text(rig, &rig->workers[i], "down");
         }
     }
-    /* A network takes more than the queue: there may be room again. */
+    /* A network holds more than the queue, so there may be room again. */
     for (int i = 0; i < rig->lane.seen_count; i++)
         assert_int_equal(rig->lane.seen[i].event.kind, FABRIC_EVENT_ROOM);
 }

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #define PATIENCE_NS (60 * NS_PER_S)
-/* Long enough for the other side to fall asleep; results do not depend on it. */
+/* Long enough for the other side to fall asleep. Results do not depend on it. */
 #define NAP_MS 5
 #define RING_NONE UINT64_MAX
 
@@ -108,7 +108,7 @@ static void peer_stop(void)
     close(peer.wake_fd);
 }
 
-/* Orders a ring after a moment, so that the receiver can fall asleep. */
+/* Requests a ring after a moment, so that the receiver can fall asleep. */
 static void ring_soon(enum kind kind, uint32_t word)
 {
     __atomic_store_n(&peer.ring, (uint64_t)kind << 32 | word, __ATOMIC_RELEASE);
@@ -294,8 +294,8 @@ static void a_waiter_takes_over_from_the_progress_thread_and_gives_back(void **s
     }
 }
 
-/* A kick for one driver must not be swallowed by the other: the progress thread, pushed aside again
- * and again, still finds its way back. */
+/* A wake-up for one driver must not be lost in the other: the progress thread, replaced repeatedly,
+ * still takes over again. */
 static void no_kick_is_lost_when_drivers_alternate(void **state)
 {
     connect_by(SHM);
@@ -344,7 +344,7 @@ static void of_several_waiters_another_drives_when_one_is_done(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&waiters[i].thread, NULL, wait_for_flag, &waiters[i]), 0);
     for (uint32_t i = 1; i <= 20; i++)
-        check_rung(i % 2 ? SHM : OFI, i); /* whoever drives, the word comes here */
+        check_rung(i % 2 ? SHM : OFI, i); /* whichever thread drives, the word arrives here */
     flag = true;
     engine_kick(&engine);
     pthread_mutex_unlock(&lock);

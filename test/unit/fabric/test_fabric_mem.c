@@ -1,5 +1,5 @@
 /* fabric_mem as a network: the cases of every fabric, then cases that need virtual time: delays,
- * deaths and refusals that a seed repeats. */
+ * deaths and refusals, which are repeated with the same seed. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/text.h"
@@ -50,7 +50,8 @@ struct world {
     char memory[256];
 };
 
-/* The next event, moving the clock only when there is none; NONE: nothing will come any more. */
+/* Returns the next event, moving the clock only when there is none. NONE: no event will come any
+ * more. */
 static struct fabric_event next_event(struct fabric *f)
 {
     struct fabric_event event = {0};
@@ -168,7 +169,7 @@ static void order_is_kept_however_long_each_packet_takes(void **state)
     world_close(&w);
 }
 
-/* Random work by both sides; every event and its time, as text. */
+/* Writes random work by both sides, with every event and its time, as text. */
 static void write_transcript(uint64_t seed, char *text, size_t text_bytes)
 {
     struct world w;
@@ -323,8 +324,8 @@ static void a_stopped_worker_serves_nothing_until_it_goes_on(void **state)
     world_close(&w);
 }
 
-/* The lane gets the first few of eight messages of a killed worker: over many seeds every number of
- * them, never with a gap. */
+/* The lane gets the first few of eight messages of a killed worker. Over many seeds every number of
+ * them occurs, and never a gap. */
 static void a_kill_keeps_some_first_part_of_what_was_sent(void **state)
 {
     bool seen[9] = {0};
@@ -352,7 +353,7 @@ static void a_kill_keeps_some_first_part_of_what_was_sent(void **state)
         assert_true(seen[i]);
 }
 
-/* A killed lane's write lands whole with its word, in part without it, or not at all. */
+/* A killed lane's write arrives whole with its word, in part without the word, or not at all. */
 static void a_write_of_a_killed_lane_lands_whole_in_part_or_not(void **state)
 {
     int whole = 0, part = 0, none = 0;
@@ -478,8 +479,8 @@ static int post_one(struct post *p)
 }
 #define POSTS 5
 
-/* One round of work, in which a post with -EAGAIN is repeated after ROOM. Returns the first other
- * error. */
+/* Does one round of work, in which a post with -EAGAIN is repeated after ROOM. Returns the first
+ * other error. */
 static int work(struct world *w, int *ret_rooms)
 {
     struct post p = {.world = w};

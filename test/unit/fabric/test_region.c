@@ -1,4 +1,4 @@
-/* Memory for lending, and its guarantees for a lane of the same host. */
+/* Memory for lending, and its properties for a lane on the same host. */
 #include "svc/fabric/region.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Cores of this machine and of machines we do not have. */
+/* Cores of this machine, and of simulated machines. */
 #include "svc/host/cores.h"
 
 #include "svc/base/text.h"
@@ -45,7 +45,7 @@ static void a_lane_is_a_core_not_a_hyperthread(void **state)
 
 static void cores_come_in_order_of_node_then_core(void **state)
 {
-    /* Node numbers run against the order of the packages. */
+    /* The order of node numbers is the reverse of that of packages. */
     struct cores *c = machine("pack:2 [numa(indexes=1,0)] core:2 pu:1", NULL);
     static const uint32_t order[] = {2, 3, 0, 1};
     assert_int_equal(cores_count(c), 4);
@@ -132,7 +132,8 @@ static void bad_lists_are_refused_and_say_why(void **state)
     assert_refused("0,3-1", "\"3-1\"");
     assert_refused("99", "may not use core 99; it may use 0-3");
     assert_refused("2-9", "core 4");
-    assert_refused("0-999999999", "core 4"); /* at once, not after a thousand million steps */
+    /* refused at once, not after a thousand million steps */
+    assert_refused("0-999999999", "core 4");
     assert_refused("1,1", "core 1 stands there twice");
     assert_refused("0-2,1-3", "core 1 stands there twice");
     struct cores *c;
@@ -199,7 +200,7 @@ static void memory_of_this_machine_can_be_bound(void **state)
     cores_destroy(c);
 }
 
-/* All threads, as taskset does: a sanitizer runs a thread of its own. */
+/* Restricts all threads, like taskset: a sanitizer has a separate thread. */
 static void restrict_process(const cpu_set_t *mask)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -233,7 +234,7 @@ static void the_affinity_mask_narrows_the_cores(void **state)
     cores_destroy(all);
 }
 
-/* As in a function that fails before it has created any. */
+/* As in a function that fails before it has created a topology. */
 static void destroying_nothing_leaves_other_topologies_alone(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, NULL), *none = NULL;

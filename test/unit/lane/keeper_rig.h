@@ -1,5 +1,5 @@
-/* A piece whose state another aggregator keeps a copy of, its lane, workers and keepers driven by
- * hand: for the programs that test such pieces (svc/wire, W20). */
+/* A piece with a replica on another aggregator. The test drives its lane, workers and replica
+ * holders step by step, for the programs that test such pieces (svc/wire, W20). */
 #ifndef GRADPOOL_TEST_KEEPER_RIG_H
 #define GRADPOOL_TEST_KEEPER_RIG_H
 
@@ -14,7 +14,7 @@
 #define RANKS 2
 #define ARRAYS 3 /* parameters and the two moments of Adam */
 #define STATE_BYTES (ARRAYS * BYTES)
-#define HALF_BYTES (STATE_BYTES + 64) /* the state, and its stamp behind */
+#define HALF_BYTES (STATE_BYTES + 64) /* the state, followed by its stamp */
 /* Workers of the rig that hold replicas, with their numbers as aggregators. */
 #define KEEPER 2
 #define OTHER 3
@@ -38,7 +38,7 @@ static inline struct record_stamp stamp_of(uint32_t i, uint64_t round)
     return stamp;
 }
 
-/* Whether half i has this stamp, which is where a replica holder reads it. */
+/* Returns whether half i has this stamp, which is where a replica holder reads it. */
 static inline bool has_stamp(uint32_t i, uint64_t round, uint64_t steps)
 {
     struct record_stamp stamp = stamp_of(i, round);
@@ -148,7 +148,7 @@ static inline int commits(void)
 
 static inline int errors(void) { return rig.workers[0].errors_count + rig.workers[1].errors_count; }
 
-/* No rank gets a commit or an error. */
+/* Checks that no rank gets a commit or an error. */
 static inline void expect_waiting(void)
 {
     int before = commits();
@@ -163,7 +163,7 @@ static inline void expect_kept(uint32_t i, uint64_t round)
     assert_true(has_stamp(i, round, round - 1));
 }
 
-/* Some of its chunks have been summed and stored, not all. */
+/* Runs until some chunks of the round have been summed and stored, but not all. */
 static inline void begin_round(uint64_t round)
 {
     announce_all(round);

@@ -1,5 +1,5 @@
-/* One lane and some workers in one thread, over a real fabric, driven by hand, so that a test reads
- * as a transcript of messages. */
+/* One lane and some workers in one thread, over a real fabric. The test drives them step by step,
+ * so that it reads as a transcript of messages. */
 #ifndef GRADPOOL_TEST_LANE_RIG_H
 #define GRADPOOL_TEST_LANE_RIG_H
 
@@ -13,9 +13,9 @@
 #define RIG_JOB 7
 #define RIG_LANE 3
 #define RIG_INCARNATION UINT64_C(0xfeed)
-/* Cache of a machine so small that long tensors go past the cache (A18), and short ones do not. */
+/* A cache so small that long tensors bypass the cache (A18), and short ones do not. */
 #define RIG_CACHE_BYTES (64u << 10)
-/* Worker memory: inputs from the start, landing areas from the middle. */
+/* Memory of a worker: inputs begin at the start, landing areas in the middle. */
 #define RIG_REGION_BYTES (8u << 20)
 #define RIG_LANDING (RIG_REGION_BYTES / 2)
 
@@ -52,8 +52,8 @@ struct rig {
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct rig_worker workers[RIG_WORKERS_MAX];
     uint32_t count;
-    uint32_t failures; /* failures of jobs that the lane reported */
-    uint32_t rests;    /* rests of released pieces that the lane reported */
+    uint32_t failures; /* number of failed jobs that the lane reported */
+    uint32_t rests;    /* number of idle released pieces that the lane reported */
 };
 
 /* An announcement; fields of 0 have the usual values. */
@@ -70,20 +70,20 @@ struct say {
     uint16_t stalled;
     uint64_t offset; /* bytes, of input and landing area */
     bool has_no_input, has_no_output, is_inline;
-    uint32_t input_blocks, output_blocks; /* end to end; 0: 1 */
+    uint32_t input_blocks, output_blocks; /* number of blocks, one behind the other; 0: 1 */
 };
 
 void rig_start(struct rig *rig, const char *kind);
 void rig_start_policy(struct rig *rig, const char *kind, enum lane_policy policy);
 void rig_stop(struct rig *rig);
-/* Pieces `first` .. of `elements` f32 each for a job of `workers`. */
+/* Places pieces `first` .. of `elements` f32 each for a job of `workers` workers. */
 void rig_place(struct rig *rig, uint32_t job, uint32_t workers, uint32_t first, uint32_t count,
                uint64_t elements, bool recovering);
-/* One piece with terms and a set of its own. */
+/* Places one piece with its own terms and set of ranks. */
 void rig_place_piece(struct rig *rig, uint32_t workers, struct lane_piece piece, bool recovering);
 /* Counters of RIG_JOB in the lane. */
 struct lane_job_use rig_use(struct rig *rig);
-/* A ticket the lane will honour. */
+/* Returns a ticket that the lane will accept. */
 struct record_connect rig_ticket(struct rig *rig, uint32_t job, uint32_t rank);
 /* Connects worker i (rank as given; a keeper's has RECORD_KEEPER) and lends its region. */
 void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank);
@@ -92,12 +92,12 @@ void rig_start_job(struct rig *rig, const char *kind, uint32_t count, uint32_t p
                    uint64_t elements);
 float *rig_input(struct rig *rig, uint32_t i, uint64_t offset);
 float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset);
-/* The lane cannot have the page any more that has this byte of worker i's memory (shm). */
+/* Makes the page with this byte of worker i's memory unusable for the lane (shm). */
 void rig_break_page(struct rig *rig, uint32_t i, const void *at);
 void rig_say(struct rig *rig, uint32_t i, struct say say);
 /* Polls lane and workers until nothing more happens. */
 void rig_settle(struct rig *rig);
-/* Polls until the condition holds; the test fails after a minute. */
+/* Polls until the condition holds. The test fails after a minute. */
 #define rig_until(rig, condition)                                   \
     do {                                                            \
         uint64_t rig_deadline_ = rig_now() + UINT64_C(60000000000); \
@@ -107,7 +107,7 @@ void rig_settle(struct rig *rig);
                 fail_msg("never: %s", #condition);                  \
         }                                                           \
     } while (0)
-/* Polls all of them. Returns whether something happened, or more is due. */
+/* Polls all fabrics. Returns whether something happened, or more is due. */
 bool rig_turn(struct rig *rig);
 /* Like rig_turn(), and yields the core if nothing happened. */
 void rig_turn_gently(struct rig *rig);

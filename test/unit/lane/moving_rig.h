@@ -6,7 +6,7 @@
 #include "svc/lane/move/release.h"
 #include "test/unit/lane/lane_rig.h"
 
-#define MOVED 1           /* the piece */
+#define MOVED 1           /* number of the piece */
 #define MOVED_OFFSET 1000 /* words of announcements to the new owner differ by this much (W5) */
 
 struct moving {
@@ -17,11 +17,11 @@ struct moving {
 extern struct moving moving;
 static const uint32_t moved[] = {MOVED};
 
-/* For cmocka. */
+/* for cmocka */
 int moving_clear(void **state);
 int moving_stop(void **state);
 
-/* The piece is `moving.spec`. */
+/* Opens a lane with the piece `moving.spec`. */
 void moving_open(struct rig *rig, uint32_t ranks, bool recovering);
 /* Opens the source lane. */
 void moving_start(uint32_t ranks, uint64_t elements, struct lane_terms terms);
@@ -33,18 +33,18 @@ void moving_say(struct rig *rig, uint32_t rank, uint64_t round, uint8_t operatio
 void push(struct rig *rig, uint32_t rank, uint64_t round, float value);
 void stand(struct rig *rig, uint32_t rank, uint64_t round, uint8_t standing);
 void expect(struct rig *rig, uint32_t rank, float value);
-/* The newest commit that the rank got is of this round. */
+/* Checks that the newest commit of the rank is of this round. */
 void expect_commit(struct rig *rig, uint32_t rank, uint64_t round);
 void expect_error(struct rig *rig, uint32_t rank, int code);
-/* All push ones, but for rank 0, so that the sum is this. */
+/* All ranks except rank 0 push ones, so that the sum is this. */
 void do_round(struct rig *rig, uint64_t round, float sum);
 
 /* ---- the coordinator's part ---- */
 
 void moving_release(void);
-/* State and rounds, from frozen to waiting. Returns the round. */
+/* Moves state and rounds from the frozen source to the target. Returns the round. */
 uint64_t moving_hand_over(void);
-/* Releases, moves and installs; the round must be this. */
+/* Releases, moves and installs. The round must be this. */
 void moving_move(uint64_t round);
 
 #endif

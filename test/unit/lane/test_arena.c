@@ -1,4 +1,4 @@
-/* The memory of a lane: the accounts equal the allocator's numbers. */
+/* The memory of a lane: the accounts agree with the allocator's numbers. */
 #include "svc/lane/memory/arena.h"
 #include "test/lib/extent.h"
 
@@ -37,7 +37,7 @@ static void assert_within_5_percent(size_t accounts, size_t allocated)
         fail_msg("accounts say %zu bytes, the allocator %zu", accounts, allocated);
 }
 
-/* Mostly small, some of a slot's size. */
+/* Returns a random size, usually small, sometimes that of a slot. */
 static size_t any_size(void)
 {
     int scale = (int)(random() % 100);

@@ -128,7 +128,7 @@ static void commit_goes_out_only_when_every_worker_holds_the_result(void **state
     assert_int_equal(rig.workers[1].commits[0], 2);
 }
 
-/* Only over a network: a store through a mapping has landed at once. */
+/* Only over a network, because a store through a mapping arrives at once. */
 static void a_stopped_worker_holds_the_commit_of_the_others_back(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1u << 18);
@@ -153,7 +153,8 @@ static void a_fast_worker_laps_a_slow_one_and_nothing_is_overwritten(void **stat
     enum { ELEMENTS = 5000, ROUNDS = 40 };
     rig_start_job(&rig, kind, 2, 1, ELEMENTS);
     for (uint64_t round = 1; round <= ROUNDS; round++) {
-        fill(0, round, 0, ELEMENTS); /* the fast one: as soon as its own round is committed */
+        /* for the fast worker: as soon as its own round is committed */
+        fill(0, round, 0, ELEMENTS);
         rig_say(&rig, 0,
                 (struct say){
                     .piece = 1, .word = (uint32_t)round, .round = round, .elements = ELEMENTS});
@@ -293,7 +294,7 @@ static void an_inline_payload_is_summed_out_of_the_receive_buffer(void **state)
     }
 }
 
-/* The announcement of the next round makes a commit message unnecessary, even a pending one. */
+/* The announcement of the next round makes the commit message of the former one unnecessary. */
 static void who_announces_the_next_round_is_told_no_commit(void **state)
 {
     enum { ROUNDS = 50 };
@@ -458,7 +459,7 @@ static void a_query_names_the_ranks_that_have_not_announced(void **state)
     rig_until(&rig, rig.workers[1].missing_count == 1);
     assert_int_equal(rig.workers[1].missing.word, 5);
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
-    query.round = 0; /* as a late worker sends it */
+    query.round = 0; /* like a late worker's */
     assert_int_equal(fabric_send(rig.workers[1].conn, &query, sizeof query, NULL, 0), 0);
     rig_until(&rig, rig.workers[1].missing_count == 2);
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
@@ -502,8 +503,8 @@ static void the_sum_goes_in_rank_order_whatever_the_order_of_arrival(void **stat
     }
 }
 
-/* Both ranks announce pieces 1, 2, ... of several chunks each; the order in which rank 0 gets them,
- * into `ret_words`. */
+/* Both ranks announce pieces 1, 2, ... of several chunks each. Writes the order in which rank 0
+ * gets them to `ret_words`. */
 static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_t *ret_words)
 {
     const uint64_t elements = 1u << 18;
@@ -525,7 +526,8 @@ static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_
     memcpy(ret_words, rig.workers[0].words, count * sizeof *ret_words);
 }
 
-/* Backward ends with the front layers, and forward begins with them: their tensors go first. */
+/* The backward pass ends with the front layers, and the forward pass begins with them, so their
+ * tensors are sent first. */
 static void the_larger_priority_is_ready_first_whatever_the_order_of_arrival(void **state)
 {
     static const uint32_t priorities[] = {1, UINT32_MAX, 5}, expected[] = {2, 3, 1};

@@ -1,4 +1,4 @@
-/* The lane's accounts: lane time of each job, begins of rounds. RULES.md of svc/lane: A22. */
+/* The lane's accounts: lane time of each job, and begins of rounds. RULES.md of svc/lane: A22. */
 #include "svc/base/clock.h"
 #include "test/unit/lane/lane_rig.h"
 
@@ -66,7 +66,7 @@ static void the_piece_that_takes_the_most_time_is_the_reference(void **state)
     rig_connect(&rig, 1, RIG_JOB, 1);
     for (uint64_t round = 1; round <= 3; round++)
         push(1, round, 64);
-    /* A lane that was put off the core in mid-round has counted that, too. */
+    /* The time in which a lane lost its core in the middle of a round counts, too. */
     for (uint64_t round = 1; round <= 2000 && rig_use(&rig).reference != 2; round++)
         push(2, round, 60000);
     assert_int_equal(rig_use(&rig).reference, 2);
@@ -119,7 +119,7 @@ static uint64_t busy_ns_of(uint32_t id)
     return jobs[jobs[0].job != id].busy_ns;
 }
 
-/* Mapped memory only: a network does not wake the lane for a silent connection. */
+/* Only with mapped memory, because a network does not wake the lane for a silent connection. */
 static void a_job_pays_for_connections_that_say_nothing(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1000);
@@ -143,7 +143,7 @@ static void a_job_pays_for_being_placed_and_admitted(void **state)
     assert_true(rig_use(&rig).busy_ns > placed_ns);
 }
 
-/* Not a timing: the time of a job is part of the elapsed time. */
+/* This is no timing: the time of a job is part of the elapsed time. */
 static void nobody_pays_for_more_than_there_was(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 60000);
@@ -163,8 +163,8 @@ static void a_round_waits_while_another_has_the_core(void **state)
     assert_true(rig_use(&rig).queue_ns > 0);
 }
 
-/* A round may begin in the turn of the round before: the small piece's second round waits for the
- * large one's chunk. */
+/* A round may begin in the turn in which the former one ends: the small piece's second round waits
+ * for the large one's chunk. */
 static void a_round_that_begins_in_a_turn_waits_from_there(void **state)
 {
     struct lane_piece_use pieces[2];
@@ -184,7 +184,7 @@ static void a_round_that_begins_in_a_turn_waits_from_there(void **state)
         assert_true(rig_use(&rig).queue_ns >= pieces[1].busy_ns / 2);
 }
 
-/* The large piece is done when the small one comes. */
+/* The large piece is finished when the small one comes. */
 static void the_end_of_a_round_is_what_came_last(void **state)
 {
     rig_start(&rig, kind);
@@ -217,7 +217,7 @@ static void a_round_that_runs_into_the_next_has_no_end(void **state)
     push(1, 2, 60000);
     assert_int_equal(rig_use(&rig).endings.rounds, 1);
     assert_true(rig_use(&rig).round_begun_ns > 0);
-    say(0, 1, 3, 60000); /* both at once: the one of round 2, and one that begins round 3 */
+    say(0, 1, 3, 60000); /* two at once: the one of round 2, and one that begins round 3 */
     say(1, 2, 2, 60000);
     say(1, 1, 3, 60000);
     rig_until(&rig, rig.workers[0].commits_count == 5);
@@ -229,7 +229,7 @@ static void a_round_that_runs_into_the_next_has_no_end(void **state)
     assert_in_range(rig_use(&rig).endings.rounds, rounds + 1, rounds + 2);
 }
 
-/* A round ends, and the next, already announced, begins in the same turn (A36). */
+/* A round ends, and the next one, which is already announced, begins in the same turn (A36). */
 static void handled_rounds_do_not_overlap(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 60000);

@@ -17,7 +17,7 @@
 
 static float saved[ARRAYS][ELEMENTS];
 
-/* Only rank 0 asks for the state. */
+/* Only rank 0 requests the state. */
 static void save(uint64_t round)
 {
     for (uint32_t rank = 0; rank < rig.count; rank++)
@@ -119,7 +119,7 @@ static void a_state_of_other_arrays_than_the_rule_has_is_refused(void **state)
 
 /* ---- a new owner, and a copy ---- */
 
-/* Between rank 0's input and its landing area. */
+/* The copies are between rank 0's input and its landing area. */
 static const uint64_t copies[2] = {ARRAYS * BYTES, 2 * ARRAYS *BYTES};
 
 #define NOTE 4711
@@ -170,7 +170,7 @@ static void every_committed_state_lies_in_the_copy(void **state)
     assert_memory_equal(copy_of(1, 6), model, sizeof model);
 }
 
-/* Rounds 1 to `committed` are, and the lane is lost. */
+/* Rounds 1 to `committed` are committed, and the lane is lost. */
 static void lose_lane_after(uint64_t committed)
 {
     start(2, UPDATE_ADAM);
@@ -204,7 +204,7 @@ static void a_new_owner_goes_on_from_the_copy_to_the_same_bits(void **state)
     assert_memory_equal(copy_of(1, 7), model, sizeof model);
 }
 
-/* The half of the open round is spoiled, because the lane died while writing it. */
+/* The half of the open round is invalid, because the lane died while writing it. */
 static void a_round_that_some_hold_is_done_again_from_the_state_before(void **state)
 {
     lose_lane_after(3);
@@ -304,7 +304,7 @@ static void who_has_a_copy_comes_before_who_offers_to_make_one(void **state)
     assert_memory_equal(copy_of(1, 4), model, sizeof model);
 }
 
-/* One of the two copies is old: its rank stopped holding copies. */
+/* One of the two copies is old, because its rank stopped holding copies. */
 static void of_two_that_claim_a_copy_the_newer_has_it(void **state)
 {
     lose_lane_after(4);

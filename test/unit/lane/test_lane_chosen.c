@@ -1,5 +1,6 @@
-/* Rounds of the first k ranks, and of ranks chosen by a leader, when their lane is lost or workers
- * come and go (A45, W12, W13): each round ends, or every rank gets the reason why it cannot. */
+/* Rounds of the first k ranks, and of ranks chosen by a leading tensor, when their lane is lost or
+ * workers come and go (A45, W12, W13). Each round ends, or every rank gets the reason for which it
+ * cannot. */
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 #include "test/unit/lane/lane_rig.h"
@@ -111,7 +112,7 @@ static void expect_made(uint32_t rank, uint64_t round, float value)
     expect_has(rank, value);
 }
 
-/* The rank's announcement of `asked` is answered with the result of `round`. */
+/* Checks that the rank's announcement of `asked` is answered with the result of `round`. */
 static void expect_late(uint32_t rank, uint64_t asked, uint64_t round, float value)
 {
     const struct rig_worker *w = &rig.workers[rank];
@@ -126,7 +127,7 @@ static void expect_loss(uint32_t rank)
     assert_int_equal(rig.workers[rank].error.code, -EOWNERDEAD);
 }
 
-/* Regroups for these ranks, as a coordinator does; the other ranks are cut off. */
+/* Regroups for these ranks, like a coordinator. The other ranks are disconnected. */
 static void regroup(uint64_t ranks)
 {
     const uint64_t gone[RECORD_MISSING_WORDS] = {7 & ~ranks};
@@ -299,7 +300,7 @@ static void the_late_get_what_the_lane_has_kept_through_a_change(void **state)
     expect_made(2, 2, 3);
 }
 
-/* W15: another piece of the tensor had not come so far. */
+/* W15: another piece of the tensor had not reached that round. */
 static void what_was_kept_of_a_round_that_is_done_again_is_no_answer(void **state)
 {
     start_elastic(first_two);
@@ -332,11 +333,11 @@ static void say_long(uint32_t rank, uint32_t id)
     rig_say(&rig, rank, say);
 }
 
-/* Loses a rank during a round of the first of two pieces, which then has all transfers for long
- * chunks. */
+/* Loses a rank during a round of the first of two pieces. This piece then has all transfers for
+ * long chunks. */
 static void lose_one_of(struct lane_terms terms, struct lane_terms of_other, bool other_waits)
 {
-    start_elastic(terms); /* a short piece as well, placed again with the length of the other */
+    start_elastic(terms); /* also a short piece, placed again with the length of the other */
     lane_drop(rig.lane, RIG_JOB, &piece, 1);
     spec.elements = LONG;
     rig_place_piece(&rig, RANKS, spec, false);

@@ -1,4 +1,4 @@
-/* Faults between a lane and its workers: tickets, deaths, goodbyes, garbage. Transcripts over
+/* Faults between a lane and its workers: tickets, deaths, goodbyes, invalid bytes. Transcripts over
  * shared memory and over libfabric. */
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/move/regroup.h"
@@ -258,8 +258,8 @@ static void a_rank_that_left_ends_rounds_that_wait_for_it(void **state)
     assert_int_equal(rig.workers[0].error.code, -EPIPE);
 }
 
-/* Ranks that left without a connection to this lane are reported by the coordinator, connected ones
- * by themselves. */
+/* The coordinator reports ranks that left without a connection to this lane. Connected ranks
+ * report that themselves. */
 static void a_rank_that_never_came_and_left_ends_rounds_that_wait_for_it(void **state)
 {
     uint64_t left[RECORD_MISSING_WORDS] = {6};
@@ -283,7 +283,7 @@ static void say_goodbye(uint32_t i)
     assert_int_equal(fabric_send(rig.workers[i].conn, &leave, sizeof leave, NULL, 0), 0);
 }
 
-/* The next round is announced before the rank leaves that will never be in it. */
+/* The next round is announced before the rank leaves, which will never be in that round. */
 static void a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 300000);
@@ -433,7 +433,7 @@ static void note_failed(void *context, uint32_t job, int code, const char *text)
     snprintf(failed->text, sizeof failed->text, "%s", text);
 }
 
-/* The owner of the connection cannot get the message over it. */
+/* The owner of the connection cannot get the message over that connection. */
 static void a_connection_that_ends_is_a_failure_to_be_told_elsewhere(void **state)
 {
     struct failed failed = {0};
@@ -452,7 +452,7 @@ static void a_connection_that_ends_is_a_failure_to_be_told_elsewhere(void **stat
     assert_int_equal(failed.count, 1);
 }
 
-/* The open round has to end before the piece can be here again, under whatever epoch. */
+/* The open round has to end before the piece can be placed again, with any epoch. */
 static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
 {
     enum { BIG = 1000000 };
@@ -472,7 +472,7 @@ static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, true, &piece, 1), 0);
 }
 
-/* The piece fails while results are under way, and has to come to rest before the drop. */
+/* The piece fails while results are being written, and has to become idle before the drop. */
 static void a_piece_that_failed_in_mid_round_can_be_dropped(void **state)
 {
     enum { BIG = 1000000 };
@@ -499,7 +499,7 @@ static void a_piece_that_failed_in_mid_round_can_be_dropped(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* All ranks have announced, and one breaks its memory before the round begins. */
+/* All ranks have announced, and one rank breaks its memory before the round begins. */
 static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **state)
 {
     const uint32_t id = 1;
@@ -518,7 +518,7 @@ static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **sta
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), 0);
 }
 
-/* The piece waits for its first chunk behind another, so the end of a transfer does not drop it. */
+/* The piece waits for its first chunk behind another piece, so no end of a transfer drops it. */
 static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **state)
 {
     enum { BIG = 1000000 };

@@ -1,6 +1,6 @@
 /* An owner or a replica holder dies at every step of a round and of a recovery (RULES.md of
- * svc/lane, A49; svc/wire, W20): the bits are always the same. Over the network, and under a
- * sanitizer, at some of the steps; at all with GRADPOOL_TEST_LONG. */
+ * svc/lane, A49; svc/wire, W20), and the bits are always the same. Over the network, and with a
+ * sanitizer, only some of the steps are tested; all with GRADPOOL_TEST_LONG. */
 #include "test/lib/extent.h"
 #include "test/unit/lane/keeper_rig.h"
 
@@ -15,12 +15,12 @@
 
 #include <cmocka.h>
 
-#define STEPS_MOST 10000 /* more than any of these needs */
+#define STEPS_MOST 10000 /* more steps than any case needs */
 
 static char landed[RANKS][BYTES];
 static bool has_heard[RANKS], has_result[RANKS];
 
-/* A step: a turn of the lane, and one of the others looks around, or none. */
+/* A step is a turn of the lane, after which one of the others polls, or none. */
 static void walk(uint32_t steps)
 {
     for (uint32_t step = 0; step < steps; step++) {
@@ -32,7 +32,7 @@ static void walk(uint32_t steps)
         rig.workers[i].is_stopped = false;
 }
 
-/* Returns whether all of them have. */
+/* Returns whether all of them have the commit of the round. */
 static bool look_who_has_heard(uint64_t round)
 {
     bool have_all = true;
@@ -77,7 +77,7 @@ static void all_stand(uint64_t round)
         stand(rank, round);
 }
 
-/* A rank that got the commit has the result; the other ranks get both. */
+/* A rank that got the commit has the result. The other ranks get both. */
 static void expect_round(uint64_t round)
 {
     model_update(UPDATE_ADAM, round, &usual);
@@ -204,7 +204,7 @@ static void expect_next(uint64_t round)
     expect_kept(KEEPER, round);
 }
 
-/* A host has died with a rank: the rank's gradient is lost, so no rank may have the result of a
+/* A host has died with a rank. The rank's gradient is lost, so no rank may have the result of a
  * round whose state is not in the copy. */
 static bool owner_and_rank_die_in_round(uint32_t steps)
 {
@@ -237,7 +237,7 @@ static void each_step(const char *what, bool (*dies)(uint32_t steps))
     while (!dies(steps))
         assert_true((steps += stride) < STEPS_MOST);
     print_message("# %s: at %u of %u steps\n", what, steps / stride + 1, steps + 1);
-    rig_start(&rig, kind); /* for stop() */
+    rig_start(&rig, kind); /* needed by stop() */
 }
 
 static void an_owner_may_die_at_any_step_of_a_round(void **state)

@@ -1,6 +1,6 @@
 /* States with a copy on another aggregator (RULES.md of svc/lane, A49; svc/wire, W20), as
- * transcripts: the waits for the replica holder, the contents of the copy, and the start of a new
- * owner from it. */
+ * transcripts: waits for the replica holder, contents of the copy, and the start of a new owner
+ * from the copy. */
 #include "test/unit/lane/keeper_rig.h"
 #include "test/unit/skip.h"
 
@@ -103,7 +103,7 @@ static void a_round_that_was_under_way_is_done_again_with_the_keepers_next_conne
     assert_int_equal(rig.failures, 0);
 }
 
-/* The page fails in the turn of the stamp, which lies behind it (A7). */
+/* The page fails in the turn of the stamp, which is behind it (A7). */
 static void a_page_of_a_copy_that_fails_leaves_it_without_its_stamp(void **state)
 {
     start_with_keeper(3);
@@ -136,7 +136,7 @@ static void between_two_rounds_a_keeper_may_come_and_go(void **state)
     assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* the holder had the state each time */
 }
 
-/* A replica holder that wiped the stamps has no copy, whatever messages it had got. */
+/* A replica holder that removed the stamps has no copy, whatever messages it got before. */
 static void a_keeper_that_comes_back_with_nothing_gets_the_state_first(void **state)
 {
     start_with_keeper(4);
@@ -223,7 +223,7 @@ static void a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole(void 
     expect_kept(KEEPER, 5);
 }
 
-/* The copy begins with the first that is counted in. */
+/* The copy begins with the first round that waits for the holder. */
 static void all_are_heard_though_the_next_keeper_gets_the_state_first(void **state)
 {
     start_with_keeper(3);
@@ -368,7 +368,7 @@ static void a_keeper_of_memory_that_it_never_lent_is_cut_off_when_it_is_named(vo
     start_with_keeper(2);
     told.region = 5;
     connect_keeper(OTHER);
-    send_backup(OTHER, &told); /* not read by any lane yet */
+    send_backup(OTHER, &told); /* a lane that is not polled yet */
     follow(3, 3);
     name(NUMBER(OTHER), false);
     rig_until(&rig, rig.workers[OTHER].is_closed);

@@ -63,7 +63,7 @@ static void one_round(uint32_t round)
     assert_true(rig_landing(&rig, 0, 0)[0] == 2);
 }
 
-/* 768 ranks of 20,000 pieces would be gigabytes. */
+/* 768 ranks of 20,000 pieces would need gigabytes. */
 static void a_lane_holds_no_more_than_it_may_and_other_jobs_train_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -95,7 +95,7 @@ static void pieces_cost_what_the_lane_says(void **state)
     assert_true(held() - before <= said + said / 3); /* the allocator rounds up */
 }
 
-/* Placed before, and again after: the pieces that were here stay. */
+/* Some pieces were placed before. After the refusal these are still there. */
 static void what_was_here_before_a_refusal_stays(void **state)
 {
     rig_start_job(&rig, kind, 2, 3, 4);
@@ -108,7 +108,7 @@ static void what_was_here_before_a_refusal_stays(void **state)
 
 static bool is_mapped(void) { return strcmp(kind, "shm") == 0; }
 
-/* An admitted job keeps its room, whatever other jobs take. */
+/* An admitted job keeps its room, however much other jobs take. */
 static void room_for_a_window_is_there_from_the_first_connection_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -148,7 +148,7 @@ static void look_at_failure(void *context, uint32_t job, int code, const char *t
         print_message("said: job %u, %d, %s\n", job, code, text);
 }
 
-/* A refusal has no room for words: the job's failure has. */
+/* A refusal has no room for a text, but the job's failure has. */
 static void refused_for_want_of_room(const struct rig_worker *w, struct expected e)
 {
     assert_int_equal(w->refused, -e.code);
@@ -161,7 +161,7 @@ static void who_would_need_a_window_that_has_no_room_is_not_let_in(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     rig_place(&rig, 8, 1, 1, 1, 4, false);
-    rig_place(&rig, 9, 9, 1, 1, 4, false); /* so wide that sums need passes, mapped or not */
+    rig_place(&rig, 9, 9, 1, 1, 4, false); /* so many ranks that sums need passes, mapped or not */
     rig_place(&rig, 10, 9, 1, 1, 4, false);
     rig_place(&rig, 11, 9, 1, 1, 4, false);
     lane_set_memory_limit(rig.lane, held() + MIB);
@@ -190,7 +190,7 @@ static void note_any_failure(void *context, uint32_t job, int code, const char *
     print_message("said: job %u, %d, %s\n", job, code, text);
 }
 
-/* Memory of a lost rank is not read: its inputs need buffers only where the memory is not
+/* Memory of a lost rank is not read. Its inputs need buffers only where the memory is not
  * mapped. */
 static void a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it(void **state)
 {

@@ -1,6 +1,6 @@
 /* A piece moves from one lane to another while its job trains (A26 and A28 of svc/lane), as
- * transcripts: rounds that end at the source, waiting rounds, rounds at the target. test_lane_state
- * tests the moved state. */
+ * transcripts: rounds that end at the source, waiting rounds, and rounds at the target.
+ * test_lane_state tests the moved state. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
 #include "test/unit/lane/moving_rig.h"
@@ -25,7 +25,7 @@ static void begin_round(uint64_t round, float sum)
         (void)lane_poll(moving.from.lane, rig_now());
 }
 
-/* ---- letting go ---- */
+/* ---- release ---- */
 
 static void a_round_that_has_begun_is_finished_and_no_other_begins(void **state)
 {
@@ -46,7 +46,7 @@ static void a_round_that_has_begun_is_finished_and_no_other_begins(void **state)
     rig_until(&moving.from, lane_is_quiet(moving.from.lane));
 }
 
-/* The next round is announced while the last is summed: its commit would begin the next. */
+/* The next round is announced while the last one is summed, so its commit would begin the next. */
 static void what_is_announced_before_the_round_ends_waits_too(void **state)
 {
     moving_start(2, LONG / 2, (struct lane_terms){0});
@@ -100,7 +100,7 @@ static void bits_without_a_quorum_wait_and_questions_are_answered(void **state)
     expect(&moving.from, 0, 9);
 }
 
-/* ---- when ---- */
+/* ---- time of the release ---- */
 
 static struct lane_wish wish_away(void)
 {
@@ -133,7 +133,7 @@ static void a_wish_waits_until_a_round_has_ended(void **state)
     lane_thaw(moving.from.lane, RIG_JOB, moved, 1);
     push(&moving.from, 1, 4, 2);
     expect_commit(&moving.from, 0, 4);
-    assert_int_equal(moving.from.rests, 1); /* the wish to move the piece is gone */
+    assert_int_equal(moving.from.rests, 1); /* the release was withdrawn */
 }
 
 static void a_wish_waits_for_two_rounds_time_at_most(void **state)
@@ -167,7 +167,7 @@ static void note_round(struct piece *p, uint64_t begun_ns)
     p->begun_ns = begun_ns;
 }
 
-/* Their numbers differ for good, when one was broadcast more often. */
+/* Their numbers differ permanently if one of them was broadcast more often. */
 static void the_end_of_an_iteration_is_seen_by_when_rounds_began(void **state)
 {
     const uint32_t both[] = {MOVED, MOVED + 1};
@@ -195,7 +195,7 @@ static void the_end_of_an_iteration_is_seen_by_when_rounds_began(void **state)
     assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1191), 1);
 }
 
-/* ---- going on ---- */
+/* ---- rounds at the target ---- */
 
 static void a_moved_piece_goes_on_with_the_next_round(void **state)
 {
@@ -208,7 +208,7 @@ static void a_moved_piece_goes_on_with_the_next_round(void **state)
     assert_int_equal(moving.to.workers[0].commits_count, 2);
 }
 
-/* The rank need not wait for others: the lane knows the commits. */
+/* The rank need not wait for others, because the lane knows the commits. */
 static void who_missed_the_end_of_the_last_round_is_told_at_once(void **state)
 {
     moving_start(3, SHORT, (struct lane_terms){0});

@@ -1,5 +1,5 @@
-/* Changes around a state's copy (RULES.md of svc/lane, A49; svc/wire, W20): of the replica holder
- * between rounds, during a round, and during a recovery; of the lane; of the ranks. */
+/* Changes while a state has a copy (RULES.md of svc/lane, A49; svc/wire, W20): of the replica
+ * holder between rounds, during a round, and during a recovery; of the lane; of the ranks. */
 #include "test/unit/lane/keeper_rig.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static void rounds_wait_for_the_next_keeper_which_gets_the_state_first(void **st
 {
     start_with_keeper(3);
     memcpy(kept, rig_input(&rig, KEEPER, halves[0]), sizeof kept);
-    name(NUMBER(OTHER), true); /* its rounds are known: at once */
+    name(NUMBER(OTHER), true); /* the rounds are known, so the holder counts at once */
     expect_let_go(KEEPER);
     announce_all(4);
     expect_waiting();
@@ -88,7 +88,7 @@ static void without_a_keeper_rounds_go_on(void **state)
     assert_memory_equal(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
 }
 
-/* Between filling and the next round one half is unused; 6 and 0 are equal modulo 3. */
+/* Between the filling and the next round one half is unused. 6 and 0 are equal modulo 3. */
 static void the_updates_behind_a_state_are_those_of_its_own_half(void **state)
 {
     start_with_keeper(6);
@@ -140,7 +140,7 @@ static void a_next_keeper_that_comes_late_holds_up_what_was_read_from_the_former
     expect_kept(OTHER, 5);
 }
 
-/* Some of the chunks have landed, not all. */
+/* Runs until some of the chunks have arrived, but not all. */
 static void begin_copy_with_other(void)
 {
     name(NUMBER(OTHER), false);
@@ -164,7 +164,8 @@ static void a_keeper_that_goes_while_it_is_given_the_state_gets_it_again(void **
     expect_kept(OTHER, 4);
 }
 
-/* Eight may be there for a job on a lane: the one that is named is not kept out for long. */
+/* Eight holders may be connected for a job on a lane. The one that is named is not kept out for
+ * long. */
 static void a_ninth_keeper_waits_for_another_to_go(void **state)
 {
     enum { FIRST = OTHER, NINTH = OTHER + 7 };
@@ -243,7 +244,7 @@ static void a_keeper_may_come_before_the_state_is_handed_over(void **state)
     expect_kept(KEEPER, 6);
 }
 
-/* A state that is handed over is known as one that is read from a copy. */
+/* A state that is handed over is known like one that is read from a copy. */
 static void a_state_that_is_handed_over_makes_the_next_keeper_count(void **state)
 {
     struct lane_standing standing;
@@ -345,7 +346,7 @@ static void a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing(voi
     expect_kept(KEEPER, 4);
 }
 
-/* A copied result is not summed: its holder lends the result, no gradient. */
+/* A copied result is not summed: its holder gives the result and no gradient. */
 static void a_result_that_is_copied_is_copied_again_when_the_keeper_goes(void **state)
 {
     start_with_keeper(4);
@@ -366,7 +367,7 @@ static void a_result_that_is_copied_is_copied_again_when_the_keeper_goes(void **
     expect_kept(KEEPER, 4);
 }
 
-/* The tensor is undeclared, and the replica holder learns of that at the same time. */
+/* The tensor is undeclared, and the replica holder learns this at the same time. */
 static void a_piece_may_be_dropped_while_its_next_copy_is_made(void **state)
 {
     start_with_keeper(3);
@@ -393,8 +394,8 @@ static size_t meet_at_another_lane(void)
     return bytes;
 }
 
-/* A move is given up, and the piece comes back with the loss of its lane. The replica holder's host
- * may be gone, in which case no transfer to it ends by itself. */
+/* A move is undone, and the piece comes back with the loss of its lane. The replica holder's host
+ * may be gone, and then no transfer to it ends by itself. */
 static void a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again(void **state)
 {
     struct lane_piece piece = {.id = W,
@@ -450,13 +451,13 @@ static void a_copy_of_what_was_sent_is_whole_only_with_its_keeper(void **state)
     keep(KEEPER);
     rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
     expect_filled(KEEPER, 4);
-    name(0, false); /* the piece shall have no copy any more */
+    name(0, false); /* the piece should have no copy any more */
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), 0);
     lane_drop(rig.lane, RIG_JOB, pieces, 1);
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
 }
 
-/* A host has died, with the owner and a rank. */
+/* A host has died with the owner and a rank. */
 static void a_copy_is_read_for_ranks_that_have_changed_since(void **state)
 {
     start_with_keeper(3);
@@ -518,7 +519,7 @@ static void a_rank_that_leaves_while_the_state_is_copied_ends_what_waits_for_it(
     expect_hopeless();
 }
 
-/* The result contained the rank's gradient: a repeated round without it would differ. */
+/* The result contained the rank's gradient, so a repeated round without it would differ. */
 static void a_round_is_not_made_again_without_a_rank_that_has_left(void **state)
 {
     start_with_keeper(3);

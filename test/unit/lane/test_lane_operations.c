@@ -26,7 +26,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* Element e of block `block` of the rank's input. */
+/* Returns element e of block `block` of the rank's input. */
 static float value(uint32_t rank, uint32_t block, uint64_t e)
 {
     uint32_t x = (uint32_t)(e * 2654435761u ^ (block + 3) * 40503u ^ (rank + 1) * 97u);
@@ -102,7 +102,7 @@ static void say_halves(uint32_t rank, uint8_t operation, uint64_t round, uint16_
 {
     uint16_t *input = (uint16_t *)rig_input(&rig, rank, 0);
     input[0] = input[1] = bits;
-    rig_say(&rig, rank, /* two halves are as long as one float */
+    rig_say(&rig, rank, /* two halves have the length of one float */
             (struct say){.piece = 2,
                          .word = 100 + rank,
                          .round = round,
@@ -116,7 +116,7 @@ static void halves_are_summed_in_float_and_rounded_once(void **state)
     rig_start_job(&rig, kind, RANKS, 1, 10);
     rig_place_piece(&rig, RANKS, (struct lane_piece){.id = 2, .dtype = REDUCE_F16, .elements = 2},
                     false);
-    say_halves(0, RECORD_SUM, 1, 0x6800); /* 2048: one more needs a bit that f16 does not have */
+    say_halves(0, RECORD_SUM, 1, 0x6800); /* 2048; adding one needs a bit that f16 does not have */
     say_halves(1, RECORD_SUM, 1, 0x3c00); /* 1 */
     say_halves(2, RECORD_SUM, 1, 0x3c00);
     expect_commits(1);
@@ -331,7 +331,7 @@ static void who_leaves_ends_nothing_of_a_set_without_him(void **state)
 
 /* --- W5 --- */
 
-/* One rank's part lies in its landing area, another's does not, and all parts differ. */
+/* One rank's part is in its landing area, another's is not, and all parts differ. */
 static void a_new_owner_does_again_what_differs_from_rank_to_rank(void **state)
 {
     rig_start(&rig, kind);

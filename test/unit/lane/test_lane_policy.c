@@ -53,7 +53,7 @@ static void push_all(const uint32_t chunks[JOBS])
         push(i, 1, chunks[i]);
 }
 
-/* Chunks of job i that have landed. */
+/* Returns the chunks of job i that have arrived. */
 static uint32_t landed(uint32_t i)
 {
     uint32_t count = 0;
@@ -130,8 +130,8 @@ static void least_work_goes_first(void **state)
     }
 }
 
-/* The short one has its next round announced before the last is done: by the bytes left, the long
- * one would never be next. */
+/* The short job has its next round announced before the last one is done. By the bytes left, the
+ * long job would never be next. */
 static void a_long_job_is_not_passed_over_for_ever(void **state)
 {
     static const uint32_t chunks[JOBS] = {16, 8, 1};
@@ -147,7 +147,7 @@ static void a_long_job_is_not_passed_over_for_ever(void **state)
         while (busy->words_count + 1 > (int)round)
             push(1, ++round, 8);
     }
-    assert_true(round * 8 > 16 * 4); /* nearly all the time was the short one's */
+    assert_true(round * 8 > 16 * 4); /* nearly all the time was used for the short job */
 }
 
 static void set_tenant(uint32_t i, const char *tenant)
@@ -211,7 +211,7 @@ static void a_chunk_of_a_wide_sum_is_bounded_over_all_ranks(void **state)
     assert_true(rig_landing(&rig, 0, 0)[WIDE_ELEMENTS - 1] == WIDE);
 }
 
-/* Workers of one job have sent more than a poll reads; then a worker of another job announces a
+/* Workers of one job have sent more than one poll reads. Then a worker of another job announces a
  * round. */
 static void a_poll_hears_a_few_of_each_job(void **state)
 {
@@ -239,7 +239,7 @@ static void say_one(uint32_t i)
     rig_say(&rig, i, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1});
 }
 
-/* As in S15 of svc/fabric/shm: the mapper allows two seconds in advance. */
+/* As in S15 of svc/fabric/shm, the mapper allows two seconds in advance. */
 static void a_job_that_has_used_up_the_mapper_waits_alone(void **state)
 {
     rig_start(&rig, "shm");

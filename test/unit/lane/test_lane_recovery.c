@@ -1,4 +1,4 @@
-/* A lane that takes a piece over determines the state of the piece's round (W5): standings in every
+/* A lane that takes over a piece determines the state of the piece's round (W5): standings in every
  * order. Transcripts over shared memory and over libfabric. */
 #include "test/unit/lane/lane_rig.h"
 
@@ -110,7 +110,7 @@ static void all_holding_means_committed(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* The landing area holds the result (W4); only the word was lost. */
+/* The landing area has the result (W4); only the word was lost. */
 static void a_worker_that_missed_the_end_of_a_committed_round_is_told(void **state)
 {
     start_recovering(2, 100);
@@ -137,7 +137,7 @@ static void a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum(void **state)
     assert_int_equal(rig.workers[0].words_count + rig.workers[1].words_count, 0);
 }
 
-/* The rank's standing is the earlier round; the announcement of the next round does not prove a
+/* The rank's standing is the earlier round. The announcement of the next round does not prove a
  * commit. */
 static void a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit(void **state)
 {
@@ -199,7 +199,7 @@ static void what_all_keep_is_committed_and_the_next_round_is_summed(void **state
     assert_int_equal(rig.workers[0].words_count, 1);
 }
 
-/* The other one has the COMMIT of round 6, whose result lies here, too; only its word was lost. */
+/* The other rank has the COMMIT of round 6, whose result is here, too. Only its word was lost. */
 static void who_keeps_a_result_is_not_two_rounds_behind(void **state)
 {
     start_recovering(2, 100);
@@ -244,7 +244,8 @@ static void a_new_owner_does_not_wait_for_who_left_without_a_word(void **state)
     rig_until(&rig, rig.workers[2].errors_count == 1);
 }
 
-/* One of the two is wrong, and the lane must not take either for the operation of the round. */
+/* One of the two is wrong, and the lane must not take either of them for the operation of the
+ * round. */
 static void ranks_that_hold_results_of_different_operations_do_no_harm(void **state)
 {
     start_recovering(2, 100);
@@ -298,7 +299,7 @@ static void start_recovering_terms(uint32_t workers, struct lane_terms terms)
         rig_connect(&rig, i, RIG_JOB, i);
 }
 
-/* The rank's sum has only its own gradient: copying it to the others would lose theirs. */
+/* The rank's sum has only its own gradient. Copying it to the others would lose their gradients. */
 static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void **state)
 {
     start_recovering_terms(2, (struct lane_terms){.quorum = QUORUM_ANY});
@@ -314,14 +315,14 @@ static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void 
     }
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
     float sum = rig_landing(&rig, 1, 0)[7];
-    /* Its own gradient, and perhaps the other's from before. */
+    /* its own gradient, and perhaps the other's from before */
     assert_true(sum == 2.0f || sum == 3.0f);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 20, .round = 2, .elements = 100});
     rig_until(&rig, rig.workers[0].commits_count == 2);
     assert_true(rig_landing(&rig, 0, 0)[7] == 4.0f);
 }
 
-/* Round 3 had two ranks; it is unknown which of the others was in it. */
+/* Round 3 had two ranks, and it is unknown which of the others was in it. */
 static void too_few_that_know_the_last_round_are_an_error_not_a_standstill(void **state)
 {
     start_recovering_terms(3, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});

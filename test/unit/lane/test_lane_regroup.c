@@ -56,7 +56,7 @@ static void start(uint64_t ranks, uint64_t elements, struct lane_terms terms)
     rig.count = RANKS;
 }
 
-/* Words encode round and epoch: an announcement under another epoch has another answer. */
+/* Words contain round and epoch: an announcement under another epoch gets another answer. */
 static uint32_t word_of(uint64_t round) { return epoch * 1000 + (uint32_t)round; }
 
 static void say(uint32_t rank, uint64_t round, uint8_t operation, uint8_t standing)
@@ -137,7 +137,7 @@ static void kill_worker(uint32_t rank)
     rig_until(&rig, lost_now() == 1u << rank);
 }
 
-/* Regroups, as a coordinator does. */
+/* Regroups, like a coordinator. */
 static void regroup(uint64_t ranks, uint64_t gone_ranks)
 {
     const uint64_t gone[RECORD_MISSING_WORDS] = {gone_ranks};
@@ -378,7 +378,7 @@ static void a_step_that_is_done_again_starts_from_the_parameters_before_it(void 
     expect_commit(1, 2);
     kill_worker(2);
     regroup(3, 4);
-    update(3, 2, 40); /* another piece of the tensor did not come so far */
+    update(3, 2, 40); /* another piece of the tensor did not get so far */
     expect_commit(0, 2);
     expect_commit(1, 2);
     expect(1, 80);
@@ -402,7 +402,7 @@ static void a_step_that_somebody_holds_is_kept(void **state)
     expect(0, 80);
 }
 
-/* Between input and landing area, two states of one array. */
+/* between input and landing area: two states of one array */
 #define COPY_AT (RIG_LANDING / 2)
 
 static void offer(uint32_t rank)
@@ -468,7 +468,7 @@ static void a_step_that_is_done_again_is_copied_before_and_after(void **state)
     expect_copy(0, 2, 80);
 }
 
-/* Rank 3 comes for rank 2, and offers to keep the copy. */
+/* Rank 3 replaces rank 2, and offers to hold the copy. */
 static void replace_by_who_has_room(void)
 {
     kill_worker(2);
@@ -494,7 +494,7 @@ static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **st
     expect_copy(3, 2, 90);
 }
 
-/* The round is not copied to the late worker, and its copy of the state was being written. */
+/* The round is not copied to the late worker, whose copy of the state was being written. */
 static void who_has_just_come_with_a_copy_and_is_lost_holds_nobody_up(void **state)
 {
     start_parameters(LONG / 4);

@@ -1,5 +1,5 @@
-/* A worker's connection died: the worker connects again and reports its standing. The lane still
- * holds the first connection for alive (A69), or has seen its end (A70). Transcripts over
+/* A worker's connection died. The worker connects again and reports its standing. The lane
+ * believes that the first connection is alive (A69), or has seen its end (A70). Transcripts over
  * libfabric. */
 #include "svc/base/text.h"
 #include "svc/lane/hear/leave.h"
@@ -22,7 +22,7 @@
 
 #define SHORT 100
 #define LONG (1u << 18)
-/* Rank 0 again, in the place of a worker of its own, and once more. */
+/* rank 0 again, as two further workers of the rig */
 #define AGAIN 2
 #define ONCE_MORE 3
 
@@ -43,7 +43,7 @@ static void say(uint32_t i, uint8_t standing, uint64_t round, uint64_t elements)
     rig_say(&rig, i, said);
 }
 
-/* Nothing that rank 0 sends or receives on its first connection arrives any more. */
+/* From now on nothing that rank 0 sends or receives on its first connection arrives. */
 static void come_back(void)
 {
     rig_settle(&rig);
@@ -164,7 +164,7 @@ static void a_connection_that_dies_between_two_records_does_not_count(void **sta
     nobody_was_hurt();
 }
 
-/* Rank 1 or 2 may hold a result with rank 0's gradient: a repeated one would differ. */
+/* Rank 1 or 2 may have a result with rank 0's gradient, so a repeated one would differ. */
 static void where_the_first_make_a_round_its_tensor_fails(void **state)
 {
     const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
@@ -344,7 +344,7 @@ static void where_workers_come_and_go_the_coordinator_decides_after_that(void **
     assert_int_equal(failure().code, 0);
 }
 
-/* Without a limit, a round that no connection outlives would be repeated for ever. */
+/* Without a limit, a round that every connection fails to complete would be repeated forever. */
 static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
 {
     rig_start_job(&rig, "ofi", 1, 1, SHORT);
@@ -378,7 +378,7 @@ static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
     assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
 }
 
-/* The goodbye may have been lost with the connection: the coordinator reports the rank (K55). */
+/* The goodbye may have been lost with the connection, so the coordinator reports the rank (K55). */
 static void a_rank_that_has_left_is_waited_for_no_longer(void **state)
 {
     const uint64_t left[RECORD_MISSING_WORDS] = {1};

@@ -1,4 +1,4 @@
-/* Many small pieces at once: as many are under way as a round trip needs, in bounded memory, and
+/* Many small pieces at once: so many are in transfer as a round trip needs, in bounded memory, and
  * short payloads wait in the job's inbox. Over shared memory, which needs neither, and over
  * libfabric. */
 #include "svc/lane/types.h"
@@ -16,7 +16,7 @@
 #define SMALL 100 /* elements */
 #define STRIDE 4096u
 #define MIB (1u << 20)
-#define LONG_WINDOW (5 * MIB / TRANSFER_SHORTER) /* for long chunks, of a job */
+#define LONG_WINDOW (5 * MIB / TRANSFER_SHORTER) /* transfers for long chunks of a job */
 
 static const char *kind;
 static struct rig rig;
@@ -40,7 +40,8 @@ static void fill(uint32_t rank, uint32_t piece, uint64_t round, uint64_t element
         rig_input(&rig, rank, piece * STRIDE)[e] = value(rank, piece, round);
 }
 
-/* Inputs are in place, or, of a piece whose payload must have been kept, gone already. */
+/* Announces pieces. Inputs are in place, or already overwritten if the lane must have kept the
+ * payload. */
 static void say(uint32_t i, uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     for (uint32_t piece = first; piece < first + count; piece++)
@@ -71,7 +72,7 @@ static void check(uint32_t i, uint32_t first, uint32_t count, uint64_t round, ui
     }
 }
 
-/* A whole round of all of them, rank 0 far ahead. */
+/* Does a whole round of all pieces, with rank 0 far ahead. */
 static void one_round(uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     int before[2] = {rig.workers[0].commits_count, rig.workers[1].commits_count};
@@ -96,7 +97,8 @@ static void many_small_pieces_are_under_way_at_once(void **state)
     say_filled(0, 1, COUNT, 2, SMALL);
     say_filled(1, 1, COUNT, 2, SMALL);
     fabric_flush(rig.workers[1].fabric);
-    rig.workers[1].is_stopped = true; /* so that no piece of round 2 ends before all have begun */
+    /* so that no piece of round 2 ends before all pieces have begun */
+    rig.workers[1].is_stopped = true;
     rig_until(&rig, rig.workers[0].words_count == 2 * COUNT);
     if (is_remote())
         assert_int_equal(rig.workers[0].commits_count, COUNT);
@@ -129,8 +131,8 @@ static void a_stopped_worker_pins_small_transfers_of_its_own_job_alone(void **st
     check(1, 1, COUNT, 1, SMALL);
 }
 
-/* The rest of a long piece fits a small slot: the rest with the word must not overtake the chunks
- * before. */
+/* The rest of a long piece fits in a small slot. The rest with the word must not be written before
+ * the chunks. */
 static void a_short_last_chunk_is_written_behind_the_long_ones(void **state)
 {
     enum { LONG = 3 * MIB / (int)sizeof(float) + SMALL };
@@ -167,7 +169,7 @@ static void window_and_inbox_are_counted_to_the_job_and_bounded(void **state)
     if (is_remote())
         assert_in_range(busy - idle, LONG_WINDOW, LONG_WINDOW + 4 * MIB + MIB / 4);
     else
-        assert_int_equal(busy, idle); /* mapped memory needs none */
+        assert_int_equal(busy, idle); /* mapped memory needs no buffers */
     one_round(1, 50, 2, SMALL);
     assert_int_equal(rig_use(&rig).heap_bytes, busy);
     lane_drop(rig.lane, RIG_JOB, NULL, 0);
@@ -177,8 +179,8 @@ static void window_and_inbox_are_counted_to_the_job_and_bounded(void **state)
     assert_int_equal(after, before);
 }
 
-/* Proves that the lane keeps inputs, by an action forbidden to workers: the inputs are overwritten
- * before the other rank comes. */
+/* Proves that the lane keeps inputs, by an action that workers must not do: overwrites the inputs
+ * before the other rank announces. */
 static void check_kept(uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     int before = rig.workers[0].commits_count;
@@ -199,7 +201,7 @@ static void short_payloads_that_come_early_are_kept_and_not_read_again(void **st
         check_kept(1, 300, round, SMALL);
 }
 
-/* 512 KiB a rank of two hold 128 payloads of 4 KiB. */
+/* 512 KiB for each of two ranks hold 128 payloads of 4 KiB. */
 static void what_finds_no_room_in_the_inbox_is_read(void **state)
 {
     enum { COUNT = 250, ELEMENTS = STRIDE / sizeof(float) };
@@ -225,7 +227,7 @@ static void pieces_that_are_dropped_give_their_room_in_the_inbox_back(void **sta
     check_kept(1, COUNT, 1, ELEMENTS);
 }
 
-/* A lap waits for its round in the worker's memory, as ever. */
+/* An early announcement waits for its round in the worker's memory. */
 static void a_payload_of_the_next_round_is_no_part_of_the_open_one(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, SMALL);

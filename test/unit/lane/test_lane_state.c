@@ -1,5 +1,5 @@
 /* The state that moves with a piece (A27 of svc/lane): parameters, sums and clocks, sets, left
- * ranks, failures; and a lane's answer to an inconsistent state or request. */
+ * ranks, failures. Also a lane's answer to an inconsistent state or request. */
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/regroup.h"
 #include "svc/reduce/update.h"
@@ -188,7 +188,7 @@ static void expect_the_same(uint32_t rank)
     assert_memory_equal(rig_landing(to, rank, 0), rig_landing(alone, rank, 0), BYTES);
 }
 
-/* Another piece of the tensor did not come so far. Whichever of its two places a state has. */
+/* Another piece of the tensor did not get so far. A state has either of its two places. */
 static void
 a_step_that_is_done_again_behind_a_move_starts_from_the_parameters_before_it(void **state)
 {
@@ -262,7 +262,7 @@ static void clocks_that_cannot_be_are_refused(void **state)
     expect(to, 1, 21);
 }
 
-/* Before the move no rank was slower than rank 1, which has sent nothing since. */
+/* Before the move no rank was slower than rank 1, which has sent nothing since then. */
 static void the_slowest_is_known_before_it_speaks(void **state)
 {
     moving_start(2, ELEMENTS, (struct lane_terms){.quorum = QUORUM_STALE, .bound = 1});
@@ -311,11 +311,11 @@ static void the_late_of_a_released_piece_are_answered_by_the_next(void **state)
     assert_int_equal(moving_hand_over(), 1);
     stand(to, 1, 1, RECORD_ANNOUNCE);
     expect_closed(to, 1, 1, 8);
-    lane_thaw(from->lane, RIG_JOB, moved, 1); /* as if the move had been given up */
+    lane_thaw(from->lane, RIG_JOB, moved, 1); /* as if the move had been undone */
     expect_closed(from, 1, 1, 8);
 }
 
-/* The ranks of round 1 hold its result, but none of them knows the set. */
+/* The ranks of round 1 have its result, but none of them knows the set. */
 static void the_set_that_a_leader_decided_is_told_by_the_next(void **state)
 {
     moving_start(3, ELEMENTS,
@@ -382,7 +382,7 @@ static void a_failure_moves_along(void **state)
     expect_error(to, 1, -EINVAL);
 }
 
-/* The former lane has sent the failure under a word that the rank has dropped since. */
+/* The former lane has sent the failure under a word that the rank has dropped since then. */
 static void a_failure_is_told_wherever_a_worker_stands(void **state)
 {
     moving.spec =
@@ -391,7 +391,7 @@ static void a_failure_is_told_wherever_a_worker_stands(void **state)
     stand(from, 0, 1, RECORD_IDLE);
     stand(from, 1, 1, RECORD_HOLDS);
     expect_error(from, 1, -EOWNERDEAD);
-    moving_move(1); /* no rank is in the sum */
+    moving_move(1); /* no rank's contribution is in the sum */
     stand(to, 1, 1, RECORD_HOLDS);
     expect_error(to, 1, -EOWNERDEAD);
 }
@@ -453,7 +453,7 @@ static void a_drop_ends_a_release_and_frees_the_piece(void **state)
     rig_place_piece(from, 2, moving.spec, false); /* the lane has room for the piece again */
 }
 
-/* ---- without sense ---- */
+/* ---- inconsistent states and requests ---- */
 
 static void requests_without_sense_are_refused(void **state)
 {
@@ -466,7 +466,7 @@ static void requests_without_sense_are_refused(void **state)
     lane = from->lane;
     do_round(from, 1, 5);
     assert_int_equal(lane_release(lane, RIG_JOB, both, 2), -ENOENT);
-    assert_int_equal(lane_is_releasing(lane, RIG_JOB, moved, 1), -ECANCELED); /* none of them is */
+    assert_int_equal(lane_is_releasing(lane, RIG_JOB, moved, 1), -ECANCELED); /* no piece is */
     assert_int_equal(lane_release(lane, 99, moved, 1), -ENOENT);
     lane_thaw(lane, 99, moved, 1);
     lane_thaw(lane, RIG_JOB, both, 2);
@@ -511,7 +511,7 @@ static void a_state_that_is_not_whole_is_not_installed(void **state)
     size_t bytes = read_sum(&data);
     assert_int_equal(install(1), -EBADMSG);
     assert_int_equal(put(0, data, 0), -EBADMSG);
-    assert_int_equal(put(0, data, 100), -EBADMSG); /* shorter than a head */
+    assert_int_equal(put(0, data, 100), -EBADMSG); /* shorter than a header */
     assert_int_equal(put(1, data, bytes), -EINVAL);
     assert_int_equal(put(0, data, bytes + 1), -EBADMSG);
     assert_int_equal(put(0, data, bytes - 1), 0);
@@ -519,7 +519,7 @@ static void a_state_that_is_not_whole_is_not_installed(void **state)
     assert_int_equal(put(0, data, bytes), -EINVAL);
     assert_int_equal(put(bytes - 1, data + bytes - 1, 2), -EBADMSG);
     assert_int_equal(put(bytes - 1, data + bytes - 1, 1), 0);
-    assert_int_equal(install(2), -EBADMSG); /* of another round */
+    assert_int_equal(install(2), -EBADMSG); /* a state of another round */
     assert_int_equal(install(UINT64_MAX), -EINVAL);
     assert_int_equal(install(1), 0);
     assert_int_equal(install(1), -EBUSY);
@@ -543,7 +543,7 @@ static void an_install_is_all_or_nothing(void **state)
     assert_int_equal(lane_install(to->lane, RIG_JOB, pieces, rounds, 2), -EBUSY);
 }
 
-/* A head with any changed byte is refused, or is a state that the lane can use. */
+/* A header with a changed byte is refused, or it is a state that the lane can use. */
 static void no_byte_of_a_state_does_harm(void **state)
 {
     static char bad[LANE_STATE_HEAD_BYTES + BYTES];

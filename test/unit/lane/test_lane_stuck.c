@@ -1,5 +1,6 @@
-/* A rank whose pushed memory does not answer is named (RULES.md of svc/lane, A79): to ranks that
- * ask, and to a coordinator that moves its pieces. Over a network: shared memory always answers. */
+/* A rank whose pushed memory does not answer is named (RULES.md of svc/lane, A79) to ranks that
+ * ask, and to a coordinator that moves its pieces. Only over a network, because shared memory
+ * always answers. */
 #include "svc/base/clock.h"
 #include "svc/lane/chunk/stuck.h"
 #include "svc/lane/job/table.h"
@@ -29,7 +30,7 @@ static void stop_in_mid_read(void)
                         job_find(rig.lane, RIG_JOB)->workers[1].posted > 0);
 }
 
-/* Lets time pass as if no answer had come for long. */
+/* Lets time pass without an answer. */
 static void pass_time(void)
 {
     for (uint32_t i = 0; i < 3; i++)

@@ -1,6 +1,6 @@
 /* Conditions under which a lane counts as idle, so that a ping does not wake it (A24): the thread
- * sleeps, and no event has come for it. A signal's handler stops the sleeping thread, as a busy
- * core would. */
+ * sleeps, and no event has come for it. A signal's handler stops the sleeping thread, like a
+ * core that other processes use. */
 #include "svc/base/clock.h"
 #include "svc/lane/thread.h"
 
@@ -22,7 +22,7 @@
 #define DEADLINE_NS (60 * NS_PER_S)
 
 static struct lane_thread *thread;
-static int entered_fd, released_fd; /* pipes of the handler, or of the call */
+static int entered_fd, released_fd; /* pipes of the handler or of the call */
 
 static void hold(void)
 {

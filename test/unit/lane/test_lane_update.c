@@ -1,6 +1,6 @@
-/* Pieces with an update rule (README of svc/lane, A19; svc/wire, W14): the lane keeps parameters
- * and moments, rank 0 sends the settings, every rank gets the new parameters. test_update tests the
- * kernels; here they are the reference. */
+/* Pieces with an update rule (README of svc/lane, A19; svc/wire, W14): the lane stores parameters
+ * and moments, rank 0 sends the settings, and every rank gets the new parameters. test_update tests
+ * the kernels, which are the reference here. */
 #include "test/unit/lane/update_rig.h"
 
 #include <errno.h>
@@ -71,7 +71,8 @@ static void settings_are_the_first_rank_s_and_of_that_round(void **state)
     set(1);
     update(0, 2);
     tell(0, &fast);
-    say(0, 3, RECORD_UPDATE, RECORD_ANNOUNCE); /* laps rank 1; its input is round 2's again */
+    /* a round ahead of rank 1; its input is that of round 2 again */
+    say(0, 3, RECORD_UPDATE, RECORD_ANNOUNCE);
     rig_settle(&rig);
     update(1, 2);
     rig_until(&rig, rig.workers[0].words_count == 2 && rig.workers[1].commits_count == 2);
@@ -232,7 +233,7 @@ static void the_first_broadcast_is_done_again_so_that_the_lane_has_it(void **sta
     expect_model(0);
 }
 
-/* The landing area holds the result (W4); the loss concerns later rounds. */
+/* The landing area has the result (W4). The loss concerns later rounds. */
 static void who_missed_the_end_of_the_last_round_hears_of_it_before_the_loss(void **state)
 {
     start_rule(2, (struct lane_terms){.rule = UPDATE_SGD}, true);

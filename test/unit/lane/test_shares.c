@@ -8,7 +8,7 @@
 
 #include "svc/lane/memory/shares.h"
 
-#define MOST 1600 /* 1500 for tenants, of which 200 are kept for those with at most 12 */
+#define MOST 1600 /* 1500 for tenants, of which 200 are reserved for tenants with at most 12 */
 
 static int setup(void **state)
 {

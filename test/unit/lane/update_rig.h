@@ -1,5 +1,5 @@
-/* One piece with an update rule in a lane, with workers driven by hand, and the reference of the
- * rule: for the programs that test such pieces. */
+/* One piece with an update rule in a lane, with workers that the test drives step by step, and the
+ * reference of the rule. For the programs that test such pieces. */
 #ifndef GRADPOOL_TEST_UPDATE_RIG_H
 #define GRADPOOL_TEST_UPDATE_RIG_H
 
@@ -18,7 +18,7 @@
 #define ELEMENTS (100000 / TRANSFER_SHORTER) /* two chunks */
 #endif
 #define BYTES (ELEMENTS * sizeof(float))
-#define W 1 /* the piece */
+#define W 1 /* number of the piece */
 
 static const char *kind;
 static struct rig rig;
@@ -50,7 +50,7 @@ static inline void start(uint32_t ranks, enum update_rule rule)
     start_rule(ranks, (struct lane_terms){.rule = rule}, false);
 }
 
-/* The reference has one thread: under ThreadSanitizer it would take most of a test's time. */
+/* The reference has one thread: with ThreadSanitizer it would take most of a test's time. */
 #define ONE_THREAD __attribute__((no_sanitize("thread")))
 
 ONE_THREAD static inline float gradient(uint32_t rank, uint64_t round, uint64_t e)

@@ -1,4 +1,4 @@
-/* The migration protocol as transcripts: each line has an event of a side and its effect, "side:
+/* The migration protocol as transcripts. Each line has an event of a side and its effect: "side:
  * event -> state / action". A line that starts with "--" is a remark. */
 #include "migrator/migrator.h"
 
@@ -38,7 +38,7 @@ static enum migrator_state *find_side(struct sides *sides, const char *name)
     return &sides->target;
 }
 
-/* Feeds the line's event, and writes the line with the actual effect. */
+/* Runs the line's event, and writes the line with the actual effect. */
 static void play_line(struct sides *sides, const char *line)
 {
     char side[32], event[32], actual[128];
@@ -312,7 +312,8 @@ static void what_the_table_does_not_know_is_refused_in_every_state(void **state)
                 assert_int_equal(to.state, s);
             assert_int_equal(side_of(to.state), side_of((enum migrator_state)s));
         }
-    assert_int_equal(known, 67); /* rows of the table: a new one belongs into a transcript */
+    /* number of rows of the table: each new row needs a line in a transcript */
+    assert_int_equal(known, 67);
 }
 
 static void events_of_another_side_are_refused(void **state)

@@ -1,4 +1,4 @@
-/* Builds replies as the coordinator does, and packs and unpacks them, so that tests free them like
+/* Builds replies like the coordinator, and packs and unpacks them, so that tests free them like
  * received ones. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +53,7 @@ static envelope *status_of(const struct rig_service *r)
         lanes[i].use = &lane_uses[i];
         lane_list[i] = &lanes[i];
     }
-    /* Lane 7 comes second: figures [0] are its. */
+    /* Lane 7 comes second, and figures [0] belong to it. */
     lanes[0].use = r->told_nothing ? NULL : &lane_uses[1];
     lanes[1].use = r->told_nothing ? NULL : &lane_uses[0];
     WIRE(AggregatorView) a = GRADPOOL__WIRE__AGGREGATOR_VIEW__INIT, *aggregators[] = {&a};

@@ -1,4 +1,4 @@
-/* Replies of a coordinator, made up: two lanes of one aggregator, two jobs. */
+/* Invented replies of a coordinator: two lanes of one aggregator, and two jobs. */
 #ifndef GRADPOOL_TEST_SNAPSHOT_RIG_H
 #define GRADPOOL_TEST_SNAPSHOT_RIG_H
 
@@ -6,7 +6,7 @@
 
 #define RIG_SECOND UINT64_C(1000000000)
 
-/* Contents of the replies; all counters are since start. */
+/* Contents of the replies. All counters count since the start. */
 struct rig_service {
     uint64_t at_ns, incarnation;
     const char *state;             /* state of the aggregator */
@@ -18,16 +18,17 @@ struct rig_service {
     const char *job_state;         /* of job 5 */
     uint32_t more_jobs;            /* "job-0", "job-1", ... with numbers from 1000, on no lane */
     bool told_nothing;             /* no figures of the aggregator have come yet */
-    bool hides_job;                /* job 5 is another tenant's */
+    bool hides_job;                /* job 5 belongs to another tenant */
     bool lone_job;                 /* job 5 has one worker */
     uint32_t loss_ppm;             /* loss of "job-0", ...; 0: not measured */
 };
 
 /* Builds the coordinator's replies; the caller frees them. */
 void rig_replies(const struct rig_service *service, envelope **ret_status, envelope **ret_jobs);
-/* A snapshot of the service; the test fails without one. */
+/* Returns a snapshot of the service. The test fails without one. */
 struct snapshot *rig_snapshot(const struct rig_service *service);
-/* A service half a minute old; then one second later, with lane 7 at 0.5 core, lane 9 idle. */
+/* Returns a service that is half a minute old. The second one is a second later, with lane 7 at 0.5
+ * core and lane 9 idle. */
 struct rig_service rig_before(void);
 struct rig_service rig_after(void);
 

@@ -1,4 +1,4 @@
-/* Metrics and the page: neither names of users nor large numbers of objects can break them. */
+/* Metrics and the page: names from users and large numbers of objects must not break them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static size_t lines_with(const char *text, const char *part)
 {
     size_t count = 0, bytes = strlen(part);
     const char *end = text + strlen(text);
-    /* Uses lengths: under a sanitizer each string function reads to the end of the text. */
+    /* Uses lengths, because with a sanitizer each string function reads to the end of the text. */
     for (const char *line = text, *newline; line < end; line = newline ? newline + 1 : end) {
         newline = memchr(line, '\n', (size_t)(end - line));
         count += bytes <= (size_t)(end - line) && memcmp(line, part, bytes) == 0;
@@ -122,7 +122,7 @@ static void figures_that_are_not_known_have_no_sample(void **state)
     snapshot_destroy(s);
 }
 
-/* After a start of the coordinator a zero would look like a counter that begins anew. */
+/* After a start of the coordinator a zero would look like a counter that begins again. */
 static void lanes_that_have_told_nothing_yet_have_no_counters(void **state)
 {
     struct rig_service now = rig_before();

@@ -147,7 +147,7 @@ static void figures_of_a_job_that_are_not_known_are_left_out_of_the_json(void **
     has(text, "\"period_ns\": 1000,");
     has(text, "\"alone_period_ns\": 1000,");
     has(text, "\"lane_ns\": 10,");
-    has(text, "\"loss_ppm\": 0,"); /* none, and that is known */
+    has(text, "\"loss_ppm\": 0,"); /* a known value: none */
     assert_null(strstr(text, "predicted_loss_ppm"));
     free(text);
     known.is_predicted = true;
@@ -175,7 +175,7 @@ static void bytes_that_are_not_utf8_do_not_break_the_json(void **state)
     free(text);
 }
 
-/* A tensor may be called anything that is UTF-8. */
+/* A tensor may have any UTF-8 name. */
 static void names_do_not_command_the_terminal(void **state)
 {
     static const char *const titles[] = {"TENSOR", NULL};

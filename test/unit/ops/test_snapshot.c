@@ -1,5 +1,5 @@
-/* Two snapshots give the figures of the time between them, and only known ones; the history keeps
- * means in memory of constant size. */
+/* Two snapshots give the figures of the time between them, and only known figures. The history
+ * stores means in memory of constant size. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,7 +95,7 @@ static void a_job_of_one_worker_would_need_no_server(void **state)
     snapshot_destroy(s);
 }
 
-/* Three quarters of lane 7 and half of idle lane 9; the tenant must not see job 5's part. */
+/* Three quarters of lane 7 and half of idle lane 9. The tenant must not see job 5's part. */
 static void a_tenant_is_told_what_its_own_jobs_hold_and_use(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();

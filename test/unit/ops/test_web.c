@@ -1,5 +1,6 @@
-/* The web server against readers that are slow, silent, many or rude: bounded in number, bytes and
- * time, and never in the way of others. Time is the test's own, so no case waits for a deadline. */
+/* The web server against readers that are slow, silent, many, or send invalid requests: bounded in
+ * number, bytes and time, and never a burden for others. The test sets the time, so no case waits
+ * for a deadline. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,7 +77,7 @@ static void show_many(uint32_t jobs_count)
     web_show(web, status, jobs);
 }
 
-/* One turn of the coordinator's loop; waits at most some milliseconds. */
+/* Does one turn of the coordinator's loop. Waits at most some milliseconds. */
 static void turn(void)
 {
     static uint64_t next_ns;
@@ -104,7 +105,7 @@ static void say(int fd, const char *text)
     (void)sent; /* the server may have closed the connection */
 }
 
-/* Reads available bytes. 1: more may come; 0: the end. */
+/* Reads available bytes. Returns 1: more may come; 0: the end. */
 static int read_some(int fd, char *text, size_t *bytes)
 {
     ssize_t got = recv(fd, text + *bytes, ANSWER_BYTES_MAX - 1 - *bytes, 0);
@@ -114,7 +115,7 @@ static int read_some(int fd, char *text, size_t *bytes)
     return got > 0 || (got < 0 && errno == EAGAIN);
 }
 
-/* All that comes until the server closes; for free(). */
+/* Returns all bytes until the server closes; the caller frees them. */
 static char *read_all(int fd)
 {
     char *text = calloc(1, ANSWER_BYTES_MAX);
@@ -316,7 +317,7 @@ static void who_reads_slowly_holds_nobody_up_and_is_let_go_at_the_deadline(void 
 static void who_reads_while_a_new_snapshot_comes_gets_the_whole_old_page(void **state)
 {
     int slow = connect_now(65536); /* far less than the page */
-    standing_ns = clock_now_ns();  /* constant time, however long the jobs take here */
+    standing_ns = clock_now_ns();  /* the time does not advance, however long the work takes here */
     show_many(3000);
     say(slow, "GET /report HTTP/1.1\r\nHost: h\r\n\r\n");
     for (int i = 0; i < 20; i++)

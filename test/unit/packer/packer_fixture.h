@@ -1,4 +1,4 @@
-/* Requests to place in tests, and the check that every plan must pass whatever the policy. */
+/* Requests for placement in tests, and the check that every plan of any policy must pass. */
 #ifndef GRADPOOL_TEST_PACKER_FIXTURE_H
 #define GRADPOOL_TEST_PACKER_FIXTURE_H
 
@@ -21,7 +21,7 @@
 #define FIXTURE_TENSORS_MAX 16384
 #define MIB (UINT64_C(1) << 20)
 
-/* A request that tests change, and its result. Ids differ from positions on purpose. */
+/* A request that tests change, and its result. Ids intentionally differ from positions. */
 struct fixture {
     struct packer_lane lanes[FIXTURE_LANES_MAX];
     struct packer_tensor tensors[FIXTURE_TENSORS_MAX];
@@ -68,7 +68,7 @@ static inline uint64_t fixture_piece_bytes(const struct fixture *f, const struct
     return p->elements * f->tensors[p->tensor - 1000].element_bytes;
 }
 
-/* Bytes of the plan on the lane at a position. */
+/* Returns the bytes of the plan on the lane at a position. */
 static inline uint64_t fixture_lane_bytes(const struct fixture *f, size_t lane)
 {
     uint64_t bytes = 0;
@@ -88,7 +88,7 @@ static inline size_t fixture_lane_pieces(const struct fixture *f, size_t lane)
     return count;
 }
 
-/* Position of the lane of a tensor's first piece. */
+/* Returns the position of the lane of a tensor's first piece. */
 static inline size_t fixture_lane_of(const struct fixture *f, size_t tensor)
 {
     for (size_t i = 0; i < f->plan.pieces_count; i++)
@@ -98,7 +98,7 @@ static inline size_t fixture_lane_of(const struct fixture *f, size_t tensor)
     return 0;
 }
 
-/* Checks the pieces of one tensor from position `at` of the plan; returns the position of the next
+/* Checks the pieces of one tensor from position `at` of the plan. Returns the position of the next
  * tensor. */
 static inline size_t fixture_check_tensor(const struct fixture *f, size_t tensor, size_t at)
 {
@@ -122,7 +122,8 @@ static inline size_t fixture_check_tensor(const struct fixture *f, size_t tensor
     return at;
 }
 
-/* P3, P4, P7: each element once, in order, no piece too large, no lane over its memory. */
+/* Checks P3, P4 and P7: each element once and in order, no piece too large, and no lane over its
+ * memory. */
 static inline void fixture_check_plan(const struct fixture *f)
 {
     size_t at = 0;
@@ -148,7 +149,8 @@ static inline void fixture_place(struct fixture *f, const char *policy)
     fixture_check_plan(f);
 }
 
-/* The request is refused with this code, the reason contains `part`, the plan is unchanged. */
+/* Checks that the request is refused with this code, that the reason contains `part`, and that the
+ * plan is unchanged. */
 static inline void fixture_refuse(struct fixture *f, const char *policy, int error,
                                   const char *part)
 {

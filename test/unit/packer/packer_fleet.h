@@ -1,4 +1,4 @@
-/* A fleet of lanes that jobs are placed on one after the other, for tests of packing under a loss
+/* A fleet of lanes on which jobs are placed one after the other, for tests of packing under a loss
  * limit. */
 #ifndef GRADPOOL_TEST_PACKER_FLEET_H
 #define GRADPOOL_TEST_PACKER_FLEET_H
@@ -29,7 +29,7 @@ struct fleet {
     struct packer_resident residents[FLEET_LANES_MAX][FLEET_RESIDENTS_MAX];
     struct packer_node nodes[FLEET_NODES_MAX];
     size_t nodes_count;
-    /* The job to be placed. */
+    /* the job that will be placed */
     struct packer_tensor tensors[FLEET_TENSORS_MAX];
     size_t tensors_count;
     struct packer_timing timing;
@@ -39,7 +39,7 @@ struct fleet {
     char reason[256];
 };
 
-/* All lanes parked. */
+/* Makes a fleet of parked lanes. */
 static inline struct fleet *fleet_new(size_t lanes_count)
 {
     struct fleet *f = calloc(1, sizeof(*f));
@@ -57,7 +57,7 @@ static inline struct fleet *fleet_new(size_t lanes_count)
     return f;
 }
 
-/* A lane in use by one more measured job. */
+/* Adds one more measured job to a lane in use. */
 static inline struct packer_resident *fleet_add(struct fleet *f, size_t lane, uint64_t lane_ns,
                                                 uint64_t period_ns)
 {
@@ -73,7 +73,7 @@ static inline struct packer_resident *fleet_add(struct fleet *f, size_t lane, ui
     return resident;
 }
 
-/* One more tensor, of one piece, for the job to be placed. */
+/* Adds one more tensor, of one piece, to the job that will be placed. */
 static inline struct packer_tensor *fleet_tensor(struct fleet *f, uint64_t lane_ns)
 {
     struct packer_tensor *tensor = &f->tensors[f->tensors_count];
@@ -122,7 +122,7 @@ static inline void fleet_refuse(struct fleet *f, const char *policy, int error, 
         fail_msg("\"%s\" does not say \"%s\"", f->reason, part);
 }
 
-/* The lane of a tensor's first piece. */
+/* Returns the lane of a tensor's first piece. */
 static inline uint32_t fleet_lane_of(const struct packer_plan *plan, size_t tensor)
 {
     for (size_t i = 0; i < plan->pieces_count; i++)
@@ -174,7 +174,8 @@ static inline size_t fleet_lanes_open(const struct fleet *f)
     return count;
 }
 
-/* The largest loss of a job on any lane, less the limit of that job. */
+/* Returns the largest difference between the loss of a job on any lane and the limit of that
+ * job. */
 static inline double fleet_worst_excess(const struct fleet *f, const char *policy, double margin)
 {
     double losses[FLEET_RESIDENTS_MAX], worst = -1;

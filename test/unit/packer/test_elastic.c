@@ -1,5 +1,5 @@
-/* The jobs that shrink for an arriving job, and that grow after an end (E1 to E5 of packer): cases
- * whose figures can be checked by hand. */
+/* Jobs that shrink for a new job, and jobs that grow after an end (E1 to E5 of packer): cases whose
+ * figures can be checked by hand. */
 #include "packer/growth/elastic.h"
 
 #include <errno.h>
@@ -120,7 +120,7 @@ static void a_job_that_finds_no_room_waits_and_nothing_changes(void **state)
 
 static void what_is_left_goes_where_it_gains_most_one_by_one(void **state)
 {
-    /* Worth of a worker more, in rounds a second. 1: 1.84, 1.70, 1.53; 2: 0.20, 0.19. */
+    /* Worth of one more worker in rounds a second. Job 1: 1.84, 1.70, 1.53; job 2: 0.20, 0.19. */
     struct elastic_job jobs[] = {job(2, 2, 2, 5), job(1, 2, 2, 0.5)};
     struct elastic_slots free = {2, 0};
     assert_int_equal(elastic_share_out(jobs, 2, &free, NOW_NS, changes, CHANGES), 2);

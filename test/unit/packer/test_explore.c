@@ -1,5 +1,5 @@
-/* Slow lanes: RULES.md of packer, X1 to X10. A job of pieces on lanes whose speed is set; a round
- * takes its compute time and then as long as its slowest lane. Noise is seeded. */
+/* Slow lanes: RULES.md of packer, X1 to X10. The test sets the speed of the lanes. A round takes
+ * its compute time and then as long as its slowest lane. Noise comes from a seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,7 +127,7 @@ static void carry_out(struct world *w, const struct explore_decision *d,
     explore_moved(&w->explore, true);
 }
 
-/* Windows are over after four looks. */
+/* Windows end after four calls. */
 static void run(struct world *w, size_t looks)
 {
     struct explore_move moves[PIECES];
@@ -168,7 +168,7 @@ static void a_slow_lane_is_relieved_within_five_windows(void **state)
     }
 }
 
-/* Nothing helps but to take the others off its lane. */
+/* Only moving the other pieces off its lane would help. */
 static void a_slow_piece_is_left_alone_where_it_is(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -222,7 +222,7 @@ static void pieces_that_are_lumps_end_as_even_as_they_can(void **state)
     }
 }
 
-/* The try has no effect: rounds of this world have the same length whatever moves. */
+/* The experiment has no effect: rounds of this world have the same length whatever moves. */
 static void what_is_no_better_goes_back(void **state)
 {
     struct explore_move moves[PIECES];
@@ -245,7 +245,7 @@ static void what_is_no_better_goes_back(void **state)
     }
     assert_int_equal(w.kept, 0);
     assert_true(w.rolled >= 1);
-    assert_true(w.tried <= 10); /* ever more seldom */
+    assert_true(w.tried <= 10); /* less and less often */
 }
 
 static void never_keeps_what_overlaps(void **state)
@@ -286,7 +286,8 @@ static void lanes_that_are_late_whatever_they_have_are_emptied(void **state)
         w.late_ns[1] = w.late_ns[3] = 30 * MS;
         run(&w, 80);
         assert_true(w.kept >= 1);
-        assert_true(speed_of_all(&w) < 55 * MS); /* was 70; 50 without them */
+        /* the round took 70 before; 50 is the time without these lanes */
+        assert_true(speed_of_all(&w) < 55 * MS);
     }
 }
 
@@ -357,7 +358,7 @@ static void a_lane_more_is_tried_where_lanes_are_even_and_workers_wait(void **st
         run(&w, 600);
         assert_int_equal(w.kept, 1);
         assert_int_equal(w.last.arm, EXPLORE_OUT);
-        assert_true(speed_of_all(&w) < 76 * MS); /* was 85 */
+        assert_true(speed_of_all(&w) < 76 * MS); /* the round took 85 before */
     }
 }
 

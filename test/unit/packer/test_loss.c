@@ -1,4 +1,4 @@
-/* The rules of loss: compared with closed forms and with the plain sum, and the room of a lane
+/* The rules of loss compared with closed forms and with the plain sum, and the room of a lane
  * compared with predicted losses. */
 #include <errno.h>
 #include <inttypes.h>
@@ -48,8 +48,8 @@ static void assert_near(double value, double wanted, double within)
         fail_msg("%.17g is not within %g of %.17g", value, within, wanted);
 }
 
-/* Sum of k! c_k of the product over all jobs but one, literally as in the rule; scaled against
- * overflow by `scale`, which must be equal for compared sums. */
+/* Calculates the sum of k! c_k of the product over all jobs except one, literally by the rule. It
+ * is scaled against overflow by `scale`, which must be equal for compared sums. */
 static long double plain_sum(const double *shares, size_t count, size_t without)
 {
     long double *a = calloc(count + 2, sizeof(*a)), sum = 0;
@@ -272,7 +272,7 @@ static size_t draw_jobs(struct packer_resident *jobs, uint64_t *seed)
     return count;
 }
 
-/* Whether all jobs are within their limits when the last job takes `lane_ns`. */
+/* Returns whether all jobs are within their limits when the last job takes `lane_ns`. */
 static bool all_hold(const struct loss_rule *rule, struct packer_resident *jobs, size_t others,
                      double lane_ns, double slack)
 {
@@ -400,7 +400,7 @@ static void more_work_than_its_time_runs_into_one_burst(void **state)
     assert_near(predicted(&job, 1, 0), 30.0 / 130, 1e-12);
 }
 
-/* Beside u = 0.25 the work takes 1.25 times as long: 2 (1.25 x 10/5 - 1) = 3 ms. */
+/* Beside a job with u = 0.25 the work takes 1.25 times as long: 2 (1.25 x 10/5 - 1) = 3 ms. */
 static void others_draw_the_last_burst_out(void **state)
 {
     struct packer_resident jobs[] = {ending(10 * MS, 2 * MS, 60 * MS, 0), share(0.25)};
@@ -412,8 +412,8 @@ static void others_draw_the_last_burst_out(void **state)
     assert_true(counted[0] > 3.0 / 103);
 }
 
-/* All work in one burst, nothing hidden: the prediction equals rule `shared` up to the square of
- * the loss. */
+/* All work is in one burst, and none of it is hidden: the prediction equals rule `shared` except
+ * for the square of the loss. */
 static void who_sends_all_at_the_end_loses_what_the_rule_says(void **state)
 {
     struct packer_resident jobs[] = {ending(5 * MS, 5 * MS, 5 * MS, 0), share(0.3)};

@@ -1,4 +1,4 @@
-/* The number of lanes of each trial, and the verdicts: RULES.md of packer, R10. */
+/* The number of lanes of each trial, and the results of trials: RULES.md of packer, R10. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #define MS UINT64_C(1000000)
 #define LIMIT 50000
 
-/* Searches for a job that slows down on fewer than `needs` lanes; returns the number of trials. */
+/* Searches for a job that slows down on fewer than `needs` lanes. Returns the number of trials. */
 static int seek(struct narrow *n, uint32_t lanes, uint32_t needs)
 {
     int tries = 0;
@@ -42,7 +42,7 @@ static void fewer_may_cost_a_part_of_the_limit(void **state)
 {
     struct narrow n;
     narrow_begin(&n, 2);
-    assert_true(narrow_take(&n, 1000 * MS, 1015 * MS, LIMIT)); /* 1.48 of 1.5 % */
+    assert_true(narrow_take(&n, 1000 * MS, 1015 * MS, LIMIT)); /* 1.48 % of at most 1.5 % */
     assert_in_range(n.spent_ppm, 14700, 14800);
     narrow_begin(&n, 2);
     assert_false(narrow_take(&n, 1000 * MS, 1016 * MS, LIMIT));

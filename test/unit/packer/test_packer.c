@@ -1,4 +1,4 @@
-/* Properties of every policy of the packer: shapes of requests and plans, limits, refusals. */
+/* Properties of every policy of the packer: forms of requests and plans, limits, and refusals. */
 #include "test/unit/packer/packer_fixture.h"
 
 #define for_each_policy(p) for (const char *const *p = packer_policies(); *p; p++)

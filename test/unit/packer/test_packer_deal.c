@@ -1,5 +1,5 @@
-/* The deal of a job's pieces to lanes with known shares (P14): gradients become ready one after the
- * other, and no lane may be idle until the last ones. */
+/* The distribution of a job's pieces over lanes with known shares (P14): gradients become ready one
+ * after the other, and no lane may be idle until the last ones. */
 #include "test/unit/packer/packer_fleet.h"
 
 #include <math.h>
@@ -64,7 +64,7 @@ static void crumbs_are_dealt_but_open_nothing(void **state)
     free(f);
 }
 
-/* 51 + 51 and 34 + 34 + 34 fill two lanes of 105; dealt in order they need three. */
+/* 51 + 51 and 34 + 34 + 34 fill two lanes of 105. Distributed in order they need three. */
 static void a_job_of_few_pieces_gets_no_lane_more_for_being_dealt(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
@@ -81,7 +81,8 @@ static void a_job_of_few_pieces_gets_no_lane_more_for_being_dealt(void **state)
     free(f);
 }
 
-/* 60 of 100 ms on two lanes, one of which could take 35 within the limit: half of that will do. */
+/* 60 of 100 ms on two lanes, one of which could take 35 within the limit. Half of that is
+ * enough. */
 static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
@@ -97,7 +98,7 @@ static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
     free(f);
 }
 
-/* Largest lead of any lane's pieces over its part of the request, in ns. */
+/* Returns how far the pieces of any lane are ahead of its part of the request, in ns. */
 static double worst_lead_ns(const struct fleet *f, const struct packer_plan *plan)
 {
     double all_ns = 0, so_far_ns = 0, had_ns[FLEET_LANES_MAX] = {0}, worst_ns = 0;
@@ -151,7 +152,7 @@ static void no_lane_is_ahead_or_behind_by_more_than_a_few_pieces(void **state)
         packer_plan_fini(&plan);
         free(f);
     }
-    assert_true(uneven <= JOBS / 100); /* lanes full to the brim, no lane to be had */
+    assert_true(uneven <= JOBS / 100); /* the lanes are full, and there are no more */
 }
 
 int main(void)

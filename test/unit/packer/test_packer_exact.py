@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""The packer against an exact solver, as a TAP program.
+"""The packer compared with an exact solver, as a TAP program.
 
 Usage: test_packer_exact.py PACKER_CASES [COUNT]
 
-PACKER_CASES fills small fleets by policy `shared`. Here the rule is written a second time, as plain
-polynomials, and HiGHS (scipy's milp) finds the fewest lanes: each task in one of the largest sets
-of tasks that one lane can carry. Loss and memory only grow with tasks: so covering is exact.
-"""
+PACKER_CASES fills small fleets with policy `shared`. Here the rule is written a second time, as
+plain polynomials, and HiGHS (scipy's milp) finds the smallest number of lanes: each task is in one
+of the largest sets of tasks that one lane can carry. Loss and memory only grow with tasks, so this
+covering is exact."""
 import itertools
 import os
 import subprocess
@@ -29,14 +29,14 @@ class Case:
         self.tasks = []  # (job, lane time, bytes, lane)
 
     def lanes(self):
-        """The packer's result: lane -> its tasks."""
+        """Returns the packer's result: lane -> its tasks."""
         lanes = {}
         for number, task in enumerate(self.tasks):
             lanes.setdefault(task[3], []).append(number)
         return lanes
 
     def carries(self, numbers):
-        """Whether one lane can carry these tasks."""
+        """Returns whether one lane can carry these tasks."""
         if sum(self.tasks[n][2] for n in numbers) > self.memory_bytes:
             return False
         lane_ns = {}
@@ -56,7 +56,7 @@ class Case:
 
 
 def weigh(shares):
-    """Sum of k! c_k of the product of (1-u) + u x."""
+    """Returns the sum of k! c_k of the product of (1-u) + u x."""
     row = [1.0]
     for u in shares:
         row = [(1 - u) * a + u * k * b for k, (a, b) in enumerate(zip(row + [0.0], [0.0] + row))]
@@ -64,7 +64,7 @@ def weigh(shares):
 
 
 def largest_sets(case):
-    """The sets of tasks that a lane carries and that are not part of another one."""
+    """Returns the sets of tasks that a lane can carry and that are not part of another such set."""
     everything = range(len(case.tasks))
     kept = []
     for size in range(len(case.tasks), 0, -1):

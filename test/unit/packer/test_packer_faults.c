@@ -27,7 +27,7 @@ void *__wrap_reallocarray(void *old, size_t count, size_t bytes)
     return allocation_fails() ? NULL : __real_reallocarray(old, count, bytes);
 }
 
-/* The number of failures before the call succeeds. */
+/* Returns the number of failures before the call succeeds. */
 static size_t fail_each_allocation(struct fixture *f, const char *policy)
 {
     for (size_t n = 0;; n++) {

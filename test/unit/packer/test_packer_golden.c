@@ -1,5 +1,6 @@
-/* Placements of ten real models, compared with test/golden/packer/. A change shows as a diff; after
- * a wanted change `test_packer_golden --update` writes the files anew, for a review of the diff. */
+/* Placements of ten real models, compared with test/golden/packer/. A change shows as a diff. After
+ * an intended change `test_packer_golden --update` writes the files again, for a review of the
+ * diff. */
 #include <errno.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -38,7 +39,7 @@ static FILE *open_or_fail(const char *path, const char *mode)
     return file;
 }
 
-/* Rows of model,tensor_index,name,elements,ready_frac; the first line names the columns. */
+/* Reads rows of model,tensor_index,name,elements,ready_frac. The first line names the columns. */
 static void read_model(const char *name, struct model *ret_model)
 {
     char path[512], line[256], tensor[128];
@@ -72,7 +73,7 @@ static uint64_t hash_number(uint64_t hash, uint64_t number)
     return hash;
 }
 
-/* 64-bit FNV-1a over all numbers of the plan. */
+/* Returns the 64-bit FNV-1a hash of all numbers of the plan. */
 static uint64_t hash_plan(const struct packer_plan *plan)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -173,7 +174,7 @@ static void write_packed(FILE *out, const struct model *model, const char *polic
     packer_plan_fini(&plan);
 }
 
-/* All placements of a model as text, to be freed. */
+/* Returns all placements of a model as text, which the caller frees. */
 static char *describe(const struct model *model)
 {
     size_t bytes;
@@ -214,10 +215,10 @@ static void write_text(const char *path, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Takes the next line off the text; NULL at its end. */
+/* Removes the next line from the text and returns it; NULL at the end. */
 static char *next_line(char **text) { return *text && **text ? strsep(text, "\n") : NULL; }
 
-/* Prints the lines that differ, by position; returns their number. Changes both texts. */
+/* Prints the lines that differ, by position. Returns their number. Changes both texts. */
 static int show_diff(char *expected, char *actual)
 {
     int lines = 0;

@@ -117,7 +117,7 @@ static void what_the_job_placed_before_counts(void **state)
     packer_plan_fini(&plan);
     fleet_tensor(f, 10 * MS);
     plan = fleet_plan(f, "shared");
-    assert_int_equal(plan.shares_count, 2); /* 105 ms are all that 5 % leave */
+    assert_int_equal(plan.shares_count, 2); /* 105 ms is the room that 5 % leave */
     packer_plan_fini(&plan);
     free(f);
 }
@@ -285,7 +285,7 @@ static void a_job_does_not_use_up_its_lanes_on_crumbs(void **state)
     struct fleet *f = fleet_of_job(20, 100 * MS);
     struct packer_plan plan;
 
-    for (size_t i = 0; i < 16; i++) /* room for 2 ms, on four for more */
+    for (size_t i = 0; i < 16; i++) /* room for 2 ms, and on four lanes for more */
         fleet_add(f, i, (i < 12 ? 83 : 30) * MS, 100 * MS);
     for (size_t i = 0; i < 20; i++)
         fleet_tensor(f, 2 * MS);
@@ -317,7 +317,7 @@ static void no_job_gets_more_lanes_than_it_may_have(void **state)
     packer_plan_fini(&plan);
     f->lanes_max = 3;
     fleet_refuse(f, "shared", -ENOSPC, "9 beyond the job's 3 lanes");
-    f->lanes[10].job_bytes = 4; /* on a lane from before */
+    f->lanes[10].job_bytes = 4; /* on a lane of an earlier call */
     f->lanes[10].state = PACKER_LANE_OPEN;
     f->tensors_count = 3;
     plan = fleet_plan(f, "shared");
@@ -366,7 +366,7 @@ static void a_job_that_is_not_measured_gets_lanes_of_its_own(void **state)
     assert_int_equal(plan.shares_count, 3);
     packer_plan_fini(&plan);
     fleet_refuse(f, "dedicated", -ENOSPC, "dedicated needs 4 lanes without another job, 3 of 4");
-    f->workers = 1; /* one that runs already */
+    f->workers = 1; /* as many as run already */
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 1);
     assert_int_equal(plan.shares[0].lane, 3);
@@ -412,7 +412,7 @@ static void check_determinism(struct fleet *f, const char *policy, const struct 
     packer_plan_fini(&again);
 }
 
-/* Places arriving jobs, 40 at most; returns the number of placed ones. */
+/* Places arriving jobs, at most 40. Returns the number of placed ones. */
 static size_t fill(struct fleet *f, const char *policy, uint64_t *seed)
 {
     size_t placed = 0;
@@ -461,7 +461,7 @@ static void whatever_comes_nobody_exceeds_his_limit(void **state)
     print_message("# %zu of 1600 jobs placed\n", placed);
 }
 
-/* Numbers at the ends of their ranges: a plan or a refusal, never a wrap. */
+/* With numbers at the ends of their ranges there is a plan or a refusal, never an overflow. */
 static void extreme_numbers_are_placed_or_refused(void **state)
 {
     static const uint64_t ends[] = {1, 2, PACKER_PERIOD_NS_MAX - 1, PACKER_PERIOD_NS_MAX};
@@ -516,7 +516,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Prints; a timing is never a test. */
+/* Prints the time, because a timing is never a test. */
 static void two_hundred_tasks_find_room_beside_a_thousand_jobs(void **state)
 {
     uint64_t seed = 7;

@@ -1,11 +1,11 @@
-/* Packing on machines that we do not have: synthetic topologies, read as the service reads them, as
- * fleets. A lane is a core, its node the NUMA node's memory. */
+/* Packing on machines that we do not have: simulated topologies, read like the service reads them,
+ * as fleets. A lane is a core, and its node is the NUMA node's memory. */
 #include "svc/host/cores.h"
 #include "test/unit/packer/packer_fleet.h"
 
 #define TWO_SOCKETS "pack:2 numa:1 core:32 pu:2"
 
-/* Lane i is core i of the allowed ones; cores in order of node, then index. */
+/* Lane i is core i of the allowed ones. Cores are in order of node, then index. */
 static struct fleet *fleet_of_machine(const char *synthetic, const char *list, uint64_t node_bytes,
                                       struct cores **ret_cores)
 {
@@ -30,7 +30,7 @@ static struct fleet *fleet_of_machine(const char *synthetic, const char *list, u
     return f;
 }
 
-/* Places jobs of one task each until a refusal; returns their number. */
+/* Places jobs of one task each until a refusal. Returns their number. */
 static size_t fill(struct fleet *f, uint64_t lane_ns)
 {
     for (size_t jobs = 0;; jobs++) {
@@ -70,7 +70,7 @@ static void few_jobs_use_few_cores_of_many(void **state)
         for (size_t t = 0; t < 10; t++)
             fleet_tensor(f, MS);
         plan = fleet_plan(f, "shared");
-        assert_true(plan.shares_count <= 2); /* the rest of one lane, then the next */
+        assert_true(plan.shares_count <= 2); /* the rest of one lane, and then the next lane */
         fleet_commit(f, &plan);
     }
     assert_int_equal(fleet_lanes_open(f), 4);

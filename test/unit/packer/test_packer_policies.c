@@ -21,7 +21,8 @@ static void least_loaded_places_the_largest_first(void **state)
 
     set_elements(f, (uint64_t[]){3, 3, 4, 5, 5});
     fixture_place(f, NULL);
-    /* 5 | 5, then 4 on the first, 3 on the second, and the last 3 there too (8 against 9). */
+    /* 5 | 5, then 4 on the first and 3 on the second lane. The last 3 goes to the second lane (8
+     * against 9). */
     assert_lanes(f, (size_t[]){1, 1, 0, 0, 1});
     fixture_free(f);
 }
@@ -210,7 +211,7 @@ static void paa_gives_tiny_tensors_to_the_lane_of_fewest_keys(void **state)
 {
     struct fixture *f = fixture_new(2, 6);
 
-    /* Mean 10,000 elements: 100 is tiny. The large ones make one key on each lane. */
+    /* With a mean of 10,000 elements 100 is tiny. The large tensors make one key on each lane. */
     set_elements(f, (uint64_t[]){9800, 9800, 100, 100, 100, 100});
     fixture_place(f, "paa");
     assert_lanes(f, (size_t[]){0, 1, 0, 1, 0, 1});
@@ -221,8 +222,8 @@ static void paa_fits_best_what_is_under_the_mean(void **state)
 {
     struct fixture *f = fixture_new(2, 4);
 
-    /* Mean 10: 7 opens lane 0 (a tie goes to the lower), 5 does not fit there and opens lane 1,
-     * 5 fits lane 1 exactly, 3 fits lane 0 exactly. */
+    /* With a mean of 10: 7 opens lane 0 (of equal lanes the lower), 5 does not fit there and opens
+     * lane 1, 5 fits lane 1 exactly, and 3 fits lane 0 exactly. */
     set_elements(f, (uint64_t[]){7, 5, 5, 3});
     fixture_place(f, "paa");
     assert_lanes(f, (size_t[]){0, 1, 1, 0});
@@ -316,7 +317,7 @@ static void dedicated_stays_on_the_lanes_that_the_job_has(void **state)
     f->request.workers = 2;
     f->lanes[2].job_bytes = f->lanes[2].load_bytes = 40;
     f->lanes[3].job_bytes = f->lanes[3].load_bytes = 40;
-    f->lanes[3].load_ppm = 900000; /* the job's own work, no reason to leave */
+    f->lanes[3].load_ppm = 900000; /* the job's own work is no reason to move */
     fixture_place(f, "dedicated");
     assert_int_equal(fixture_lane_pieces(f, 2), 2);
     assert_int_equal(fixture_lane_pieces(f, 3), 2);
@@ -331,7 +332,7 @@ static void dedicated_adds_a_lane_to_those_that_the_job_has(void **state)
     f->request.workers = 2;
     f->lanes[2].job_bytes = f->lanes[2].load_bytes = 40;
     fixture_place(f, "dedicated");
-    assert_int_equal(fixture_lane_pieces(f, 0), 2); /* level with the 40 bytes after the first */
+    assert_int_equal(fixture_lane_pieces(f, 0), 2); /* equal to the 40 bytes after the first */
     assert_int_equal(fixture_lane_pieces(f, 1), 0);
     assert_int_equal(fixture_lane_pieces(f, 2), 1);
     fixture_free(f);

@@ -1,4 +1,4 @@
-/* Profiles from samples: RULES.md of packer, R1 to R5. Noise is seeded. */
+/* Profiles from samples: RULES.md of packer, R1 to R5. Noise comes from a seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static enum profile_news take(struct profile *p, uint64_t rounds, uint64_t perio
     return profile_take(p, &sample);
 }
 
-/* Ten rounds a sample. Returns the last news that was some. */
+/* Runs ten rounds for each sample. Returns the last result other than PROFILE_NOTHING. */
 static enum profile_news run(struct profile *p, int samples, uint64_t period_ns, uint64_t lane_ns,
                              bool is_alone)
 {
@@ -162,7 +162,7 @@ static void how_rounds_end_is_known_from_alone_only(void **state)
     assert_int_equal(profile_known(&p).span_ns, 60 * MS);
     assert_int_equal(profile_known(&p).burst_ns, MS);
     assert_int_equal(profile_known(&p).slack_ns, 5 * MS);
-    end_rounds(&p, 120 * MS, false); /* twice the lane time, and so of the burst */
+    end_rounds(&p, 120 * MS, false); /* twice the lane time, and so twice the burst */
     assert_in_range(profile_known(&p).burst_ns, 2 * MS - MS / 10, 2 * MS + MS / 10);
     assert_int_equal(profile_known(&p).span_ns, 60 * MS);
     end_rounds(&p, 50 * MS, false); /* alone was measured wrong */

@@ -1,4 +1,4 @@
-/* Each rule by which the pool grows, and its bounds; time, and inconsistent input: RULES.md of
+/* Each rule by which the pool grows, and its limits; time, and inconsistent input: RULES.md of
  * packer, G1 to G4, G7, G8, G10. */
 #include "test/unit/packer/scale_pool.h"
 
@@ -38,7 +38,7 @@ static void who_waits_gets_lanes_in_the_same_window(void **state)
     wish(p, 4);
     pool_tick(p);
     pool_expect(p, SCALE_OPEN, "job 900 waits, for 4 in all");
-    /* Parked lanes; with the one without a job they are 3. */
+    /* Parked lanes open. With the lane without a job they are 3. */
     assert_int_equal(p->last.lanes_count, 2);
     pool_tick(p);
     pool_expect(p, SCALE_START, "an aggregator starts, lanes to open: 1;");
@@ -196,7 +196,7 @@ static void relief_starts_an_aggregator_where_no_lane_will_do(void **state)
     pool_free(p);
 }
 
-/* Without the limit a job at the edge of its limit would start and stop an aggregator for ever. */
+/* Without the limit a job near its limit would start and stop an aggregator repeatedly. */
 static void a_job_above_its_limit_now_and_then_starts_few_aggregators(void **state)
 {
     struct pool *p = crowded();
@@ -294,7 +294,8 @@ static void the_furthest_above_its_limit_is_relieved_first(void **state)
     assert_int_equal(pool_until(p, SCALE_RELIEVE), 3);
     assert_int_equal(p->last.job, 101);
     pool_obey(p);
-    assert_int_equal(pool_until(p, SCALE_RELIEVE), 3); /* the counts of the other jobs began anew */
+    /* the counts of the other jobs began again */
+    assert_int_equal(pool_until(p, SCALE_RELIEVE), 3);
     assert_int_equal(p->last.job, 102);
     pool_free(p);
 }
@@ -305,7 +306,7 @@ static void relief_that_does_not_help_comes_ever_more_seldom(void **state)
     pool_open(p, 8);
     for (uint32_t i = 0; i < 8; i++)
         pool_put(p, i, 20 * MS);
-    pool_task(p, 0, 1, 20 * MS); /* a task on any lane: every lane has other jobs */
+    pool_task(p, 0, 1, 20 * MS); /* a task on each lane, so that every lane has other jobs */
     p->options.lanes_max = 8;
     size_t reliefs = 0;
     for (int i = 0; i < 2000; i++) {

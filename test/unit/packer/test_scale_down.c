@@ -1,4 +1,4 @@
-/* Each rule by which the pool shrinks, and its bounds: RULES.md of packer, G3, G5 to G7, G9. */
+/* Each rule by which the pool shrinks, and its limits: RULES.md of packer, G3, G5 to G7, G9. */
 #include "test/unit/packer/scale_pool.h"
 
 /* --- a lane whose tasks fit elsewhere --- */
@@ -6,7 +6,7 @@
 static void a_low_load_that_lasts_empties_the_lane_of_least_load(void **state)
 {
     struct pool *p = pool_sparse();
-    assert_int_equal(pool_until(p, SCALE_DRAIN), 7); /* the first begins the time, 30 s */
+    assert_int_equal(pool_until(p, SCALE_DRAIN), 7); /* the first window begins the time of 30 s */
     pool_expect(p, SCALE_DRAIN,
                 "lane 13 is emptied: for 30 s the load of 3 lanes was low, 0.35 now");
     assert_int_equal(p->last.moves_count, 1);
@@ -45,7 +45,8 @@ static void what_fits_nowhere_stays(void **state)
     struct pool *p = pool_new(8, 1);
     pool_open(p, 3);
     for (uint32_t i = 0; i < 3; i++)
-        pool_put(p, i, 30 * MS); /* two of them: 8 % lost by each, though the lane is 60 % busy */
+        /* two of these jobs lose 8 % each, although the lane is 60 % busy */
+        pool_put(p, i, 30 * MS);
     for (int i = 0; i < 200; i++)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
     pool_free(p);
@@ -70,7 +71,7 @@ static void all_of_a_lane_goes_or_nothing(void **state)
     struct pool *p = pool_sparse();
     pool_put(p, 1, 3 * MS);
     uint32_t big = pool_put(p, 1, MS);
-    p->jobs[big].timing.loss_limit_ppm = 10000; /* wants a lane for itself */
+    p->jobs[big].timing.loss_limit_ppm = 10000; /* the job needs a separate lane */
     p->tasks[1].lane_ns = 0;
     for (int i = 0; i < 50 && p->counts[SCALE_DRAIN] == 0; i++)
         pool_tick(p);

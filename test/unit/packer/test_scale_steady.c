@@ -1,5 +1,5 @@
-/* How the pool behaves over time: still under a steady load, on the heels of one that swings,
- * within its invariants whatever is seen (scale_pool.h checks each decision). Prints its seeds. */
+/* How the pool behaves over time: it does not change under a steady load, follows a changing load,
+ * and keeps its invariants for any input (scale_pool.h checks each decision). Prints its seeds. */
 #include "test/lib/extent.h"
 #include "test/unit/packer/scale_pool.h"
 
@@ -16,7 +16,8 @@ static uint64_t pool_draw(uint64_t *seed, uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
-/* Measures losses as predicted, at most a point off, and loads, at most a fifth off. */
+/* Measures losses as predicted with an error of at most a point, and loads with an error of at most
+ * a fifth. */
 static void pool_measure(struct pool *p, uint64_t *seed)
 {
     struct packer_resident residents[POOL_JOBS_MAX];
@@ -42,7 +43,8 @@ static void pool_measure(struct pool *p, uint64_t *seed)
     }
 }
 
-/* Up to three tasks, shares of a lane from 1 to 25 %, anywhere or each on a lane of its own. */
+/* Adds up to three tasks with shares of a lane from 1 to 25 %, on any lanes, or each on a separate
+ * lane. */
 static void put_random(struct pool *p, size_t lanes, bool alone, uint64_t *seed)
 {
     size_t jobs = alone ? lanes : 1 + pool_draw(seed, 3 * lanes);
@@ -67,7 +69,7 @@ static size_t run_windows(struct pool *p, size_t windows, uint64_t *seed)
     return changes;
 }
 
-/* Thinly spread jobs are packed within the hold times, and no move follows. */
+/* Jobs on separate lanes are packed within the hold times, and no move follows. */
 static void a_steady_load_from_lanes_of_its_own_comes_to_rest(void **state)
 {
     for (uint64_t n = 0; n < seeds(); n++) {
@@ -92,7 +94,7 @@ struct swing {
     struct pool *p;
     uint64_t seed;
     double lane_hours, fluid_hours, anew_hours;
-    size_t waiting, waited_most; /* windows */
+    size_t waiting, waited_most; /* in windows */
 };
 
 static void remove_job(struct pool *p, uint32_t job)
@@ -114,7 +116,7 @@ static void remove_job(struct pool *p, uint32_t job)
     }
 }
 
-/* One task a job here. False: refused. */
+/* Places one job of one task. False: the job was refused. */
 static bool place(const struct pool *p, const struct packer_timing *timing, uint64_t lane_ns,
                   uint32_t *ret_lane)
 {
@@ -148,7 +150,7 @@ static bool place(const struct pool *p, const struct packer_timing *timing, uint
     return true;
 }
 
-/* The job comes, or waits for a lane. */
+/* A job arrives, or waits for a lane. */
 static bool come(struct swing *w, uint64_t period, uint64_t lane_ns)
 {
     struct pool *p = w->p;
@@ -162,7 +164,7 @@ static bool come(struct swing *w, uint64_t period, uint64_t lane_ns)
     return true;
 }
 
-/* Number of lanes that the same jobs take when all are placed anew. */
+/* Returns the number of lanes that the same jobs take when all are placed anew. */
 static size_t packed_anew(const struct pool *p)
 {
     struct pool *q = pool_new(p->seen.lanes_count, 0);
@@ -191,7 +193,7 @@ static double use_of(const struct pool *p)
     return use;
 }
 
-/* Changes the number of jobs by at most two a window; a waiting job asks again in the next
+/* Changes the number of jobs by at most two in a window. A waiting job asks again in the next
  * window. */
 static void swing_jobs(struct swing *w, size_t wanted)
 {
@@ -213,7 +215,7 @@ static void swing_jobs(struct swing *w, size_t wanted)
         remove_job(p, (uint32_t)pool_draw(&w->seed, p->seen.jobs_count));
 }
 
-/* The load after arrivals and departures: placed by the packer, then two thirds of the jobs
+/* The load after arrivals and departures: the packer places jobs, and then two thirds of them
  * leave. */
 static void a_steady_load_after_departures_comes_to_rest(void **state)
 {
@@ -240,9 +242,10 @@ static void a_steady_load_after_departures_comes_to_rest(void **state)
     assert_true(drains > 0);
 }
 
-/* A job too many on a lane is relieved, and no job is placed there soon after. In disorder a job
- * may be at its limit, where noise can exceed it at any time: once, with the relief that follows.
- * The packer leaves no job there, because its margin is as large as this noise. */
+/* A job too many on a lane is relieved, and no job is placed there soon after. In a random
+ * placement a job may be at its limit, where noise can exceed the limit at any time. This happens
+ * once, with the relief that follows. The packer leaves no job there, because its margin is as
+ * large as this noise. */
 static void a_steady_load_that_begins_in_disorder_comes_to_rest(void **state)
 {
     size_t reliefs = 0, late = 0;
@@ -323,7 +326,7 @@ static void disturb(struct pool *p, uint64_t *seed)
         p->jobs[i].lanes_next = (uint32_t)pool_draw(seed, p->jobs[i].lanes_enough + 1);
     }
     if (p->seen.tasks_count > 0 && p->seen.tasks_count < POOL_TASKS_MAX / 2) {
-        /* Another task of the same job. */
+        /* another task of the same job */
         struct scale_task of = p->tasks[pool_draw(seed, p->seen.tasks_count)];
         pool_task(p, of.job, of.lane, pool_draw(seed, 10) * MS);
     }

@@ -1,11 +1,11 @@
-/* The reductions by definition, slowly. Shares no code with svc/reduce but the dtype numbers. */
+/* The reductions by definition, which is slow. Shares only the dtype numbers with svc/reduce. */
 #include "test/unit/reduce/reduce_reference.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Fraction bits, smallest normal exponent, largest exponent. */
+/* fraction bits, smallest normal exponent, largest exponent */
 struct format {
     int fraction, least, most;
 };
@@ -35,8 +35,8 @@ uint16_t reference_half(double value, enum reduce_dtype dtype)
     exponent = exponent < f->least ? f->least : exponent;
     if (isinf(value) || exponent > f->most)
         return (uint16_t)(sign | special << f->fraction);
-    /* In units of the last bit; rint() rounds ties to even. A carry into the next exponent, or into
-     * infinity, is right by adding the numbers. */
+    /* In units of the last bit; rint() rounds ties to even. Adding the numbers also handles a carry
+     * into the next exponent, or into infinity. */
     unsigned units = (unsigned)rint(ldexp(value, f->fraction - exponent));
     unsigned below = (unsigned)(exponent - f->least) << f->fraction;
     return (uint16_t)(sign | (units + below));
@@ -98,7 +98,8 @@ static union held combine(enum reduce_operation operation, enum reduce_dtype dty
     int32_t a = (int32_t)have.i32, b = (int32_t)next.i32;
     int64_t c = (int64_t)have.i64, d = (int64_t)next.i64;
     switch (dtype) {
-    /* A double holds sum and product of two floats so well that rounding twice is rounding once. */
+    /* A double holds sum and product of two floats so exactly that rounding twice has the same
+     * result as rounding once. */
     case REDUCE_F32: result.f32 = (float)combine_floats(operation, have.f32, next.f32); break;
     case REDUCE_F64: result.f64 = combine_floats(operation, have.f64, next.f64); break;
     case REDUCE_I32:

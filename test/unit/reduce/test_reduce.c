@@ -1,4 +1,4 @@
-/* The sums, bit for bit against the plainest loop there is. */
+/* The sums, compared bit by bit with the simplest loop. */
 #include "svc/reduce/reduce.h"
 
 #include <float.h>
@@ -34,7 +34,7 @@ static float from_bits(uint32_t bits)
     return value;
 }
 
-/* Values whose sum depends on the order: all magnitudes, both signs, some special ones. */
+/* Returns values whose sum depends on the order: all magnitudes, both signs, some special ones. */
 static float any_value(void)
 {
     static const uint32_t special[] = {0x00000000, 0x80000000, 0x00000001, 0x80000001,
@@ -108,7 +108,7 @@ struct shape {
     uint32_t divisor;
 };
 
-/* Source and target alignments differ from one to the next, all derived from `offset`. */
+/* Alignments of sources and targets differ from each other, and are all derived from `offset`. */
 static void check_shape(const struct shape *c)
 {
     const float *source[SOURCES];
@@ -182,7 +182,7 @@ static void a_target_may_be_any_of_the_sources(void **state)
             for (int s = 0; s < SOURCES; s++)
                 source[s] = source_memory[s];
             sum_plainly(source, SOURCES, elements, 8);
-            /* The last target is a source, so that copies are tried as well as sums. */
+            /* The last target is also a source, so that copies are tested as well as sums. */
             float *both = target[targets - 1];
             memcpy(both, source[aliased], elements * sizeof(float));
             source[aliased] = both;
@@ -195,7 +195,7 @@ static void a_target_may_be_any_of_the_sources(void **state)
 
 static void many_workers_in_place(void **state)
 {
-    /* Every target is a source: workers whose sum replaces their gradient. */
+    /* Every target is a source, as for workers whose sum replaces their gradient. */
     const float *source[SOURCES];
     void *target[SOURCES];
     for (int s = 0; s < SOURCES; s++) {

@@ -116,7 +116,8 @@ static bool is_guarded(const char *memory, size_t bytes)
     return true;
 }
 
-/* Each array at another offset, all derived from `offset`; nothing beside the target changes. */
+/* Each array has another offset, all derived from `offset`. Nothing beside the target may
+ * change. */
 static void check_variant(enum reduce_set set, const struct kernel *k, size_t elements,
                           size_t offset, int variant)
 {
@@ -217,7 +218,7 @@ static void nothing_past_an_end_is_touched(void **state)
 
 /* --- targets that are sources, many targets, many passes --- */
 
-/* The first source, or the partial result where that has the dtype, is also the last target. */
+/* The first source, or the partial result if it has the dtype, is also the last target. */
 static void check_alias(enum reduce_set set, const struct kernel *k)
 {
     enum { ELEMENTS = 1100, TARGETS = 3 };
@@ -254,8 +255,8 @@ static void a_target_may_be_a_source_or_the_partial_result(void **state)
     for_each_kernel(check_alias, 1100);
 }
 
-/* Streaming stores need targets with equal offsets in their cache lines: here all have, or one has
- * not. */
+/* Streaming stores need targets with equal offsets in their cache lines. Here all targets have
+ * these, or one has not. */
 static void check_places(enum reduce_set set, const struct kernel *k)
 {
     enum { ELEMENTS = 1100, MOST = REDUCE_TARGETS_MAX };
@@ -288,7 +289,8 @@ static void targets_past_the_cache_get_the_same_bytes_wherever_they_lie(void **s
     for_each_kernel(check_places, 1100);
 }
 
-/* In passes of at most 8 sources, and by definition in one: the same bits, halves rounded once. */
+/* The result in passes of at most 8 sources has the same bits as in one pass by definition, with
+ * halves rounded once. */
 static void check_passes(enum reduce_set set, const struct kernel *k)
 {
     enum { MANY = 21, ELEMENTS = 100 };
@@ -336,7 +338,7 @@ static void one_source_is_copied_bit_by_bit(void **state) { for_each_kernel(chec
 
 /* --- halves --- */
 
-/* All of one dtype's values as f32, and back. */
+/* Converts all values of one dtype to f32, and back. */
 static void check_all_halves(enum reduce_set set, enum reduce_dtype dtype)
 {
     static uint16_t halves[65536], back[65536];
@@ -351,7 +353,7 @@ static void check_all_halves(enum reduce_set set, enum reduce_dtype dtype)
             fail_msg("%s, %s %#x becomes %a", reduce_set_name(set), reduce_dtype_name(dtype), i,
                      (double)wide[i]);
     }
-    /* Plus nothing, from a partial result: the way back. -0 + 0 is 0. */
+    /* Converts back by adding nothing to a partial result. -0 + 0 is 0. */
     reduce_pick(set, REDUCE_SUM, dtype, dtype)(
         &(struct reduce_pass){(void *[]){back}, 1, (const void *[]){zeros}, 1, wide, 65536, 0});
     for (unsigned i = 0; i < 65536; i++)
@@ -360,7 +362,8 @@ static void check_all_halves(enum reduce_set set, enum reduce_dtype dtype)
                      i, back[i]);
 }
 
-/* Around every value and every tie between two: the float there, the one below, the one above. */
+/* Around every value and every tie between two values: the float there, the one below, and the one
+ * above. */
 static void check_rounding(enum reduce_set set, enum reduce_dtype dtype)
 {
     static float around[65536 * 6];

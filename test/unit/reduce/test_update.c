@@ -1,5 +1,5 @@
-/* The update rules: every kernel of every instruction set compared with the formulas, one element
- * at a time. test_update_torch.py compares with PyTorch. */
+/* The update rules: every kernel of every instruction set compared with the formulas, element by
+ * element. test_update_torch.py compares with PyTorch. */
 #include "svc/reduce/update.h"
 #include "test/unit/reduce/reduce_reference.h"
 
@@ -42,7 +42,8 @@ struct round {
     bool has_partial;
 };
 
-/* One element by the formulas; volatile: no contraction, no wider intermediate values. */
+/* Calculates one element by the formulas. volatile prevents contraction and wider intermediate
+ * values. */
 static float expected_element(const struct round *r, float gradient, size_t i)
 {
     const struct update_settings *s = &r->settings;

@@ -1,5 +1,5 @@
-/* A replica holder on its own thread, and the lanes of its copies: listeners that the test polls,
- * and for which the test answers the holder's requests (svc/replica). */
+/* A replica holder on a separate thread, and the lanes of its copies: listeners that the test
+ * polls, and for which the test answers the holder's requests (svc/replica). */
 #ifndef GRADPOOL_TEST_KEEPING_RIG_H
 #define GRADPOOL_TEST_KEEPING_RIG_H
 
@@ -24,11 +24,11 @@
 #define AGGREGATOR 5
 #define LANES 3
 #define TOLD_MOST 16
-#define BYTES 100000 /* bytes of a state; no multiple of a stamp's alignment */
+#define BYTES 100000 /* bytes of a state, which are no multiple of a stamp's alignment */
 #define DEADLINE_NS (60 * NS_PER_S)
 #define QUIET_NS (20 * NS_PER_MS)
 
-/* Connections come one after the other. */
+/* Connections are made one after the other. */
 struct scripted_lane {
     struct fabric *shm, *ofi;
     char shm_address[FABRIC_ADDRESS_BYTES_MAX], ofi_address[FABRIC_ADDRESS_BYTES_MAX];
@@ -41,7 +41,7 @@ struct scripted_lane {
 };
 
 static struct holder *k;
-static struct scripted_lane lanes[LANES + 1]; /* from 1 */
+static struct scripted_lane lanes[LANES + 1]; /* index from 1 */
 static _Atomic int asks;
 
 /* ---- lanes ---- */
@@ -63,7 +63,7 @@ static inline void lane_takes_request(struct scripted_lane *lane, const struct f
     memcpy(&lane->ticket, event->data, sizeof lane->ticket);
     if (lane->refuses)
         return fabric_refuse(event->conn, EBUSY);
-    assert_null(lane->conn); /* one at a time */
+    assert_null(lane->conn); /* one connection at a time */
     lane->conn = event->conn;
     assert_int_equal(fabric_accept(event->conn, lane), 0);
 }
@@ -215,7 +215,7 @@ static inline void refuse(uint32_t lane, int code)
     holder_ticket(k, JOB, lane, code, "", "", &(struct record_connect){0});
 }
 
-/* The ticket is requested and given, and no other message goes to the lane. */
+/* Requests and gives the ticket. No other message goes to the lane. */
 static inline void connect_lane(uint32_t lane)
 {
     int before = lanes[lane].opened;
@@ -232,7 +232,7 @@ static inline const struct record_backup *expect_told(uint32_t lane, int count)
     return &lanes[lane].told[count - 1];
 }
 
-/* A lane has a copy of a piece, of which nothing lies there so far. */
+/* Gives a lane a copy of a piece, which is still empty. */
 static inline const struct record_backup *keep_at(uint32_t lane, struct holder_copy what)
 {
     keep(lane, what);

@@ -1,5 +1,5 @@
-/* The copies that an aggregator holds for lanes of others, over real connections: tickets, messages
- * about a copy, its end (svc/replica). test_holder_fence tests moves. */
+/* The copies that an aggregator holds for lanes of other aggregators, over real connections:
+ * tickets, messages about a copy, and its end (svc/replica). test_holder_fence tests moves. */
 #include "test/unit/replica/keeping_rig.h"
 
 #include <arpa/inet.h>
@@ -78,7 +78,7 @@ static void a_lane_that_is_gone_is_waited_for_without_asking(void **state)
     refuse(1, -ESTALE);
     expect_no_ask();
     assert_int_equal(use().copies, 1);
-    keep(2, copy(1, 2)); /* its successor */
+    keep(2, copy(1, 2)); /* the next copy */
     connect_lane(2);
     expect_told(2, 1);
     assert_int_equal(lanes[1].opened, 0);
@@ -134,7 +134,7 @@ static void a_lane_that_refuses_is_reached_over_the_network_next(void **state)
     assert_int_equal(use().connections, 1);
 }
 
-/* A listener with a full queue: the kernel drops new connections silently. */
+/* A listener with a full queue, for which the kernel drops new connections silently. */
 struct hole {
     int fds[3];
     char address[FABRIC_ADDRESS_BYTES_MAX];
@@ -370,7 +370,7 @@ static void a_job_that_ends_is_left_everywhere(void **state)
     assert_true(holds_nothing(keep_at(2, copy(1, 1))));
 }
 
-/* The holder missed messages while it was away. */
+/* The holder missed messages while it was disconnected. */
 static void what_it_is_not_told_to_have_still_is_left(void **state)
 {
     const uint32_t still[] = {2, 77};

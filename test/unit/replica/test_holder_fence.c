@@ -1,8 +1,9 @@
-/* A piece moves from one lane to another while its copy stays in place: no lane gets the place
- * while another may still write it (svc/replica, J3 and J4; W5 of svc/wire). */
+/* A piece moves from one lane to another while its copy stays in place. No lane gets the place
+ * while another one may still write to it (svc/replica, J3 and J4; W5 of svc/wire). */
 #include "test/unit/replica/keeping_rig.h"
 
-/* Calls of the fence, which would kill a lane that does not obey; here the lane is this process. */
+/* Number of fence calls, which would kill a lane that does not obey. Here the lane is this
+ * process. */
 static int fences;
 
 void __real_fabric_fence(struct fabric_conn *c);
@@ -13,7 +14,8 @@ void __wrap_fabric_fence(struct fabric_conn *c)
     __real_fabric_fence(c);
 }
 
-/* The copy under the piece's new route; `lost`: the former lane has not released the piece. */
+/* Returns the copy under the piece's new route. `lost`: the former lane has not released the
+ * piece. */
 static struct holder_copy moved(uint32_t piece, uint32_t epoch, bool lost)
 {
     struct holder_copy what = copy(piece, epoch);
@@ -162,7 +164,7 @@ static void a_keeper_may_end_behind_a_fence(void **state)
     until(lanes[2].closed == 1);
 }
 
-/* A copy that the coordinator does not know; the lost lane may still write it. */
+/* A copy that the coordinator does not know. The lost lane may still write to it. */
 static void a_copy_may_be_forgotten_behind_a_fence(void **state)
 {
     keep_at(1, copy(1, 1));
@@ -181,7 +183,8 @@ static void a_copy_may_be_forgotten_behind_a_fence(void **state)
 
 static void forget(uint32_t piece) { holder_end(k, JOB, &piece, 1, false); }
 
-/* Posted before the lane knew, and on its way while the copy was given up and taken again. */
+/* The write was posted before the lane knew, and arrived while the copy was given up and taken
+ * again. */
 static void a_stamp_that_comes_before_the_connection_has_ended_is_nobodys(void **state)
 {
     keep_at(2, copy(2, 1)); /* so that the memory stays */
@@ -235,7 +238,7 @@ static void what_a_lane_may_still_write_is_no_other_pieces(void **state)
     assert_int_equal(next->offset[0], told.offset[0]);
 }
 
-/* The connection is being left because a copy begins, and the lane is lost before it has
+/* The connection is being closed because a copy begins, and the lane is lost before it has
  * seen that. */
 static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
 {
@@ -279,7 +282,8 @@ a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection(void
 
 /* ---- kept by another meanwhile ---- */
 
-/* The lane may have posted a write before its report; its other copies are sent to it anew. */
+/* The lane may have posted a write before its report. Its other copies are announced to it
+ * again. */
 static void a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended(void **state)
 {
     keep_both_at_lane_1();

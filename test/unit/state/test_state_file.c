@@ -1,4 +1,4 @@
-/* The file of a snapshot: written contents are read back, and any other file is refused. */
+/* The file of a snapshot: written contents are read, and any other file is refused. */
 #include "svc/reduce/update.h"
 #include "svc/state/state_layout.h"
 #include "svc/state/state_write.h"
@@ -27,7 +27,8 @@ static const struct state_tensor written[TENSORS] = {
     {.name = "empty", .dtype = REDUCE_F32, .rule = UPDATE_ADAM, .elements = 0},
     {.name = "weight", .dtype = REDUCE_F32, .rule = UPDATE_ADAMW, .elements = ELEMENTS_MAX},
 };
-static float state[3 * ELEMENTS_MAX + TENSORS], again[3 * ELEMENTS_MAX]; /* each begins one on */
+/* each begins one element later */
+static float state[3 * ELEMENTS_MAX + TENSORS], again[3 * ELEMENTS_MAX];
 
 static int make_folder(void **context)
 {
@@ -82,7 +83,7 @@ static void what_was_written_is_read_again(void **context)
     state_file_close(&f);
 }
 
-/* Every byte of the file counts, but for the gaps that align tensors. */
+/* Each byte of the file is checked, except those of the gaps that align tensors. */
 static void a_byte_that_has_changed_is_found(void **context)
 {
     struct err err = {0};

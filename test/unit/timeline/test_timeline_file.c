@@ -1,5 +1,5 @@
-/* The file of a timeline: complete after each batch, the former file stays until the first batch,
- * and no data of a worker makes it unreadable. */
+/* The file of a timeline: it is complete after each batch, the former file stays until the first
+ * batch, and no data of a worker makes it unreadable. */
 #include "svc/timeline/timeline_file.h"
 #include "svc/wire/record.h"
 #include "svc/wire/trace_ring.h"
@@ -69,7 +69,7 @@ static void close_file(struct rig *rig)
     assert_int_equal(timeline_file_close(rig->file, &rig->totals, &err), 0);
 }
 
-/* Whether brackets outside of quotes are balanced, the first condition of a parser. */
+/* Returns whether brackets outside of quotes are balanced, the first condition of a parser. */
 static bool is_whole(const char *text)
 {
     int depth = 0;
@@ -90,7 +90,8 @@ static bool is_whole(const char *text)
 static size_t count(const char *text, const char *part)
 {
     const char *end =
-        text + strlen(text); /* strstr() of AddressSanitizer looks for that each time */
+        /* so that strstr() of AddressSanitizer does not search from the beginning each time */
+        text + strlen(text);
     size_t bytes = strlen(part), found = 0;
     for (; (text = memmem(text, (size_t)(end - text), part, bytes)); text += bytes)
         found++;

@@ -1,4 +1,4 @@
-/* Named maxima: reading their values, and the words of a refusal. */
+/* Named limits: reading their values, and the text of a refusal. */
 #include "svc/wire/limit.h"
 
 #include <errno.h>

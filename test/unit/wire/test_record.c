@@ -1,4 +1,5 @@
-/* Records of a data connection: every kind passes at exactly its size, and nothing else does. */
+/* Records of a data connection: every kind is accepted with exactly its size, and nothing else
+ * is. */
 #include "svc/wire/record.h"
 
 #include "svc/channel/channel.h"
@@ -62,7 +63,7 @@ static int check(const void *data, size_t bytes)
 {
     union record copy;
     size_t fixed;
-    /* An exact allocation lets the sanitizer see a read past the end. */
+    /* With an exact allocation the sanitizer detects an access beyond it. */
     uint8_t *exact = malloc(bytes ? bytes : 1);
     memcpy(exact, data, bytes);
     int r = record_check(exact, bytes, &copy, &fixed);
@@ -153,7 +154,7 @@ static void reserved_bytes_must_be_zero(void **state)
     }
 }
 
-/* Takes a sound record, spoils one field, expects the refusal. */
+/* Takes a valid record, makes one field invalid, and expects the refusal. */
 #define refuses(kind_, field, value)                    \
     do {                                                \
         union record bad = sound(kind_);                \
@@ -277,7 +278,7 @@ static void random_bytes_never_crash(void **state)
         size_t bytes = (size_t)random() % sizeof(data);
         for (size_t at = 0; at < sizeof(data); at++)
             data[at] = (uint8_t)random();
-        if (i % 2) /* half of them nearly right: one spoilt byte in a sound record */
+        if (i % 2) /* half of them are nearly valid: a valid record with one changed byte */
         {
             union record r = sound(kinds[(size_t)random() % KINDS]);
             size_t spoilt = (size_t)random() % record_bytes(&r);
@@ -290,7 +291,7 @@ static void random_bytes_never_crash(void **state)
     }
 }
 
-/* A change of these sizes means that the former version would misread records. */
+/* After a change of these sizes a former version would misread records. */
 static void the_layout_of_records_goes_with_the_protocol_version(void **state)
 {
     /* After a change (H10): raise the version, update the sizes, rebuild

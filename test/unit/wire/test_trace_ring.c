@@ -1,5 +1,5 @@
-/* The ring of a timeline: each put record is taken once and in order, also concurrently; records
- * without room are counted; a record that was not read whole is dropped. */
+/* The ring of a timeline: each record is read once and in order, also concurrently. Records for
+ * which there is no room are counted. A record that was not read completely is dropped. */
 #include "svc/wire/trace_ring.h"
 
 #include <pthread.h>
@@ -59,7 +59,7 @@ static void a_round_that_was_not_seen_whole_is_none(void **state)
     struct trace_round early = round_of(1), late = round_of(2), stale = round_of(3);
     early.at_ns[0] = SINCE - 1;
     late.at_ns[TRACE_STEPS - 1] = UNTIL + 1;
-    stale.at_ns[2] = 0; /* a step that another recording saw, or none */
+    stale.at_ns[2] = 0; /* a step of another recording, or no step */
     trace_ring_put(ring, &early);
     trace_ring_put(ring, &late);
     trace_ring_put(ring, &stale);
@@ -85,7 +85,7 @@ static void *put_many(void *context)
     return NULL;
 }
 
-/* Takes until all of MANY are taken or counted as dropped. */
+/* Reads until all of MANY records are read or counted as dropped. */
 static uint64_t take_many(struct trace_ring *ring)
 {
     struct trace_round taken[64];

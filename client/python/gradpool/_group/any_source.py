@@ -1,5 +1,5 @@
 """Receives from the first rank that sends. A message is a round of a tensor of two ranks, so such a
-receive begins a round with every rank that may send. The first message is taken; the others stay,
+receive begins a round with every rank that may send. The first message is taken. The others stay
 for the next receive of the same tag and size from their ranks (Y12)."""
 import collections
 import math
@@ -19,14 +19,15 @@ class Mailbox:
         self._begin = begin
         self.open = set()
         self._lock = threading.Lock()
-        self._begun = collections.defaultdict(collections.deque)    # source -> what begin() gave
-        self._wanted = collections.Counter()    # source -> claims that would take one of its
+        self._begun = collections.defaultdict(collections.deque)    # source -> results of begin()
+        # source -> number of claims that would take one of its messages
+        self._wanted = collections.Counter()
 
     def fail(self, error):
-        """A rank that has left can still be waited for beside others."""
+        """Waits for messages; a rank that has left may be one of several sources."""
 
     def expect(self, sources):
-        """One message more is wanted from any of the sources."""
+        """Records that one more message is wanted, from any of the sources."""
         for source in sources:
             with self._lock:
                 self._wanted[source] += 1
@@ -35,19 +36,19 @@ class Mailbox:
                 self._begun[source].append(self._begin(self, source))
 
     def first(self, source):
-        """The Operation of the next message from there."""
+        """Returns the Operation of the next message from that rank."""
         return self._begun[source][0][0]
 
     def take(self, source, sources):
-        """The message from `source`, for a caller that expected one from any of `sources`."""
+        """Returns the message from `source`, for a caller that accepts any of `sources`."""
         with self._lock:
             self._wanted.subtract(sources)
             return self._begun[source].popleft()[1]
 
 
 class Claim(Operation):
-    """A receive from one of `sources`, left to the process's thread. `unload`(message) puts it
-    where it is wanted, by `crossing`."""
+    """A receive from one of `sources`, completed by the thread of the process. `unload`(message)
+    puts the message into its place; `crossing` moves it to the device."""
 
     def __init__(self, group, what, mailbox, sources, result, crossing, unload):
         super().__init__(group, what, (), result)
@@ -62,7 +63,7 @@ class Claim(Operation):
         return self
 
     def _source_rank(self):
-        """Called by torch once the work is over."""
+        """Called by torch when the work is over."""
         return self._source
 
     def waits_for(self):
@@ -70,7 +71,7 @@ class Claim(Operation):
                                   for source in self._sources)), None)
 
     def _is_ready(self):
-        """Once something has come, or nothing will: all of them have left."""
+        """Returns when a message has come, or none can come because all sources have left."""
         over = [source for source in self._sources if self._mailbox.first(source).is_over()]
         good = [source for source in over if self._mailbox.first(source).is_success()]
         if good or len(over) == len(self._sources):

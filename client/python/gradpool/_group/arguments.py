@@ -19,18 +19,19 @@ def _of(table, operation):
 
 
 def fold_of(operation):
-    """The bitwise function of a reduction; None: it is no bitwise one."""
+    """Returns the bitwise function of a reduction; None: the reduction is not bitwise."""
     return _of(_BITWISE, operation)
 
 
 def _name_of(operation):
-    """The reduction's name in torch, which passes an object."""
+    """Returns torch's name of the reduction, which is passed as an object."""
     names = getattr(ReduceOp, 'RedOpType', ReduceOp).__members__
     return next((name for name in names if operation == getattr(ReduceOp, name)), repr(operation))
 
 
 def arithmetic(operation, tensor):
-    """The service's name of a reduction, if it makes sense for a tensor. Mismatch: it does not."""
+    """Returns the service's name of a reduction. Mismatch: the reduction has no meaning for the
+    tensor."""
     name = _of(_ARITHMETIC, operation)
     if name is None:
         offered = ', '.join(_name_of(one) for one, _ in _ARITHMETIC)
@@ -56,7 +57,7 @@ def some(tensors, what):
 
 
 def check_places(tensors):
-    """For a tensor, or for lists of tensors of any depth."""
+    """Checks a tensor, or lists of tensors of any depth."""
     if isinstance(tensors, (list, tuple)):
         for one in tensors:
             check_places(one)
@@ -65,8 +66,8 @@ def check_places(tensors):
 
 
 def puts(call):
-    """An operation whose first argument is where results are put: looked at before it has declared
-    or sent anything, and on all ranks alike, also on those that get none."""
+    """Decorates an operation whose first argument receives the results. The argument is checked
+    before anything is declared or sent, on all ranks alike, including those that get no result."""
     @put_off
     @functools.wraps(call)
     def checked(self, places, *rest, **options):

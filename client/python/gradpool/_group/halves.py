@@ -10,18 +10,18 @@ import weakref
 RECENT = 64
 
 _recent = collections.deque()
-_tied = {}      # id of a result -> (its weak reference, the operation)
+_tied = {}      # id of a result -> (weak reference to it, the operation)
 
 
 def hold(operation):
-    """Holds an operation that is over, and whose end torch has not asked for yet."""
+    """Keeps an operation that is over until torch has requested its end."""
     _recent.append(operation)
     while len(_recent) > RECENT:
         tie(_recent.popleft())
 
 
 def tie(operation):
-    """Holds an operation that is over while one of its results lives, and no result."""
+    """Keeps an operation that is over while one of its results lives, without the results."""
     for tensor in operation.drop_results():
         key = id(tensor)
         _tied[key] = weakref.ref(tensor, lambda _, key=key: _tied.pop(key, None)), operation

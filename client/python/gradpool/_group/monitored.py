@@ -15,12 +15,12 @@ from torch.distributed import distributed_c10d
 from ..errors import error_of, GradpoolError
 
 _TAG = 'monitored_barrier'
-_ANSWER_S = 1.0     # besides the time-out: time for rank 0 to inform the others
+_ANSWER_S = 1.0     # in addition to the time-out: time for rank 0 to inform the others
 
 
 def pass_barrier(group, timeout_s, names_all):
     """Returns when all ranks of `group` have called it. Raises, and fails the group (Y9), if a rank
-    has not within `timeout_s`; names_all: the error names all such ranks, not only the first."""
+    has not within `timeout_s`. names_all: the error names all such ranks, not only the first."""
     try:
         if group.rank() == 0:
             _watch(group, timeout_s, names_all)
@@ -45,7 +45,7 @@ def _watch(group, timeout_s, names_all):
 
 
 def _reason_of(coming, until_s):
-    """Why a rank has not come; None: it has."""
+    """Returns why a rank has not called; None: it has."""
     try:
         _wait(coming, until_s)
     except GradpoolError as error:
@@ -58,7 +58,7 @@ def _answer(group, missing):
     answer = torch.zeros(group.size(), dtype=torch.uint8)
     answer[missing] = 1
     here = [rank for rank in range(1, group.size()) if rank not in missing]
-    with contextlib.suppress(GradpoolError):    # a rank that is gone has its own reason
+    with contextlib.suppress(GradpoolError):    # a rank that has left has its own reason
         for sent in [group.send([answer], rank, _TAG) for rank in here]:
             _wait(sent, until_s)
 
@@ -106,6 +106,6 @@ def _monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
 
 
 def offer():
-    """Makes torch.distributed.monitored_barrier() accept gradpool's groups: torch's own function
-    accepts gloo's only."""
+    """Makes torch.distributed.monitored_barrier() accept groups of gradpool; torch's own function
+    accepts only those of gloo."""
     torch.distributed.monitored_barrier = distributed_c10d.monitored_barrier = _monitored_barrier

@@ -1,5 +1,5 @@
-"""Notices between ranks, without waiting: each rank leaves a text, and when all have left one, each
-rank finds them all. Nothing is sent or declared before the first notice."""
+"""Notices between ranks, without waiting. Each rank sends a text; when all ranks have sent one,
+each rank gets all of them. Nothing is sent or declared before the first notice."""
 import contextlib
 
 import torch
@@ -8,7 +8,7 @@ from ..errors import GradpoolError
 
 
 class Notices:
-    """Notices of `count` ranks of a job; `members` as in Job.declare(). A text has room for 4 *
+    """Notices of `count` ranks of a job. `members`: as in Job.declare(). A text has at most 4 *
     `words` bytes."""
 
     def __init__(self, job, name, members, count, words):
@@ -22,11 +22,11 @@ class Notices:
             self._tensor = self._job.declare(self._name, self._words, 'int32', ranks=self._members)
 
     def is_left(self):
-        """Whether this rank's text is still there: not all have left one."""
+        """Returns whether this rank's text is still pending: not all ranks have sent one."""
         return self._request is not None
 
     def leave(self, raw):
-        """This rank's text, as bytes; not while is_left()."""
+        """Sends this rank's text, as bytes. Not while is_left() is true."""
         self.declare()
         words = torch.zeros(self._words, dtype=torch.int32)
         if raw:
@@ -36,7 +36,7 @@ class Notices:
         self._request = self._job.push_pull(self._tensor, words, self._whole, 'gather')
 
     def find(self, timeout_ms=0):
-        """All ranks' texts by position, once all have left theirs; None: not all have."""
+        """Returns all ranks' texts by position when all ranks have sent theirs; None: not yet."""
         if self._request is None or not self._request.done(timeout_ms):
             return None
         request, self._request = self._request, None

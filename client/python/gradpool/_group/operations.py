@@ -29,22 +29,23 @@ from .._tensors.lengths import FIRST, FIRST_BYTES, Habits, Pool
 from ..errors import error_of, GradpoolError, mismatch, overdue, Timeout
 from . import halves, unattended
 
-# Tensors that a sequence of operations keeps declared, and their bytes: each has staging memory.
+# Maximum number of tensors that a sequence of operations keeps declared, and of their bytes: each
+# has staging memory.
 NAMES_MAX = 256
 BYTES_MAX = 512 << 20
-# Beyond an operation's own deadline, for the thread that watches it.
+# Time beyond an operation's own deadline, for the thread that watches it.
 GRACE_S = 5.0
 
-_lock = threading.RLock()   # guards all slots, and the choice of the thread that ends an operation
+_lock = threading.RLock()  # protects all slots, and the choice of the thread that ends an operation
 
 
 def lock():
-    """The lock of all slots: another one in a forked child."""
+    """Returns the lock of all slots, which is another one in a forked child."""
     return _lock
 
 
 def _forget():
-    """In a forked child no thread would release a lock that was held."""
+    """Creates a new lock in a forked child, where no thread would release a lock that was held."""
     global _lock
     _lock = threading.RLock()
 
@@ -53,20 +54,21 @@ os.register_at_fork(after_in_child=_forget)
 
 
 class Names:
-    """Tensors by dtype and elements, for ranks that ask for them in the same order. All name them
-    by a number that counts declarations, and forget the same ones at the same point of that order,
-    so nobody has to be asked (Y8)."""
+    """Tensors by dtype and elements, for ranks that use them in the same order. All ranks name a
+    tensor by a number that counts declarations, and drop the same tensors at the same place in that
+    order, so no agreement is needed (Y8)."""
 
     def __init__(self, job, prefix, ranks=None, names_max=NAMES_MAX):
         self._job, self._prefix, self._ranks, self._names_max = job, prefix, ranks, names_max
-        self._slots = collections.OrderedDict()     # (dtype, elements) -> Slot, used last is last
-        self._forgotten = []                        # whose last round is not over yet
+        # (dtype, elements) -> Slot; the last used is the last
+        self._slots = collections.OrderedDict()
+        self._forgotten = []  # dropped tensors whose last round is not over yet
         self._declared = self._bytes = 0
         self._habits, self._pool = Habits(), Pool(self._declare_pieces)
 
     def pieces(self, dtype, elements):
-        """[(Slot, offset, length)] for a length that does not recur; None: slot() is for it. All
-        ranks get the same."""
+        """Returns [(Slot, offset, length)] for a length that does not recur; None: slot() is
+        for it. All ranks get the same result."""
         key, size = (dtype, elements), elements * torch.empty(0, dtype=dtype).element_size()
         recurs = self._habits.recurs(key)
         if key in self._slots or elements == 0 or self._is_kept(size, recurs):
@@ -74,8 +76,8 @@ class Names:
         return self._pool.pieces(dtype, elements)
 
     def _is_kept(self, size, recurs):
-        """Whether one more of that size gets a tensor of its own. For one that recurs others are
-        forgotten, unless they recur as well."""
+        """Returns whether one more tensor of that size gets a Slot. For a size that recurs others
+        are dropped, unless they recur as well."""
         if len(self._slots) < FIRST and self._bytes + size <= FIRST_BYTES:
             return True
         has_room = len(self._slots) < self._names_max and self._bytes + size <= BYTES_MAX
@@ -88,7 +90,7 @@ class Names:
                 self._job.declare_all(named, told, ranks=self._ranks)]
 
     def slot(self, dtype, elements):
-        """The Slot of that size, declared if it is not known."""
+        """Returns the Slot of that size, and declares it if it is not known."""
         key = dtype, elements
         if key not in self._slots:
             size = elements * torch.empty(0, dtype=dtype).element_size()
@@ -115,7 +117,7 @@ class Names:
         self._forgotten.append(slot)
 
     def end(self):
-        """No later operation uses it."""
+        """Drops all tensors, because no later operation uses them."""
         while self._slots:
             self._forget_one()
         self._forgotten += self._pool.drain()
@@ -123,15 +125,15 @@ class Names:
 
 
 class Slot:
-    """A declared tensor and the parts that want a round of it: the first has one, the others
-    wait."""
+    """A declared tensor, and the parts that want a round of it. The first part has a round, the
+    others wait."""
 
     def __init__(self, tensor, size):
         self.tensor, self.size = tensor, size
         self.parts = collections.deque()
 
     def end(self):
-        """Undeclares it; False: a round of it is still open."""
+        """Undeclares the tensor. False: a round of it is still open."""
         if self.parts:
             return False
         try:
@@ -142,15 +144,15 @@ class Slot:
 
 
 class Part:
-    """One push: `begin`(tensor) starts it once the Slot is free, and returns the Request.
-    `crossing`: how its values come to the host and back; `land`: called once its round is over."""
+    """One push. `begin`(tensor) starts it when the Slot is free, and returns the Request.
+    `crossing` moves its values to the host and back. `land` is called when its round is over."""
 
     def __init__(self, slot, begin, crossing=HERE, land=None):
         self.slot, self._begin, self.crossing, self._land = slot, begin, crossing, land
         self.operation = self.request = None
 
     def queue(self, operation):
-        """With the lock held, as for the next two."""
+        """Called with the lock held, like the next two methods."""
         self.operation = operation
         self.slot.parts.append(self)
         if self.is_first():
@@ -174,7 +176,7 @@ class Part:
             land()
 
     def leave(self):
-        """The round is over: begins the next one."""
+        """Begins the next round, because this one is over."""
         self.slot.parts.popleft()
         if self.slot.parts:
             self.slot.parts[0].begin()
@@ -197,13 +199,13 @@ class Operation(Work):
         super().__init__()
         self._group, self._what, self._parts = group, what, parts
         self._result, self._finish = list(result), finish or _nothing
-        self._crossings = ()        # carriers by which results have come back
+        self._crossings = ()        # carriers of the results that come back
         self._deadline_s = time.monotonic() + group.timeout_s
         self._over, self._error, self._promise = threading.Event(), None, None
-        self._is_taken = False      # a thread will end the operation
-        self._is_handed = False     # the thread does
+        self._is_taken = False      # a thread is going to end the operation
+        self._is_handed = False     # the thread has ended it
         self._is_asked = False
-        self._is_unattended = False     # no deadline before the first wait
+        self._is_unattended = False     # there is no deadline before the first wait
 
     def start(self):
         """Queues all parts; returns the operation."""
@@ -220,13 +222,13 @@ class Operation(Work):
     # ---- as torch asks ----
 
     def wait(self, timeout=datetime.timedelta(0)):
-        """True once the result is in place; raises the operation's error. Timeout: the operation
-        continues, unless its group's own deadline has passed."""
+        """Returns True when the result is in place; raises the operation's error. Timeout: the
+        operation continues, unless the deadline of its group has passed."""
         self._is_asked = True
         return self.pass_by(timeout)
 
     def pass_by(self, timeout):
-        """Like wait(), for the package itself: torch may still ask for the end (Y10)."""
+        """Like wait(), for the package itself: torch may still request the end (Y10)."""
         limit_s = timeout.total_seconds() if timeout else max(self._left_s(), 0) + GRACE_S
         if self._take():
             self._see_through(limit_s)
@@ -275,7 +277,8 @@ class Operation(Work):
         return results
 
     def get_future(self):
-        """A Future of the resulting tensors; of a failure it has the text, and RuntimeError."""
+        """Returns a Future of the resulting tensors. For a failure it has the text, and is a
+        RuntimeError."""
         with _lock:
             self._is_asked = True
             is_late = self._promise is None and self._over.is_set()
@@ -288,8 +291,9 @@ class Operation(Work):
     # ---- seeing it through ----
 
     def hand_over(self):
-        """Gives the operation to the process's thread, unless another thread waits for it. That
-        thread itself, in a callback of a Future, ends it at once: no other thread would."""
+        """Passes the operation to the process's thread, unless another thread waits for it. If that
+        thread itself calls this, in a callback of a Future, the operation is ended at once, because
+        no other thread would end it."""
         if not self._is_left():
             return
         if is_here():
@@ -298,7 +302,7 @@ class Operation(Work):
             complete(self)
 
     def _is_left(self):
-        """Marks the operation as the thread's; False: it is over, or another thread ends it."""
+        """Gives the operation to the thread. False: it is over, or another thread ends it."""
         with _lock:
             if self._over.is_set() or self._is_taken:
                 return False
@@ -306,7 +310,7 @@ class Operation(Work):
         return True
 
     def look_after(self, age_s):
-        """Gives the operation to the thread if it is that old and no thread ends it."""
+        """Passes the operation to the thread if it is that old and no thread ends it."""
         if not self._is_taken and self._group.timeout_s - self._left_s() >= age_s:
             self._is_unattended = True
             self.hand_over()
@@ -348,17 +352,17 @@ class Operation(Work):
             self.end(Timeout(errno.ETIMEDOUT, 'not over'))
 
     def let_go(self):
-        """Leaves it to the thread, and never sees it through here: for a destructor, which runs
-        anywhere."""
+        """Leaves the operation to the thread and does not work on it here: for a destructor, which
+        may run anywhere."""
         if self._is_left():
             complete(self)
 
     def is_settled(self):
-        """True: the operation is over. Looks at no request."""
+        """Returns True when the operation is over. Checks no request."""
         return self._over.is_set()
 
     def waits_for(self):
-        """The Request to wait in: a finished one if all are, so that no thread sleeps."""
+        """Returns the Request to wait for: a finished one if all are, so that no thread sleeps."""
         with contextlib.suppress(GradpoolError):
             requests = [part.request for part in self._parts if part.request]
             return next((request for request in requests if not request.done()),
@@ -385,8 +389,9 @@ class Operation(Work):
         return self._deadline_s - time.monotonic()
 
     def _settle(self, limit_s):
-        """Waits for all parts; then it is over, or goes on with others. Timeout when `limit_s` is
-        over before the deadline is; every other failure is the operation's."""
+        """Waits for all parts; then the operation is over, or continues with further parts.
+        Timeout: `limit_s` has passed before the deadline. Every other failure is the
+        operation's."""
         until_s = min(self._deadline_s, time.monotonic() + limit_s)
         try:
             more = self._pass(until_s)
@@ -407,14 +412,15 @@ class Operation(Work):
         return overdue(timeout, self._group.timeout_s, by)
 
     def _pass(self, until_s):
-        """Sees its parts through until then. Returns those that follow, if it is not over."""
+        """Works on its parts until then. Returns the parts that follow, if it is not over."""
         for part in self._parts:
             self._wait_for(part, until_s)
         if not self._over.is_set():
             self._land({part.crossing for part in self._parts}, self._finish)
 
     def _land(self, crossings, finish):
-        """Results come back by these; finish() does the rest. Returns what that does."""
+        """Puts the results of these crossings into place; finish() does the rest. Returns the
+        result of finish()."""
         self._crossings = crossings
         for crossing in crossings:
             finish = functools.partial(crossing.land, finish)
@@ -438,7 +444,7 @@ class Operation(Work):
         part.land()
 
     def end(self, error):
-        """The operation is over: called once."""
+        """Ends the operation; called once."""
         with _lock:
             if self._over.is_set():
                 return
@@ -450,7 +456,8 @@ class Operation(Work):
             if error is None:
                 for part in self._parts:
                     part.leave()
-                self._parts = []    # they and it name each other: what they lent is free now
+                # parts and operation refer to each other; this frees what the parts have lent
+                self._parts = []
             promise = self._promise
         if promise is not None:
             self._complete_future()

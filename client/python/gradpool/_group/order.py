@@ -21,23 +21,25 @@ from . import halves
 from .notices import Notices
 from .operations import Operation
 
-# Wait for an operation before it is reported to the other ranks, and then between two checks.
+# Waiting time after which an operation is reported to the other ranks, and the time between two
+# checks.
 _PATIENCE_S = 2.0
 _LOOK_S = 0.1
-# Longest pause between two reports of one wait; reports repeat, because other ranks may have
+# Longest pause between two reports of one wait. Reports are repeated, because other ranks may have
 # reported an operation of an earlier wait.
 _TELL_MAX_S = 30.0
-# Wait of a rank that found a mismatch until the others find it: the rank may leave the job then.
+# Time for which a rank that has found a mismatch waits until the others find it, because the rank
+# may leave the job afterwards.
 _FOUND_MS = 1000
-# Most collectives in a report, and the words for them.
+# Maximum number of collectives in a report, and of words for them.
 _CALLED_MAX = 64
 _WORDS = 1024
 RULE = 'All ranks of a group call the same collectives in the same order, of one shape and dtype'
 
 
 class Order:
-    """Calls of this rank in a group, and those that other ranks have reported. `name`, `ranks`: the
-    group's; `path`: prefix of its tensors' names."""
+    """Calls of this rank in a group, and calls that other ranks have reported. `name`, `ranks`:
+    those of the group. `path`: prefix of the names of its tensors."""
 
     def __init__(self, job, name, path, ranks):
         self._name, self._ranks = name, ranks
@@ -48,13 +50,13 @@ class Order:
         self._lock = threading.Lock()
 
     def note(self, place, what, tensor):
-        """One more is called. It meets those of other ranks in `place`."""
+        """Records one more call. It is matched with those of other ranks in `place`."""
         self._count += 1
         self._called.append((self._count, place, what, tensor.dtype, tensor.shape))
 
     def look(self):
-        """For a caller that has waited long. Mismatch: other ranks have called another operation at
-        this place. Other errors here are dropped: the operation itself reports better ones."""
+        """Called after a long wait. Mismatch: other ranks have called another operation at this
+        place. Other errors are dropped here, because the operation itself reports better ones."""
         if not self._lock.acquire(blocking=False):
             return      # another thread checks
         try:
@@ -77,7 +79,7 @@ class Order:
             self._notices.leave(self._mine())
 
     def _mine(self):
-        """The newest of them, as many as there is room for."""
+        """Returns the newest calls, as many as there is room for."""
         lines = [f"{count} {place.rsplit('/', 1)[-1]} {what} of "
                  f"{str(dtype).removeprefix('torch.')}{list(shape)}".encode()
                  for count, place, what, dtype, shape in list(self._called)]
@@ -97,7 +99,7 @@ class Order:
                                f'{RULE}')
 
     def _wait_for_others(self):
-        """Each leaves a notice more when it has found this one."""
+        """Each rank that has found this mismatch sends one more notice."""
         with contextlib.suppress(GradpoolError):
             self._notices.leave(b'')
             self._notices.find(_FOUND_MS)
@@ -107,13 +109,13 @@ class Order:
 
 
 def _parsed(text):
-    """{number: (place, dtype and shape)}"""
+    """Returns {number: (place, dtype and shape)}."""
     lines = (line.split(' ', 2) for line in text.split('\n'))
     return {int(line[0]): line[1:] for line in lines if len(line) == 3 and line[0].isdecimal()}
 
 
 class Collective(Operation):
-    """An operation of all ranks of a group, which has an `order`."""
+    """An operation of all ranks of a group that has an `order`."""
 
     def _wait_for(self, part, until_s):
         """Checks the order during a long wait. Between two checks a Ctrl-C is raised."""
@@ -128,7 +130,7 @@ class Collective(Operation):
             super()._wait_for(part, until_s)
 
     def is_over(self):
-        """Also checks the order of calls, in the process's thread, for operations that this thread
+        """Checks the order of calls also in the process's thread, for operations that this thread
         ends."""
         if self._waited_s() > _PATIENCE_S and not self._over.is_set():
             try:
@@ -142,7 +144,7 @@ class Collective(Operation):
 
 
 class Shared(Collective):
-    """One that torch's own code waits for once for each of its results."""
+    """A collective for which torch's own code waits once for each of its results."""
 
     def end(self, error):
         super().end(error)
@@ -150,13 +152,14 @@ class Shared(Collective):
 
 
 class Barrier(Collective):
-    """A barrier, which waits for `earlier` operations, too: those that the group had under way."""
+    """A barrier. It also waits for `earlier` operations, which the group had in progress."""
     earlier = ()
 
     def wait(self, timeout=datetime.timedelta(0)):
         super().wait(timeout)
         for one in self.earlier:
-            # Every rank has called it before this one; a message may yet be sent after it.
+            # Every rank has called this operation before the barrier; a message may still be sent
+            # after it.
             if isinstance(one, Collective) and not is_here():
                 one.pass_by(timeout)
         self.earlier = ()

@@ -1,5 +1,6 @@
-"""Words of the ranks of a process group beside a collective that travels in pieces: tensors of
-another length have pieces in common with it."""
+"""Descriptions that ranks of a process group exchange beside a collective whose values are sent in
+pieces. Tensors of different lengths may have pieces in common, so lengths alone would not show a
+mismatch."""
 import torch
 
 from ..errors import disagreement, mismatch
@@ -10,15 +11,16 @@ _WORDS = 16
 
 
 class Said:
-    """`name`, `ranks`: the group's; `path`: what its tensors' names begin with."""
+    """`name`, `ranks`: those of the group. `path`: prefix of the names of its tensors."""
 
     def __init__(self, job, name, path, ranks):
         self._job, self._name, self._path, self._ranks = job, name, path, ranks
         self._slot = None
 
     def beside(self, parts, what, tensor):
-        """(the parts, those of Pieces one by one, behind one by which all ranks say what they
-        bring; the place where the collective meets theirs)"""
+        """Returns (the parts, with those of Pieces one by one, behind a part by which all ranks
+        describe their call; the place where the collective is matched with those of the other
+        ranks)."""
         told = f"{what} of {str(tensor.dtype).removeprefix('torch.')}[{tensor.numel()}]"
         every = [self._part(told)]
         for part in parts:
@@ -26,7 +28,7 @@ class Said:
         return every, told.replace(' ', '-')
 
     def _part(self, told):
-        """Mismatch as its round is over: the ranks differ."""
+        """Raises Mismatch when the round is over and the ranks differ."""
         if self._slot is None:
             made = self._job.declare(f'{self._path}/(said)', _WORDS, 'int32', ranks=self._ranks)
             self._slot = Slot(made, 4 * _WORDS)

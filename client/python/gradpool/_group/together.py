@@ -1,5 +1,6 @@
-"""Operations on several tensors at once; those of one carrier travel as one. torch's functional
-collectives, and what is built on them, call these for one tensor, too."""
+"""Operations on several tensors at once. Tensors with the same kind of carrier are sent as one.
+torch's functional collectives, and what is built on them, call these functions even for one
+tensor."""
 import torch
 from torch.distributed import ReduceOp
 
@@ -10,7 +11,7 @@ from .order import Shared
 
 
 def _alike(tensors, key):
-    """Numbers of the tensors that have the same key, one list a key."""
+    """Returns lists of the numbers of tensors that have the same key."""
     found = {}
     for number, tensor in enumerate(tensors):
         found.setdefault(key(tensor), []).append(number)
@@ -88,7 +89,7 @@ class Together:
             for numbers in _alike(tensors, lambda tensor: carrier_of(tensor, True).dtype)])
 
     def _collected_together(self, numbers, carriers, outputs):
-        """One part for the tensors of these numbers, which have these carriers."""
+        """Returns one part for the tensors with these numbers, which have these carriers."""
         given = torch.cat(carriers)
         whole = self._room_for_all(given)
 
@@ -98,7 +99,7 @@ class Together:
         return self._push('gather', given, whole), finish
 
     def _run_together(self, what, results, pairs):
-        """A collective of several (part, how it is finished)."""
+        """Returns a collective of several (part, function that finishes it)."""
         parts = [part for part, _ in pairs]
 
         def finish_all():

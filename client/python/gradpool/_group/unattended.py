@@ -12,20 +12,21 @@ from .._process import threads
 
 _PAUSE_S = 0.05
 
-_groups, _lock = weakref.WeakSet(), threading.Lock()     # a set that grows cannot be gone through
-_awake = threading.Event()      # operations may be under way
+# a copy is used, because a set must not grow during a loop
+_groups, _lock = weakref.WeakSet(), threading.Lock()
+_awake = threading.Event()      # set when operations may be in progress
 _is_over = threading.Event()
 _has_thread = False
 
 
 def watch(group):
-    """Has the operations of `group` seen through: those in group.open."""
+    """Makes the thread complete the operations in group.open."""
     with _lock:
         _groups.add(group)
 
 
 def wake():
-    """An operation has begun."""
+    """Records that an operation has begun."""
     global _has_thread
     if not _awake.is_set():
         _awake.set()
@@ -48,11 +49,11 @@ def _run():
             for operation in list(group.open):
                 operation.look_after(_PAUSE_S)
                 _awake.set()
-        groups = group = operation = None   # nothing is held while this sleeps
+        groups = group = operation = None   # no reference is held during the sleep
 
 
 def _forget():
-    """A forked child has no such thread."""
+    """Resets the module in a forked child, which has no such thread."""
     global _awake, _is_over, _has_thread, _lock
     _awake, _is_over, _has_thread = threading.Event(), threading.Event(), False
     _lock = threading.Lock()

@@ -1,1 +1,1 @@
-"""A model in DistributedDataParallel: its buckets, its names in the job, its codes."""
+"""A model in DistributedDataParallel: its buckets, its names in the job, its codecs."""

@@ -19,14 +19,15 @@ from ..errors import GradpoolError, mismatch
 
 _lock = threading.Lock()
 _beginnings = weakref.WeakKeyDictionary()       # Job -> _Beginnings
-_gone = None    # Places whose models are gone; their thread was started with the first Place
+_gone = None    # queue of Places whose models are gone; their thread starts with the first Place
 
 
 class _Beginnings:
     def __init__(self):
-        self.models = 0                         # models without a prefix from the script
-        self.uses = collections.Counter()       # prefix of the script's -> models that had it
-        self.live = set()                       # prefixes that a model has now
+        self.models = 0                         # number of models without a prefix from the script
+        # prefix from the script -> number of models that have used it
+        self.uses = collections.Counter()
+        self.live = set()                       # prefixes in use by a model
 
     def take(self, job, prefix):
         if prefix is None:
@@ -55,41 +56,42 @@ class Place:
             beginnings = _beginnings.setdefault(job, _Beginnings())
             is_free = prefix not in beginnings.live
         if not is_free:
-            collect()       # the model that had it may have been dropped
+            collect()       # the model with this prefix may have been dropped
         with _lock:
             self.beginning = beginnings.take(job, prefix)
         self._live = beginnings.live
         _start()
 
     def add(self, tensors):
-        """These were declared later."""
+        """Adds tensors that were declared later."""
         self.tensors += [tensor for tensor in tensors if tensor not in self.tensors]
 
     def give_back(self, tensors):
-        """These are not used any more, though the model is."""
+        """Removes tensors that are not used any more although the model is."""
         if tensors:
             self.tensors = [tensor for tensor in self.tensors if tensor not in tensors]
             _gone.put((self._job, tensors))
 
     def is_over(self):
-        """The tensor has been given back, or the job was left."""
+        """Returns whether the tensors were returned, or the job was left."""
         return self._job is None or self._job.is_left()
 
     def close(self):
-        """Gives it back, and leaves the job unless another model of it is still attached."""
+        """Returns the tensors, and leaves the job unless another model is still attached to it."""
         membership = self._membership
         if self._give_back() and membership is not None:
             membership.release()
 
     def drop(self):
-        """Gives it back and stays in the job. A finalizer, which runs in the middle of anything, so
-        nothing is locked here, nor sent."""
+        """Returns the tensors and stays in the job. This is a finalizer, which may run at any
+        point, so it takes no lock and sends nothing."""
         membership = self._membership
         if self._give_back() and membership is not None:
             membership.dropped.append(self)
 
     def _give_back(self):
-        """False: it is given back already, or is of the process that this one is a fork of."""
+        """Marks the place as returned. False: it was returned before, or belongs to the parent
+        process."""
         if self._process != os.getpid() or self._job is None:
             return False
         _gone.put((self._job, self.tensors))
@@ -100,7 +102,7 @@ class Place:
 
 
 def _start():
-    """The thread that undeclares: each tensor is a question to the coordinator."""
+    """Runs in the thread that undeclares: each tensor needs a request to the coordinator."""
     global _gone
     with _lock:
         if _gone is None:
@@ -110,7 +112,8 @@ def _start():
 
 def _run():
     for job, tensors in iter(_gone.get, None):
-        with contextlib.suppress(GradpoolError):    # the job has been left: all is gone with it
+        # the job has been left, and its tensors are gone with it
+        with contextlib.suppress(GradpoolError):
             for tensor in tensors:
                 _undeclare(job, tensor)
             job.trim()
@@ -118,7 +121,7 @@ def _run():
 
 
 def _undeclare(job, tensor):
-    """A tensor of an abandoned step stays until the job is left."""
+    """Undeclares a tensor. A tensor of an abandoned step stays until the job is left."""
     try:
         job.undeclare(tensor)
     except GradpoolError as error:
@@ -127,7 +130,7 @@ def _undeclare(job, tensor):
 
 
 def _forget():
-    """A forked child has no such thread, and no places."""
+    """Resets the module in a forked child, which has no such thread and no places."""
     global _gone, _lock
     _gone, _lock = None, threading.Lock()
 

@@ -7,11 +7,11 @@ so all ranks have the same packs. A pack's name has a digest of the names and si
 with other buckets never add up values of different parameters, but run into their deadline."""
 import hashlib
 
-SMALL_BYTES = 16 << 10      # a longer gradient travels alone
-PACK_BYTES = 256 << 10      # lanes share the packs of a large bucket
-FEWEST = 8                  # gradients of a pack: for less a tensor more is not worth its while
+SMALL_BYTES = 16 << 10      # a longer gradient is sent alone
+PACK_BYTES = 256 << 10  # maximum size of a pack, so that lanes share the packs of a large bucket
+FEWEST = 8  # least number of gradients in a pack; for fewer, another tensor does not pay
 _ELEMENT_BYTES = 4          # bytes of a float32
-_NAME_BYTES = 160           # of the first parameter's name, in that of a pack
+_NAME_BYTES = 160           # bytes of the first parameter's name in the name of a pack
 
 
 class Packs:
@@ -22,7 +22,8 @@ class Packs:
         self._layouts = {}      # index of a bucket -> _Layout
 
     def packed(self, bucket, parts):
-        """[(tensor, its first byte in the bucket)] with packs, for those of parameters alone."""
+        """Returns [(tensor, its first byte in the bucket)] with packs, for a list of parameters
+        alone."""
         index = bucket.index()
         layout = self._layouts.get(index)
         if layout is None or layout.alone != parts:
@@ -46,7 +47,8 @@ class Packs:
         return _Layout(parts, packed, packs)
 
     def _give_back(self, former, kept):
-        """Packs of a layout that DistributedDataParallel has left, but those kept."""
+        """Returns the packs of a layout that DistributedDataParallel no longer uses, except
+        those that are kept."""
         if former is not None:
             self._place.give_back([pack for pack in former.packs if pack not in kept])
 
@@ -60,14 +62,15 @@ def _name_of(index, run):
 
 class _Layout:
     """Layout of a bucket: parameters outside of packs, all tensors that are pushed, and the packs
-    among these."""
+    among them."""
 
     def __init__(self, alone, packed, packs):
         self.alone, self.packed, self.packs = alone, packed, packs
 
 
 def _runs(parts):
-    """Lists of neighbours that may be a pack; a gradient that cannot be in one is alone."""
+    """Returns lists of neighbours that may form a pack. A gradient that cannot be in a pack is in a
+    list of its own."""
     run, begin, end = [], 0, None
     for part in parts:
         tensor, first = part

@@ -32,31 +32,31 @@ def bucket_of(job, bucket, parts, are_views, lends):
 
 
 def _is_crumbled(bucket):
-    """Whether it costs less to copy the gradients of a bucket than to move each of them."""
+    """Returns whether copying the gradients of a bucket costs less than moving each of them."""
     size = bucket.buffer().numel() * bucket.buffer().element_size()
     return size < MOVED_BYTES * len(bucket.parameters())
 
 
 def parts_of(bucket, tensors):
-    """Each tensor of the bucket's parameters with its first byte in the bucket. Mismatch: a
-    gradient is of another size."""
+    """Yields each tensor of the bucket's parameters with its first byte in the bucket. Mismatch: a
+    gradient has another size."""
     for gradient, tensor in zip(bucket.gradients(), tensors):
-        if gradient.numel() != tensor.elements:     # lanes would go beyond it
+        if gradient.numel() != tensor.elements:     # lanes would write beyond the gradient
             raise mismatch(f"gradient of '{tensor.name}': {gradient.numel()} elements, declared "
                            f'were {tensor.elements}: change a model before attach()')
     return list(zip(tensors, _offsets(bucket)))
 
 
 def is_stand_in(bucket):
-    """Whether no gradient of the model lies in a bucket that was not seen before. On a rank that
-    has left the loop of torch's Join the bucket has zeros, and each .grad is an earlier step's
-    (Y70). Only for gradients that are views of buckets."""
+    """Returns whether no gradient of the model is in a bucket that was not seen before. On a
+    rank that has left the loop of torch's Join the bucket has zeros, and each .grad is that of an
+    earlier step (Y70). Only for gradients that are views of buckets."""
     return not any(parameter.grad is not None and parameter.grad.data_ptr() == own.data_ptr()
                    for parameter, own in zip(bucket.parameters(), bucket.gradients()))
 
 
 def _items(parts, gradients, results):
-    """`gradients`, `results`: tensors that hold the bucket's."""
+    """`gradients`, `results`: tensors that contain those of the bucket."""
     items, given, taken = (Item * len(parts))(), gradients.data_ptr(), results.data_ptr()
     for item, (tensor, first) in zip(items, parts):
         item.tensor, item.gradient, item.result = tensor.handle, given + first, taken + first
@@ -68,20 +68,20 @@ def _tensors_of(parts):
 
 
 def _offsets(bucket):
-    """Offsets of the parameters' slices, in bytes."""
+    """Returns the offsets of the parameters' slices, in bytes."""
     start = bucket.buffer().data_ptr()
     return [gradient.data_ptr() - start for gradient in bucket.gradients()]
 
 
 def pieces_of(bucket, flat):
-    """The gradients of a bucket whose values are in `flat`, wherever that lies."""
+    """Returns the gradients of a bucket whose values are in `flat`, wherever that is."""
     size = bucket.buffer().element_size()
     return [flat[offset // size:][:gradient.numel()].view(gradient.shape)
             for offset, gradient in zip(_offsets(bucket), bucket.gradients())]
 
 
 class Copied:
-    """Gradients in DDP's memory; their means land in `value`, which may be that."""
+    """Gradients in DDP's memory. Their means land in `value`, which may be the same memory."""
 
     def __init__(self, bucket, parts, value):
         self._tensors, self._value, self._buffer = _tensors_of(parts), value, bucket.buffer()
@@ -93,10 +93,10 @@ class Copied:
 
 
 class Moved:
-    """Gradients in one half of `flat`, which DDP's views are moved into when they are first seen;
-    the means land in the other, and the views follow them there. Both halves have one storage: by
-    that DDP sees that it has nothing to copy. Where it has, it takes what it is given from the
-    beginning of its storage: so that must be one of its own."""
+    """Gradients in one half of `flat`, to which DDP's views are moved when they are first seen. The
+    means land in the other half, and the views follow them there. Both halves have one storage, by
+    which DDP sees that nothing has to be copied. If it does copy, it reads from the beginning of
+    the storage, so the storage must be separate."""
 
     def __init__(self, bucket, parts, flat):
         self._tensors, self._now = _tensors_of(parts), 0
@@ -135,8 +135,9 @@ class Moved:
 
 
 class Staged:
-    """Gradients on a GPU, which go to the host and back. Where they lie there is free again when
-    the next ones set off: the script's stream has waited for the copy from there by then."""
+    """Gradients on a GPU, which are copied to the host and back. Their memory on the host is free
+    again when the next gradients are sent, because the script's stream has waited for the copy back
+    by then."""
 
     def __init__(self, bucket, parts, job):
         self._tensors, self._buffer = _tensors_of(parts), bucket.buffer()

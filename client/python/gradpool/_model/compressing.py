@@ -1,6 +1,6 @@
-"""The part of attach(model, compression=...) in the hook: of each parameter that is large enough a
-code goes out, and what comes back is decoded over the gradient in the bucket (Y17). Gradients of a
-GPU are encoded and decoded on the host, in the thread that waits for the copy."""
+"""The part of attach(model, compression=...) in the hook. For each parameter that is large enough a
+code is sent, and the received codes are decoded over the gradient in the bucket (Y17). Gradients on
+a GPU are encoded and decoded on the host, in the thread that waits for the copy."""
 import numpy
 
 from .._steps.stepping import Requests
@@ -10,7 +10,7 @@ from .buckets import pieces_of
 
 
 class Compressing:
-    """The gradients of a model's parameters, {name: parameter}, as a codec's."""
+    """The gradients of a model's parameters, {name: parameter}, sent as codes."""
 
     def __init__(self, codec, parameters):
         self.feedback, self._codec = Feedback(codec), codec
@@ -30,13 +30,14 @@ class Compressing:
             self._tensors.update(zip(named, made))
 
     def start(self, job, bucket):
-        """Starts the means over a torch.distributed.GradBucket, as what bucket_of() returns."""
+        """Starts the means over a torch.distributed.GradBucket, like the object that bucket_of()
+        returns."""
         buffer = bucket.buffer()
         crossing = crossing_of(job, buffer)
         host = crossing.out(buffer)
         gradients = {self._names[id(parameter)]: gradient for parameter, gradient in
                      zip(bucket.parameters(), pieces_of(bucket, host))}
-        found = {}      # name -> memory for the codes that come back
+        found = {}      # name -> memory for the received codes
 
         def land():
             for name, codes in found.items():

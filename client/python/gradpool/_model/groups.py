@@ -8,13 +8,14 @@ from .._native.binding import INT_MAX, number
 from ..client import DEFAULT_TIMEOUT_MS
 from ..errors import overdue
 
-# Most ranks that a job's name lists one by one: it has room for 127 bytes.
+# Maximum number of ranks that a job's name lists one by one: a name has at most 127 bytes.
 _TOLD_MAX = 40
 
 
 def job_name_of(name, group):
-    """The job of a process group; `name`: the script's, None: GRADPOOL_JOB. Where only some of the
-    ranks are in the group they add themselves to the name: other groups are other jobs (Y73)."""
+    """Returns the job of a process group. `name`: the script's; None: GRADPOOL_JOB. If only some of
+    the ranks are in the group, they are added to the name, so that other groups are other jobs
+    (Y73)."""
     name = name or os.environ.get('GRADPOOL_JOB')
     ranks = torch.distributed.get_process_group_ranks(group)
     if not name or len(ranks) == torch.distributed.get_world_size():
@@ -23,7 +24,7 @@ def job_name_of(name, group):
 
 
 def _told(ranks):
-    """0-3,8 for example; a digest of that where it is long."""
+    """Returns a list such as 0-3,8, or a digest of it if it is long."""
     runs = []
     for rank in ranks:
         if runs and rank == runs[-1][1] + 1:
@@ -49,12 +50,12 @@ class Limit:
             self.ms, self._whose = _timeout_of(group)
 
     def told(self, timeout):
-        """A Timeout with what to change."""
+        """Returns a Timeout that says what to change."""
         return overdue(timeout, self.ms / 1e3, self._whose)
 
 
 def _timeout_of(group):
-    """(its milliseconds, what set them)"""
+    """Returns (the milliseconds, the setting that they come from)."""
     seconds = next(filter(None, map(_seconds_of, _backends_of(group))), None)
     if seconds is None:     # a backend without this attribute
         return DEFAULT_TIMEOUT_MS, 'attach(timeout_ms=) or GRADPOOL_TIMEOUT_MS'
@@ -63,15 +64,15 @@ def _timeout_of(group):
 
 
 def _backends_of(group):
-    """In torch 1 the group itself; in torch 2 a group has one for each kind of device."""
+    """Yields the group itself (torch 1), or the group for each kind of device (torch 2)."""
     yield group
     for device in getattr(group, '_device_types', ()):
         yield group._get_backend(device)
 
 
 def _seconds_of(backend):
-    """None: unknown."""
+    """Returns None if the time is unknown."""
     timeout = getattr(getattr(backend, 'options', None), '_timeout', None)
     if timeout is not None:
         return timeout.total_seconds()
-    return getattr(backend, 'timeout_s', None)      # one of gradpool.distributed
+    return getattr(backend, 'timeout_s', None)      # a group of gradpool.distributed

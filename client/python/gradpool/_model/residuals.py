@@ -21,7 +21,7 @@ class Residuals:
         self._is_busy = is_busy
 
     def state_dict(self):
-        """A copy of all, between two steps; empty without a codec."""
+        """Returns a copy of everything, between two steps; empty without a codec."""
         self._check_idle()
         if self._feedback is None:
             return {}

@@ -1,8 +1,8 @@
 """torch's Join, for models whose gradients the service averages.
 
-A rank that has left the loop goes on with buckets of zeros that DistributedDataParallel makes, and
-they are pushed like any other (Y70). A use of Join that would give wrong values is refused when
-Join is made, the same moment on every rank."""
+A rank that has left the loop continues with buckets of zeros, which DistributedDataParallel makes
+and which are pushed like any others (Y70). A use of Join that would result in wrong values is
+refused when Join is created, at the same moment on every rank."""
 import functools
 import weakref
 
@@ -10,16 +10,17 @@ from torch.distributed.algorithms.join import Join
 
 from ..errors import mismatch
 
-_watched = weakref.WeakKeyDictionary()      # model -> whether lanes do its optimizer's steps
+_watched = weakref.WeakKeyDictionary()      # model -> whether lanes do the steps of its optimizer
 
 
 def watch(model, steps):
-    """Has Join refuse what cannot be done for a model; `steps`: lanes do its optimizer's steps."""
+    """Makes Join refuse uses that are impossible for a model. `steps`: lanes do the steps of its
+    optimizer."""
     _watched[model] = steps
 
 
 def _is_ours(model):
-    """Attached, or on a process group of this package."""
+    """Returns whether the model is attached, or uses a process group of this package."""
     group = getattr(model, 'process_group', None)
     return model in _watched or getattr(group, 'getBackendName', str)() == 'gradpool'
 
@@ -46,5 +47,5 @@ def _init(self, joinables, enable=True, *rest, **options):
 
 
 def offer():
-    """Has Join look at models of ours, too."""
+    """Makes Join check models of this package, too."""
     Join.__init__ = _init

@@ -1,6 +1,6 @@
-"""Parameters that got a gradient on no rank, as with find_unused_parameters=True. PyTorch leaves
-them as they are, and lanes step them with zeros: weight decay, momentum and counts of steps make
-that another result (Y114)."""
+"""Parameters that got a gradient on no rank, as with find_unused_parameters=True. PyTorch does not
+change them, but lanes step them with zeros. With weight decay, momentum and counts of steps the
+results differ (Y114)."""
 from ..errors import mismatch
 
 
@@ -33,12 +33,12 @@ class Unused:
         self._idle &= set(without)
 
     def _is_harmless(self, parameter):
-        """A step with zeros changes nothing."""
+        """Returns whether a step with zeros changes nothing."""
         return not self._group_of(parameter)['weight_decay'] and (
             parameter in self._idle or self._rule_of(parameter) == 'sgd')
 
     def _counts_steps(self, parameter):
-        """The first gradient means something else after steps with zeros."""
+        """Returns whether the first gradient has another effect after steps with zeros."""
         return 'adam' in self._rule_of(parameter) or self._group_of(parameter).get('dampening')
 
     def _error(self, parameter, what):

@@ -1,1 +1,1 @@
-"""The C library in Python: its prototypes, its handles, memory that it reads in place."""
+"""The C library in Python: its prototypes, its handles, and memory that it reads in place."""

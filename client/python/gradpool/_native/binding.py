@@ -1,7 +1,7 @@
-"""libgradpool.so by ctypes: where it is found, its prototypes, its errors as exceptions.
+"""libgradpool.so by ctypes: its path, its prototypes, its errors as exceptions.
 
-Calls drop the interpreter's lock, so one thread may wait while others compute. Nothing here keeps
-state beyond the loaded library."""
+Calls release the interpreter's lock, so one thread may wait while others compute. Nothing here
+keeps state except the loaded library."""
 import contextlib
 import ctypes
 import operator
@@ -12,7 +12,7 @@ from ..errors import error_of, GradpoolError, mismatch
 
 try:
     from .._installed import LIBRARY as INSTALLED
-except ImportError:  # a source tree
+except ImportError:  # in a source tree
     INSTALLED = None
 
 NAME = 'libgradpool.so'
@@ -26,7 +26,7 @@ WORKER_LOSS = {'fail': 0, 'continue': 1}
 DURABILITIES = {None: 0, 'none': 1, 'replica': 2, 'worker': 3}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
 
-# Ask PSM, which Debian's libfabric loads, to leave signals alone.
+# Variables that make PSM, which Debian's libfabric loads, leave signals alone.
 _NO_HANDLERS = 'IPATH_NO_BACKTRACE', 'HFI_NO_BACKTRACE'
 
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
@@ -121,9 +121,9 @@ _PROTOTYPES = {
 
 
 def places():
-    """Where the library is looked for, best first: GRADPOOL_LIBRARY, beside this package, where it
-    was installed with this package or the build folder of the source tree that the package lies in,
-    then wherever the loader looks."""
+    """Yields the paths of the library, best first: GRADPOOL_LIBRARY; beside this package; the place
+    where it was installed with this package, or the build folder of the source tree; then wherever
+    the loader searches."""
     named = os.environ.get('GRADPOOL_LIBRARY')
     if named:
         return [named]
@@ -134,8 +134,8 @@ def places():
 
 @contextlib.contextmanager
 def _signals_kept():
-    """In here, what libfabric loads must not put handlers of its own on SIGINT, SIGTERM and others
-    (Y6)."""
+    """While this block runs, libraries that libfabric loads install no handlers for SIGINT, SIGTERM
+    and others (Y6)."""
     added = [name for name in _NO_HANDLERS if name not in os.environ]
     os.environ.update(dict.fromkeys(added, '1'))
     try:
@@ -157,7 +157,7 @@ def load():
                 function = getattr(library, name)
                 function.restype, function.argtypes = result, arguments
             return library
-        except (OSError, AttributeError) as problem:    # not there, or of another version
+        except (OSError, AttributeError) as problem:    # missing, or of another version
             problems.append(str(problem))
     raise GradpoolError(2, f'{NAME} cannot be loaded ({"; ".join(problems)}); '
                            'set GRADPOOL_LIBRARY to its path')
@@ -167,8 +167,8 @@ lib = load()
 
 
 def check(code, classes=None):
-    """`code` if it is no error, else raises with the calling thread's last error text. `classes`:
-    of errors that mean something else in this call, by errno."""
+    """Returns `code` if it is not an error; otherwise raises with the calling thread's last error
+    text. `classes`: classes for errors that have another meaning in this call, by errno."""
     if code >= 0:
         return code
     raise error_of(code, (lib.gp_last_error() or lib.gp_strerror(code)).decode(errors='replace'),
@@ -176,7 +176,7 @@ def check(code, classes=None):
 
 
 def encode(text, what):
-    """A str as bytes for C, None as NULL. Mismatch: C would see another text."""
+    """Returns a str as bytes for C, and None as NULL. Mismatch: C would see another text."""
     if text is None:
         return None
     if not isinstance(text, str):
@@ -190,7 +190,7 @@ def encode(text, what):
 
 
 def number(value, what, most):
-    """A whole number from 0 to `most` for C, which would take any other modulo its size."""
+    """Returns an integer from 0 to `most` for C, which reduces others modulo its size."""
     try:
         whole = operator.index(value)
     except TypeError:

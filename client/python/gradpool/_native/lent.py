@@ -1,6 +1,6 @@
 """Memory of a job that lanes on this host use in place, as buffers for torch and numpy. A buffer is
-in use as long as any tensor or array lies in it. Then the next buffer of its size gets its pages:
-memory that the script still holds never changes, and outlives the job (Y20)."""
+in use as long as any tensor or array uses its memory. Afterwards the next buffer of its size gets
+its pages. Memory that the script still holds never changes, and outlives the job (Y20)."""
 import ctypes
 import mmap
 import weakref
@@ -12,21 +12,21 @@ _munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
 
 
 class Lent:
-    """The memory of a job that buffers lie in. Nothing here takes a lock: a buffer may end in the
-    middle of anything."""
+    """The memory of a job, in which buffers are allocated. Nothing here takes a lock, because a
+    buffer may end at any point of the program."""
 
     def __init__(self):
-        self._free = {}         # bytes, whole pages -> addresses
-        self._pinned = {}       # address -> what ends that
+        self._free = {}         # bytes, in whole pages -> addresses
+        self._pinned = {}       # address -> function that unpins it
         self._is_left = False
 
     def take(self, job, size):
-        """A buffer of `size` bytes, with any values. `job`: its handle."""
+        """Returns a buffer of `size` bytes, with any values. `job`: its handle."""
         pages = _whole_pages(size)
         free = self._free.setdefault(pages, [])
         try:
             address = free.pop()
-        except IndexError:      # also where trim() has just taken it
+        except IndexError:      # also if trim() has just taken the last one
             address = _pages_of(job, pages)
         buffer = (ctypes.c_char * size).from_address(address)
         weakref.finalize(buffer, self._give_back, address, pages).atexit = False
@@ -39,13 +39,13 @@ class Lent:
             self._free[pages].append(address)
 
     def pin(self, address, size, pin, unpin):
-        """Calls pin(address, whole pages) of a buffer, once for all that lie there."""
+        """Calls pin(address, whole pages) for a buffer, once for all buffers at that address."""
         if address not in self._pinned:
             pin(address, _whole_pages(size))
             self._pinned[address] = unpin
 
     def leave(self, job):
-        """The job is about to be left: the buffers that end later end by themselves."""
+        """The job is about to be left: buffers that end later free their own memory."""
         self._is_left = True
         for address, unpin in self._pinned.items():
             unpin(address)
@@ -53,7 +53,7 @@ class Lent:
         self.trim(job)
 
     def trim(self, job):
-        """Frees pages that no buffer lies in; pinned ones are kept for the next buffers."""
+        """Frees pages that no buffer uses; pinned ones are kept for the next buffers."""
         for addresses in list(self._free.values()):
             kept = []
             while addresses:

@@ -6,7 +6,7 @@ import sys
 from ..errors import mismatch
 
 
-# Formats of the buffer protocol. It has none for bfloat16; int64 is 'l' where a long is one.
+# Formats of the buffer protocol. It has none for bfloat16. int64 is 'l' where a long has 64 bits.
 _FORMATS = {'float32': 'f', 'float64': 'd', 'float16': 'e', 'int32': 'i', 'int64': 'ql'}
 
 
@@ -40,7 +40,7 @@ class Loan:
         return _address_of_buffer(view, elements, what, dtype)
 
     def end(self):
-        """Gives everything back. May be called again."""
+        """Returns all buffers. May be called again."""
         views, self._views, self._kept = self._views, [], []
         for view in views:
             view.release()

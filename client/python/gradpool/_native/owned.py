@@ -1,7 +1,7 @@
 """Handles of the library that live in one process and end once.
 
-The library asks that nothing is destroyed while a call uses it. Here that is kept for scripts with
-threads: an end first turns new calls away, then waits for those under way."""
+The library requires that nothing is destroyed while a call uses it. This module ensures that for
+scripts with threads: an end first refuses new calls, then waits for those in progress."""
 import errno
 import os
 import threading
@@ -10,8 +10,8 @@ from ..errors import Forked, GradpoolError
 
 
 class _Use:
-    """A block in which a handle does not end. Written by hand: each push and each wait makes one,
-    and contextlib's cost as much as the push itself."""
+    """A block in which a handle does not end. Written without contextlib: each push and each wait
+    creates one, and contextlib would cost as much as the push itself."""
     __slots__ = ('_owned',)
 
     def __init__(self, owned):
@@ -19,11 +19,11 @@ class _Use:
 
     def __enter__(self):
         owned = self._owned
-        owned._live()   # before the lock: in a forked child it may be held for ever
+        owned._live()   # checked before the lock, which may be held for ever in a forked child
         with owned._guard:
             handle = owned._handle
             if handle is None:
-                owned._live()   # raises the reason
+                owned._live()   # this call raises the reason
             owned._users += 1
         return handle
 
@@ -36,8 +36,7 @@ class _Use:
 
 
 class Owned:
-    """An object with an end, in the process that made it (Y4). Subclasses define the
-    end in _end()."""
+    """An object that ends in the process that created it (Y4). A subclass defines _end()."""
 
     def __init__(self, handle):
         self._handle = handle
@@ -55,11 +54,11 @@ class Owned:
         return self._handle
 
     def _using(self):
-        """A block with the handle, which does not end before the block does."""
+        """Returns a block with the handle, which does not end before the block does."""
         return _Use(self)
 
     def _close(self):
-        """Ends it once, and never in a forked child."""
+        """Ends the object once, and never in a forked child."""
         if os.getpid() != self._process:
             return
         with self._idle:

@@ -1,5 +1,5 @@
-"""States that lanes keep of tensors with update rules: parameters, then moments, as one flat
-float32 tensor or array; and sums over memory. Calls of libgradpool beside those of Job."""
+"""States that lanes store for tensors with update rules: parameters, then moments, as one flat
+float32 tensor or array; and sums over memory. These calls of libgradpool are not in Job."""
 import ctypes
 
 from .binding import lib, number, SAME_STEPS, State, U32_MAX
@@ -9,8 +9,8 @@ MOMENTS = {'sgd': 0, 'momentum': 1, 'nesterov': 1, 'adam': 2, 'adamw': 2}
 
 
 def read(job, places, rule_of):
-    """Fills {Tensor: arrays} for this rank alone, between two of its iterations. Returns
-    {Tensor: updates since its parameters were set or restored}."""
+    """Fills {Tensor: arrays} for this rank alone, between two of its iterations. Returns {Tensor:
+    number of updates since its parameters were set or restored}."""
     loan, states = Loan(), (State * len(places))()
     try:
         for state, (tensor, arrays) in zip(states, places.items()):
@@ -26,7 +26,7 @@ def read(job, places, rule_of):
 
 def save(job, tensor, rule, arrays=None):
     """Starts a round of all ranks that copies the lane's state to `arrays`; returns a Request.
-    `arrays` None: not to this rank."""
+    `arrays` None: this rank does not get the state."""
     tensor, loan = job._known(tensor), Loan()
     try:
         place = None if arrays is None else _address(loan, tensor, arrays, rule)

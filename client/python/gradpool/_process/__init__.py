@@ -1,1 +1,1 @@
-"""One process: what all doors of the package share in it."""
+"""Objects of one process that all modules of the package share."""

@@ -1,13 +1,14 @@
-"""The thread that completes what nobody waits for: one a process, started with the first need.
+"""The thread that completes items for which no caller waits: one in a process, started when it is
+first needed.
 
-An item of it has two methods:
+An item has two methods:
 
-    waits_for()   the Request that it waits for now; None: it waits for another item
+    waits_for()   the Request for which it waits now; None: it waits for another item
     is_over()     completes the item if that can be done now; False: not yet. Never blocks
 
-The thread sleeps in the library, in the wait of the first item that has a Request; what comes in
-meanwhile, or is done before it, is seen SLICE_MS later. Without items it sleeps for good. Items
-that are not over when the process ends are left."""
+The thread sleeps in the library, in the wait of the first item that has a Request. New items and
+finished items are seen SLICE_MS later. Without items it sleeps forever. Items that are not over
+when the process ends are abandoned."""
 import contextlib
 import os
 import queue
@@ -17,12 +18,12 @@ from ..errors import GradpoolError
 from .threads import start
 
 SLICE_MS = 10
-# Items that are checked each time: this many of the oldest, and of the others.
+# Number of the oldest items that are checked each time, and number of others.
 _OLDEST, _OTHERS = 16, 64
 
 
 class _End:
-    """The item with which the thread ends."""
+    """The item that ends the thread."""
 
     def waits_for(self):
         return None
@@ -51,8 +52,8 @@ class _Completer:
             items = self._left_of(items)
 
     def _left_of(self, items):
-        """Items that are not over. Of many, most of which queue behind the oldest, those and some
-        others are looked at, in turn."""
+        """Returns the items to check. If there are many, most of them queue behind the oldest. The
+        oldest are checked each time, and some others in turn."""
         first = _OLDEST + self._turn * _OTHERS
         looked = items[:_OLDEST], items[first:first + _OTHERS]
         self._turn = self._turn + 1 if first + _OTHERS < len(items) else 0
@@ -67,19 +68,20 @@ class _Completer:
 
     def _sleep(self, items):
         request = next(filter(None, (item.waits_for() for item in items[:_OLDEST])), None)
-        with contextlib.suppress(GradpoolError, queue.Empty):   # is_over() meets the error, too
+        # is_over() raises the item's error, too
+        with contextlib.suppress(GradpoolError, queue.Empty):
             if request:
                 request.done(SLICE_MS)
             elif items:
                 items.append(self._new.get(timeout=SLICE_MS / 1e3))
 
 
-_lock = threading.RLock()     # a destructor may complete() something within complete()
+_lock = threading.RLock()  # reentrant, because a destructor may call complete() within complete()
 _completer = None
 
 
 def complete(item):
-    """Has the thread complete `item`."""
+    """Makes the thread complete `item`."""
     global _completer
     with _lock:
         if _completer is None:
@@ -88,12 +90,13 @@ def complete(item):
 
 
 def is_here():
-    """Whether the calling thread is that thread: it must not wait for itself."""
+    """Returns whether the calling thread is that thread: it must not wait for itself."""
     return _completer is not None and _completer.is_here()
 
 
 def _forget():
-    """A forked child has none of its parent's threads, and may need one of its own."""
+    """Resets the module in a forked child, which has none of its parent's threads and may need one
+    of its own."""
     global _completer, _lock
     _completer, _lock = None, threading.RLock()
 

@@ -1,9 +1,10 @@
 """Ctrl-C in backward().
 
 DistributedDataParallel calls its communication hook, or all_reduce() of a process group in Python,
-from C++, which makes a RuntimeError of the KeyboardInterrupt that a signal handler raises there.
-Buckets that such a call has not sent would be a step by half, too. So SIGINT in such a call is put
-off: the script's handler runs once backward() has returned, or waits for other ranks (Y115)."""
+from C++. A signal handler may raise KeyboardInterrupt there, and C++ makes a RuntimeError of it. If
+such a call has not sent all buckets, only half of a step is done, too. So SIGINT in such a call is
+postponed: the script's handler runs once backward() has returned, or waits for other ranks
+(Y115)."""
 import functools
 import signal
 import threading
@@ -11,7 +12,7 @@ import time
 
 import torch
 
-# Time that a step may still take after a Ctrl-C, when it waits for other ranks.
+# longest time that a step continues after a Ctrl-C while it waits for other ranks
 PATIENCE_S = 1.0
 
 _MODULES = 'torch.autograd', 'torch.autograd.graph'     # modules that call the engine
@@ -26,8 +27,8 @@ def put_off(function):
 
 
 class _Handler:
-    """Handler of SIGINT during one backward() of the main thread; `of_script`: the handler before
-    it."""
+    """Handler of SIGINT during one backward() of the main thread.
+    `of_script`: the handler before."""
 
     def __init__(self, of_script):
         self._of_script = of_script
@@ -36,7 +37,7 @@ class _Handler:
     def __call__(self, number, frame):
         if self._since_s is None and _is_put_off(frame):
             self._since_s, self._frame = time.monotonic(), frame
-        else:       # a second one is not put off
+        else:       # a second one is not postponed
             self._of_script(number, frame)
 
     def let_through(self, after_s=0):
@@ -55,7 +56,7 @@ def _is_put_off(frame):
 
 
 def let_through():
-    """Called while a step waits for other ranks: raises the exception of the script's handler, if a
+    """Called while a step waits for other ranks. Raises the exception of the script's handler, if a
     Ctrl-C came PATIENCE_S ago."""
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, _Handler) and threading.current_thread() is threading.main_thread():
@@ -78,5 +79,5 @@ def _backward(*arguments, **options):
 
 
 def offer():
-    """Has backward() of torch put off what must be."""
+    """Makes backward() of torch postpone SIGINT."""
     torch.autograd.backward = _backward

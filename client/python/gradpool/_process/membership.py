@@ -1,6 +1,6 @@
-"""Jobs that the package joins for a script, and shares: a process has one rank in a job. Every
-caller with the same name and endpoint in this process gets the same Membership; the job is left
-with the last of them, or when the process ends (Y24)."""
+"""Jobs that the package joins for a script and shares, because a process has one rank in a job.
+Every caller with the same name and endpoint in this process gets the same Membership. The process
+leaves the job with the last of them, or when it ends (Y24)."""
 import errno
 import gc
 import multiprocessing.util
@@ -12,10 +12,10 @@ import time
 from ..client import connect, default_timeout_ms
 from ..errors import GradpoolError, mismatch
 
-_PAUSE_S = 1.0      # between two joins that wait for a former job; the service waits 8 s in each
+_PAUSE_S = 1.0  # pause between two joins that wait for a former job; the service waits 8 s in each
 
-_lock = threading.RLock()   # reentrant: a finalizer may run while it is held
-_memberships = {}       # (process, endpoint, job's name) -> Membership
+_lock = threading.RLock()   # reentrant, because a finalizer may run while it is held
+_memberships = {}       # (process, endpoint, name of the job) -> Membership
 
 
 class Membership:
@@ -23,18 +23,18 @@ class Membership:
 
     def __init__(self, key, name, endpoint, rank, workers):
         self.key, self.users = key, 0
-        self.dropped = []       # one item for each of the users that the script has dropped
+        self.dropped = []       # one item for each user object that the script has dropped
         self.client = connect(endpoint)
         try:
             self.job = self.client.join(name, rank, workers)
         except BaseException:
             self.client.close()
             raise
-        # Beside what atexit does it is called where a process of multiprocessing ends.
+        # Called at the end of a process of multiprocessing, where atexit functions do not run.
         multiprocessing.util.Finalize(self, self.client.close, exitpriority=0)
 
     def release(self):
-        """One user less."""
+        """Removes one user."""
         with _lock:
             self.users -= 1
             if self.users == 0:
@@ -44,8 +44,9 @@ class Membership:
 
 
 def join(name, endpoint, rank, workers):
-    """The Membership of this process in that job, a user more. None: GRADPOOL_JOB and
-    GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for a former job of that name to end."""
+    """Returns the Membership of this process in that job, with one more user. None: GRADPOOL_JOB
+    and GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for the end of a former job of that
+    name."""
     deadline_s = time.monotonic() + default_timeout_ms() / 1e3
     while True:
         try:
@@ -53,7 +54,7 @@ def join(name, endpoint, rank, workers):
         except GradpoolError as error:
             if error.errno != errno.ESTALE or time.monotonic() + _PAUSE_S > deadline_s:
                 raise
-        time.sleep(_PAUSE_S)    # without the lock: a finalizer may be what ends the former job
+        time.sleep(_PAUSE_S)  # without the lock, because a finalizer may have to end the former job
 
 
 def _join_once(name, endpoint, rank, workers):
@@ -77,7 +78,7 @@ def _key_of(name, endpoint):
 
 
 def collect():
-    """Finds models that were dropped; then optimizers, which the hooks of these models held."""
+    """Collects dropped models, and then their optimizers, which the hooks of these models held."""
     gc.collect()
     gc.collect()
 

@@ -1,15 +1,15 @@
-"""A Future whose failure is one to torch's own code, too."""
+"""A Future whose failure is also an error for torch's own code."""
 import torch
 
 
 class Promise:
-    """Kept or broken once, by any thread, and its Future is complete.
+    """A Future that any thread completes once, with a result or an error.
 
-    What torch 1.13 calls set_exception() stores the exception as the value, and only Python raises
-    it: DDP takes it for a tensor. What a callback raises is an error to both, a RuntimeError with
-    the exception's class and text. So the Future that is given out comes from a callback (Y3).
+    set_exception() of torch 1.13 stores the exception as the value, which only Python raises: DDP
+    uses it like a tensor. An exception in a callback is an error for both, a RuntimeError with the
+    exception's class and text. So the Future for the caller comes from a callback (Y3).
 
-    tensors  like those that it will hold: on whatever devices"""
+    tensors  tensors on the devices that the result will use"""
 
     def __init__(self, tensors):
         devices = list({one.device for one in tensors if one.is_cuda})

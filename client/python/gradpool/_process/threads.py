@@ -1,16 +1,17 @@
-"""Threads that serve a process until it ends: they are over before the interpreter is (Y23)."""
+"""Threads that serve a process until it ends. They have ended before the interpreter does (Y23)."""
 import atexit
 import os
 import threading
 
-_END_S = 5.0    # for a thread that cannot see its end at once: a GPU may be computing
+# for a thread that cannot see at once that it should end, because a GPU may be computing
+_END_S = 5.0
 
-_started = []   # (process, thread, what makes it return)
+_started = []   # (process, thread, function that makes it return)
 
 
 def start(run, name, end):
-    """A thread that runs run(). When the process ends end() is called, has run() return, and that
-    is waited for. A forked child has none of it."""
+    """Starts a thread that runs run(). At the end of the process end() is called, which makes run()
+    return, and the thread is joined. A forked child has none of this."""
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     _started.append((os.getpid(), thread, end))
@@ -19,8 +20,8 @@ def start(run, name, end):
 
 @atexit.register
 def _end_all():
-    """Registered at import, so that it runs after attachments have been closed, which wait for the
-    work of these threads."""
+    """Registered at import: runs after attachments have been closed, which wait for these
+    threads."""
     for process, thread, end in _started:
         if process == os.getpid():
             end()

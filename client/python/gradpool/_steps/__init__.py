@@ -1,1 +1,2 @@
-"""A model's optimizer whose steps lanes do: parameters and moments, both ways."""
+"""Optimizers whose steps are done by lanes, with transfer of parameters and moments in both
+directions."""

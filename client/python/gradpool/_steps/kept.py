@@ -1,8 +1,8 @@
-"""An optimizer's moments, which lanes keep: taken over from the optimizer, and given back as
-torch.optim has them.
+"""An optimizer's moments, which lanes store: they are taken from the optimizer, and returned in the
+form of torch.optim.
 
-Rank 0's values count. All ranks take part when values are taken over, and none when one of them
-reads: state_dict() of rank 0 alone is what scripts call (Y80, Y81)."""
+Rank 0's values are used. All ranks take part when lanes take over values. Reading needs one rank
+alone, because scripts call state_dict() on rank 0 alone (Y80, Y81)."""
 import collections
 import errno
 import time
@@ -17,9 +17,9 @@ from ..errors import GradpoolError, mismatch, Mismatch
 KEYS = {'sgd': (), 'momentum': ('momentum_buffer',), 'nesterov': ('momentum_buffer',),
         'adam': ('exp_avg', 'exp_avg_sq'), 'adamw': ('exp_avg', 'exp_avg_sq')}
 _CHUNK_BYTES = 64 << 20     # bytes of states in progress at a time
-_LENT_FROM = 16384          # elements: shorter ones are copied in any case
+_LENT_FROM = 16384          # elements; shorter states are copied in any case
 _AGAIN_S = 0.05
-_NOTES_NONE = torch.__version__ < (2, 4)    # of SGD without momentum; later: no state
+_NOTES_NONE = torch.__version__ < (2, 4)    # since this version SGD without momentum has no state
 _PASSING = errno.EBUSY, errno.EAGAIN, errno.ECONNREFUSED, errno.ECONNRESET
 
 
@@ -35,21 +35,22 @@ class Kept:
         self._empty, self._is_loaded = optimizer.state, _has_values(optimizer.state)
         self._job, self.has_stepped = None, False
         self._tensors = {}      # parameter -> its tensor
-        self._aside = {}        # state of parameters without one, which are frozen
-        self.place, self._former = None, vars(optimizer).get('_kept')   # of an earlier attach()
+        self._aside = {}        # state of parameters without a tensor, which are frozen
+        # kept object of an earlier attach()
+        self.place, self._former = None, vars(optimizer).get('_kept')
         if self._former is not None:
             self._former.check_job()
             self._aside = self._former._aside
 
     @property
     def is_loaded(self):
-        """The optimizer has state which lanes have not yet. A script may also give it another
-        state, or clear the one that it has: moments begin anew then."""
+        """Returns whether the optimizer has state that lanes do not have yet. A script may also
+        give it another state, or clear the state; then moments begin again."""
         state = self._optimizer.state
         return self._is_loaded or state is not self._empty or getattr(state, 'is_cleared', False)
 
     def check_job(self):
-        """Raises on all ranks alike where lanes had moments that cannot be read any more."""
+        """Raises on all ranks alike if lanes had moments that cannot be read any more."""
         if self.has_stepped and not self.is_loaded and self._is_lost() and any(
                 MOMENTS[self._rule_of(one)] for one in self._tensors):
             raise self._lost()
@@ -58,7 +59,7 @@ class Kept:
         return self.place is not None and self.place.is_over()
 
     def check_state(self):
-        """Mismatch: the script has written some of the moments."""
+        """Raises Mismatch if the script has written some of the moments."""
         if not self.is_loaded and _has_values(self._optimizer.state):
             raise mismatch('optimizer.state was written into, but lanes keep the moments, and it '
                            'has only what was written: change what state_dict() gives, and '
@@ -70,11 +71,11 @@ class Kept:
                              'before, and load_state_dict() to go on')
 
     def begin(self, job, tensors, steps):
-        """All ranks: lanes take rank 0's parameters, and moments if its optimizer has some. Returns
-        False: it has none, parameters are to be broadcast.
+        """Called on all ranks: lanes take over rank 0's parameters, and its moments if there are
+        some. Returns False if there are none: then parameters are to be broadcast.
 
         tensors  {parameter: its tensor}
-        steps    a tensor of int64, as many as there are parameters"""
+        steps    a tensor of int64, with one element for each parameter"""
         self._job, self._tensors, self._steps = job, tensors, steps
         if self._former is not None and job.rank == 0:
             self._optimizer.state = self._empty = self._former.state()
@@ -90,11 +91,12 @@ class Kept:
         return counts is not None
 
     def take_over(self, first):
-        """All ranks, before a step: lanes go on from what rank 0 has in its model and, if something
-        was loaded, in its optimizer.
+        """Called on all ranks before a step: lanes continue with the values that rank 0 has in its
+        model and, if something was loaded, in its optimizer.
 
-        first  parameters that the ranks would push next. Where one does, and has nothing to take
-               over, it disagrees with this one in their rounds"""
+        first parameters that the ranks would push next. A rank that pushes them, because it has
+        nothing
+               to load, disagrees with this rank in their rounds"""
         ours = {id(one) for one in first}
         chunks = [list(first), *_chunks([one for one in self._tensors if id(one) not in ours])]
         counts = None
@@ -119,12 +121,12 @@ class Kept:
         self.has_stepped = True
 
     def note_restored(self):
-        """Lanes have the state of a snapshot, which replaces a loaded one."""
+        """Records that lanes have the state of a snapshot, which replaces a loaded state."""
         self._settle()
         self.has_stepped = True
 
     def _room(self, parameter):
-        """None: on another rank."""
+        """None: the state is on another rank."""
         if self._job.rank != 0:
             return None
         elements = parameter.numel() * (1 + MOMENTS[self._rule_of(parameter)])
@@ -132,7 +134,8 @@ class Kept:
         return torch.empty(elements) if room is None else room
 
     def _agree(self):
-        """{parameter: steps that its moments have behind them}; None: rank 0 has loaded none."""
+        """Returns {parameter: number of steps that its moments have seen}; None: rank 0 has loaded
+        none."""
         counts = torch.full((len(self._tensors),), -1, dtype=torch.int64)
         if self._job.rank == 0 and self.is_loaded:
             counts = torch.tensor([self._steps_of(one) for one in self._tensors])
@@ -159,7 +162,7 @@ class Kept:
             if place is not here:
                 here.copy_(place)
 
-    # ---- as torch.optim has it ----
+    # ---- in the form of torch.optim ----
 
     def _steps_of(self, parameter):
         state, keys = self._optimizer.state.get(parameter) or {}, KEYS[self._rule_of(parameter)]
@@ -168,7 +171,7 @@ class Kept:
         return int(any(state.get(key) is not None for key in keys))
 
     def _fill(self, parameter, arrays, is_loaded):
-        """Parameters, and moments where some were loaded."""
+        """Copies parameters, and moments if some were loaded."""
         elements = parameter.numel()
         arrays[:elements].copy_(parameter.detach().reshape(-1))
         if not is_loaded:
@@ -183,7 +186,7 @@ class Kept:
             arrays[(i + 1) * elements:][:elements].copy_(value.detach().reshape(-1))
 
     def state(self):
-        """The optimizer.state as if the optimizer had stepped itself."""
+        """Returns the optimizer.state as if the optimizer had made the steps itself."""
         if self.is_loaded or not self.has_stepped:
             return collections.defaultdict(dict, self._optimizer.state)
         if self._is_lost():
@@ -202,7 +205,8 @@ class Kept:
         return found
 
     def _read(self, places, rules):
-        """Others read at the same time, the job moves, or the coordinator is away: that passes."""
+        """Tries again while others read at the same time, while the job moves, and while the
+        coordinator is away."""
         until_s = time.monotonic() + default_timeout_ms() / 1e3
         while places:
             try:
@@ -218,8 +222,8 @@ class Kept:
     # ---- the optimizer's methods ----
 
     def replace_methods(self, check):
-        """state_dict(), pickling and copying have the moments, load_state_dict() has them taken
-        over with the next step. check() raises an earlier failure."""
+        """Makes state_dict(), pickling and copying contain the moments, and makes the next step
+        use what load_state_dict() has loaded. check() raises an earlier failure."""
         optimizer, kind = self._optimizer, type(self._optimizer)
 
         def state_dict(*arguments, **options):
@@ -248,7 +252,7 @@ class Kept:
 
 
 class _Empty(collections.defaultdict):
-    """The state of an optimizer whose moments lanes keep."""
+    """The state of an optimizer whose moments lanes store."""
     is_cleared = False
 
     def clear(self):
@@ -262,7 +266,7 @@ def _has_values(state):
 
 
 def _unpacked(parameter, rule, steps, arrays):
-    """Copies the tensors: saving a tensor saves all of the memory that it is a part of."""
+    """Copies the tensors, because saving a tensor saves all of the memory to which it belongs."""
     elements, found = parameter.numel(), {}
     if 'exp_avg' in KEYS[rule]:
         found['step'] = torch.tensor(float(steps))
@@ -273,7 +277,7 @@ def _unpacked(parameter, rule, steps, arrays):
 
 
 def _chunks(parameters):
-    """Lists of parameters, each up to this number of bytes, or of one parameter."""
+    """Yields lists of parameters, each up to this number of bytes, or of one parameter."""
     chunk, size = [], 0
     for one in parameters:
         if chunk and size + 12 * one.numel() > _CHUNK_BYTES:
@@ -294,8 +298,8 @@ def _wait(requests):
 
 
 def in_words(error):
-    """Adds the cause to an error of ranks that disagree: one steps while another saves, or the
-    other way round."""
+    """Adds the cause to an error of ranks that disagree: one makes a step while another saves, or
+    the reverse."""
     text = str(error)
     if ' pushes ' in text and 'save' in text and 'update' in text:
         return mismatch(f'{text}: on some ranks the script has written into parameters, or has '

@@ -1,12 +1,12 @@
-"""The part of attach(model, optimizer=...) in the hook: lanes keep parameters and moments and do
+"""The part of attach(model, optimizer=...) in the hook: lanes store parameters and moments and do
 the optimizer's steps.
 
-A bucket goes out as one update for each of the optimizer's groups that it holds parameters of, with
-the settings that the group has at that moment. The lane writes the new parameters where the model
-has them: a parameter's gradient is ready when backward() has done with the parameter. So when
-backward() returns the step is over, and optimizer.step() only looks whether that is so (Y16).
-Lanes take over parameters that the script has written, and moments that it has loaded, before the
-next step (written, kept)."""
+A bucket is sent as one update for each group of the optimizer that has parameters in it, with the
+settings of the group at that moment. The lane writes the new parameters to the memory of the
+model. That is safe, because a parameter's gradient is ready only after backward() has used the
+parameter for the last time. So the step is over when backward() returns, and optimizer.step() only
+checks this (Y16). Before the next step lanes take over parameters that the script has written, and
+moments that it has loaded (written, kept)."""
 import operator
 import weakref
 
@@ -21,11 +21,12 @@ from .untouched import Untouched
 from .written import Written
 
 _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
-# Options without arithmetic in the rules; `foreach` and `fused` change the order of work alone.
+# Options that do not change the arithmetic of the rules; `foreach` and `fused` change only the
+# order of work.
 _NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
 _EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
 _REQUIRES_GRAD = operator.attrgetter('requires_grad')
-# Attributes of a step() whose calls schedulers count: those of torch 1, and those of torch 2.
+# Attributes of a step() whose calls schedulers count, in torch 1 and in torch 2.
 _MARKS = '_with_counter', '_wrapped_by_lr_sched'
 # Runs the hooks of register_step_pre_hook() and similar functions; PyTorch 1 has none.
 _HOOKED = getattr(torch.optim.Optimizer, 'profile_hook_step', lambda step: step)
@@ -33,7 +34,7 @@ _NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
 
 
 def _rule_of(kind, group):
-    """The rule's name. Mismatch: the group has an option that no rule has."""
+    """Returns the rule's name. Mismatch: the group has an option that no rule has."""
     for option in _NOT_OFFERED:
         if group.get(option):
             raise mismatch(f'{kind.__name__} with {option}={group[option]!r}: the service has no '
@@ -63,10 +64,10 @@ def _check_parts(module):
 
 
 class Stepping:
-    """An optimizer whose steps lanes do.
+    """An optimizer whose steps are done by lanes.
 
-    parameters  {name: parameter} that the hook gets gradients of: those of the optimizer
-    frozen      {name: parameter} that nobody has gradients of; the optimizer may have them, too"""
+    parameters  {name: parameter} whose gradients the hook gets: parameters of the optimizer
+    frozen      {name: parameter} without gradients on any rank; the optimizer may have them, too"""
 
     def __init__(self, optimizer, module, parameters, frozen):
         self._optimizer, self._kind = optimizer, type(optimizer)
@@ -81,7 +82,7 @@ class Stepping:
         self._check_same(parameters, frozen)
         self._parameters = parameters
         self._tensors = {}      # id of a parameter -> its tensor
-        self._pushed = set()    # indices of buckets that went out since the last step()
+        self._pushed = set()    # indices of buckets that were sent since the last step()
         self._known = self._members()
         self._written = Written({id(one): name for name, one in parameters.items()})
         self._untouched = Untouched()
@@ -104,7 +105,8 @@ class Stepping:
         if lacking:
             raise mismatch(f"the optimizer lacks the model's {', '.join(lacking[:5])}: give it "
                            'all, or set requires_grad to False where nothing shall change')
-        mine |= {id(one) for one in frozen.values() if one.grad is None}    # torch skips these, too
+        # torch leaves these out, too
+        mine |= {id(one) for one in frozen.values() if one.grad is None}
         foreign = len(self._group_of.keys() - mine)
         if foreign:
             raise mismatch(f'the optimizer has {foreign} parameters that the model gets no '
@@ -112,13 +114,14 @@ class Stepping:
                            'the optimizer')
 
     def declare(self, job, prefix, wire):
-        """Declares the parameters and has lanes take rank 0's values, which all ranks get, too, and
-        its moments, if it has some."""
+        """Declares the parameters. Lanes take over rank 0's parameters, which all ranks get, too,
+        and rank 0's moments, if it has some."""
         for rule in dict.fromkeys(self._rules):
             named = {name: one for name, one in self._parameters.items()
                      if self._rules[self._group_of[id(one)]] == rule}
             made = job.declare_all({prefix + name: one.numel() for name, one in named.items()},
-                                   rule=rule, wire=wire) if named else ()   # all of them frozen
+                                   # none, if all of them are frozen
+                                   rule=rule, wire=wire) if named else ()
             self._tensors.update((id(one), tensor) for one, tensor in zip(named.values(), made))
         steps = job.declare(f'{prefix}(steps)', len(self._parameters), 'int64')
         tensors = {one: self._tensors[id(one)] for one in self._parameters.values()}
@@ -137,7 +140,7 @@ class Stepping:
         crossing.land(lambda: None)
 
     def restore(self, job, path):
-        """Restores a snapshot; the model's parameters become those in it."""
+        """Restores a snapshot. The model gets the parameters in it."""
         values = {self._tensors[id(one)]: one.detach() for one in self._parameters.values()}
         crossing = crossing_of(job, *values.values())
         job.restore(path, {tensor: crossing.back(one) for tensor, one in values.items()})
@@ -146,14 +149,15 @@ class Stepping:
         self._written.note(None, list(self._parameters.values()))
 
     def keep(self, place):
-        """A Place that is given back once the script has dropped the optimizer, or has attached
-        another model with it: moments live as long as that, also without the model (Y84)."""
+        """Sets the Place, which is returned when the script has dropped the optimizer, or has
+        attached another model with it. Moments exist as long as the Place, even without the model
+        (Y84)."""
         self._kept.place = place
         weakref.finalize(self._optimizer, place.drop).atexit = False
 
     def replace_step(self, check):
-        """From here on optimizer.step() does no more than check() and see that there was a
-        step. It counts its calls itself, as schedulers want to, and runs the hooks of a step."""
+        """From now on optimizer.step() only calls check() and makes sure that there was a step. It
+        counts its calls, as schedulers require, and runs the hooks of a step."""
         def end(optimizer, closure=None):
             loss = None
             if closure is not None:
@@ -172,7 +176,8 @@ class Stepping:
         self._kept.replace_methods(check)
 
     def has_step_left_out(self):
-        """Whether lanes have done one in a backward() that no step() of the script followed."""
+        """Returns whether lanes have made a step in a backward() that no step() of the script
+        followed."""
         return bool(self._pushed)
 
     def _end_step(self):
@@ -191,7 +196,8 @@ class Stepping:
         self._optimizer._opt_called = True
 
     def start(self, job, bucket):
-        """Starts the updates of a torch.distributed.GradBucket, as what bucket_of() returns."""
+        """Starts the updates of a torch.distributed.GradBucket, like the object that bucket_of()
+        returns."""
         if bucket.index() in self._pushed:
             raise mismatch('backward() a second time before step() of the attached optimizer, and '
                            'lanes have done a step in the first: call step() after each, put all '
@@ -219,7 +225,8 @@ class Stepping:
         return request, lambda: crossing.land(landed)
 
     def _begin_step(self, bucket):
-        """The ranks' scripts are all there: what they have done since the last step counts."""
+        """Runs when the scripts of all ranks have reached this point, so that all their changes
+        since the last step are seen."""
         self._check_trainable()
         if self._members() != self._known:
             raise mismatch("the optimizer's groups have other parameters than at attach(): give it "
@@ -251,7 +258,7 @@ class Stepping:
 
 
 class Requests:
-    """Several requests that are waited for as one."""
+    """Several requests with one wait for all."""
 
     def __init__(self, requests):
         self._requests = requests

@@ -1,25 +1,26 @@
-"""Whether gradients are what backward() has left, where lanes have stepped with them already: what
-is clipped or scaled between backward() and step() would be lost."""
+"""Checks that gradients are unchanged after backward(), because lanes have already used them for a
+step. Clipping or scaling between backward() and step() would be lost."""
 import torch
 
 from .._tensors.cuda import is_on_gpu
 
 
 class Untouched:
-    """Of one optimizer's parameters, from one step to the next.
+    """Gradients of one optimizer's parameters, from one step to the next.
 
-    without  parameters that backward() has left without a gradient, as no rank has one
+    without  parameters for which backward() has set no gradient, because no rank has one
 
-    A version tells of each write but those by `.data` and numpy. A script with such a write has it
-    in each step from the first on, so bytes are compared in steps 1, 2, 4, 8 and so on."""
+    A tensor's version shows each write except those through `.data` and numpy. A script with such a
+    write has it in each step from the first on, so bytes are compared in steps 1, 2, 4, 8 and so
+    on."""
 
     def __init__(self):
-        self._parameters, self._gradients = [], []      # gradients in the bucket
+        self._parameters, self._gradients = [], []      # gradients that are views of the bucket
         self._versions, self._held = None, ()   # versions of .grad; None: backward() has failed
         self._steps, self.without = 0, []
 
     def expect(self, parameters, gradients):
-        """Called in backward(), for each bucket."""
+        """Called in backward() for each bucket."""
         if not self._parameters:
             _after_backward(self._note)
         self._parameters += parameters
@@ -52,14 +53,15 @@ def _versions_of(parameters):
 
 
 def _holds(parameter, gradient):
-    """A write of what was there before changes a version alone. False where that cannot be told:
-    `.grad` lies in the bucket, or on a GPU."""
+    """Returns whether the bytes are unchanged: writing the same values only changes the version.
+    Returns False if this is unknown, because `.grad` is in the bucket or on a GPU."""
     found = parameter.grad
     return (found is not None and not is_on_gpu(parameter) and
             found.data_ptr() != gradient.data_ptr() and torch.equal(found, gradient))
 
 
 def _after_backward(function):
-    """Calls it behind what DDP does at the end, which it asks for after its last bucket."""
+    """Calls the function after DDP's own work at the end of backward(), which DDP queues after its
+    last bucket."""
     queue = torch.autograd.Variable._execution_engine.queue_callback
     queue(lambda: queue(function))

@@ -1,5 +1,6 @@
-"""Whether the script has written into parameters since lanes did: load_state_dict(), clamping,
-averages, p.data, numpy. A tensor's version misses some of these, so their bytes are summed."""
+"""Detects writes of the script to parameters since lanes wrote them: load_state_dict(), clamping,
+averages, p.data, numpy. A tensor's version misses some of these, so sums over the bytes are
+compared."""
 import torch
 
 from .._native.states import Sum
@@ -8,7 +9,7 @@ from ..errors import mismatch
 
 
 class Written:
-    """Groups of parameters as lanes have left them.
+    """Groups of parameters with the values that lanes have written.
 
     names  {id of a parameter: its name}, for errors"""
 
@@ -18,19 +19,20 @@ class Written:
         self._sums = {}         # key -> its sum at note()
 
     def note(self, key, parameters):
-        """Lanes have just written the group's parameters, on the calling thread's stream."""
+        """Records that lanes have just written the group's parameters, on the calling thread's
+        stream."""
         group = self._groups.get(key)
         if group is None or not group.has(parameters):
             group = self._groups[key] = _Group(parameters, self._names)
         self._sums[key] = group.sum()
 
     def forget(self):
-        """Lanes are about to write."""
+        """Forgets the sums, because lanes are about to write."""
         self._sums.clear()
 
     def is_so(self):
-        """True when any group's sum differs from the noted one. Mismatch: a parameter cannot be
-        stepped any more, such as after model.half()."""
+        """Returns whether any group's sum differs from the recorded one. Mismatch: a parameter
+        cannot be stepped any more, such as after model.half()."""
         return any(not _are_equal(self._groups[key].sum(), known)
                    for key, known in self._sums.items())
 
@@ -70,8 +72,8 @@ class _Group:
 
 
 def _sums_there(parameters):
-    """For the GPU: two sums over the 32-bit words of all parameters, one one of them by place. Few
-    kernels, for any number of parameters."""
+    """For a GPU: two sums over the 32-bit words of all parameters, one of them weighted by
+    position. Needs few kernels for any number of parameters."""
     words = torch.cat([one.detach().reshape(-1) for one in parameters]).view(torch.int32)
     by_place = torch.arange(1, 2 * words.numel() + 1, 2, dtype=torch.int32, device=words.device)
     return torch.stack([words.sum(), (words * by_place).sum()])

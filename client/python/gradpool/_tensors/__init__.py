@@ -1,1 +1,1 @@
-"""Tensors of torch as they travel: dtypes, devices, sparse rows, lengths."""
+"""Tensors of torch as they are sent: dtypes, devices, sparse rows, lengths."""

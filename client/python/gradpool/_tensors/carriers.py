@@ -1,33 +1,35 @@
-"""Carriers, as which tensors of torch travel: contiguous, one-dimensional, of a dtype that the
-service has, on the device of the tensor. A tensor that is all that is its own carrier: nothing is
-copied here."""
+"""A carrier is the form in which a tensor of torch is sent: contiguous, one-dimensional, of a
+dtype that the service has, on the device of the tensor. A tensor that already has this form is its
+own carrier, and nothing is copied."""
 import errno
 import logging
 import weakref
 
 import torch
 
-from .._process import leftovers      # noqa: before anything lies in lent memory
+from .._process import leftovers      # noqa: imported before anything is in lent memory
 from ..errors import GradpoolError, mismatch
 
 _HALVES = {torch.float16, torch.bfloat16}
 _NATIVE = {torch.float32, torch.float64, torch.int32, torch.int64} | _HALVES
 _WORD = torch.int32
 _WORD_BYTES = 4
-# A tensor of up to this length has staging memory of its own: the next round need not wait for
+# A tensor of up to this length has staging memory of its own: its next round need not wait for
 # COMMIT (client/lib, L17), and staging costs less than whole pages.
 _SHORT_BYTES = 64 << 10
 _NO_ROOM = errno.ENOMEM, errno.ENOSPC, errno.EMFILE
 
 _full = weakref.WeakSet()   # jobs that have no more memory to lend
-_storage_of = getattr(torch.Tensor, 'untyped_storage', torch.Tensor.storage)    # of torch 2, of 1
+# attribute of torch 2, or of torch 1
+_storage_of = getattr(torch.Tensor, 'untyped_storage', torch.Tensor.storage)
 
 
 def carrier_of(tensor, is_moved):
-    """The carrier of a tensor, with its values: the tensor's own memory where that will do.
+    """Returns the carrier of a tensor, with its values. The carrier is the tensor's own memory
+    if that has the right form.
 
-    is_moved  it arrives as it was sent: other dtypes travel as bytes, padded to whole words.
-              Otherwise there is arithmetic on it, which short integers do as longer ones"""
+    is_moved  values arrive unchanged: other dtypes are sent as bytes, padded to whole words.
+              Otherwise there is arithmetic on them, and short integers are widened for it"""
     if tensor.layout is not torch.strided:
         raise mismatch(f'a tensor of layout {tensor.layout}; call to_dense() first')
     flat = flat_of(tensor.detach().resolve_conj().resolve_neg())
@@ -44,16 +46,16 @@ def carrier_of(tensor, is_moved):
 
 
 def flat_of(tensor):
-    """The values in one dimension, with a stride of one: the tensor's own memory if it is
-    contiguous. Such a tensor may have any stride where it has one element, and view() keeps that,
-    but refuses to take the values as another dtype then (Y75)."""
+    """Returns the values in one dimension, with a stride of one: the tensor's own memory if it is
+    contiguous. With one element such a tensor may have any stride. view() keeps the stride, but
+    then refuses to take the values as another dtype (Y75)."""
     flat = tensor.contiguous().view(-1)
     return flat if flat.stride(0) == 1 else flat.as_strided(flat.shape, (1,))
 
 
 def widened(carrier):
-    """Widens a sum for arithmetic after it has landed: a sum of halves may exceed the range of
-    halves, although the final value does not."""
+    """Widens a sum for arithmetic after it has landed, because a sum of halves may exceed their
+    range although the final value does not."""
     return carrier.float() if carrier.dtype in _HALVES else carrier
 
 
@@ -62,8 +64,8 @@ def is_half(dtype):
 
 
 def scaled(values, factor):
-    """Values times a factor, in their dtype: halves are multiplied as float32, integers exactly by
-    a whole factor and as float64 by another one, and rounded towards 0."""
+    """Multiplies values by a factor, in their dtype. Halves are multiplied as float32. Integers are
+    multiplied exactly by a whole factor, and by any other as float64, rounded towards 0."""
     if factor == 1:
         return values
     if values.dtype in _HALVES:
@@ -76,7 +78,7 @@ def scaled(values, factor):
 
 
 def _is_whole(factor, dtype):
-    """Whether integers of that dtype can be multiplied by it as integers."""
+    """Returns whether integers of that dtype can be multiplied by the factor as integers."""
     return dtype is not torch.bool and float(factor).is_integer() \
         and abs(factor) <= torch.iinfo(dtype).max
 
@@ -91,13 +93,13 @@ def mean_of(total, count, factor=1.0):
 
 
 def is_its_own(tensor, carrier):
-    """Whether what lands in the carrier is in the tensor."""
+    """Returns whether results in the carrier are results in the tensor."""
     return carrier.numel() == 0 or (carrier.data_ptr() == tensor.data_ptr()
                                     and tensor.dtype in _NATIVE | {torch.cfloat, torch.cdouble})
 
 
 def unload(carrier, tensor, is_moved):
-    """Puts a carrier's values into the tensor that it is of."""
+    """Copies a carrier's values to its tensor."""
     if is_its_own(tensor, carrier):
         return
     if tensor.is_complex():
@@ -109,8 +111,8 @@ def unload(carrier, tensor, is_moved):
 
 
 def is_lendable(tensor):
-    """Whether its values may as well lie in memory of a job: it is not short, and is all that there
-    is in its storage."""
+    """Returns whether the tensor's values may be in memory of a job: the tensor is not short, and
+    its storage has nothing else."""
     size = tensor.numel() * tensor.element_size()
     return (size > _SHORT_BYTES and tensor.is_cpu and tensor.layout is torch.strided
             and tensor.dtype in _NATIVE and tensor.is_contiguous() and tensor._base is None
@@ -118,8 +120,8 @@ def is_lendable(tensor):
 
 
 def lent(job, elements, dtype):
-    """An uninitialized tensor of `elements` elements that lanes use in place (Y20). None: the job
-    has no more memory to lend, which is logged once."""
+    """Returns an uninitialized tensor of `elements` elements that lanes use in place (Y20). None:
+    the job has no more memory to lend, which is logged once."""
     if job in _full:
         return None
     size = elements * torch.empty(0, dtype=dtype).element_size()
@@ -134,13 +136,14 @@ def lent(job, elements, dtype):
 
 
 def lent_like(job, tensor):
-    """One of that shape; None also for what had better lie in memory of its own."""
+    """Returns a lent tensor of that shape. None also for a tensor that should have its own
+    memory."""
     made = lent(job, tensor.numel(), tensor.dtype) if is_lendable(tensor) else None
     return made if made is None else made.view(tensor.shape)
 
 
 def told(tensor, shape=None):
-    """A tensor's dtype and shape in texts, also in those that ranks compare."""
+    """Returns a tensor's dtype and shape as text, also for texts that ranks compare."""
     shape = list(tensor.shape) if shape is None else shape
     return f"{str(tensor.dtype).removeprefix('torch.')}{shape}".replace("'", '')
 
@@ -151,7 +154,7 @@ def check_tensor(tensor):
 
 
 def check_place(tensor):
-    """Mismatch: no result can be put there."""
+    """Raises Mismatch if no result can be written there."""
     check_tensor(tensor)
     if tensor.layout is torch.strided and not tensor.is_contiguous() and any(
             stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
@@ -160,7 +163,7 @@ def check_place(tensor):
 
 
 def check_alike(tensors, other, what):
-    """Each is of the size and dtype of `other`, or Mismatch."""
+    """Raises Mismatch unless each has the size and dtype of `other`."""
     for tensor in tensors:
         if (tensor.numel(), tensor.dtype) != (other.numel(), other.dtype):
             raise mismatch(f'{what}: a tensor of {tensor.numel()} {tensor.dtype} beside one of '

@@ -1,17 +1,17 @@
 """Tensors of a GPU, staged through memory of the host.
 
-What an operation brings goes to pinned memory of the job and is pushed from there without another
-copy; what becomes of it comes back the same way. Copies are on two streams of our own, one for each
-direction. They wait for what the script had begun when it called the operation; the script's stream
-waits for the result, and goes on with what is still to be done to it. No thread of the script waits
-for a copy: one of ours does, and pushes.
+The values of an operation are copied to pinned memory of the job and are pushed from there without
+another copy. The result comes back the same way. Copies run on two streams of this module, one for
+each direction. They wait for the work that the script had begun when it called the operation. The
+script's stream waits for the result and then does the rest of the operation's work. No thread of
+the script waits for a copy: a thread of this module does, and pushes.
 
     script's stream   backward  e1                                      waits for e3  finish  e4
     our streams          wait for e1  copy out  e2           copy in  e3
     our thread                            waits for e2  push
-    who waits for the operation                         result                       waits for e4
+    caller of wait()                                    result                       waits for e4
 
-Never run on a GPU so far: the tests have one of their own making, unless torch finds a real one."""
+This module has never run on a real GPU: tests use a replacement, unless torch finds one."""
 import collections
 import errno
 import functools
@@ -32,30 +32,30 @@ _PORTABLE = 1       # cudaHostRegisterPortable: pinned for all GPUs of the proce
 
 
 class Gpu:
-    """The questions to torch.cuda. Tests have another one."""
+    """The functions of torch.cuda that are used here. Tests replace this object."""
 
     def __init__(self):
-        self._ours = {}     # device -> our streams there
+        self._ours = {}     # device -> the streams of this module there
 
     def has(self, tensor):
         return tensor.is_cuda
 
     def scripts(self, device):
-        """The stream that the calling thread uses."""
+        """Returns the stream that the calling thread uses."""
         return torch.cuda.current_stream(device)
 
     def ours(self, device):
-        """(that of copies to the host, that of copies from there)"""
+        """Returns (the stream of copies to the host, the stream of copies back)."""
         if device not in self._ours:
             self._ours[device] = torch.cuda.Stream(device), torch.cuda.Stream(device)
         return self._ours[device]
 
     def on(self, stream):
-        """A block in which the calling thread uses that stream."""
+        """Returns a block in which the calling thread uses that stream."""
         return torch.cuda.stream(stream)
 
     def copy(self, stream, target, source):
-        """Begins it; the memory of both is not another tensor's before it is over."""
+        """Begins a copy. The memory of both tensors is not reused before the copy is over."""
         with torch.cuda.stream(stream):
             target.copy_(source, non_blocking=True)
         for tensor in target, source:
@@ -63,7 +63,7 @@ class Gpu:
                 tensor.record_stream(stream)
 
     def mark(self, stream):
-        """An event after all work that was begun on the stream; a waiting thread sleeps."""
+        """Returns an event after all work that was begun on the stream; a waiting thread sleeps."""
         event = torch.cuda.Event(blocking=True)
         event.record(stream)
         return event
@@ -83,8 +83,8 @@ def is_on_gpu(tensor):
 
 
 def crossing_of(job, *tensors):
-    """How values of tensors, or None, come to the host and back: asked where the script calls the
-    operation that they are of, on its stream."""
+    """Returns the way in which values of tensors, or None, get to the host and back. Called where
+    the script calls the operation, on its stream."""
     devices = {one.device for one in tensors if is_on_gpu(one)}
     if not devices:
         return HERE
@@ -95,7 +95,7 @@ def crossing_of(job, *tensors):
 
 
 class Here:
-    """Like Crossing, for tensors that are on the host already."""
+    """Like Crossing, for tensors that are already on the host."""
 
     def out(self, tensor):
         return tensor
@@ -118,30 +118,30 @@ class Here:
         return finish()
 
     def follow(self):
-        """Waiting threads need no word of it."""
+        """Threads that wait need no event."""
 
 
 HERE = Here()
 
 
 class Crossing:
-    """One operation's way to the host and back. Tensors are contiguous; those on the host already,
-    and None, are what they are."""
+    """The transfer of one operation to the host and back. Tensors are contiguous; those on the host
+    already, and None, stay unchanged."""
 
     def __init__(self, job, device):
         self._job, self._device = job, device
         self._script, self._ours = gpu.scripts(device), gpu.ours(device)
         self._called = gpu.mark(self._script)
-        self._coming = []       # (tensor, where its values land)
+        self._coming = []       # (tensor, memory for its values)
         self._is_out = self._is_over = None
 
     def room(self, tensor):
-        """Memory of the host for values of such a tensor."""
+        """Returns memory of the host for values of such a tensor."""
         return _pinned(self._job, tensor) if is_on_gpu(tensor) else tensor
 
     def out(self, tensor, room=None):
-        """The destination of the values, which are copied once the script's earlier
-        work is over."""
+        """Returns the destination for the values, which are copied after the script's earlier
+        work."""
         if not is_on_gpu(tensor):
             return tensor
         room, (stream, _) = self.room(tensor) if room is None else room, self._ours
@@ -153,23 +153,24 @@ class Crossing:
         return room
 
     def back(self, tensor, room=None):
-        """Where to put what land() brings to the tensor."""
+        """Returns the place for the values that land() copies to the tensor."""
         room = self.room(tensor) if room is None else room
         if is_on_gpu(tensor):
             self._coming.append((tensor.detach(), room))
         return room
 
     def after(self, make):
-        """The result of make(), which is called once, when the values are out: for begin()."""
+        """Returns the result of make(), which is called once, when the values have been copied: for
+        begin()."""
         return functools.cache(make)
 
     def begin(self, begin):
-        """A stand-in for the Request of begin(), which is called when the values have been copied
-        out."""
+        """Returns a stand-in for the Request of begin(), which is called when the values have been
+        copied."""
         return begin() if self._is_out is None else _Pushed(self._is_out, begin)
 
     def bring(self, pairs):
-        """Copies to each tensor from the host; the script's stream waits for it."""
+        """Copies to each tensor from the host; the script's stream waits for that."""
         pairs = [pair for pair in pairs if is_on_gpu(pair[0]) and pair[0].numel()]
         if pairs:
             _, stream = self._ours
@@ -181,8 +182,8 @@ class Crossing:
             _in_use.append((event, [host for _, host in pairs]))
 
     def land(self, finish):
-        """The operation is over: brings what comes back, and then has finish() do the rest on the
-        script's stream. What it makes there belongs to that stream, whichever thread calls this."""
+        """Copies the results back after the operation is over, and then runs finish() on the
+        script's stream. The results belong to that stream, whichever thread calls this."""
         coming, self._coming = self._coming, []
         self.bring(coming)
         with gpu.on(self._script):
@@ -192,18 +193,18 @@ class Crossing:
         return found
 
     def follow(self):
-        """Whatever the calling thread begins from here on finds the result: a Future that it
-        completes hands that on."""
+        """Makes all later work of the calling thread wait for the result. A Future that the thread
+        completes passes this on."""
         gpu.scripts(self._device).wait_event(self._is_over)
 
 
 def room_for(job, tensor):
-    """Memory of the host for values of such a tensor, and not that tensor itself."""
+    """Returns memory of the host for values of such a tensor, never that tensor itself."""
     return _pinned(job, tensor) if is_on_gpu(tensor) else torch.empty_like(tensor)
 
 
 def fetched(job, values, like):
-    """Values of the host, on the device of `like`; for the calling thread."""
+    """Returns values of the host on the device of `like`, for the calling thread."""
     if not gpu.has(like):
         return values
     made, crossing = torch.empty_like(values, device=like.device), Crossing(job, like.device)
@@ -212,18 +213,18 @@ def fetched(job, values, like):
 
 
 _lock = threading.Lock()
-_in_use = collections.deque()   # (event, what must not be anybody else's before it)
+_in_use = collections.deque()   # (event, object that must not be reused before it)
 
 
 def _forget_copied():
-    """Neither lanes nor scripts wait for events: memory is lent again when copies are over."""
+    """Drops references to memory whose copies are over. Lanes and scripts wait for no event."""
     with _lock:
         while _in_use and _in_use[0][0].query():
             _in_use.popleft()
 
 
 def _pinned(job, tensor):
-    """Memory of the job like that tensor; what cannot be pinned is copied all the same."""
+    """Returns memory of the job like that tensor. Copies also work if it cannot be pinned."""
     _forget_copied()
     flat = lent(job, tensor.numel(), tensor.dtype) if tensor.numel() else None
     if flat is None:
@@ -245,7 +246,7 @@ class _Pushed:
         _waiter().put(self)
 
     def run(self):
-        """In our thread."""
+        """Runs in the thread of this module."""
         try:
             self._event.synchronize()
             self._request = self._begin()
@@ -273,7 +274,7 @@ _queue = None
 
 
 def _waiter():
-    """The queue of the thread that waits for events, in the order in which copies were begun."""
+    """Returns the queue of the thread that waits for events, in the order in which copies began."""
     global _queue
     with _lock:
         if _queue is None:
@@ -289,7 +290,7 @@ def _run(pushes):
 
 
 def _forget():
-    """A forked child has no such thread, nor the GPU."""
+    """Resets the module in a forked child, which has neither this thread nor the GPU."""
     global _queue, _lock
     _queue, _lock = None, threading.Lock()
     _in_use.clear()

@@ -1,16 +1,18 @@
-"""Sparse gradients in full: all values, zeros too, then a mark for each row that is there.
+"""Sparse gradients that are sent as dense ones: all values, also zeros, and then a mark for each
+row that exists.
 
-Each rank has rows of its own, and their number is not known before. So every element travels, and
-the result has the rows that any rank has, also rows whose values come out as zeros (Y71)."""
+Each rank has its own rows, and their number is not known in advance. So every element is sent, and
+the result has the rows that any rank has, even if their values are zero (Y71)."""
 import torch
 
 from .cuda import crossing_of
 
 
 def names_of_sparse(module):
-    """Names of the parameters whose gradients are sparse, as DistributedDataParallel finds them."""
+    """Returns the names of the parameters whose gradients are sparse, by the rule of
+    DistributedDataParallel."""
     kinds = torch.nn.Embedding, torch.nn.EmbeddingBag
-    first = {}      # id of a parameter -> the module that has it first, which decides
+    first = {}      # id of a parameter -> the first module that has it, which decides
     for one in module.modules():
         for parameter in one.parameters(recurse=False):
             first.setdefault(id(parameter), one)
@@ -19,13 +21,14 @@ def names_of_sparse(module):
 
 
 def elements_of(tensor):
-    """How many elements a sparse gradient of such a tensor has in full."""
+    """Returns the number of elements of a sparse gradient of such a tensor in dense form."""
     return tensor.numel() + tensor.shape[0]
 
 
 def full_of(tensor):
-    """The flat tensor of a sparse one's values, and marks of its rows. One without elements may
-    have any number of sparse dimensions: zero_grad() makes all of them sparse."""
+    """Returns a flat tensor of the values of a sparse tensor and the marks of its rows. A tensor
+    without elements may have any number of sparse dimensions, because zero_grad() makes all of them
+    sparse."""
     count = tensor.numel()
     flat = torch.zeros(elements_of(tensor), dtype=tensor.dtype, device=tensor.device)
     flat[:count].view(tensor.shape).add_(tensor.detach())
@@ -34,8 +37,8 @@ def full_of(tensor):
 
 
 def sparse_of(flat, like, marks=None):
-    """The sparse tensor of values and marks: whole rows; single elements if `like`, which is of its
-    shape, has these."""
+    """Returns the sparse tensor for values and marks: whole rows, or single elements if `like`,
+    which has the shape of the result, has single elements."""
     count = like.numel()
     rows = (flat[count:] if marks is None else marks).nonzero().flatten()
     values = flat[:count].view(like.shape)
@@ -45,8 +48,8 @@ def sparse_of(flat, like, marks=None):
 
 
 class Full:
-    """The means of a bucket of DistributedDataParallel that holds a sparse gradient, as
-    _model.buckets.bucket_of() returns them."""
+    """The means of a bucket of DistributedDataParallel that contains a sparse gradient, in the form
+    of _model.buckets.bucket_of()."""
 
     def __init__(self, tensor):
         self._tensor = tensor

@@ -1,37 +1,39 @@
-"""Tensors of lengths that change from call to call: gathered objects, last batches, sequences.
+"""Tensors whose lengths change from call to call: gathered objects, last batches, sequences.
 
-A declaration costs a round trip, and staging memory for as long as it is kept. So a length that
-does not recur travels in pieces: powers of two, of each of which a sequence of operations keeps one
-tensor, and a rest that is padded.
+A declaration costs a round trip, and staging memory as long as the tensor exists. So a tensor of a
+length that does not recur is sent in pieces. The length of a piece is a power of two. A sequence of
+operations has one declared tensor for each such length, and one for the rest, which is padded.
 
     1000000 = 524288 + 262144 + 131072 + 65536 + 16384 + 576 of 1024
 
-A piece is a part of the values' own memory. The rest is copied, and so are pieces of several
-ranks' blocks; padding is zeros, and is left where it lands."""
+A piece is a part of the values' own memory. The rest is copied, and so are pieces of several ranks'
+blocks. Padding is zeros and is never copied back."""
 import collections
 
 from .cuda import HERE
 
-# The first lengths get tensors of their own: this many lengths, of up to this many bytes.
+# The first lengths get their own tensors: this many lengths, each of at most this many bytes.
 FIRST, FIRST_BYTES = 8, 16 << 20
-# Others have when they have come again so often, with no more than so many others in between. What
-# comes again within so many calls, as in several operations of one step, counts once.
+# Other lengths get their own tensor when they have recurred this often, with at most this many
+# others in between. Repetitions within _APART calls, as in several operations of one step, count
+# once.
 _RECURS, _WINDOW, _APART = 4, 64, 8
-# Tensors of one operation that may travel in pieces.
+# Maximum number of tensors of one operation that may be sent in pieces.
 TOGETHER = 8
-# Elements of the shortest piece, and of the shortest rest.
+# elements of the shortest piece, and of the shortest rest
 _PIECE, _REST = 4096, 64
 
 
 class Habits:
-    """Which keys recur, of those that all ranks bring in one order."""
+    """Finds the keys that recur, among keys that all ranks use in the same order."""
 
     def __init__(self):
-        self._uses = collections.OrderedDict()      # key -> (how often, at which call); used last
-        self._calls = 0                             # is last
+        # key -> (number of uses, call of the last one); the last used is the last
+        self._uses = collections.OrderedDict()
+        self._calls = 0                             # number of calls
 
     def recurs(self, key):
-        """Counts one use more."""
+        """Counts one more use."""
         self._calls += 1
         uses, counted = self._uses.pop(key, (0, -_APART))
         if self._calls - counted >= _APART:
@@ -46,7 +48,7 @@ class Habits:
 
 
 def cut(elements):
-    """[(offset, length, size of the tensor that carries it)]"""
+    """Returns [(offset, length, size of the tensor that is used for this piece)]."""
     found, offset = [], 0
     for bit in range(elements.bit_length() - 1, _PIECE.bit_length() - 2, -1):
         if elements >> bit & 1:
@@ -59,16 +61,16 @@ def cut(elements):
 
 
 class Pool:
-    """The tensors that carry pieces, for operations that all ranks make in one order.
+    """The tensors for pieces, for operations that all ranks make in the same order.
 
-    declare  of (dtype, {name: elements}): their Slots"""
+    declare  function of (dtype, {name: elements}) that returns their Slots"""
 
     def __init__(self, declare):
         self._declare, self._slots = declare, {}
 
     def pieces(self, dtype, elements, place=0):
-        """[(Slot, offset, length)] that carry so many elements; `place`: of which tensor of one
-        operation, as no two of them share a piece."""
+        """Returns [(Slot, offset, length)] for that many elements. `place`: number of the tensor in
+        the operation, because two of them must not share a piece."""
         cuts = cut(elements)
         told = f"{place or ''}{str(dtype).removeprefix('torch.')}"
         names = [f"{told}.{'rest' if length < _PIECE else ''}{size}"
@@ -80,20 +82,20 @@ class Pool:
                 for name, (offset, length, _) in zip(names, cuts)]
 
     def drain(self):
-        """Returns the Slots and forgets them."""
+        """Returns the Slots and drops them."""
         slots, self._slots = list(self._slots.values()), {}
         return slots
 
 
 class Pieces(list):
-    """The Parts of a push that travels in pieces."""
+    """The Parts of a push that is sent in pieces."""
 
 
 class Push:
     """A push to one tensor, whole or in pieces. `begin`(tensor, given, result) starts it.
 
     given, result  carriers on the host, or None; `given` may be called for one
-    blocks         how many times the tensor's elements they hold"""
+    blocks         number of times that they contain the tensor's elements"""
 
     def __init__(self, begin, given, result, blocks=(1, 1), crossing=HERE):
         self._start, self._blocks, self._crossing = begin, blocks, crossing
@@ -103,13 +105,14 @@ class Push:
         return self._given() if callable(self._given) else self._given
 
     def begin(self, tensor):
-        """All of it."""
+        """Pushes all values at once."""
         return self._crossing.begin(
             lambda: self._start(tensor, self._values(), self._result))
 
     def pieces(self, pieces):
-        """[(Slot, begin, land)] of [(Slot, offset, length)]: begin() is as for all of it, land()
-        is for when the piece is there; None: nothing is left to do then."""
+        """Returns [(Slot, begin, land)] for [(Slot, offset, length)]. begin() has the same form as
+        for the whole. land() is called when the piece has arrived; None: nothing is left to do
+        then."""
         return [(slot, *self._piece(slot, offset, length)) for slot, offset, length in pieces]
 
     def _piece(self, slot, offset, length):

@@ -1,8 +1,8 @@
-"""Batch normalization over what all ranks have of a batch.
+"""Batch normalization over the batches of all ranks.
 
-In training each rank tells, once a layer, how many values a channel has here, their mean and the
-sum of their squared distances from it. All put these together in rank order, in float64, so they
-normalize by the same bits. Back goes what the gradients are over the whole batch, in one sum."""
+In training each rank sends, once for each layer, the number of values of a channel, their mean, and
+the sum of squared distances from it. All ranks combine these in rank order, in float64, so they
+normalize with the same bits. In the backward pass one sum over the whole batch is sent."""
 import torch
 
 from ..errors import mismatch
@@ -10,7 +10,7 @@ from ._operations.calls import Gathering, ReduceOp, Reduction
 from ._operations.handles import begin
 from .process_sets import global_process_set
 
-# Layers are met in the same order on all ranks, apart from other calls without a name.
+# Layers are reached in the same order on all ranks, independent of other calls without a name.
 _KIND = 'SyncBatchNorm'
 
 
@@ -19,17 +19,17 @@ def _exact(given):
 
 
 def _dims(given):
-    """All but the channels'."""
+    """Returns all dimensions except the channels'."""
     return [i for i in range(given.dim()) if i != 1]
 
 
 def _spread(of_channels, given):
-    """As they are added to a batch and multiplied with it."""
+    """Shapes values of channels so that they can be added to a batch and multiplied with it."""
     return of_channels.to(given).view(1, -1, *[1] * (given.dim() - 2))
 
 
 def _moments(given, ranks):
-    """(values of a channel, their means, their variances) of all ranks' batches together."""
+    """Returns (number of values of a channel, means, variances) of all ranks' batches together."""
     count, channels = given.numel() // max(given.shape[1], 1), given.shape[1]
     mine = given.new_zeros(1, 1 + 2 * channels, dtype=torch.float64)
     if count:

@@ -1,4 +1,4 @@
-"""The job that this process is in, and which of its ranks are on the same host."""
+"""The job of this process, and the ranks of the job that are on the same host."""
 import errno
 import os
 import socket
@@ -23,17 +23,17 @@ _door = None
 
 
 class Door:
-    """This process's place in the job. `is_closed` once it was shut down."""
+    """The place of this process in the job. `is_closed`: it was shut down."""
 
     def __init__(self, name, rank, size):
         self._membership = join(name, None, rank, size)
         self.job, self.rank, self.size = self._membership.job, rank, size
         self.timeout_s = default_timeout_ms() / 1e3
         self.is_closed = False
-        self.joins = 0      # joins that all ranks have made
+        self.joins = 0      # number of joins by all ranks so far
         self.sets = []
-        self.hosts = []     # for each rank: (host, its number there or None)
-        self._forgotten = []    # Slots that are of no use, whose last round is not over yet
+        self.hosts = []     # for each rank: (host, its number on the host or None)
+        self._forgotten = []    # unused Slots whose last round is not over yet
 
     def add(self, process_set):
         process_set.bind(self, len(self.sets))
@@ -41,13 +41,13 @@ class Door:
         return process_set
 
     def open(self):
-        """Operations under way."""
+        """Returns the operations in progress."""
         return [operation for of in self.sets if of is not None and of.included()
                 for sequence in of.sequences().all() for operation in list(sequence.open)]
 
     def forget(self, slots=()):
-        """Undeclares the tensors of these Slots; one with a round that is not over on all ranks
-        goes with a later call. Returns whether all are gone."""
+        """Undeclares the tensors of these Slots. If a round of a Slot is not over on all ranks, a
+        later call undeclares it. Returns whether all are undeclared."""
         before, self._forgotten = self._forgotten, []
         self._forgotten.extend(slot for slot in [*before, *slots] if not slot.end())
         return not self._forgotten
@@ -59,7 +59,7 @@ class Door:
         self._membership.release()
 
     def neighbours(self):
-        """Ranks on this host, in order."""
+        """Returns the ranks on this host, in ascending order."""
         here, _ = self.hosts[self.rank]
         return [rank for rank, (host, _) in enumerate(self.hosts) if host == here]
 
@@ -102,7 +102,7 @@ def _place():
 
 
 def _meet(door, process_sets):
-    from ._operations.objects import gather_objects    # which needs a door
+    from ._operations.objects import gather_objects    # needs a door
     door.add(global_process_set)
     door.hosts = gather_objects((socket.gethostname(), _told_number()), 'hvd.init()',
                                 global_process_set)
@@ -111,7 +111,7 @@ def _meet(door, process_sets):
 
 
 def _told_number():
-    """This process's number on its host, from its launcher; None: unknown."""
+    """Returns this process's number on its host as given by its launcher. None: unknown."""
     launcher = next((rank for rank in _LOCAL_RANKS if rank in os.environ), None)
     number = os.environ.get(_LOCAL_RANKS.get(launcher, ''))
     if number is not None and not number.isdecimal():
@@ -120,7 +120,7 @@ def _told_number():
 
 
 def shutdown():
-    """Leaves the job; operations under way end with an error. init() joins the next job of that
+    """Leaves the job; operations in progress end with an error. init() joins the next job of that
     name, which begins when all ranks have left this one (Y110)."""
     global _door
     if _door is not None:
@@ -129,77 +129,80 @@ def shutdown():
 
 
 def is_initialized():
-    """Whether init() was called, and shutdown() was not."""
+    """Returns whether init() was called without a later shutdown()."""
     return _door is not None
 
 
 def door():
-    """The Door. Mismatch: there is none."""
+    """Returns the Door. Raises Mismatch if there is none."""
     if _door is None:
         raise mismatch('gradpool.torch has not been initialized; call init() first')
     return _door
 
 
 def rank():
-    """This process's, from 0."""
+    """Returns the rank of this process, from 0."""
     return door().rank
 
 
 def size():
-    """How many processes make the job."""
+    """Returns the number of processes of the job."""
     return door().size
 
 
 def local_rank():
-    """This process's number on its host: the launcher's, or by counting ranks of the same host."""
+    """Returns this process's number on its host: the launcher's, or counted among ranks of the
+    host."""
     return door().number_on_host(rank())
 
 
 def local_size():
-    """How many processes of the job are on this host."""
+    """Returns the number of processes of the job on this host."""
     return len(door().neighbours())
 
 
 def _across():
-    """The ranks, one a host, that have this one's number on theirs."""
+    """Returns the ranks with this rank's number on their hosts, one rank a host."""
     number = local_rank()
     return [other for other in range(size()) if door().number_on_host(other) == number]
 
 
 def cross_rank():
-    """This host's number among those that have a process of this one's local rank."""
+    """Returns this host's number among the hosts that have a process of this local rank."""
     return _across().index(rank())
 
 
 def cross_size():
-    """How many hosts have a process of this one's local rank."""
+    """Returns the number of hosts that have a process of this local rank."""
     return len(_across())
 
 
 def is_homogeneous():
-    """Whether each host has as many processes."""
+    """Returns whether all hosts have the same number of processes."""
     hosts = [host for host, _ in door().hosts]
     return len({hosts.count(host) for host in hosts}) == 1
 
 
 def _is_absent():
-    """Horovod's questions about what it was built with: nothing of that carries values here."""
+    """Answers Horovod's question about a library it was built with: none carries values here."""
     return False
 
 
 def check_extension(*_):
-    """Horovod's question whether it was built for this framework: nothing needs to be built."""
+    """Answers Horovod's question whether it was built for a framework: nothing needs to be
+    built."""
 
 
 def start_timeline(file_path, mark_cycles=False):
-    """Rank 0 writes what all ranks and lanes do, round by round, to this file, for trace viewers;
-    on the others nothing happens. Cycles, which there are none of here, are not marked."""
+    """Lets rank 0 write the actions of all ranks and lanes in each round to this file, for trace
+    viewers. On other ranks nothing happens. Cycles are not marked, because the service has none."""
     if rank() == 0:
         door().job.start_timeline(file_path)
 
 
 def stop_timeline():
-    """The file is whole; shutdown() does it, too. Without a start nothing happens, on any rank."""
+    """Completes the file, which shutdown() also does. Without a start nothing happens on any
+    rank."""
     if rank() == 0:
         door().job.stop_timeline()
 
@@ -213,7 +216,7 @@ def _made(process_set):
 
 
 def add_process_set(process_set):
-    """Makes a set known, on all ranks in the same order; takes a ProcessSet or ranks."""
+    """Makes a set known, on all ranks in the same order. Accepts a ProcessSet or ranks."""
     process_set = _made(process_set)
     for known in filter(None, door().sets):
         if known.ranks == process_set.ranks:
@@ -222,7 +225,7 @@ def add_process_set(process_set):
 
 
 def remove_process_set(process_set):
-    """Forgets it, on all ranks. False: it was not known, or is that of all ranks."""
+    """Forgets the set, on all ranks. False: the set was not known, or is the set of all ranks."""
     number = process_set.process_set_id
     if not number or door().sets[number] is not process_set:
         return False

@@ -1,4 +1,4 @@
-"""Forms of gradients that travel."""
+"""Conversions of gradients for sending."""
 import torch
 
 from ..codecs import Dithering, OneBit, RandomK, TopK
@@ -9,7 +9,7 @@ class NoneCompressor:
 
     @staticmethod
     def compress(tensor):
-        """(what travels, what decompress() must know)"""
+        """Returns (values to be sent, argument of decompress())."""
         return tensor, None
 
     @staticmethod
@@ -19,7 +19,7 @@ class NoneCompressor:
 
 def _half(dtype):
     class Half:
-        """Floats of more bits travel as halves; they are summed in float32 and rounded once."""
+        """Sends wider floats as halves. They are summed in float32 and rounded once."""
 
         @staticmethod
         def compress(tensor):
@@ -33,8 +33,8 @@ def _half(dtype):
 
 
 class Compression:
-    """Values for `compression`; a class of one's own with compress() and decompress() will
-    do, too. To DistributedOptimizer also a codec: topk(0.01), onebit() and so on."""
+    """Values for `compression`. A class with compress() and decompress() is also accepted.
+    DistributedOptimizer also accepts a codec: topk(0.01), onebit() and so on."""
     none = NoneCompressor
     fp16 = _half(torch.float16)
     bf16 = _half(torch.bfloat16)

@@ -1,4 +1,4 @@
-"""Sets of ranks whose operations are theirs alone."""
+"""Sets of ranks, whose operations involve only these ranks."""
 import collections
 import contextlib
 import hashlib
@@ -8,7 +8,7 @@ from ._operations.joined import Joined
 from ._operations.roll import Roll
 from ._operations.sequences import Sequence
 
-# Agreements that are stored for each kind of call without a name.
+# Number of agreements that are stored for each kind of call without a name.
 _UNNAMED_PLANS = 32
 
 
@@ -25,11 +25,11 @@ class ProcessSet:
         self._known = None
 
     def included(self):
-        """Whether this process is one of them."""
+        """Returns whether this process is in the set."""
         return self._door().rank in self.ranks
 
     def rank(self):
-        """Among the set, from 0."""
+        """Returns this process's rank in the set, from 0."""
         self.sequences()
         return self.ranks.index(self._door().rank)
 
@@ -38,7 +38,7 @@ class ProcessSet:
         return len(self.ranks)
 
     def sequences(self):
-        """Knowledge about the set: Sequences. Mismatch: this rank is not in it."""
+        """Returns the set's Sequences. Raises Mismatch if this rank is not in the set."""
         known = self._known
         if known is None or known.door.is_closed:
             raise mismatch(f'{self}: it is not known; call init(), and add_process_set() for a set '
@@ -55,7 +55,7 @@ class ProcessSet:
         self._known = Sequences(door, ranks, process_set_id)
 
     def remove(self):
-        """No rank of it uses it any more."""
+        """Forgets the set's operations, after which no rank uses the set."""
         if self._known.position is not None:
             self._known.end()
         self.unbind()
@@ -69,11 +69,11 @@ class ProcessSet:
         return self._known.door
 
     def __deepcopy__(self, _):
-        """For a module that has a process set: the same set."""
+        """Returns the same set for a copy of a module that has a process set."""
         return self
 
     def __reduce__(self):
-        """In another process it is to be made known there."""
+        """Pickles the ranks. In another process the set must be made known again."""
         return 'global_process_set' if self is global_process_set else (ProcessSet, (self.ranks,))
 
     def __repr__(self):
@@ -81,9 +81,9 @@ class ProcessSet:
 
 
 class Sequences:
-    """A set's Sequences by name, and what they know of it: `job`, `members` (ranks, None: all),
-    `count`, `path` (what its tensors' names begin with), `roll` (what is open, on all ranks),
-    `dropped` (prefixes of names, in a list for each optimizer that is no more)."""
+    """The Sequences of a set by name, and its facts: `job`, `members` (ranks, None: all), `count`,
+    `path` (prefix of the names of its tensors), `roll` (open operations of all ranks), `dropped`
+    (prefixes of names, in a list for each optimizer that no longer exists)."""
 
     def __init__(self, door, ranks, number):
         self.door, self.job, self.count = door, door.job, len(ranks)
@@ -93,7 +93,8 @@ class Sequences:
         told = '.'.join(map(str, ranks))
         if len(told) > 40:
             told = hashlib.sha256(told.encode()).hexdigest()[:16]
-        # A set that is made again has other names: another rank may not have removed the first one.
+        # A set that is made again gets other names, because another rank may not have removed the
+        # first set yet.
         self.path = f'named/{number}:{told}' if number else 'named/all'
         self._known, self._counts = {}, collections.Counter()
         self.joined = Joined(self)      # notices for ranks that have joined
@@ -104,7 +105,8 @@ class Sequences:
         return self._ranks[position]
 
     def named(self, kind, name):
-        """The Sequence of a call. Mismatch: an operation of that name is under way."""
+        """Returns the Sequence of a call. Raises Mismatch if an operation of that name is in
+        progress."""
         if name is None:
             return self.of(f'{kind}.noname', _UNNAMED_PLANS)
         sequence = self.of(str(name))
@@ -116,7 +118,8 @@ class Sequences:
         return sequence
 
     def known_as(self, name, is_given):
-        """The Sequence of a name from another rank; not is_given: of calls without a name."""
+        """Returns the Sequence of a name from another rank. Not is_given: the name stands for calls
+        without a name."""
         return self.of(name, 1 if is_given else _UNNAMED_PLANS)
 
     def of(self, name, plans_max=1):
@@ -129,15 +132,15 @@ class Sequences:
 
     @contextlib.contextmanager
     def once(self, what):
-        """A prefix for names of a thing that is done now and then, which are forgotten with the
-        end of the block, and their tensors: all ranks do it in the same order."""
+        """Returns a prefix for the names of a rare operation. These names and their tensors are
+        forgotten at the end of the block. All ranks do this in the same order."""
         self._counts[what] += 1
         prefix = f'{what} {self._counts[what]}/'
         yield prefix
         self.forget(prefix)
 
     def forget(self, prefix):
-        """No later operation uses names with this prefix, and none is in progress."""
+        """Forgets names with this prefix: no later operation uses them, and none is in progress."""
         for name in [name for name in self._known if name.startswith(prefix)]:
             self._known.pop(name).forget_all()
 

@@ -1,6 +1,5 @@
-/* Strangers: sockets that have connected, and whose connect request is not whole yet. Owns them
- * until libfabric takes them. Must never block, never spin, and never read bytes that libfabric is
- * to read (README, O8). */
+/* Owns sockets whose connect request is not complete yet, until libfabric accepts them. Never
+ * blocks, never spins, and never reads bytes that libfabric has to read (README, O8). */
 #include "svc/fabric/ofi/door/door.h"
 
 #include "svc/base/clock.h"
@@ -19,23 +18,24 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* As on the control port. */
+/* The same time as on the control port. */
 #define SILENCE_NS (5 * NS_PER_S)
-/* Without descriptors, and between two lines in the log. */
+/* Pause if descriptors are missing, and between two lines in the log. */
 #define PAUSE_NS (1 * NS_PER_S)
-/* Strangers may hold an eighth of the process's descriptors, within these bounds. */
+/* Unidentified callers may use an eighth of the process's descriptors, within these bounds. */
 #define WAITING_MIN 16
 #define WAITING_MAX 1024
 #define BACKLOG 4096
-/* Events and callers of one look: established connections have their turn in between. */
+/* Maximum number of events and callers in one call, so that established connections have their turn
+ * in between. */
 #define LOOKS 8
 #define ACCEPTS 4
 
-/* The provider's connect request. */
+/* The connect request of the provider. */
 #define REQUEST_VERSION 3
 #define REQUEST_TYPE 0
 #define REQUEST_BYTES 32
-#define REQUEST_ORDER_AT 24 /* 64 bits, 1 in the sender's order of bytes */
+#define REQUEST_ORDER_AT 24 /* 64 bits in which the sender's byte order shows: the value is 1 */
 #define REQUEST_DATA_BYTES_MAX 256
 
 struct stranger {
@@ -46,11 +46,11 @@ struct stranger {
 
 struct ofi_door {
     int listen_fd, provider_fd, epoll_fd, timer_fd;
-    struct list waiting, ready; /* oldest first */
+    struct list waiting, ready; /* the oldest is first */
     unsigned waiting_count, waiting_max;
     bool is_paused;
     uint64_t resume_ns;
-    unsigned turned_away; /* since the last line in the log */
+    unsigned turned_away; /* number since the last line in the log */
     const char *why;
     uint64_t told_ns;
 };
@@ -102,8 +102,8 @@ static bool door_drop_oldest(struct ofi_door *d, const char *why)
 
 /* --- requests -------------------------------------------------------------------------------- */
 
-/* Bytes of a whole request that begins so; 0: no request, or one in another order of bytes, whose
- * messages could not be followed (O12). */
+/* Returns the bytes of a whole request that begins like this. 0: not a request, or a request in
+ * another byte order, whose messages could not be checked (O12). */
 static size_t door_request_bytes(const uint8_t *bytes, size_t count)
 {
     uint64_t order = 1;
@@ -167,8 +167,8 @@ static void door_watch_listener(struct ofi_door *d, uint32_t events)
     epoll_ctl(d->epoll_fd, EPOLL_CTL_MOD, d->listen_fd, &event);
 }
 
-/* A caller that cannot be taken stays in the queue of the system, which keeps the listener
- * readable. */
+/* Stops listening for a while. A caller that cannot be accepted stays in the kernel's queue, which
+ * keeps the listener readable. */
 static void door_pause_listening(struct ofi_door *d)
 {
     d->is_paused = true;
@@ -246,7 +246,7 @@ static void door_on_time(struct ofi_door *d)
     door_tell(d, now_ns);
 }
 
-/* Requests come first: a new caller may push the oldest out. */
+/* Requests are handled first, because a new caller may replace the oldest one. */
 void ofi_door_look(struct ofi_door *d)
 {
     struct epoll_event events[LOOKS];
@@ -284,7 +284,7 @@ static unsigned door_waiting_max(void)
     return eighth < WAITING_MAX ? (unsigned)eighth : WAITING_MAX;
 }
 
-/* The door's own descriptor of the listening socket, and a bell at its number. */
+/* Gives the door its own descriptor of the listening socket, and puts a bell in its place. */
 static int door_change_places(struct ofi_door *d)
 {
     d->listen_fd = fcntl(d->provider_fd, F_DUPFD_CLOEXEC, 0);

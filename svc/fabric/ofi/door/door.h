@@ -1,5 +1,6 @@
-/* The door of a fabric that listens over `tcp`: takes TCP connections itself, waits for the whole
- * connect request without reading it, and only then lets libfabric accept them (README, O8). */
+/* The door of a fabric that listens over `tcp`. It accepts TCP connections itself, and waits for
+ * the whole connect request without reading it; only then libfabric accepts the connection (README,
+ * O8). */
 #ifndef GRADPOOL_FABRIC_OFI_DOOR_DOOR_H
 #define GRADPOOL_FABRIC_OFI_DOOR_DOOR_H
 
@@ -8,24 +9,26 @@
 
 struct ofi_door;
 
-/* `provider_fd` is the bound socket of a passive endpoint before fi_listen(). The door listens in
- * its place; the number becomes a descriptor that is readable when a caller is ready, and
- * libfabric's accept() on it takes that one (guard.h). Negative errno. */
+/* Opens the door. `provider_fd` is the bound socket of a passive endpoint before fi_listen(). The
+ * door listens with this socket. The number `provider_fd` then means a descriptor that is readable
+ * when a caller is ready, and libfabric's accept() on it returns that caller (guard.h). Returns a
+ * negative errno. */
 int ofi_door_open(int provider_fd, struct ofi_door **ret_door);
-/* To be called before the passive endpoint is closed, which closes `provider_fd`. NULL is fine. */
+/* Called before the passive endpoint is closed, which closes `provider_fd`. NULL is fine. */
 void ofi_door_close(struct ofi_door *d);
-/* In a forked child: closes the descriptors. NULL is fine. */
+/* For a forked child: closes the descriptors. NULL is fine. */
 void ofi_door_abandon(struct ofi_door *d);
 
-/* Readable when ofi_door_look() has work. */
+/* Returns a descriptor that is readable when ofi_door_look() has work. */
 int ofi_door_fd(const struct ofi_door *d);
-/* Takes callers and reads requests: a few at a time, never waiting. */
+/* Accepts callers and checks their requests: a few at a time, without waiting. */
 void ofi_door_look(struct ofi_door *d);
 
-/* The address of the listener. */
+/* Returns the address of the listener. */
 int ofi_door_address(const struct ofi_door *d, struct sockaddr_storage *ret_address);
 
-/* The result of libfabric's accept(): a socket whose request is there, or -1 and EAGAIN. */
+/* Returns the result for libfabric's accept(): a socket whose request has arrived, or -1 with
+ * EAGAIN. */
 int ofi_door_take(struct ofi_door *d);
 
 #endif

@@ -1,7 +1,7 @@
-/* The calls with which libfabric moves bytes over sockets, defined here: for every library that it
- * is linked with, a program's own definition comes before the C library's. Owns the table of
- * guarded sockets. Must leave every other socket as it is, and errno as the system set it (README,
- * O12). */
+/* Defines the functions with which libfabric moves bytes over sockets: a program's own definition
+ * has priority over that of the C library, for every library linked with it. Owns the table of
+ * guarded sockets. Every other socket behaves as before, and errno has the value from the system
+ * (README, O12). */
 #undef _FORTIFY_SOURCE /* the inline versions of _FORTIFY_SOURCE have the same names */
 #include "svc/fabric/ofi/door/guard.h"
 
@@ -20,16 +20,17 @@
 #include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
-/* The kernel's own limit of descriptors a process unless it is raised. Touched as used. */
+/* The kernel's limit of descriptors for a process, unless it is raised. Pages of the table are
+ * touched only as used. */
 #define GUARDS_MAX (1 << 20)
 
 struct guard {
     struct ofi_door *door; /* door of a listener; NULL: the descriptor is a connection */
     struct tcp_wire wire;
-    bool is_broken; /* the provider gets only the connection's end from now on */
+    bool is_broken; /* from now on the provider gets only the end of the connection */
 };
 
-/* Only its fabric's thread uses a socket, puts its guard here and takes it away. */
+/* Only the thread of its fabric uses a socket, installs its guard and removes it. */
 static _Atomic(struct guard *) guards[GUARDS_MAX];
 
 static struct guard *guard_of(int fd)
@@ -69,7 +70,7 @@ void ofi_guard_end(int fd)
     free(g);
 }
 
-/* To the provider a broken connection looks like one that the peer has reset. */
+/* Makes the connection look to the provider as if the peer had reset it. */
 static ssize_t guard_break(struct guard *g)
 {
     g->is_broken = true;

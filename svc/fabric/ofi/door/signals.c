@@ -1,7 +1,7 @@
-/* Gives back the signals that a library below libfabric has taken (O11). Debian's libfabric loads
- * PSM for an InfiniPath card that hardly a host has; before main(), its constructor puts handlers
- * that print a backtrace and exit on SIGINT, SIGTERM, SIGABRT, SIGBUS, SIGILL and SIGSEGV, and
- * forgets the former ones. Touches no handler of another library. */
+/* Restores signals that a library below libfabric has taken (O11). Debian's libfabric loads PSM,
+ * for an InfiniPath card that few hosts have. Before main(), PSM's constructor installs handlers
+ * for SIGINT, SIGTERM, SIGABRT, SIGBUS, SIGILL and SIGSEGV that print a backtrace and exit, and
+ * drops the former handlers. Handlers of other libraries stay. */
 #include "svc/fabric/ofi/door/signals.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Beginnings of file names: PSM of InfiniPath, its two libraries, and PSM2 of Omni-Path. */
+/* Prefixes of the files: PSM of InfiniPath (two libraries), and PSM2 of Omni-Path. */
 static const char *const takers[] = {"libinfinipath.", "libpsm_infinipath.", "libpsm2."};
 
 static bool is_taker(const char *path)
@@ -34,7 +34,7 @@ static bool is_taken(const struct sigaction *action)
            dladdr(handler, &library) != 0 && library.dli_fname && is_taker(library.dli_fname);
 }
 
-/* A constructor runs after those of the libraries that this one needs. */
+/* A constructor runs after the constructors of the libraries that this library needs. */
 __attribute__((constructor)) void ofi_signals_give_back(void)
 {
     struct sigaction action;

@@ -1,6 +1,6 @@
 /* Follows the headers of libfabric's `tcp` provider (1.17) in both directions of one connection.
- * Owns the rules for bytes that may come (README, O12). Must accept all that an honest provider
- * sends, and never let bytes pass that the provider's parser takes on trust. */
+ * Owns the rules for bytes that may arrive (README, O12). Accepts everything that an honest
+ * provider sends, and stops all bytes that the provider's parser would use unchecked. */
 #include "svc/fabric/ofi/door/tcp_wire.h"
 
 #include <errno.h>
@@ -9,17 +9,18 @@
 #define VERSION 3
 #define OP_DATA_ACK 2
 #define FLAG_WORD 0x1
-#define FLAG_COMMIT 0x8 /* commit complete: the provider flushes memory at an unchecked address */
-#define FLAGS_ANSWERED 0xc /* delivery complete, commit complete */
+/* commit complete: with it the provider flushes memory at an unchecked address */
+#define FLAG_COMMIT 0x8
+#define FLAGS_ANSWERED 0xc /* delivery complete or commit complete */
 
 enum op { OP_MESSAGE = 0, OP_READ = 2, OP_RESPONSE = 3, OP_WRITE = 4 };
 
-/* Little endian, as both ends are: the door turns others away (O8). */
+/* Little endian, like both ends: the door refuses others (O8). */
 struct tcp_header {
     uint8_t version, op;
     uint16_t flags;
     uint8_t op_data, places, header_bytes, unused;
-    uint64_t bytes; /* with the header */
+    uint64_t bytes; /* length including the header */
 };
 
 struct tcp_place {
@@ -41,7 +42,7 @@ static struct tcp_header tcp_header_of(const struct tcp_stream *s)
     return h;
 }
 
-/* The length of the only place that a transfer names. */
+/* Returns the length of the only place that a transfer names. */
 static uint64_t tcp_place_bytes(const struct tcp_stream *s, const struct tcp_header *h)
 {
     struct tcp_place place;
@@ -68,7 +69,8 @@ static bool tcp_settles(unsigned *due)
     return true;
 }
 
-/* The provider takes an acknowledgement from an empty list when none is due. */
+/* Returns whether a message may arrive. For an acknowledgement that is not due, the provider would
+ * use an empty list. */
 static bool tcp_may_message(struct tcp_wire *w, const struct tcp_header *h)
 {
     uint64_t body_bytes = h->bytes - h->header_bytes;
@@ -81,8 +83,9 @@ static bool tcp_may_message(struct tcp_wire *w, const struct tcp_header *h)
     return (h->flags & FLAGS_ANSWERED) == 0 || tcp_owes(&w->acks_owed);
 }
 
-/* A short response would leave the old bytes in the slot; one that comes before its read has left
- * ends an operation that is still being sent. */
+/* Returns whether a response may arrive. A response that is too short would leave old bytes in the
+ * slot. A response that arrives before its read has left would end an operation that is still being
+ * sent. */
 static bool tcp_may_response(struct tcp_wire *w, const struct tcp_header *h)
 {
     if (w->reads_head == w->reads_tail || h->header_bytes != sizeof(*h))
@@ -90,7 +93,8 @@ static bool tcp_may_response(struct tcp_wire *w, const struct tcp_header *h)
     return h->bytes - h->header_bytes == w->read_bytes[w->reads_tail++ % TCP_READS_MAX];
 }
 
-/* The provider knows the keys: it checks whether the place is lent. */
+/* Returns whether a write may arrive. The provider itself checks with the key whether the place is
+ * lent. */
 static bool tcp_may_write(struct tcp_wire *w, const struct tcp_header *h)
 {
     if (!tcp_has_one_place(h) || h->bytes - h->header_bytes != tcp_place_bytes(&w->in, h))
@@ -132,7 +136,7 @@ static int tcp_went_whole(struct tcp_wire *w, const struct tcp_header *h)
 
 /* --- both ------------------------------------------------------------------------------------ */
 
-/* Takes the bytes of the header from `count` bytes; `ret_is_whole`: the header ends there. */
+/* Collects bytes of the header from `count` bytes. `ret_is_whole`: the header is complete. */
 static int tcp_gather(struct tcp_stream *s, const uint8_t *bytes, size_t count, size_t *ret_taken,
                       bool *ret_is_whole)
 {
@@ -161,7 +165,7 @@ static bool tcp_stream_is_over(const struct tcp_stream *s)
            s->header_bytes == tcp_header_of(s).header_bytes;
 }
 
-/* Takes the next bytes of a header; behind a whole one its body follows. */
+/* Handles the next bytes of a header. After a complete header its body follows. */
 static int tcp_follow_header(struct tcp_wire *w, struct tcp_stream *s, const uint8_t *bytes,
                              size_t count, size_t *ret_taken)
 {

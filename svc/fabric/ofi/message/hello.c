@@ -1,5 +1,5 @@
-/* Packs and checks the hello of fabric_ofi. Pure. A stranger's bytes are copied, then checked, the
- * lengths in them included. */
+/* Writes and checks the hello of fabric_ofi. Pure. A peer's bytes are copied first and then
+ * checked, including the lengths in them. */
 #include "svc/fabric/ofi/message/hello.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "svc/fabric/fabric.h"
 
 #define OFI_VERSION 2
-/* On the wire, in front of the ticket. A verbs device pads what it carries: the length stands
+/* Layout in the message; the ticket follows. An RDMA device pads the data, so the length is
  * inside. */
 struct ofi_hello {
     uint8_t version;
@@ -21,10 +21,10 @@ struct ofi_hello_said {
     uint8_t ticket[FABRIC_TICKET_BYTES_MAX];
 };
 
-/* Returns the length of the data. `ticket_bytes` is at most FABRIC_TICKET_BYTES_MAX. */
+/* Writes the data, and returns its length. `ticket_bytes` is at most FABRIC_TICKET_BYTES_MAX. */
 size_t ofi_hello_pack(uint32_t payload_bytes_max, const void *ticket, size_t ticket_bytes,
                       uint8_t ret_data[OFI_HELLO_BYTES_MAX]);
-/* Checks the data of a peer. -EPROTO: no hello of this version. */
+/* Checks the data of a peer. -EPROTO: not a hello of this version. */
 int ofi_hello_check(const void *data, size_t bytes, struct ofi_hello_said *ret_said);
 
 #endif

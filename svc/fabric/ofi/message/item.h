@@ -1,4 +1,4 @@
-/* The items of a pack (O13), as bytes of a peer: taken apart and checked without a connection. */
+/* Parses and checks the items of a pack (O13), which are bytes of a peer. Needs no connection. */
 #ifndef GRADPOOL_FABRIC_OFI_MESSAGE_ITEM_H
 #define GRADPOOL_FABRIC_OFI_MESSAGE_ITEM_H
 
@@ -7,12 +7,12 @@
 
 enum ofi_item_kind {
     OFI_ITEM_USER = 1,       /* header and payload of fabric_send() */
-    OFI_ITEM_WRITE = 2,      /* struct ofi_item_write and the bytes */
-    OFI_ITEM_WRITE_WORD = 3, /* as OFI_ITEM_WRITE, with a word for the peer */
+    OFI_ITEM_WRITE = 2,      /* a struct ofi_item_write and the bytes */
+    OFI_ITEM_WRITE_WORD = 3, /* the same as OFI_ITEM_WRITE, with a word for the peer */
 };
 
 struct ofi_item {
-    uint32_t kind, bytes; /* bytes: of the body, without padding */
+    uint32_t kind, bytes; /* bytes: length of the body without padding */
 };
 
 struct ofi_item_write {
@@ -27,12 +27,12 @@ static inline size_t ofi_item_padded(size_t bytes)
     return (bytes + OFI_ITEM_PAD_BYTES - 1) / OFI_ITEM_PAD_BYTES * OFI_ITEM_PAD_BYTES;
 }
 
-/* Takes the next item off the rest of a pack, which is not empty; its body stays where it is.
- * -EPROTO: no item of gradpool. */
+/* Returns the next item of a pack that is not at its end. The body is not copied. -EPROTO: not an
+ * item of gradpool. */
 int ofi_item_next(const uint8_t **at, size_t *left, struct ofi_item *ret_item,
                   const uint8_t **ret_body);
-/* The head of a write, and the number of bytes behind it. -EPROTO: the body is shorter than a head.
- */
+/* Returns the head of a write, and the number of bytes after it. -EPROTO: the body is shorter than
+ * a head. */
 int ofi_item_write_head(const uint8_t *body, size_t bytes, struct ofi_item_write *ret_write,
                         size_t *ret_write_bytes);
 

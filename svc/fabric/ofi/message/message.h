@@ -1,4 +1,4 @@
-/* Messages of fabric_ofi as they are on the wire, little endian (O7). */
+/* Layout of the messages of fabric_ofi, little endian (O7). */
 #ifndef GRADPOOL_FABRIC_OFI_MESSAGE_MESSAGE_H
 #define GRADPOOL_FABRIC_OFI_MESSAGE_MESSAGE_H
 
@@ -6,11 +6,11 @@
 
 enum ofi_message_kind {
     OFI_MESSAGE_USER = 1,     /* header and payload of fabric_send() follow */
-    OFI_MESSAGE_LEND = 2,     /* value: region id; struct ofi_lend follows */
-    OFI_MESSAGE_WITHDRAW = 3, /* value: region id */
+    OFI_MESSAGE_LEND = 2,     /* value: number of the region; struct ofi_lend follows */
+    OFI_MESSAGE_WITHDRAW = 3, /* value: number of the region */
     OFI_MESSAGE_NOTIFY = 4,   /* value: word */
-    OFI_MESSAGE_GOODBYE = 5,  /* the end that follows is meant */
-    OFI_MESSAGE_PACK = 6,     /* value: how many items follow, each padded to eight bytes */
+    OFI_MESSAGE_GOODBYE = 5,  /* the end that follows is intended */
+    OFI_MESSAGE_PACK = 6,     /* value: number of items that follow, each padded to eight bytes */
 };
 
 struct ofi_frame {
@@ -20,7 +20,8 @@ struct ofi_frame {
 
 struct ofi_lend {
     uint64_t bytes;
-    uint64_t address; /* of the first byte: virtual, or 0 (FI_MR_VIRT_ADDR or not) */
+    /* address of the first byte: virtual, or 0 (with or without FI_MR_VIRT_ADDR) */
+    uint64_t address;
     uint64_t key;
 };
 

@@ -1,5 +1,5 @@
-/* Owns the passive endpoint of a fabric_ofi and the door in front of it. Must never let libfabric
- * read from a caller whose request is not whole (O8). */
+/* Owns the passive endpoint of a fabric_ofi and the door in front of it. libfabric never reads from
+ * a caller whose request is not complete (O8). */
 #include "svc/fabric/ofi/provider/listen.h"
 
 #include "svc/base/log.h"
@@ -13,7 +13,7 @@
 
 struct ofi_listener {
     struct fid_pep *pep;
-    struct ofi_door *door; /* NULL: without sockets (RDMA) */
+    struct ofi_door *door; /* NULL: the endpoint has no socket (RDMA) */
 };
 
 static void listener_warn_of_unknown_version(void)
@@ -26,8 +26,8 @@ static void listener_warn_of_unknown_version(void)
             FI_MAJOR(fi_version()), FI_MINOR(fi_version()), OFI_VERSIONS_KNOWN);
 }
 
-/* The socket is bound and does not listen yet. Without a socket (RDMA) the adapter takes callers.
- */
+/* Opens the door. At this point the socket is bound and does not listen. Without a socket (RDMA)
+ * the adapter accepts callers. */
 static int listener_open_door(struct ofi_fabric *f)
 {
     struct ofi_listener *l = f->listener;

@@ -1,5 +1,5 @@
-/* Owns memory registrations, never the memory. Only a lent region has remote rights, under a key
- * that cannot be guessed (O3); a lane's slots have none (W1). */
+/* Owns registrations of memory, but not the memory. Only a lent region has remote rights, under a
+ * key that cannot be guessed (O3). A lane's slots have none (W1). */
 #include "svc/fabric/ofi/provider/memory.h"
 
 #include "svc/fabric/ofi/provider/names.h"
@@ -20,7 +20,7 @@ struct ofi_pool {
 
 struct ofi_memory {
     struct fid_domain *domain;
-    uint64_t mode; /* mr_mode that the provider asks for */
+    uint64_t mode; /* mr_mode that the provider requests */
     uint64_t key_mask;
     struct list regions, pools;
 };
@@ -73,8 +73,8 @@ static int random_key(const struct ofi_memory *m, uint64_t *ret_key)
     return 0;
 }
 
-/* Two registrations must not share a key: with a provider's short keys a second attempt may be
- * needed. */
+/* Two registrations must not have the same key. With a provider whose keys are short, a second
+ * attempt may be needed. */
 static int register_memory(struct ofi_memory *m, void *base, size_t bytes, uint64_t access,
                            struct fid_mr **ret_mr)
 {

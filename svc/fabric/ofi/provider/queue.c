@@ -1,5 +1,6 @@
-/* The lowest file of a connection of fabric_ofi: posts receives, keeps slots, puts the connection
- * on the list that polls walk, cuts it. Must never wait, and never call a file that posts. */
+/* The lowest file of a connection of fabric_ofi: posts receives, manages slots, puts the connection
+ * on the list that polls use, cuts it. Never waits, and never calls a file that posts
+ * operations. */
 #include "svc/fabric/ofi/provider/queue.h"
 
 #include "svc/base/clock.h"
@@ -46,8 +47,9 @@ void ofi_queue_activate(struct ofi_conn *c)
 
 /* --- slots ----------------------------------------------------------------------------------- */
 
-/* A receive begins before a cache line by the length of a frame, so that a message begins on one:
- * payloads behind the fixed records are then aligned for the sums that read them in place. */
+/* Lays out the buffers. A receive begins before a cache line by the length of a frame, so that a
+ * message begins at the line. Payloads after the fixed records are then aligned for the sums that
+ * read them in place. */
 static void queue_lay_out(struct ofi_conn *c, size_t stride)
 {
     for (int i = 0; i < OFI_RECEIVES; i++)
@@ -66,8 +68,8 @@ static void queue_lay_out(struct ofi_conn *c, size_t stride)
         ofi_queue_free_transfer(c, &c->transfers[i]);
 }
 
-/* Without a receive the provider may have held back a message that it has read already, which no
- * descriptor shows: the queue must be read before the next sleep (O5). */
+/* Posts a receive. Without one the provider may have held back a message that it has read already.
+ * No descriptor shows that, so the queue must be read before the next sleep (O5). */
 static int queue_post_receive(struct ofi_conn *c, struct ofi_op *op)
 {
     int r = (int)fi_recv(c->ep, op->buffer, c->receive_bytes, ofi_queue_descriptor(c), 0,
@@ -102,9 +104,9 @@ int ofi_queue_prepare(struct ofi_conn *c)
     return ofi_errno(r);
 }
 
-/* The receive of an endpoint that has ended stays here. libfabric 2 returns EAGAIN for such an
- * endpoint: messages that came before its end are still to be read, and the receives that are
- * posted come back with the end. */
+/* Posts the receive again, unless the endpoint has ended. libfabric 2 returns EAGAIN for an
+ * endpoint that has ended: messages from before its end still have to be read, and the posted
+ * receives come back with the end. */
 void ofi_queue_repost(struct ofi_conn *c, struct ofi_op *op)
 {
     if (c->ep == NULL || c->is_shut)
@@ -151,8 +153,8 @@ int ofi_queue_no_room(struct ofi_conn *c)
     return -EAGAIN;
 }
 
-/* A provider that is full although nothing is posted has run out of something else: no completion
- * will show when there is room, so the next poll does. */
+/* If the provider is full although nothing is posted, another resource is missing. No completion
+ * will show when there is room, so the next poll tries again. */
 int ofi_queue_post_failed(struct ofi_conn *c, int r)
 {
     if (r != -FI_EAGAIN)
@@ -189,9 +191,9 @@ static void queue_abandon_pack(struct ofi_conn *c)
     c->pack = NULL;
 }
 
-/* The socket is cut under the provider, so that the provider ends the endpoint by its own error
- * path (O2). That path reads the bytes that came before. Where they should be checked and are not,
- * the provider closes the endpoint by itself, and reads nothing: it has read nothing yet (O12). */
+/* Cuts the socket below the provider, so that the provider ends the endpoint by its own error path,
+ * which also reads the bytes from before (O2). If these bytes have to be checked and cannot be, the
+ * provider closes the endpoint by itself. It reads nothing then, and has read nothing yet (O12). */
 void ofi_queue_cut(struct ofi_conn *c)
 {
     c->phase = OFI_ENDING;

@@ -1,5 +1,5 @@
-/* The structs of fabric_ofi: its fabric, its connection, and the operations that are posted on one.
- * Only svc/fabric/ofi and its tests include this. */
+/* The structs of fabric_ofi: the fabric, the connection, and the operations posted on a connection.
+ * Only svc/fabric/ofi and its tests include this header. */
 #ifndef GRADPOOL_FABRIC_OFI_PROVIDER_TYPES_H
 #define GRADPOOL_FABRIC_OFI_PROVIDER_TYPES_H
 
@@ -18,61 +18,63 @@
 #include <stdint.h>
 
 #define OFI_RECEIVES 2
-/* The sum of these is the send queue that names.c asks a provider for. */
+/* The sum of these numbers is the length of the send queue that names.c requests from a
+ * provider. */
 #define OFI_SENDS_MAX 64
 #define OFI_TRANSFERS_MAX 192
 #define OFI_PACKS 8
-/* Bytes of a pack, its frame included; and of an item of it, beside its header (O13). */
+/* Maximum bytes of a pack, including its frame; and of an item in it, without its header (O13). */
 #define OFI_PACK_BYTES (16u << 10)
 #define OFI_PACKED_BYTES_MAX 2048
 #define OFI_COMPLETIONS_A_READ 16
-/* Bytes of a send buffer: the longest message without a payload. */
+/* Bytes of a send buffer, which holds the longest message without a payload. */
 #define OFI_SEND_BYTES (sizeof(struct ofi_frame) + FABRIC_MESSAGE_BYTES_MAX)
-/* Time for the provider to give back posted operations before a connection is closed regardless. */
+/* Time that the provider has to give back posted operations. Then the connection is closed in any
+ * case. */
 #define OFI_CLOSE_NS (1 * NS_PER_S)
 
 enum ofi_op_kind { OFI_OP_RECEIVE, OFI_OP_SEND, OFI_OP_PACK, OFI_OP_READ, OFI_OP_WRITE };
 
-/* A posted operation. Its first member is the context that the provider is given (FI_CONTEXT). */
+/* A posted operation. The provider gets a pointer to its first member as context (FI_CONTEXT). */
 struct ofi_op {
     struct fi_context provider;
     enum ofi_op_kind kind;
-    bool is_asked; /* a send that has a completion of its own (O10) */
-    unsigned held; /* messages in a receive that the caller holds */
-    int error;     /* error of a packed write that is over and not reported yet */
+    bool is_asked; /* a send that requested a completion (O10) */
+    unsigned held; /* number of messages in a receive that the caller holds */
+    int error;     /* error of a packed write that has ended and is not reported yet */
     uint8_t *buffer;
     void *context;
-    struct ofi_op *next_free; /* or the next write of a pack */
+    struct ofi_op *next_free; /* or the next write in a pack */
 };
 
-/* Small messages and writes, gathered into one message or on their way in it. */
+/* Small messages and writes, gathered into one message, before it is sent and until it has left. */
 struct ofi_pack {
-    struct ofi_op op; /* first: a pack is found again by it */
+    struct ofi_op op; /* first member: the pack is found by its pointer */
     size_t bytes;
     uint32_t items;
     bool is_posted;
-    struct ofi_op *writes, **writes_end; /* over when the pack is */
+    struct ofi_op *writes, **writes_end; /* these writes end together with the pack */
 };
 
-/* The peer's pack that is being taken apart. */
+/* The pack of the peer that is being taken apart. */
 struct ofi_unpacking {
-    struct ofi_op *op; /* NULL: none */
+    struct ofi_op *op; /* NULL: no pack */
     const uint8_t *at;
     size_t left;
 };
 
-/* A region of the peer; bytes 0: none. */
+/* A region of the peer. bytes 0: none. */
 struct ofi_foreign {
     uint64_t bytes, address, key;
 };
 
 enum ofi_phase {
-    OFI_REQUESTED, /* a peer requests a connection; no endpoint yet */
-    OFI_OPENING,   /* fi_connect or fi_accept done, FI_CONNECTED awaited */
+    OFI_REQUESTED, /* a peer requests a connection; there is no endpoint yet */
+    OFI_OPENING,   /* fi_connect or fi_accept was called, and FI_CONNECTED has not come yet */
     OFI_OPEN,
     OFI_LINGERING, /* fabric_disconnect() was called: sends may still leave */
-    OFI_ENDING,    /* cut; posted operations come back */
-    OFI_GONE,      /* closed, and CLOSED handed out; freed when the next poll begins */
+    OFI_ENDING,    /* the socket is cut; posted operations come back */
+    OFI_GONE,      /* closed, and CLOSED was reported; freed when the next poll begins */
 };
 
 struct ofi_fabric {
@@ -81,19 +83,20 @@ struct ofi_fabric {
     struct fid_fabric *fabric;
     struct fid_domain *domain;
     struct fid_eq *eq;
-    struct ofi_listener *listener; /* NULL: not listening */
+    struct ofi_listener *listener; /* NULL: the fabric does not listen */
     int epoll_fd, eq_fd, timer_fd;
-    bool is_eq_armed; /* the event queue is quiet: its descriptor fires at the next event (O5) */
+    bool is_eq_armed; /* the event queue is empty: its descriptor fires at the next event (O5) */
     unsigned polls_without_look;
-    uint64_t timer_ns;     /* when the timer fires; 0: not set */
-    uint64_t landed_flags; /* O4 */
+    uint64_t timer_ns;     /* time at which the timer fires; 0: not set */
+    uint64_t landed_flags; /* flags for writes (O4) */
     uint32_t payload_bytes_max;
     char *interface_name; /* NULL: any */
     struct ofi_memory *memory;
-    struct list conns;  /* by in_fabric: every connection that is not gone */
-    struct list active; /* by in_active: connections whose queue is not armed (O5) */
-    struct list bursts; /* by in_bursts: connections with small posts in this burst (O13) */
-    struct list gone;   /* by in_fabric */
+    struct list conns;  /* linked by in_fabric: every connection that is not gone */
+    struct list active; /* linked by in_active: connections whose queue is not armed (O5) */
+    /* linked by in_bursts: connections that have small posts in this burst (O13) */
+    struct list bursts;
+    struct list gone; /* linked by in_fabric */
     char description[256];
 };
 
@@ -102,50 +105,53 @@ struct ofi_conn {
     struct list in_fabric, in_active, in_bursts;
     enum ofi_phase phase;
     void *owner;
-    int error;        /* for CLOSED */
-    uint32_t reason;  /* reason of a refusal, for CLOSED */
-    bool is_accepted; /* the peer has connected, this end has accepted */
+    int error;        /* error of the CLOSED event */
+    uint32_t reason;  /* reason of a refusal, for the CLOSED event */
+    bool is_accepted; /* the peer has connected, and this end has accepted */
     bool is_ours;     /* fabric_disconnect() was called: CLOSED is the only event left */
-    bool peer_left;   /* GOODBYE has come */
-    bool has_left;    /* GOODBYE has been posted */
-    bool is_guarded;  /* the peer's bytes are checked (O12) */
-    bool is_shut;     /* the provider has given up the endpoint, and holds nothing any more */
+    bool peer_left;   /* GOODBYE has arrived */
+    bool has_left;    /* GOODBYE was posted */
+    bool is_guarded;  /* the bytes from the peer are checked (O12) */
+    bool is_shut;     /* the provider has given up the endpoint, and uses nothing any more */
     bool is_due;      /* the next poll has work here that no descriptor shows */
     bool wants_room, has_room;
-    uint64_t deadline_ns; /* LINGERING, ENDING */
+    uint64_t deadline_ns; /* in states LINGERING and ENDING */
 
-    struct fi_info *request;     /* REQUESTED */
+    struct fi_info *request;     /* in state REQUESTED */
     struct ofi_hello_said hello; /* hello of the peer */
 
     struct fid_ep *ep;
     struct fid_cq *cq;
-    int socket_fd; /* libfabric's; -1: none, or not known. Only a forked child closes it here */
+    /* socket of libfabric; -1: none or unknown. Only a forked child closes it here */
+    int socket_fd;
 
     uint8_t *buffers;
-    struct fid_mr *buffers_mr; /* NULL where none is needed */
+    struct fid_mr *buffers_mr; /* NULL where no registration is needed */
     size_t receive_bytes;
     struct ofi_op receives[OFI_RECEIVES], sends[OFI_SENDS_MAX], transfers[OFI_TRANSFERS_MAX];
     struct ofi_op *free_transfers;
-    /* Sends from tail to head may be on their way; sends_asked of them have a completion. */
+    /* The sends from tail to head may be on their way; sends_asked of them have requested a
+     * completion. */
     unsigned sends_head, sends_tail, sends_asked;
     unsigned transfers_posted, receives_posted, packs_posted;
 
     struct ofi_pack packs[OFI_PACKS];
-    struct ofi_pack *pack;                 /* takes the next small post; NULL: none has begun */
-    unsigned burst;                        /* small posts since the last burst ended */
-    struct ofi_op *written, **written_end; /* packed writes that are over, not reported yet */
+    struct ofi_pack *pack; /* the pack for the next small post; NULL: none has begun */
+    unsigned burst;        /* number of small posts since the last burst ended */
+    /* packed writes that have ended and are not reported yet */
+    struct ofi_op *written, **written_end;
     struct ofi_unpacking unpacking;
-    /* Completions read from the queue; those before entries_told have been reported. */
+    /* Completions read from the queue. Those before entries_told have been reported. */
     struct fi_cq_data_entry entries[OFI_COMPLETIONS_A_READ];
     size_t entries_count, entries_told;
 
     struct ofi_region *lent[FABRIC_REGIONS_MAX];
-    uint64_t withdraws; /* a bit an id: WITHDRAWs that found no room yet */
+    uint64_t withdraws; /* bit i: the WITHDRAW of region i found no room yet */
     struct ofi_foreign foreign[FABRIC_REGIONS_MAX];
     char peer[64];
 };
 
-/* The events of one poll. Must not be full when an event is added. */
+/* The events of one poll. It must have space when an event is added. */
 struct ofi_batch {
     struct fabric_event *events;
     int events_max;

@@ -1,7 +1,7 @@
-/* Absent pages of shared memory: found, and kept from being added by a touch. Owns the process's
- * userfaultfd, which is never read: a touch of an absent page is a SIGBUS, which sigbus.c
- * handles. Must make no call on a peer's descriptor that the peer could block: lseek() would wait
- * for its locks. Invariants S8 and S14 of svc/fabric/shm/README.md. */
+/* Finds missing pages of shared memory, and prevents touches from adding them. Owns the userfaultfd
+ * of the process, which is never read: a touch of a missing page raises SIGBUS, which sigbus.c
+ * handles. Makes no call on a peer's descriptor that the peer could block: lseek() would wait for
+ * the peer's locks. S8 and S14 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/absent.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static const pthread_once_t never = PTHREAD_ONCE_INIT;
 
 static uint64_t absent_page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
-/* An empty range is no error where the kernel knows the advice. */
+/* Tries the advice on an empty range, which is not an error where the kernel knows the advice. */
 static bool absent_can_populate(void)
 {
     char page;
@@ -38,8 +38,8 @@ static bool absent_can_populate(void)
     return madvise(start, 0, MADV_POPULATE_READ) == 0;
 }
 
-/* The descriptor belongs to the memory of the process that opened it: a range of a child would be
- * registered in the parent, which has other memory there. */
+/* Closes the descriptor in a forked child. It belongs to the memory of the process that opened it,
+ * so a range of the child would be registered in the parent, which has other memory there. */
 static void forget_fault_fd(void)
 {
     if (fault_fd >= 0)
@@ -76,7 +76,8 @@ bool shm_absent_fail(void *base, uint64_t bytes)
     return shm_absent_can_fail() && ioctl(fault_fd, UFFDIO_REGISTER, &range) == 0;
 }
 
-/* A page that is swapped out looks absent; a read brings it back, and finds nothing in a hole. */
+/* Returns whether the page is swapped out, and so only appears to be missing. A read loads it, and
+ * finds nothing where a page is really missing. */
 static bool is_swapped(const char *at, int fd, uint64_t offset)
 {
     unsigned char is_there = 0;
@@ -98,7 +99,7 @@ static uint64_t look_at_some(const char *base, uint64_t bytes, int fd, uint64_t 
     return bytes;
 }
 
-/* mincore() wants whole pages; only the last may be cut. */
+/* mincore() needs whole pages; only the last page may be a part of one. */
 uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offset)
 {
     uint64_t before = (uintptr_t)base % absent_page_bytes(),
@@ -114,7 +115,7 @@ uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offs
     return bytes;
 }
 
-/* Without the advice the first touch maps a page. */
+/* Maps pages. Without the advice the first touch maps a page. */
 static bool absent_populate(void *base, uint64_t bytes)
 {
     int r;

@@ -1,6 +1,5 @@
-/* The known pages of a region that a worker lends, and the work of mapping it. Must never add a
- * page to the region: the worker pays for pages, not this process. Invariants S12 and S14 of
- * svc/fabric/shm/README.md. */
+/* The known pages of a region that a worker lends, and the work of mapping it. Adds no page to the
+ * region: the worker pays for pages, not this process. S12 and S14 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/lent.h"
 
 #include "svc/base/clock.h"
@@ -63,7 +62,7 @@ void shm_lent_destroy(struct shm_lent *lent)
     free(lent);
 }
 
-/* The descriptor stays open only if each touch needs a check. */
+/* Maps the region. The descriptor stays open only if each touch needs a check. */
 static int lent_map(struct shm_lent *lent)
 {
     int r = shm_memory_map_guarded(lent->fd, lent->bytes, lent->poisoned, &lent->base);
@@ -77,7 +76,7 @@ static int lent_map(struct shm_lent *lent)
     return 0;
 }
 
-/* Sets the bits of whole pages below `end`, from the page of `offset` on. */
+/* Sets the bits of whole pages from the page of `offset` to `end`. */
 static void lent_note(struct shm_lent *lent, uint64_t offset, uint64_t end)
 {
     uint64_t page = lent_page_bytes();
@@ -105,7 +104,7 @@ static uint64_t lent_slice_of(const struct shm_lent *lent, uint64_t offset, uint
     return slice < left ? slice : left;
 }
 
-/* No page of the wanted range may be absent. */
+/* Maps the wanted range, of which no page may be missing. */
 static int lent_fill_wanted(struct shm_lent *lent)
 {
     uint64_t page = lent_page_bytes(), before = lent->offset % page;
@@ -120,7 +119,8 @@ static int lent_fill_wanted(struct shm_lent *lent)
     return 0;
 }
 
-/* Maps ahead while known pages are adjacent: workers allocate memory from the beginning on. */
+/* Maps ahead while known pages are adjacent, because workers allocate memory from the beginning of
+ * a region on. */
 static bool lent_fill_ahead(struct shm_lent *lent)
 {
     uint64_t slice = lent_slice_of(lent, lent->ahead, SLICE_BYTES);

@@ -1,6 +1,6 @@
-/* A region that a worker lends, as the lane has it: mapped by the mapper's thread (mapper.h),
- * with a bit for each page that is known to be mapped. The mapper's thread owns it between
- * shm_mapper_give() and the moment when it is done, the lane's thread at all other times. */
+/* A region that a worker lends, on the side of the lane. The mapper's thread (mapper.h) maps it,
+ * with a bit for each page that is known to be mapped. The mapper's thread owns the struct from
+ * shm_mapper_give() until the work is done; at all other times the lane's thread owns it. */
 #ifndef GRADPOOL_FABRIC_SHM_MAP_LENT_H
 #define GRADPOOL_FABRIC_SHM_MAP_LENT_H
 
@@ -17,38 +17,40 @@ struct shm_looks;
 struct shm_warmth;
 
 struct shm_lent {
-    struct list link; /* in the mapper's queue while pages are to be mapped */
-    uint32_t id;      /* the worker's number */
-    int fd;           /* -1 once mapped, where absent pages fail */
+    struct list link; /* node in the mapper's queue, while pages are to be mapped */
+    uint32_t id;      /* number that the worker has chosen */
+    int fd;           /* -1 after mapping, if missing pages fail */
     void *base;       /* NULL: not mapped yet */
     uint64_t bytes;
-    bool fails;                /* a touch of an absent page fails, and adds none */
-    uint64_t *known;           /* bit i: page i was mapped */
-    uint64_t known_end;        /* all pages before it were mapped; whole pages, or the end */
-    _Atomic bool *poisoned;    /* the connection's */
+    bool fails;      /* a touch of a missing page fails and adds none */
+    uint64_t *known; /* bit i: page i was mapped */
+    /* all pages before this offset were mapped; a multiple of the page size, or the end */
+    uint64_t known_end;
+    _Atomic bool *poisoned;    /* flag of the connection */
     uint64_t offset, wanted;   /* range to be mapped */
-    uint64_t ahead;            /* from here on pages are mapped as far as they are there */
-    struct shm_record *record; /* names these pages, and waits for them; NULL: none does */
-    int result;                /* 0; -EFAULT: a wanted page is absent; errors of mmap */
-    uint64_t due_ns;           /* not to be mapped before */
-    uint64_t spent_ns;         /* by the mapper since the region was given */
-    bool is_given, is_over;    /* under the mapper's lock: to be mapped; to be unmapped */
-    struct shm_warmth *warmth; /* warmth.h */
+    uint64_t ahead;            /* from this offset on, pages are mapped as far as they exist */
+    struct shm_record *record; /* record that names these pages and waits for them; NULL: none */
+    int result;                /* 0; -EFAULT: a wanted page is missing; or an error of mmap */
+    uint64_t due_ns;           /* not mapped before this time */
+    uint64_t spent_ns;         /* time of the mapper since the region was given to it */
+    bool is_given, is_over;    /* protected by the mapper's lock: to be mapped; to be unmapped */
+    struct shm_warmth *warmth; /* see warmth.h */
     atomic_bool is_done;
-    /* checks for absent pages, for mappings where a touch of one does not fail */
+    /* checks for missing pages, for mappings where a touch of one does not fail */
     struct shm_looks *looks;
 };
 
-/* On success takes `fd` over. -ENOMEM. */
+/* Creates the region. After success it owns `fd`. Returns 0 or -ENOMEM. */
 int shm_lent_create(uint32_t id, int fd, uint64_t bytes, _Atomic bool *poisoned,
                     struct shm_lent **ret_lent);
-/* Unmaps the region, too. NULL is fine. */
+/* Frees the region, and unmaps it. NULL is fine. */
 void shm_lent_destroy(struct shm_lent *lent);
 
-/* A slice of the work, of a few milliseconds. 0: all is done; -EAGAIN: there is more. */
+/* Does a part of the work that takes a few milliseconds. 0: all is done; -EAGAIN: work is left. */
 int shm_lent_work(struct shm_lent *lent);
 
-/* Whether all pages of that range are known to be mapped; it lies in the region. */
+/* Returns whether all pages of the range are known to be mapped. The range must be in the
+ * region. */
 static inline bool shm_lent_knows_page(const struct shm_lent *lent, uint64_t page)
 {
     return lent->known[page / SHM_LENT_WORD_PAGES] >> (page % SHM_LENT_WORD_PAGES) & 1;
@@ -58,8 +60,8 @@ static inline bool shm_lent_knows(const struct shm_lent *lent, uint64_t offset, 
 {
     return offset + bytes <= lent->known_end || shm_lent_knows_pages(lent, offset, bytes);
 }
-/* Right before a touch, where nothing else keeps it from adding pages: whether the pages are there.
- * A look is good until `poll` changes. */
+/* Returns whether the pages of the range exist. Called right before a touch if nothing else
+ * prevents the touch from adding pages. The result is remembered until `poll` changes. */
 bool shm_lent_is_there(struct shm_lent *lent, uint64_t offset, uint64_t bytes, uint32_t poll);
 
 #endif

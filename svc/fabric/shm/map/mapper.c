@@ -1,6 +1,6 @@
-/* Owns the queue of regions to be mapped or unmapped. The lock is held for a few instructions on
- * both sides, and the lane takes it only when a region is lent or withdrawn, or a page is named for
- * the first time. Invariant S12 of svc/fabric/shm/README.md. */
+/* Owns the queue of regions to be mapped or unmapped. Both sides hold the lock for a few
+ * instructions only. The lane takes it only when a region is lent or withdrawn, or when a page is
+ * named for the first time. S12 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/mapper.h"
 
 #include "svc/base/clock.h"
@@ -18,14 +18,16 @@
 struct shm_mapper {
     pthread_mutex_t lock;
     pthread_cond_t has_work;
-    struct list queue; /* of struct shm_lent: ranges to be mapped; under the lock */
-    struct list cold;  /* of struct shm_warmth: cold pages; only for the mapper's thread */
+    struct list queue; /* list of struct shm_lent with ranges to be mapped; protected by the lock */
+    /* list of struct shm_warmth with cold pages; used by the mapper's thread only */
+    struct list cold;
     bool is_stopping;
     int news_fd;
     pthread_t thread;
 };
 
-/* Threads inherit the core that a lane is bound to; the main thread has those of the process. */
+/* Gives the thread all cores of the process. It has inherited the one core to which the lane is
+ * bound. */
 static void mapper_leave_core(void)
 {
     cpu_set_t cores;
@@ -33,7 +35,8 @@ static void mapper_leave_core(void)
         (void)sched_setaffinity(0, sizeof cores, &cores);
 }
 
-/* A region that is over is due at once. NULL: none is due before `ret_due_ns`, if ever. */
+/* Returns a region that is due. A region that has ended is due at once. NULL: none is due before
+ * `ret_due_ns`. */
 static struct shm_lent *mapper_find_due(struct shm_mapper *m, uint64_t now_ns, uint64_t *ret_due_ns)
 {
     list_for_each_entry (struct shm_lent, lent, &m->queue, link) {
@@ -45,7 +48,7 @@ static struct shm_lent *mapper_find_due(struct shm_mapper *m, uint64_t now_ns, u
     return NULL;
 }
 
-/* The caller checks again, however early it wakes. */
+/* Sleeps. The caller checks again, however early it wakes. */
 static void mapper_sleep_until(struct shm_mapper *m, uint64_t due_ns)
 {
     struct timespec until = {.tv_sec = (time_t)(due_ns / NS_PER_S),
@@ -62,7 +65,7 @@ static void mapper_note_cold(struct shm_mapper *m, struct shm_lent *lent)
     list_append(&m->cold, &lent->warmth->link);
 }
 
-/* Some pages of one region, while no other is due; regions take turns. */
+/* Warms some pages of one region while no other is due. Regions take turns. */
 static void mapper_warm(struct shm_mapper *m)
 {
     struct shm_warmth *w = list_entry(m->cold.next, struct shm_warmth, link);
@@ -89,8 +92,8 @@ static struct shm_lent *mapper_wait_for_work(struct shm_mapper *m)
     }
 }
 
-/* A region that the lane has ended meanwhile, or of which more is to be mapped, goes to the end of
- * the queue. */
+/* Finishes a part of the work. A region that the lane has ended meanwhile, or of which more is to
+ * be mapped, goes to the end of the queue. */
 static void mapper_settle(struct shm_mapper *m, struct shm_lent *lent, int r)
 {
     if (lent->is_over || r == -EAGAIN) {

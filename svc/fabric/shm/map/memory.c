@@ -1,6 +1,6 @@
-/* Sealed memfds. Never maps a peer's descriptor before its seals, kind and size are checked (S3),
- * and makes no call on it that its maker could block: the first call reads the seals, and fails at
- * once on a descriptor that is no memory. */
+/* Sealed memfds. A peer's descriptor is mapped only after its seals, kind and size were checked
+ * (S3). No call on it can be blocked by its maker: the first call reads the seals, and fails at
+ * once on a descriptor that is not memory. */
 #include "svc/fabric/shm/map/memory.h"
 
 #include "svc/base/cleanup.h"
@@ -52,8 +52,8 @@ int shm_memory_seal_writes(int fd)
     return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0 ? -errno : 0;
 }
 
-/* Plain memory of exactly the promised size. Huge pages are refused: such a mapping can fail with
- * SIGBUS whenever the host has none left. */
+/* Checks that the descriptor is plain memory of exactly the expected size. Huge pages are refused,
+ * because such a mapping can fail with SIGBUS whenever the host has none left. */
 static int memory_check(int fd, uint64_t bytes)
 {
     int seals = fcntl(fd, F_GET_SEALS);

@@ -1,6 +1,6 @@
-/* The record ring of fabric_shm. Owns each side's counters. Must never use a counter or a length of
- * the other side before its copy is checked (S1), and never read back what this side has published,
- * because the other side can write there, too. */
+/* The record ring of fabric_shm. Owns the counters of each side. A counter or length of the other
+ * side is copied, then checked, then used (S1). Published values are never read back, because the
+ * other side can change them. */
 #include "svc/fabric/shm/peer/ring.h"
 
 #include <assert.h>
@@ -12,7 +12,8 @@ static struct shm_record *ring_place(struct shm_ring *ring, uint32_t number)
     return &ring->records[number % SHM_RING_RECORDS];
 }
 
-/* Reads the consumer's counter: it lies between its last value and our tail, or is nonsense. */
+/* Reads the consumer's counter. A valid one is between its last value and the producer's
+ * counter. */
 static int ring_refresh_head(struct shm_producer *p)
 {
     uint32_t head = atomic_load_explicit(&p->ring->head, memory_order_acquire);
@@ -40,7 +41,7 @@ int shm_producer_room(struct shm_producer *p, bool *ret_room)
     return 0;
 }
 
-/* Asks the consumer of a full ring for a wake-up, and looks again (W8). */
+/* Requests to be woken by the consumer of a full ring, and then checks again (W8). */
 static int ring_starve(struct shm_producer *p)
 {
     bool room;

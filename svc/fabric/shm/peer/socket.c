@@ -1,5 +1,5 @@
-/* Abstract Unix sockets of type SEQPACKET: one packet, one message, its descriptors with it. Owns
- * no descriptor beyond a call. Must never block on a peer, and never leak a descriptor that one
+/* Abstract Unix sockets of type SEQPACKET: one packet carries one message and its descriptors. Owns
+ * no descriptor after a call. Never blocks on a peer, and never leaks a descriptor that a peer has
  * sent. */
 #include "svc/fabric/shm/peer/socket.h"
 
@@ -13,12 +13,12 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
-/* A short queue: a worker among strangers has its turn soon (T7). */
+/* The queue is short, so that a worker among many unknown callers is served soon (T7). */
 #define BACKLOG 256
 #define CONNECT_WAIT_US 500000
 
 #ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#define SO_PEERPIDFD 77 /* since Linux 6.5 */
 #endif
 
 static int socket_parse(const char *address, struct sockaddr_un *ret_name, socklen_t *ret_bytes)
@@ -29,7 +29,8 @@ static int socket_parse(const char *address, struct sockaddr_un *ret_name, sockl
     if (length < 2 || address[0] != '@' || length > sizeof name.sun_path ||
         length >= FABRIC_ADDRESS_BYTES_MAX)
         return -EINVAL;
-    memcpy(name.sun_path + 1, address + 1, length - 1); /* the leading zero makes it abstract */
+    /* the leading zero makes the name abstract */
+    memcpy(name.sun_path + 1, address + 1, length - 1);
     *ret_name = name;
     *ret_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
     return 0;
@@ -69,7 +70,8 @@ int shm_socket_accept(int listener, int *ret_fd)
     return 0;
 }
 
-/* Waits for a moment at a full queue: strangers may fill it faster than a lane looks. */
+/* Connects, and waits for a moment if the queue is full: other callers may fill it faster than the
+ * lane accepts. */
 static int socket_connect_in_turn(int fd, const struct sockaddr_un *name, socklen_t bytes)
 {
     static const struct timeval moment = {.tv_usec = CONNECT_WAIT_US};
@@ -99,9 +101,9 @@ int shm_socket_connect(const char *address, int *ret_fd)
     return 0;
 }
 
-/* SO_PEERPIDFD names the very process that connected. By number it could be a later process with
- * the same number, which only delays the news until the socket closes. On a host with neither, the
- * socket alone shows the end. */
+/* Opens a pidfd. SO_PEERPIDFD names exactly the process that connected. A number could mean a later
+ * process, which would only delay the notice until the socket closes. On a host with neither, only
+ * the socket shows the end. */
 static int socket_peer_pidfd(int fd, int pid, int *ret_pidfd)
 {
     int pidfd = -1;
@@ -163,7 +165,7 @@ int shm_packet_send(int fd, const struct shm_packet *packet, const int *fds, siz
         packet_attach(&message, &control, fds, fds_count);
     if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
         return 0;
-    /* ETOOMANYREFS: too many descriptors are on their way; the peer will take some out. */
+    /* ETOOMANYREFS: too many descriptors are in transit; the peer will receive some. */
     return errno == EAGAIN || errno == ETOOMANYREFS ? -EAGAIN : -ECONNRESET;
 }
 
@@ -177,11 +179,11 @@ static size_t packet_detach(struct msghdr *message, int *ret_fds)
         count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         memcpy(ret_fds, CMSG_DATA(h), count * sizeof(int));
     }
-    return count; /* the buffer holds SHM_PACKET_FDS_MAX; the kernel closes the rest */
+    return count; /* the buffer has room for SHM_PACKET_FDS_MAX; the kernel closes any others */
 }
 
-/* A peer that closes with packets unread leaves an error behind, reported once and before the
- * packets that it sent; those still count. */
+/* Receives a packet. A peer that closes with unread packets leaves an error, which is reported once
+ * and before the packets that it has sent; those are still valid. */
 static int packet_receive(int fd, struct msghdr *message)
 {
     ssize_t n = recvmsg(fd, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -193,7 +195,8 @@ static int packet_receive(int fd, struct msghdr *message)
     return (int)n;
 }
 
-/* The kernel drops descriptors when this process may have no more. */
+/* Returns whether the packet has no descriptor. The kernel drops descriptors when this process may
+ * not have more. */
 static bool packet_has_no_descriptor(int fd)
 {
     int probe = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -227,7 +230,7 @@ int shm_packet_receive(int fd, struct shm_packet *ret_packet, int ret_fds[SHM_PA
         return n;
     size_t count = packet_detach(&message, ret_fds);
     if (n == 0 && count == 0)
-        return -EPIPE; /* the peer's end; a packet of no bytes may bring descriptors all the same */
+        return -EPIPE; /* the peer has closed its end; even an empty packet may carry descriptors */
     if (n != sizeof packet || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
         packet.magic != SHM_MAGIC || packet.ticket_bytes > FABRIC_TICKET_BYTES_MAX) {
         bool is_full = (message.msg_flags & MSG_CTRUNC) && packet_has_no_descriptor(fd);

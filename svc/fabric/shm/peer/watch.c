@@ -1,5 +1,5 @@
-/* The helper thread of a worker's fabric. Must never touch a connection: it reports that some
- * socket has news, and the fabric's own thread looks. */
+/* The helper thread of a worker's fabric. Never touches a connection: it reports that a socket has
+ * an event, and the thread of the fabric checks the connections. */
 #include "svc/fabric/shm/peer/watch.h"
 #include "svc/base/system/thread.h"
 
@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* News that one epoll_wait() fetches; the next one fetches the rest. */
+/* Maximum events of one epoll_wait(); the next one returns the others. */
 #define EVENTS_MAX 8
 
 struct shm_watch {
@@ -89,7 +89,7 @@ void shm_watch_destroy(struct shm_watch *w)
 
 int shm_watch_add(struct shm_watch *w, int fd)
 {
-    /* Edges only: the thread itself reads nothing. */
+    /* Edge-triggered, because this thread reads nothing. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.fd = fd};
 
     if (fd < 0)

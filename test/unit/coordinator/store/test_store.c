@@ -1,4 +1,4 @@
-/* The store by itself: rows are read back as written, changes are all or nothing. */
+/* The store alone: rows are read back as written, and a change is made as a whole or not at all. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

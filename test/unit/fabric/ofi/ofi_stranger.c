@@ -1,4 +1,4 @@
-/* Owns the layout of the provider's connect request as tests send it: 32 bytes of header, then the
+/* Owns the layout of the provider's connect request for tests: 32 bytes of header, then the
  * hello. */
 #include "test/unit/fabric/ofi/ofi_stranger.h"
 

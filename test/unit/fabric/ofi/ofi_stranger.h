@@ -7,7 +7,7 @@
 
 #define STRANGER_REQUEST_BYTES_MAX 128
 
-/* A plain socket to "127.0.0.1:port", without any bytes sent. */
+/* Opens a plain socket to "127.0.0.1:port" and sends no bytes. */
 int stranger_connect(const char *address);
 
 /* Writes a whole connect request with the ticket "hostile"; returns its length. `order`: 1 if the

@@ -16,7 +16,7 @@
 #define MODE (FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY)
 #define RECEIVES_MAX 8
 
-/* Threads of a test drive fabrics of their own; the shared state is in this file. */
+/* Threads of a test poll their own fabrics, and the shared state is in this file. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct strict_counts counts;
 
@@ -48,9 +48,9 @@ static void wrong(const char *format, ...)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* The object behind a descriptor. */
+/* Object behind a descriptor. */
 struct registration {
-    struct fi_ops fid_ops; /* first: found again by the table in its fid */
+    struct fi_ops fid_ops; /* first member: the object is found by the table in its fid */
     struct fi_ops *true_ops;
     const char *base;
     size_t bytes;
@@ -141,7 +141,7 @@ struct endpoint {
     struct fi_context own; /* context of tcp's only receive */
     void *buffer;
     size_t buffer_bytes;
-    struct fi_cq_data_entry held; /* came and found no receive */
+    struct fi_cq_data_entry held; /* an entry for which there was no receive */
     bool is_held;
 };
 
@@ -149,7 +149,7 @@ static struct list endpoints = {&endpoints, &endpoints};
 
 static struct endpoint *endpoint_of(struct fid_ep *ep) { return (struct endpoint *)ep->fid.ops; }
 
-/* The end of a connection and its queue have the same context. */
+/* Finds the end of a connection; its queue has the same context. */
 static struct endpoint *endpoint_by_context(const void *context)
 {
     struct endpoint *found = NULL;
@@ -268,7 +268,7 @@ static bool uses_up_receive(const struct endpoint *e, const struct fi_cq_data_en
     return entry->op_context == &e->own || (entry->flags & FI_REMOTE_WRITE);
 }
 
-/* Gives the entry the oldest receive, and with a message its bytes. False: there is none. */
+/* Gives the oldest receive to the entry, and its bytes with a message. False: there is none. */
 static bool use_up_receive(struct endpoint *e, struct fi_cq_data_entry *entry)
 {
     bool is_message = entry->op_context == &e->own;
@@ -391,8 +391,8 @@ static void domain_wrap(struct fid_domain *domain)
     domain->mr = &d->mr;
 }
 
-/* Opens the domain anew with all requirements that a provider may have; nothing is opened on it so
- * far. */
+/* Opens the domain again with all requirements that a provider may have. Nothing was opened on it
+ * so far. */
 int strict_open(const struct fabric_options *options, struct fabric **ret_fabric)
 {
     int r = fabric_open("ofi", options, ret_fabric);

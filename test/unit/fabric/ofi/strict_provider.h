@@ -14,9 +14,9 @@ int strict_open(const struct fabric_options *options, struct fabric **ret_fabric
 struct strict_counts {
     unsigned descriptors; /* posts whose local memory was found registered */
     unsigned words;       /* words that used up a receive */
-    unsigned waits;       /* messages and words that found no receive posted at first */
+    unsigned waits;       /* messages and words for which no receive was posted at first */
 };
-/* Since the program began. */
+/* Returns the counts since the program began. */
 struct strict_counts strict_counts(void);
 
 #endif

@@ -59,7 +59,7 @@ static void assert_filled(const uint8_t *bytes, size_t count, size_t offset, uns
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-/* Takes the next message by hand, without giving its buffer back. */
+/* Takes the next message without giving its buffer back. */
 static struct fabric_event hold_message(struct rig *rig)
 {
     uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
@@ -101,7 +101,7 @@ static void a_held_receive_of_64_KiB_lets_the_next_message_arrive(void **state)
     region_destroy(&region);
 }
 
-/* Sends without gathering (O13). */
+/* Sends without packing (O13). */
 static void send_alone(struct rig *rig, const void *bytes, size_t count)
 {
     assert_int_equal(fabric_send(rig->at_worker[0], bytes, count, NULL, 0), 0);
@@ -117,7 +117,8 @@ static void take_read_ahead(struct rig *rig, int sleep_ms)
         send_alone(rig, &i, sizeof(i));
     for (int i = 0; i < MESSAGES;) {
         struct fabric_event events[8];
-        assert_true(clock_now_ns() - begin_ns < SLEEP_MS / 2 * NS_PER_MS); /* not to its end */
+        /* the sleep ended early */
+        assert_true(clock_now_ns() - begin_ns < SLEEP_MS / 2 * NS_PER_MS);
         int count = fabric_poll(rig->lane.fabric, events, 8);
         for (int j = 0; j < count; j++, i++) {
             assert_int_equal(events[j].kind, FABRIC_EVENT_MESSAGE);
@@ -129,7 +130,7 @@ static void take_read_ahead(struct rig *rig, int sleep_ms)
     }
 }
 
-/* The provider reads ahead of the posted receives: data that it holds does not make its descriptor
+/* The provider reads ahead of the posted receives. Data that it holds does not make its descriptor
  * readable. */
 static void messages_that_were_read_ahead_come_without_a_further_sign(void **state)
 {
@@ -181,7 +182,7 @@ static void words_come_after_their_data_and_in_order(void **state)
     region_destroy(&region);
 }
 
-/* The bytes fit any socket buffer, so only an answer of the peer proves their arrival (W4). */
+/* The bytes fit in any socket buffer, so only an answer of the peer proves their arrival (W4). */
 static void written_waits_until_the_peer_has_the_bytes(void **state)
 {
     struct rig *rig = *state;
@@ -297,7 +298,8 @@ static void nobody_listening_is_known_at_once(void **state)
     assert_true(clock_now_ns() - begin_ns < NS_PER_S);
 }
 
-/* Bytes that no fabric would send, past its checks: straight through the worker's endpoint. */
+/* Sends bytes that no fabric would send, directly through the worker's endpoint and past the
+ * fabric's checks. */
 static void a_peer_that_breaks_the_protocol_is_closed(void **state)
 {
     const struct {
@@ -345,7 +347,7 @@ static void a_disconnect_from_a_host_that_never_answers_is_bounded(void **state)
     fabric_close(rig.lane.fabric);
 }
 
-/* The ticket is with the lane, the worker no longer: accept and refuse must cope. */
+/* The lane has the ticket, and the worker has left. Accept and refuse must handle this. */
 static void a_worker_that_left_before_the_answer_does_no_harm(void **state)
 {
     struct rig *rig = *state;

@@ -1,5 +1,5 @@
 /* fabric_ofi beside accepted peers that write any bytes into their sockets (README, O12). Their
- * bytes may end their own connection only; after each of them every byte of an honest worker is
+ * bytes may end only their own connection. After each of them every byte of an honest worker is
  * compared. */
 #include "test/lib/extent.h"
 #include "test/unit/fabric/fabric_suite.h"
@@ -19,7 +19,7 @@
 #define REGION_BYTES 65536
 #define RESPONSE_BYTES_MAX 4096
 
-/* The header of the provider's messages. */
+/* Header of the provider's messages. */
 struct wire_header {
     uint8_t version, op;
     uint16_t flags;
@@ -78,7 +78,7 @@ static void assert_honest_worker_goes_on(struct bench *b)
     assert_memory_equal(b->slot, b->region.base, REGION_BYTES);
 }
 
-/* Connected, accepted and open at the lane. */
+/* Returns a peer that is connected, accepted and open at the lane. */
 static int let_in(struct bench *b, struct fabric_conn **ret_conn)
 {
     uint8_t request[STRANGER_REQUEST_BYTES_MAX];
@@ -224,7 +224,7 @@ static void an_acknowledgement_ahead_of_what_it_is_for_ends_the_connection(void 
     bench_close(&b);
 }
 
-/* The provider queues acknowledgements without a bound. */
+/* The provider queues acknowledgements without a limit. */
 static void acknowledgements_that_are_not_taken_are_bounded(void **state)
 {
     static struct {
@@ -301,7 +301,8 @@ static struct wire_header header_by_chance(uint64_t *state)
     return h;
 }
 
-/* Bytes of chance, most of them in headers that could be; some connections live on, and are cut. */
+/* Sends random bytes, most of them in valid-looking headers. Some connections stay open, and are
+ * cut. */
 static void bytes_by_chance_touch_no_other_connection(void **state)
 {
     const char *given = getenv("GRADPOOL_TEST_SEED");
@@ -332,8 +333,8 @@ static void bytes_by_chance_touch_no_other_connection(void **state)
     bench_close(&b);
 }
 
-/* Fails on a system with another libfabric: run this program and fuzz_tcp_wire there, then add the
- * version. */
+/* Fails on a system with another libfabric. Run this program and fuzz_tcp_wire there, and then add
+ * the version. */
 static void the_libfabric_that_is_here_is_a_known_one(void **state)
 {
     (void)state;

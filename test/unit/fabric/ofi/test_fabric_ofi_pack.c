@@ -1,5 +1,5 @@
-/* Small operations that leave in one message (O13): none is lost, reordered or reported twice, and
- * a peer's pack is checked. */
+/* Small operations that are sent in one message (O13): none is lost, reordered or reported twice,
+ * and a peer's pack is checked. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/fabric/ofi/conn.h"
@@ -53,7 +53,7 @@ static uint8_t value(uint32_t i) { return (uint8_t)(i * 7 + 3); }
 
 static size_t length(uint32_t i) { return 1 + i * 37 % 500; }
 
-/* Number i, of a length of its own. */
+/* Writes number i, each with another length. */
 static int write_number(uint32_t i, char *slot, void *context)
 {
     memset(slot, value(i), length(i));
@@ -91,7 +91,7 @@ static void small_writes_of_a_burst_share_messages_and_land_in_order(void **stat
     assert_int_equal(lane_end()->packs_posted + lane_end()->transfers_posted, 0);
 }
 
-/* Long and short, messages and words: in the order of posts. */
+/* Long and short messages and words arrive in the order of posts. */
 static void nothing_overtakes_what_is_gathered(void **state)
 {
     enum { ROUNDS = 12 };
@@ -135,7 +135,8 @@ static void messages_of_a_burst_keep_their_payloads_and_are_given_back_one_by_on
     rig_expect_nothing(&rig, &rig.lane);
 }
 
-/* A message that its receiver holds keeps its receive; the rest of the pack uses the other one. */
+/* A message that its receiver holds occupies its receive. The rest of the pack uses the other
+ * receive. */
 static void one_message_of_a_pack_may_be_held(void **state)
 {
     enum { COUNT = 200 };
@@ -176,7 +177,7 @@ static void what_comes_alone_is_sent_at_once(void **state)
     rig_expect(&rig, &rig.lane, FABRIC_EVENT_WRITTEN);
 }
 
-/* W4: a peer that does not poll has taken nothing. */
+/* W4: a peer that does not poll has received nothing. */
 static void packed_writes_are_not_over_while_the_peer_is_stopped(void **state)
 {
     enum { COUNT = 20 };
@@ -194,7 +195,7 @@ static void packed_writes_are_not_over_while_the_peer_is_stopped(void **state)
 
 /* ---- ends ---- */
 
-/* Posted or only gathered: each is over once, before CLOSED. */
+/* Whether posted or only packed, each write ends once, before CLOSED. */
 static void packed_writes_end_with_their_connection(void **state)
 {
     enum { COUNT = 30 };
@@ -212,7 +213,7 @@ static void packed_writes_end_with_their_connection(void **state)
     rig_expect_closed(&rig, &rig.lane, &rig.at_lane[0], 0);
 }
 
-/* The peer counts them as landed, and may have reported that. */
+/* The peer counts them as arrived, and may have reported that. */
 static void what_came_before_our_own_goodbye_lands_without_a_word(void **state)
 {
     enum { COUNT = 60 };
@@ -262,11 +263,11 @@ static void a_pack_that_is_none_ends_the_connection(void **state)
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER}, 12},             /* half an item */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, 9, 0}, 24},       /* padding is missing */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, UINT32_MAX}, 24}, /* length beyond the pack */
-        /* Length that wraps to 0 when rounded up. */
+        /* a length that wraps to 0 when it is rounded up */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, 0xfffffffa}, 24},
         {{OFI_MESSAGE_PACK, 1, 99, 8}, 24},                     /* unknown kind */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 8}, 24},         /* without a place */
-        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 16, 0, 0}, 32},  /* nothing was lent to us */
+        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 16, 0, 0}, 32},  /* nothing was lent to this end */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 16, 64, 0}, 32}, /* no region at all */
     };
     expect_refused(cases, sizeof cases / sizeof *cases, true);

@@ -1,5 +1,6 @@
-/* fabric_ofi beside sockets that connect and send nothing, half a request, or nonsense (README,
- * O8): they block no other peer, are disconnected, and never use up resources that others need. */
+/* fabric_ofi beside sockets that connect and send nothing, half a request, or invalid bytes
+ * (README, O8). They block no other peer, are disconnected, and never use up resources that others
+ * need. */
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/fabric/ofi/ofi_stranger.h"
 
@@ -20,7 +21,7 @@
 
 #define HALF_WAY 50
 #define SILENCE_NS (5 * NS_PER_S)
-#define SOON_NS (SILENCE_NS / 2) /* surely not for its silence */
+#define SOON_NS (SILENCE_NS / 2) /* so early that silence is not the reason */
 
 static int open_ofi(const struct fabric_options *options, struct fabric **ret_fabric)
 {
@@ -74,7 +75,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of a word's way to the worker and its answer's way back. */
+/* Returns the median of a word's way to the worker and its answer's way back. */
 static uint64_t round_trip_ns(struct rig *rig)
 {
     enum { TRIPS = 1001 };
@@ -91,7 +92,7 @@ static uint64_t round_trip_ns(struct rig *rig)
     return took_ns[TRIPS / 2];
 }
 
-/* Fifty at a time, one of them new every millisecond. */
+/* Starts strangers, fifty at a time, with a new one every millisecond. */
 static pid_t strangers_start(const char *address)
 {
     pid_t pid = fork();
@@ -161,7 +162,7 @@ static void silence_ends_after_five_seconds(void **state)
     rig_close(&rig);
 }
 
-/* The request comes in pieces, as over a slow network. */
+/* The request comes in portions, as over a slow network. */
 static void a_request_in_pieces_is_taken_when_it_is_whole(void **state)
 {
     uint8_t request[STRANGER_REQUEST_BYTES_MAX];
@@ -222,7 +223,8 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* No stranger could be disconnected: the listener rests, and the thread sleeps. */
+/* No stranger can be disconnected: the listener is not polled for a while, and the thread
+ * sleeps. */
 static void without_descriptors_the_lane_sleeps_and_takes_callers_later(void **state)
 {
     struct rig rig;

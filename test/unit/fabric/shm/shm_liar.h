@@ -1,4 +1,4 @@
-/* A lying worker, for tests of the lane's checks. */
+/* A worker that sends false messages, for tests of the lane's checks. */
 #ifndef GRADPOOL_TEST_SHM_LIAR_H
 #define GRADPOOL_TEST_SHM_LIAR_H
 
@@ -6,7 +6,7 @@
 #include "svc/fabric/shm/peer/ring.h"
 #include "test/unit/fabric/fabric_suite.h"
 
-/* Most that a connection of the rig may lend. */
+/* most bytes that a connection of the rig may lend */
 #define LIAR_BYTES_MAX (1 << 20)
 
 /* A case whose `*state` is a rig of fabric_shm. */
@@ -23,23 +23,23 @@ struct liar {
     struct fabric_conn *at_lane;
 };
 
-/* A socket to the lane and the memory for an honest hand-shake; no message is sent. */
+/* Makes a socket to the lane and the memory for a correct hand-shake. No message is sent. */
 struct liar liar_make(struct rig *rig);
 void liar_hello(struct liar *l, int rings_fd, int bell_fd);
-/* A liar after an honest hand-shake. The owner at the lane is the rig. */
+/* Returns a liar after a correct hand-shake. The owner at the lane is the rig. */
 struct liar liar_admitted(struct rig *rig);
 void liar_drop(struct liar *l);
 
 #define PAGE 4096
-/* Sizes and seals of an honest worker. */
+/* sizes and seals of a correct worker */
 #define RINGS_BYTES ((sizeof(struct shm_rings) + PAGE - 1) / PAGE * PAGE)
 #define HONEST_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* A memfd of that many bytes. */
+/* Returns a memfd of that many bytes. */
 int unsealed_memory(uint64_t bytes);
 int sealed_memory(uint64_t bytes, int seals);
 int open_descriptors(void);
-/* One packet of these bytes with these descriptors (at most 16). */
+/* Sends one packet of these bytes with these descriptors (at most 16). */
 void send_raw(int socket, const void *bytes, size_t length, const int *fds, size_t count);
 
 #endif

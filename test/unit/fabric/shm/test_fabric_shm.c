@@ -174,7 +174,7 @@ static void messages_that_are_held_stay_whole(void **state)
 
 /* --- other processes -------------------------------------------------------------------------- */
 
-/* A child that does not outlive us, whatever happens. */
+/* Starts a child that does not outlive this process, whatever happens. */
 static pid_t fork_mortal(void)
 {
     pid_t child = fork();
@@ -185,8 +185,8 @@ static pid_t fork_mortal(void)
     return child;
 }
 
-/* The child's part of a case: connects, reports that, and waits to be killed. With `pipe_ends`, a
- * child of it holds the socket, too, until the test closes the pipe. */
+/* The child's part of a case: connects, reports this, and waits to be killed. With `pipe_ends`, a
+ * child of the child holds the socket, too, until the test closes the pipe. */
 static void be_a_worker(const char *address, const int *pipe_ends)
 {
     struct fabric *f;
@@ -272,7 +272,7 @@ static int connect_when_it_listens(struct fabric *f, const char *address)
     return r;
 }
 
-/* The next event, from a sleep that nothing but the bell can end in time. */
+/* Returns the next event after a sleep that only the bell can end in time. */
 static enum fabric_event_kind next_event(struct fabric *f)
 {
     struct fabric_event event = {0};
@@ -282,7 +282,7 @@ static enum fabric_event_kind next_event(struct fabric *f)
     return event.kind;
 }
 
-/* Connected to a lane in a process of its own, with this region lent. */
+/* Connects to a lane in a separate process, and lends this region. */
 static pid_t reach_a_lane(struct rig *rig, struct region *ret_region, struct fabric_conn **ret_conn)
 {
     struct fabric *f = rig->workers[0].fabric;
@@ -316,7 +316,7 @@ static void a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive(void **state)
     assert_int_equal(fabric_send(c, "x", 1, NULL, 0), -ECONNRESET);
     assert_int_equal(next_event(rig->workers[0].fabric), FABRIC_EVENT_CLOSED);
     assert_true(clock_now_ns() - before_ns < FABRIC_FENCE_NS);
-    poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS); /* the fault would be a kill that comes late */
+    poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS); /* a wrong kill would come late */
     assert_int_equal(waitpid(lane, NULL, WNOHANG), 0);
     kill(lane, SIGKILL);
     waitpid(lane, NULL, 0);
@@ -362,7 +362,7 @@ static void a_lane_that_is_left_has_time_until_it_is_fenced(void **state)
     region_destroy(&region);
 }
 
-/* CLOSED comes with a poll of the lane. */
+/* CLOSED comes when the lane polls. */
 static void expect_standing(struct rig *rig)
 {
     struct fabric_event none;
@@ -373,7 +373,7 @@ static void expect_standing(struct rig *rig)
     rig_expect_closed(rig, &rig->workers[0], &rig->workers[0], 0);
 }
 
-/* The lane has taken CLOSED, and may still store through its mappings until its next poll. */
+/* The lane has read CLOSED, and may still store through its mappings until its next poll. */
 static void a_fence_stands_until_the_lane_polls_again(void **state)
 {
     struct rig *rig = *state;
@@ -448,7 +448,7 @@ static void a_forked_child_that_lets_go_changes_nothing(void **state)
     region_destroy(&region);
 }
 
-/* The child's part, as another user: exits with 0 when accepted, else with the refusal's reason. */
+/* The child's part, as another user: exits with 0 or the reason of a refusal. */
 #define STRANGER_UID 65534
 
 static void knock_as_stranger(const char *address)
@@ -509,7 +509,7 @@ static uint32_t rings_of_worker(const struct rig *rig)
     return shm_bell_value(((struct shm_fabric *)rig->workers[0].fabric)->bell);
 }
 
-/* The chunks of a big tensor and the words of many small ones, all in one turn of the lane. */
+/* All chunks of a big tensor and the words of many small ones come in one turn of the lane. */
 static void a_round_of_many_chunks_wakes_its_worker_once(void **state)
 {
     enum { CHUNKS = 128, CHUNK_BYTES = 4096 };

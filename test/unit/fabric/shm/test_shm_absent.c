@@ -1,4 +1,4 @@
-/* S14: absent pages, where a process forks. */
+/* S14: absent pages in a process that forks. */
 #include "svc/fabric/shm/map/absent.h"
 #include "svc/fabric/shm/map/sigbus.h"
 
@@ -33,7 +33,8 @@ static void *map_shared(void *at)
     return base;
 }
 
-/* The child's part: the pages fail in its own memory, at an address where its parent has others. */
+/* The child's part: pages are absent in its own memory, at an address at which its parent has other
+ * memory. */
 static void be_child(void *at)
 {
     map_shared(at);
@@ -60,7 +61,7 @@ static void a_child_makes_no_page_of_its_parent_fail(void **state)
     if (child == 0)
         be_child(own);
     assert_int_equal(end_of(child), 0);
-    memset(own, 1, BYTES); /* a failure would be SIGBUS */
+    memset(own, 1, BYTES); /* a failed access would be a SIGBUS */
     munmap(own, BYTES);
 }
 
@@ -74,7 +75,7 @@ static size_t count_pages(void *base)
     return there;
 }
 
-/* Every other page is absent, the first and the last one, too, or not. */
+/* Every other page is absent, with or without the first and the last page. */
 static void a_touch_leaves_absent_pages_out(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* fabric_shm against a worker that came in honestly and then lies: the lane ends its connection,
- * and serves the others. */
+/* fabric_shm against a worker that was admitted correctly and then sends false messages. The lane
+ * ends its connection, and serves the others. */
 #include "test/unit/fabric/shm/shm_liar.h"
 
 #include "svc/fabric/shm/map/memory.h"
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The liar's connection is over, and an honest worker is served. */
+/* Checks that the liar's connection is over, and that an honest worker is served. */
 static void expect_expulsion(struct rig *rig, struct liar *l, int error)
 {
     rig_expect_closed(rig, &rig->lane, rig, error);
@@ -95,7 +95,7 @@ static void a_record_longer_than_a_record_ends_the_connection(void **state)
     expect_expulsion(rig, &l, -EBADMSG);
 }
 
-/* Sends a lending with this descriptor, with separate contents for packet and record. */
+/* Lends this descriptor, with separate contents for packet and record. */
 static void lend(struct liar *l, int fd, uint32_t packet_id, uint64_t packet_bytes,
                  uint32_t record_id, uint64_t record_bytes)
 {
@@ -193,7 +193,7 @@ static void garbage_among_the_descriptors_ends_the_connection(void **state)
     assert_true(open_descriptors() < before);
 }
 
-/* A packet of no bytes where a region's should be; and one that lies there at the end. */
+/* A packet of no bytes comes where a region's packet should be, and one remains at the end. */
 static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **state)
 {
     struct rig *rig = *state;
@@ -213,7 +213,7 @@ static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **stat
     }
 }
 
-/* Its process has left, but something else still writes to the ring. */
+/* Its process has left, but another process still writes to the ring. */
 static void what_is_published_after_a_goodbye_does_not_count(void **state)
 {
     struct rig *rig = *state;
@@ -238,7 +238,7 @@ static void what_is_published_after_a_goodbye_does_not_count(void **state)
     liar_drop(&l);
 }
 
-/* An eventfd that blocks its reader or is full, and a socket without a reader. */
+/* Uses an eventfd that blocks its reader or is full, and a socket without a reader. */
 static void a_lane_never_blocks_on_what_it_shares(void **state)
 {
     struct rig *rig = *state;
@@ -264,7 +264,7 @@ static void a_lane_never_blocks_on_what_it_shares(void **state)
     liar_drop(&l);
 }
 
-/* The worker still holds the eventfd of a closed connection; the eventfd must not wake the lane. */
+/* The worker still holds the eventfd of a closed connection, which must not wake the lane. */
 static void a_former_worker_wakes_nobody(void **state)
 {
     struct rig *rig = *state;
@@ -310,7 +310,7 @@ static void a_page_that_fails_reads_as_zeros_and_is_reported(void **state)
     close(fd);
 }
 
-/* More than any table that is made for a start. */
+/* More mappings than in a table that is allocated at the start. */
 static void tens_of_thousands_of_mappings_are_guarded_each(void **state)
 {
     enum { COUNT = 30000 };
@@ -378,7 +378,7 @@ static void a_region_that_fails_ends_the_connection_not_the_process(void **state
     region_destroy(&region);
 }
 
-/* Seals do not keep a worker from giving its pages back (S8). */
+/* Seals do not prevent a worker from returning its pages (S8). */
 static void a_region_punched_full_of_holes_still_counts_in_full(void **state)
 {
     enum { BYTES = 768 << 10 };

@@ -1,5 +1,5 @@
-/* The record ring and the bell: order, room, mistrust of counters, and no lost wake-up with both
- * ends as threads on one mapping, which the thread sanitizer can check. */
+/* The record ring and the bell: order, room, checks of counters, and no lost wake-up. Both ends are
+ * threads on one mapping, which the thread sanitizer can check. */
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/fabric/shm/peer/bell.h"
@@ -163,7 +163,7 @@ static void a_length_that_does_not_fit_is_refused(void **state)
     free(p.ring);
 }
 
-/* A side never reads its published counter back, because the other side may have changed it. */
+/* A side never reads back its published counter, because the other side may have changed it. */
 static void a_side_does_not_believe_its_own_published_counter(void **state)
 {
     struct pair p = make_pair(0);
@@ -177,7 +177,7 @@ static void a_side_does_not_believe_its_own_published_counter(void **state)
     free(p.ring);
 }
 
-/* A hostile peer that writes any value to any place: each call succeeds or fails within its own
+/* A hostile peer writes any value to any place. Each call succeeds or fails within its own
  * memory. */
 static void random_memory_never_leads_out_of_the_ring(void **state)
 {
@@ -234,7 +234,7 @@ struct crossing {
     bool overslept;
 };
 
-/* True unless the bell was silent for as long as one may sleep. */
+/* Returns false if the bell was silent for the longest allowed sleep. */
 static bool sleep_on(struct shm_bell *bell, uint32_t value)
 {
     struct timespec limit = {LOST_WAKE_UP_S, 0};
@@ -325,8 +325,8 @@ static void no_record_and_no_wake_up_is_lost_between_two_threads(void **state)
     free(x.pair.ring);
 }
 
-/* The core of W8 alone, both sides started at the same moment: either the waker sees the sleeper or
- * the sleeper sees the record. Without one of the fences this fails on x86, too. */
+/* W8 alone, with both sides started at the same moment: either the waker sees the sleeper or the
+ * sleeper sees the record. Without one of the fences this also fails on x86. */
 #define DUELS 200000u
 
 struct duel {
@@ -336,7 +336,7 @@ struct duel {
     bool saw_sleeper;
 };
 
-/* Returns when both have come so far. */
+/* Returns when both threads have reached this step. */
 static void meet(_Atomic uint32_t *mine, _Atomic uint32_t *other, uint32_t step)
 {
     atomic_store(mine, step);

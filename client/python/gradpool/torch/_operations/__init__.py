@@ -1,1 +1,1 @@
-"""Operations by name at Horovod's door: how ranks agree, begin and wait."""
+"""Operations by name, as in Horovod: how ranks agree on an operation, begin and wait."""

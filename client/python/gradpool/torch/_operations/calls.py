@@ -1,5 +1,5 @@
-"""Parts of operations: what must be the same on every rank, which tensors it takes, and
-how the result comes to its place (NamedOperation's `call`)."""
+"""Parts of operations: the description that must be the same on every rank, the tensors of the
+operation, and the way of the result to its place (`call` of NamedOperation)."""
 import enum
 import functools
 import itertools
@@ -15,7 +15,7 @@ from ...errors import mismatch
 
 
 class ReduceOp(enum.Enum):
-    """A reduction of the ranks' values; the value is the service's name of it."""
+    """A reduction of the ranks' values. The value is the service's name of the reduction."""
     Average = 'mean'
     Sum = 'sum'
     Min = 'min'
@@ -25,7 +25,7 @@ class ReduceOp(enum.Enum):
 
 
 def check_reduction(op, tensor):
-    """Mismatch: it makes no sense for that tensor, or is not offered."""
+    """Raises Mismatch if the reduction makes no sense for that tensor, or is not offered."""
     if not isinstance(op, ReduceOp):
         raise mismatch(f'op is {op!r}, expected Average, Sum, Min, Max or Product')
     if op is ReduceOp.Adasum:
@@ -52,8 +52,8 @@ def _neutral_value(op, dtype):
 
 
 def factors_for(dtype, op, factors):
-    """(before, after) as they are applied to a dtype. Sums of halves are made as float32, where
-    nothing is gained by dividing before and multiplying after (gradient_predivide_factor)."""
+    """Returns (before, after) as applied to a dtype. Sums of halves are made as float32, where
+    dividing before and multiplying after (gradient_predivide_factor) gain nothing."""
     is_sum = op in (ReduceOp.Average, ReduceOp.Sum)
     if is_sum and is_half(dtype) and math.isclose(factors[0] * factors[1], 1, rel_tol=1e-12):
         return 1.0, 1.0
@@ -61,12 +61,12 @@ def factors_for(dtype, op, factors):
 
 
 def told_factors(factors):
-    """Text for (before, after) in the texts that ranks compare."""
+    """Returns a description of (before, after) for the texts that ranks compare."""
     return '' if factors == (1.0, 1.0) else f', times {factors[0]:.17g} and {factors[1]:.17g}'
 
 
 class _Whole:
-    """A call whose pushes may be whole, each to a tensor of its own."""
+    """A call that may push whole values, each to its own tensor."""
     recipe = None
 
     def parts(self, plan):
@@ -74,7 +74,7 @@ class _Whole:
 
 
 class Reduction(_Whole):
-    """Tensors of all ranks, reduced element by element."""
+    """Reduces tensors of all ranks element by element."""
     kind, room = 'allreduce', None
 
     def __init__(self, ranks, tensors, outputs, op, factors):
@@ -90,8 +90,8 @@ class Reduction(_Whole):
         self.neutral = functools.partial(self.recipe, ranks)
 
     def _carriers(self, tensor, output):
-        """(gradient, result) as they travel. Halves with a factor travel as float32: so they are
-        rounded once, after all arithmetic."""
+        """Returns (gradient, result) in the form that is sent. Halves with a factor are sent as
+        float32, so that they are rounded once, after all arithmetic."""
         given = carrier_of(tensor, False)
         before, after = factors_for(tensor.dtype, self._op, self._factors)
         if is_half(tensor.dtype) and (before, after) != (1, 1):
@@ -101,7 +101,7 @@ class Reduction(_Whole):
         return self._scaled(given, before), result
 
     def _cross(self, carriers):
-        """Gradients set off to the host, if they are not there."""
+        """Starts copying gradients to the host, if they are not there."""
         self._results = [result for _, result in carriers]
         self.crossing = crossing_of(self._ranks.job, *itertools.chain(*carriers))
         self._places = [(self.crossing.out(given), self.crossing.back(result))
@@ -134,21 +134,22 @@ class Reduction(_Whole):
 
 
 def _without_part(ranks, models, op, factors):
-    """The call that a rank in join() brings. The call is kept for long, and keeps no tensors."""
+    """Returns the call of a rank in join(). The call is stored for long and refers to no
+    tensors."""
     tensors = [torch.full(shape, _neutral_value(op, dtype), dtype=dtype)
                for shape, dtype in models]
     return _NoPart(ranks, tensors, tensors, op, factors)
 
 
 class _NoPart(Reduction):
-    """Values that change nothing, and would if they were multiplied."""
+    """Returns the neutral value of a reduction: 0 for a sum, 1 for a product."""
 
     def _scaled(self, given, _):
         return given
 
 
 class Scattering(_Whole):
-    """Tensors of all ranks, reduced; of each tensor each rank gets the rows that are its own."""
+    """Reduces tensors of all ranks. Each rank gets its own rows of each tensor."""
     kind, room, neutral = 'reducescatter', None, None
 
     def __init__(self, ranks, tensors, op, factors):
@@ -172,8 +173,8 @@ class Scattering(_Whole):
 
 
 class _Deal:
-    """The deal of one tensor's rows among the ranks; the first ranks get one more if the rows do
-    not divide evenly."""
+    """Distributes the rows of one tensor among the ranks. The first ranks get one row more if the
+    rows do not divide evenly."""
 
     def __init__(self, ranks, tensor, op, factors):
         check_tensor(tensor)
@@ -190,7 +191,7 @@ class _Deal:
             self.given.new_empty(self.given.numel() // ranks.count)
 
     def _padded(self, tensor):
-        """Blocks of the same length, one after the other."""
+        """Returns blocks of the same length, one after the other."""
         blocks = [carrier_of(block, False) for block in tensor.detach().split(self._rows)]
         if self._op is ReduceOp.Average or self._factors != (1.0, 1.0):
             blocks = [widened(block) for block in blocks]
@@ -204,7 +205,7 @@ class _Deal:
         return self._op in (ReduceOp.Average, ReduceOp.Sum)
 
     def cross(self, crossing):
-        """The tensor sets off to the host, if it is not there."""
+        """Starts copying the tensor to the host, if it is not there."""
         self._crossing = crossing
         self._places = crossing.out(self.given), crossing.back(self._result)
 
@@ -227,7 +228,7 @@ class _Deal:
 
 
 class Broadcast(_Whole):
-    """The root's values on every rank."""
+    """Gives the root's values to every rank."""
     kind, room, neutral = 'broadcast', None, None
 
     def __init__(self, ranks, output, root):
@@ -272,12 +273,12 @@ def _joined(parts):
 
 
 class _Boxes(_Whole):
-    """Rows whose number only their owner knows: they are sent in boxes with room for the most rows
-    of any rank so far. A box begins with the room that this rank needs, and the number of its rows
-    of each tensor. If a rank needs more room, its box says so, and all ranks begin again with
-    larger boxes.
+    """Gathers rows when only their owner knows their number. Rows are sent in boxes with room for
+    the most rows of any rank so far. A box begins with the room that its rank needs, and the number
+    of its rows of each tensor. If a rank needs more room, its box says so, and all ranks begin
+    again with larger boxes.
 
-      boxes   for each rank that gets a box of its own: rows of each of the tensors
+      boxes   for each rank with its own box: the rows of each tensor
       models  the tensors, without rows
 
     `found`: [of each rank [of each tensor its rows]], on the host"""
@@ -289,7 +290,7 @@ class _Boxes(_Whole):
         self.crossing = crossing_of(ranks.job, *raw)
         self._raw = [self.crossing.out(one) for one in raw]
         self.room = max(one.numel() for one in raw)
-        self._head = 2 * (1 + len(models))      # words: numbers of 64 bits
+        self._head = 2 * (1 + len(models))      # in numbers of 64 bits
         self.found = self._whole = None
 
     def sizes(self, room):
@@ -326,11 +327,12 @@ class _Boxes(_Whole):
         return False
 
     def _placed(self, blocks, model):
-        """One after the other, where the tensor is that they are rows of."""
+        """Returns the rows one after the other, on the device of the tensor to which they
+        belong."""
         return fetched(self._ranks.job, torch.cat(blocks), model)
 
     def _blocks_of(self, box, rows):
-        """The rows in a box of another rank."""
+        """Returns the rows in a box of another rank."""
         raw, blocks = box[self._head:].contiguous().view(torch.uint8), []
         for model, count in zip(self._models, rows):
             shape = (count, *model.shape[1:])
@@ -345,7 +347,7 @@ def _any_rows(tensor):
 
 
 class Gathering(_Boxes):
-    """All ranks' rows of some tensors, on every rank."""
+    """Gives all ranks' rows of some tensors to every rank."""
     kind, _operation = 'allgather', 'gather'
 
     def __init__(self, ranks, tensors):
@@ -360,7 +362,7 @@ class Gathering(_Boxes):
         self.neutral = functools.partial(self.recipe, ranks)
 
     def whole(self):
-        """For each tensor the rows of all ranks, rank by rank."""
+        """Returns for each tensor the rows of all ranks, in rank order."""
         return list(map(self._placed, zip(*self.found), self._models))
 
 
@@ -369,7 +371,8 @@ def _without_rows(ranks, models):
 
 
 class Exchange(_Boxes):
-    """From each rank to each rank some rows; `splits`: how many this one has for each."""
+    """Sends rows from each rank to each rank; `splits`: number of this rank's rows for each
+    rank."""
     kind, _operation, neutral = 'alltoall', 'all-to-all', None
 
     def __init__(self, ranks, tensor, splits):
@@ -378,7 +381,7 @@ class Exchange(_Boxes):
         self.text = f'alltoall of {_any_rows(tensor)}'
 
     def rows(self):
-        """(from all ranks together, how many from each)"""
+        """Returns (rows from all ranks, number of rows from each rank)."""
         blocks = [rows for rows, in self.found]
         return self._placed(blocks, *self._models), [len(rows) for rows in blocks]
 

@@ -1,4 +1,4 @@
-"""The operations as scripts call them: names, arguments and meaning are Horovod's and BytePS's."""
+"""The operations for scripts, with Horovod's and BytePS's names, arguments and meaning."""
 import torch
 
 from ..._tensors.carriers import check_place, check_tensor
@@ -35,7 +35,7 @@ def _reduce(tensors, outputs, average, name, op, factors, process_set, result):
 
 def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0,
                     postscale_factor=1.0, process_set=global_process_set):
-    """Starts what allreduce() does; returns a handle."""
+    """Starts allreduce() and returns a handle."""
     output = _like(tensor)
     return _reduce([tensor], [output], average, name, op, (prescale_factor, postscale_factor),
                    process_set, lambda: output)
@@ -43,21 +43,21 @@ def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.
 
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0,
                      postscale_factor=1.0, process_set=global_process_set):
-    """Starts what allreduce_() does; returns a handle."""
+    """Starts allreduce_() and returns a handle."""
     return _reduce([tensor], [tensor], average, name, op, (prescale_factor, postscale_factor),
                    process_set, lambda: tensor)
 
 
 def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0,
                postscale_factor=1.0, process_set=global_process_set):
-    """allreduce() in the tensor's own place; returns it."""
+    """Does allreduce() in place and returns the tensor."""
     return allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor,
                             process_set).wait()
 
 
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                             postscale_factor=1.0, process_set=global_process_set):
-    """Starts what grouped_allreduce() does; returns a handle."""
+    """Starts grouped_allreduce() and returns a handle."""
     tensors = some(tensors, 'allreduce')
     outputs = [_like(tensor) for tensor in tensors]
     return _reduce(tensors, outputs, average, name, op, (prescale_factor, postscale_factor),
@@ -66,7 +66,7 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
 
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                              postscale_factor=1.0, process_set=global_process_set):
-    """Starts what grouped_allreduce_() does; returns a handle."""
+    """Starts grouped_allreduce_() and returns a handle."""
     tensors = some(tensors, 'allreduce')
     return _reduce(tensors, tensors, average, name, op, (prescale_factor, postscale_factor),
                    process_set, lambda: tensors)
@@ -74,7 +74,7 @@ def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale
 
 def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                        postscale_factor=1.0, process_set=global_process_set):
-    """grouped_allreduce() in the tensors' own place; returns them."""
+    """Does grouped_allreduce() in place and returns the tensors."""
     return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor,
                                     process_set).wait()
 
@@ -105,40 +105,40 @@ def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_proces
 
 
 def allgather_async(tensor, name=None, process_set=global_process_set):
-    """Starts what allgather() does; returns a handle."""
+    """Starts allgather() and returns a handle."""
     ranks = process_set.sequences()
     call = Gathering(ranks, [tensor])
     return begin(ranks, call, name, lambda: call.whole()[0])
 
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
-    """Starts what grouped_allgather() does; returns a handle."""
+    """Starts grouped_allgather() and returns a handle."""
     ranks = process_set.sequences()
     call = Gathering(ranks, some(tensors, 'allgather'))
     return begin(ranks, call, name, call.whole)
 
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
-    """Starts what broadcast() does; returns a handle."""
+    """Starts broadcast() and returns a handle."""
     check_tensor(tensor)
     return broadcast_async_(tensor.detach().clone(memory_format=torch.contiguous_format), root_rank,
                             name, process_set)
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
-    """Starts what broadcast_() does; returns a handle."""
+    """Starts broadcast_() and returns a handle."""
     ranks = process_set.sequences()
     return begin(ranks, Broadcast(ranks, tensor, root_rank), name, lambda: tensor)
 
 
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
-    """The root's values, into the tensor; returns it."""
+    """Copies the root's values into the tensor and returns it."""
     return broadcast_async_(tensor, root_rank, name, process_set).wait()
 
 
 def reducescatter_async(tensor, name=None, op=ReduceOp.Average, process_set=global_process_set,
                         prescale_factor=1.0, postscale_factor=1.0):
-    """Starts what reducescatter() does; returns a handle."""
+    """Starts reducescatter() and returns a handle."""
     return _scatter([tensor], name, op, process_set, (prescale_factor, postscale_factor),
                     lambda outputs: outputs[0])
 
@@ -146,7 +146,7 @@ def reducescatter_async(tensor, name=None, op=ReduceOp.Average, process_set=glob
 def grouped_reducescatter_async(tensors, name=None, op=ReduceOp.Average,
                                 process_set=global_process_set, prescale_factor=1.0,
                                 postscale_factor=1.0):
-    """Starts what grouped_reducescatter() does; returns a handle."""
+    """Starts grouped_reducescatter() and returns a handle."""
     return _scatter(some(tensors, 'reducescatter'), name, op, process_set,
                     (prescale_factor, postscale_factor), lambda outputs: outputs)
 
@@ -158,8 +158,8 @@ def _scatter(tensors, name, op, process_set, factors, result):
 
 
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
-    """Starts what alltoall() does; returns a handle of (rows, how many came from each rank), or of
-    the rows alone if no splits were given."""
+    """Starts alltoall(). Returns a handle of (rows, number of rows from each rank), or of the rows
+    alone if no splits were given."""
     ranks = process_set.sequences()
     call = Exchange(ranks, tensor, splits)
 
@@ -170,7 +170,7 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
 
 
 def barrier(process_set=global_process_set):
-    """Returns when all ranks have called it."""
+    """Returns when all ranks have called barrier()."""
     nothing = torch.empty(0, dtype=torch.int32)
     call = Reduction(process_set.sequences(), [nothing], [nothing], ReduceOp.Sum, (1.0, 1.0))
     call.kind = 'barrier'
@@ -180,17 +180,17 @@ def barrier(process_set=global_process_set):
 # ---- BytePS's names ----
 
 def push_pull_async(tensor, average=True, name=None, version=0, priority=0):
-    """allreduce_async(); version and priority are not looked at."""
+    """Same as allreduce_async(); version and priority are ignored."""
     return allreduce_async(tensor, average, name)
 
 
 def push_pull_async_(tensor, average=True, name=None, version=0, priority=0):
-    """allreduce_async_()"""
+    """Same as allreduce_async_()."""
     return allreduce_async_(tensor, average, name)
 
 
 def push_pull_(tensor, average=True, name=None, version=0, priority=0):
-    """allreduce_()"""
+    """Same as allreduce_()."""
     return allreduce_(tensor, average, name)
 
 
@@ -198,6 +198,6 @@ push_pull_inplace, push_pull_async_inplace = push_pull_, push_pull_async_
 
 
 def declare(name):
-    """Names a tensor that push_pull() will have, in the order of the model: nothing to do here,
-    where the first operation of a name says what it is."""
+    """Names tensors of push_pull() in the order of the model. Nothing needs to be done, because the
+    first operation of a name describes its tensor."""
     global_process_set.sequences().of(str(name))

@@ -1,10 +1,10 @@
-"""Operations that gradients go back through, each by Horovod's rule:
+"""Operations with gradients. The gradient of each follows Horovod's rule:
 
-    allreduce      the same operation, with the same factors
-    allgather      the mean over the ranks, of which each takes its own rows
-    broadcast      the mean over the ranks for the root, zeros for the others
-    reducescatter  gathered; times the number of ranks for a Sum; times both factors
-    alltoall       sent back"""
+allreduce      the same operation, with the same factors
+allgather      the mean over the ranks; each rank takes its own rows
+broadcast      the mean over the ranks for the root, zeros for the others
+reducescatter  gathered; times the number of ranks for a Sum; times both factors
+alltoall       sent back"""
 import torch
 
 from ..._tensors.carriers import check_tensor, scaled
@@ -89,8 +89,8 @@ class _Alltoall(torch.autograd.Function):
 
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
               prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    """The mean of all ranks' tensors, or the reduction `op`; also of sparse ones. Ranks are matched
-    by `name`, calls without a name by their order.
+    """Returns the mean of all ranks' tensors, or the reduction `op`; also of sparse tensors. Ranks
+    are matched by `name`, calls without a name by their order.
 
       average      True: Average, False: Sum; instead of op
       compression  conversion of the values for sending
@@ -106,7 +106,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
 
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,
                       prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    """allreduce() of several as one operation; returns them in the same order."""
+    """Does allreduce() of several tensors as one operation. Returns them in the same order."""
     op = collectives.operation_of(op, average)
     travel, known = zip(*map(compression.compress, collectives.some(tensors, 'allreduce')))
     found = _Allreduce.apply((op, prescale_factor, postscale_factor, process_set), name, *travel)
@@ -114,24 +114,24 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
 
 
 def allgather(tensor, name=None, process_set=global_process_set):
-    """The rows of all ranks, rank by rank; each may have another number of them."""
+    """Returns the rows of all ranks, in rank order. Ranks may have different numbers of rows."""
     return _Allgather.apply(name, process_set, tensor)[0]
 
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
-    """allgather() of several as one operation; returns a list in the same order."""
+    """Does allgather() of several tensors as one operation. Returns a list in the same order."""
     return list(_Allgather.apply(name, process_set, *collectives.some(tensors, 'allgather')))
 
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
-    """The root's values, in a tensor of their own. The root is a rank of the job."""
+    """Returns the root's values in a new tensor. The root is a rank of the job."""
     return _Broadcast.apply(tensor, root_rank, name, process_set)
 
 
 def reducescatter(tensor, name=None, compression=Compression.none, op=ReduceOp.Average,
                   process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
-    """This rank's rows of the mean of all ranks' tensors, or of the reduction `op`. The first ranks
-    get one row more if the rows do not divide evenly."""
+    """Returns this rank's rows of the mean of all ranks' tensors, or of the reduction `op`. The
+    first ranks get one row more if the rows do not divide evenly."""
     return grouped_reducescatter([tensor], name, compression, op, process_set, prescale_factor,
                                  postscale_factor)[0]
 
@@ -139,7 +139,8 @@ def reducescatter(tensor, name=None, compression=Compression.none, op=ReduceOp.A
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=ReduceOp.Average,
                           process_set=global_process_set, prescale_factor=1.0,
                           postscale_factor=1.0):
-    """reducescatter() of several as one operation; returns a list in the same order."""
+    """Does reducescatter() of several tensors as one operation. Returns a list in the same
+    order."""
     travel, known = zip(*map(compression.compress, collectives.some(tensors, 'reducescatter')))
     how = op, process_set, prescale_factor, postscale_factor
     found = _Reducescatter.apply(how, name, *travel)
@@ -148,8 +149,8 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=R
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     """Sends rows from each rank to each rank. `splits`: number of this rank's rows for each rank;
-    the result is then (rows, number of rows from each rank). None: equally many for each; the
-    result is the rows alone."""
+    the result is then (rows, number of rows from each rank). None: the same number for each rank;
+    the result is the rows alone."""
     check_tensor(tensor)
     rows, received = _Alltoall.apply(tensor, splits, name, process_set)
     return rows if splits is None else (rows, received)
@@ -157,5 +158,5 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 
 def push_pull(tensor, average=True, name=None, version=0, priority=0,
               compression=Compression.none):
-    """allreduce(), as BytePS calls it; version and priority are not looked at."""
+    """Same as allreduce(), with BytePS's arguments; version and priority are ignored."""
     return allreduce(tensor, average, name, compression)

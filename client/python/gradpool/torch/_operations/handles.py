@@ -1,4 +1,4 @@
-"""Handles that asynchronous calls return: to be passed to poll() and synchronize()."""
+"""Handles that asynchronous calls return, for poll() and synchronize()."""
 import sys
 
 from ...errors import mismatch
@@ -6,18 +6,18 @@ from .sequences import NamedOperation
 
 
 class Handle:
-    """An operation under way, and how its result is fetched once it is over."""
+    """An operation in progress, with the function that gets its result when it is over."""
 
     def __init__(self, operation, result):
         self._operation, self._result = operation, result
 
     def __del__(self):
-        """A dropped handle's operation is completed all the same, by the process's thread."""
+        """Lets the process's thread complete the operation when its handle is dropped."""
         if not self._operation.is_settled() and not sys.is_finalizing():
             self._operation.let_go()
 
     def wait(self):
-        """The result. Raises what went wrong."""
+        """Returns the result. Raises the operation's error."""
         self._operation.wait()
         return self._result()
 
@@ -25,33 +25,33 @@ class Handle:
         return self._operation.look() or self._operation.is_completed()
 
     def brought(self):
-        """The words of each rank, if wait() has raised that they disagree."""
+        """Returns the words of each rank, after wait() has raised a disagreement."""
         return self._operation.brought
 
     def then(self, make):
-        """This Handle, of what make() makes of its result."""
+        """Returns this Handle, whose result is now make() of the former result."""
         former = self._result
         self._result = lambda: make(former())
         return self
 
     def rest(self, limit_ms):
-        """Waits for this time."""
+        """Waits at most this time."""
         self._operation.rest(limit_ms)
 
 
 def begin(ranks, call, name, result):
-    """Starts a call under a name, or without one (None): then calls of its kind are matched by
-    their order. Returns its Handle."""
+    """Starts a call under a name. Name None: calls of the same kind are matched by their order.
+    Returns a Handle."""
     return Handle(NamedOperation(ranks.named(call.kind, name), call).start(), result)
 
 
 def poll(handle):
-    """Whether synchronize() would return at once."""
+    """Returns whether synchronize() would return at once."""
     return _checked(handle).is_over()
 
 
 def synchronize(handle):
-    """Waits for an asynchronous operation, and returns its result."""
+    """Waits for an asynchronous operation and returns its result."""
     return _checked(handle).wait()
 
 

@@ -1,13 +1,13 @@
-"""Notices between ranks that wait and ranks that have called join(), without waiting.
+"""Notices between waiting ranks and ranks that have called join(), sent without waiting.
 
-A rank in join() continues with the operations that it knows. A rank whose operation the joined
-ranks do not know leaves a notice of it; a rank in join() always leaves one. Once all ranks of a set
-have left theirs
+A rank in join() continues with the operations that it knows. A rank leaves a notice of an
+operation that the joined ranks do not know. A rank in join() always leaves a notice. Once all ranks
+of a set have left a notice
 
     rank 0   join()                           1st join   ---+--> rank 0 begins 'x' with zeros
     rank 1   allreduce 'x', waits 0.2 s ...   'x' ...    ---+--> rank 1 waits on, or raises
 
-the joined ranks also begin an operation that can be made without a part of theirs. All other
+the joined ranks also begin the operations that can be made without values from them. All other
 operations raise an error that names these ranks."""
 import base64
 import contextlib
@@ -21,13 +21,14 @@ from ..._group.notices import Notices
 from ...errors import GradpoolError
 
 _WORDS = 512
-# Time that an operation waits before it checks for joined ranks, unless there are some.
+# Time that an operation waits before it checks for joined ranks. It checks at once if there are
+# some already.
 _PATIENCE_S = 0.2
-_LOOK_S = 0.02      # between two looks
+_LOOK_S = 0.02      # between two checks
 
 
 class Joined:
-    """Notices of joined ranks of `ranks`, the Sequences of a set."""
+    """Notices of the joined ranks of `ranks`, the Sequences of a set."""
 
     def __init__(self, ranks):
         self._ranks = ranks
@@ -36,13 +37,13 @@ class Joined:
         self._lock, self._next_s, self._patience_s = threading.Lock(), 0.0, _PATIENCE_S
 
     def declare(self):
-        """Declares in advance, because the coordinator may be away later."""
+        """Declares the tensors in advance, because the coordinator may be away later."""
         self._notices.declare()
 
     def find(self, call, waited_s):
         """For a rank that has waited `waited_s`: returns the joined ranks, if all ranks have left a
-        notice and these cannot begin `call` (None, or one without room in a notice). Errors are
-        dropped: the operation itself reports better ones."""
+        notice and the joined ranks cannot begin `call` (None, or too long for a notice). Errors are
+        ignored, because the operation itself reports better ones."""
         if waited_s < self._patience_s or time.monotonic() < self._next_s \
                 or not self._lock.acquire(blocking=False):
             return []
@@ -70,7 +71,7 @@ class Joined:
         self._notices.end()
 
     def calls(self):
-        """For a rank in join(): what others wait in."""
+        """For a rank in join(): returns the operations in which other ranks wait."""
         texts = self._notices.find() or ()
         self._leave(str(self._ranks.door.joins + 1).encode())
         found = [pickle.loads(zlib.decompress(base64.b64decode(text))) for text in texts
@@ -84,12 +85,12 @@ class Joined:
 
 
 def _packed(call):
-    """Groups of many tensors are long, and their shapes much alike."""
+    """Compresses the call: groups of many tensors are long, and their shapes are similar."""
     return base64.b64encode(zlib.compress(pickle.dumps(call)))
 
 
 def refusal(joined):
-    """The error of an operation that ranks which have joined do not know."""
+    """Returns the error of an operation that the joined ranks do not know."""
     told = ', '.join(map(str, joined))
     one = len(joined) == 1
     return GradpoolError(errno.EOPNOTSUPP, f"{'rank' if one else 'ranks'} {told} "

@@ -1,9 +1,9 @@
 """join(): a rank without further batches stays in the job and adds nothing.
 
-The rank continues with the operations that the ranks have agreed on so far, each time with neutral
-values (zeros in a sum, no rows in a gathering), always one round of each, so that other ranks never
-wait for it. When all have joined they stop, exchange the numbers of rounds that they have begun,
-and make up the difference."""
+The rank continues with the operations on which the ranks have agreed so far. Each time it gives
+neutral values (zeros in a sum, no rows in a gathering). It always has one round of each operation
+open, so that other ranks never wait for it. When all ranks have joined, they stop, exchange the
+numbers of rounds that they have begun, and begin the missing rounds."""
 import contextlib
 import functools
 
@@ -19,14 +19,14 @@ _SLICE_MS = 2
 
 
 def _begun_by(recipe, ranks, text):
-    """The call that other ranks make with that text, without a part of this rank."""
+    """Returns the call with that text that other ranks make, without values from this rank."""
     call = recipe(ranks)
     call.text, call.neutral = text, functools.partial(_begun_by, recipe, ranks, text)
     return call
 
 
 class _Rounds:
-    """The operations that a joined rank continues with."""
+    """The operations with which a joined rank continues."""
 
     def __init__(self, ranks):
         self._plans = {(sequence.name, text): (sequence, plan) for sequence in ranks.all()
@@ -34,7 +34,7 @@ class _Rounds:
         self._ranks, self._open, self._asked = ranks, {}, {}
 
     def counts(self):
-        """Rounds begun of each operation, with the one that is still queued."""
+        """Returns the number of rounds begun of each operation, including a queued round."""
         with operations.lock():
             return {key: self._count(key) for key in self._plans}
 
@@ -44,15 +44,16 @@ class _Rounds:
         return self._plans[key][1].rounds + is_queued
 
     def go_on(self, until=None):
-        """Begins a round of each operation that has none open, unless it has the number of rounds
-        in `until` already."""
+        """Begins a round of each operation without an open round. Operations that already have the
+        number of rounds in `until` are left out."""
         for key in self._free():
             sequence, plan = self._plans[key]
             if until is None or plan.rounds < until.get(key, 0):
                 self._open[key] = NamedOperation(sequence, plan.neutral(), True).start()
 
     def answer(self, calls):
-        """Begins each operation that other ranks wait in and this one does not know, once."""
+        """Begins once each operation in which other ranks wait and which this rank does not
+        know."""
         for name, is_given, number, text, recipe in calls:
             sequence = self._ranks.known_as(name, is_given)
             if number == sequence.said + 1:
@@ -67,22 +68,22 @@ class _Rounds:
             self._plans[key] = sequence, sequence.plans[key[1]]
 
     def _free(self):
-        """Operations without an open round. Rows without a name are queued, and end in the order in
-        which they began: checking the newest first and beginning the oldest first keeps the same
-        order on all ranks."""
+        """Returns the operations without an open round. Gatherings of rows without a name are
+        queued and end in the order in which they began. Checking the newest first and beginning the
+        oldest first keeps the same order on all ranks."""
         over = [key for key in reversed(list(self._open)) if self._open[key].look()]
         for key in over:
-            self._open.pop(key).wait()      # raises what went wrong
+            self._open.pop(key).wait()      # raises the operation's error
             self._learn(key)
         others = [key for key in self._plans if key not in self._open and key not in over]
         return others + [key for key in over[::-1] if key in self._plans]
 
     def rest(self):
-        """Waits a little, for an open operation. False: none is open."""
+        """Waits briefly for an open operation. False: no operation is open."""
         return any(operation.rest(_SLICE_MS) for operation in list(self._open.values()))
 
     def raise_cause(self):
-        """After the loss of a rank: raises another error of an open operation, if there is one. All
+        """Raises another error of an open operation after the loss of a rank, if there is one. All
         operations end soon. A rank that gets a disagreement leaves with that error, and ranks that
         have not checked yet get the loss of that rank first."""
         for operation in self._open.values():
@@ -90,8 +91,9 @@ class _Rounds:
                 operation.wait()
 
     def end(self, every):
-        """All ranks have stopped, with these counts: begins the missing rounds. An operation that
-        was begun for others may be learnt only here, and then only others have counted it."""
+        """Begins the missing rounds after all ranks have stopped with these counts. An
+        operation that was begun for others may become known only here, and then only others have
+        counted it."""
         until = {key: max(counts.get(key, 0) for counts in every) for key in set().union(*every)}
         self.go_on(until)
         while self._open:
@@ -100,10 +102,10 @@ class _Rounds:
 
 
 def join(device=-1):
-    """Returns when all ranks have called it: the rank with the most rounds, the highest of those.
-    Until then this rank takes part in the operations of the others with neutral values: also in an
-    Average, which is over all ranks. This holds for allreduce, allgather and barrier, under known
-    or new names; another operation raises an error that names this rank.
+    """Returns when all ranks have called join(). The result is the rank with the most rounds, or
+    the highest of these ranks. Until then this rank takes part in the operations of the others with
+    neutral values, also in an Average, which is over all ranks. This holds for allreduce, allgather
+    and barrier, under known or new names. Another operation raises an error that names this rank.
 
       device  ignored"""
     ranks = global_process_set.sequences()
@@ -123,7 +125,7 @@ def join(device=-1):
 
 
 def _take_part(rounds, done, sets):
-    """Takes part until all have joined, when `done` is over."""
+    """Takes part until all ranks have joined, when `done` is over."""
     while not poll(done):
         rounds.go_on()
         for ranks in sets:

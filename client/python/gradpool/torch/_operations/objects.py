@@ -1,4 +1,4 @@
-"""Python objects, as the bytes that pickle makes of them."""
+"""Operations on Python objects, which are sent as their pickled bytes."""
 import ctypes
 import pickle
 
@@ -18,10 +18,10 @@ def _thing_of(raw):
 
 
 def gather_async(thing, name, process_set):
-    """The Handle of what gather_objects() returns."""
+    """Returns the Handle of gather_objects()."""
     ranks = process_set.sequences()
     call = Gathering(ranks, [_bytes_of(thing)])
-    call.neutral = call.recipe = None   # a rank that has joined has no object
+    call.neutral = call.recipe = None   # a joined rank has no object
     return begin(ranks, call, name, lambda: [_thing_of(raw) for raw, in call.found])
 
 
@@ -30,18 +30,18 @@ def gather_objects(thing, name, process_set):
 
 
 def allgather_object(obj, name=None, process_set=global_process_set):
-    """[each rank's object], in rank order."""
+    """Returns [object of each rank], in rank order."""
     return gather_objects(obj, name or 'allgather_object', process_set)
 
 
 def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
-    """The root's object, on every rank; objects of other ranks are ignored."""
+    """Returns the root's object on every rank. Objects of other ranks are ignored."""
     name, ranks = name or 'broadcast_object', process_set.sequences()
     is_root = ranks.job.rank == root_rank
     raw = _bytes_of(obj) if is_root else torch.empty(0, dtype=torch.uint8)
     size = torch.tensor([raw.numel()])
     _send(ranks, size, root_rank, f'{name}.size')
-    # Room of a power of two: objects of about the same size are the same operation.
+    # The room is a power of two, so that objects of about the same size are the same operation.
     room = torch.zeros(1 << int(size).bit_length(), dtype=torch.uint8)
     if is_root:
         room[:raw.numel()] = raw

@@ -1,7 +1,7 @@
-"""Small tensors that travel as one: a push for each of them would cost more than its values.
+"""Small tensors that are sent together: a push for each of them would cost more than its values.
 
-A pack is a flat tensor of one dtype on one device. Ranks agree on the shapes of all tensors in it,
-so that a rank with other ones is told so."""
+A pack is a flat tensor of one dtype on one device. Ranks agree on the shapes of all tensors in the
+pack, so that a rank with other shapes gets an error."""
 import functools
 
 import torch
@@ -10,13 +10,13 @@ from torch._C._nn import flatten_dense_tensors, unflatten_dense_tensors
 from ..._tensors.carriers import check_place, told
 from .calls import Broadcast, Reduction
 
-SMALL_BYTES = 64 << 10      # a larger tensor travels alone, from where it lies
-PACK_BYTES = 256 << 10      # a full pack leaves while gradients of the next one are computed
+SMALL_BYTES = 64 << 10      # a larger tensor is sent alone, without a copy
+PACK_BYTES = 256 << 10      # a full pack is sent while gradients of the next one are computed
 
 
 def cut(tensors):
-    """[[position]] of all tensors that travel together: small ones of a dtype and device, in their
-    order; every other tensor alone."""
+    """Returns [[position]] of all tensors that are sent together: small tensors of a dtype and
+    device, in their order. Every other tensor is alone."""
     found, open_packs = [], {}
     for i, tensor in enumerate(tensors):
         size = tensor.numel() * tensor.element_size()
@@ -40,17 +40,18 @@ def flat_of(tensors):
 
 
 def parts_of(flat, tensors):
-    """Views of a pack, one for each tensor."""
+    """Returns views of a pack, one for each tensor."""
     return unflatten_dense_tensors(flat, tensors)
 
 
 def shapes_of(tensors, like):
-    """The text for the tensors of a pack that travels with the dtype of `like`."""
+    """Returns the text for the tensors of a pack that is sent with the dtype of `like`."""
     return ', '.join(told(like, list(tensor.shape)) for tensor in tensors)
 
 
 def _retell(call, travelling, shapes):
-    """A call of packs says the shapes in them; so does the call of a rank that has joined."""
+    """Describes the shapes in the packs in the texts of the call, and of the call of a joined
+    rank."""
     call.text = call.text.replace(', '.join(map(told, travelling)), shapes, 1)
     if call.neutral:
         call.neutral = functools.partial(_retold, call.neutral, call.text)
@@ -63,10 +64,10 @@ def _retold(neutral, text):
 
 
 class FlatReduction(Reduction):
-    """One of a pack, in its place.
+    """Sends one pack, in place.
 
-    shapes  those of the tensors in it
-    last    the last element as it came back, which says something about the others"""
+    shapes  shapes of the tensors in the pack
+    last    the last element of the result, which tells something about the other ranks"""
 
     def __init__(self, ranks, flat, shapes, op, factors):
         super().__init__(ranks, [flat], [flat], op, factors)
@@ -80,10 +81,10 @@ class FlatReduction(Reduction):
 
 
 class GroupedReduction(Reduction):
-    """One of many tensors, into the outputs."""
+    """Reduces many tensors into their outputs."""
 
     def __init__(self, ranks, tensors, outputs, op, factors):
-        self._whole = []        # (pack, its tensors' outputs)
+        self._whole = []        # (pack, outputs of its tensors)
         travelling, landing = [], []
         for positions in cut(tensors):
             if len(positions) == 1:
@@ -104,7 +105,7 @@ class GroupedReduction(Reduction):
 
 
 class PackedBroadcast(Broadcast):
-    """The root's values on every rank, of small tensors of one dtype and device."""
+    """Gives the root's values of small tensors of one dtype and device to every rank."""
 
     def __init__(self, ranks, tensors, root):
         for tensor in tensors:
@@ -119,7 +120,7 @@ class PackedBroadcast(Broadcast):
 
 
 def put(flat, tensors):
-    """The values of a pack, each to the tensor that it is of."""
+    """Copies the values of a pack to their tensors."""
     with torch.no_grad():
         for tensor, part in zip(tensors, parts_of(flat, tensors)):
             tensor.copy_(part)

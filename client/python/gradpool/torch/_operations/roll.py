@@ -1,6 +1,6 @@
-"""Open operations of the ranks of a set, for the text of a Timeout: a rank that has waited for half
-of its deadline sends them repeatedly, without waiting. If all ranks of a set do, they wait for each
-other, and each can name the operation."""
+"""Open operations of the ranks of a set, for the text of a Timeout. A rank that has waited for half
+of its deadline sends its open operations repeatedly, without waiting. If all ranks of a set send
+them, they wait for each other, and each rank can name the operation."""
 import contextlib
 import time
 
@@ -20,22 +20,23 @@ class Roll:
         self._known = {}        # position -> (time of the report, its text)
 
     def declare(self):
-        """Declares in advance: after a long wait the coordinator may be out of reach."""
+        """Declares the tensors in advance, because the coordinator may be unreachable after a long
+        wait."""
         self._notices.declare()
 
     def end(self):
         self._notices.end()
 
     def tell(self):
-        """Sends the operations open here, once all ranks have reported since the last time."""
+        """Sends this rank's open operations, if all ranks have reported since the last time."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
             if not self._notices.is_left():
                 self._notices.leave(f'{time.time():.3f} {self._mine()}'.encode())
 
     def told(self, since_s):
-        """Returns 'Open on rank 0: ...; on rank 1: ...': reports since `since_s`, and the
-        operations open here."""
+        """Returns 'Open on rank 0: ...; on rank 1: ...' from reports since `since_s` and this
+        rank's list."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
         texts = {i: text for i, (when, text) in self._known.items() if when >= since_s}

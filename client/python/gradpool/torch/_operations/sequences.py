@@ -1,16 +1,16 @@
 """Operations that ranks match by name: in any order among names, several at once.
 
-The operations of one name among one set of ranks are a Sequence. The first operation, and each that
-differs from the one before, begins with some words from every rank that describe it; all others are
-rounds of the tensors that were declared for the agreement, and nothing else.
+The operations of one name among one set of ranks are a Sequence. The first operation, and each
+operation that differs from the one before, begins with words from every rank that describe the
+operation. All other operations are only rounds of the tensors that were declared for the agreement.
 
     rank 0   x: float32[3]   words ---+--> agreed: tensors are declared   round  round ...
     rank 1   x: float32[3]   words ---+                                   round  round ...
 
-A rank whose operation differs while the others continue also pushes marks to the tensors of the
-former agreement, by an operation that no round has. The service then reports a disagreement to
-every rank, and now all of them describe their operations in words: each raises the same Mismatch.
-Rounds themselves need no check."""
+If a rank's operation differs while the others continue, this rank also pushes marks to the tensors
+of the former agreement. A mark uses a reduction that no round has. The service then reports a
+disagreement to every rank, and all ranks describe their operations in words. Each rank raises the
+same Mismatch. The rounds themselves need no check."""
 import collections
 import contextlib
 import errno
@@ -30,23 +30,23 @@ from ..._tensors.lengths import FIRST, Habits, Pool, TOGETHER
 from ...errors import GradpoolError, Mismatch, mismatch, Timeout
 from .joined import refusal
 
-_WORDS = 128                # words of a rank's report
+_WORDS = 128                # length of the words in a rank's report
 _HEAD = struct.Struct('<16sq')
 _TEXT_BYTES = 4 * _WORDS - _HEAD.size
-_NAME_BYTES = 160           # longest name of a tensor at the service
-_TOLD_CHARS = 80            # of the text of one operation in a list of several
+_NAME_BYTES = 160           # longest name of a tensor in the service
+_TOLD_CHARS = 80            # longest text of one operation in a list of several
 # Time that a waiting thread checks its own operation alone, before it serves all open ones.
 _PATIENCE_S = 0.05
-# Bytes of the first lengths that have tensors of their own: all are marked when another length
-# comes.
+# Total bytes of the first lengths that have their own tensors. All these tensors are marked when
+# another length comes.
 _FIRST_BYTES = 4 << 20
-# Reports in the second half of a deadline: more than one, because other ranks' reports may be of an
-# earlier wait.
+# Number of reports in the second half of a deadline: several, because reports of other ranks may
+# belong to an earlier wait.
 _TELLS = 4
 
 
 def short(name):
-    """A name of valid length for the service, unique for each name."""
+    """Returns a name of valid length for the service, unique for each name."""
     raw = encode(name, 'the name of an operation')
     if len(raw) <= _NAME_BYTES:
         return name
@@ -70,7 +70,7 @@ class Plan:
 
 
 class _Failed:
-    """The request of a push that was refused at once, with the interface of other requests."""
+    """A stand-in for the request of a push that was refused at once."""
 
     def __init__(self, error):
         self._error = error
@@ -83,7 +83,7 @@ class _Failed:
 
 
 class NamedPart(Part):
-    """A push whose refusal is raised in its wait."""
+    """Returns a Part whose wait raises the refusal of its push."""
 
     def begin(self):
         try:
@@ -100,7 +100,7 @@ class Sequence:
       unnamed    number of calls without a name; None: the script gave the name
       said       number of times that this rank has sent its words"""
 
-    raised_by = 'GRADPOOL_TIMEOUT_MS'   # the limit of each wait
+    raised_by = 'GRADPOOL_TIMEOUT_MS'   # name of the limit of each wait
 
     def __init__(self, ranks, name, plans_max, timeout_s):
         self.ranks, self.name, self.timeout_s = ranks, name, timeout_s
@@ -109,23 +109,23 @@ class Sequence:
         self.plans = collections.OrderedDict()      # text -> Plan
         self._plans_max, self._declared = plans_max, 0
         self._path = f'{ranks.path}/{short(name)}'
-        self._words = None                          # [the Slot of the ranks' words]
+        self._words = None                          # [Slot of the ranks' words]
         self._holder, self._queue = None, collections.deque()
         self._forgotten, self._is_broken, self.said = [], False, 0
         self._bytes, self._habits, self._pool = 0, None, Pool(self._declare_pieces)
 
     def next_name(self):
-        """The name of the next operation: calls without one are counted."""
+        """Returns the name of the next operation. Calls without a name are counted."""
         if self.unnamed is None:
             return self.name
         self.unnamed += 1
         return f'{self.name}.{self.unnamed}'
 
-    # ---- whose turn it is ----
+    # ---- order of operations ----
 
     def admit(self, operation):
-        """Called with the lock held. Operations queue behind one that sends its words, or may have
-        to declare: so all ranks have the same agreements when an operation begins."""
+        """Called with the lock held. Operations queue behind an operation that sends its words or
+        may have to declare, so that all ranks have the same agreements when an operation begins."""
         if self._holder is None:
             self._begin(operation)
         else:
@@ -143,8 +143,8 @@ class Sequence:
             self._holder = operation
 
     def fail(self, error):
-        """After a disagreement that all ranks have got, the next operation begins with new words.
-        After any other error the rounds of the other ranks are unknown."""
+        """After a disagreement that all ranks have received, the next operation begins with new
+        words. After any other error the rounds of the other ranks are unknown."""
         if isinstance(error, Mismatch) and not self._is_broken:
             return
         if self.failure is None:
@@ -155,7 +155,8 @@ class Sequence:
     # ---- agreements ----
 
     def say(self, words, whole):
-        """The Part with this rank's words; the words of all ranks land in `whole`."""
+        """Returns the Part with this rank's words. The words of all ranks are written to
+        `whole`."""
         if self._words is None:
             self._words = self._declare([(torch.int32, _WORDS)], '/(words)')
             self.ranks.roll.declare()
@@ -165,18 +166,18 @@ class Sequence:
                                                                           'gather'))
 
     def marks(self):
-        """Marks on the tensors of all agreements, where they meet the rounds of ranks that continue
-        as before."""
+        """Returns marks on the tensors of all agreements, where they meet the rounds of ranks that
+        continue as before."""
         return [NamedPart(slot, functools.partial(self._mark, plan.mark))
                 for plan in self.plans.values() for slot in plan.slots]
 
     def has_neutral(self):
-        """True when joined ranks continue with an operation of that name."""
+        """Returns whether joined ranks continue with an operation of that name."""
         return any(plan.neutral for plan in self.plans.values())
 
     def counterparts(self):
-        """Marks on tensors without a round of this rank: a rank that has marked one tensor has
-        marked all, and waits for a counterpart in each."""
+        """Returns marks on tensors without a round of this rank. A rank that has marked one tensor
+        has marked all, and waits for a counterpart in each."""
         return [part for part in self.marks() if not part.slot.parts]
 
     def _mark(self, mark, tensor):
@@ -184,8 +185,8 @@ class Sequence:
         return self.ranks.job.push_pull(tensor, nothing, None, mark)
 
     def adopt(self, call, room):
-        """The Plan of an agreement, with declared tensors. All ranks decide alike, from the former
-        agreements, whether it gets tensors of its own."""
+        """Returns the Plan of an agreement, with declared tensors. All ranks decide in the same
+        way, from the former agreements, whether the agreement gets its own tensors."""
         text, sizes, neutral = call.text, call.sizes(room), call.neutral
         if hasattr(call, 'pushes') and not self._is_kept(text, sizes):
             return Plan(text, None, neutral, room, self._pieces(sizes))
@@ -195,8 +196,8 @@ class Sequence:
         return plan
 
     def _is_kept(self, text, sizes):
-        """Large groups are kept, and all else until there were many or large ones: from then on
-        those that recur are. Where few are kept a few marks are pushed."""
+        """Large groups are stored. All agreements are stored until there are many or large ones;
+        from then on only those that recur are stored. Few agreements need few marks."""
         if len(sizes) > TOGETHER or not any(elements for _, elements in sizes):
             return True
         if self._habits is None:
@@ -211,7 +212,7 @@ class Sequence:
         return self._habits.recurs(text)
 
     def take(self, text, slots, neutral):
-        """The same with tensors that were declared together with others."""
+        """Stores the Plan of an agreement whose tensors were declared together with others."""
         self.plans[text] = Plan(text, slots, neutral)
 
     def _pieces(self, sizes):
@@ -219,7 +220,7 @@ class Sequence:
                 for place, (dtype, elements) in enumerate(sizes)]
 
     def replace(self, plan, sizes):
-        """Other tensors for the same agreement."""
+        """Replaces the tensors of an agreement."""
         if plan.slots is None:
             plan.pieces = self._pieces(sizes)
             return
@@ -227,8 +228,9 @@ class Sequence:
         plan.slots = self.next_tensors(sizes)
 
     def abandon(self):
-        """The ranks have met in different operations: its tensors are of no use any more. Of calls
-        without a name several may be under way, on each rank others: they have lost their order."""
+        """Drops the tensors of an agreement after ranks have met in different operations. Several
+        calls without a name may be in progress, different ones on each rank: they have lost their
+        order."""
         with operations.lock():
             self._is_broken = self.unnamed is not None
             for plan in self.plans.values():
@@ -242,7 +244,7 @@ class Sequence:
         return self._declare(sizes, f'/{self._declared}')
 
     def next_names(self, count):
-        """Those of the tensors that next_tensors() would declare."""
+        """Returns the names of the tensors that next_tensors() would declare."""
         return [f'{self._path}/{self._declared + 1}.{i}' for i in range(count)]
 
     def skip(self):
@@ -262,14 +264,14 @@ class Sequence:
         self._forgotten += slots
 
     def forget_all(self):
-        """No later operation uses this name."""
+        """Undeclares all tensors: no later operation uses this name."""
         self.ranks.door.forget(itertools.chain(
             self._words or (), self._forgotten, self._pool.drain(),
             *[plan.slots for plan in self.plans.values()]))
 
 
 def declare_all(ranks, size_by_name):
-    """Slots of {name: (dtype, elements)}, declared a dtype at once."""
+    """Returns Slots of {name: (dtype, elements)}; all tensors of a dtype are declared at once."""
     found = {}
     for dtype in dict.fromkeys(dtype for dtype, _ in size_by_name.values()):
         elements = {name: size[1] for name, size in size_by_name.items() if size[0] is dtype}
@@ -305,7 +307,7 @@ class NamedOperation(Operation):
         self._name = sequence.next_name()
         who = f"{call.kind} '{self._name}', rank {sequence.ranks.job.rank}"
         super().__init__(sequence, who, [])
-        self._is_asked = True       # by its Handle: torch's own code has none of it (Y10)
+        self._is_asked = True       # the Handle waits; torch's own code has no part in that (Y10)
         self._call, self._plan, self._whole = call, None, None
         self._has_begun = self._is_saying = self._has_marks = False
         self._words = f'{call.text}, in join()' if has_joined else call.text
@@ -323,7 +325,8 @@ class NamedOperation(Operation):
         return self
 
     def begin(self):
-        """With the lock held, when it is its turn. True: it keeps the others waiting."""
+        """Called with the lock held when the operation is next. True: other operations have to
+        wait."""
         if self._over.is_set():
             return False
         try:
@@ -338,9 +341,9 @@ class NamedOperation(Operation):
         return self._is_saying or self._call.room is not None
 
     def wait(self, timeout=None):
-        """Returns when the result is in place; raises what went wrong. Who waits for long has the
-        thread go on with all that is open: the others may need that first. Who waits for half of
-        the deadline tells them what that is (Y19)."""
+        """Returns when the result is in place, or raises the error. After a long wait the process's
+        thread also continues with all open operations, because the other ranks may need these
+        first. After half of the deadline this rank reports its open operations (Y19)."""
         self._is_asked = True
         if self._take():
             with contextlib.suppress(Timeout):
@@ -363,7 +366,7 @@ class NamedOperation(Operation):
             self._over.wait(half_s / _TELLS)
 
     def look(self):
-        """True: it is over. Does what can be done without waiting."""
+        """Does all work that needs no wait. True: the operation is over."""
         if self._borrow():
             if self._is_ready():
                 with contextlib.suppress(Timeout):
@@ -373,8 +376,8 @@ class NamedOperation(Operation):
         return self._over.is_set()
 
     def rest(self, limit_ms):
-        """Waits for this time for the present part. False: there is none, or another thread waits
-        for it."""
+        """Waits at most this time for the present part. False: there is none, or another thread
+        waits for it."""
         if not self._borrow():
             return False
         request = self.waits_for()
@@ -384,18 +387,19 @@ class NamedOperation(Operation):
         return request is not None
 
     def _borrow(self):
-        """True when no other thread checks the requests now; then no other begins to."""
+        """Returns whether no other thread checks the requests now. Then no other thread begins
+        to."""
         with operations.lock():
             is_free = not self._over.is_set() and not self._is_taken
             self._is_taken |= is_free
         return is_free
 
     def has_begun(self):
-        """Whether it was its turn already."""
+        """Returns whether the operation has begun."""
         return self._has_begun
 
     def is_over(self):
-        """The process's thread looks round for ranks that have joined and will not come."""
+        """Lets the process's thread check for joined ranks that will not take part."""
         if self._needs_all():
             call = self._for_joined()
             joined = self._group.ranks.joined.find(call, self._group.timeout_s - self._left_s())
@@ -404,18 +408,19 @@ class NamedOperation(Operation):
         return super().is_over()
 
     def _needs_all(self):
-        """Whether ranks that have joined do not begin it by themselves."""
+        """Returns whether joined ranks do not begin the operation by themselves."""
         if self._over.is_set() or not self._has_begun or self._name.startswith('(join'):
             return False
-        if self._group.ranks.members is not None:   # join() is of all ranks
+        if self._group.ranks.members is not None:   # join() is an operation of all ranks
             return True
         if self._has_marks and self._group.has_neutral():
-            return False    # a joined rank meets a mark in its next round, and says so
+            return False  # a joined rank meets a mark in its next round and reports a disagreement
         return self._is_saying or self._plan.neutral is None
 
     def _for_joined(self):
-        """The words by which joined ranks begin the operation: (name, whether the script gave it,
-        which of its words these are, text, recipe). None: joined ranks cannot."""
+        """Returns the description from which joined ranks begin the operation: (name, whether the
+        script gave the name, number of the words, text, recipe). None: joined ranks cannot
+        begin it."""
         is_part = self._group.ranks.members is not None
         if is_part or not self._is_saying or self._has_marks or self._call.recipe is None:
             return None
@@ -423,7 +428,7 @@ class NamedOperation(Operation):
         return of.name, of.unnamed is None, of.said, self._call.text, self._call.recipe
 
     def told(self):
-        """The operation, for other ranks to read."""
+        """Returns a description of the operation for other ranks."""
         return f'{self._name} ({self._call.text[:_TOLD_CHARS]})'
 
     def _told(self, error):
@@ -443,7 +448,7 @@ class NamedOperation(Operation):
     def _is_begun(self):
         return self._has_begun and super()._is_begun()
 
-    # ---- from stage to stage ----
+    # ---- stages ----
 
     def _pass(self, until_s):
         if not self._has_begun:
@@ -461,7 +466,8 @@ class NamedOperation(Operation):
         return self._rounds()
 
     def _clash(self, until_s):
-        """The service's error about ranks that do different things, once all parts are over."""
+        """Returns the service's error about ranks with different operations, once all parts are
+        over."""
         first = None
         for part in self._parts:
             try:
@@ -490,7 +496,7 @@ class NamedOperation(Operation):
         return marks + [self._group.say(words, self._whole)]
 
     def _agree(self, clash):
-        """All ranks have sent their words."""
+        """Ends the stage of words, after all ranks have sent their words."""
         clash = clash or self._first_clash
         self._leave(clash)
         self._is_saying = False
@@ -510,8 +516,8 @@ class NamedOperation(Operation):
             self._group.release(self)   # behind its own parts in the queues of its tensors
 
     def _leave(self, clash):
-        """The tensors that were pushed so far, which other ranks may need; tensors with different
-        operations of the ranks are needed by none."""
+        """Forgets the tensors that were pushed so far, unless other ranks may need them. No rank
+        needs tensors in which ranks have different operations."""
         with operations.lock():
             self._parts.pop().leave()
             for part in self._parts if clash is None else ():

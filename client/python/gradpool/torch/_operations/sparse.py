@@ -1,4 +1,4 @@
-"""Reductions of sparse tensors: every rank gets all ranks' indices and values, and adds them up."""
+"""Reductions of sparse tensors: every rank gets all ranks' indices and values, and adds them."""
 import functools
 
 import torch
@@ -11,10 +11,11 @@ _BEGIN = 'sparse allreduce'
 
 
 class SparseReduction(Gathering):
-    """A sparse tensor of all ranks. It bears the name that a dense one would, so that ranks that
-    bring one of each are told.
+    """A sparse tensor of all ranks. It has the name of a dense tensor, so that ranks get an error
+    if some have a sparse and others a dense tensor.
 
-    indices, values   its parts, a row each; `shape`: the whole tensor's"""
+    indices, values parts of the tensor, with one row for each element; `shape`: the whole
+    tensor's"""
     kind = 'allreduce'
 
     def __init__(self, ranks, indices, values, shape, op, factors):
@@ -35,7 +36,7 @@ class SparseReduction(Gathering):
         self.neutral = functools.partial(self.recipe, ranks)
 
     def reduced(self, decompress):
-        """The result; `decompress` restores the dtype of the values."""
+        """Returns the result; `decompress` restores the dtype of the values."""
         indices, values = self.whole()
         found = torch.sparse_coo_tensor(indices.t(), widened(values), self._shape).coalesce()
         total = found.values()
@@ -51,5 +52,5 @@ def _without_rows(ranks, models, shape, op, factors):
 
 
 def is_sparse_to_some(texts):
-    """Whether ranks that disagree have brought sparse tensors, and others have not."""
+    """Returns whether some of the ranks that disagree have sparse tensors, and others do not."""
     return len({text.startswith(_BEGIN) for text in texts}) > 1

@@ -1,5 +1,6 @@
-"""Gradients of an optimizer that travel as a codec's (gradpool.codecs): those that it takes as
-codes, which every rank decodes, and beside them the others of their group as they are."""
+"""Gradients of an optimizer that are sent with a codec (gradpool.codecs). Gradients that the codec
+accepts are sent as codes, which every rank decodes; other gradients of the same group are sent
+unchanged."""
 import functools
 
 import numpy
@@ -15,7 +16,7 @@ class CodedReduction:
     """The mean or sum of tensors, {name: tensor}, over all ranks.
 
     feedback  their residuals and rounds
-    is_sent   False: only what ranks agree on is asked for, nothing is encoded"""
+    is_sent   False: ranks only agree on the operation, and nothing is encoded"""
     kind, room, recipe = 'allreduce', None, None
 
     def __init__(self, ranks, feedback, tensors, op, is_sent=True):
@@ -72,7 +73,7 @@ class CodedReduction:
 
 
 class _NoPart(CodedReduction):
-    """The part of a joined rank: codes of nothing, which are zeros; its residuals stay."""
+    """The part of a joined rank: codes that decode to zeros. Its residuals do not change."""
 
     def __init__(self, ranks, feedback, models, op):
         zeros = {name: torch.zeros(shape, dtype=dtype) for name, (shape, dtype) in models.items()}

@@ -1,10 +1,10 @@
 """Gradients of an optimizer's parameters, from .grad to the service and back: of one parameter
-(Single), or of many small ones that travel as one (Pack).
+(Single), or of many small parameters that are sent as one (Pack).
 
-    how  what is the same for all gradients of an optimizer: process_set, op, factors, compression,
+    how what is the same for all gradients of an optimizer: process_set, op, factors, compression,
          feedback (of a codec, or None), sparse_as_dense; passes (backward_passes_per_step),
-         prefix (of names), prepared (what ranks agree on before the first of them is sent), is_busy
-         (some are on their way), altered (names of those that the script has changed there)"""
+         prefix (of names), prepared (agreement of ranks before the first gradient is sent), is_busy
+         (some are being sent), altered (names of gradients that the script changed meanwhile)"""
 import functools
 
 import torch
@@ -21,17 +21,17 @@ from .coded import CodedReduction
 
 
 class Member:
-    """A parameter whose gradients travel.
+    """A parameter whose gradients are sent.
 
-    shape        what the parameter had when its gradients were watched
-    key          by which a change of it is seen
+    shape        shape of the parameter when its hook was set
+    key          value that shows whether the parameter was replaced or changed its kind
     gate         a weak reference to its Gate
-    passes       how many backward() have added to the gradient since the last step
-    gradient     held on its way, as torch makes the Python half of a tensor anew for each use
-    version      of the gradient when it was complete: a later change of it is seen
+    passes       number of backward() that have added to the gradient since the last step
+    gradient referenced while it is sent, because torch creates its Python half anew for each use
+    version      of the gradient when it was complete: shows later changes
     is_sparse    its gradients are sparse on some rank
-    sparse_dims  of a sparse gradient that travels as a dense one, else None
-    is_gone      takes part in one more round, with the other ranks, and not in the step"""
+    sparse_dims  of a sparse gradient that is sent as a dense one, else None
+    is_gone      takes part in one more round with the other ranks, and not in the step"""
     __slots__ = ('name', 'parameter', 'shape', 'key', 'gate', 'passes', 'gradient', 'version',
                  'is_sparse', 'sparse_dims', 'is_gone')
 
@@ -42,7 +42,7 @@ class Member:
         self.passes, self.is_sparse, self.is_gone = 0, False, False
 
     def nothing(self):
-        """A gradient without effect, of the kind that the parameter has on other ranks."""
+        """Returns a gradient without effect, of the kind that the parameter has on other ranks."""
         parameter = self.parameter
         if not self.is_sparse:
             return torch.zeros_like(parameter, requires_grad=False)
@@ -51,18 +51,18 @@ class Member:
                                        parameter.shape)
 
     def dense(self, gradient):
-        """The dense form of a sparse gradient, which is sparse again when the step is taken."""
+        """Returns the dense form of a sparse gradient, which becomes sparse again for the step."""
         self.sparse_dims = gradient.sparse_dim()
         return gradient.to_dense()
 
     def place(self, has_one, gradient):
-        """A sparse gradient of all ranks; a parameter that is gone gets none."""
+        """Sets a sparse gradient of all ranks. A parameter that is gone gets none."""
         if has_one or not self.is_gone:
             self.parameter.grad = gradient
 
     def expects_rows(self):
-        """The gradient is sparse on some rank. A rank that has sent zeros has no rows; others bring
-        what they have brought, and then it is an error."""
+        """Records that the gradient is sparse on some rank. A rank that has sent zeros has no rows.
+        If other ranks have sent dense values, that is an error."""
         gradient = self.parameter.grad
         if gradient is None or not gradient.is_sparse and not gradient.any():
             self.is_sparse = True
@@ -70,19 +70,19 @@ class Member:
                 self.parameter.grad = self.nothing()
 
     def make_sparse(self):
-        """The gradient of all ranks is there, as a dense one."""
+        """Records that the gradient of all ranks has arrived in dense form."""
         gradient = self.parameter.grad
         if gradient is not None and not gradient.is_sparse:
             self.parameter.grad = gradient.to_sparse(self.sparse_dims)
 
 
 def zeros_of(parameter):
-    """A stand-in for the gradient, for the agreement of the ranks; its values are not sent."""
+    """Returns a stand-in for the gradient, for the agreement of ranks; its values are not sent."""
     return torch.zeros(parameter.shape, dtype=parameter.dtype)
 
 
 def _altered(members, gradients, versions):
-    """Names of the parameters whose gradients have changed since they were sent."""
+    """Returns the names of the parameters whose gradients have changed since they were sent."""
     is_same = all([member.parameter.grad is gradient
                    for member, gradient in zip(members, gradients)])
     if is_same and [gradient._version for gradient in gradients] == versions:
@@ -97,14 +97,14 @@ class Single:
     def __init__(self, how, members, name):
         self._how, self.members, self.name = how, members, name
         self.handle = self._sent = None
-        self.brought = []       # by each rank, where they disagree
+        self.brought = []       # descriptions by each rank, if they disagree
 
     def leave(self, members):
-        """The gradient of a member among these does not travel any more, on all ranks."""
+        """Removes members whose gradients are not sent any more, on all ranks."""
         self.members = [member for member in self.members if member not in members]
 
     def call(self, ranks):
-        """The operation that ranks agree on."""
+        """Returns the operation on which ranks agree."""
         member, = self.members
         nothing, how = zeros_of(member.parameter), self._how
         if how.feedback:
@@ -135,13 +135,14 @@ class Single:
         self.handle = way(ranks, member, gradient)
 
     def _code(self, ranks, _, gradient):
-        self._sent = None       # codecs write into it whenever they are ready
+        self._sent = None       # codecs write to the gradient at any time
         return begin(ranks, self._coded(ranks, gradient, True), self.name, lambda: None)
 
     def _dense(self, ranks, _, gradient):
-        """A lent mean lands beside its gradient, whose memory is that from then on: nothing is
-        copied, and the next gradient is added up in memory that can be lent (Y20). The tensor that
-        travels has a version of its own."""
+        """Sends the gradient in lent memory. A lent mean is written beside its gradient, and its
+        memory becomes the memory of the gradient. Nothing is copied, and the next gradient is
+        accumulated in memory that can be lent (Y20). The tensor that is sent has its own
+        version."""
         how = self._how
         travel, known = how.compression.compress(gradient)
         room, given = lent_like(ranks.job, travel), travel.data
@@ -157,7 +158,8 @@ class Single:
 
     def _sparse(self, ranks, member, gradient):
         how, member.is_sparse = self._how, True
-        if gradient._nnz() == 0:    # after zero_() its rows are none, of all dimensions
+        # after zero_() a gradient has no rows, and all its dimensions are sparse
+        if gradient._nnz() == 0:
             gradient = member.nothing()
         handle = collectives.sparse_allreduce_async(
             gradient, self.name, how.op, how.process_set, *how.factors,
@@ -165,7 +167,7 @@ class Single:
         return handle.then(functools.partial(member.place, member.parameter.grad is not None))
 
     def land(self):
-        """Waits for the gradient of all ranks; it is in its place then."""
+        """Waits until the gradient of all ranks is in its place."""
         member, = self.members
         if self._sent and not member.is_gone:
             self._how.altered += _altered(self.members, *self._sent)
@@ -178,23 +180,23 @@ class Single:
         return False
 
     def goes_again(self):
-        """After a Mismatch: whether it is that the gradient is sparse on some ranks only, as all
-        have been told. Then it can be sent once more."""
+        """After a Mismatch: returns whether the reason is that the gradient is sparse on some ranks
+        only, which all ranks know then. It can be sent once more."""
         if not is_sparse_to_some(self.brought):
             return False
         self.members[0].expects_rows()
         return True
 
 
-# The last element of a pack: no gradient in it is sparse; one is, on some rank. Any rank's second
-# value makes the result another one than the first.
+# Values of the last element of a pack: (no gradient in it is sparse, one is sparse on some rank).
+# The second value of any rank changes the result.
 _FLAGS = {ReduceOp.Average: (0, 1), ReduceOp.Sum: (0, 1), ReduceOp.Max: (0, 1),
           ReduceOp.Min: (0, -1), ReduceOp.Product: (1, 0)}
 
 
 class Pack:
-    """Gradients of several small parameters. A sparse one does not travel with the others: where
-    a rank has one the last element says so to all ranks, and it leaves the pack (Y92)."""
+    """Gradients of several small parameters. A sparse one is not sent with the others: if a rank
+    has one, the last element shows this to all ranks, and the gradient leaves the pack (Y92)."""
 
     def __init__(self, how, members, name):
         self._how, self.members, self.name = how, members, name
@@ -202,15 +204,15 @@ class Pack:
         self._told = self.handle = self._sent = self._room = None
 
     def call(self, ranks):
-        """The operation that ranks agree on."""
+        """Returns the operation on which ranks agree."""
         flat, _ = self._flat([zeros_of(member.parameter) for member in self.members], False)
         return FlatReduction(ranks, flat, self._shapes(flat), self._how.op, self._how.factors)
 
     def _flat(self, gradients, is_flagged):
-        """The tensor that travels, and the knowledge that decompress() needs."""
+        """Returns the tensor that is sent, and what decompress() needs to know."""
         value = self._loud if is_flagged else self._quiet
         flag = gradients[0].new_full((1,), complex(value, value) if gradients[0].is_complex()
-                                     else value)    # a complex number travels as two elements
+                                     else value)    # a complex number is sent as two elements
         compression = Compression.none if self._how.feedback else self._how.compression
         return compression.compress(flat_of([*gradients, flag]))
 
@@ -222,7 +224,7 @@ class Pack:
         return self._told[1]
 
     def leave(self, members):
-        """The gradients of these do not travel any more, on all ranks."""
+        """Removes members whose gradients are not sent any more, on all ranks."""
         self.members = [member for member in self.members if member not in members]
         self._told = None
 
@@ -244,7 +246,7 @@ class Pack:
         self.handle = begin(ranks, call, self.name, lambda: (call.last, flat))
 
     def _brought(self, member, gradient, version):
-        """The dense gradient that travels for a member, which is zeros where there is none."""
+        """Returns the dense gradient that is sent for a member: zeros if there is none."""
         parameter = member.parameter
         if gradient is not None and version not in (None, gradient._version):
             self._how.altered.append(member.name)
@@ -262,8 +264,8 @@ class Pack:
         return made
 
     def land(self):
-        """Waits for the gradients of all ranks; they are in their places then. True: some are
-        sparse on some rank."""
+        """Waits until the gradients of all ranks are in their places. True: some are sparse on some
+        rank."""
         handle, self.handle = self.handle, None
         last, flat = handle.wait()
         (members, gradients, versions, known), self._sent = self._sent, None
@@ -276,7 +278,8 @@ class Pack:
         return last != self._quiet
 
     def _put(self, whole, gradients):
-        """Results by way of a room of which there are views already: they cost more than copies."""
+        """Copies results to memory of which there are views already, because creating views costs
+        more than copies."""
         shapes = [gradient.shape for gradient in gradients]
         key = shapes, whole.dtype, whole.device
         if self._room is None or self._room[0] != key:
@@ -289,5 +292,5 @@ class Pack:
                 gradient.copy_(part)
 
     def goes_again(self):
-        """False: ranks that disagree about a pack have other parameters."""
+        """Returns False: ranks that disagree about a pack have different parameters."""
         return False

@@ -1,11 +1,11 @@
-"""An optimizer whose gradients are those of all ranks.
+"""An optimizer that steps with the gradients of all ranks.
 
-Each gradient sets off as soon as backward() has accumulated it, small ones as one; step() waits for
-all, then does what the optimizer does. A parameter that had no gradient on this rank sends zeros,
-as others may have one.
+Each gradient is sent as soon as backward() has accumulated it; small gradients are sent together.
+step() waits for all gradients and then calls the optimizer's step(). A parameter that had no
+gradient on this rank sends zeros, because other ranks may have one.
 
-The optimizer that a script has given becomes the distributed one: schedulers, scalers and whatever
-else was made for it go on with the same object (Y90)."""
+The optimizer that a script has given becomes the distributed one, so that schedulers, scalers and
+other users of the optimizer continue with the same object (Y90)."""
 import contextlib
 import functools
 import warnings
@@ -25,9 +25,9 @@ from .reducer import Reducer
 class _Distributed:
     """A class that is put before the class of the optimizer.
 
-    _kind        that class
-    _reducer     None: of a copy, which has other parameters
-    _given_step  None, or what the object had in place of its class's step()"""
+    _kind        the optimizer's class
+    _reducer     None for a copy, which has other parameters
+    _given_step  None, or the object's own attribute step, which hid the step() of its class"""
     _kind = _reducer = _given_step = None
     _skips = _is_synchronized = False
 
@@ -43,19 +43,19 @@ class _Distributed:
             key: value for key, value in self.__getstate__().items() if key not in _OURS}
 
     def synchronize(self):
-        """Waits for all gradients: before something is done to them, such as clipping. Then step()
-        is called under skip_synchronize()."""
+        """Waits for all gradients, before something is done to them, such as clipping. step() is
+        called under skip_synchronize() afterwards."""
         self._gradients().synchronize(_parameters_of(self))
         self._is_synchronized = True
 
     @property
     def residuals(self):
-        """Values that a codec has not sent yet: state_dict() and load_state_dict(), between steps.
-        They are not in the optimizer's state_dict(), as each rank has its own."""
+        """Values that a codec has not sent yet, with state_dict() and load_state_dict(), between
+        steps. They are not in the optimizer's state_dict(), because each rank has its own."""
         return self._gradients().residuals
 
     def set_backward_passes_per_step(self, passes):
-        """From now on this number of backward() calls add up before gradients are sent."""
+        """Sets the number of backward() calls that are accumulated before gradients are sent."""
         _check_passes(passes)
         self._check_idle('set_backward_passes_per_step()')
         self._gradients().set_passes(passes)
@@ -68,7 +68,7 @@ class _Distributed:
 
     @contextlib.contextmanager
     def skip_synchronize(self):
-        """step() in this block does not wait: synchronize() has been called."""
+        """In this block step() does not wait, because synchronize() was called."""
         self._skips = True
         try:
             yield
@@ -76,9 +76,9 @@ class _Distributed:
             self._skips = False
 
     def step(self, closure=None):
-        """Waits for all gradients, then steps. With a closure it waits in each evaluation of it,
-        for those of its backward(), and the loss is that of all ranks, too: an optimizer that
-        decides by it, as LBFGS does, decides the same on all."""
+        """Waits for all gradients, then steps. A closure is evaluated as usual; each evaluation
+        waits for the gradients of its backward(), and its loss is that of all ranks. An
+        optimizer that decides by the loss, such as LBFGS, decides the same on all ranks."""
         self._gradients()
         if self._skips:
             self._check_idle('step() under skip_synchronize()')
@@ -95,8 +95,8 @@ class _Distributed:
         return super().step(closure) if self._given_step is None else self._given_step(closure)
 
     def _synchronize_once(self):
-        """Gradients that synchronize() has put in place are not reduced again: a Sum would not be
-        one."""
+        """Gradients that synchronize() has put in place are not reduced again, because a Sum would
+        be wrong."""
         if self._is_synchronized and not self._reducer.is_busy():
             warnings.warn('step() after synchronize() does not wait for gradients: call it under '
                           'optimizer.skip_synchronize()', stacklevel=3)
@@ -104,7 +104,8 @@ class _Distributed:
             self.synchronize()
 
     def _loss_of_all(self, loss):
-        """The sum of all ranks' where gradients are summed, else the mean. None stays None."""
+        """Returns the loss of all ranks: the sum if gradients are summed, otherwise the mean. None
+        stays None."""
         if loss is None:
             return None
         how = self._gradients().how
@@ -114,7 +115,7 @@ class _Distributed:
                                             process_set=how.process_set).wait()
 
     def zero_grad(self, *arguments, **options):
-        """The optimizer's own. Mismatch: gradients are on their way."""
+        """Calls the method of the optimizer. Mismatch: gradients are being sent."""
         self._check_idle('zero_grad()')
         self._is_synchronized = False
         if self._reducer is not None:
@@ -127,18 +128,18 @@ _OURS = '_reducer', '_skips', '_is_synchronized', '_given_step', 'step'
 
 @functools.cache
 def _distributed(kind):
-    """The class of optimizers of a class."""
+    """Returns the class of distributed optimizers for a class."""
     return type(kind.__name__, (_Distributed, kind), {'_kind': kind})
 
 
 def _copy_of(kind):
-    """A copied or loaded optimizer keeps the state, and has no ranks."""
+    """Restores a copied or loaded optimizer, which keeps the state and has no ranks."""
     return object.__new__(_distributed(kind))
 
 
 def _become_distributed(optimizer):
-    """A scheduler that was made before counts steps by a `step` of the object itself, which goes on
-    taking them; the one that is called from now on looks like it."""
+    """Replaces step(). A scheduler that was created before counts steps with a `step` attribute of
+    the object. That function still counts them, and the new one looks like it."""
     optimizer.__class__ = _distributed(type(optimizer))
     given = optimizer.__dict__.get('step')
     if given is not None:
@@ -172,7 +173,7 @@ def _check_names(named):
 
 
 def _named(optimizer, named_parameters):
-    """[(name, parameter)] of all parameters of the optimizer, present and future."""
+    """Returns [(name, parameter)] of all parameters of the optimizer, present and future."""
     every = _parameters_of(optimizer)
     if named_parameters is None:
         return [(f'parameter.{i}', parameter) for i, parameter in enumerate(every)]
@@ -187,8 +188,8 @@ def _named(optimizer, named_parameters):
 
 
 def _factors(op, predivide):
-    """(op, (before, after)): with a factor the sum is taken of what was divided by it already, and
-    then divided by the rest."""
+    """Returns (op, (before, after)). With a factor, values are divided by it before they are
+    summed, and the sum is divided by the rest."""
     if predivide == 1.0:
         return op, (1.0, 1.0)
     if op is not ReduceOp.Average:
@@ -198,8 +199,8 @@ def _factors(op, predivide):
 
 
 def _next_prefix(ranks, process_set):
-    """The prefix of another optimizer's names. Names of optimizers that all ranks have dropped
-    are forgotten: join() needs the same names everywhere (Y93)."""
+    """Returns the prefix for the names of another optimizer. Names of optimizers that all ranks
+    have dropped are dropped, too, because join() needs the same names everywhere (Y93)."""
     ranks.optimizers += 1
     if ranks.optimizers == 1:
         return 'gradient'
@@ -216,16 +217,16 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
                          backward_passes_per_step=1, op=ReduceOp.Average,
                          gradient_predivide_factor=1.0, num_groups=0, groups=None,
                          sparse_as_dense=False, process_set=global_process_set):
-    """The same optimizer, which steps by the gradients of all ranks from now on.
+    """Returns the same optimizer, which steps with the gradients of all ranks from now on.
 
-    named_parameters          model.named_parameters(); None: they are counted
-    compression               what gradients are turned into before they travel: of Compression
-    backward_passes_per_step  how many backward() add up before gradients set off
+    named_parameters          model.named_parameters(); None: parameters are numbered
+    compression               conversion of gradients for sending: a value of Compression
+    backward_passes_per_step  number of backward() calls that add up before gradients are sent
     op                        Average, Sum, Min, Max or Product
-    gradient_predivide_factor what an Average is divided by before it is summed; by the rest after
+    gradient_predivide_factor an Average is divided by it before the sum; by the rest after the sum
     num_groups                as `groups`, by its former name
-    groups                    how many groups of gradients set off together, or [[parameter]]
-    sparse_as_dense           sparse gradients are made dense, instead of gathered"""
+    groups number of groups of gradients that are sent together, or [[parameter]]
+    sparse_as_dense           sparse gradients are converted to dense ones, instead of gathered"""
     if not hasattr(optimizer, 'param_groups'):
         raise mismatch(f'DistributedOptimizer() takes an optimizer of torch, not a '
                        f'{type(optimizer).__name__}')

@@ -1,5 +1,5 @@
-"""Agreeing on many operations at once, before the first of them: one exchange of words and one
-declaration for a whole model, which is then placed as a whole."""
+"""Agreement on many operations at once, before the first of them. One exchange and one declaration
+serve a whole model, which the service then places as a whole."""
 import torch
 
 from ..._group import operations
@@ -42,9 +42,9 @@ class _Preparation:
 
 
 class Prepared:
-    """Operations, {name: call}, that ranks have begun to agree on under a name of its own.
+    """Operations, {name: call}, on which ranks have begun to agree under a separate name.
 
-    texts  {name: text} by which a Mismatch tells the first difference; None: the calls'"""
+    texts {name: text}, used by a Mismatch to tell the first difference; None: the texts of calls"""
 
     def __init__(self, process_set, calls, name, texts=None):
         self._process_set, self._name, self._error = process_set, name, None
@@ -53,7 +53,7 @@ class Prepared:
         self._operation = NamedOperation(ranks.of(name), _Preparation(ranks, calls)).start()
 
     def wait(self):
-        """Mismatch, on all ranks: the first operation that differs."""
+        """Raises Mismatch on all ranks for the first operation that differs."""
         if self._error is not None:
             raise self._error
         try:
@@ -63,7 +63,7 @@ class Prepared:
             raise self._error from None
 
     def _difference(self):
-        """Once, because all ranks have to send it."""
+        """Runs once, because all ranks have to send the description."""
         ranks = self._process_set.sequences()
         every = gather_objects(self._texts, f'{self._name} differs', self._process_set)
         for name in dict.fromkeys(name for texts in every for name in texts):

@@ -1,11 +1,11 @@
-"""The gradients of an optimizer's parameters, on their way.
+"""Reduction of the gradients of an optimizer's parameters.
 
-    backward()     a hook counts each parameter's gradient; a Gate that has all of its own sends
-    synchronize()  looks at the optimizer's parameters (some are new, some are gone), sends the
-                   rest, waits for all, and puts the results in place
+    backward() a hook counts each parameter's gradient; a Gate that has all its gradients sends
+    synchronize()  finds new and removed parameters of the optimizer, sends the remaining
+                   gradients, waits for all, and puts the results in place
 
-Parameters that come together make a layout: all ranks agree on its gradients at once, under names
-that begin alike and are not used again once the layout is empty (Y91)."""
+Parameters that are added together make a layout. All ranks agree on the gradients of a layout at
+once. Their names have the same prefix, which is not used again once the layout is empty (Y91)."""
 import types
 import warnings
 import weakref
@@ -27,7 +27,7 @@ _owners = weakref.WeakValueDictionary()     # id of a parameter -> the Reducer o
 
 
 class Gate:
-    """Gradients that set off together: `units` of them once `size` parameters are `ready`."""
+    """Gradients that are sent together: its `units` are sent once `size` parameters are `ready`."""
 
     def __init__(self, how, prefix, units):
         self.how, self.prefix, self.units = how, prefix, units
@@ -46,7 +46,7 @@ class Gate:
             prepared.wait()
         self.how.prepared = []
         for unit in self.units:
-            if unit.handle is None:     # the others went, and then one failed
+            if unit.handle is None:     # an earlier attempt has sent the others and then failed
                 unit.send()
         self.is_sent = True
 
@@ -56,9 +56,9 @@ class Gate:
 
 
 def _hook_of(member):
-    """A function that the node which accumulates a gradient calls, once for each gradient: so it
-    is one block (Y18). An optimizer cannot be reached from there, so that it ends when the script
-    drops it."""
+    """Returns the function that the node which accumulates a gradient calls once for each
+    gradient. It runs as one block (Y18). It holds no reference to an optimizer, so that the
+    optimizer ends when the script drops it."""
     def accumulated(*_):
         gate = member.gate()
         if gate is None:
@@ -81,8 +81,8 @@ def _hook_of(member):
 class Reducer:
     """Gradients of an optimizer's `parameters`; DistributedOptimizer() describes the options.
 
-    names   [(name, parameter)] of those that have a name
-    prefix  of names that no other optimizer has"""
+    names   [(name, parameter)] of parameters that have a name
+    prefix  a prefix of names that no other optimizer has"""
 
     def __init__(self, names, parameters, prefix, passes, groups, **how):
         how = self.how = types.SimpleNamespace(**how, prefix=prefix, passes=passes, feedback=None,
@@ -92,7 +92,7 @@ class Reducer:
         self._groups = groups
         self._names = {id(one): (i, name, weakref.ref(one))
                        for i, (name, one) in enumerate(names)}
-        self.prefixes = []      # of layouts that are not empty
+        self.prefixes = []      # prefixes of layouts that are not empty
         self._layouts = self._unnamed = 0
         self._gates, self._nodes, self._members, self._seen = [], {}, {}, None
         self._elements, self._lost = {}, {}
@@ -112,11 +112,11 @@ class Reducer:
             warnings.warn(f'{self.how.compression!r} is for gradients of float32: {len(whole)} of '
                           f"{len(every)} travel as they are, such as '{whole[0]}'", stacklevel=4)
 
-    # ---- which parameters there are ----
+    # ---- parameters that take part ----
 
     def _take(self, parameters):
-        """Members and a layout for what is new. Returns those that take part for the last time:
-        frozen, removed, or of another dtype or device now."""
+        """Adds Members and a layout for new parameters. Returns the parameters that take part for
+        the last time: now frozen, removed, or of another dtype or device."""
         seen = ([id(one) for one in parameters], [one.requires_grad for one in parameters],
                 [one.dtype for one in parameters], [one.is_cuda for one in parameters])
         if seen == self._seen:
@@ -129,7 +129,8 @@ class Reducer:
         new = {id(one): one for one in parameters
                if id(one) in keys and id(one) not in self._members}
         for member in gone:
-            if member.key[0] in new:    # of another dtype: its gradient is sent with the new layout
+            # its dtype has changed: its gradient is sent with the new layout
+            if member.key[0] in new:
                 member.parameter = member.parameter.detach()
         if new:
             self._own(new)
@@ -138,7 +139,8 @@ class Reducer:
         return gone
 
     def _own(self, new):
-        """A parameter is of the optimizer that was made last: two would reduce one gradient."""
+        """Removes parameters from other optimizers. A parameter belongs to the latest optimizer,
+        because two optimizers would reduce one gradient."""
         others = {}
         for name, parameter in new.items():
             lost, known = self._lost.get(name, ('', None))
@@ -155,7 +157,7 @@ class Reducer:
             owner.lose(members)
 
     def lose(self, members):
-        """Another optimizer has these from now on."""
+        """Gives these parameters to another optimizer."""
         if self.how.is_busy:
             raise mismatch(f"DistributedOptimizer() of '{members[0].name}', whose gradient is on "
                            'its way for another optimizer: call it after step()')
@@ -169,7 +171,7 @@ class Reducer:
             self.prefixes.clear()
 
     def _member(self, parameter, key):
-        """A parameter without a name is counted: ranks add the same ones in the same order."""
+        """Numbers a parameter without a name. Ranks add the same parameters in the same order."""
         place, name, known = self._names.get(key[0], (None, None, lambda: None))
         if known() is not parameter:
             self._unnamed += 1
@@ -204,7 +206,7 @@ class Reducer:
         return kind(self.how, members, f'{prefix}{members[0].name}{others}')
 
     def _cut(self, members):
-        """[[[member] that travel together] that set off together]."""
+        """Returns [[[member] that are sent as one] that are sent at the same time]."""
         groups, others = self._grouped(members)
         return [self._packed(group) for group in groups] + [[unit] for unit in self._packed(others)]
 
@@ -212,7 +214,7 @@ class Reducer:
         compression = self.how.compression
         if compression not in _ELEMENTWISE and not self._feedback:
             return [[member] for member in members]
-        members = members[::-1]     # as gradients become ready
+        members = members[::-1]     # in the order in which gradients become ready
         is_alone = {one: bool(self._feedback and compression.takes(one.parameter.numel()))
                     for one in members}
         others = [one for one in members if not is_alone[one]]
@@ -221,7 +223,7 @@ class Reducer:
             [[others[i] for i in pack] for pack in packs]
 
     def _grouped(self, members):
-        """(the members of each group, the members of none)"""
+        """Returns (members of each group, members of no group)."""
         if self._groups is None:
             return [], members
         if isinstance(self._groups, int):
@@ -235,9 +237,9 @@ class Reducer:
         return list(found.values()), others
 
     def _watch(self, member):
-        """torch frees the node that accumulates a gradient unless it is held."""
+        """Holds the node that accumulates a gradient, because torch frees it otherwise."""
         parameter = member.parameter
-        with torch.enable_grad():       # a script may step without
+        with torch.enable_grad():       # a script may call step() without gradients enabled
             node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
         self._nodes[member] = node, node.register_hook(_hook_of(member))
 
@@ -246,7 +248,8 @@ class Reducer:
         hook.remove()
 
     def renew(self):
-        """The node of a parameter that has another shape now would refuse its gradients."""
+        """Renews nodes of parameters with a changed shape: the old node would refuse their
+        gradients."""
         for member in self._members.values():
             if member.parameter.shape != member.shape:
                 self._unwatch(member)
@@ -255,7 +258,7 @@ class Reducer:
                 self._watch(member)
 
     def _remove(self, gone):
-        """These take part no more."""
+        """Removes members that take part no more."""
         for member in gone:
             self._unwatch(member)
         for gate in {member.gate() for member in gone}:
@@ -265,7 +268,7 @@ class Reducer:
         self._gates = [gate for gate in self._gates if gate.units]
 
     def _forget(self):
-        """No round of an empty layout follows, on any rank."""
+        """Drops the names of empty layouts, which have no more rounds on any rank."""
         for prefix in set(self.prefixes) - {gate.prefix for gate in self._gates}:
             self.prefixes.remove(prefix)
             self.how.process_set.sequences().forget(prefix)
@@ -278,7 +281,7 @@ class Reducer:
             member.passes = 0
 
     def synchronize(self, parameters):
-        """Waits for all gradients; they are in their places then."""
+        """Waits until all gradients are in their places."""
         gone = self._take(parameters)
         self.how.is_busy = True
         for gate in self._gates:
@@ -323,8 +326,8 @@ class Reducer:
             unit.land()
 
     def _split(self, packs):
-        """Gradients in packs that are sparse on some rank travel each on its own from now on.
-        Returns their units, which have been sent."""
+        """Takes gradients that are sparse on some rank out of their packs; each is sent alone from
+        now on. Returns their units, which have been sent."""
         mine = [member.name for pack in packs for member in pack.members if member.is_sparse]
         prefix = packs[0].members[0].gate().prefix
         every = set().union(*gather_objects(mine, f'{prefix}(sparse)', self.how.process_set))

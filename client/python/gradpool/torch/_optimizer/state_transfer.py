@@ -1,4 +1,4 @@
-"""The same start everywhere: one rank's parameters and optimizer state for all."""
+"""The same start on all ranks: gives one rank's parameters and optimizer state to all."""
 import collections.abc
 
 import torch
@@ -14,8 +14,8 @@ from .prepare import Prepared
 
 
 def broadcast_parameters(params, root_rank, process_set=global_process_set):
-    """The root's values, into each tensor of a state_dict(), of named_parameters(), or of
-    parameters(), which are counted."""
+    """Copies the root's values into each tensor of a state_dict(), of named_parameters(), or of
+    parameters(), which are numbered."""
     if not isinstance(params, collections.abc.Iterable):
         raise mismatch(f'broadcast_parameters() takes model.state_dict() or '
                        f'model.named_parameters(), not a {type(params).__name__}')
@@ -29,13 +29,13 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
 
 
 def enumerate_named(params):
-    """(name, tensor) of each, which may be such a pair already."""
+    """Yields (name, tensor) of each item, which may be such a pair already."""
     for i, one in enumerate(params):
         yield one if isinstance(one, tuple) else (f'parameter.{i}', one)
 
 
 def _broadcast_all(what, tensors, root_rank, process_set):
-    """{name: tensor}, each in its place."""
+    """Broadcasts {name: tensor}, each in place."""
     ranks, listed = process_set.sequences(), list(tensors.values())
     texts = {name: f'broadcast from rank {root_rank} of {told(one)}'
              for name, one in tensors.items()}
@@ -59,7 +59,7 @@ class _Place:
 
 
 def _map(thing, change, kind):
-    """A copy of nested dicts, lists and tuples in which each `kind` was changed."""
+    """Returns a copy of nested dicts, lists and tuples in which each `kind` was changed."""
     if isinstance(thing, kind):
         return change(thing)
     if isinstance(thing, dict):
@@ -70,8 +70,8 @@ def _map(thing, change, kind):
 
 
 def broadcast_optimizer_state(optimizer, root_rank, process_set=global_process_set):
-    """The root's state and settings (rates, momenta, step counts), into the optimizer of each rank;
-    one that has not stepped yet gets them, too."""
+    """Copies the root's state and settings (rates, momenta, step counts) into the optimizer of each
+    rank. An optimizer without a step gets them, too."""
     tensors = []
 
     def place(tensor):
@@ -91,7 +91,8 @@ def broadcast_optimizer_state(optimizer, root_rank, process_set=global_process_s
 
 
 def _load_in_place(optimizer, state):
-    """Loads in place: holders of a group or of the state see the loaded values."""
+    """Loads the state in place, so that holders of a group or of the state see the loaded
+    values."""
     groups, states = optimizer.param_groups, optimizer.state
     optimizer.load_state_dict(state)
     for group, loaded in zip(groups, optimizer.param_groups):
