@@ -52,7 +52,8 @@ static int deliver(envelope **reply, const void *context)
     const ProtobufCBinaryData *text = &(*reply)->report_reply->text;
     int error = r->output ? write_file(r->output, text) : write_to(stdout, text);
     if (error < 0 && r->output) /* cli_main() reports errors of standard output */
-        fprintf(stderr, "gradpool: %s cannot be written: %s\n", r->output, strerror(-error));
+        fprintf(stderr, "gradpool: %s cannot be written: %s; choose another file with --output\n",
+                r->output, strerror(-error));
     return error < 0 ? CLI_FAILED : CLI_OK;
 }
 

@@ -92,7 +92,8 @@ static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
     if (terms.quorum != QUORUM_FIRST || terms.bound <= left)
         return true;
     snprintf(text, sizeof text,
-             "tensor '%.255s' of job %.127s: its rounds need %u ranks, and %u are left",
+             "tensor '%.255s' of job %.127s: its rounds need %u ranks, and %u are left; declare "
+             "the tensor for fewer ranks, or start ranks again",
              tensor->name, tensor->job->name, terms.bound, left);
     tensor_fail(tensor, NULL, -EPIPE, text);
     return false;
