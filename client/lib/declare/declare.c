@@ -91,7 +91,7 @@ static int check_same(const struct gp_tensor *t, const gp_tensor_spec *spec,
     if (!terms_are_same(&t->terms, terms))
         return client_error(-EEXIST,
                             "tensor '%s' was declared before with another quorum, rule or set of "
-                            "ranks",
+                            "ranks; undeclare the tensor first",
                             t->name);
     if (t->values == spec->dtype && t->dtype != tensor_wire(spec))
         return client_error(-EEXIST,
@@ -103,7 +103,7 @@ static int check_same(const struct gp_tensor *t, const gp_tensor_spec *spec,
         return 0;
     return client_error(-EEXIST,
                         "tensor '%s' was declared as %s with %" PRIu64 " elements, now as %s "
-                        "with %" PRIu64,
+                        "with %" PRIu64 "; undeclare the tensor first",
                         t->name, reduce_dtype_name(t->values), t->elements,
                         reduce_dtype_name(spec->dtype), spec->elements);
 }

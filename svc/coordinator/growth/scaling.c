@@ -277,7 +277,8 @@ void scaling_window(struct service *s)
         scaling_look_free(&look);
     }
     if (error < 0)
-        log_warn("growth: nothing is decided in this window: %s", err_text(error));
+        log_warn("growth: nothing is decided in this window: %s; the next one decides",
+                 err_text(error));
 }
 
 bool scaling_is_due(const struct service *s)

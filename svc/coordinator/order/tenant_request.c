@@ -185,7 +185,9 @@ static void end_jobs(struct service *s, const struct tenant *tenant)
     list_for_each_safe_entry (struct job, job, &s->jobs, link) {
         if (job->tenant != tenant)
             continue;
-        jobs_fail(job, NULL, -EKEYREVOKED, "the key of tenant %s was revoked", tenant->key.tenant);
+        jobs_fail(job, NULL, -EKEYREVOKED,
+                  "the key of tenant %s was revoked; ask the operator for a new one",
+                  tenant->key.tenant);
         jobs_end(job);
     }
 }

@@ -153,7 +153,7 @@ void saving_aggregator_gone(const struct aggregator *a)
 {
     list_for_each_safe_entry (struct saving, sv, &a->service->works->savings, link) {
         if (sv->are_released && is_on(sv, a))
-            saving_break(sv, -ECONNRESET, "no snapshot: an aggregator was lost; try again");
+            saving_break(sv, -ECONNRESET, "no snapshot: an aggregator is gone; try again");
     }
 }
 
