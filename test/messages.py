@@ -41,8 +41,8 @@ PLACE = re.compile(r'%[-+#0-9.*]*(?:hh|h|ll|l|z|j)?[a-zA-Z@]|%%|@|\{\}')
 WORD = re.compile(r'[A-Za-z]{2,}')
 VAGUE_BEGINNING = re.compile(r'(\.\.\.|…|(who|what|it|that)\b)', re.I)
 # Splits a quote of a test at values and signs of regular expressions.
-VALUE = re.compile(r"\0|\{\}|\\d\+?|\.\*\??|\.\+|\[[^]]*\][+*]?|[()^$?]|%[-0-9.]*[a-z]+|[0-9.]+|"
-                   r"'[^' ]*'")
+VALUE = re.compile(r"\0|\{\}|\\d\+?|\.\*\??|\.\+|\[[^]]*\][+*]?|[()^$?]|%[-0-9.]*[a-z]+|"
+                   r"[0-9]+(?:[.][0-9]+)*|'[^' ]*'")
 ROW = re.compile(r'  (\S+) \| (.*)')
 
 
@@ -273,7 +273,8 @@ def expression(message):
         parts.append('%' if place[0] == '%%' else '.*?' if kind in 's}c' else
                      '[0-9a-f]+' if kind in 'xo' else NUMBER)
         end = place.end()
-    return ''.join(parts) + re.escape(message[end:])
+    # A log has ' for each quotation mark.
+    return (''.join(parts) + re.escape(message[end:])).replace('"', '["\']')
 
 
 def lines_of(text):

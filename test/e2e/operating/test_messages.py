@@ -41,6 +41,11 @@ def check(case, text):
         seen.update(found)
 
 
+def logged(process):
+    """Lines of the log of a bench, without its figures."""
+    return '\n'.join(line for line in process.text().split('\n') if 'level=' in line)
+
+
 def clean(environment=None):
     """Without the caller's variables of gradpool."""
     return {**{name: value for name, value in os.environ.items()
@@ -352,6 +357,38 @@ class Wrong(Case):
                 lambda: job.push_pull_group([]), lambda: job.stop_timeline(),
                 lambda: job.start_timeline('/nowhere/timeline'))
 
+    def test_rounds_about_which_ranks_disagree(self):
+        one, two = (numpy.zeros(100, numpy.float32) for _ in range(2))
+        calls = ((lambda job, values: job.push_pull('w', values, operation='sum'),
+                  lambda job, values: job.push_pull('w', values)),
+                 (lambda job, values: job.broadcast('w', values, 0),
+                  lambda job, values: job.broadcast('w', values, 1)),
+                 (lambda job, values: job.push_pull('w', values), lambda job, _: job.leave()))
+        for number, (first, second) in enumerate(calls):
+            with self.subTest(number), gradpool.connect() as here, gradpool.connect() as there:
+                jobs = [client.join(f'differ{number}', rank, 2)
+                        for rank, client in enumerate((here, there))]
+                for job in jobs:
+                    job.declare('w', 100)
+                request = first(jobs[0], one)
+                other = second(jobs[1], two)
+                self.raises(request.wait)
+                if other:
+                    self.raises(other.wait)
+
+    def test_a_rank_that_dies(self):
+        with gradpool.connect() as client, client.join('dies', 0, 2) as job:
+            worker = self.service.worker('dies', 1, 2, '--rounds', '100000')
+            request = job.push_pull(job.declare('w', 100), numpy.zeros(100, numpy.float32))
+            harness.until(lambda: len((self.service.job('dies') or {}).get('workers', ())) == 2,
+                          'both ranks are there', process=worker)
+            worker.kill()
+            self.raises(request.wait)
+            check(self, logged(worker))
+
+    def test_the_log_of_the_service_afterwards(self):
+        check(self, self.service.serve.text())
+
     def test_snapshots(self):
         values = numpy.zeros(100, numpy.float32)
         with gradpool.connect() as client, client.join('saves', 0, 1) as job:
@@ -380,6 +417,62 @@ class Wrong(Case):
         path = self.folder / 'damaged'
         path.write_bytes(data)
         return str(path)
+
+
+    def test_the_doors_of_python(self):
+        import torch
+        import gradpool.torch as hvd
+        place = {'RANK': '0', 'WORLD_SIZE': '1', 'GRADPOOL_JOB': 'door'}
+        with contextlib.ExitStack() as given:
+            for name, value in place.items():
+                given.enter_context(variable(name, value))
+            for call in (hvd.rank, lambda: hvd.nothing, lambda: gradpool.nothing,
+                         lambda: hvd.init(comm=[0]), lambda: gradpool.attach(torch.nn.ReLU())):
+                self.raises(call, Exception)
+            hvd.init()
+            self.addCleanup(hvd.shutdown)
+            for call in (*self.calls_of_codecs(), *self.calls_of_a_door(torch, hvd),
+                         *self.calls_of_an_optimizer(torch, hvd)):
+                self.raises(call, Exception)
+
+    @staticmethod
+    def calls_of_codecs():
+        from gradpool import codecs
+        return (lambda: codecs.TopK(ratio=2), lambda: codecs.Dithering(bits=3),
+                lambda: codecs.OneBit(min_bytes='x'), lambda: codecs.Feedback('x'),
+                lambda: codecs.flat(numpy.zeros(2)),
+                lambda: codecs.flat(numpy.zeros((2, 2), numpy.float32).T[:, :1]))
+
+    @staticmethod
+    def calls_of_a_door(torch, hvd):
+        ones, number = torch.ones(4), torch.tensor(1.0)
+        return (lambda: hvd.allreduce(ones, op='x'), lambda: hvd.allreduce(ones, op=hvd.Adasum),
+                lambda: hvd.allreduce(ones, True, op=hvd.Sum), lambda: hvd.allreduce('x'),
+                lambda: hvd.allreduce(torch.ones(2, dtype=torch.bool), op=hvd.Average),
+                lambda: hvd.grouped_allreduce([]), lambda: hvd.allgather(number),
+                lambda: hvd.reducescatter(number), lambda: hvd.broadcast(ones, 7),
+                lambda: hvd.alltoall(ones, splits=torch.tensor([9])),
+                lambda: hvd.sparse_allreduce_async(ones), lambda: hvd.synchronize('x'),
+                lambda: hvd.allreduce(ones, process_set=hvd.ProcessSet([5])),
+                lambda: hvd.add_process_set([7]), lambda: hvd.broadcast_parameters('x', 0),
+                lambda: hvd.broadcast_parameters({'a': 'x'}, 0),
+                lambda: hvd.broadcast_parameters({'a': ones}, 7),
+                lambda: hvd.allreduce_(ones[:1].expand(4)),
+                lambda: hvd.SyncBatchNorm(4)(torch.ones(1, 4)),
+                lambda: hvd.SyncBatchNorm(4)(torch.ones(4)))
+
+    @staticmethod
+    def calls_of_an_optimizer(torch, hvd):
+        model = torch.nn.Linear(2, 2)
+
+        def make(*arguments, **named):
+            return hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1), *arguments,
+                                            **named)
+        names = list(model.named_parameters())
+        return (lambda: hvd.DistributedOptimizer('x'), lambda: make(['x']),
+                lambda: make(names[:1] * 2), lambda: make(names[:1]),
+                lambda: make(backward_passes_per_step=0),
+                lambda: make(gradient_predivide_factor=2, op=hvd.Sum))
 
 
 @contextlib.contextmanager
@@ -413,6 +506,43 @@ class Zealous(unittest.TestCase):
 
 class Life(Case):
     """Logs of a service from its start to its end."""
+
+    def test_names_of_services(self):
+        service = Service('--service', 'blue', aggregators=0)
+        self.addCleanup(service.end)
+        door = f'unix:{service.state}/control.sock'
+        for options in [], ['--service', 'red']:
+            self.refused(1, 'aggregator', '--join', door, '--cores', '0', *options)
+        joined = Process([GRADPOOL, 'aggregator', '--join', door, '--cores', '0', '--service',
+                          'blue'], service.folder, 'joined', clean())
+        service.children.append(joined)
+        joined.wait_for('joined as aggregator')
+        joined.signal(15)
+        self.assertEqual(joined.wait(), 0)
+        check(self, joined.text())
+        service.serve.signal(1)
+        service.serve.wait_for('nothing to reload')
+        self.assertEqual(service.stop(), 0)
+        check(self, service.serve.text())
+
+    def test_moves_and_drains(self):
+        service = Service(aggregators=2)
+        self.addCleanup(service.end)
+        worker = service.worker('job', 0, 1, '--rounds', '1000000', '--verbose')
+        worker.wait_for('round ')
+        lanes = [lane['lane'] for a in service.status()['aggregators'] for lane in a['lanes']]
+        there = service.job('job')['lanes'][0]
+        other = next(lane for lane in lanes if lane != there)
+        for command in (('move', 'job', other), ('move', 'job', other), ('drain', 'lane', other),
+                        ('move', 'job', other), ('drain', 'lane', other, '--undo'),
+                        ('drain', 'lane', other, '--undo'), ('snapshot', 'job')):
+            answer = service.ask(*map(str, command))
+            check(self, answer.stdout + answer.stderr)
+        service.serve.signal(15)
+        self.assertEqual(service.serve.wait(), 0)
+        check(self, service.serve.text())
+        worker.kill()
+        check(self, logged(worker))
 
     def test_lines_of_a_log_are_messages(self):
         service = Service(aggregators=1)
