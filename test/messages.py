@@ -34,6 +34,7 @@ PAGES = re.compile(r'svc/(ops|cli/options|timeline|wire/limit\.h|coordinator/sto
                    r'.*\.h$|packer/profile/')
 EMITTERS = re.compile(r'(log_\w+|err_set|fail|refuse|config_fail|knobs_mistake|argp_error|damaged|'
                       r'fprintf|saving_\w+|\w*_fail|client_error|say)$')
+ERRORS = re.compile(r'(log_(error|warn|info)|err_set|knobs_mistake|argp_error|client_error)$')
 OPTIONS = re.compile(r'svc/(cli/|main\.c)')     # tables of options and subcommands: help
 NO_MESSAGE = re.compile(r'_Static_assert|sqlite3_\w+|str\w*cmp|strstr|getenv|json_\w+|'
                         r'operator_parse')
@@ -101,7 +102,7 @@ def is_shown(path, function, before):
     """Whether a literal of C at this place may be shown as a message."""
     if NO_MESSAGE.match(function):
         return False
-    if PAGES.match(path):
+    if EMITTERS.match(function) or PAGES.match(path):
         return bool(EMITTERS.match(function))
     if OPTIONS.match(path) and not function:
         return before in ('return', '?', ':') or (
@@ -109,8 +110,10 @@ def is_shown(path, function, before):
     return True
 
 
-def is_sentence(text):
-    return (text.count(' ') >= 2 and len(WORD.findall(PLACE.sub(' ', text))) >= 2
+def is_sentence(text, is_error=False):
+    """Two words or more; of an error, one word and a colon."""
+    least = 1 if is_error and ':' in text else 2
+    return (text.count(' ') >= least and len(WORD.findall(PLACE.sub(' ', text))) >= least
             and not re.match(r'\s*(<|[{,]\s*")', text))
 
 
@@ -122,12 +125,13 @@ def messages(files):
             continue
         if path.endswith(('.c', '.h')):
             texts = (unescape(literal) for function, before, literal in c_texts(text)
-                     if is_shown(path, function, before))
+                     if is_shown(path, function, before)
+                     and is_sentence(unescape(literal), ERRORS.match(function)))
         elif path.endswith('.py'):
-            texts = python_texts(text)
+            texts = filter(is_sentence, python_texts(text))
         else:
             continue
-        if said := list(dict.fromkeys(filter(is_sentence, texts))):
+        if said := list(dict.fromkeys(texts)):
             found[path] = said
     return found
 
@@ -261,7 +265,7 @@ NUMBER, LINE = r'[-+.0-9e]+', re.compile(r'msg="((?:\\.|[^"\\])*)"')
 
 def patterns(golden):
     """{message: regular expression of a line that has the message, with any values}"""
-    return {message: re.compile(expression(message.strip('\n')), re.S)
+    return {message: re.compile('|'.join(expression(line) for line in message.split('\n') if line))
             for rows in golden.rows.values() for message in rows}
 
 

@@ -121,7 +121,7 @@ void service_check_drained(struct service *s)
         if (a->state != AGGREGATOR_LOST)
             return;
     s->phase = SERVICE_DOWN;
-    log_info("stopped");
+    log_info("gradpool serve has stopped");
 }
 
 /* --- at once --- */

@@ -180,7 +180,8 @@ static int read_all(int fd, void *ret_data, uint64_t bytes, uint64_t offset)
 
 static int file_error(struct err *err, const char *path, int code)
 {
-    return err_set(err, code, "%s: %s", path, err_text(code));
+    return err_set(err, code, "%s cannot be read: %s; give the path of a snapshot", path,
+                   err_text(code));
 }
 
 /* Reads header and index, of the length that the header has. */

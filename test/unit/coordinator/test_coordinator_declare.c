@@ -98,7 +98,7 @@ static void one_name_twice_in_a_declare_must_agree_with_itself(void **state)
 static void ranks_that_disagree_are_all_told_and_the_tensor_stays_failed(void **state)
 {
     static const char text[] = "tensor 'w' of job resnet: ranks 0, 2 declared f32[100], rank 1 "
-                               "declared f32[99]";
+                               "declared f32[99]; all ranks must declare the same";
     rig_aggregator(*state, 1);
     struct end *zero = rig_join(*state, "resnet", 0, 3, NULL, NULL);
     struct end *one = rig_join(*state, "resnet", 1, 3, NULL, NULL);

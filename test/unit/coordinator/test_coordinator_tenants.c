@@ -399,11 +399,14 @@ static void tenants_are_managed_over_the_unix_socket_only(void **state)
     WIRE(TenantRevokeRequest) revoked;
     envelope request;
     add_request(&request, &wanted, "more", false);
-    end_ask_refused(rig_connect_with_key(*state, OPERATOR, &node), &request, -EPERM, "Unix socket");
-    end_ask_refused(rig_connect(*state, OPERATOR), &request, -EPERM, "Unix socket");
+    end_ask_refused(rig_connect_with_key(*state, OPERATOR, &node), &request, -EPERM,
+                    "tenants are managed on the coordinator's host only");
+    end_ask_refused(rig_connect(*state, OPERATOR), &request, -EPERM,
+                    "tenants are managed on the coordinator's host only");
     end_ask_refused(rig_connect_locally(*state, CLIENT), &request, -EPERM, "role");
     revoke_request(&request, &revoked, "node8");
-    end_ask_refused(rig_connect(*state, OPERATOR), &request, -EPERM, "Unix socket");
+    end_ask_refused(rig_connect(*state, OPERATOR), &request, -EPERM,
+                    "tenants are managed on the coordinator's host only");
 }
 
 static void names_that_are_none_or_taken_are_refused(void **state)
