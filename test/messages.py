@@ -263,10 +263,15 @@ class Golden:
 NUMBER, LINE = r'[-+.0-9e]+', re.compile(r'msg="((?:\\.|[^"\\])*)"')
 
 
-def patterns(golden):
-    """{message: regular expression of a line that has the message, with any values}"""
-    return {message: re.compile('|'.join(expression(line) for line in message.split('\n') if line))
-            for rows in golden.rows.values() for message in rows}
+def finder(golden):
+    """A function: the messages of the golden file that a printed line has, with any values."""
+    known = []
+    for message in {message for rows in golden.rows.values() for message in rows}:
+        for line in filter(str.strip, message.split('\n')):
+            anchor = max(PLACE.sub('\0', line).split('\0'), key=len)
+            known.append((anchor.replace('"', "'"), re.compile(expression(line)), message))
+    return lambda line: {message for anchor, pattern, message in known
+                         if anchor in line.replace('"', "'") and pattern.search(line)}
 
 
 def expression(message):

@@ -113,10 +113,10 @@ class Rules(unittest.TestCase):
 
 class Output(unittest.TestCase):
     def test_a_printed_line_has_its_message(self):
-        pattern, _ = messages.patterns(messages.Golden(GOLDEN)).values()
+        find = messages.finder(messages.Golden(GOLDEN))
         logged = 'level=warn who="x" msg="lane 3 is closed for 5 s; open the lane"'
-        self.assertTrue(pattern.search(next(messages.lines_of(logged))))
-        self.assertFalse(pattern.search('lane x is closed for 5 s; open the lane'))
+        self.assertEqual(find(next(messages.lines_of(logged))), {CLOSED})
+        self.assertEqual(find('lane x is closed for 5 s; open the lane'), set())
 
     def test_write_renews_rows_and_keeps_reasons(self):
         golden = GOLDEN.replace('unit/a.c | the', '!memory | the').replace('? 0', '? 9')

@@ -28,14 +28,14 @@ GOLDEN = ROOT / messages.GOLDEN
 # Lines of the C library, and values that follow a message.
 FOREIGN = ("unrecognized option '", 'requires an argument', '--usage', 'information.')
 known = messages.Golden(GOLDEN.read_text())
-patterns = messages.patterns(known)
+messages_of = messages.finder(known)
 seen = set()
 
 
 def check(case, text):
     """Each line of the text has a message of the golden file, or several."""
     for line in messages.lines_of(text):
-        found = {said for said, pattern in patterns.items() if pattern.search(line)}
+        found = messages_of(line)
         if not found and not any(words in line for words in FOREIGN):
             case.fail(f'in no message of {messages.GOLDEN}: {line}')
         seen.update(found)
@@ -148,7 +148,8 @@ class Services(Case):
                       '--policy best', '--loss-limit 200', '--aggregators two',
                       '--worker-timeout 1.5', '--worker-timeout x', '--name a/b', '--http x',
                       '--durability x', '--lane-policy x', '--kernels x',
-                      '--interface none9', '--advertise node7:7077', '--allow-uid root', '--lanes-min 3 --lanes-max 2',
+                      '--interface none9', '--advertise node7:7077', '--allow-uid root',
+                      '--lanes-min 3 --lanes-max 2',
                       '--operators no-such-group', '--network-gbit x', '--job-bytes-max 1X',
                       '--scale maybe', '--stop never', '--explore maybe', '--bogus', '--listen'):
             self.serve(2, *words.split())
