@@ -149,7 +149,7 @@ static void say_relief(const struct scale_look *look, const struct scale_job *jo
              "job %" PRIu64 " has lost more than its limit in %" PRIu32 " windows running, "
              "%.1f %% for %.1f %%: %s",
              job->id, job->memory->over, job->loss_ppm / 1e4, limit / 1e4,
-             d->verb == SCALE_START ? "its tasks on a shared lane need one more aggregator"
+             d->verb == SCALE_START ? "its part of a shared lane needs an aggregator more"
                                     : "its tasks on its worst lane go to other lanes");
     d->job = job->id;
     d->lane = look->seen->lanes[lane].lane.id;

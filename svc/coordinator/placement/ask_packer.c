@@ -414,9 +414,8 @@ static bool waits_for_measure(struct job *job, const struct packer_request *requ
         return false;
     bool is_own = other->tenant == job->tenant;
     err_set(err, -EINPROGRESS,
-            "no lane fits within its loss limit beside a job that is not measured yet, such as "
-            "%s%.64s; "
-            "its rounds are counted",
+            "the job fits within its loss limit beside no job that is not measured yet, such as "
+            "%s%.64s; its rounds are counted",
             is_own ? tenant_prefix(other->tenant, prefix) : "another tenant's",
             is_own ? other->name : "");
     return true;
