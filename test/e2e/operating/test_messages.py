@@ -256,7 +256,8 @@ class Wrong(Case):
             self.refused(1, 'tenant', *words.split(), '--state-dir', service.state)
         for words in ('add acme', 'add acme', 'set acme --tenant-jobs-max 1', 'revoke acme',
                       'revoke acme'):
-            check(self, tenant(*words.split()).stderr)
+            answer = tenant(*words.split())
+            check(self, answer.stderr + ('' if 'add' in words else answer.stdout))
         key = service.tenant_key('other')
         for command in 'report', 'drain lane 1':
             self.refused(1, *command.split(), '--endpoint', service.endpoint, environment=key)
@@ -359,6 +360,23 @@ class Wrong(Case):
                 lambda: job.broadcast('sum', values, 7), lambda: job.resize(3, 100),
                 lambda: job.push_pull_group([]),
                 lambda: job.start_timeline('/nowhere/timeline'))
+
+    def test_values_that_are_no_gradients(self):
+        import torch
+        with gradpool.connect() as client, client.join('values', 0, 1) as job, \
+                client.join('strange', 0, 1) as other:
+            job.declare('sum', 100)
+            strange = other.declare('t', 100)
+            wide = torch.zeros(200)
+            for values in ('x', numpy.zeros(100), numpy.zeros(200, numpy.float32)[::2],
+                           wide[::2], wide.double()[:100], wide[:100].to_sparse(),
+                           wide[:100].to('meta')):
+                self.raises(lambda values=values: job.push_pull('sum', values))
+            for call in (lambda: job.push_pull(strange, wide[:100]), lambda: job.declare('x', 'y'),
+                         lambda: client.join('a\0b', 0, 1), lambda: client.join(5, 0, 1)):
+                self.raises(call)
+            job.start_timeline(str(self.folder / 'timeline'))
+            self.raises(lambda: job.start_timeline(str(self.folder / 'again')))
 
     def test_rounds_about_which_ranks_disagree(self):
         one, two = (numpy.zeros(100, numpy.float32) for _ in range(2))
