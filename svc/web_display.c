@@ -24,7 +24,8 @@ int web_display_open(const char *address, struct display *ret_display, struct er
     if (address)
         log_info("metrics and report on %s/metrics and %s/report", web_url(web), web_url(web));
     if (address && !web_is_loopback(web))
-        log_warn("--http: whoever reaches %s can read the names and figures of all jobs",
+        log_warn("--http: whoever reaches %s can read the names and figures of all jobs; use "
+                 "127.0.0.1, or guard the port",
                  web_url(web));
     *ret_display = (struct display){.context = web,
                                     .period_ns = address ? NS_PER_S : UNSEEN_NS,

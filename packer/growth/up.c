@@ -149,8 +149,8 @@ static void say_relief(const struct scale_look *look, const struct scale_job *jo
              "job %" PRIu64 " has lost more than its limit in %" PRIu32 " windows running, "
              "%.1f %% for %.1f %%: %s",
              job->id, job->memory->over, job->loss_ppm / 1e4, limit / 1e4,
-             d->verb == SCALE_START ? "what it has on a shared lane needs an aggregator more"
-                                    : "what it has on its worst lane goes to others");
+             d->verb == SCALE_START ? "its part of a shared lane needs an aggregator more"
+                                    : "its tasks on its worst lane go to other lanes");
     d->job = job->id;
     d->lane = look->seen->lanes[lane].lane.id;
 }
@@ -321,7 +321,7 @@ static int begin_measure(struct scale *scale, const struct scale_job *job, struc
              " windows: %s",
              job->id, job->memory->shares,
              d->verb == SCALE_START ? "an aggregator starts, so that it can be"
-                                    : "what it has there goes to lanes without a job");
+                                    : "its tasks there go to lanes without a job");
     job->memory->measures += job->memory->measures < SCALE_RELIEFS_MAX;
     job->memory->shares = 0;
     if (d->verb == SCALE_START)

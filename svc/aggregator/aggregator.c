@@ -458,6 +458,6 @@ int aggregator_run(const struct aggregator_options *options)
         loop(&a);
     stop(&a);
     if (error == 0)
-        log_info("drained");
+        log_info("this aggregator has drained and ends");
     return error == 0 && a.is_stale ? -ESTALE : error;
 }

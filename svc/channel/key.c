@@ -101,7 +101,8 @@ static int key_read(int fd, struct key *ret_key, struct err *err)
     char text[2 * KEY_TEXT_BYTES] = "";
     ssize_t got = read(fd, text, sizeof text - 1);
     if (got < 0)
-        return err_set(err, -errno, "%s", err_text(-errno));
+        return err_set(err, -errno, "the key file cannot be read: %s; correct the path",
+                       err_text(-errno));
     int r = key_parse(text, ret_key, err);
     explicit_bzero(text, sizeof text);
     return r;
@@ -114,7 +115,10 @@ static int key_load(const char *path, struct key *ret_key, struct err *err)
     struct stat status;
     _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &status) < 0)
-        return err_set(err, -errno, "%s", err_text(-errno));
+        return err_set(err, -errno,
+                       "the key file cannot be opened: %s; correct the path, or the "
+                       "file's mode",
+                       err_text(-errno));
     if (status.st_mode & (S_IWGRP | S_IROTH | S_IWOTH))
         return err_set(err, -EACCES,
                        "its mode is %04o: other users can read or write it; chmod 600",

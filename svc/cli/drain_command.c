@@ -35,9 +35,11 @@ static int set_operand(void *context, const char *value, struct err *err)
 {
     struct drain *d = context;
     if (!d->kind && strcmp(value, "lane") != 0 && strcmp(value, "aggregator") != 0)
-        return err_set(err, -EINVAL, "'%s': expected lane or aggregator", value);
+        return err_set(err, -EINVAL, "'%s': expected lane or aggregator, then its number", value);
     if (d->number)
-        return err_set(err, -EINVAL, "'%s' is too much", value);
+        return err_set(err, -EINVAL,
+                       "'%s': one argument too many; give lane or aggregator, then its number",
+                       value);
     *(d->kind ? &d->number : &d->kind) = value;
     return 0;
 }
@@ -72,7 +74,7 @@ int cli_drain(int argc, char **argv)
     parse(argc, argv, &d);
     if (!d.number || knobs_number(d.number, 1, UINT32_MAX, &number, &err) < 0)
         return knobs_mistake("gradpool drain", "%s: expected lane or aggregator, then its number",
-                             d.number ? d.number : "something is missing");
+                             d.number ? d.number : "an argument is missing");
     bool is_lane = strcmp(d.kind, "lane") == 0;
     return operator_order(&d.options,
                           &MESSAGE(0, DRAIN_LANES_REQUEST, drain_lanes_request,

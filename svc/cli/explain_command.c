@@ -10,7 +10,7 @@ static int show_reply(envelope **reply, const void *context)
     const struct operator_options *options = context;
     const Gradpool__Wire__ExplainReply *explained = (*reply)->explain_reply;
     if (explained->n_jobs == 0) {
-        fprintf(stderr, "gradpool: there is no job %s\n", options->job);
+        fprintf(stderr, "gradpool: there is no job %s; see gradpool jobs\n", options->job);
         return CLI_NOTHING;
     }
     for (size_t i = 0; i < explained->n_jobs; i++)

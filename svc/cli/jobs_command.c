@@ -6,7 +6,7 @@
 static int show(const struct view_jobs *jobs, const struct operator_options *options)
 {
     if (options->job && jobs->jobs_count == 0) {
-        fprintf(stderr, "gradpool: there is no job %s\n", options->job);
+        fprintf(stderr, "gradpool: there is no job %s; see gradpool jobs\n", options->job);
         return CLI_NOTHING;
     }
     int error;

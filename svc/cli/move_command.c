@@ -101,7 +101,7 @@ int cli_move(int argc, char **argv)
     Gradpool__Wire__MoveRequest ask = MESSAGE_PART(MoveRequest, move_request);
     parse(argc, argv, &m);
     if (!m.lane)
-        return complain("missing", m.what ? "LANE" : "what is to move");
+        return complain("missing", m.what ? "LANE" : "JOB or TASK");
     if (knobs_number(m.lane, 1, UINT32_MAX, &lane, &err) < 0)
         return complain("not a lane", m.lane);
     if (!read_what(m.what, &ask))

@@ -38,7 +38,7 @@ int operator_set_job(void *context, const char *value, struct err *err)
 {
     struct operator_options *o = context;
     if (o->job)
-        return err_set(err, -EINVAL, "'%s' is too much: one job is expected", value);
+        return err_set(err, -EINVAL, "'%s': one argument too many; give one job", value);
     o->job = value;
     return 0;
 }
@@ -271,7 +271,10 @@ static int print_moved(const Gradpool__Wire__MoveReply *moved, const envelope *r
 static void print_rest(const Gradpool__Wire__MoveReply *moved)
 {
     if (*moved->stays)
-        fprintf(stderr, "gradpool: stays where it is: %s\n", moved->stays);
+        fprintf(stderr,
+                "gradpool: some tasks stay on their lanes: %s; give the order again when nothing "
+                "holds them\n",
+                moved->stays);
     if (moved->undone)
         fprintf(stderr,
                 "gradpool: the drain failed and is undone: %u lane%s used again; drain once more "

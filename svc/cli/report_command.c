@@ -53,7 +53,8 @@ static int deliver(envelope **reply, const void *context)
     int error = r->output ? write_file(r->output, text) : write_to(stdout, text);
     /* cli_main() reports errors of standard output, so only files are checked here */
     if (error < 0 && r->output)
-        fprintf(stderr, "gradpool: %s cannot be written: %s\n", r->output, strerror(-error));
+        fprintf(stderr, "gradpool: %s cannot be written: %s; choose another file with --output\n",
+                r->output, strerror(-error));
     return error < 0 ? CLI_FAILED : CLI_OK;
 }
 

@@ -91,7 +91,9 @@ static int set_operand(void *context, const char *value, struct err *err)
     if (!o->verb)
         return err_set(err, -EINVAL, "'%s': expected add, set, list or revoke", value);
     else if (o->name || strcmp(o->verb, "list") == 0)
-        return err_set(err, -EINVAL, "'%s' is too much", value);
+        return err_set(err, -EINVAL,
+                       "'%s': one argument too many; give add, set or revoke one NAME, list none",
+                       value);
     else
         o->name = value;
     return 0;

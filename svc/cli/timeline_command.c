@@ -40,7 +40,8 @@ static int set_seconds(const char *value, uint64_t *ret_ms, struct err *err)
 {
     int error = knobs_seconds(value, SECONDS_MAX, ret_ms, err);
     return error == 0 && *ret_ms == 0
-               ? err_set(err, -EINVAL, "'%s': more than 0 is expected", value)
+               ? err_set(err, -EINVAL, "'%s': expected more than 0 seconds, such as 2 or 1.5",
+                         value)
                : error;
 }
 

@@ -348,7 +348,8 @@ static int start(struct coordinator *c, struct err *err)
 static void say_who_may_come(const struct service *s)
 {
     if (s->options->insecure)
-        log_warn("--insecure: whoever reaches %s may start and join jobs",
+        log_warn("--insecure: whoever reaches %s may start and join jobs; without the option jobs "
+                 "of other hosts need keys (gradpool tenant add)",
                  s->identity->endpoint_url);
     else if (s->options->require_tls)
         log_info("a key is asked for of all that come over TCP (gradpool tenant add)");

@@ -123,7 +123,7 @@ void service_check_drained(struct service *s)
         if (a->state != AGGREGATOR_LOST)
             return;
     s->phase = SERVICE_DOWN;
-    log_info("stopped");
+    log_info("gradpool serve has stopped");
 }
 
 /* --- at once --- */
@@ -233,8 +233,8 @@ void stopping_handle(struct peer *p, const envelope *request)
     struct service *s = p->service;
     if (!p->is_local)
         return peer_fail(p, request->id, -EPERM,
-                         "the service is stopped on its own host only, over the Unix socket in its "
-                         "state dir");
+                         "the service is stopped on its own host only: run gradpool stop there, as "
+                         "the user of gradpool serve");
     peer_reply_done(p, request->id);
     if (s->phase == SERVICE_UP)
         end_for_operator(s, "gradpool stop");

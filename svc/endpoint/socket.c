@@ -378,7 +378,8 @@ static int narrow_to_interface(const struct endpoint *e, const char *interface_n
     int r = interface_address(interface_name, a->socket.ss_family, &of_interface);
     if (r < 0)
         return err_set(err, r, "cannot listen on interface '%s': %s; see `ip address`",
-                       interface_name, r == -ENODEV ? "there is none" : "it has no address");
+                       interface_name,
+                       r == -ENODEV ? "there is none" : "the interface has no address");
     (void)address_host((const struct sockaddr *)&a->socket, given, sizeof(given));
     (void)address_host((const struct sockaddr *)&of_interface.socket, owned, sizeof(owned));
     if (strcmp(given, "0.0.0.0") != 0 && strcmp(given, "::") != 0 && strcmp(given, owned) != 0)

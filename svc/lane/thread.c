@@ -85,7 +85,9 @@ static void bind_to_core(struct lane_thread *t)
     struct core core = cores_at(t->options.cores, t->options.position);
     int r = cores_bind_thread(t->options.cores, t->options.position);
     if (r < 0)
-        log_warn("a lane runs unbound: cannot bind to core %u: %s", core.index,
+        log_warn("a lane runs unbound: cannot bind to core %u: %s; see taskset -p, and the cpuset "
+                 "of the cgroup",
+                 core.index,
                  r == -ENOTSUP ? "HWLOC_SYNTHETIC describes another machine" : err_text(r));
     else
         snprintf(t->about, sizeof t->about, "core %u (cpu %u, NUMA node %d)", core.index, core.pu,

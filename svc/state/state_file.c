@@ -62,10 +62,10 @@ static int read_header(const char *data, size_t bytes, uint64_t file_bytes,
 {
     struct state_header h;
     if (bytes < sizeof h || file_bytes < sizeof h)
-        return damaged(err, "it is too short");
+        return damaged(err, "the file is too short");
     memcpy(&h, data, sizeof h);
     if (memcmp(h.magic, STATE_MAGIC, sizeof h.magic) != 0)
-        return damaged(err, "it does not begin as one");
+        return damaged(err, "the first bytes are not those of a snapshot");
     if (h.version != STATE_FILE_VERSION)
         return err_set(err, -EPROTO, "a snapshot of version %u, this library reads version %d",
                        h.version, STATE_FILE_VERSION);
@@ -147,7 +147,7 @@ int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
     if (error < 0)
         return error;
     if (h.index_bytes > bytes - sizeof h)
-        return damaged(err, "it is too short");
+        return damaged(err, "the file is too short");
     if (h.index_sum != state_sum(data + sizeof h, h.index_bytes))
         return damaged(err, "its index has changed");
     _cleanup_free_ struct state_tensor *tensors = calloc(h.tensors + 1, sizeof *tensors);
@@ -180,7 +180,8 @@ static int read_all(int fd, void *ret_data, uint64_t bytes, uint64_t offset)
 
 static int file_error(struct err *err, const char *path, int code)
 {
-    return err_set(err, code, "%s: %s", path, err_text(code));
+    return err_set(err, code, "%s cannot be read: %s; give the path of a snapshot", path,
+                   err_text(code));
 }
 
 /* Reads header and index. The header has the length of the index. */

@@ -20,7 +20,8 @@
 
 static int failed(const struct state_writer *w, struct err *err, int code)
 {
-    return err_set(err, code, "snapshot %s: %s", w->path, err_text(code));
+    return err_set(err, code, "snapshot %s cannot be written: %s; choose another path", w->path,
+                   err_text(code));
 }
 
 static int write_all(int fd, const void *data, uint64_t bytes, uint64_t offset)
@@ -160,11 +161,14 @@ int state_write_begin(const char *path, const struct state_tensor *tensors, size
         return err_set(err, -EINVAL, "snapshot: the path of its file is empty");
     int error = find_place(path, &w.path);
     if (error < 0)
-        return err_set(err, error, "snapshot %s: %s", path, err_text(error));
+        return err_set(err, error, "snapshot %s cannot be written: %s; choose another path", path,
+                       err_text(error));
     if (is_special(w.path)) {
         writer_free(&w);
         return err_set(err, -EINVAL,
-                       "snapshot %s: that is no regular file, and would be replaced by one", path);
+                       "snapshot %s: that is no regular file, and would be replaced by one; choose "
+                       "another path",
+                       path);
     }
     w.tensors = calloc(count + 1, sizeof *w.tensors);
     if (!w.tensors || asprintf(&w.temporary, "%s.tmp-%d", w.path, (int)getpid()) < 0) {

@@ -45,9 +45,12 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
                             spec->name, NAME_RESERVED);
     size_t element_bytes = reduce_element_bytes(spec->dtype);
     if (element_bytes == 0)
-        return client_error(-EINVAL, "tensor '%s': dtype %d is unknown", spec->name, spec->dtype);
+        return client_error(-EINVAL, "tensor '%s': dtype is %d, expected a value of enum gp_dtype",
+                            spec->name, spec->dtype);
     if (spec->elements > PTRDIFF_MAX / element_bytes)
-        return client_error(-EINVAL, "tensor '%s': %" PRIu64 " elements are more than memory holds",
+        return client_error(-EINVAL,
+                            "tensor '%s': %" PRIu64
+                            " elements are more than memory holds; declare several tensors",
                             spec->name, spec->elements);
     if (spec->wire && (!reduce_converts(spec->dtype, spec->wire) ||
                        reduce_element_bytes(spec->wire) > element_bytes))
@@ -70,16 +73,16 @@ static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, stru
     for (uint32_t i = 0; spec->ranks && i < spec->ranks_count && !fault; i++) {
         uint32_t rank = spec->ranks[i];
         if (rank >= job->workers)
-            fault = "its set has a rank that the job does not have";
+            fault = "the set of ranks has a rank that the job does not have; name ranks of the job";
         else
             ranks_add(ret_terms->ranks, rank);
     }
     if (!fault && spec->ranks && spec->ranks_count == 0)
-        fault = "its set is empty";
+        fault = "the set of ranks is empty; name the ranks that push";
     if (!fault)
         fault = terms_fault(ret_terms, job->workers);
     if (!fault && !terms_have_rank(ret_terms, job->rank))
-        fault = "its set does not have this rank";
+        fault = "the set of ranks lacks this rank; declare the tensor on ranks of the set only";
     return fault ? client_error(-EINVAL, "tensor '%s': %s", spec->name, fault) : 0;
 }
 
@@ -89,17 +92,19 @@ static int check_same(const struct gp_tensor *t, const gp_tensor_spec *spec,
     if (!terms_are_same(&t->terms, terms))
         return client_error(-EEXIST,
                             "tensor '%s' was declared before with another quorum, rule or set of "
-                            "ranks",
+                            "ranks; undeclare the tensor first",
                             t->name);
     if (t->values == spec->dtype && t->dtype != tensor_wire(spec))
-        return client_error(-EEXIST, "tensor '%s' was declared to travel as %s before, now as %s",
+        return client_error(-EEXIST,
+                            "tensor '%s' was declared to travel as %s before, now as %s; undeclare "
+                            "the tensor first",
                             t->name, reduce_dtype_name(t->dtype),
                             reduce_dtype_name(tensor_wire(spec)));
     if (t->values == spec->dtype && t->elements == spec->elements)
         return 0;
     return client_error(-EEXIST,
                         "tensor '%s' was declared as %s with %" PRIu64 " elements, now as %s "
-                        "with %" PRIu64,
+                        "with %" PRIu64 "; undeclare the tensor first",
                         t->name, reduce_dtype_name(t->values), t->elements,
                         reduce_dtype_name(spec->dtype), spec->elements);
 }
@@ -322,7 +327,10 @@ static bool is_committed(void *context)
 static int check_idle(struct gp_tensor *t)
 {
     if (t->request)
-        return client_error(-EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+        return client_error(-EBUSY,
+                            "tensor '%s' has a request that nobody waited for; wait for the "
+                            "request, then undeclare",
+                            t->name);
     if (engine_run(&t->job->engine, clock_now_ns() + COMMIT_WAIT_NS, is_committed, t))
         return 0;
     return client_error(-EBUSY, "tensor '%s' round %" PRIu64 " is not committed yet", t->name,

@@ -210,7 +210,7 @@ static void tell_fallback(struct link *l, int why)
               why == -EACCES             ? "its --allow-uid does not list this user"
               : shortage_is_refusal(why) ? refused_call
               : why < 0                  ? err_text(why)
-                                         : "it offers none");
+                                         : "the lane offers none");
 }
 
 static void link_connect(struct link *l)

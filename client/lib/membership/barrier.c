@@ -18,7 +18,10 @@ static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
         if (r < 0)
             return r;
     } else if (job->is_in_barrier) {
-        return client_error(-EBUSY, "another thread waits in gp_barrier() of job '%s'", job->name);
+        return client_error(
+            -EBUSY,
+            "another thread waits in gp_barrier() of job '%s'; call gp_barrier() from one thread",
+            job->name);
     }
     job->is_in_barrier = true;
     int r = wait_locked(job->barrier_request, deadline_ns, timeout_ns);

@@ -24,11 +24,10 @@ static int check_spec(const gp_job_spec *spec)
     if (!spec || !spec->name || !*spec->name)
         return client_error(-EINVAL, "the job has no name: give one, or set GRADPOOL_JOB");
     if (strlen(spec->name) > JOB_NAME_BYTES_MAX)
-        return client_error(-EINVAL, "the job's name has %zu bytes, at most %d", strlen(spec->name),
-                            JOB_NAME_BYTES_MAX);
+        return client_error(-EINVAL, "the job's name has %zu bytes, expected at most %d",
+                            strlen(spec->name), JOB_NAME_BYTES_MAX);
     if (!text_is_utf8(spec->name))
-        return client_error(-EINVAL,
-                            "the job's name is no UTF-8: everybody has to be able to show it");
+        return client_error(-EINVAL, "the job's name is no UTF-8; encode the name as UTF-8");
     if (spec->workers < 1 || spec->workers > CLIENT_WORKERS_MAX)
         return client_error(-EINVAL, "job '%s' with %u workers, expected 1 to %d", spec->name,
                             spec->workers, CLIENT_WORKERS_MAX);
@@ -42,11 +41,13 @@ static int check_spec(const gp_job_spec *spec)
         return client_error(-EINVAL, "job '%s': rank %u of %s%u workers; ranks count from 0",
                             spec->name, spec->rank, spec->workers_max ? "at most " : "", most);
     if (spec->on_worker_loss != GP_FAIL && spec->on_worker_loss != GP_CONTINUE)
-        return client_error(-EINVAL, "job '%s': on_worker_loss %d is unknown", spec->name,
-                            (int)spec->on_worker_loss);
+        return client_error(
+            -EINVAL, "job '%s': on_worker_loss is %d, expected a value of enum gp_worker_loss",
+            spec->name, (int)spec->on_worker_loss);
     if ((unsigned)spec->durability > DURABILITY_MOST)
-        return client_error(-EINVAL, "job '%s': durability %d is unknown", spec->name,
-                            spec->durability);
+        return client_error(
+            -EINVAL, "job '%s': durability is %d, expected 0 or a value of enum gp_durability",
+            spec->name, spec->durability);
     if (spec->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
         return client_error(-EINVAL, "job '%s': a loss limit of %u ppm, expected at most %u",
                             spec->name, spec->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);

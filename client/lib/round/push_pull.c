@@ -87,8 +87,9 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
     if (t->elements > 0 && takes && !item->result)
         return client_error(-EINVAL, "tensor '%s': no place for the result", t->name);
     if (has_root(s->operation) && !terms_have_rank(&t->terms, s->root))
-        return client_error(-EINVAL, "tensor '%s': root %u is not in its set of ranks", t->name,
-                            s->root);
+        return client_error(
+            -EINVAL, "tensor '%s': root %u is not in its set of ranks; name a rank of the set",
+            t->name, s->root);
     bool is_counted = !is_of_state(s->operation) && (gradient_bytes(t, s->operation) > t->bytes ||
                                                      result_bytes(t, s->operation) > t->bytes);
     if (s->job->is_elastic && is_counted && terms_are_for_all(&t->terms))
@@ -98,8 +99,9 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
                             t->name);
     uint64_t most;
     if (__builtin_mul_overflow(t->bytes, t->members, &most))
-        return client_error(-EINVAL, "tensor '%s': %u blocks are more than memory holds", t->name,
-                            t->members);
+        return client_error(
+            -EINVAL, "tensor '%s': %u blocks are more than memory holds; declare a smaller tensor",
+            t->name, t->members);
     return 0;
 }
 
@@ -123,7 +125,10 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
 {
     bool is_update = s->operation == RECORD_UPDATE;
     if (is_update && !t->terms.rule)
-        return client_error(-EINVAL, "tensor '%s' was declared without an update rule", t->name);
+        return client_error(-EINVAL,
+                            "tensor '%s' was declared without an update rule; declare the tensor "
+                            "with a rule, or push and pull",
+                            t->name);
     if (t->terms.rule && !is_update && !is_of_state(s->operation) &&
         s->operation != RECORD_BROADCAST)
         return client_error(-EINVAL,
@@ -176,11 +181,17 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
 {
     const struct gp_tensor *t = item->tensor;
     if (!t || t->job != s->job)
-        return client_error(-EINVAL, "item %zu: the tensor is not of job '%s'", i, s->job->name);
+        return client_error(
+            -EINVAL,
+            "item %zu: the tensor is not of job '%s'; pass a handle that this job declared", i,
+            s->job->name);
     if (t->failure.code)
         return client_error_from(&t->failure);
     if (t->request)
-        return client_error(-EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+        return client_error(
+            -EBUSY,
+            "tensor '%s' has a request that nobody waited for; wait for the request, then push",
+            t->name);
     if (s->operation == RECORD_MEAN && !reduce_divides(t->dtype))
         return client_error(-EINVAL, "tensor '%s': %s have no mean; sum them", t->name,
                             reduce_dtype_name(t->dtype));
@@ -303,11 +314,12 @@ int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count, enum gp_
     if (r < 0)
         return r;
     if (!items || count == 0)
-        return client_error(-EINVAL, "an empty group");
+        return client_error(-EINVAL, "an empty group; give one item at least");
     if (operation == GP_BROADCAST)
         return client_error(-EINVAL, "a broadcast needs a root: use gp_broadcast()");
     if (operation < GP_SUM || operation > GP_REDUCE_SCATTER || operation == (int)RECORD_BARRIER)
-        return client_error(-EINVAL, "operation %d is unknown", operation);
+        return client_error(
+            -EINVAL, "operation %d is unknown; expected a value of enum gp_operation", operation);
     struct starting s = {
         .job = job, .items = items, .count = count, .operation = (uint8_t)operation};
     return start(&s, ret_request);
@@ -329,7 +341,7 @@ int gp_update_group(gp_job *job, const gp_item *items, size_t count, const gp_se
     if (r < 0)
         return r;
     if (!items || count == 0)
-        return client_error(-EINVAL, "an empty group");
+        return client_error(-EINVAL, "an empty group; give one item at least");
     struct starting s = {.job = job,
                          .items = items,
                          .count = count,

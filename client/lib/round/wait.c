@@ -108,7 +108,8 @@ static int wait_check(const struct gp_request *q)
     if (!q)
         return client_error(-EINVAL, "no request given");
     if (generation_is_foreign(q->client->generation))
-        return client_error(-ECHILD, "the request belongs to the parent process");
+        return client_error(
+            -ECHILD, "the request belongs to the parent process; connect and push in this process");
     return 0;
 }
 

@@ -475,7 +475,7 @@ int control_connect(struct control *c, uint64_t deadline_ns, struct err *err)
 
 void control_stop(struct control *c)
 {
-    static const struct err canceled = {-ECANCELED, "the job was left"};
+    static const struct err canceled = {-ECANCELED, "the job was left; join the job again"};
     pthread_mutex_lock(&c->lock);
     c->is_stopping = true;
     pthread_mutex_unlock(&c->lock);

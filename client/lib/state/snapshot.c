@@ -79,9 +79,15 @@ static int check_tensor(const struct gp_tensor *t, struct err *err)
     if (t->failure.code)
         return err_set(err, t->failure.code, "%s", t->failure.text);
     if (!terms_are_for_all(&t->terms))
-        return err_set(err, -EOPNOTSUPP, "tensor '%s' has a set of ranks of its own", t->name);
+        return err_set(err, -EOPNOTSUPP,
+                       "tensor '%s' has a set of ranks of its own, which a snapshot cannot hold; "
+                       "save the tensor in the script",
+                       t->name);
     if (t->request)
-        return err_set(err, -EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+        return err_set(
+            err, -EBUSY,
+            "tensor '%s' has a request that nobody waited for; wait for the request first",
+            t->name);
     return 0;
 }
 
@@ -316,7 +322,10 @@ static int begin(gp_job *job, bool restores, struct snapshot *ret)
     r = await_all(ret) ?: agree(ret, AT_BEGIN, NULL);
     /* the same on every rank, because all have declared the same tensors */
     if (r == 0 && ret->count == 0)
-        r = client_error(-EINVAL, "no tensor of job '%s' has an update rule", job->name);
+        r = client_error(-EINVAL,
+                         "no tensor of job '%s' has an update rule, so a snapshot would be empty; "
+                         "save in the script",
+                         job->name);
     if (r == 0 && has_file(ret)) {
         int error = gp_alloc(job, longest(ret), &ret->state);
         if (error < 0)
@@ -450,7 +459,10 @@ int gp_job_snapshot(gp_job *job, const char *path)
 static int check_fits(const struct gp_tensor *t, const struct state_tensor *saved, struct err *err)
 {
     if (!saved)
-        return err_set(err, -EINVAL, "the snapshot has no tensor '%s'", t->name);
+        return err_set(
+            err, -EINVAL,
+            "the snapshot has no tensor '%s'; restore the file that was saved with this model",
+            t->name);
     if (saved->elements != t->elements || saved->rule != t->terms.rule)
         return err_set(err, -EINVAL,
                        "tensor '%s' has %" PRIu64 " elements and rule %s, in the snapshot %" PRIu64

@@ -33,9 +33,14 @@ static int check_states(const struct gp_job *job, const gp_state *states, size_t
     for (size_t i = 0; i < count; i++) {
         const struct gp_tensor *t = states[i].tensor;
         if (!t || t->job != job)
-            return client_error(-EINVAL, "state %zu: the tensor is not of job '%s'", i, job->name);
+            return client_error(
+                -EINVAL,
+                "state %zu: the tensor is not of job '%s'; pass a handle that this job declared", i,
+                job->name);
         if (!t->terms.rule)
-            return client_error(-EINVAL, "tensor '%s' was declared without an update rule",
+            return client_error(-EINVAL,
+                                "tensor '%s' was declared without an update rule, so lanes keep no "
+                                "state; declare the tensor with a rule",
                                 t->name);
         if (t->elements > 0 && !states[i].arrays)
             return client_error(-EINVAL, "tensor '%s': no place for its state", t->name);
@@ -207,7 +212,10 @@ static int check_kept(const gp_tensor *t)
 {
     int r = tensor_check(t);
     if (r == 0 && !t->terms.rule)
-        r = client_error(-EINVAL, "tensor '%s' was declared without an update rule", t->name);
+        r = client_error(-EINVAL,
+                         "tensor '%s' was declared without an update rule, so lanes keep no state; "
+                         "declare the tensor with a rule",
+                         t->name);
     return r;
 }
 

@@ -60,7 +60,8 @@ def _parts_per_million(loss_limit):
     if loss_limit is None:
         return 0
     if not isinstance(loss_limit, (int, float)) or not 0 < loss_limit < 1:
-        raise mismatch(f'loss_limit is {loss_limit!r}, expected a number between 0 and 1')
+        raise mismatch(f'loss_limit is {loss_limit!r}, expected a number above 0 and below 1, '
+                       'such as 0.05')
     return min(max(round(loss_limit * 1e6), 1), 999999)
 
 
@@ -491,13 +492,16 @@ class Job(Owned):
         removed tensor, must not reach the library (Y7)."""
         if not isinstance(tensor, Tensor):
             if tensor not in self._tensors:
-                raise mismatch(f"tensor '{tensor}' has not been declared in {self}")
+                raise mismatch(f"tensor '{tensor}' has not been declared in {self}; call "
+                               'declare() first')
             tensor = self._tensors[tensor]
         if tensor.job is not self:
-            raise mismatch(f"tensor '{tensor.name}' is of {tensor.job}, not of {self}")
+            raise mismatch(f"tensor '{tensor.name}' is of {tensor.job}, not of {self}; "
+                           'pass a tensor of this job')
         self._live()
         if tensor.handle is None:
-            raise mismatch(f"tensor '{tensor.name}' of {self} has been undeclared")
+            raise mismatch(f"tensor '{tensor.name}' of {self} has been undeclared; declare "
+                           'the tensor again')
         return tensor
 
     def _end(self, handle):
@@ -580,7 +584,8 @@ class Request:
 
     def cancel(self):
         """Ends the request because the job was left: the library frees the handle."""
-        self._finish(error_of(-errno.ECANCELED, f"job '{self._job.name}' has been left"))
+        self._finish(error_of(-errno.ECANCELED, f"job '{self._job.name}' has been left: "
+                              'join the job again'))
 
     def _finish(self, error):
         self._handle, self._error = None, error

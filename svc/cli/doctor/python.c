@@ -97,9 +97,10 @@ static void judge(struct view_checks *checks, const char *name, const char *pyth
                    "if jobs start it: install the package there, or add its folder to PYTHONPATH",
                    "%s has no package gradpool", python);
     else
-        doctor_say(
-            checks, name, VIEW_FAIL, "run ldconfig after installing, or set GRADPOOL_LIBRARY",
-            "%s cannot import gradpool: %s", python, *answer ? answer : "it ended without a word");
+        doctor_say(checks, name, VIEW_FAIL,
+                   "run ldconfig after installing, or set GRADPOOL_LIBRARY",
+                   "%s cannot import gradpool: %s", python,
+                   *answer ? answer : "the interpreter ended without a word");
 }
 
 static void look(struct view_checks *checks, const char *name, const char *python,

@@ -45,7 +45,8 @@ static error_t handle(int key, char *value, struct argp_state *state)
         return 0;
     }
     if (key == ARGP_KEY_ARG)
-        argp_error(state, "'%s' is too much: no operands are expected", value);
+        argp_error(state, "'%s': one argument too many; this command takes options and no operand",
+                   value);
     return ARGP_ERR_UNKNOWN;
 }
 

@@ -80,7 +80,7 @@ static int set_file(void *context, const char *value, struct err *err)
 {
     struct plan *p = context;
     if (p->options.job)
-        return err_set(err, -EINVAL, "'%s' is too much: one file is expected", value);
+        return err_set(err, -EINVAL, "'%s': one argument too many; give one file", value);
     p->options.job = value;
     return 0;
 }

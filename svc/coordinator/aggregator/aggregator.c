@@ -126,7 +126,8 @@ void aggregator_hung(struct aggregator *a)
     bool is_local = a->process.fd >= 0;
     log_error("%s has answered nothing for %.1f s (--aggregator-timeout): %s", AGGREGATOR_NAME(a),
               (double)liveness_silent_ns(a) / NS_PER_S,
-              is_local ? "killing it" : "it counts as lost");
+              is_local ? "the service kills the process and starts another one"
+                       : "the aggregator counts as lost; see its host");
     if (!is_local)
         return lost_alive(a);
     process_kill(a->process.fd, SIGKILL); /* process_ended() is called later */

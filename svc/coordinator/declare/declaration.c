@@ -75,7 +75,9 @@ static bool try_answer(struct wait *wait, struct job *job, const struct declared
     for (size_t i = 0; i < declaration->count; i++) {
         const struct tensor *tensor = jobs_tensor_after(job, declaration->tensors[i], &place);
         if (!tensor)
-            peer_fail(wait->peer, wait->request, -ECANCELED, "a tensor was undeclared meanwhile");
+            peer_fail(
+                wait->peer, wait->request, -ECANCELED,
+                "a tensor of this declare was undeclared meanwhile; declare the tensors again");
         else if (tensor->failure)
             peer_fail(wait->peer, wait->request, tensor->failure_code, "%s", tensor->failure);
         if (!tensor || tensor->failure)
@@ -92,7 +94,9 @@ static void declare_expired(struct wait *wait)
     const struct declared *declaration = wait->data;
     const struct job *job = jobs_find_id(wait->peer->service, declaration->job);
     peer_fail(wait->peer, wait->request, -ETIMEDOUT,
-              "job %s: the lanes did not confirm all pieces in time", job ? job->name : "?");
+              "job %s: the lanes did not confirm all pieces in time; see gradpool status, then "
+              "declare again",
+              job ? job->name : "?");
     wait_destroy(wait);
 }
 
@@ -129,15 +133,16 @@ static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec
                   "a tensor's name has 1 to %d bytes; this one has %zu: '%.32s'",
                   TENSOR_NAME_BYTES_MAX, bytes, spec->name);
     else if (!text_is_utf8(spec->name))
-        peer_fail(d->peer, d->request, -EINVAL, "a tensor's name is no UTF-8");
+        peer_fail(d->peer, d->request, -EINVAL,
+                  "a tensor's name is no UTF-8; encode the name as UTF-8");
     else if (element_bytes == 0)
         peer_fail(d->peer, d->request, -EINVAL,
                   "tensor '%s': dtype %u is not known; is the library newer?", spec->name,
                   spec->dtype);
     else if (spec->elements > TENSOR_BYTES_MAX / element_bytes)
         peer_fail(d->peer, d->request, -EINVAL,
-                  "tensor '%s': %" PRIu64 " elements are more than 1 TiB", spec->name,
-                  spec->elements);
+                  "tensor '%s': %" PRIu64 " elements are more than 1 TiB; declare several tensors",
+                  spec->name, spec->elements);
     else
         return true;
     return false;
@@ -192,12 +197,14 @@ static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE
         return refuse_newcomer(d, tensor, expected, got);
     if (again)
         return peer_fail(d->peer, d->request, -EEXIST,
-                         "tensor '%s' of job %s: rank %u declared it "
-                         "as %s before, now as %s",
+                         "tensor '%s' of job %s: rank %u declared it as %s before, now as %s; "
+                         "undeclare the tensor first",
                          tensor->name, d->job->name, rank, expected, got);
     snprintf(text, sizeof text,
-             "tensor '%.255s' of job %.127s: %s declared %s, rank %u declared %s", tensor->name,
-             d->job->name, ranks_text(tensor, ranks, sizeof ranks), expected, rank, got);
+             "tensor '%.255s' of job %.127s: %s declared %s, rank %u declared %s; all ranks must "
+             "declare the same",
+             tensor->name, d->job->name, ranks_text(tensor, ranks, sizeof ranks), expected, rank,
+             got);
     tensor_fail(tensor, d->peer->session, -EINVAL, text);
     peer_fail(d->peer, d->request, -EINVAL, "%s", text);
     declare_check_waits(d->job);
@@ -225,12 +232,14 @@ static struct tensor *create(struct declare *d, const WIRE(TensorSpec) * spec,
 static bool terms_are_valid(const struct declare *d, const WIRE(TensorSpec) * spec,
                             struct terms *ret_terms)
 {
-    const char *fault = "its terms are those of another version";
+    const char *fault =
+        "the terms are those of another version; install one gradpool on both hosts";
     uint32_t rank = d->peer->session->rank;
     if (terms_read(spec->terms.data, spec->terms.len, ret_terms) == 0)
         fault = terms_fault(ret_terms, d->job->workers);
     if (!fault && !terms_have_rank(ret_terms, rank))
-        fault = "it is declared for other ranks than the one that declares it";
+        fault = "the set of ranks lacks the rank that declares; declare the tensor on ranks of the "
+                "set only";
     if (fault)
         peer_fail(d->peer, d->request, -EINVAL, "tensor '%s' of job %s, rank %u: %s", spec->name,
                   d->job->name, rank, fault);
@@ -244,11 +253,11 @@ static void refuse_terms(struct declare *d, struct tensor *tensor)
     uint32_t rank = d->peer->session->rank;
     char ranks[64], text[2 * ERR_TEXT_BYTES];
     if (is_newcomer(d, tensor))
-        return refuse_newcomer(d, tensor, "what the others have",
+        return refuse_newcomer(d, tensor, "the quorum, rule and set of ranks of the others",
                                "another quorum, rule or set of ranks");
     snprintf(text, sizeof text,
              "tensor '%.255s' of job %.127s: rank %u declared another quorum or set of ranks than "
-             "%s",
+             "%s; all ranks must declare the same",
              tensor->name, d->job->name, rank, ranks_text(tensor, ranks, sizeof ranks));
     if (!tensor_has_rank(tensor, rank))
         tensor_fail(tensor, d->peer->session, -EINVAL, text);

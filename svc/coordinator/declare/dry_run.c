@@ -49,20 +49,22 @@ static void destroy(struct job *job)
 static int check_request(const WIRE(PlanRequest) * request, struct err *err)
 {
     if (request->workers < 1 || request->workers > WORKERS_MAX)
-        return err_set(err, -EINVAL, "a job has 1 to %d workers, not %u", WORKERS_MAX,
-                       request->workers);
+        return err_set(err, -EINVAL, "--workers %u: expected 1 to %d", request->workers,
+                       WORKERS_MAX);
     if (strlen(request->job) > JOB_NAME_BYTES_MAX || !text_is_plain(request->job))
         return err_set(err, -EINVAL,
                        "a job's name has 1 to %d bytes of UTF-8, without quotes and control "
                        "characters",
                        JOB_NAME_BYTES_MAX);
     if (request->n_tensors == 0)
-        return err_set(err, -EINVAL, "no tensors: there is nothing to place");
+        return err_set(
+            err, -EINVAL,
+            "the file has no tensors: there is nothing to place; add a line for each tensor");
     if (request->loss_limit_ppm >= PPM || request->period_ns > PACKER_PERIOD_NS_MAX ||
         request->lane_ns > request->period_ns * (uint64_t)WORKERS_MAX)
         return err_set(err, -EINVAL,
                        "a period of %.3f s, lane time of %.3f s, limit %.1f %%: "
-                       "no job is like that",
+                       "no job is like that; correct --period, --lane-time or --loss-limit",
                        (double)request->period_ns / NS_PER_S, (double)request->lane_ns / NS_PER_S,
                        request->loss_limit_ppm / 1e4);
     return 0;

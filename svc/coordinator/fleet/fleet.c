@@ -167,7 +167,7 @@ static void check_leaving(struct slot *slot)
         return;
     if (a->process.fd < 0)
         return fleet_kill(a);
-    log_warn("%s has not drained: killing it", AGGREGATOR_NAME(a));
+    log_warn("%s has not drained: the service kills the process", AGGREGATOR_NAME(a));
     process_kill(a->process.fd, SIGKILL);
 }
 
@@ -371,8 +371,9 @@ static void share_cores(struct service *s, const struct cores *cores)
                  "can only come with aggregators that join",
                  s->options->lanes_min, lanes_before, lanes_before == 1 ? "" : "s");
     if (total < s->fleet->slots_count)
-        log_warn("%zu local aggregators share %zu core%s", s->fleet->slots_count, total,
-                 total == 1 ? "" : "s");
+        log_warn("%zu local aggregators share %zu core%s: give fewer with --aggregators, or more "
+                 "--cores",
+                 s->fleet->slots_count, total, total == 1 ? "" : "s");
 }
 
 static int check_ports(const struct service *s, const struct cores *cores, struct err *err)

@@ -155,9 +155,10 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(Aggregato
     if (p->aggregator)
         wrong = "this connection has joined already";
     else if (join->n_lanes < 1 || join->n_lanes > OFFERS_MAX)
-        wrong = "it offers no lanes, or too many";
+        wrong = "the aggregator offers no lanes, or too many";
     else if (!text_is_node(join->node))
-        wrong = "its node name is not one";
+        wrong = "the aggregator's host name has other characters than a host name may have; rename "
+                "the host";
     if (wrong)
         peer_fail(p, request, -EINVAL, "aggregator refused: %s", wrong);
     return !wrong;
@@ -202,7 +203,8 @@ void aggregator_handle_join(struct peer *p, const envelope *request)
                          join->aggregator);
     struct slot *slot = fleet_slot_of_grant(s, join->grant);
     if (*join->grant && !slot)
-        return peer_fail(p, request->id, -EPERM, "the grant is not of this service");
+        return peer_fail(p, request->id, -EPERM,
+                         "the grant is not of this service; start the aggregator anew");
     join_new(p, request->id, join, slot);
 }
 

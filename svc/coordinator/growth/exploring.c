@@ -366,8 +366,9 @@ static void move_back(struct job *job)
     else if (leavers)
         explore_moved(&x->state, true);
     if (error < 0)
-        log_warn("slow lanes: job %s: the return of its tasks is postponed: %s", job->name,
-                 err_text(error));
+        log_warn(
+            "slow lanes: job %s: the return of its tasks is postponed: %s; the service tries again",
+            job->name, err_text(error));
 }
 
 /* Tries the rollback again: first at the next look, then after pauses whose length doubles. */
@@ -399,7 +400,8 @@ static void carry_out(struct job *job, const struct sight *sight, const struct e
     else if (d->verb == EXPLORE_BACK)
         begin_return(job);
     if (error < 0) {
-        log_warn("slow lanes: job %s: tasks stay where they are: %s", job->name, err_text(error));
+        log_warn("slow lanes: job %s: tasks stay where they are: %s; the service tries again",
+                 job->name, err_text(error));
         explore_moved(&job->growth->exploring->state, false);
     }
 }

@@ -224,10 +224,11 @@ const char *scaling_stay_text(const struct job *job, char *text, size_t text_byt
         return "";
     snprintf(
         text, text_bytes,
-        "it is above its loss limit, but %s %.1f of %.1f %%: it is not moved, and its lanes are "
-        "not emptied",
-        m->stay == SCALE_STAY_UNEXPLAINED ? "sharing explains only"
-                                          : "no lane keeps everybody within his; sharing explains",
+        "above its loss limit, but %s %.1f of %.1f %%: the job is not moved, and its lanes are not "
+        "emptied",
+        m->stay == SCALE_STAY_UNEXPLAINED
+            ? "sharing explains only"
+            : "no lane keeps every job within its limit; sharing explains",
         m->explained_ppm / 1e4, loss);
     return text;
 }
@@ -275,7 +276,8 @@ void scaling_window(struct service *s)
         scaling_look_free(&look);
     }
     if (error < 0)
-        log_warn("growth: nothing is decided in this window: %s", err_text(error));
+        log_warn("growth: nothing is decided in this window: %s; the next one decides",
+                 err_text(error));
 }
 
 bool scaling_is_due(const struct service *s)

@@ -136,7 +136,7 @@ struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, 
         meant = job;
     }
     if (!meant)
-        peer_fail(p, request, -ENOENT, "there is no job %.127s", name);
+        peer_fail(p, request, -ENOENT, "there is no job %.127s; see gradpool jobs", name);
     return meant;
 }
 

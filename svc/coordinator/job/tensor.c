@@ -222,7 +222,9 @@ void tensors_send_routes(struct job *job, const struct session *to, piece_wanted
     _cleanup_free_ WIRE(TensorRoute) **tensors = calloc(job->tensors_count + 1, sizeof *tensors);
     size_t pieces = 0;
     if (!tensors)
-        return log_error("out of memory: routes of job %s were not sent", job->name);
+        return log_error("out of memory: routes of job %s were not sent; raise the memory limit of "
+                         "gradpool serve",
+                         job->name);
     WIRE(RouteChange) change = MESSAGE_PART(RouteChange, route_change, .tensors = tensors);
     for (size_t i = 0; i < job->tensors_count; i++) {
         WIRE(TensorRoute) *route = tensor_route(job->tensors[i], wanted, context);

@@ -70,10 +70,14 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
         peer_fail(p, request, -EINVAL, "job %s: a loss limit of %u ppm; expected 1 to %u",
                   join->job, join->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
     else if (join->durability > DURABILITY_MOST)
-        peer_fail(p, request, -EINVAL, "job %s: durability %u is unknown", join->job,
+        peer_fail(p, request, -EINVAL,
+                  "job %s: durability %u is unknown; install one gradpool on both hosts", join->job,
                   join->durability);
     else if (!text_is_node(join->node))
-        peer_fail(p, request, -EINVAL, "job %s: the node name is not one", join->job);
+        peer_fail(p, request, -EINVAL,
+                  "job %s: the worker's host name has other characters than a host name may have; "
+                  "rename the host",
+                  join->job);
     else
         return true;
     return false;
@@ -146,24 +150,29 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
     if (job_is_ending(job, join) && has_no_place(job, join))
         refuse_while_ending(p, request, join, job);
     else if (!job->terms->is_elastic && job->workers != room_of(join))
-        peer_fail(p, request, -EPROTO, "job %s runs with %u workers, rank %u came with %u",
-                  job->name, job->workers, join->rank, join->workers);
+        peer_fail(
+            p, request, -EPROTO,
+            "job %s runs with %u workers, rank %u came with %u; start all ranks with one size",
+            job->name, job->workers, join->rank, join->workers);
     else if (job->workers != room_of(join) || job->terms->continues != join->continues)
         peer_fail(p, request, -EPROTO,
                   "job %s may have %u workers and %s when one is lost; rank %u came with another "
-                  "workers_max (%u) or on_worker_loss",
+                  "workers_max (%u) or on_worker_loss; give all ranks the same",
                   job->name, job->workers, job->terms->continues ? "goes on" : "fails", join->rank,
                   room_of(join));
     else if (job->terms->is_elastic && join->rank >= job->ranks->wanted)
         peer_fail(p, request, -EPROTO,
-                  "job %s shall have %u workers: rank %u is not one of them until it is resized",
+                  "job %s shall have %u workers: rank %u is not one of them until it is resized; "
+                  "resize the job, or start fewer ranks",
                   job->name, job->ranks->wanted, join->rank);
     else if (job->terms->loss_limit_ppm != join->loss_limit_ppm)
         peer_fail(p, request, -EPROTO,
-                  "job %s runs with a loss limit of %u ppm, rank %u came with %u (0: none)",
+                  "job %s runs with a loss limit of %u ppm, rank %u came with %u (0: none); give "
+                  "all ranks the same",
                   job->name, job->terms->loss_limit_ppm, join->rank, join->loss_limit_ppm);
     else if (job->terms->durability && job->terms->durability != durability_of(p->service, join))
-        peer_fail(p, request, -EPROTO, "job %s runs with durability %s, rank %u came with %s",
+        peer_fail(p, request, -EPROTO,
+                  "job %s runs with durability %s, rank %u came with %s; give all ranks the same",
                   job->name, durability_name(job->terms->durability), join->rank,
                   durability_name(durability_of(p->service, join)));
     else if (taken && session_is_in(taken))
@@ -388,12 +397,12 @@ static void fail_unknown(struct peer *p, uint64_t request, const WIRE(JoinReques
     if (job && job->tenant == p->tenant)
         peer_fail(p, request, -ESTALE,
                   "rank %u of job %s counts as lost: it was away too long, or a lane has lost its "
-                  "connection",
+                  "connection; start the job again",
                   join->rank, join->job);
     else
         peer_fail(p, request, -ESTALE,
                   "job %s of rank %u is not known here: it ended while the rank was away, or the "
-                  "service was started with another state directory",
+                  "service was started with another state directory; start the job again",
                   join->job, join->rank);
 }
 

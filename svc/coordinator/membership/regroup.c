@@ -93,7 +93,8 @@ static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
     if (terms.quorum != QUORUM_FIRST || terms.bound <= left)
         return true;
     snprintf(text, sizeof text,
-             "tensor '%.255s' of job %.127s: its rounds need %u ranks, and %u are left",
+             "tensor '%.255s' of job %.127s: its rounds need %u ranks, and %u are left; declare "
+             "the tensor for fewer ranks, or start ranks again",
              tensor->name, tensor->job->name, terms.bound, left);
     tensor_fail(tensor, NULL, -EPIPE, text);
     return false;
@@ -252,8 +253,9 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
     if (code == -ETIMEDOUT)
         service_retry_later(s);
     if (!reply && !call_went_unanswered(code))
-        jobs_fail(job, NULL, code, "lane %u did not follow a change of workers: %s", asked->lane,
-                  text);
+        jobs_fail(job, NULL, code,
+                  "lane %u did not follow a change of workers: %s; start the job again",
+                  asked->lane, text);
     if (--r->pending == 0)
         finish(job);
 }
@@ -386,7 +388,8 @@ static void released(struct service *s, void *data, const envelope *reply, int c
     if (!r)
         return;
     if (!reply)
-        log_warn("job %s: lane %u did not release its pieces: %s", job->name, asked->lane, text);
+        log_warn("job %s: lane %u did not release its pieces: %s; see the log of its aggregator",
+                 job->name, asked->lane, text);
     r->has_failed |= !reply;
     if (--r->pending > 0)
         return;

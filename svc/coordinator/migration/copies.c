@@ -68,7 +68,7 @@ static int ask_to_keep(struct migration *m, struct lane *lane, struct migration_
 static void waited(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     if (!reply && code == -ETIMEDOUT)
-        relieve(s, data, "no copy was made there in time");
+        relieve(s, data, "the new replica holder made no copy in time");
     migration_answered(s, data, reply, code, text);
 }
 

@@ -156,7 +156,7 @@ static void report(struct timer *timer)
 static void finish(struct migration *m)
 {
     const struct job *job = migration_job(m);
-    const char *name = job ? job->name : "that has ended";
+    const char *name = job ? job->name : "(ended)";
     bool stays = m->state == MIGRATOR_C_ABORTED, is_one = m->moved.tasks == 1;
     char text[FINISH_BYTES];
     if (stays)
@@ -385,7 +385,7 @@ void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
     list_for_each_entry (struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m) &&
             has_keeper(m, keeper, lane))
-            migration_refused(m, -EAGAIN, "copies cannot be kept of what would be there");
+            migration_refused(m, -EAGAIN, "no holder has room for copies of the moving tasks");
 }
 
 void moving_aggregator_lost(struct aggregator *a)
@@ -396,7 +396,8 @@ void moving_aggregator_lost(struct aggregator *a)
         if (!migration_is_over(m) && has_lane_of(m, a, true) && !is_switched(m))
             migration_feed(m, MIGRATOR_E_SOURCE_LOST);
         if (!migration_is_over(m) && !is_switched(m) && waits_for_keeper(m, a))
-            migration_refused(m, -ECONNRESET, "who keeps copies of what moves is lost");
+            migration_refused(m, -ECONNRESET,
+                              "the holder of the copies of the moving tasks was lost");
     }
 }
 

@@ -81,12 +81,13 @@ static int check_targets(struct job *job, const struct search *search)
             continue;
         last = id;
         if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
-            return err_set(search->err, -ENOENT, "there is no lane %u", id);
+            return err_set(search->err, -ENOENT, "there is no lane %u; see gradpool status", id);
         if (lane->aggregator->state != AGGREGATOR_UP)
             return err_set(search->err, -EAGAIN, "aggregator %u, which has lane %u, is away",
                            lane->aggregator->id, id);
         if (lane->use == LANE_WITHHELD && !search->wanted[i].is_forced)
-            return err_set(search->err, -EAGAIN, "lane %u is drained", id);
+            return err_set(search->err, -EAGAIN, "lane %u is drained; see gradpool drain --undo",
+                           id);
         if (lane->aggregator->is_stopping)
             return err_set(search->err, -EAGAIN, "aggregator %u, which has lane %u, is to end",
                            lane->aggregator->id, id);
@@ -142,8 +143,8 @@ static int look_at_all(struct search *search, const struct job *job)
             error = look_at(search, job->tensors[t], &job->tensors[t]->pieces[i]);
     for (size_t i = 0; error == 0 && i < search->wanted_count; i++)
         if (!search->wanted[i].is_found)
-            error = err_set(search->err, -ENOENT, "job %.64s has no task %u", job->name,
-                            search->wanted[i].task);
+            error = err_set(search->err, -ENOENT, "job %.64s has no task %u; see gradpool explain",
+                            job->name, search->wanted[i].task);
     return error;
 }
 

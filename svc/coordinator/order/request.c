@@ -79,9 +79,10 @@ static const struct job *find_meant(struct peer *p, uint64_t request,
         meant = job;
     }
     if (!meant && wanted->task)
-        peer_fail(p, request, -ENOENT, "there is no task %u", wanted->task);
+        peer_fail(p, request, -ENOENT, "there is no task %u; see gradpool explain JOB",
+                  wanted->task);
     else if (!meant)
-        peer_fail(p, request, -ENOENT, "there is no job %.127s", wanted->job);
+        peer_fail(p, request, -ENOENT, "there is no job %.127s; see gradpool jobs", wanted->job);
     return meant;
 }
 

@@ -24,8 +24,8 @@ static bool may_manage(struct peer *p, uint64_t request)
 {
     if (!p->is_local)
         peer_fail(p, request, -EPERM,
-                  "tenants are managed on the coordinator's host only, over the Unix socket in its "
-                  "state dir");
+                  "tenants are managed on the coordinator's host only: run gradpool tenant there, "
+                  "as the user of gradpool serve");
     return p->is_local;
 }
 
@@ -41,7 +41,9 @@ static bool name_is_free(struct peer *p, uint64_t request, const char *name)
                   "tenant %s has a key; a new one takes `gradpool tenant revoke %s` first", name,
                   name);
     else if (!tenant && tenants_count(p->service) >= TENANTS_MAX)
-        peer_fail(p, request, -ENOSPC, "there are %d tenants, the most that can be", TENANTS_MAX);
+        peer_fail(p, request, -ENOSPC,
+                  "there are %d tenants, the most of a service; use the key of another one",
+                  TENANTS_MAX);
     else
         return true;
     return false;
@@ -134,7 +136,9 @@ static struct tenant *find_active(struct peer *p, const envelope *request, const
     if (tenant && !tenant->is_revoked)
         return tenant;
     peer_fail(p, request->id, -ENOENT,
-              tenant ? "tenant %.64s is revoked already" : "there is no tenant %.64s", name);
+              tenant ? "tenant %.64s is revoked already; `gradpool tenant add` makes a new key"
+                     : "there is no tenant %.64s; see gradpool tenant list",
+              name);
     return NULL;
 }
 
@@ -181,7 +185,9 @@ static void end_jobs(struct service *s, const struct tenant *tenant)
     list_for_each_safe_entry (struct job, job, &s->jobs, link) {
         if (job->tenant != tenant)
             continue;
-        jobs_fail(job, NULL, -EKEYREVOKED, "the key of tenant %s was revoked", tenant->key.tenant);
+        jobs_fail(job, NULL, -EKEYREVOKED,
+                  "the key of tenant %s was revoked; ask the operator for a new one",
+                  tenant->key.tenant);
         jobs_end(job);
     }
 }

@@ -417,12 +417,11 @@ static bool waits_for_measure(struct job *job, const struct packer_request *requ
     if (!other)
         return false;
     bool is_own = other->tenant == job->tenant;
-    err_set(
-        err, -EINPROGRESS,
-        "it fits within its loss limit beside no job that is not measured yet, such as %s%.64s; "
-        "its rounds are counted",
-        is_own ? tenant_prefix(other->tenant, prefix) : "another tenant's",
-        is_own ? other->name : "");
+    err_set(err, -EINPROGRESS,
+            "the job fits within its loss limit beside no job that is not measured yet, such as "
+            "%s%.64s; its rounds are counted",
+            is_own ? tenant_prefix(other->tenant, prefix) : "another tenant's",
+            is_own ? other->name : "");
     return true;
 }
 

@@ -314,7 +314,7 @@ void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane,
 
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane)
 {
-    keeping_relieve(a, job, lane->id, "it does not reach that");
+    keeping_relieve(a, job, lane->id, "the holder does not reach the lane");
     a->service->on->job->keeper_is_unfit(job, a, lane);
     job_each_piece (piece, tensor, job) {
         struct keeping *now = &piece->keeping;

@@ -65,8 +65,8 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
     if (!job)
         return;
     if (!reply)
-        log_warn("job %s: lane %u did not take %zu pieces: %s", job->name, placed->lane,
-                 placed->count, text);
+        log_warn("job %s: lane %u did not take %zu pieces: %s; see the log of its aggregator",
+                 job->name, placed->lane, placed->count, text);
     settle(job, placed, reply ? 0 : code, text);
     if (!reply && (code == -ETIMEDOUT || code == -EAGAIN))
         service_retry_later(s);
@@ -190,7 +190,7 @@ static void dropped(struct service *s, void *data, const envelope *reply, int co
                     const char *text)
 {
     if (!reply && code != -ECONNRESET && code != -ENOTCONN)
-        log_warn("a lane did not drop pieces: %s", text);
+        log_warn("a lane did not drop pieces: %s; see the log of its aggregator", text);
 }
 
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
@@ -214,7 +214,8 @@ static void thawed(struct service *s, void *data, const envelope *reply, int cod
     struct lane *lane = lane_find(s, *(const uint32_t *)data);
     if (reply || !lane)
         return;
-    log_warn("lane %u did not resume its released pieces: %s", lane->id, text);
+    log_warn("lane %u did not resume its released pieces: %s; see the log of its aggregator",
+             lane->id, text);
     if (code == -ETIMEDOUT)
         meet_again(lane);
 }

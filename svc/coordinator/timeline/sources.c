@@ -114,7 +114,7 @@ static void take(struct timeline *tl, struct timeline_source *s, const WIRE(Time
 {
     bool is_last = tl->ended_ns && s->asked_ns >= tl->ended_ns;
     if (!is_sound(taken)) {
-        snprintf(s->failure, sizeof s->failure, "it sent something that no round is");
+        snprintf(s->failure, sizeof s->failure, "a record that is no round");
         s->is_dry = is_last;
         s->asked_ns = 0;
         return;

@@ -76,7 +76,8 @@ static bool is_fit(struct peer *p, const envelope *message, const struct job *jo
     bool is_busy;
     size_t count = count_all(p->service, job->id, &is_busy);
     if (for_ns == 0 || for_ns > FOR_NS_MAX)
-        peer_fail(p, message->id, -EINVAL, "a timeline of %.1f s: expected up to %u s",
+        peer_fail(p, message->id, -EINVAL,
+                  "a timeline of %.1f s: expected at most %u s; give a smaller --seconds",
                   (double)for_ns / NS_PER_S, (unsigned)(FOR_NS_MAX / NS_PER_S));
     else if (is_busy)
         peer_fail(p, message->id, -EBUSY,
@@ -84,7 +85,9 @@ static bool is_fit(struct peer *p, const envelope *message, const struct job *jo
                   job->name);
     else if (count >= TIMELINES_MAX)
         peer_fail(p, message->id, -EAGAIN,
-                  "timelines of %zu jobs are being recorded, and no more are at a time", count);
+                  "timelines of %zu jobs are being recorded, and no more are at a time; try again "
+                  "when one is over",
+                  count);
     else
         return true;
     return false;

@@ -222,8 +222,9 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         return false;
     }
     if (ready->dtype != p->dtype) { /* every rank gets this error */
-        piece_fail(p, -EINVAL, "tensor '%s': rank %u pushes %s, declared as %s", p->tensor,
-                   w->number, reduce_dtype_name(ready->dtype), reduce_dtype_name(p->dtype));
+        piece_fail(
+            p, -EINVAL, "tensor '%s': rank %u pushes %s, declared as %s; push what was declared",
+            p->tensor, w->number, reduce_dtype_name(ready->dtype), reduce_dtype_name(p->dtype));
         refuse(w, ready, p->failure, p->failure_text);
         return false;
     }

@@ -326,14 +326,16 @@ class Timelines(unittest.TestCase):
         endpoint = self.service.endpoint
         processes = self.train('secret')
         code, _, errors = self.ask(key=self.other, endpoint=endpoint, job='secret')
-        self.assertEqual((code, errors), (3, 'gradpool: there is no job secret\n'))
+        self.assertEqual((code, errors),
+                         (3, 'gradpool: there is no job secret; see gradpool jobs\n'))
         self.assertFalse(self.file.exists())
         code, _, errors = self.ask('--seconds', '0.2', key=self.acme, endpoint=endpoint,
                                    job='secret')
         self.assertEqual((code, errors), (0, ''))
         self.file.write_text('mine')
         code, _, errors = self.ask(job='nobody')
-        self.assertEqual((code, errors), (3, 'gradpool: there is no job nobody\n'))
+        self.assertEqual((code, errors),
+                         (3, 'gradpool: there is no job nobody; see gradpool jobs\n'))
         self.assertEqual(self.file.read_text(), 'mine')
         self.file = self.folder / 'no' / 'such'
         code, _, errors = self.ask()

@@ -136,7 +136,8 @@ static void two_keys_are_one_too_many(void **state)
 static void a_key_that_cannot_be_had_names_the_variable(void **state)
 {
     setenv("GRADPOOL_KEY_FILE", "/nowhere/key", 1);
-    expect_refused(-ENOENT, "GRADPOOL_KEY_FILE=/nowhere/key: No such file");
+    expect_refused(-ENOENT,
+                   "GRADPOOL_KEY_FILE=/nowhere/key: the key file cannot be opened: No such file");
     setenv("GRADPOOL_KEY_FILE", "/tmp", 1);
     expect_refused(-EACCES, "GRADPOOL_KEY_FILE=/tmp: ");
     const char *path = key_file("acme:" HEX, 0604);

@@ -249,7 +249,8 @@ static void a_tensor_twice_in_one_group_is_refused_and_nothing_is_pushed(void **
     declare_model();
     gp_item items[] = {item_of(0, 0, 1), item_of(1, 0, 1), item_of(0, 0, 1)};
     gp_request *q;
-    failed(gp_push_pull_group(jobs[0], items, 3, GP_MEAN, &q), -EBUSY, "layer0.weight", NULL);
+    failed(gp_push_pull_group(jobs[0], items, 3, GP_MEAN, &q), -EBUSY, "layer0.weight",
+           "that nobody waited for; wait for the request, then push", NULL);
     script_lock(&rig);
     assert_int_equal(rig.heard_count, 0);
     script_unlock(&rig);
@@ -286,7 +287,7 @@ static void a_tensor_is_busy_until_its_request_was_waited_for(void **state)
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         ok(gp_push_pull(t[rank], values[rank], values[rank], GP_MEAN, &q[rank]));
     failed(gp_push_pull(t[0], values[0], values[0], GP_MEAN, &other), -EBUSY, "'w'", NULL);
-    failed(gp_tensor_undeclare(t[0]), -EBUSY, "'w'", NULL);
+    failed(gp_tensor_undeclare(t[0]), -EBUSY, "'w'", "wait for the request, then undeclare", NULL);
     ok(gp_wait(q[0], WAIT_MS));
     ok(gp_wait(q[1], WAIT_MS));
     run_round(t, 2);
@@ -360,7 +361,8 @@ static void a_name_declared_again_gives_the_same_handle(void **state)
     declare("w", ELEMENTS, t);
     ok(gp_tensor_declare(jobs[0], "w", GP_F32, ELEMENTS, &again));
     assert_ptr_equal(again, t[0]);
-    failed(gp_tensor_declare(jobs[0], "w", GP_F32, 7, &again), -EEXIST, "'w'", "1000", "7", NULL);
+    failed(gp_tensor_declare(jobs[0], "w", GP_F32, 7, &again), -EEXIST,
+           "tensor 'w' was declared as", "with 1000 elements, now as", "7", NULL);
     gp_tensor_spec twice[] = {{"x", GP_F32, 5}, {"y", GP_F32, 6}, {"x", GP_F32, 5}};
     gp_tensor *three[3];
     ok(gp_tensors_declare(jobs[0], twice, 3, three));

@@ -87,7 +87,7 @@ static void one_name_twice_in_a_declare_must_agree_with_itself(void **state)
     rig_aggregator(*state, 1);
     struct end *zero = rig_join(*state, "resnet", 0, 1, NULL, NULL);
     end_declare(zero, 2, names, (uint64_t[]){3, 4});
-    refused(zero, -EEXIST, "f32[3] before, now as f32[4]");
+    refused(zero, -EEXIST, "f32[3] before, now as f32[4]; undeclare the tensor first");
     end_declare(zero, 2, names, (uint64_t[]){4, 4});
     envelope *reply = end_expect(zero, BODY(DECLARE_REPLY));
     assert_int_equal(reply->declare_reply->tensors[0]->tensor,
@@ -98,7 +98,7 @@ static void one_name_twice_in_a_declare_must_agree_with_itself(void **state)
 static void ranks_that_disagree_are_all_told_and_the_tensor_stays_failed(void **state)
 {
     static const char text[] = "tensor 'w' of job resnet: ranks 0, 2 declared f32[100], rank 1 "
-                               "declared f32[99]";
+                               "declared f32[99]; all ranks must declare the same";
     rig_aggregator(*state, 1);
     struct end *zero = rig_join(*state, "resnet", 0, 3, NULL, NULL);
     struct end *one = rig_join(*state, "resnet", 1, 3, NULL, NULL);
@@ -142,11 +142,11 @@ static void bad_specs_are_refused_naming_the_field(void **state)
     memset(longest, 't', 256);
     longest[256] = 0;
     end_declare_one(zero, longest, 1);
-    refused(zero, -EINVAL, "this one has 256");
+    refused(zero, -EINVAL, "name has 1 to 255 bytes; this one has 256");
     end_declare_one(zero, "", 1);
     refused(zero, -EINVAL, "1 to 255 bytes");
     end_declare_one(zero, "w", UINT64_MAX / 4);
-    refused(zero, -EINVAL, "more than 1 TiB");
+    refused(zero, -EINVAL, "elements are more than 1 TiB; declare several tensors");
     spec.name = "w";
     spec.dtype = 9;
     declare.tensors = list;

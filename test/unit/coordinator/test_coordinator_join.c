@@ -36,7 +36,7 @@ static void a_taken_rank_is_refused_naming_who_has_it(void **state)
 {
     rig_join(*state, "resnet", 0, 2, NULL, NULL);
     refused(*state, "resnet", 0, 2, -EEXIST,
-            "rank 0 of job resnet is taken by elsewhere, pid 1000");
+            "rank 0 of job resnet is taken by elsewhere, pid 1000; end that process");
 }
 
 static void another_number_of_workers_is_refused_with_both(void **state)
@@ -51,7 +51,7 @@ static void names_and_numbers_out_of_bounds_are_refused(void **state)
     memset(longest, 'j', 128);
     longest[128] = 0;
     refused(*state, "", 0, 1, -EINVAL, "1 to 127 bytes");
-    refused(*state, "job\xff", 0, 1, -EINVAL, "is no UTF-8");
+    refused(*state, "job\xff", 0, 1, -EINVAL, "this one has 4 bytes and is no UTF-8");
     refused(*state, "job\xc2\x9b", 0, 1, -EINVAL, "name");
     refused(*state, "\xe2\x80\xaegnp.", 0, 1, -EINVAL, "name");
     refused(*state, longest, 0, 1, -EINVAL, "this one has 128 bytes");
@@ -69,7 +69,8 @@ static void a_connection_is_for_one_job(void **state)
     WIRE(JoinRequest) join;
     struct end *e = rig_join(*state, "a", 0, 1, NULL, NULL);
     join_request(&request, &join, "b", 0, 1);
-    end_ask_refused(e, &request, -EINVAL, "has joined job a already");
+    end_ask_refused(e, &request, -EINVAL,
+                    "this connection has joined job a already; a connection is for one job");
     end_leave(e);
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
@@ -82,7 +83,8 @@ static void a_name_is_free_again_when_all_have_left(void **state)
     struct end *zero = rig_join(*state, "resnet", 0, 2, NULL, &first);
     struct end *one = rig_join(*state, "resnet", 1, 2, NULL, NULL);
     end_leave(zero);
-    refused(*state, "resnet", 0, 2, -ESTALE, "rank 0 of job resnet has left");
+    refused(*state, "resnet", 0, 2, -ESTALE,
+            "rank 0 of job resnet has left, so that the job is to end");
     end_leave(one);
     rig_join(*state, "resnet", 0, 5, NULL, &second);
     assert_true(second != first);
@@ -179,7 +181,8 @@ static void a_refused_join_names_the_process_that_is_still_in_the_former_job(voi
     end_leave(zero);
     refused(rig, "resnet", 0, 2, -ESTALE, "rank 1 of job resnet (elsewhere, pid 1001) has not");
     refused(rig, "resnet", 0, 5, -ESTALE, "rank 1 of job resnet (elsewhere, pid 1001) has not");
-    refused(rig, "resnet", 4, 5, -ESTALE, "rank 0 of job resnet has left");
+    refused(rig, "resnet", 4, 5, -ESTALE,
+            "rank 0 of job resnet has left, so that the job is to end");
 }
 
 static void a_join_waits_until_a_failed_job_has_ended(void **state)
@@ -261,7 +264,7 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     assert_int_equal(message->job_failure->code, -ECONNRESET);
     assert_non_null(strstr(message->job_failure->text, "rank 1 of job resnet"));
     message_free(message);
-    refused(rig, "resnet", 1, 2, -ESTALE, "has failed (rank 1 of job resnet");
+    refused(rig, "resnet", 1, 2, -ESTALE, "job resnet has failed (rank 1 of job resnet");
     end_leave(zero);
     rig_join(rig, "resnet", 0, 2, NULL, NULL);
 }

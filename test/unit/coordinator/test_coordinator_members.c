@@ -93,7 +93,7 @@ static void another_maximum_or_another_word_about_losses_is_refused(void **state
     members_join_refused(*state, other, -EPROTO, "came with another workers_max (5)");
     other = ELASTIC(1);
     other.continues = true;
-    members_join_refused(*state, other, -EPROTO, "on_worker_loss");
+    members_join_refused(*state, other, -EPROTO, "or on_worker_loss; give all ranks the same");
     other = (struct joining){.rank = 1, .workers = 2};
     members_join_refused(*state, other, -EPROTO, "workers_max");
 }
@@ -290,7 +290,8 @@ static void who_was_there_to_begin_with_must_agree_with_all(void **state)
     rig_aggregator(rig, 1);
     struct member zero = members_join(rig, ELASTIC(0)), one = members_join(rig, ELASTIC(1));
     members_declared(zero.end, members_declare(zero.end, "w", NULL), NULL);
-    expect_refused(one.end, end_declare_one(one.end, "w", 200), "rank 1 declared f32[200]");
+    expect_refused(one.end, end_declare_one(one.end, "w", 200),
+                   "rank 1 declared f32[200]; all ranks must declare the same");
     message_free(end_expect(zero.end, BODY(TENSOR_FAILURE)));
 }
 
@@ -299,9 +300,9 @@ static void who_was_there_to_begin_with_must_agree_with_all(void **state)
 static void who_may_resize_and_to_what(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0));
-    resize_refused(zero.end, 0, -EINVAL, "expected 1 to 4");
-    resize_refused(zero.end, 5, -EINVAL, "expected 1 to 4");
-    resize_refused(zero.end, UINT32_MAX, -EINVAL, "expected 1 to 4");
+    resize_refused(zero.end, 0, -EINVAL, "workers; expected 1 to 4, its workers_max");
+    resize_refused(zero.end, 5, -EINVAL, "workers; expected 1 to 4, its workers_max");
+    resize_refused(zero.end, UINT32_MAX, -EINVAL, "workers; expected 1 to 4, its workers_max");
     resize_refused(rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), 2, -ENOTCONN,
                    "join a job first");
     resize_refused(rig_join(*state, "rigid", 0, 2, NULL, NULL), 1, -EOPNOTSUPP,

@@ -222,15 +222,21 @@ static void what_cannot_be_ordered_is_refused(void **state)
 {
     struct moving m = moving_begin(*state);
     uint32_t lane = m.target->lanes[0];
-    expect_refused(&m, order_move(&m, "resnet", 0, 99), -ENOENT, "no lane 99");
-    expect_refused(&m, order_move(&m, "bert", 0, lane), -ENOENT, "no job bert");
-    expect_refused(&m, order_move(&m, "", 77, lane), -ENOENT, "no task 77");
+    expect_refused(&m, order_move(&m, "resnet", 0, 99), -ENOENT,
+                   "there is no lane 99; see gradpool status");
+    expect_refused(&m, order_move(&m, "bert", 0, lane), -ENOENT,
+                   "there is no job bert; see gradpool jobs");
+    expect_refused(&m, order_move(&m, "", 77, lane), -ENOENT,
+                   "there is no task 77; see gradpool explain JOB");
     expect_refused(&m, order_move(&m, "", 0, lane), -EINVAL, "which job");
-    expect_refused(&m, moving_drain(&m, 99, 0, false), -ENOENT, "no lane 99");
-    expect_refused(&m, moving_drain(&m, 0, 99, false), -ENOENT, "no aggregator 99");
+    expect_refused(&m, moving_drain(&m, 99, 0, false), -ENOENT,
+                   "there is no lane 99; see gradpool status");
+    expect_refused(&m, moving_drain(&m, 0, 99, false), -ENOENT,
+                   "there is no aggregator 99; see gradpool status");
     moving_drain(&m, lane, 0, false);
     message_free(moving_answer(&m, NULL));
-    expect_refused(&m, order_move(&m, "resnet", 0, lane), -EINVAL, "is drained");
+    expect_refused(&m, order_move(&m, "resnet", 0, lane), -EINVAL,
+                   "is drained: give it back first (gradpool drain --undo)");
 }
 
 static void a_number_that_is_a_jobs_name_too_moves_nothing(void **state)

@@ -322,7 +322,7 @@ static void pieces_that_stand_behind_different_rounds_are_waited_for(void **stat
 static void a_tensor_that_is_not_there_is_named(void **state)
 {
     struct saving_case c = begin(*state);
-    expect_refused(&c, ask_between(&c, "v"), -ENOENT, "no tensor 'v'");
+    expect_refused(&c, ask_between(&c, "v"), -ENOENT, "job resnet has no tensor 'v'");
 }
 
 /* --- jobs without a snapshot --- */
@@ -338,7 +338,8 @@ static void what_cannot_be_saved_is_told_at_once(void **state)
     set_rule(&c, "b", UPDATE_SGD, 6);
     jobs_tensor_named(c.job, "b")->terms.ranks[0] = 1;
     ask_of(&c, c.asker, "resnet");
-    expect_refused(&c, c.request, -EOPNOTSUPP, "a set of ranks of its own");
+    expect_refused(&c, c.request, -EOPNOTSUPP,
+                   "has a set of ranks of its own, which a snapshot cannot hold");
     jobs_tensor_named(c.job, "b")->terms.ranks[0] = 0;
     jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY;
     ask_of(&c, c.asker, "resnet");

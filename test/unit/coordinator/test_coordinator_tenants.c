@@ -399,11 +399,14 @@ static void tenants_are_managed_over_the_unix_socket_only(void **state)
     WIRE(TenantRevokeRequest) revoked;
     envelope request;
     add_request(&request, &wanted, "more", false);
-    end_ask_refused(rig_connect_with_key(*state, OPERATOR, &node), &request, -EPERM, "Unix socket");
-    end_ask_refused(rig_connect(*state, OPERATOR), &request, -EPERM, "Unix socket");
+    end_ask_refused(rig_connect_with_key(*state, OPERATOR, &node), &request, -EPERM,
+                    "tenants are managed on the coordinator's host only");
+    end_ask_refused(rig_connect(*state, OPERATOR), &request, -EPERM,
+                    "tenants are managed on the coordinator's host only");
     end_ask_refused(rig_connect_locally(*state, CLIENT), &request, -EPERM, "role");
     revoke_request(&request, &revoked, "node8");
-    end_ask_refused(rig_connect(*state, OPERATOR), &request, -EPERM, "Unix socket");
+    end_ask_refused(rig_connect(*state, OPERATOR), &request, -EPERM,
+                    "tenants are managed on the coordinator's host only");
 }
 
 static void names_that_are_none_or_taken_are_refused(void **state)
@@ -416,10 +419,10 @@ static void names_that_are_none_or_taken_are_refused(void **state)
     struct end *e = rig_connect_locally(*state, OPERATOR);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         add_request(&request, &wanted, names[i], false);
-        end_ask_refused(e, &request, -EINVAL, "letters, digits");
+        end_ask_refused(e, &request, -EINVAL, "a tenant's name has 1 to 63 letters, digits");
     }
     add_request(&request, &wanted, "acme", false);
-    end_ask_refused(e, &request, -EEXIST, "revoke acme");
+    end_ask_refused(e, &request, -EEXIST, "a new one takes `gradpool tenant revoke acme` first");
     revoke_request(&request, &revoked, "nobody");
     end_ask_refused(e, &request, -ENOENT, "there is no tenant nobody");
     revoke_request(&request, &revoked, ""); /* not the local tenant */
@@ -442,7 +445,8 @@ static void a_revoke_fails_the_tenant_s_jobs_and_ends_its_connections(void **sta
     for (int i = 0; i < 2; i++) {
         envelope *failure = end_expect(ends[i], BODY(JOB_FAILURE));
         assert_int_equal(failure->job_failure->code, -EKEYREVOKED);
-        assert_string_equal(failure->job_failure->text, "the key of tenant acme was revoked");
+        assert_string_equal(failure->job_failure->text,
+                            "the key of tenant acme was revoked; ask the operator for a new one");
         message_free(failure);
         end_expect_closed(ends[i]);
     }

@@ -48,9 +48,10 @@ class Owned:
     def _live(self):
         if os.getpid() != self._process:
             raise Forked(errno.ECHILD, f'this {type(self).__name__} belongs to process '
-                         f'{self._process}; a forked child must not use it')
+                         f'{self._process}; a forked child must not use it: connect again there')
         if self._handle is None:
-            raise GradpoolError(errno.EBADF, f'this {type(self).__name__} has been closed')
+            raise GradpoolError(errno.EBADF, f'this {type(self).__name__} has been closed; '
+                                'connect or join again')
         return self._handle
 
     def _using(self):
