@@ -70,14 +70,17 @@ def rules(files):
 
 
 def blocks(text):
-    """Yields (line, text) of the paragraphs, list items and table rows of a page."""
-    begin, block = 1, []
+    """Yields (line, text) of the paragraphs, list items and table rows of a page. A row comes with
+    the names of its columns."""
+    begin, block, columns = 1, [], []
     for number, line, is_code in words.numbered_lines(text + '\n'):
-        if not line.strip() or is_code or line.startswith(('- ', '|', '#')):
+        is_row = line.startswith('|')
+        if not line.strip() or is_code or is_row or line.startswith(('- ', '#')):
             if block:
-                yield begin, '\n'.join(block)
+                yield begin, '\n'.join([*columns, *block])
             begin, block = number, []
-        if line.strip() and not is_code and not line.startswith('#'):
+        columns = (columns or [line]) if is_row else []
+        if line.strip() and not is_code and not line.startswith('#') and columns != [line]:
             begin, block = (begin if block else number), block + [line]
 
 
