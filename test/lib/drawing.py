@@ -16,7 +16,7 @@ CALL = re.compile(r'\b(?:err_set|client_error|log_[a-z_]+|\w*(?:_fail|_refused?|
 FUNCTION = re.compile(r'^[a-z][^\n;=]*?\b(\w+)\([^;{]*\)\s*\{', re.M)
 OUTER = re.compile(r'^[a-z@].*', re.M)   # a line at the margin: a function, a struct, a class
 SKIPPED = re.compile(r'--|clang-format|noqa')   # titles of sections, and words for tools
-NUMBER = re.compile(r'\([A-Z]+[0-9]+[^)]*\)')
+NUMBER = re.compile(r'\([A-Z]{1,2}[0-9]+[^)]*\)')
 
 
 def comments(files):
