@@ -16,7 +16,7 @@ CALL = re.compile(r'\b(?:err_set|client_error|log_[a-z_]+|\w*(?:_fail|_refused?|
 FUNCTION = re.compile(r'^[a-z][^\n;=]*?\b(\w+)\([^;{]*\)\s*\{', re.M)
 OUTER = re.compile(r'^[a-z@].*', re.M)   # a line at the margin: a function, a struct, a class
 SKIPPED = re.compile(r'--|clang-format|noqa')   # titles of sections, and words for tools
-NUMBER = re.compile(r'\([A-Z]+[0-9]+[^)]*\)')
+NUMBER = re.compile(r'\([A-Z]{1,2}[0-9]+[^)]*\)')
 
 
 def comments(files):
@@ -70,14 +70,17 @@ def rules(files):
 
 
 def blocks(text):
-    """Yields (line, text) of the paragraphs, list items and table rows of a page."""
-    begin, block = 1, []
+    """Yields (line, text) of the paragraphs, list items and table rows of a page. A row comes with
+    the names of its columns."""
+    begin, block, columns = 1, [], []
     for number, line, is_code in words.numbered_lines(text + '\n'):
-        if not line.strip() or is_code or line.startswith(('- ', '|', '#')):
+        is_row = line.startswith('|')
+        if not line.strip() or is_code or is_row or line.startswith(('- ', '#')):
             if block:
-                yield begin, '\n'.join(block)
+                yield begin, '\n'.join([*columns, *block])
             begin, block = number, []
-        if line.strip() and not is_code and not line.startswith('#'):
+        columns = (columns or [line]) if is_row else []
+        if line.strip() and not is_code and not line.startswith('#') and columns != [line]:
             begin, block = (begin if block else number), block + [line]
 
 
