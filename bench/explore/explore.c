@@ -27,6 +27,7 @@ static void explore_add(struct world_figures *sum, const struct world_figures *f
     sum->feedback_p50_s += weight * f->feedback_p50_s;
     sum->feedback_p95_s += weight * f->feedback_p95_s;
     sum->speed += weight * f->speed;
+    sum->whole_speed += weight * f->whole_speed;
     sum->makespan_s += weight * f->makespan_s;
     sum->slot_use += weight * f->slot_use;
     sum->best += weight * f->best;

@@ -68,32 +68,34 @@ static void explore_print_json(const struct explore_row *row)
 {
     const struct world_figures *f = &row->figures;
     printf("{\"stream\": \"%s\", \"policy\": \"%s\", \"seeds\": %u, \"trials\": %u, "
-           "\"slots\": %u, \"feedback_p50_s\": %.3f, \"feedback_p95_s\": %.3f, \"speed\": %.4f, "
-           "\"makespan_s\": %.1f, \"slot_use\": %.4f, \"best\": %.5f, \"best_s\": %.1f, "
-           "\"resizes\": %.1f, \"lane_changes\": %.1f, \"pause_p50_s\": %.3f, "
-           "\"pause_max_s\": %.3f, \"samples_lost\": null, \"samples_doubled\": null, "
-           "\"stage_wait_mean_s\": %.3f, \"stage_wait_max_s\": %.3f, \"waits_over_bound\": %.0f, "
+           "\"slots\": %u, \"feedback_p50_s\": %.3f, \"feedback_p95_s\": %.3f, "
+           "\"speed\": %.4f, \"whole_speed\": %.4f, \"makespan_s\": %.1f, "
+           "\"slot_use\": %.4f, \"best\": %.5f, \"best_s\": %.1f, \"resizes\": %.1f, "
+           "\"lane_changes\": %.1f, \"pause_p50_s\": %.3f, \"pause_max_s\": %.3f, "
+           "\"samples_lost\": null, \"samples_doubled\": null, \"stage_wait_mean_s\": %.3f, "
+           "\"stage_wait_max_s\": %.3f, \"waits_over_bound\": %.0f, "
            "\"rests_over_bound\": %.0f}\n",
            row->stream->name, row->policy.name, row->seeds, row->stream->trials, row->stream->slots,
-           f->feedback_p50_s, f->feedback_p95_s, f->speed, f->makespan_s, f->slot_use, f->best,
-           f->best_s, f->resizes, f->lane_changes, f->pause_p50_s, f->pause_max_s,
-           f->stage_wait_mean_s, f->stage_wait_max_s, f->waits_over, f->rests_over);
+           f->feedback_p50_s, f->feedback_p95_s, f->speed, f->whole_speed, f->makespan_s,
+           f->slot_use, f->best, f->best_s, f->resizes, f->lane_changes, f->pause_p50_s,
+           f->pause_max_s, f->stage_wait_mean_s, f->stage_wait_max_s, f->waits_over, f->rests_over);
 }
 
 static void explore_print_head(const struct trial_stream *stream, bool has_stages)
 {
     printf("\n%s: %u trials on %u slots, %u seeds\n", stream->name, stream->trials, stream->slots,
            stream->seeds);
-    printf("%-16s %12s %12s %8s %10s %6s %9s %9s%s\n", "policy", "feedback p50", "p95", "speed",
-           "makespan", "use", "resizes", "pause max", has_stages ? " stage wait       max" : "");
+    printf("%-16s %12s %12s %7s %7s %10s %6s %8s %9s%s\n", "policy", "feedback p50", "p95", "speed",
+           "whole", "makespan", "use", "resizes", "pause max",
+           has_stages ? " stage wait       max" : "");
 }
 
 static void explore_print_line(const struct explore_row *row, bool has_stages)
 {
     const struct world_figures *f = &row->figures;
-    printf("%-16s %10.1f s %10.1f s %8.3f %8.0f s %6.3f %9.0f %7.2f s", row->policy.name,
-           f->feedback_p50_s, f->feedback_p95_s, f->speed, f->makespan_s, f->slot_use, f->resizes,
-           f->pause_max_s);
+    printf("%-16s %10.1f s %10.1f s %7.3f %7.3f %8.0f s %6.3f %8.0f %7.2f s", row->policy.name,
+           f->feedback_p50_s, f->feedback_p95_s, f->speed, f->whole_speed, f->makespan_s,
+           f->slot_use, f->resizes, f->pause_max_s);
     if (has_stages)
         printf(" %8.1f s %7.1f s", f->stage_wait_mean_s, f->stage_wait_max_s);
     printf("\n");

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#define POLICIES_NS UINT64_C(1000000000)
+#define POLICIES_S 1e9 /* ns */
 
 static struct world_policy *policies_add(struct world_policy *policies, size_t *count,
                                          const char *name)
@@ -25,16 +25,20 @@ static struct world_policy *policies_add_fixed(struct world_policy *policies, si
     return policy;
 }
 
-/* The same rules, but a change restarts the whole job; each at two hold times. */
-static void policies_add_restarts(struct world_policy *policies, size_t *count, uint32_t restart_s)
+/* The same rules, but a change restarts the whole job, in the stream's time or a third of it; each
+ * at two hold times. */
+static void policies_add_restarts(struct world_policy *policies, size_t *count,
+                                  const struct stream_costs *costs)
 {
-    for (uint32_t hold_s = 60; hold_s <= 120; hold_s += 60) {
+    for (int i = 0; i < 4; i++) {
+        double restart_s = costs->restart_s / (i < 2 ? 3 : 1);
+        double hold_s = costs->hold_s * (i % 2 ? 2 : 1);
         char name[WORLD_NAME_BYTES];
-        snprintf(name, sizeof name, "restart-%u/%u", restart_s, hold_s);
+        snprintf(name, sizeof name, "restart-%.2g/%.3g", restart_s, hold_s);
         struct world_policy *policy = policies_add(policies, count, name);
         policy->restart_s = restart_s;
-        policy->options.hold_ns = hold_s * POLICIES_NS;
-        policy->options.resize_ns = restart_s * POLICIES_NS;
+        policy->options.hold_ns = (uint64_t)(hold_s * POLICIES_S);
+        policy->options.resize_ns = (uint64_t)(restart_s * POLICIES_S);
         policy->options.holds_growth = true;
     }
 }
@@ -53,8 +57,7 @@ size_t policies_of(const struct trial_stream *stream,
     policies_add(ret_policies, &count, "eps")->options.never_rests = true;
     policies_add(ret_policies, &count, "rest");
     policies_add(ret_policies, &count, "preload")->preloads = true;
-    policies_add_restarts(ret_policies, &count, 10);
-    policies_add_restarts(ret_policies, &count, 30);
+    policies_add_restarts(ret_policies, &count, &stream->costs);
     return count;
 }
 

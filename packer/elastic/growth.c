@@ -30,7 +30,7 @@ static bool growth_is_possible(const struct scheduler *s, const struct roster_jo
     if (job->workers < job->wants.workers_min || job->history->start_after_ns > s->now_ns)
         return false;
     bool starts_now = job->since_ns == s->now_ns;
-    return !s->options.holds_growth || starts_now || job->held_until_ns <= s->now_ns;
+    return !s->options.holds_growth || starts_now || pace_held_until_ns(s, job) <= s->now_ns;
 }
 
 /* Half of the time to the last step at the present speed. */

@@ -43,7 +43,7 @@ struct roster_job {
     double value;          /* NaN: none, or the worst */
     uint64_t submitted_ns; /* of equal jobs the first in the array was submitted first */
     uint64_t since_ns;     /* begin of the state */
-    uint64_t held_until_ns;
+    uint64_t changed_ns;   /* last change of workers; begin of the hold time */
 };
 
 struct roster_slot {
@@ -140,6 +140,7 @@ static inline uint32_t roster_firm_workers(const struct roster_job *job)
 
 void pace_add(struct pace *pace, uint64_t probe_ns);
 uint64_t pace_hold_ns(const struct scheduler *s);
+uint64_t pace_held_until_ns(const struct scheduler *s, const struct roster_job *job);
 uint64_t pace_quantum_ns(const struct scheduler *s);
 uint64_t pace_silent_ns(const struct scheduler *s);
 uint64_t pace_rest_max_ns(const struct scheduler *s);

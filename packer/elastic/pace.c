@@ -34,6 +34,11 @@ uint64_t pace_hold_ns(const struct scheduler *s)
     return median_ns < SCHEDULER_HOLD_MAX_NS ? median_ns : SCHEDULER_HOLD_MAX_NS;
 }
 
+uint64_t pace_held_until_ns(const struct scheduler *s, const struct roster_job *job)
+{
+    return job->changed_ns + pace_hold_ns(s);
+}
+
 uint64_t pace_quantum_ns(const struct scheduler *s)
 {
     return s->options.quantum_ns ? s->options.quantum_ns : pace_hold_ns(s) / PACE_QUANTA;

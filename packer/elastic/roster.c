@@ -205,7 +205,7 @@ void roster_place(struct scheduler *s, struct roster_job *job, uint32_t count)
     job->has_processes = false;
     job->workers += count;
     job->tenant->slots += count;
-    job->held_until_ns = s->now_ns + pace_hold_ns(s);
+    job->changed_ns = s->now_ns;
 }
 
 /* The slot with the highest rank that was not asked to leave. */
@@ -236,7 +236,7 @@ void roster_ask_to_leave(struct scheduler *s, struct roster_job *job)
         return;
     roster_mark_leaving(job, slot);
     roster_act_on_slot(s, SCHEDULER_LEAVE, slot, job->workers + 1, job->workers);
-    job->held_until_ns = s->now_ns + pace_hold_ns(s);
+    job->changed_ns = s->now_ns;
     job->history->grown_from = 0;
 }
 

@@ -292,7 +292,7 @@ uint64_t scheduler_wake_ns(const struct scheduler *s)
             wake_ns = scheduler_sooner(s, wake_ns, job->since_ns + pace_rest_max_ns(s));
         if (job->state != SCHEDULER_ACTIVE)
             continue;
-        wake_ns = scheduler_sooner(s, wake_ns, job->held_until_ns);
+        wake_ns = scheduler_sooner(s, wake_ns, pace_held_until_ns(s, job));
         wake_ns = scheduler_sooner(s, wake_ns, job->since_ns + quantum_ns);
         if (roster_is_probing(job))
             wake_ns = scheduler_sooner(s, wake_ns, job->since_ns + silent_ns);

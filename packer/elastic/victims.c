@@ -22,7 +22,7 @@ static bool victims_may_shrink(const struct scheduler *s, const struct roster_jo
 {
     return victims_is_running(victim) && victim != job &&
            victim->workers - victim->giving > victim->wants.workers_min &&
-           victim->held_until_ns <= s->now_ns && victims_tenant_gives(victim, job);
+           pace_held_until_ns(s, victim) <= s->now_ns && victims_tenant_gives(victim, job);
 }
 
 /* Workers of a probing job above its minimum can be taken back at any time. */

@@ -19,7 +19,7 @@ struct trial_stream stages_stream(void)
                                  .workers_max = 2,
                                  .minutes = 10,
                                  .seeds = 5,
-                                 .costs = {4.0, 0.3, 0.05, 30.0}};
+                                 .costs = {4.0, 0.3, 0.05, 30.0, 60.0}};
 }
 
 static struct trial stages_one(double submit_s)

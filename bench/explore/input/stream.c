@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STREAM_USUAL_COSTS   \
-    {                        \
-        4.0, 0.3, 0.05, 30.0 \
+#define STREAM_USUAL_COSTS         \
+    {                              \
+        4.0, 0.3, 0.05, 30.0, 60.0 \
     }
-#define STREAM_SMALL_COSTS \
-    {                      \
-        0.4, 0.4, 0.1, 5.0 \
+#define STREAM_SMALL_COSTS      \
+    {                           \
+        0.4, 0.4, 0.1, 5.0, 3.5 \
     }
 
 static const struct trial_stream stream_table[] = {

@@ -17,6 +17,7 @@ struct stream_costs {
     double start_s, preload_start_s; /* from START to a worker that helps */
     double resize_s;                 /* stop of a job by a worker that joins or leaves */
     double restart_s;                /* stop of a job that restarts from a snapshot */
+    double hold_s;                   /* least hold time of jobs that restart */
 };
 
 struct trial_stream {

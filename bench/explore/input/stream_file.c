@@ -83,8 +83,8 @@ static void stream_read_one(struct stream_source *source, struct trial_stream *s
 {
     const char *name = json_string_value(json_object_get(source->stream, "name"));
     snprintf(stream->name, sizeof stream->name, "%s", name ? name : "");
-    if (!name || strlen(name) >= sizeof stream->name)
-        stream_fail(source, "name", "a text of at most 47 bytes");
+    if (!name || strlen(name) >= sizeof stream->name || strpbrk(name, "\"\\\n\r\t"))
+        stream_fail(source, "name", "a text of at most 47 bytes, without quotes");
     stream->arrivals = stream_kind(source);
     stream->load = stream_number(source, "load", 0.8, 0.01, 100);
     stream->scale = stream_number(source, "scale", 1, 1e-6, 1e6);
@@ -99,6 +99,7 @@ static void stream_read_one(struct stream_source *source, struct trial_stream *s
     stream->costs.preload_start_s = stream_number(source, "preload_start_s", 0.3, 0, 1000);
     stream->costs.resize_s = stream_number(source, "resize_s", 0.05, 0, 1000);
     stream->costs.restart_s = stream_number(source, "restart_s", 30, 0, 1000);
+    stream->costs.hold_s = stream_number(source, "hold_s", 60, 0.1, 1000);
     stream_read_static(source, stream);
 }
 

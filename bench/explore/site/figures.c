@@ -111,7 +111,7 @@ void figures_watch(struct site *site)
 
 static void figures_of_trials(struct site *site, struct world_figures *f, double *feedback)
 {
-    size_t count = 0, ended = 0;
+    size_t count = 0, whole = 0;
     uint64_t first_ns = site->trials[0].submit_ns, last_ns = 0;
     for (size_t i = 0; i < site->setting->count; i++) {
         const struct site_trial *t = &site->trials[i];
@@ -120,10 +120,14 @@ static void figures_of_trials(struct site *site, struct world_figures *f, double
         if (t->trial->is_stage)
             continue;
         feedback[count++] = (double)(t->feedback_ns - t->submit_ns) / SITE_NS;
-        f->speed += t->steps / whole_s / trial_speed(t->trial, 1);
-        ended++;
+        double speed = t->steps / whole_s / trial_speed(t->trial, 1);
+        bool is_whole = t->steps >= trial_steps(t->trial);
+        f->speed += speed;
+        f->whole_speed += is_whole ? speed : 0;
+        whole += is_whole;
     }
-    f->speed /= (double)(ended ? ended : 1);
+    f->speed /= (double)(count ? count : 1);
+    f->whole_speed /= (double)(whole ? whole : 1);
     f->makespan_s = (double)(last_ns - first_ns) / SITE_NS;
     f->best = isfinite(site->best) ? site->best : 0;
     f->best_s = site->best_ns > first_ns ? (double)(site->best_ns - first_ns) / SITE_NS : 0;

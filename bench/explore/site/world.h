@@ -31,7 +31,8 @@ struct world_setting {
 
 struct world_figures {
     double feedback_p50_s, feedback_p95_s; /* submit to first report */
-    double speed; /* mean over trials of steps/s from submit to end, in one-worker speeds */
+    double speed;       /* mean over trials of steps/s from submit to end, in one-worker speeds */
+    double whole_speed; /* the same over trials that ran all their steps */
     double makespan_s;
     double slot_use;                 /* part of the slot time with a worker on it */
     double best, best_s;             /* best report of a whole training, and its time */

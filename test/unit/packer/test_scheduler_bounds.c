@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#define STREAMS 600
+#define STREAMS 300
 
 enum plant { PLANT_NOTHING, PLANT_NO_VICTIMS, PLANT_NO_OVERDUE };
 
@@ -65,7 +65,7 @@ static struct trial_stream stream_of(uint64_t seed)
                                   .ask = 2,
                                   .workers_max = 6,
                                   .minutes = 2 + (double)(seed % 9),
-                                  .costs = {4, 0.3, 0.05, 30}};
+                                  .costs = {4, 0.3, 0.05, 30, 60}};
     return stream;
 }
 
