@@ -1,4 +1,4 @@
-/* The time of one decision of the scheduler beside many jobs. */
+/* CPU time of one decision of the scheduler beside many jobs. */
 #ifndef GRADPOOL_BENCH_EXPLORE_DECISIONS_H
 #define GRADPOOL_BENCH_EXPLORE_DECISIONS_H
 
