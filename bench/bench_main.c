@@ -21,6 +21,7 @@ static const struct command {
     {"kernels", "the sums and update rules beside memcpy", kernels_command},
     {"simulate", "a week of jobs through the packer, on a virtual clock", simulate_command},
     {"durability", "what copies of parameters cost a job", durability_command},
+    {"explore", "streams of trials under elastic and fixed allocations", explore_command},
     {"faults", "kills, stops and cuts at random; every element checked", faults_command},
     {"fences", "what a hostile tenant takes from rounds and joins of others", fences_command},
     {"migrate", "what a job notices of its tasks' migrations", migrate_command},

@@ -19,6 +19,7 @@ int budget_command(int argc, char **argv);
 int kernels_command(int argc, char **argv);
 int simulate_command(int argc, char **argv);
 int durability_command(int argc, char **argv);
+int explore_command(int argc, char **argv);
 int fences_command(int argc, char **argv);
 int faults_command(int argc, char **argv);
 int migrate_command(int argc, char **argv);

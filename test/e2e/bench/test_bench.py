@@ -132,6 +132,41 @@ class Compare(unittest.TestCase):
             self.assertIn('gradpool-bench', answer.stderr)
 
 
+class Explore(unittest.TestCase):
+    POLICIES = ['fifo-1', 'fifo-2', 'fifo-4', 'noreuse', 'eps', 'rest', 'preload',
+                'restart-1.7/3.5', 'restart-1.7/7', 'restart-5/3.5', 'restart-5/7']
+
+    def test_a_quick_simulation_has_a_row_for_each_policy_and_its_bars(self):
+        answer = bench('explore', '--simulate', '--quick', '--json')
+        self.assertEqual((answer.returncode, answer.stderr), (0, ''))
+        lines = [json.loads(line) for line in answer.stdout.splitlines()]
+        rows = [line for line in lines if 'policy' in line]
+        bars = [line for line in lines if 'bar' in line]
+        self.assertEqual([row['policy'] for row in rows if row['stream'] == 'bench size'],
+                         self.POLICIES)
+        self.assertTrue(all(0 < row['feedback_p50_s'] <= row['feedback_p95_s']
+                            <= row['makespan_s'] for row in rows))
+        self.assertTrue(all(row['waits_over_bound'] + row['rests_over_bound'] == 0
+                            for row in rows if row['policy'] in ('rest', 'preload')))
+        self.assertTrue(all(bar['holds'] is (bar['value'] >= bar['limit'] if bar['at'] == 'least'
+                                             else bar['value'] <= bar['limit']) for bar in bars))
+
+    def test_the_same_simulation_gives_the_same_figures(self):
+        first, second = (bench('explore', '--simulate', '--quick', '--stages', '--json').stdout
+                         for _ in range(2))
+        self.assertIn('"policy": "greedy"', first)
+        self.assertEqual(first, second)
+
+    def test_a_file_that_cannot_be_read_is_named(self):
+        for option in '--streams', '--trace':
+            answer = bench('explore', '--simulate', '--quick', option, '/nowhere/file')
+            self.assertEqual(answer.returncode, 1)
+            self.assertIn('/nowhere/file', answer.stderr)
+
+    def test_without_a_mode_it_is_a_usage_error(self):
+        self.assertEqual(bench('explore').returncode, 2)
+
+
 class Ddp(unittest.TestCase):
     def test_training_with_either_system_has_a_row_and_the_last_line_their_ratios(self):
         answer = bench('ddp', '--json', '--model', 'cnn', '--turns', 1, '--turn-ms', 50)

@@ -1,0 +1,16 @@
+/* A stage of 8 workers among narrow jobs, on a virtual clock (FlexPS 4.1). PURE. */
+#ifndef GRADPOOL_BENCH_EXPLORE_INPUT_STAGES_H
+#define GRADPOOL_BENCH_EXPLORE_INPUT_STAGES_H
+
+#include "bench/explore/input/trial.h"
+
+#define STAGES_WORKERS 8
+#define STAGES_COUNT 20
+
+/* The stream of narrow jobs. */
+struct trial_stream stages_stream(void);
+/* Narrow trials of the stream, and STAGES_COUNT stages evenly between them; the caller frees them.
+ * NULL: no memory. */
+struct trial *stages_draw(const struct trial_stream *stream, uint64_t seed, size_t *ret_count);
+
+#endif

@@ -1,0 +1,258 @@
+/* Serves jobs without enough slots, in one order: jobs below their minimum, overdue rests, the
+ * queue, other rests (F2 to F4, F6, F8). A job that cannot be served keeps the slots that are free
+ * or come free, and all jobs behind it wait; so a gang gathers its slots and nobody starves. Owns
+ * nothing. */
+#include "packer/elastic/internal.h"
+
+#include <math.h>
+
+enum needs_class { NEEDS_LOSS, NEEDS_OVERDUE, NEEDS_QUEUE, NEEDS_REST, NEEDS_NOTHING };
+
+bool needs_rest_is_overdue(const struct scheduler *s, const struct roster_job *job)
+{
+    return job->state == SCHEDULER_RESTING && !job->rests_by_order &&
+           job->since_ns + pace_rest_max_ns(s) <= s->now_ns;
+}
+
+static enum needs_class needs_class_of(const struct scheduler *s, const struct roster_job *job)
+{
+    if (job->leaving || job->is_ending || job->history->start_after_ns > s->now_ns)
+        return NEEDS_NOTHING;
+    if (job->state == SCHEDULER_WAITING)
+        return NEEDS_QUEUE;
+    if (job->state == SCHEDULER_ACTIVE)
+        return job->workers < job->wants.workers_min ? NEEDS_LOSS : NEEDS_NOTHING;
+    if (job->rests_by_order)
+        return NEEDS_NOTHING;
+    return needs_rest_is_overdue(s, job) ? NEEDS_OVERDUE : NEEDS_REST;
+}
+
+/* Highest rung, then best report; jobs without one last. */
+static bool needs_rest_is_better(const struct roster_job *a, const struct roster_job *b)
+{
+    if (a->rung != b->rung)
+        return a->rung > b->rung;
+    if (isnan(a->value) || isnan(b->value))
+        return !isnan(a->value);
+    return a->value < b->value;
+}
+
+/* Whether `a`, submitted after `b`, is served before `b` of the same class. */
+static bool needs_overtakes(enum needs_class class, const struct roster_job *a,
+                            const struct roster_job *b)
+{
+    switch (class) {
+    case NEEDS_OVERDUE: return a->since_ns < b->since_ns;
+    case NEEDS_REST:
+        if (a->tenant->slots != b->tenant->slots)
+            return a->tenant->slots < b->tenant->slots;
+        return needs_rest_is_better(a, b);
+    default: return a->tenant->slots < b->tenant->slots;
+    }
+}
+
+/* --- the walk --- */
+
+static void needs_collect(struct scheduler *s, struct needs_walk *walk)
+{
+    walk->count = 0;
+    for (size_t i = 0; i < s->jobs_count; i++) {
+        enum needs_class class = needs_class_of(s, s->jobs[i]);
+        if (class != NEEDS_NOTHING)
+            s->needs[walk->count++] = (struct needs_entry){s->jobs[i], class};
+    }
+}
+
+/* The entry of the job that is served next, up to a class; NULL: none. */
+static struct needs_entry *needs_find(const struct scheduler *s, const struct needs_walk *walk,
+                                      enum needs_class most)
+{
+    struct needs_entry *best = NULL;
+    for (size_t i = 0; i < walk->count; i++) {
+        struct needs_entry *entry = &s->needs[i];
+        if (!entry->job || entry->class > (int)most || (best && entry->class > best->class))
+            continue;
+        if (best && entry->class == best->class &&
+            !needs_overtakes(entry->class, entry->job, best->job))
+            continue;
+        best = entry;
+    }
+    return best;
+}
+
+static bool needs_has_rests(const struct scheduler *s)
+{
+    for (size_t i = 0; i < s->jobs_count; i++)
+        if (s->jobs[i]->state == SCHEDULER_RESTING && !s->jobs[i]->rests_by_order)
+            return true;
+    return false;
+}
+
+uint32_t needs_usable_slots(const struct scheduler *s)
+{
+    return s->slots_count - roster_count(s, ROSTER_LOST);
+}
+
+static uint32_t needs_firm_workers(const struct scheduler *s)
+{
+    uint32_t firm = 0;
+    for (size_t i = 0; i < s->jobs_count; i++)
+        firm += roster_firm_workers(s->jobs[i]);
+    return firm;
+}
+
+/* Whether probing jobs and stages hold at most three quarters with `count` more slots, or none
+ * but these (F3). */
+static bool needs_probing_fits(const struct needs_walk *walk, uint32_t count)
+{
+    return walk->firm == 0 || walk->firm + count <= walk->usable * 3 / 4;
+}
+
+/* --- service --- */
+
+static uint32_t needs_missing(const struct roster_job *job)
+{
+    return job->wants.workers_min - job->workers;
+}
+
+/* Keeps slots for a job: coming ones where free ones do not suffice. */
+static void needs_keep(struct needs_room *room, uint32_t count)
+{
+    uint32_t free = room->free < count ? room->free : count;
+    uint32_t coming = room->coming < count - free ? room->coming : count - free;
+    room->free -= free;
+    room->coming -= coming;
+}
+
+static unsigned needs_ways(const struct scheduler *s, const struct needs_walk *walk,
+                           const struct needs_entry *entry)
+{
+    if (entry->class == NEEDS_REST)
+        return VICTIMS_SHRINK;
+    if (s->options.never_rests ||
+        (entry->class == NEEDS_QUEUE && !needs_probing_fits(walk, needs_missing(entry->job))))
+        return VICTIMS_SHRINK | VICTIMS_PROBE_NARROWER;
+    return VICTIMS_SHRINK | VICTIMS_REST | VICTIMS_PROBE_NARROWER;
+}
+
+static void needs_place(struct scheduler *s, struct needs_walk *walk, struct roster_job *job,
+                        uint32_t count)
+{
+    bool rested = job->state == SCHEDULER_RESTING;
+    walk->room.free -= count;
+    s->set_aside -= s->set_aside < count ? s->set_aside : count;
+    roster_place(s, job, count);
+    if (rested)
+        walk->has_rests = needs_has_rests(s);
+}
+
+/* Makes room for the job, and keeps it. False: the job has to wait for more than asked workers. */
+static bool needs_gather(struct scheduler *s, struct needs_walk *walk, struct needs_entry *entry,
+                         uint32_t count)
+{
+    struct needs_room *room = &walk->room;
+    if (room->free + room->coming < count) {
+        room->coming += victims_make_room(s, entry->job, count - room->free - room->coming,
+                                          needs_ways(s, walk, entry));
+        walk->has_rests = needs_has_rests(s);
+    }
+    bool is_coming = room->free + room->coming >= count;
+    if (is_coming || entry->class != NEEDS_REST)
+        needs_keep(room, count);
+    return is_coming;
+}
+
+static bool needs_serve_entry(struct scheduler *s, struct needs_walk *walk,
+                              struct needs_entry *entry)
+{
+    uint32_t count = needs_missing(entry->job);
+    if (walk->room.free >= count)
+        needs_place(s, walk, entry->job, count);
+    else if (!needs_gather(s, walk, entry, count))
+        return false;
+    walk->firm += entry->class == NEEDS_QUEUE ? count : 0;
+    entry->job = NULL;
+    return true;
+}
+
+/* A queued job leaves a quarter of the site to rests, if there are any. */
+static bool needs_stays_behind_rests(const struct needs_walk *walk, const struct needs_entry *entry)
+{
+    return entry->class == NEEDS_QUEUE && walk->has_rests &&
+           !needs_probing_fits(walk, needs_missing(entry->job));
+}
+
+/* Keeps the coming slots for all jobs up to the queue at once, if they suffice: a burst has a
+ * decision for each of its slots. */
+static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
+{
+    uint32_t missing = 0, queued = 0;
+    for (size_t i = 0; i < walk->count; i++) {
+        const struct needs_entry *entry = &s->needs[i];
+        if (!entry->job || entry->class > NEEDS_QUEUE)
+            continue;
+        missing += needs_missing(entry->job);
+        queued += entry->class == NEEDS_QUEUE ? needs_missing(entry->job) : 0;
+    }
+    if (walk->room.free > 0 || missing > walk->room.coming ||
+        (walk->has_rests && !needs_probing_fits(walk, queued)))
+        return false;
+    for (size_t i = 0; i < walk->count; i++)
+        if (s->needs[i].class <= NEEDS_QUEUE)
+            s->needs[i].job = NULL;
+    walk->room.coming -= missing;
+    walk->firm += queued;
+    return true;
+}
+
+/* Serves jobs up to the queue, until one has to wait. */
+static void needs_serve_queue(struct scheduler *s, struct needs_walk *walk)
+{
+    struct needs_entry *entry;
+    walk->is_behind_rests = false;
+    while (!needs_all_come(s, walk) && (entry = needs_find(s, walk, NEEDS_QUEUE)) != NULL) {
+        if (needs_stays_behind_rests(walk, entry)) {
+            walk->is_behind_rests = true;
+            return;
+        }
+        if (!needs_serve_entry(s, walk, entry)) {
+            walk->room = (struct needs_room){.has_waiting = true};
+            return;
+        }
+    }
+}
+
+void needs_serve(struct scheduler *s, struct needs_walk *ret_walk)
+{
+    *ret_walk = (struct needs_walk){
+        .has_rests = needs_has_rests(s),
+        .firm = needs_firm_workers(s),
+        .usable = needs_usable_slots(s),
+        .room = {.free = roster_count(s, ROSTER_FREE), .coming = roster_count(s, ROSTER_LEAVING)}};
+    needs_collect(s, ret_walk);
+    needs_serve_queue(s, ret_walk);
+}
+
+/* After a rest for which no victim was found, the others look for free slots alone. */
+static void needs_serve_other_rests(struct scheduler *s, struct needs_walk *walk)
+{
+    for (bool may_ask = true; may_ask || walk->room.free > 0;) {
+        struct needs_entry *entry = needs_find(s, walk, NEEDS_REST);
+        if (!entry || entry->class != NEEDS_REST)
+            return;
+        if (may_ask || walk->room.free >= needs_missing(entry->job))
+            may_ask &= needs_serve_entry(s, walk, entry);
+        entry->job = NULL;
+    }
+}
+
+void needs_serve_rests(struct scheduler *s, struct needs_walk *walk)
+{
+    if (walk->room.has_waiting)
+        return;
+    needs_serve_other_rests(s, walk);
+    if (walk->is_behind_rests) /* perhaps no rest is left */
+        needs_serve_queue(s, walk);
+    if (walk->is_behind_rests)
+        walk->room = (struct needs_room){.has_waiting = true};
+}

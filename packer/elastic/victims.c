@@ -1,0 +1,184 @@
+/* Room for a job that finds none: running jobs give workers (F2), then rest as a whole (F3). The
+ * plan is made first, in `giving`, and carried out only if the room suffices. Owns nothing. Must
+ * never take a slot from a probing job or a stage. */
+#include "packer/elastic/internal.h"
+
+#include <math.h>
+
+/* A tenant gives to itself, and to tenants that hold less (F6). */
+static bool victims_tenant_gives(const struct roster_job *victim, const struct roster_job *job)
+{
+    return victim->tenant == job->tenant || victim->tenant->slots > job->tenant->slots;
+}
+
+static bool victims_is_running(const struct roster_job *job)
+{
+    return job->state == SCHEDULER_ACTIVE && job->phase != ROSTER_PROBING && !job->wants.is_stage &&
+           !job->is_ending;
+}
+
+static bool victims_may_shrink(const struct scheduler *s, const struct roster_job *victim,
+                               const struct roster_job *job)
+{
+    return victims_is_running(victim) && victim != job &&
+           victim->workers - victim->giving > victim->wants.workers_min &&
+           pace_held_until_ns(s, victim) <= s->now_ns && victims_tenant_gives(victim, job);
+}
+
+/* Workers of a probing job above its minimum can be taken back at any time. */
+static bool victims_may_probe_narrower(const struct roster_job *victim,
+                                       const struct roster_job *job)
+{
+    return roster_is_probing(victim) && victim != job && !victim->is_ending &&
+           !victim->wants.is_stage &&
+           victim->workers > victim->wants.workers_min + victim->giving &&
+           victims_tenant_gives(victim, job);
+}
+
+/* Speed that the next given worker costs, in one-worker speeds. */
+static double victims_loss(const struct roster_job *victim)
+{
+    const struct curve *curve = &victim->history->curve;
+    uint32_t workers = victim->workers - victim->giving;
+    return curve_relative(curve, workers) - curve_relative(curve, workers - 1);
+}
+
+/* The tenant with most slots gives first, then the job that loses least, then the lowest id. */
+static struct roster_job *victims_find_of(const struct scheduler *s, const struct roster_job *job,
+                                          bool is_probing, double *ret_loss)
+{
+    struct roster_job *best = NULL;
+    double best_loss = 0;
+    for (size_t i = 0; i < s->jobs_count; i++) {
+        struct roster_job *victim = s->jobs[i];
+        if (is_probing ? !victims_may_probe_narrower(victim, job)
+                       : !victims_may_shrink(s, victim, job))
+            continue;
+        double loss = victims_loss(victim);
+        if (best &&
+            (victim->tenant->slots < best->tenant->slots ||
+             (victim->tenant->slots == best->tenant->slots &&
+              (loss > best_loss || (loss == best_loss && victim->wants.id > best->wants.id)))))
+            continue;
+        best = victim;
+        best_loss = loss;
+    }
+    *ret_loss = best_loss;
+    return best;
+}
+
+struct roster_job *victims_find(const struct scheduler *s, const struct roster_job *job,
+                                double *ret_loss)
+{
+    return victims_find_of(s, job, false, ret_loss);
+}
+
+static bool victims_may_rest(const struct scheduler *s, const struct roster_job *victim,
+                             const struct roster_job *job)
+{
+    return victims_is_running(victim) && victim != job && victim->workers > victim->giving &&
+           victim->since_ns + pace_quantum_ns(s) <= s->now_ns && victims_tenant_gives(victim, job);
+}
+
+/* Whether `a` rests before `b`: lowest rung, then worst report, then latest submitted. */
+static bool victims_ranks_below(const struct roster_job *a, const struct roster_job *b)
+{
+    if (a->tenant->slots != b->tenant->slots)
+        return a->tenant->slots > b->tenant->slots;
+    if (a->rung != b->rung)
+        return a->rung < b->rung;
+    if (isnan(a->value) || isnan(b->value))
+        return isnan(a->value);
+    return a->value >= b->value;
+}
+
+static struct roster_job *victims_find_resting(const struct scheduler *s,
+                                               const struct roster_job *job)
+{
+    struct roster_job *best = NULL;
+    for (size_t i = 0; i < s->jobs_count; i++)
+        if (victims_may_rest(s, s->jobs[i], job) &&
+            (!best || victims_ranks_below(s->jobs[i], best)))
+            best = s->jobs[i];
+    return best;
+}
+
+static uint32_t victims_plan_shrinks(struct scheduler *s, const struct roster_job *job,
+                                     bool is_probing, uint32_t planned, uint32_t count)
+{
+    double loss;
+    while (planned < count) {
+        struct roster_job *victim = victims_find_of(s, job, is_probing, &loss);
+        if (!victim)
+            break;
+        victim->giving++;
+        planned++;
+    }
+    return planned;
+}
+
+static uint32_t victims_plan_rests(struct scheduler *s, const struct roster_job *job,
+                                   uint32_t planned, uint32_t count)
+{
+    while (planned < count) {
+        struct roster_job *victim = victims_find_resting(s, job);
+        if (!victim)
+            break;
+        planned += victim->workers - victim->giving;
+        victim->giving = victim->workers;
+    }
+    return planned;
+}
+
+/* Takes back shrinks that rests have made needless; returns what is left. */
+static uint32_t victims_spare(struct scheduler *s, uint32_t planned, uint32_t count)
+{
+    for (size_t i = s->jobs_count; i-- > 0 && planned > count;) {
+        struct roster_job *victim = s->jobs[i];
+        uint32_t spare = victim->giving < victim->workers ? victim->giving : 0;
+        spare = spare < planned - count ? spare : planned - count;
+        victim->giving -= spare;
+        planned -= spare;
+    }
+    return planned;
+}
+
+static void victims_carry_out(struct scheduler *s, bool is_enough)
+{
+    for (size_t i = 0; i < s->jobs_count; i++) {
+        struct roster_job *victim = s->jobs[i];
+        uint32_t giving = victim->giving;
+        victim->giving = 0;
+        if (!is_enough || giving == 0)
+            continue;
+        if (giving == victim->workers)
+            roster_ask_to_rest(s, victim);
+        else
+            for (; giving > 0; giving--)
+                roster_ask_to_leave(s, victim);
+    }
+}
+
+uint32_t victims_make_room(struct scheduler *s, const struct roster_job *job, uint32_t count,
+                           unsigned ways)
+{
+    uint32_t planned = 0;
+    if (ways & VICTIMS_SHRINK)
+        planned = victims_plan_shrinks(s, job, false, planned, count);
+    if (ways & VICTIMS_REST)
+        planned = victims_plan_rests(s, job, planned, count);
+    if (ways & VICTIMS_PROBE_NARROWER)
+        planned = victims_plan_shrinks(s, job, true, planned, count);
+    planned = victims_spare(s, planned, count);
+    victims_carry_out(s, planned >= count);
+    return planned >= count ? planned : 0;
+}
+
+uint32_t victims_rest_one(struct scheduler *s, const struct roster_job *job)
+{
+    struct roster_job *victim = victims_find_resting(s, job);
+    uint32_t workers = victim ? victim->workers : 0;
+    if (victim)
+        roster_ask_to_rest(s, victim);
+    return workers;
+}

@@ -1,0 +1,107 @@
+/* Lanes, losses and slots of the scheduler of trials (F9 to F11 of packer/elastic), as
+ * transcripts. */
+#include "test/unit/packer/scheduler_rig.h"
+
+static void growth_waits_for_lanes(void **state)
+{
+    struct rig rig = rig_new(4);
+    rig_submit(&rig, 1, 4, 4);
+    rig_submit(&rig, 2, 1, 4);
+    rig_send(&rig, (struct scheduler_event){.kind = SCHEDULER_LANES_LIMIT, .job = 2, .workers = 2});
+    rig_job(&rig, SCHEDULER_ENDED, 1);
+    rig_expect(&rig, "lanes 2=1, start 2.0 @0, lanes 2=2, start 2.1 @1");
+    rig_job(&rig, SCHEDULER_LANES_LIMIT, 2);
+    rig_expect(&rig, "lanes 2=3, start 2.2 @2, lanes 2=4, start 2.3 @3");
+    scheduler_destroy(rig.scheduler);
+}
+
+static void a_lost_worker_starts_again_after_a_wait_that_doubles(void **state)
+{
+    struct rig rig = rig_new(1);
+    rig_submit(&rig, 1, 1, 1);
+    for (uint64_t wait_s = 1; wait_s <= 32; wait_s *= 2) {
+        rig_out(&rig, 1, 0);
+        rig_expect(&rig, "lanes 1=0");
+        assert_true(scheduler_wake_ns(rig.scheduler) <= rig.now_ns + wait_s * RIG_S);
+        rig_wait(&rig, wait_s - 1);
+        rig_expect(&rig, "");
+        rig_wait(&rig, 1);
+        rig_expect(&rig, "lanes 1=1, start 1.0 @0");
+    }
+    rig_measured(&rig, 1, 1, 0.1);
+    rig_out(&rig, 1, 0);
+    rig_wait(&rig, 1);
+    rig_expect(&rig, "lanes 1=1, start 1.0 @0");
+    scheduler_destroy(rig.scheduler);
+}
+
+static void a_job_below_its_minimum_is_served_before_the_queue(void **state)
+{
+    struct rig rig = rig_new(3);
+    rig_submit(&rig, 1, 2, 2);
+    rig_submit(&rig, 2, 1, 1);
+    rig_submit(&rig, 3, 1, 1);
+    rig_send(&rig, (struct scheduler_event){.kind = SCHEDULER_SLOT_LOST, .slot = 1});
+    rig_wait(&rig, 1);
+    rig_job(&rig, SCHEDULER_ENDED, 2);
+    rig_expect(&rig, "lanes 1=2, start 1.1 @2");
+    scheduler_destroy(rig.scheduler);
+}
+
+static void a_lost_slot_is_not_used_until_it_is_found(void **state)
+{
+    struct rig rig = rig_new(2);
+    struct scheduler_event lost = {.kind = SCHEDULER_SLOT_LOST, .slot = 0};
+    struct scheduler_event found = {.kind = SCHEDULER_SLOT_FOUND, .slot = 0};
+    assert_int_equal(rig_send(&rig, found), -EINVAL);
+    assert_int_equal(rig_send(&rig, lost), 0);
+    assert_int_equal(rig_send(&rig, lost), -EINVAL);
+    rig_submit(&rig, 1, 1, 3);
+    rig_expect(&rig, "lanes 1=1, start 1.0 @1");
+    assert_int_equal(rig_submit_as(&rig, 0, 2, 2, 2), -ENOSPC);
+    rig_send(&rig, found);
+    rig_expect(&rig, "lanes 1=2, start 1.1 @0");
+    found.slot = 2; /* a new one */
+    rig_send(&rig, found);
+    rig_expect(&rig, "lanes 1=3, start 1.2 @2");
+    scheduler_destroy(rig.scheduler);
+}
+
+static void an_ordered_end_asks_every_worker_to_leave_the_first_rank_last(void **state)
+{
+    struct rig rig = rig_new(3);
+    rig_submit(&rig, 1, 1, 3);
+    rig_job(&rig, SCHEDULER_END_ORDERED, 1);
+    rig_expect(&rig, "leave 1.2, leave 1.1, leave 1.0");
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_int_equal(rig_out(&rig, 1, rank), 0);
+    assert_int_equal(scheduler_totals(rig.scheduler).jobs, 0);
+    assert_int_equal(scheduler_totals(rig.scheduler).free, 3);
+    scheduler_destroy(rig.scheduler);
+}
+
+static void the_slots_of_an_ended_job_stay_idle_where_they_are_wasted(void **state)
+{
+    struct rig rig =
+        rig_with((struct scheduler_options){.slots = 2, .never_rests = true, .wastes_ended = true});
+    rig_submit(&rig, 1, 1, 1);
+    rig_submit(&rig, 2, 1, 2);
+    rig_job(&rig, SCHEDULER_ENDED, 1);
+    rig_expect(&rig, "");
+    rig_submit(&rig, 3, 1, 1);
+    rig_expect(&rig, "lanes 3=1, start 3.0 @0");
+    scheduler_destroy(rig.scheduler);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest cases[] = {
+        cmocka_unit_test(growth_waits_for_lanes),
+        cmocka_unit_test(a_lost_worker_starts_again_after_a_wait_that_doubles),
+        cmocka_unit_test(a_job_below_its_minimum_is_served_before_the_queue),
+        cmocka_unit_test(a_lost_slot_is_not_used_until_it_is_found),
+        cmocka_unit_test(an_ordered_end_asks_every_worker_to_leave_the_first_rank_last),
+        cmocka_unit_test(the_slots_of_an_ended_job_stay_idle_where_they_are_wasted),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
