@@ -72,7 +72,7 @@ LIBRARIES = {
     'jemalloc/': {'svc/lane/memory/arena.c'},
     'sanitizer/': {'svc/lane/memory/arena.c', 'test/unit/lane/test_arena.c'},
     'sqlite3.h': {'svc/coordinator', 'test/unit/coordinator/store/test_store.c'},
-    'jansson.h': {'svc/ops', 'bench/savings/look_parse.c'},
+    'jansson.h': {'svc/ops', 'bench/savings/look_parse.c', 'bench/backup/grid/grid_file.c'},
     'microhttpd.h': {'svc/ops'},
     'ini.h': {'svc/cli/options/config.c'},
     'cmocka.h': {'test'},
