@@ -159,7 +159,11 @@ static int report(const struct backup_arguments *a, struct study *study)
         report_rows(study);
     else
         report_table(study, a->is_fast_rate);
-    report_bars(study, a->is_fast_rate, &decisions, a->is_json);
+    const struct report_kind kind = {.is_fast_rate = a->is_fast_rate,
+                                     .is_whole = !a->is_quick && !a->problem && !a->times &&
+                                                 !a->rules && a->seeds == 0,
+                                     .is_json = a->is_json};
+    report_bars(study, &kind, &decisions);
     return 0;
 }
 

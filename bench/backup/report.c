@@ -140,12 +140,14 @@ static size_t fast_bars(const struct study *study, struct bar *ret_bars)
     return 2;
 }
 
-static void print_bar(const struct bar *bar, const char *before, bool is_json)
+static void print_bar(const struct bar *bar, const char *before, bool is_whole, bool is_json)
 {
     if (is_json && isfinite(bar->value))
         printf("%s\"%s\": %.4f", before, bar->name, bar->value);
     else if (is_json)
         printf("%s\"%s\": null", before, bar->name);
+    else if (!is_whole)
+        printf("%-38s %8.3f\n", bar->name, bar->value);
     else
         printf("%-38s %8.3f  bar %6.2f  %s\n", bar->name, bar->value, bar->most,
                !isfinite(bar->value)     ? "not measured"
@@ -153,22 +155,21 @@ static void print_bar(const struct bar *bar, const char *before, bool is_json)
                                          : "missed");
 }
 
-void report_bars(const struct study *study, bool is_fast_rate, const struct decisions *decisions,
-                 bool is_json)
+void report_bars(const struct study *study, const struct report_kind *kind,
+                 const struct decisions *decisions)
 {
     struct bar bars[8];
-    size_t count = is_fast_rate ? fast_bars(study, bars) : whole_bars(study, bars);
-    if (decisions)
-        bars[count++] = (struct bar){"decide_us_64", decisions->mean_ns / 1000, 20};
+    size_t count = kind->is_fast_rate ? fast_bars(study, bars) : whole_bars(study, bars);
+    bars[count++] = (struct bar){"decide_us_64", decisions->mean_ns / 1000, 20};
     for (size_t i = 0; i < count; i++)
-        print_bar(&bars[i], i > 0 ? ", " : "{", is_json);
-    if (is_json)
+        print_bar(&bars[i], i > 0 ? ", " : "{", kind->is_whole, kind->is_json);
+    if (kind->is_json)
         printf("}\n");
 }
 
 /* --- checks --- */
 
-static bool is_equal(const struct grid_check *check, const struct virtual_result *result)
+bool report_equals(const struct grid_check *check, const struct virtual_result *result)
 {
     /* A run that ends at its last target counts the rounds before the last one. */
     uint32_t last = result->reached[GRID_TARGETS - 1] >= 0 ? 1 : 0;
@@ -210,7 +211,7 @@ static int run_check(const struct study *study, const struct grid_check *check)
     int error = virtual_run(&setting, &result);
     if (error < 0)
         return error;
-    bool equal = is_equal(check, &result);
+    bool equal = report_equals(check, &result);
     printf("%s\n", equal ? "equal" : rule.rule == BACKUP_STATIC ? "different" : "drifted");
     if (!equal) {
         print_outcome("expected", check->rounds, check->k_mean, check->reached);

@@ -9,9 +9,17 @@
 void report_rows(const struct study *study);
 /* The table of ratios, for all targets or, with `is_deepest`, for the last one. */
 void report_table(const struct study *study, bool is_deepest);
-/* The figures that have a bar, as text or as one JSON line. `decisions` NULL: not timed. */
-void report_bars(const struct study *study, bool is_fast_rate, const struct decisions *decisions,
-                 bool is_json);
+struct report_kind {
+    bool is_fast_rate; /* the grid of rate 2 */
+    bool is_whole;     /* no part of the grid was left out: figures are held against their bars */
+    bool is_json;
+};
+
+/* The figures that have a bar, as text or as one JSON line. */
+void report_bars(const struct study *study, const struct report_kind *kind,
+                 const struct decisions *decisions);
+/* Whether a run has the outcome, to the digits of the check. */
+bool report_equals(const struct grid_check *check, const struct virtual_result *result);
 /* Runs the checks of the grid. Checks on digits need `are_digits_read`. Returns the number of runs
  * of a static k that differ; rules that decide are printed only. -errno. */
 int report_checks(const struct study *study, bool are_digits_read);

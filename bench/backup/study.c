@@ -143,6 +143,14 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The 90th percentile, linear between neighbours. */
+static double percentile_90(const double *sorted, size_t count)
+{
+    double at = 0.9 * (double)(count - 1);
+    size_t below = (size_t)at, above = below + 1 < count ? below + 1 : below;
+    return sorted[below] + (at - (double)below) * (sorted[above] - sorted[below]);
+}
+
 struct study_cell study_cell_of(const struct study *study, size_t times, size_t target, size_t rule)
 {
     const struct grid *g = study->grid;
@@ -156,7 +164,7 @@ struct study_cell study_cell_of(const struct study *study, size_t times, size_t 
     struct study_cell cell = gather.cell;
     qsort(gather.ratios, cell.count, sizeof *gather.ratios, compare);
     cell.mean = cell.count > 0 ? exp(cell.mean / (double)cell.count) : NAN;
-    cell.p90 = cell.count > 0 ? gather.ratios[cell.count * 9 / 10] : NAN;
+    cell.p90 = cell.count > 0 ? percentile_90(gather.ratios, cell.count) : NAN;
     free(gather.ratios);
     return cell;
 }

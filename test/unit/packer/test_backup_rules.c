@@ -213,6 +213,22 @@ static void a_proportional_rate_waits_for_more(void **state)
     assert_int_equal(d[1].verb, BACKUP_WAIT);
 }
 
+/* Without noise two gradients close a round that had eight before: both ranks would go on. */
+static void no_gradient_begins_at_the_moment_of_a_close(void **state)
+{
+    struct backup *b = create_second(BACKUP_AUTO, 0);
+    uint64_t now_ns = 0;
+    for (int i = 0; i < 12; i++)
+        now_ns = round_of_all(b, now_ns, S / 2, 0);
+    begin_all(b, now_ns);
+    assert_int_equal(arrive(b, 0, now_ns + S).verb, BACKUP_WAIT);
+    struct backup_decision d = arrive(b, 1, now_ns + S);
+    assert_int_equal(d.verb, BACKUP_CLOSE);
+    assert_int_equal(d.go_on_count, 0);
+    assert_int_equal(backup_arrived(b, 1, now_ns + S), -EINVAL);
+    backup_destroy(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +243,7 @@ int main(void)
         cmocka_unit_test(no_rank_goes_on_where_all_arrive_together),
         cmocka_unit_test(a_rank_gives_no_more_gradients_than_allowed),
         cmocka_unit_test(a_second_gradient_in_flight_at_the_close_is_late),
+        cmocka_unit_test(no_gradient_begins_at_the_moment_of_a_close),
         cmocka_unit_test(a_proportional_rate_waits_for_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
