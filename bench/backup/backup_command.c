@@ -149,10 +149,12 @@ static int grid_make(const struct backup_arguments *a, struct grid *ret_grid)
 
 static int report(const struct backup_arguments *a, struct study *study)
 {
-    struct decisions decisions;
+    struct decisions decisions[2];
     int error = study_run(study);
     if (error == 0)
-        error = decisions_time(64, &decisions);
+        error = decisions_time(64, 1, &decisions[0]);
+    if (error == 0)
+        error = decisions_time(64, VIRTUAL_SECOND_MOST, &decisions[1]);
     if (error < 0)
         return error;
     if (a->is_json)
@@ -163,7 +165,7 @@ static int report(const struct backup_arguments *a, struct study *study)
                                      .is_whole = !a->is_quick && !a->problem && !a->times &&
                                                  !a->rules && a->seeds == 0,
                                      .is_json = a->is_json};
-    report_bars(study, &kind, &decisions);
+    report_bars(study, &kind, decisions);
     return 0;
 }
 

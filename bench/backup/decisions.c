@@ -12,7 +12,7 @@
 
 #define ROUNDS 300
 #define WORKERS_MAX 256
-#define TIMES_MAX (ROUNDS * WORKERS_MAX * 2)
+#define TIMES_MAX (ROUNDS * WORKERS_MAX * 4)
 #define UNIT_NS 1e9
 
 struct crowd {
@@ -23,9 +23,14 @@ struct crowd {
     uint64_t count;
 };
 
-static void crowd_begin(struct crowd *c, uint32_t rank)
+static void crowd_fly(struct crowd *c, uint32_t rank)
 {
     c->ends_ns[rank] = c->now_ns + (uint64_t)(UNIT_NS * (0.3 + chance_exponential(&c->state)));
+}
+
+static void crowd_begin(struct crowd *c, uint32_t rank)
+{
+    crowd_fly(c, rank);
     backup_began(c->backup, rank, c->now_ns);
 }
 
@@ -57,6 +62,8 @@ static void crowd_round(struct crowd *c)
         if (!is_moment)
             c->ends_ns[next] = UINT64_MAX;
         d = crowd_decide(c);
+        for (size_t i = 0; i < d.go_on_count; i++)
+            crowd_fly(c, d.go_on[i]);
     }
 }
 
@@ -102,10 +109,12 @@ static void crowd_run(struct crowd *c, struct decisions *ret_decisions)
                                         .p99_ns = c->times_ns[c->count * 99 / 100]};
 }
 
-int decisions_time(uint32_t workers, struct decisions *ret_decisions)
+int decisions_time(uint32_t workers, uint32_t gradients, struct decisions *ret_decisions)
 {
-    const struct backup_options options = {
-        .rule = BACKUP_AUTO, .workers = workers, .absence = BACKUP_ABSENCE_NONE};
+    const struct backup_options options = {.rule = BACKUP_AUTO,
+                                           .workers = workers,
+                                           .absence = BACKUP_ABSENCE_NONE,
+                                           .gradients = gradients};
     struct crowd *c = calloc(1, sizeof *c);
     int error = -ENOMEM;
     if (c) {

@@ -9,8 +9,8 @@ struct decisions {
     double mean_ns, p99_ns;
 };
 
-/* Times the decisions of `auto` in rounds of that many workers, whose durations have a long tail.
- * -ENOMEM. */
-int decisions_time(uint32_t workers, struct decisions *ret_decisions);
+/* Times the decisions of `auto` in rounds of that many workers, whose durations have a long tail;
+ * up to `gradients` of a rank. -ENOMEM. */
+int decisions_time(uint32_t workers, uint32_t gradients, struct decisions *ret_decisions);
 
 #endif

@@ -156,11 +156,12 @@ static void print_bar(const struct bar *bar, const char *before, bool is_whole, 
 }
 
 void report_bars(const struct study *study, const struct report_kind *kind,
-                 const struct decisions *decisions)
+                 const struct decisions decisions[2])
 {
-    struct bar bars[8];
+    struct bar bars[10];
     size_t count = kind->is_fast_rate ? fast_bars(study, bars) : whole_bars(study, bars);
-    bars[count++] = (struct bar){"decide_us_64", decisions->mean_ns / 1000, 20};
+    bars[count++] = (struct bar){"decide_us_64", decisions[0].mean_ns / 1000, 20};
+    bars[count++] = (struct bar){"decide_us_64_second", decisions[1].mean_ns / 1000, 20};
     for (size_t i = 0; i < count; i++)
         print_bar(&bars[i], i > 0 ? ", " : "{", kind->is_whole, kind->is_json);
     if (kind->is_json)

@@ -15,9 +15,10 @@ struct report_kind {
     bool is_json;
 };
 
-/* The figures that have a bar, as text or as one JSON line. */
+/* The figures that have a bar, as text or as one JSON line. `decisions`: with one gradient a rank,
+ * and with several. */
 void report_bars(const struct study *study, const struct report_kind *kind,
-                 const struct decisions *decisions);
+                 const struct decisions decisions[2]);
 /* Whether a run has the outcome, to the digits of the check. */
 bool report_equals(const struct grid_check *check, const struct virtual_result *result);
 /* Runs the checks of the grid. Checks on digits need `are_digits_read`. Returns the number of runs

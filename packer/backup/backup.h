@@ -8,9 +8,9 @@
  * and backup_closed() when the round closes. Times are in nanoseconds of any clock that does not go
  * back. One thread at a time uses a state.
  *
- * Sources: BACKUP_DBW and BACKUP_BLIND are reconstructions of DBW (arXiv 2004.14696, known by its
- * abstract), not its published rule; BACKUP_ADASYNC follows the published formula of AdaSync;
- * BACKUP_AUTO and second gradients are this project's own. */
+ * Sources: BACKUP_DBW and BACKUP_BLIND are reconstructions of DBW (arXiv 2004.14696), known here by
+ * its abstract alone, not the paper's rule. BACKUP_ADASYNC is AdaSync as remembered, not checked.
+ * BACKUP_AUTO, BACKUP_BEFORE and second gradients are this project's own. */
 #ifndef GRADPOOL_PACKER_BACKUP_BACKUP_H
 #define GRADPOOL_PACKER_BACKUP_BACKUP_H
 

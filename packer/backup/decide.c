@@ -120,18 +120,41 @@ static double wanted_of(const struct backup *b)
     return k < most ? k : most;
 }
 
+static bool rank_may_go_on(const struct backup *b, const struct backup_rank *r)
+{
+    return r->is_member && !r->is_flying && r->counted > 0 && r->counted < b->options->gradients;
+}
+
+/* Whether the set will be full within that time without another gradient of the waiting ranks. */
+static bool will_be_full(const struct backup *b, double ns)
+{
+    return (double)b->counted + expected_within(b, ns) >= wanted_of(b) - 0.5;
+}
+
+/* Scale of the fastest rank that may go on; 0: none may. */
+static double least_scale_ns(const struct backup *b)
+{
+    double least_ns = 0;
+    for (uint32_t i = 0; i < b->options->workers; i++) {
+        double scale_ns = pace_scale_ns(&b->ranks[i].pace);
+        if (rank_may_go_on(b, &b->ranks[i]) && (least_ns == 0 || scale_ns < least_ns))
+            least_ns = scale_ns;
+    }
+    return least_ns;
+}
+
 /* Lets waiting ranks begin another gradient if the round would not be full by then; they are
  * listed in `go_on` and among the flights. */
 static size_t begin_others(struct backup *b, uint64_t now_ns)
 {
-    double wanted = wanted_of(b) - 0.5;
+    double least_ns = least_scale_ns(b);
     size_t count = 0;
+    if (least_ns <= 0 || will_be_full(b, least_ns))
+        return 0;
     for (uint32_t i = 0; i < b->options->workers; i++) {
         struct backup_rank *r = &b->ranks[i];
         double scale_ns = pace_scale_ns(&r->pace);
-        if (!r->is_member || r->is_flying || r->counted == 0 ||
-            r->counted >= b->options->gradients ||
-            (double)b->counted + expected_within(b, scale_ns) >= wanted)
+        if (!rank_may_go_on(b, r) || will_be_full(b, scale_ns))
             continue;
         r->is_flying = true;
         r->began_ns = now_ns;
