@@ -47,20 +47,20 @@ static float glyph_at(const uint8_t *rows, int row, int column)
                : 0;
 }
 
-/* A glyph, moved by up to a pixel in both directions, with an uneven stroke and grey noise. */
+/* A glyph, moved by up to 0.7 of a pixel in both directions, with an uneven stroke and grey noise. */
 static void digits_draw(const uint8_t *rows, uint64_t *state, float *ret_pixels)
 {
-    double down = 2 * chance_unit(state) - 1, right = 2 * chance_unit(state) - 1;
+    double down = 1.4 * chance_unit(state) - 0.7, right = 1.4 * chance_unit(state) - 0.7;
     int row_moved = down < 0 ? -1 : 0, column_moved = right < 0 ? -1 : 0;
     float y = (float)(down - row_moved), x = (float)(right - column_moved);
-    float stroke = (float)(0.5 + 0.5 * chance_unit(state));
+    float stroke = (float)(0.75 + 0.25 * chance_unit(state));
     for (int i = 0; i < DIGITS_PIXELS; i++) {
         int row = i / GLYPH_ROWS + row_moved, column = i % GLYPH_ROWS + column_moved;
         float value = (1 - y) * ((1 - x) * glyph_at(rows, row, column) +
                                  x * glyph_at(rows, row, column + 1)) +
                       y * ((1 - x) * glyph_at(rows, row + 1, column) +
                            x * glyph_at(rows, row + 1, column + 1));
-        value = stroke * value + 0.15f * (float)chance_normal(state);
+        value = stroke * value + 0.08f * (float)chance_normal(state);
         value = value < 0 ? 0 : value > 1 ? 1 : value;
         ret_pixels[i] = (float)(int)(value * PIXEL_MAX + 0.5f) / PIXEL_MAX;
     }
