@@ -162,8 +162,8 @@ static int report(const struct backup_arguments *a, struct study *study)
     else
         report_table(study, a->is_fast_rate);
     const struct report_kind kind = {.is_fast_rate = a->is_fast_rate,
-                                     .is_whole = !a->is_quick && !a->problem && !a->times &&
-                                                 !a->rules && a->seeds == 0,
+                                     .is_whole = a->digits && !a->is_quick && !a->problem &&
+                                                 !a->times && !a->rules && a->seeds == 0,
                                      .is_json = a->is_json};
     report_bars(study, &kind, decisions);
     return 0;

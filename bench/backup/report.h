@@ -11,7 +11,7 @@ void report_rows(const struct study *study);
 void report_table(const struct study *study, bool is_deepest);
 struct report_kind {
     bool is_fast_rate; /* the grid of rate 2 */
-    bool is_whole;     /* no part of the grid was left out: figures are held against their bars */
+    bool is_whole;     /* the whole grid, on digits of a file: figures are held against bars */
     bool is_json;
 };
 

@@ -47,7 +47,7 @@ static float glyph_at(const uint8_t *rows, int row, int column)
                : 0;
 }
 
-/* A glyph, moved by up to 0.7 of a pixel in both directions, with an uneven stroke and grey noise. */
+/* A glyph, moved by up to 0.7 of a pixel both ways, with an uneven stroke and grey noise. */
 static void digits_draw(const uint8_t *rows, uint64_t *state, float *ret_pixels)
 {
     double down = 1.4 * chance_unit(state) - 0.7, right = 1.4 * chance_unit(state) - 0.7;
