@@ -17,6 +17,7 @@ static const struct command {
     {"compare", "gradpool beside gloo, Open MPI and plain sockets", compare_command},
     {"ddp", "training with DistributedDataParallel, beside gloo's own", ddp_command},
     {"idle", "what connected jobs cost that have nothing to do", idle_command},
+    {"backup", "rounds that close before the slowest worker, on a virtual clock", backup_command},
     {"budget", "system calls, wake-ups and allocations a GiB", budget_command},
     {"kernels", "the sums and update rules beside memcpy", kernels_command},
     {"simulate", "a week of jobs through the packer, on a virtual clock", simulate_command},

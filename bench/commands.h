@@ -10,6 +10,7 @@
  * range. */
 uint64_t command_number(struct argp_state *state, const char *text, uint64_t least, uint64_t most);
 
+int backup_command(int argc, char **argv);
 int push_command(int argc, char **argv);
 int local_command(int argc, char **argv);
 int compare_command(int argc, char **argv);

@@ -16,10 +16,15 @@ uint64_t chance_hash(uint64_t a, uint64_t b)
     return mix(mix(a + UINT64_C(0x9e3779b97f4a7c15)) + b);
 }
 
-double chance_unit(uint64_t *state)
+uint64_t chance_next(uint64_t *state)
 {
     *state += UINT64_C(0x9e3779b97f4a7c15);
-    return (double)(mix(*state) >> 11) / (double)(UINT64_C(1) << 53);
+    return mix(*state);
+}
+
+double chance_unit(uint64_t *state)
+{
+    return (double)(chance_next(state) >> 11) / (double)(UINT64_C(1) << 53);
 }
 
 double chance_exponential(uint64_t *state) { return -log(1 - chance_unit(state)); }

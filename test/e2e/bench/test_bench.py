@@ -298,5 +298,53 @@ class Budget(unittest.TestCase):
                 self.assertLess(cell[f'{name}_allocations_per_gib'], rounds_per_gib / 2, cell)
 
 
+BACKUP_FIELDS = ['rule', 'times', 'problem', 'straggler', 'seed', 'target', 'seconds', 'rounds',
+                 'k_mean', 'dropped', 'absence', 'best_static', 'ratio', 'decide_ns']
+
+
+class Backup(unittest.TestCase):
+    def test_every_rule_has_its_rows_and_waiting_for_a_slow_rank_is_the_slowest(self):
+        answer = bench('backup', '--virtual', '--quick', '--json')
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        *rows, bars = map(json.loads, answer.stdout.splitlines())
+        rules = {row['rule'] for row in rows}
+        self.assertEqual(len(rows), len(rules) * 2 * 2 * 4)
+        for row in rows:
+            self.assertEqual(list(row), BACKUP_FIELDS)
+            self.assertLessEqual(row['k_mean'], 16 if 'second' not in row['rule'] else 96)
+            self.assertEqual(row['dropped'] == 0, row['absence'] == 0, row)
+        at = {(row['rule'], row['times'], row['problem'], row['target']): row for row in rows}
+        for times in ('one x5',):
+            for target in (0.5, 0.25):
+                every = at['all', times, 'quad quiet', target]
+                self.assertEqual(every['dropped'], 0)
+                own = at['auto', times, 'quad quiet', target]
+                self.assertGreater(every['seconds'], own['seconds'] * (2 if times != 'calm' else 0))
+        self.assertLess(bars['over_all'], 1)
+
+    def test_runs_of_a_known_outcome_have_it(self):
+        answer = bench('backup', '--virtual', '--check')
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        lines = answer.stdout.splitlines()
+        self.assertGreater(len(lines), 5)
+        for line in lines:
+            self.assertTrue(line.endswith(': equal'), line)
+
+    def test_a_part_that_the_grid_lacks_is_named(self):
+        for options, name in ((['--problem', 'cubic'], 'cubic'), (['--times', 'stormy'], 'stormy'),
+                              (['--rules', 'auto,dbw + second'], 'dbw + second'),
+                              (['--grid', 'absent.json'], 'absent.json'),
+                              (['--digits', 'absent.csv'], 'absent.csv'),
+                              (['--jitter', 'absent.csv'], 'absent.csv')):
+            answer = bench('backup', '--virtual', *options)
+            self.assertEqual(answer.returncode, 1, answer.stdout)
+            self.assertIn(name, answer.stderr)
+
+    def test_without_a_clock_there_is_no_run(self):
+        answer = bench('backup', '--quick')
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn('--virtual', answer.stderr)
+
+
 if __name__ == '__main__':
     tap.main()

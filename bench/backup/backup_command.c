@@ -1,0 +1,207 @@
+/* Options of `backup`. */
+#include "bench/backup/grid/grid_file.h"
+#include "bench/backup/report.h"
+#include "bench/commands.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct backup_arguments {
+    bool is_virtual, is_fast_rate, is_quick, is_check, is_json;
+    const char *grid, *digits, *jitter, *problem, *times, *rules;
+    uint32_t absence;
+    uint64_t seeds; /* 0: all of the grid */
+};
+
+enum {
+    KEY_VIRTUAL = 1000,
+    KEY_GRID,
+    KEY_DIGITS,
+    KEY_JITTER,
+    KEY_FAST_RATE,
+    KEY_QUICK,
+    KEY_CHECK,
+    KEY_PROBLEM,
+    KEY_TIMES,
+    KEY_RULES,
+    KEY_SEEDS,
+    KEY_ABSENCE,
+    KEY_JSON,
+};
+
+static const struct argp_option options[] = {
+    {"virtual", KEY_VIRTUAL, 0, 0, "training runs on a virtual clock; the only kind so far"},
+    {"grid", KEY_GRID, "FILE", 0, "problems, step times, rules and seeds (default: built in)"},
+    {"digits", KEY_DIGITS, "FILE", 0,
+     "images as bench/backup/training/digits.py writes them (default: drawn from a seed)"},
+    {"jitter", KEY_JITTER, "FILE", 0,
+     "variation of step times (default: bench/backup/worker_jitter.csv)"},
+    {"rate-2", KEY_FAST_RATE, 0, 0, "softmax regression at rate 2, where no static k is good"},
+    {"quick", KEY_QUICK, 0, 0, "a part of the grid that takes seconds"},
+    {"check", KEY_CHECK, 0, 0, "only the runs whose outcome is known"},
+    {"problem", KEY_PROBLEM, "NAME", 0, "only that problem"},
+    {"times", KEY_TIMES, "NAME", 0, "only those step times"},
+    {"rules", KEY_RULES, "LIST", 0,
+     "only these, with commas: static:K, auto, auto + second, before, dbw, blind, adasync:K, all"},
+    {"seeds", KEY_SEEDS, "N", 0, "only the first N seeds"},
+    {"absence", KEY_ABSENCE, "N", 0,
+     "a rank that was dropped in N rounds in a row is waited for (default: never)"},
+    {"json", KEY_JSON, 0, 0, "a line for each row, rule and seed, then one of the bars"},
+    {0},
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct backup_arguments *a = state->input;
+    switch (key) {
+    case KEY_VIRTUAL: a->is_virtual = true; return 0;
+    case KEY_GRID: a->grid = text; return 0;
+    case KEY_DIGITS: a->digits = text; return 0;
+    case KEY_JITTER: a->jitter = text; return 0;
+    case KEY_FAST_RATE: a->is_fast_rate = true; return 0;
+    case KEY_QUICK: a->is_quick = true; return 0;
+    case KEY_CHECK: a->is_check = true; return 0;
+    case KEY_PROBLEM: a->problem = text; return 0;
+    case KEY_TIMES: a->times = text; return 0;
+    case KEY_RULES: a->rules = text; return 0;
+    case KEY_SEEDS: a->seeds = command_number(state, text, 1, GRID_SEEDS_MAX); return 0;
+    case KEY_ABSENCE: a->absence = (uint32_t)command_number(state, text, 1, 1000000); return 0;
+    case KEY_JSON: a->is_json = true; return 0;
+    case ARGP_KEY_END:
+        if (!a->is_virtual)
+            argp_error(state, "the clock is missing; give --virtual");
+        if (a->is_quick && (a->grid || a->is_fast_rate))
+            argp_error(state, "--quick is a part of the built-in grid; leave out --grid and "
+                              "--rate-2");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* --- a part of the grid --- */
+
+static int keep_problem(struct grid *grid, const char *name)
+{
+    const struct grid_problem *problem = grid_find_problem(grid, name);
+    if (!problem) {
+        fprintf(stderr, "gradpool-bench: the grid has no problem \"%s\"\n", name);
+        return -EINVAL;
+    }
+    grid->problems[0] = *problem;
+    grid->problems_count = 1;
+    return 0;
+}
+
+static int keep_times(struct grid *grid, const char *name)
+{
+    const struct grid_times *times = grid_find_times(grid, name);
+    if (!times) {
+        fprintf(stderr, "gradpool-bench: the grid has no step times \"%s\"\n", name);
+        return -EINVAL;
+    }
+    grid->times[0] = *times;
+    grid->times_count = 1;
+    return 0;
+}
+
+static int keep_rules(struct grid *grid, const char *list)
+{
+    char copy[512], *rest = copy;
+    int error = 0;
+    snprintf(copy, sizeof copy, "%s", list);
+    grid->rules_count = 0;
+    for (char *name = strsep(&rest, ","); name && error == 0; name = strsep(&rest, ",")) {
+        error = grid_add_rule(grid, name);
+        if (error < 0)
+            fprintf(stderr, "gradpool-bench: the rule \"%s\" is not known; see --help\n", name);
+    }
+    return error;
+}
+
+static int grid_make(const struct backup_arguments *a, struct grid *ret_grid)
+{
+    char error[GRID_FILE_ERROR_BYTES];
+    int r = 0;
+    if (a->grid)
+        r = grid_file_read(a->grid, a->is_fast_rate, ret_grid, error);
+    else if (a->is_fast_rate)
+        grid_fast_rate(ret_grid);
+    else if (a->is_quick)
+        grid_quick(ret_grid);
+    else
+        grid_whole(ret_grid);
+    if (r < 0)
+        fprintf(stderr, "gradpool-bench: %s: %s\n", a->grid, error);
+    if (r == 0 && a->problem)
+        r = keep_problem(ret_grid, a->problem);
+    if (r == 0 && a->times)
+        r = keep_times(ret_grid, a->times);
+    if (r == 0 && a->rules)
+        r = keep_rules(ret_grid, a->rules);
+    if (r == 0 && a->seeds > 0 && a->seeds < ret_grid->seeds_count)
+        ret_grid->seeds_count = a->seeds;
+    return r;
+}
+
+/* --- the runs --- */
+
+static int report(const struct backup_arguments *a, struct study *study)
+{
+    struct decisions decisions[2];
+    int error = study_run(study);
+    if (error == 0)
+        error = decisions_time(64, 1, &decisions[0]);
+    if (error == 0)
+        error = decisions_time(64, VIRTUAL_SECOND_MOST, &decisions[1]);
+    if (error < 0)
+        return error;
+    if (a->is_json)
+        report_rows(study);
+    else
+        report_table(study, a->is_fast_rate);
+    const struct report_kind kind = {.is_fast_rate = a->is_fast_rate,
+                                     .is_whole = a->digits && !a->is_quick && !a->problem &&
+                                                 !a->times && !a->rules && a->seeds == 0,
+                                     .is_json = a->is_json};
+    report_bars(study, &kind, decisions);
+    return 0;
+}
+
+static int run(const struct backup_arguments *a, struct study *study)
+{
+    int r = a->is_check ? report_checks(study, a->digits != NULL) : report(a, study);
+    if (r < 0)
+        fprintf(stderr, "gradpool-bench: a run failed: %s\n", strerror(-r));
+    study_fini(study);
+    return r == 0 ? 0 : 1;
+}
+
+int backup_command(int argc, char **argv)
+{
+    static struct digits digits;
+    static struct jitter jitter;
+    static struct grid grid;
+    struct backup_arguments a = {.jitter = BENCH_JITTER, .absence = BACKUP_ABSENCE_NONE};
+    const struct argp argp = {
+        options,
+        parse,
+        NULL,
+        "Train small models on a virtual clock with rounds that close before the slowest worker "
+        "arrives, and compare the rules that close them with the best static number.\v"
+        "Times are in units of about one gradient. Messages and sums take no time.",
+        NULL,
+        NULL,
+        NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (grid_make(&a, &grid) < 0 || jitter_read(a.jitter, &jitter) < 0)
+        return 1;
+    if (!a.digits)
+        digits_generate(&digits);
+    else if (digits_read(a.digits, &digits) < 0)
+        return 1;
+    struct study study = {
+        .grid = &grid, .digits = &digits, .jitter = &jitter, .absence = a.absence};
+    return run(&a, &study);
+}

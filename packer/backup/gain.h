@@ -1,0 +1,70 @@
+/* gain: noise and curvature of a training run from sums over its gradients, and the gain that a
+ * round of k gradients promises. PURE: the caller owns the states, which begin as all zeros.
+ * README.md: BK1 to BK4. */
+#ifndef GRADPOOL_PACKER_BACKUP_GAIN_H
+#define GRADPOOL_PACKER_BACKUP_GAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GAIN_WINDOWS 5
+#define GAIN_RECENT 20          /* rounds in the means of DBW, and of k and time (BK3, BK5) */
+#define GAIN_NOISE_MAX 1000.0   /* highest V/N */
+#define GAIN_CURVATURE_MAX 1.95 /* highest c of BACKUP_AUTO */
+#define GAIN_PRIOR_ROUNDS 5     /* weight of c = 1 at the start, in rounds */
+
+/* One round. `product`, `loss` and `rate` may be NAN. */
+struct gain_sample {
+    double k;
+    double step;     /* s: 1, or k/n where the rate is proportional */
+    double variance; /* V: of one gradient, about the true one; may be negative by chance */
+    double signal;   /* N: squared norm of the true gradient; may be negative by chance */
+    double mean;     /* squared norm of the mean gradient */
+    double product;  /* with the mean gradient of the round before */
+    double loss, rate;
+};
+
+/* Samples V and N of k gradients. False: fewer than two gradients, or sums that are not finite. */
+bool gain_sample(uint32_t k, double squares, double mean, struct gain_sample *ret_sample);
+
+/* Weight of the next sample in a running mean of `window` samples, of which `count` are known. */
+double gain_weight(uint32_t count, uint32_t window);
+
+/* Noise and curvature, as far as they are known. */
+struct gain {
+    bool is_known;
+    double noise;     /* V/N, 0 to GAIN_NOISE_MAX */
+    double curvature; /* c */
+};
+
+/* Gain of a round of k gradients, in units of rate times N: s (1 - c s/2 (1 + V/(N k))). */
+double gain_value(const struct gain *gain, double step, double k);
+
+/* --- BACKUP_AUTO: five windows, no loss and no rate --- */
+
+struct gain_window {
+    double variance, signal, spread, mean, product; /* spread: variance of the samples of N */
+};
+
+struct gain_windows {
+    struct gain_window windows[GAIN_WINDOWS];
+    uint32_t rounds, products; /* samples so far */
+};
+
+void gain_windows_add(struct gain_windows *windows, const struct gain_sample *sample);
+struct gain gain_windows_read(const struct gain_windows *windows);
+
+/* --- BACKUP_DBW: the last rounds, with losses and rate --- */
+
+struct gain_recent {
+    struct gain_sample rounds[GAIN_RECENT];
+    uint32_t count; /* samples so far */
+};
+
+/* A change of the rate drops the former samples. */
+void gain_recent_add(struct gain_recent *recent, const struct gain_sample *sample);
+struct gain gain_recent_read(const struct gain_recent *recent);
+/* Whether the last loss is above the one before by more than 1 %. */
+bool gain_recent_rises(const struct gain_recent *recent);
+
+#endif

@@ -1,0 +1,97 @@
+/* A job of eight workers whose gradients arrive when a test says so. A unit of time is a second. */
+#ifndef GRADPOOL_TEST_UNIT_PACKER_BACKUP_CROWD_H
+#define GRADPOOL_TEST_UNIT_PACKER_BACKUP_CROWD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "packer/backup/backup.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#define S UINT64_C(1000000000)
+#define N 8
+
+static inline struct backup *create(enum backup_rule rule, uint32_t k)
+{
+    const struct backup_options options = {
+        .rule = rule, .workers = N, .k = k, .absence = BACKUP_ABSENCE_NONE};
+    struct backup *backup = NULL;
+    assert_int_equal(backup_create(&options, 0, &backup), 0);
+    return backup;
+}
+
+static inline void begin_all(struct backup *b, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(backup_began(b, i, now_ns), 0);
+}
+
+static inline struct backup_decision decide(struct backup *b, uint64_t now_ns)
+{
+    struct backup_decision d;
+    backup_decide(b, now_ns, &d);
+    return d;
+}
+
+static inline struct backup_decision arrive(struct backup *b, uint32_t rank, uint64_t now_ns)
+{
+    assert_int_equal(backup_arrived(b, rank, now_ns), BACKUP_COUNTED);
+    return decide(b, now_ns);
+}
+
+/* Sums of a round with that V/N, and c = 1/2 by the fall of the product. */
+static inline void measure(struct backup *b, double noise)
+{
+    struct backup_view view;
+    backup_look(b, &view);
+    double k = view.counted, mean = 1 + noise / k;
+    const struct backup_measure m = {.inputs = view.counted,
+                                     .squares = k * (1 + noise),
+                                     .mean = mean,
+                                     .product = 1 - mean / 2,
+                                     .loss = 1,
+                                     .rate = 0.5};
+    backup_measured(b, &m);
+}
+
+/* A round of all ranks, `spread_ns` apart, from `now_ns`. Returns the time of its close. */
+static inline uint64_t round_of_all(struct backup *b, uint64_t now_ns, uint64_t spread_ns,
+                                    double noise)
+{
+    begin_all(b, now_ns);
+    now_ns += S;
+    for (uint32_t i = 0; i < N; i++, now_ns += spread_ns)
+        assert_int_equal(backup_arrived(b, i, now_ns), BACKUP_COUNTED);
+    measure(b, noise);
+    backup_closed(b, now_ns);
+    return now_ns;
+}
+
+/* Begins the next round and lets ranks 0 to `count` - 1 arrive after a second. */
+static inline struct backup_decision first_arrivals(struct backup *b, uint64_t now_ns,
+                                                    uint32_t count)
+{
+    struct backup_decision d = {0};
+    begin_all(b, now_ns);
+    for (uint32_t i = 0; i < count; i++)
+        d = arrive(b, i, now_ns + S);
+    return d;
+}
+
+static inline struct backup *create_second(enum backup_rule rule, uint32_t k)
+{
+    const struct backup_options options = {
+        .rule = rule, .workers = N, .k = k, .absence = BACKUP_ABSENCE_NONE, .gradients = 3};
+    struct backup *backup = NULL;
+    assert_int_equal(backup_create(&options, 0, &backup), 0);
+    return backup;
+}
+
+#endif
