@@ -321,7 +321,8 @@ static bool is_committed(void *context)
 static int check_idle(struct gp_tensor *t)
 {
     if (t->request)
-        return client_error(-EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+        return client_error(
+            -EBUSY, "tensor '%s' has a request that nobody waited for: wait for it first", t->name);
     if (engine_run(&t->job->engine, clock_now_ns() + COMMIT_WAIT_NS, is_committed, t))
         return 0;
     return client_error(-EBUSY, "tensor '%s' round %" PRIu64 " is not committed yet", t->name,

@@ -177,7 +177,8 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
     if (t->failure.code)
         return client_error_from(&t->failure);
     if (t->request)
-        return client_error(-EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+        return client_error(
+            -EBUSY, "tensor '%s' has a request that nobody waited for: wait for it first", t->name);
     if (s->operation == RECORD_MEAN && !reduce_divides(t->dtype))
         return client_error(-EINVAL, "tensor '%s': %s have no mean; sum them", t->name,
                             reduce_dtype_name(t->dtype));

@@ -78,7 +78,9 @@ static int check_tensor(const struct gp_tensor *t, struct err *err)
     if (!terms_are_for_all(&t->terms))
         return err_set(err, -EOPNOTSUPP, "tensor '%s' has a set of ranks of its own", t->name);
     if (t->request)
-        return err_set(err, -EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+        return err_set(err, -EBUSY,
+                       "tensor '%s' has a request that nobody waited for: wait for it first",
+                       t->name);
     return 0;
 }
 
