@@ -161,7 +161,7 @@ def evaluation_by_rank_0_alone(of):
 def gradients_as_views(of):
     other = Eights.beside(of.rank, of.workers, gradient_as_bucket_view=True)
     begin(other, 'views/')
-    return again(other)
+    return norm_of_gradients(other)
 
 
 WORKS = (copy_of_the_module, copy_of_the_model, module_pickled, optimizer_pickled_or_copied,
@@ -188,6 +188,11 @@ def norm_clipped(of):
 
 def values_clipped(of):
     between(of, lambda: of.torch.nn.utils.clip_grad_value_(of.net.parameters(), 0.1))
+
+
+def values_clipped_in_a_later_step(of):
+    of.train()
+    values_clipped(of)      # the third step
 
 
 def gradients_unscaled(of):
@@ -234,9 +239,10 @@ def rows_scaled_in_forward(of):
 
 
 REFUSED = {norm_clipped: 'clip_grad_norm_()', values_clipped: 'clip_grad_norm_()',
+           values_clipped_in_a_later_step: 'clip_grad_norm_()',
            gradients_unscaled: 'GradScaler', group_added: 'before attach()',
            parameter_put_into_a_group: 'other parameters', parameter_frozen: 'was frozen',
-           parameters_of_another_dtype: 'float64', rule_changed: "'sgd'",
+           parameters_of_another_dtype: 'float64', rule_changed: 'before attach()',
            optimizer_for_a_part: "lacks the model's 1.weight", rows_scaled_in_forward: 'max_norm'}
 
 

@@ -16,6 +16,7 @@ import harness
 import ranks
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 from torch_door_calls import Rank
+from torch_door_values import compare_changes_of_every_kind_of_gradient, halve
 
 WORKERS = 2
 TIMEOUT_MS = 30000
@@ -130,6 +131,8 @@ def compare_scaling_and_clipping(of):
     expect_weight(of, 'summed once', net, -3.0)
     for change in (lambda: scaler.unscale_(bare),
                    lambda: torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0),
+                   lambda: torch.nn.utils.clip_grad_value_(net.parameters(), 1e-3),
+                   lambda: net.weight.grad.data.mul_(0.5), lambda: halve(net.weight.grad),
                    lambda: net.zero_grad(set_to_none=True),
                    lambda: net.zero_grad(set_to_none=False)):
         backward()
@@ -537,8 +540,9 @@ def compare_another_job(of):
     expect_weight(of, 'in another job', net, -2.0)
 
 
-# Runs in this order; the last one leaves the job.
-COMPARES = (compare_schedulers, compare_scaling_and_clipping, compare_averaged_models,
+# Run in this order; the last leaves the job.
+COMPARES = (compare_schedulers, compare_scaling_and_clipping,
+            compare_changes_of_every_kind_of_gradient, compare_averaged_models,
             compare_thawed_parameters, compare_frozen_on_one_rank, compare_added_parameters,
             compare_rows, compare_sparse_as_dense, compare_many_tensors,
             compare_parameters_of_other_ranks, compare_passes, compare_copies_of_optimizers,
@@ -572,7 +576,8 @@ class Scripts(unittest.TestCase):
         self.assertEqual([one for one in wrong if one[1]], [])
 
     def test_objects_made_for_an_optimizer_before_or_after_go_on(self):
-        self.check(compare_schedulers, compare_scaling_and_clipping, compare_averaged_models)
+        self.check(compare_schedulers, compare_scaling_and_clipping,
+                   compare_changes_of_every_kind_of_gradient, compare_averaged_models)
 
     def test_parameters_that_come_and_go_and_change_are_reduced(self):
         self.check(compare_thawed_parameters, compare_frozen_on_one_rank, compare_added_parameters)

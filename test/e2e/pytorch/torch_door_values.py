@@ -1,6 +1,6 @@
-"""For test_torch_door: values that a careless implementation would lose. Factors of every dtype,
-gradients by Horovod's rules, unusual strides, dropped handles, names that are used for several
-things."""
+"""For test_torch_door and test_hvd_scripts: values that a careless implementation would lose. Factors
+of every dtype, gradients by Horovod's rules, odd strides, dropped handles, names that are used for
+several things, gradients that a script changes on their way."""
 import time
 
 from torch_door_calls import UNTIL_S
@@ -196,3 +196,39 @@ def compare_all(of):
                     compare_gradient_rules, compare_columns, compare_dropped_handles,
                     compare_changing_names):
         compare(of)
+
+
+# ---- gradients that a script changes on their way ----
+
+def halve(gradient):
+    gradient.data = gradient.data / 2
+
+
+def compare_changes_of_every_kind_of_gradient(of):
+    """Changes without a version, of gradients in a pack, in lent memory, in codes and in halves."""
+    torch, hvd = of.torch, of.hvd
+    for name, sizes, compression in (('pack', (4, 5), hvd.Compression.none),
+                                     ('lent', (300,), hvd.Compression.none),
+                                     ('codes', (300,), hvd.Compression.topk(0.5)),
+                                     ('halves', (300,), hvd.Compression.fp16)):
+        net = torch.nn.ParameterList(torch.nn.Parameter(torch.ones(size, size)) for size in sizes)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 1.0),
+                                             net.named_parameters(), compression)
+
+        def backward():
+            optimizer.zero_grad()
+            sum(one.sum() for one in net).backward()
+        for _ in range(3):
+            backward()
+            optimizer.step()
+        for change in (lambda: torch.nn.utils.clip_grad_value_(net.parameters(), 0.5),
+                       lambda: torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)):
+            backward()
+            change()
+            of.expect_true(f'{name} changed on the way', 'optimizer.synchronize() before'
+                           in of.raised(optimizer.step)[1])
+        backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_value_(net.parameters(), 0.5)
+        with optimizer.skip_synchronize():
+            optimizer.step()

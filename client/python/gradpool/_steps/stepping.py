@@ -211,7 +211,7 @@ class Stepping:
         gradients = pieces_of(bucket, crossing.out(buffer))
         items = {}      # index of a group -> its items in the bucket
         parameters, index = bucket.parameters(), bucket.index()
-        self._untouched.expect(parameters, gradients)
+        self._untouched.expect(parameters)
         for parameter, gradient in zip(parameters, gradients):
             items.setdefault(self._group_of[id(parameter)], []).append(
                 (self._tensors[id(parameter)], gradient, crossing.back(parameter.detach())))
@@ -253,7 +253,9 @@ class Stepping:
         rule = _rule_of(self._kind, group)
         if rule != self._rules[index]:
             raise mismatch(f'group {index} of the optimizer was attached with the rule '
-                           f"'{self._rules[index]}', and its settings now ask for '{rule}'")
+                           f"'{self._rules[index]}', and its settings now ask for '{rule}': make "
+                           'schedulers that change the momentum (OneCycleLR, CyclicLR), and set '
+                           'momentum and nesterov, before attach()')
         return _settings_of(group)
 
 

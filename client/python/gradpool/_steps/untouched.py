@@ -2,7 +2,7 @@
 step. Clipping or scaling between backward() and step() would be lost."""
 import torch
 
-from .._tensors.cuda import is_on_gpu
+from .._tensors.contents import Contents
 
 
 class Untouched:
@@ -10,54 +10,35 @@ class Untouched:
 
     without  parameters for which backward() has set no gradient, because no rank has one
 
-    A tensor's version shows each write except those through `.data` and numpy. A script with such a
-    write has it in each step from the first on, so bytes are compared in steps 1, 2, 4, 8 and so
-    on."""
+    A version misses writes by `.data`, as of clip_grad_value_(), which may change a gradient in a
+    few steps alone: so bytes are summed in each step."""
 
     def __init__(self):
-        self._parameters, self._gradients = [], []      # gradients that are views of the bucket
-        self._versions, self._held = None, ()   # versions of .grad; None: backward() has failed
-        self._steps, self.without = 0, []
+        self._parameters, self._contents = [], Contents()
+        self._is_known, self.without = False, []    # not known: backward() has failed
 
-    def expect(self, parameters, gradients):
-        """Called in backward() for each bucket."""
+    def expect(self, parameters):
+        """Called in backward(), for each bucket."""
         if not self._parameters:
             _after_backward(self._note)
         self._parameters += parameters
-        self._gradients += gradients
 
     def _note(self):
-        self._steps += 1
-        self._versions, self._held = _versions_of(self._parameters), ()
-        self.without = [one for one, version in zip(self._parameters, self._versions)
-                        if version is None] if None in self._versions else []
-        if self._steps & self._steps - 1 == 0:
-            self._held = [pair for pair in zip(self._parameters, self._gradients) if _holds(*pair)]
+        gradients = [one.grad for one in self._parameters]
+        self.without = [one for one, gradient in zip(self._parameters, gradients)
+                        if gradient is None]
+        self._contents.note([one for one in gradients if one is not None])
+        self._is_known = True
 
     def are_so(self):
         """Called by step()."""
-        parameters, gradients, before = self._parameters, self._gradients, self._versions
-        self._parameters, self._gradients, self._versions = [], [], None
-        if before is None:
+        parameters, is_known = self._parameters, self._is_known
+        self._parameters, self._is_known = [], False
+        if not is_known:
             return True
-        now = _versions_of(parameters)
-        written = [] if now == before else [
-            pair for *pair, version, other in zip(parameters, gradients, now, before)
-            if version != other]
-        return all(_holds(*pair) for pair in [*written, *self._held])
-
-
-def _versions_of(parameters):
-    return [None if gradient is None else gradient._version
-            for gradient in [one.grad for one in parameters]]
-
-
-def _holds(parameter, gradient):
-    """Returns whether the bytes are unchanged: writing the same values only changes the version.
-    Returns False if this is unknown, because `.grad` is in the bucket or on a GPU."""
-    found = parameter.grad
-    return (found is not None and not is_on_gpu(parameter) and
-            found.data_ptr() != gradient.data_ptr() and torch.equal(found, gradient))
+        without = set(self.without)
+        return self._contents.are([one.grad for one in parameters if one not in without]) and \
+            not any(one.grad is not None and one.grad.any() for one in self.without)
 
 
 def _after_backward(function):

@@ -3,8 +3,9 @@
 
     how what is the same for all gradients of an optimizer: process_set, op, factors, compression,
          feedback (of a codec, or None), sparse_as_dense; passes (backward_passes_per_step),
-         prefix (of names), prepared (agreement of ranks before the first gradient is sent), is_busy
-         (some are being sent), altered (names of gradients that the script changed meanwhile)"""
+         prefix (of names), prepared (what ranks agree on before the first of them is sent), is_busy
+         (some are on their way), altered (names of those that the script has changed there), left
+         (Left, their values)"""
 import functools
 
 import torch
@@ -135,22 +136,29 @@ class Single:
         self.handle = way(ranks, member, gradient)
 
     def _code(self, ranks, _, gradient):
-        self._sent = None       # codecs write to the gradient at any time
-        return begin(ranks, self._coded(ranks, gradient, True), self.name, lambda: None)
+        place = gradient.detach().clone()       # codecs write into it whenever they are ready
+
+        def land():
+            with torch.no_grad():
+                gradient.copy_(place)
+        return begin(ranks, self._coded(ranks, place, True), self.name, land)
 
     def _dense(self, ranks, _, gradient):
-        """Sends the gradient in lent memory. A lent mean is written beside its gradient, and its
-        memory becomes the memory of the gradient. Nothing is copied, and the next gradient is
-        accumulated in memory that can be lent (Y20). The tensor that is sent has its own
-        version."""
+        """A lent mean lands beside its gradient, whose memory is that from then on: nothing is
+        copied, and the next gradient is added up in memory that can be lent (Y20). The tensor that
+        travels has a version of its own. No mean lands in a gradient before the step, as values
+        that the script writes there are looked for (Left)."""
         how = self._how
         travel, known = how.compression.compress(gradient)
         room, given = lent_like(ranks.job, travel), travel.data
-        output = given if room is None else room
+        is_beside = room is None and travel is gradient and given.is_cpu
+        output = torch.empty_like(given) if is_beside else given if room is None else room
 
         def land():
             if travel is not gradient:
                 gradient.copy_(how.compression.decompress(output, known))
+            elif is_beside:
+                given.copy_(output)
             elif output is not given:
                 gradient.data = output
         return begin(ranks, Reduction(ranks, [given], [output], how.op, how.factors), self.name,

@@ -19,6 +19,7 @@ from .._operations.objects import gather_objects
 from .._operations.packs import cut
 from ..compression import Compression
 from .gradients import Member, Pack, Single
+from .left import Left
 from .prepare import Prepared
 
 _ELEMENTWISE = Compression.none, Compression.fp16, Compression.bf16
@@ -72,6 +73,7 @@ def _hook_of(member):
         member.gradient = gradient = member.parameter.grad
         member.version = None if gradient is None else gradient._version
         how.is_busy = True
+        how.left.add(gradient)
         gate.ready = ready = gate.ready + 1
         if ready == gate.size:
             gate.send()
@@ -86,7 +88,7 @@ class Reducer:
 
     def __init__(self, names, parameters, prefix, passes, groups, **how):
         how = self.how = types.SimpleNamespace(**how, prefix=prefix, passes=passes, feedback=None,
-                                               altered=[], prepared=[], is_busy=False)
+                                               altered=[], prepared=[], is_busy=False, left=Left())
         if isinstance(how.compression, Codec):
             how.feedback = Feedback(how.compression)
         self._groups = groups
@@ -281,7 +283,8 @@ class Reducer:
             member.passes = 0
 
     def synchronize(self, parameters):
-        """Waits until all gradients are in their places."""
+        """Waits for all gradients; they are in their places then."""
+        is_as_left = self.how.left.is_so()
         gone = self._take(parameters)
         self.how.is_busy = True
         for gate in self._gates:
@@ -295,7 +298,7 @@ class Reducer:
         if gone:
             self._remove(gone)
             self._forget()
-        self._check_altered()
+        self._check_altered(is_as_left)
 
     def _settle(self, gone):
         self.how.is_busy = False
@@ -345,14 +348,19 @@ class Reducer:
             unit.send()
         return found
 
-    def _check_altered(self):
+    def _check_altered(self, is_as_left):
+        """`is_as_left`: as the values tell."""
         names, self.how.altered = self.how.altered, []
         if names:
             others = '' if len(names) == 1 else f' and {len(names) - 1} more'
-            raise mismatch(f"the gradient of '{names[0]}'{others} was changed after backward() and "
-                           'before step(), on the way to the other ranks. Call '
-                           'optimizer.synchronize() before gradients are clipped, unscaled or set, '
-                           'and step() under optimizer.skip_synchronize()')
+            which = f"the gradient of '{names[0]}'{others} was"
+        elif not is_as_left:
+            which = 'gradients were'
+        if names or not is_as_left:
+            raise mismatch(f'{which} changed after backward() and before step(), on the way to the '
+                           'other ranks. Call optimizer.synchronize() before gradients are '
+                           'clipped, unscaled or set, and step() under '
+                           'optimizer.skip_synchronize()')
 
     def is_busy(self):
         return self.how.is_busy

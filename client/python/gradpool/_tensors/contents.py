@@ -1,0 +1,53 @@
+"""Whether values are what they were, where versions of tensors do not tell: a write by `.data` or
+numpy changes none."""
+import operator
+
+import torch
+
+from .._native.states import Sum
+
+_DATA_PTR = operator.methodcaller('data_ptr')
+
+
+class Contents:
+    """The values of tensors, or None, at one moment. Tensors on a GPU, sparse ones and those with
+    gaps are compared by their versions."""
+
+    def __init__(self):
+        self._tensors, self._places = [], None
+        self._lengths, self._sum, self._noted = None, None, None
+
+    def note(self, tensors):
+        """Notes the present values, in place of those noted before."""
+        self._tensors, self._places = tensors, None
+        self._noted = self._taken(tensors)
+
+    def are(self, tensors):
+        """Whether these have the values that were noted, each those of the tensor at its place."""
+        noted, self._tensors = self._tensors, []
+        if len(tensors) != len(noted):
+            return False
+        if self._places is not None and all(map(operator.is_, tensors, noted)) and \
+                list(map(_DATA_PTR, tensors)) == self._places:
+            return self._sum.over(self._places) == self._noted[0]
+        return self._taken(tensors) == self._noted
+
+    def _taken(self, tensors):
+        is_dense = list(map(_is_dense, tensors))
+        dense = [one for one, is_one in zip(tensors, is_dense) if is_one]
+        others = [None if one is None else (id(one), one._version)
+                  for one, is_one in zip(tensors, is_dense) if not is_one]
+        lengths = [one.numel() * one.element_size() for one in dense]
+        if lengths != self._lengths:
+            self._lengths, self._sum = lengths, Sum(lengths)
+        places = list(map(_DATA_PTR, dense))
+        self._places = None if others else places
+        return self._sum.over(places), lengths, others
+
+
+def _is_dense(tensor):
+    """The values fill the memory of the host from the first one on."""
+    if tensor is None or not tensor.is_cpu or tensor.layout is not torch.strided:
+        return False
+    return tensor.is_contiguous() or \
+        tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
