@@ -162,7 +162,7 @@ class Loans(Case):
             job.push_pull('t', refused)
         refused.append(1)
         request = job.push_pull('t', ended)
-        with self.raises(gradpool.GradpoolError, 'wait for it first'):
+        with self.raises(gradpool.GradpoolError, 'wait for the request'):
             job.push_pull('t', refused[:100])
         job.leave()
         ended.append(1)
