@@ -64,17 +64,17 @@ int packer_place(const struct packer_request *request, struct packer_plan *ret_p
 {
     policy_place_fn place = find_policy(request->policy);
     struct placement placement;
-    int r;
+    int error;
 
     if (!place)
         return refuse_policy(request->policy, reason, reason_bytes);
-    r = placement_init(&placement, request, reason, reason_bytes);
-    if (r == 0 && request->tensors_count > 0)
-        r = place(&placement);
-    if (r == 0)
+    error = placement_init(&placement, request, reason, reason_bytes);
+    if (error == 0 && request->tensors_count > 0)
+        error = place(&placement);
+    if (error == 0)
         placement_finish(&placement, ret_plan);
     placement_fini(&placement);
-    return r;
+    return error;
 }
 
 void packer_plan_fini(struct packer_plan *plan)

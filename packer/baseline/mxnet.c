@@ -24,11 +24,11 @@ static int put_split(struct placement *placement, size_t tensor)
 
     for (size_t i = 0; i < lanes; i++) {
         uint64_t first = split_point(elements, i, lanes);
-        int r =
+        int error =
             placement_put(placement, tensor, i, first, split_point(elements, i + 1, lanes) - first);
 
-        if (r < 0)
-            return r;
+        if (error < 0)
+            return error;
     }
     return 0;
 }
@@ -43,14 +43,14 @@ int policy_mxnet(struct placement *placement)
 
     for (size_t i = 0; i < request->tensors_count; i++) {
         uint64_t elements = request->tensors[i].elements;
-        int r;
+        int error;
 
         if (elements < big || elements < request->lanes_count)
-            r = placement_put(placement, i, i * KEY_FACTOR % request->lanes_count, 0, elements);
+            error = placement_put(placement, i, i * KEY_FACTOR % request->lanes_count, 0, elements);
         else
-            r = put_split(placement, i);
-        if (r < 0)
-            return r;
+            error = put_split(placement, i);
+        if (error < 0)
+            return error;
     }
     return 0;
 }

@@ -45,10 +45,10 @@ static int compare_rising(const void *a, const void *b)
 
 static int put(struct paa *paa, size_t tensor, size_t lane, uint64_t first, uint64_t elements)
 {
-    int r = placement_put(paa->placement, tensor, lane, first, elements);
+    int error = placement_put(paa->placement, tensor, lane, first, elements);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     paa->lane_bytes[lane] += elements * paa->placement->request->tensors[tensor].element_bytes;
     paa->lane_keys[lane]++;
     return 0;
@@ -125,15 +125,15 @@ static int put_large(struct paa *paa, size_t tensor)
     qsort(paa->lanes, paa->lanes_count, sizeof(*paa->lanes), compare_rising);
     for (size_t i = 0; i < paa->lanes_count; i++) {
         uint64_t elements = gap_bytes(paa, paa->lanes[i].index) / t->element_bytes;
-        int r;
+        int error;
 
         if (elements == 0)
             continue;
         if (elements > t->elements - first)
             break;
-        r = put(paa, tensor, paa->lanes[i].index, first, elements);
-        if (r < 0)
-            return r;
+        error = put(paa, tensor, paa->lanes[i].index, first, elements);
+        if (error < 0)
+            return error;
         first += elements;
     }
     return first == t->elements ? 0 : put_best_fit(paa, tensor, first, t->elements - first);
@@ -183,10 +183,10 @@ static int paa_init(struct paa *paa, struct placement *placement)
 int policy_paa(struct placement *placement)
 {
     struct paa paa;
-    int r = paa_init(&paa, placement);
+    int error = paa_init(&paa, placement);
 
-    for (size_t i = 0; i < placement->request->tensors_count && r == 0; i++)
-        r = put_tensor(&paa, &paa.tensors[i]);
+    for (size_t i = 0; i < placement->request->tensors_count && error == 0; i++)
+        error = put_tensor(&paa, &paa.tensors[i]);
     paa_fini(&paa);
-    return r;
+    return error;
 }

@@ -16,10 +16,11 @@ int policy_round_robin(struct placement *placement)
     for (size_t i = 0; i < request->tensors_count; i++) {
         /* Each term is reduced first, so that the sum does not wrap for large keys. */
         uint64_t start = request->job_key % request->lanes_count;
-        int r = put_whole(placement, i, (start + i % request->lanes_count) % request->lanes_count);
+        int error =
+            put_whole(placement, i, (start + i % request->lanes_count) % request->lanes_count);
 
-        if (r < 0)
-            return r;
+        if (error < 0)
+            return error;
     }
     return 0;
 }
@@ -29,10 +30,10 @@ int policy_hash(struct placement *placement)
     const struct packer_request *request = placement->request;
 
     for (size_t i = 0; i < request->tensors_count; i++) {
-        int r = put_whole(placement, i, request->tensors[i].name_hash % request->lanes_count);
+        int error = put_whole(placement, i, request->tensors[i].name_hash % request->lanes_count);
 
-        if (r < 0)
-            return r;
+        if (error < 0)
+            return error;
     }
     return 0;
 }

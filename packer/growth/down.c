@@ -53,18 +53,18 @@ static int try_drain(struct scale *scale, const struct scale_look *look, size_t 
                      struct scale_decision *d)
 {
     struct scale_plan plan;
-    int r = scale_plan_init(&plan, look->seen, look->options.policy, SCALE_MARGIN_PPM);
-    if (r == 0) {
+    int error = scale_plan_init(&plan, look->seen, look->options.policy, SCALE_MARGIN_PPM);
+    if (error == 0) {
         for (size_t i = 0; i < look->seen->lanes_count; i++)
             plan.targets[i] = is_drainable(look, i);
-        r = scale_plan_empty(&plan, (uint32_t)lane);
+        error = scale_plan_empty(&plan, (uint32_t)lane);
     }
-    if (r == 0 && plan.moved_bytes <= look->options.drain_bytes_max) {
+    if (error == 0 && plan.moved_bytes <= look->options.drain_bytes_max) {
         drain(scale, look, &plan, lane, d);
-        r = 1;
+        error = 1;
     }
     scale_plan_fini(&plan);
-    return r > 0 || r == -ENOMEM ? r : 0;
+    return error > 0 || error == -ENOMEM ? error : 0;
 }
 
 static bool may_drain(const struct scale *scale, const struct scale_look *look)
@@ -76,23 +76,23 @@ static bool may_drain(const struct scale *scale, const struct scale_look *look)
 
 int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct scale_decision *d)
 {
-    int r = 0;
+    int error = 0;
     if (!may_drain(scale, look))
         return 0;
     bool *is_tried = calloc(look->seen->lanes_count, sizeof *is_tried);
     if (!is_tried)
         return -ENOMEM;
-    for (int i = 0; i < SCALE_TRIES && r == 0; i++) {
+    for (int i = 0; i < SCALE_TRIES && error == 0; i++) {
         size_t lane = emptiest(look, is_tried);
         if (lane == look->seen->lanes_count)
             break;
         is_tried[lane] = true;
-        r = try_drain(scale, look, lane, d);
+        error = try_drain(scale, look, lane, d);
     }
     free(is_tried);
-    if (r == 0)
+    if (error == 0)
         scale->low_ns = 0; /* the next window would find no plan either */
-    return r;
+    return error;
 }
 
 /* --- down: lanes and aggregators that are not in use (G9) --- */

@@ -100,12 +100,12 @@ static void aim_fewer(const struct scale_look *look, struct scale_plan *plan, si
 static int plan_fewer(const struct scale_look *look, struct scale_plan *plan, size_t job,
                       uint32_t wanted)
 {
-    int r = 0;
+    int error = 0;
     aim_fewer(look, plan, job, wanted);
-    for (uint32_t i = 0; i < look->seen->lanes_count && r == 0; i++)
+    for (uint32_t i = 0; i < look->seen->lanes_count && error == 0; i++)
         if (look->lanes[i].owner == job && !plan->targets[i])
-            r = scale_plan_leave(plan, (uint32_t)job, i);
-    return r;
+            error = scale_plan_leave(plan, (uint32_t)job, i);
+    return error;
 }
 
 /* --- more --- */
@@ -149,13 +149,13 @@ static int plan_more(const struct scale_look *look, struct scale_plan *plan, siz
     uint32_t found = aim_free(look, PACKER_LANE_OPEN, more, plan->targets);
     uint64_t bytes = 0;
     found += aim_free(look, PACKER_LANE_PARKED, more - found, plan->targets);
-    int r = found > 0 ? 0 : -ENOSPC;
+    int error = found > 0 ? 0 : -ENOSPC;
     for (size_t i = 0; i < look->seen->lanes_count; i++)
         bytes += look->lanes[i].owner == job ? bytes_on(plan, job, i) : 0;
-    for (uint32_t i = 0; i < look->seen->lanes_count && r == 0; i++)
+    for (uint32_t i = 0; i < look->seen->lanes_count && error == 0; i++)
         if (look->lanes[i].owner == job)
-            r = scale_plan_leave_beyond(plan, (uint32_t)job, i, bytes / (now + found));
-    return r == 0 && plan->moves_count == 0 ? -ENOSPC : r;
+            error = scale_plan_leave_beyond(plan, (uint32_t)job, i, bytes / (now + found));
+    return error == 0 && plan->moves_count == 0 ? -ENOSPC : error;
 }
 
 /* --- the decision --- */
@@ -228,30 +228,30 @@ static int try_job(struct scale *scale, const struct scale_look *look, size_t jo
     const struct scale_job *of = &look->seen->jobs[job];
     uint32_t now = look->lanes_of[job], wanted = lanes_wanted(look, job);
     struct scale_plan plan;
-    int r = scale_plan_init(&plan, look->seen, look->options.policy, 0);
+    int error = scale_plan_init(&plan, look->seen, look->options.policy, 0);
     plan.is_even = true;
-    if (r == 0)
-        r = wanted < now ? plan_fewer(look, &plan, job, wanted)
-                         : plan_more(look, &plan, job, wanted);
-    if (r == 0 && plan.moved_bytes > look->options.drain_bytes_max)
-        r = -ENOSPC;
+    if (error == 0)
+        error = wanted < now ? plan_fewer(look, &plan, job, wanted)
+                             : plan_more(look, &plan, job, wanted);
+    if (error == 0 && plan.moved_bytes > look->options.drain_bytes_max)
+        error = -ENOSPC;
     remember_try(of->memory, wanted);
-    if (r == 0)
-        r = move(scale, of, now, wanted, &plan, d);
-    else if (r != -ENOMEM && wanted > now)
-        r = start(look, of, now, wanted, d);
+    if (error == 0)
+        error = move(scale, of, now, wanted, &plan, d);
+    else if (error != -ENOMEM && wanted > now)
+        error = start(look, of, now, wanted, d);
     scale_plan_fini(&plan);
-    return r > 0 || r == -ENOMEM ? r : 0;
+    return error > 0 || error == -ENOMEM ? error : 0;
 }
 
 int scale_narrow(struct scale *scale, struct scale_look *look, struct scale_decision *d)
 {
-    int r = 0;
-    for (int i = 0; i < SCALE_TRIES && scale->settle == 0 && r == 0; i++) {
+    int error = 0;
+    for (int i = 0; i < SCALE_TRIES && scale->settle == 0 && error == 0; i++) {
         size_t job = next_to_try(scale, look);
         if (job == look->seen->jobs_count)
             return 0;
-        r = try_job(scale, look, job, d);
+        error = try_job(scale, look, job, d);
     }
-    return r;
+    return error;
 }

@@ -116,9 +116,9 @@ static int decide(struct scale *scale, struct scale_look *look, struct scale_dec
         scale_open_wanted,    scale_measure_alone, scale_narrow,      scale_relieve_worst,
         scale_drain_emptiest, scale_park_idle,     scale_stop_resting};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        int r = rules[i](scale, look, d);
-        if (r != 0)
-            return r;
+        int error = rules[i](scale, look, d);
+        if (error != 0)
+            return error;
     }
     say_nothing(scale, look, d);
     return 0;
@@ -129,15 +129,15 @@ int scale_tick(struct scale *scale, const struct scale_options *options,
 {
     struct scale_decision d = {.verb = SCALE_NOTHING};
     struct scale_look look;
-    int r = scale_look_init(&look, options, seen);
-    if (r == 0) {
+    int error = scale_look_init(&look, options, seen);
+    if (error == 0) {
         remember(scale, &look, now_ns);
-        r = decide(scale, &look, &d);
+        error = decide(scale, &look, &d);
     }
     scale_look_fini(&look);
-    if (r < 0) {
+    if (error < 0) {
         scale_decision_fini(&d);
-        return r;
+        return error;
     }
     *ret_decision = d;
     return 0;

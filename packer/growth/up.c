@@ -208,26 +208,26 @@ static int try_relief(struct scale *scale, const struct scale_look *look, uint32
     uint32_t lane;
     double loss = 0;
     enum scale_stay stay = SCALE_STAY_NO_LANE;
-    int r = scale_plan_init(&plan, look->seen, look->options.policy, 0);
-    if (r == 0)
-        r = scale_plan_worst_lane(&plan, job, &lane, &loss);
+    int error = scale_plan_init(&plan, look->seen, look->options.policy, 0);
+    if (error == 0)
+        error = scale_plan_worst_lane(&plan, job, &lane, &loss);
     bool is_short = look->lanes_of[job] < of->lanes_enough; /* G12: explains a loss, too */
-    if (r != -ENOMEM && !is_explained(of, loss) && !is_short) {
+    if (error != -ENOMEM && !is_explained(of, loss) && !is_short) {
         stay = SCALE_STAY_UNEXPLAINED;
-        r = -ENOENT;
+        error = -ENOENT;
     }
-    if (r == 0) {
+    if (error == 0) {
         aim_relief(look, plan.targets);
-        r = scale_plan_leave(&plan, job, lane);
+        error = scale_plan_leave(&plan, job, lane);
     }
-    if (r == 0)
-        r = relieve(scale, look, &plan, job, lane, d);
-    if (r != -ENOMEM) {
-        of->memory->stay = r > 0 ? SCALE_STAY_NOT : stay;
+    if (error == 0)
+        error = relieve(scale, look, &plan, job, lane, d);
+    if (error != -ENOMEM) {
+        of->memory->stay = error > 0 ? SCALE_STAY_NOT : stay;
         of->memory->explained_ppm = explained_ppm(of, loss);
     }
     scale_plan_fini(&plan);
-    return r > 0 || r == -ENOMEM ? r : 0;
+    return error > 0 || error == -ENOMEM ? error : 0;
 }
 
 int scale_relieve_worst(struct scale *scale, struct scale_look *look, struct scale_decision *d)
@@ -236,9 +236,9 @@ int scale_relieve_worst(struct scale *scale, struct scale_look *look, struct sca
         size_t job = worst_job(look->seen);
         if (job == look->seen->jobs_count)
             return 0;
-        int r = try_relief(scale, look, (uint32_t)job, d);
-        if (r != 0)
-            return r;
+        int error = try_relief(scale, look, (uint32_t)job, d);
+        if (error != 0)
+            return error;
         look->seen->jobs[job].memory->over = 0;
     }
     return 0;
@@ -296,16 +296,16 @@ static int leave_company(const struct scale_look *look, struct scale_plan *plan,
 {
     const struct scale_seen *seen = look->seen;
     bool *is_left = calloc(seen->lanes_count, sizeof *is_left);
-    int r = is_left ? 0 : -ENOMEM;
-    for (size_t i = 0; i < seen->tasks_count && r == 0; i++) {
+    int error = is_left ? 0 : -ENOMEM;
+    for (size_t i = 0; i < seen->tasks_count && error == 0; i++) {
         uint32_t lane = seen->tasks[i].lane;
         if (seen->tasks[i].job != job || !look->lanes[lane].is_shared || is_left[lane])
             continue;
         is_left[lane] = true;
-        r = seen->lanes[lane].is_changing ? -EBUSY : scale_plan_leave(plan, job, lane);
+        error = seen->lanes[lane].is_changing ? -EBUSY : scale_plan_leave(plan, job, lane);
     }
     free(is_left);
-    return r;
+    return error;
 }
 
 static int begin_measure(struct scale *scale, const struct scale_job *job, struct scale_plan *plan,
@@ -340,14 +340,14 @@ int scale_measure_alone(struct scale *scale, struct scale_look *look, struct sca
         scale->settle > 0 || somebody_is_measured(look))
         return 0;
     struct scale_plan plan;
-    int r = scale_plan_init(&plan, look->seen, look->options.policy, 0);
-    if (r == 0)
-        r = aim_alone(look, job, plan.targets) ? leave_company(look, &plan, (uint32_t)job)
-                                               : -ENOSPC;
-    if (r == 0)
-        r = begin_measure(scale, &look->seen->jobs[job], &plan, d);
-    else if (r != -ENOMEM)
+    int error = scale_plan_init(&plan, look->seen, look->options.policy, 0);
+    if (error == 0)
+        error = aim_alone(look, job, plan.targets) ? leave_company(look, &plan, (uint32_t)job)
+                                                   : -ENOSPC;
+    if (error == 0)
+        error = begin_measure(scale, &look->seen->jobs[job], &plan, d);
+    else if (error != -ENOMEM)
         look->seen->jobs[job].memory->shares = 0; /* the next attempt waits as long again */
     scale_plan_fini(&plan);
-    return r > 0 || r == -ENOMEM ? r : 0;
+    return error > 0 || error == -ENOMEM ? error : 0;
 }

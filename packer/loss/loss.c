@@ -62,9 +62,9 @@ int packer_predict(const char *policy, const struct packer_resident *jobs, size_
                    double *ret_losses)
 {
     const struct loss_rule *rule = policy ? loss_rule_find(policy) : NULL;
-    int r = packer_losses(policy, jobs, count, ret_losses);
+    int error = packer_losses(policy, jobs, count, ret_losses);
 
-    for (size_t i = 0; i < count && r == 0; i++) {
+    for (size_t i = 0; i < count && error == 0; i++) {
         const struct packer_timing *timing = &jobs[i].timing;
         double stretch, late;
 
@@ -74,9 +74,9 @@ int packer_predict(const char *policy, const struct packer_resident *jobs, size_
         late = late_ns(&jobs[i], stretch);
         ret_losses[i] = stretch < 0 ? 1 : late / ((double)timing->period_ns + late);
     }
-    for (size_t i = 0; i < count && r == 0; i++)
+    for (size_t i = 0; i < count && error == 0; i++)
         ret_losses[i] = 1 - (1 - ret_losses[i]) * (1 - jobs[i].timing.spent_ppm / 1e6);
-    return r;
+    return error;
 }
 
 double loss_limit(const struct packer_timing *timing)

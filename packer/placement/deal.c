@@ -90,13 +90,13 @@ static struct hand *choose(const struct deal *deal, const struct placement_need 
 /* Deals all pieces. -ENOSPC: the lanes that have room left cannot take a piece. */
 static int deal_all(struct deal *deal, int (*compare)(const void *, const void *))
 {
-    int r = 0;
+    int error = 0;
 
     qsort(deal->cards, deal->count, sizeof(*deal->cards), compare);
     placement_reset(deal->placement);
     for (size_t i = 0; i < deal->hands_count; i++)
         deal->hands[i].dealt_ns = 0;
-    for (size_t i = 0; i < deal->count && r == 0; i++) {
+    for (size_t i = 0; i < deal->count && error == 0; i++) {
         const struct card *card = &deal->cards[i];
         struct placement_need need = placement_need(deal->placement, card->tensor, card->elements);
         struct hand *hand = choose(deal, &need);
@@ -104,9 +104,10 @@ static int deal_all(struct deal *deal, int (*compare)(const void *, const void *
         if (!hand)
             return -ENOSPC;
         hand->dealt_ns += (double)need.lane_ns;
-        r = placement_put(deal->placement, card->tensor, hand->lane, card->first, card->elements);
+        error =
+            placement_put(deal->placement, card->tensor, hand->lane, card->first, card->elements);
     }
-    return r;
+    return error;
 }
 
 static int deal_init(struct deal *deal, double crumb_ns)
@@ -135,14 +136,14 @@ static int deal_init(struct deal *deal, double crumb_ns)
 int deal_in_order(struct placement *placement, const double *room_ns, double crumb_ns)
 {
     struct deal deal = {.placement = placement, .room_ns = room_ns};
-    int r = deal_init(&deal, crumb_ns);
+    int error = deal_init(&deal, crumb_ns);
 
-    if (r == 0 && deal.hands_count > 1) {
-        r = deal_all(&deal, compare_in_order);
-        if (r == -ENOSPC)
-            r = deal_all(&deal, compare_largest_first);
+    if (error == 0 && deal.hands_count > 1) {
+        error = deal_all(&deal, compare_in_order);
+        if (error == -ENOSPC)
+            error = deal_all(&deal, compare_largest_first);
     }
     free(deal.hands);
     free(deal.cards);
-    return r;
+    return error;
 }

@@ -71,10 +71,10 @@ static int check_lanes(struct placement *placement)
         return placement_refuse(placement, -EINVAL, "%zu lanes: at most %" PRIu32 " can be used",
                                 request->lanes_count, PLACEMENT_LANES_MAX);
     for (size_t i = 0; i < request->lanes_count; i++) {
-        int r = check_lane(placement, &request->lanes[i]);
+        int error = check_lane(placement, &request->lanes[i]);
 
-        if (r < 0)
-            return r;
+        if (error < 0)
+            return error;
     }
     return 0;
 }
@@ -112,10 +112,10 @@ static int check_tensors(struct placement *placement)
                                 "%zu tensors: at most %" PRIu32 " in one request",
                                 placement->request->tensors_count, PLACEMENT_PIECES_MAX);
     for (size_t i = 0; i < placement->request->tensors_count; i++) {
-        int r = count_tensor(placement, i);
+        int error = count_tensor(placement, i);
 
-        if (r < 0)
-            return r;
+        if (error < 0)
+            return error;
     }
     return 0;
 }
@@ -185,7 +185,7 @@ static int open_books(struct placement *placement)
 int placement_init(struct placement *placement, const struct packer_request *request, char *reason,
                    size_t reason_bytes)
 {
-    int r;
+    int error;
 
     *placement = (struct placement){
         .request = request,
@@ -194,14 +194,14 @@ int placement_init(struct placement *placement, const struct packer_request *req
         .reason = reason,
         .reason_bytes = reason_bytes,
     };
-    r = check_lanes(placement);
-    if (r == 0)
-        r = check_tensors(placement);
-    if (r == 0)
-        r = check_room(placement);
-    if (r == 0)
-        r = open_books(placement);
-    return r;
+    error = check_lanes(placement);
+    if (error == 0)
+        error = check_tensors(placement);
+    if (error == 0)
+        error = check_room(placement);
+    if (error == 0)
+        error = open_books(placement);
+    return error;
 }
 
 void placement_fini(struct placement *placement)
@@ -402,10 +402,10 @@ int placement_put(struct placement *placement, size_t tensor, size_t lane, uint6
                   uint64_t elements)
 {
     uint64_t step = placement_piece_elements(placement, tensor, elements);
-    int r = charge(placement, tensor, lane, elements);
+    int error = charge(placement, tensor, lane, elements);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     do {
         struct packer_piece piece = {
             .tensor = (uint32_t)tensor,
@@ -414,9 +414,9 @@ int placement_put(struct placement *placement, size_t tensor, size_t lane, uint6
             .elements = elements < step ? elements : step,
         };
 
-        r = append(placement, &piece);
-        if (r < 0)
-            return r;
+        error = append(placement, &piece);
+        if (error < 0)
+            return error;
         first += piece.elements;
         elements -= piece.elements;
     } while (elements > 0);

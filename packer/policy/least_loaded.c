@@ -35,12 +35,12 @@ int policy_least_loaded(struct placement *placement)
 {
     struct cut *cuts;
     size_t count;
-    int r = cut_by_bytes(placement, &cuts, &count);
+    int error = cut_by_bytes(placement, &cuts, &count);
 
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < count && r == 0; i++)
-        r = put_cut(placement, &cuts[i]);
+    if (error < 0)
+        return error;
+    for (size_t i = 0; i < count && error == 0; i++)
+        error = put_cut(placement, &cuts[i]);
     free(cuts);
-    return r;
+    return error;
 }

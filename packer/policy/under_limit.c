@@ -212,11 +212,11 @@ static size_t count_hosted(const struct placement *placement)
 
 static int put_all(struct fit *fit)
 {
-    int r = 0;
+    int error = 0;
 
-    for (size_t i = 0; i < fit->cuts_count && r == 0; i++)
-        r = put(fit, &fit->cuts[i]);
-    return r;
+    for (size_t i = 0; i < fit->cuts_count && error == 0; i++)
+        error = put(fit, &fit->cuts[i]);
+    return error;
 }
 
 /* Makes only the lanes of the job and the others with the most room usable, `lanes_max` in all. */
@@ -247,27 +247,28 @@ static void start_again(struct fit *fit)
  * room of all (P10). */
 static int put_within_lanes_max(struct fit *fit)
 {
-    int r, attempts;
+    int error, attempts;
 
     start_again(fit);
-    r = put_all(fit);
+    error = put_all(fit);
     attempts = fit->lanes_hosted >= fit->lanes_max ? 2 : 0;
-    for (int open_only = 1; r == -ENOSPC && attempts > 0; open_only--, attempts--) {
+    for (int open_only = 1; error == -ENOSPC && attempts > 0; open_only--, attempts--) {
         start_again(fit);
         keep_roomiest(fit, open_only);
-        r = put_all(fit);
+        error = put_all(fit);
     }
-    return r;
+    return error;
 }
 
 static int put_and_deal(struct fit *fit, double reserve_ns)
 {
-    int r;
+    int error;
 
     fit->reserve_ns = reserve_ns;
-    r = put_within_lanes_max(fit);
+    error = put_within_lanes_max(fit);
     fit->reserve_ns = 0;
-    return r == 0 ? deal_in_order(fit->placement, fit->room_ns, step_ns(fit->placement)) : r;
+    return error == 0 ? deal_in_order(fit->placement, fit->room_ns, step_ns(fit->placement))
+                      : error;
 }
 
 static bool is_own(const struct fit *fit, size_t lane)
@@ -298,21 +299,21 @@ static int put_loosely(struct fit *fit)
 {
     size_t workers = fit->placement->request->workers, own = count_own(fit);
     double reserve_ns = one_piece_ns(fit);
-    int r = reserve_ns > 0 ? put_and_deal(fit, reserve_ns) : -ENOSPC;
+    int error = reserve_ns > 0 ? put_and_deal(fit, reserve_ns) : -ENOSPC;
 
-    return r == 0 && count_own(fit) > own && count_own(fit) > workers ? -ENOSPC : r;
+    return error == 0 && count_own(fit) > own && count_own(fit) > workers ? -ENOSPC : error;
 }
 
 static int put_evenly(struct fit *fit)
 {
-    int r = put_within_lanes_max(fit);
+    int error = put_within_lanes_max(fit);
 
-    if (r < 0)
-        return r;
-    r = deal_in_order(fit->placement, fit->room_ns, step_ns(fit->placement));
-    if (r == -ENOSPC)
-        r = put_loosely(fit);
-    return r == -ENOSPC ? put_within_lanes_max(fit) : r;
+    if (error < 0)
+        return error;
+    error = deal_in_order(fit->placement, fit->room_ns, step_ns(fit->placement));
+    if (error == -ENOSPC)
+        error = put_loosely(fit);
+    return error == -ENOSPC ? put_within_lanes_max(fit) : error;
 }
 
 /* --- lanes of its own (P15) --- */
@@ -347,20 +348,20 @@ static int put_on_same_lanes(struct fit *fit, double *room_ns, double *dealt_ns)
 {
     double *full_ns = fit->room_ns, limit = loss_limit(&fit->placement->request->timing);
     double piece_ns = (double)fit->cuts[0].weight;
-    int r = -ENOSPC;
+    int error = -ENOSPC;
 
     for (size_t i = 0; i < fit->placement->request->lanes_count; i++)
         room_ns[i] = dealt_ns[i] = fit->placement->lanes[i].taken ? 0 : -1;
-    for (int part = GENTLE_PARTS / 2; part < GENTLE_PARTS && r == -ENOSPC; part++) {
+    for (int part = GENTLE_PARTS / 2; part < GENTLE_PARTS && error == -ENOSPC; part++) {
         take_room(fit, limit * part / GENTLE_PARTS, 0, room_ns);
         take_room(fit, limit * part / GENTLE_PARTS, piece_ns, dealt_ns);
         fit->room_ns = room_ns;
-        r = put_within_lanes_max(fit);
+        error = put_within_lanes_max(fit);
         fit->room_ns = full_ns;
-        if (r == 0)
-            r = deal_in_order(fit->placement, dealt_ns, step_ns(fit->placement));
+        if (error == 0)
+            error = deal_in_order(fit->placement, dealt_ns, step_ns(fit->placement));
     }
-    return r;
+    return error;
 }
 
 /* Levels the lanes of the job if best fit has filled one to the limit without saving a lane
@@ -369,16 +370,16 @@ static int put_gently(struct fit *fit)
 {
     size_t lanes = fit->placement->request->lanes_count;
     double *room_ns;
-    int r = put_evenly(fit);
+    int error = put_evenly(fit);
 
-    if (r < 0 || !loses_by_itself(fit))
-        return r;
+    if (error < 0 || !loses_by_itself(fit))
+        return error;
     room_ns = calloc(2 * lanes, sizeof(*room_ns));
     if (!room_ns)
         return 0;
-    r = put_on_same_lanes(fit, room_ns, room_ns + lanes);
+    error = put_on_same_lanes(fit, room_ns, room_ns + lanes);
     free(room_ns);
-    return r == -ENOSPC ? put_evenly(fit) : r;
+    return error == -ENOSPC ? put_evenly(fit) : error;
 }
 
 /* --- the report of losses --- */
@@ -429,7 +430,7 @@ static int report(struct fit *fit)
     struct packer_resident *jobs;
     double *losses;
     size_t most = 0;
-    int r = 0;
+    int error = 0;
 
     for (size_t i = 0; i < request->lanes_count; i++)
         if (request->lanes[i].residents_count > most)
@@ -437,13 +438,14 @@ static int report(struct fit *fit)
     jobs = calloc(most + 1, sizeof(*jobs));
     losses = calloc(most + 1, sizeof(*losses));
     if (!jobs || !losses)
-        r = placement_refuse(fit->placement, -ENOMEM, "no memory for the losses of %zu jobs", most);
-    for (size_t i = 0; i < request->lanes_count && r == 0; i++)
+        error =
+            placement_refuse(fit->placement, -ENOMEM, "no memory for the losses of %zu jobs", most);
+    for (size_t i = 0; i < request->lanes_count && error == 0; i++)
         if (fit->placement->lanes[i].taken)
             report_lane(fit, i, jobs, losses);
     free(jobs);
     free(losses);
-    return r;
+    return error;
 }
 
 /* --- the policies --- */
@@ -496,17 +498,17 @@ static void fit_fini(struct fit *fit)
 int policy_under_limit(struct placement *placement, const struct loss_rule *rule)
 {
     struct fit fit;
-    int r;
+    int error;
 
     if (placement->request->timing.period_ns == 0)
         return policy_unmeasured(placement);
-    r = fit_init(&fit, placement, rule);
-    if (r == 0)
-        r = put_gently(&fit);
-    if (r == 0)
-        r = report(&fit);
+    error = fit_init(&fit, placement, rule);
+    if (error == 0)
+        error = put_gently(&fit);
+    if (error == 0)
+        error = report(&fit);
     fit_fini(&fit);
-    return r;
+    return error;
 }
 
 int policy_shared(struct placement *placement)

@@ -69,13 +69,13 @@ static int channel_wait(struct channel *ch, uint64_t deadline_ns)
 
 static int receive_by(struct channel *ch, uint64_t deadline_ns, envelope **ret_message)
 {
-    int r;
-    while ((r = channel_receive(ch, ret_message)) == -EAGAIN) {
-        r = channel_wait(ch, deadline_ns);
-        if (r < 0)
-            return r;
+    int error;
+    while ((error = channel_receive(ch, ret_message)) == -EAGAIN) {
+        error = channel_wait(ch, deadline_ns);
+        if (error < 0)
+            return error;
     }
-    return r;
+    return error;
 }
 
 /* Passes on the reply; a Failure of the peer becomes its error. Owns `reply`. */
@@ -109,11 +109,11 @@ int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
                  envelope **ret_reply, struct err *err)
 {
     request->id = channel_next_id(ch);
-    int r = channel_send(ch, request);
-    while (r == 0) {
+    int error = channel_send(ch, request);
+    while (error == 0) {
         envelope *message;
-        r = receive_by(ch, deadline_ns, &message);
-        if (r < 0)
+        error = receive_by(ch, deadline_ns, &message);
+        if (error < 0)
             break;
         if (channel_is_reply(message) && message->id == request->id)
             return finish_call(ch, message, ret_reply, err);
@@ -122,18 +122,18 @@ int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
         else
             unasked(context, message);
         if (clock_now_ns() >= deadline_ns)
-            r = -ETIMEDOUT;
+            error = -ETIMEDOUT;
     }
-    return call_error(ch, r, err);
+    return call_error(ch, error, err);
 }
 
 int channel_ask(struct channel *ch, envelope *request, int timeout_ms, int expected,
                 envelope **ret_reply, struct err *err)
 {
-    int r = channel_call(ch, request, clock_deadline_ns(clock_now_ns(), timeout_ms), NULL, NULL,
-                         ret_reply, err);
-    if (r < 0 || (int)(*ret_reply)->body_case == expected)
-        return r;
+    int error = channel_call(ch, request, clock_deadline_ns(clock_now_ns(), timeout_ms), NULL, NULL,
+                             ret_reply, err);
+    if (error < 0 || (int)(*ret_reply)->body_case == expected)
+        return error;
     message_free(*ret_reply);
     return err_set(err, -EPROTO, "the service answered something else");
 }
@@ -157,27 +157,27 @@ int channel_hello(struct channel *ch, Gradpool__Wire__Role role, const char *pro
                   uint64_t deadline_ns, envelope **ret_welcome, struct err *err)
 {
     envelope *reply;
-    int r = channel_call(ch,
-                         &MESSAGE(0, HELLO, hello, .version = CHANNEL_VERSION, .role = role,
-                                  .program = (char *)program),
-                         deadline_ns, NULL, NULL, &reply, err);
-    if (r < 0)
-        return r;
-    r = check_welcome(ch, reply, err);
-    if (r < 0)
+    int error = channel_call(ch,
+                             &MESSAGE(0, HELLO, hello, .version = CHANNEL_VERSION, .role = role,
+                                      .program = (char *)program),
+                             deadline_ns, NULL, NULL, &reply, err);
+    if (error < 0)
+        return error;
+    error = check_welcome(ch, reply, err);
+    if (error < 0)
         message_free(reply);
     else
         *ret_welcome = reply;
-    return r;
+    return error;
 }
 
 int channel_greet(struct channel *ch, Gradpool__Wire__Role role, const char *program,
                   uint64_t deadline_ns, uint64_t *ret_incarnation, struct err *err)
 {
     envelope *welcome;
-    int r = channel_hello(ch, role, program, deadline_ns, &welcome, err);
-    if (r < 0)
-        return r;
+    int error = channel_hello(ch, role, program, deadline_ns, &welcome, err);
+    if (error < 0)
+        return error;
     *ret_incarnation = welcome->welcome->incarnation;
     message_free(welcome);
     return 0;

@@ -110,8 +110,8 @@ int channel_send(struct channel *ch, const envelope *message)
     if (buffer_waiting(&ch->out) + FRAME_HEADER_BYTES + bytes > CHANNEL_BACKLOG_BYTES_MAX)
         return channel_fail(ch, -ENOBUFS, "does not read: %zu bytes wait to be sent to it",
                             buffer_waiting(&ch->out));
-    int r = queue_frame(ch, message, bytes);
-    return r < 0 ? r : channel_flush(ch);
+    int error = queue_frame(ch, message, bytes);
+    return error < 0 ? error : channel_flush(ch);
 }
 
 /* --- receiving ------------------------------------------------------------------------------- */
@@ -164,11 +164,11 @@ static int take_frame(struct channel *ch, envelope **ret_message)
     }
     if (buffer_waiting(&ch->in) - FRAME_HEADER_BYTES < bytes)
         return -EAGAIN;
-    int r = unpack_frame(ch, at + FRAME_HEADER_BYTES, bytes, ret_message);
-    if (r == 0)
+    int error = unpack_frame(ch, at + FRAME_HEADER_BYTES, bytes, ret_message);
+    if (error == 0)
         buffer_take(&ch->in, FRAME_HEADER_BYTES + bytes);
     ch->frame_bytes_max = CHANNEL_FRAME_BYTES_MAX;
-    return r;
+    return error;
 }
 
 void channel_hold_frames(struct channel *ch, uint32_t bytes) { ch->held_bytes = bytes; }
@@ -190,18 +190,18 @@ bool channel_has_more(const struct channel *ch) { return ch->is_cut; }
 int channel_receive(struct channel *ch, envelope **ret_message)
 {
     size_t before = buffer_waiting(&ch->in);
-    int r = ch->failed;
+    int error = ch->failed;
     ch->is_cut = false;
-    while (r == 0) {
-        r = take_frame(ch, ret_message);
-        if (r != -EAGAIN || channel_frame_bytes(ch) > ch->held_bytes)
-            return r;
+    while (error == 0) {
+        error = take_frame(ch, ret_message);
+        if (error != -EAGAIN || channel_frame_bytes(ch) > ch->held_bytes)
+            return error;
         ch->is_cut = buffer_waiting(&ch->in) > before + RECEIVE_BYTES_MAX;
         if (ch->is_cut)
             return -EAGAIN;
-        r = channel_read(ch);
+        error = channel_read(ch);
     }
-    return r;
+    return error;
 }
 
 void channel_library(struct library *ret_row)

@@ -144,10 +144,10 @@ static int channel_fail_tls(struct channel *ch, int code)
 static int flush_sealed(struct channel *ch)
 {
     for (;;) {
-        int r = send_waiting(ch, &ch->sealed);
-        if (r < 0 || buffer_waiting(&ch->sealed) > 0 || ch->mode != CHANNEL_SEALED ||
+        int error = send_waiting(ch, &ch->sealed);
+        if (error < 0 || buffer_waiting(&ch->sealed) > 0 || ch->mode != CHANNEL_SEALED ||
             buffer_waiting(&ch->out) == 0)
-            return r;
+            return error;
         ssize_t taken = tls_write(ch->tls, ch->out.bytes + ch->out.first, buffer_waiting(&ch->out));
         if (taken == -EAGAIN)
             /* TLS needs the rest of its own message first; the next read calls this again */
@@ -155,19 +155,19 @@ static int flush_sealed(struct channel *ch)
         if (taken < 0)
             return channel_fail_tls(ch, (int)taken);
         buffer_take(&ch->out, (size_t)taken);
-        r = collect_sealed(ch);
-        if (r < 0)
-            return r;
+        error = collect_sealed(ch);
+        if (error < 0)
+            return error;
     }
 }
 
 /* Makes one step of the handshake. 0: complete, or in progress. */
 static int shake(struct channel *ch)
 {
-    int r = tls_handshake(ch->tls);
-    if (r < 0 && r != -EAGAIN)
-        return channel_fail_tls(ch, r);
-    if (r == 0)
+    int error = tls_handshake(ch->tls);
+    if (error < 0 && error != -EAGAIN)
+        return channel_fail_tls(ch, error);
+    if (error == 0)
         ch->mode = CHANNEL_SEALED;
     return collect_sealed(ch);
 }
@@ -191,14 +191,14 @@ static int unseal(struct channel *ch)
  * become readable for bytes that stay in the session. */
 static int take_sealed(struct channel *ch, const uint8_t *bytes, size_t count)
 {
-    int r = tls_put(ch->tls, bytes, count);
-    if (r < 0)
-        return channel_fail_tls(ch, r);
+    int error = tls_put(ch->tls, bytes, count);
+    if (error < 0)
+        return channel_fail_tls(ch, error);
     if (ch->mode == CHANNEL_SHAKING)
-        r = shake(ch);
-    if (r == 0 && ch->mode == CHANNEL_SEALED)
-        r = unseal(ch);
-    return r == 0 ? flush_sealed(ch) : r;
+        error = shake(ch);
+    if (error == 0 && ch->mode == CHANNEL_SEALED)
+        error = unseal(ch);
+    return error == 0 ? flush_sealed(ch) : error;
 }
 
 int channel_use_key(struct channel *ch, const struct key *key)
@@ -206,8 +206,8 @@ int channel_use_key(struct channel *ch, const struct key *key)
     if (tls_create_client(key, &ch->tls) < 0)
         return channel_fail(ch, -ENOMEM, "no memory for TLS");
     ch->mode = CHANNEL_SHAKING;
-    int r = shake(ch);
-    return r == 0 ? flush_sealed(ch) : r;
+    int error = shake(ch);
+    return error == 0 ? flush_sealed(ch) : error;
 }
 
 void channel_accept_keys(struct channel *ch, key_find_fn find, void *context)
@@ -238,9 +238,9 @@ static int channel_decide(struct channel *ch)
     struct buffer first = ch->in;
     ch->in = (struct buffer){0};
     ch->mode = CHANNEL_SHAKING;
-    int r = take_sealed(ch, first.bytes + first.first, buffer_waiting(&first));
+    int error = take_sealed(ch, first.bytes + first.first, buffer_waiting(&first));
     free(first.bytes);
-    return r;
+    return error;
 }
 
 /* --- both ------------------------------------------------------------------------------------ */
@@ -262,16 +262,16 @@ int channel_read(struct channel *ch)
 {
     uint8_t sealed[READ_BYTES_MIN];
     size_t got = 0;
-    int r;
+    int error;
     if (ch->tls) {
-        r = receive_some(ch, sealed, sizeof sealed, &got);
-        return r == 0 ? take_sealed(ch, sealed, got) : r;
+        error = receive_some(ch, sealed, sizeof sealed, &got);
+        return error == 0 ? take_sealed(ch, sealed, got) : error;
     }
     if (buffer_reserve(&ch->in, READ_BYTES_MIN) < 0)
         return channel_fail(ch, -ENOMEM, "no memory to receive");
-    r = receive_some(ch, ch->in.bytes + ch->in.end, ch->in.capacity - ch->in.end, &got);
-    if (r < 0)
-        return r;
+    error = receive_some(ch, ch->in.bytes + ch->in.end, ch->in.capacity - ch->in.end, &got);
+    if (error < 0)
+        return error;
     ch->in.end += got;
     return ch->mode == CHANNEL_UNDECIDED ? channel_decide(ch) : 0;
 }

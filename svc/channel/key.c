@@ -103,9 +103,9 @@ static int key_read(int fd, struct key *ret_key, struct err *err)
     if (got < 0)
         return err_set(err, -errno, "the key file cannot be read: %s; correct the path",
                        err_text(-errno));
-    int r = key_parse(text, ret_key, err);
+    int error = key_parse(text, ret_key, err);
     explicit_bzero(text, sizeof text);
-    return r;
+    return error;
 }
 
 /* Reads a key from a file. A file that other users can read is refused, because its key is no
@@ -135,10 +135,10 @@ int key_from_environment(struct key *ret_key, struct err *err)
         return err_set(err, -EINVAL, "GRADPOOL_KEY and GRADPOOL_KEY_FILE are both set; keep one");
     if (!has_text && !has_path)
         return 0;
-    int r = has_text ? key_parse(text, ret_key, &inner) : key_load(path, ret_key, &inner);
-    if (r == 0)
+    int error = has_text ? key_parse(text, ret_key, &inner) : key_load(path, ret_key, &inner);
+    if (error == 0)
         return 1;
     if (has_text)
-        return err_set(err, r, "GRADPOOL_KEY: %s", inner.text);
-    return err_set(err, r, "GRADPOOL_KEY_FILE=%.200s: %s", path, inner.text);
+        return err_set(err, error, "GRADPOOL_KEY: %s", inner.text);
+    return err_set(err, error, "GRADPOOL_KEY_FILE=%.200s: %s", path, inner.text);
 }

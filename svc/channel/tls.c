@@ -171,9 +171,9 @@ static int tls_create(bool is_server, struct tls **ret_tls)
 int tls_create_client(const struct key *key, struct tls **ret_tls)
 {
     struct tls *tls;
-    int r = tls_create(false, &tls);
-    if (r < 0)
-        return r;
+    int error = tls_create(false, &tls);
+    if (error < 0)
+        return error;
     tls->key = *key;
     *ret_tls = tls;
     return 0;
@@ -182,9 +182,9 @@ int tls_create_client(const struct key *key, struct tls **ret_tls)
 int tls_create_server(key_find_fn find, void *context, struct tls **ret_tls)
 {
     struct tls *tls;
-    int r = tls_create(true, &tls);
-    if (r < 0)
-        return r;
+    int error = tls_create(true, &tls);
+    if (error < 0)
+        return error;
     tls->find = find;
     tls->context = context;
     *ret_tls = tls;
@@ -305,9 +305,9 @@ int tls_handshake(struct tls *tls)
 }
 
 /* Returns the error of an SSL_read() or SSL_write() that moved no byte. */
-static int tls_moved_nothing(struct tls *tls, int r)
+static int tls_moved_nothing(struct tls *tls, int error)
 {
-    int why = SSL_get_error(tls->ssl, r);
+    int why = SSL_get_error(tls->ssl, error);
     if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE) {
         ERR_clear_error();
         return -EAGAIN;

@@ -96,20 +96,20 @@ int endpoint_parse(const char *text, struct endpoint *ret_endpoint, struct err *
 {
     struct endpoint e = {0};
     const char *rest;
-    int r;
+    int error;
     if (text[0] == '/')
-        r = parse_path(text, text, &e, err);
+        error = parse_path(text, text, &e, err);
     else if ((rest = after(text, "gradpool+unix://")) || (rest = after(text, "unix:")))
-        r = parse_path(text, rest, &e, err);
+        error = parse_path(text, rest, &e, err);
     else if ((rest = after(text, "gradpool://")))
-        r = parse_host_port(text, rest, &e, err);
+        error = parse_host_port(text, rest, &e, err);
     else if (strstr(text, "://"))
-        r = err_set(err, -EINVAL, "endpoint '%.100s': expected " FORMS, text);
+        error = err_set(err, -EINVAL, "endpoint '%.100s': expected " FORMS, text);
     else
-        r = parse_host_port(text, text, &e, err);
-    if (r == 0)
+        error = parse_host_port(text, text, &e, err);
+    if (error == 0)
         *ret_endpoint = e;
-    return r;
+    return error;
 }
 
 const char *endpoint_format(const struct endpoint *e, char *buffer, size_t buffer_bytes)

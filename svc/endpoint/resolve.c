@@ -150,17 +150,17 @@ static int lookup_time_error(const struct endpoint *e, struct err *err)
 static int lookup_run(struct lookup *l, const struct endpoint *e, uint64_t deadline_ns,
                       struct endpoint_addresses *ret_addresses, struct err *err)
 {
-    int r = thread_start(&l->thread, lookup_main, l);
-    if (r < 0) {
+    int error = thread_start(&l->thread, lookup_main, l);
+    if (error < 0) {
         lookup_free(l);
-        return err_set(err, r, "no thread to look up '%s': %s", e->host, err_text(r));
+        return err_set(err, error, "no thread to look up '%s': %s", e->host, err_text(error));
     }
     if (lookup_wait(l, deadline_ns))
-        r = lookup_finish(l, e, ret_addresses, err);
+        error = lookup_finish(l, e, ret_addresses, err);
     else
-        r = lookup_time_error(e, err);
+        error = lookup_time_error(e, err);
     lookup_end(l);
-    return r;
+    return error;
 }
 
 static void resolve_unix(const struct endpoint *e, struct endpoint_addresses *ret_addresses)
@@ -185,9 +185,9 @@ int endpoint_resolve(const struct endpoint *e, uint64_t deadline_ns,
     l->result = lookup_ask(l, AI_NUMERICHOST, &l->list); /* an address needs no lookup */
     if (l->result != 0)
         return lookup_run(l, e, deadline_ns, ret_addresses, err);
-    int r = lookup_finish(l, e, ret_addresses, err);
+    int error = lookup_finish(l, e, ret_addresses, err);
     lookup_free(l);
-    return r;
+    return error;
 }
 
 /* --- a name that other hosts cannot use ------------------------------------------------------- */

@@ -174,11 +174,11 @@ static int endpoint_open_socket(int family, const struct endpoint_slot *slot)
     }
     pthread_mutex_lock(slot->lock);
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int r = fd < 0 ? -errno : fd;
+    int error = fd < 0 ? -errno : fd;
     if (fd >= 0)
         *slot->fd = fd;
     pthread_mutex_unlock(slot->lock);
-    return r;
+    return error;
 }
 
 static void endpoint_close_socket(int fd, const struct endpoint_slot *slot)
@@ -200,10 +200,11 @@ static int connect_address(const struct endpoint_address *a, uint64_t deadline_n
     int fd = endpoint_open_socket(family, slot);
     if (fd < 0)
         return fd;
-    int r = family == AF_UNIX ? connect_unix(fd, a, deadline_ns) : connect_tcp(fd, a, deadline_ns);
-    if (r < 0) {
+    int error =
+        family == AF_UNIX ? connect_unix(fd, a, deadline_ns) : connect_tcp(fd, a, deadline_ns);
+    if (error < 0) {
         endpoint_close_socket(fd, slot);
-        return r;
+        return error;
     }
     *ret_fd = fd;
     return 0;
@@ -263,24 +264,24 @@ int endpoint_connect_to(const struct endpoint *e, const struct endpoint_addresse
                         uint64_t deadline_ns, const struct endpoint_slot *slot, int *ret_fd,
                         struct err *err)
 {
-    int r = -ENOENT;
+    int error = -ENOENT;
     if (!e->is_unix && e->port == 0)
         return err_set(err, -EINVAL, "endpoint gradpool://%s:0: port 0 is for listening only",
                        e->host);
     for (uint32_t i = 0; i < addresses->count; i++) {
         uint64_t share_ns = share_deadline(deadline_ns, addresses->count - i);
-        r = connect_address(&addresses->list[i], share_ns, slot, ret_fd);
-        if (r == 0)
+        error = connect_address(&addresses->list[i], share_ns, slot, ret_fd);
+        if (error == 0)
             return 0;
     }
-    return connect_error(e, &addresses->list[addresses->count - 1], r, err);
+    return connect_error(e, &addresses->list[addresses->count - 1], error, err);
 }
 
 int endpoint_connect(const struct endpoint *e, uint64_t deadline_ns, int *ret_fd, struct err *err)
 {
     struct endpoint_addresses addresses;
-    int r = endpoint_resolve(e, deadline_ns, &addresses, err);
-    return r < 0 ? r : endpoint_connect_to(e, &addresses, deadline_ns, NULL, ret_fd, err);
+    int error = endpoint_resolve(e, deadline_ns, &addresses, err);
+    return error < 0 ? error : endpoint_connect_to(e, &addresses, deadline_ns, NULL, ret_fd, err);
 }
 
 /* --- listening ------------------------------------------------------------------------------- */
@@ -354,18 +355,18 @@ static int remove_stale(const struct endpoint_address *a)
 static int listen_unix(const struct endpoint *e, const struct endpoint_address *a, int *ret_fd,
                        struct err *err)
 {
-    int r = listen_address(a, ret_fd);
-    if (r == -EADDRINUSE) {
-        r = remove_stale(a);
-        if (r == -ENOTSOCK)
+    int error = listen_address(a, ret_fd);
+    if (error == -EADDRINUSE) {
+        error = remove_stale(a);
+        if (error == -ENOTSOCK)
             return err_set(err, -EADDRINUSE,
                            "cannot listen on gradpool+unix://%s: a file that is "
                            "no socket is there; remove it or use another path",
                            e->host);
-        if (r == 0)
-            r = listen_address(a, ret_fd);
+        if (error == 0)
+            error = listen_address(a, ret_fd);
     }
-    return r == 0 ? 0 : listen_error(e, a, r, err);
+    return error == 0 ? 0 : listen_error(e, a, error, err);
 }
 
 /* Replaces an unspecified host (0.0.0.0, [::]) by the interface's address. Any other host must
@@ -375,11 +376,11 @@ static int narrow_to_interface(const struct endpoint *e, const char *interface_n
 {
     char given[INET6_ADDRSTRLEN] = "", owned[INET6_ADDRSTRLEN] = "";
     struct endpoint_address of_interface;
-    int r = interface_address(interface_name, a->socket.ss_family, &of_interface);
-    if (r < 0)
-        return err_set(err, r, "cannot listen on interface '%s': %s; see `ip address`",
+    int error = interface_address(interface_name, a->socket.ss_family, &of_interface);
+    if (error < 0)
+        return err_set(err, error, "cannot listen on interface '%s': %s; see `ip address`",
                        interface_name,
-                       r == -ENODEV ? "there is none" : "the interface has no address");
+                       error == -ENODEV ? "there is none" : "the interface has no address");
     (void)address_host((const struct sockaddr *)&a->socket, given, sizeof(given));
     (void)address_host((const struct sockaddr *)&of_interface.socket, owned, sizeof(owned));
     if (strcmp(given, "0.0.0.0") != 0 && strcmp(given, "::") != 0 && strcmp(given, owned) != 0)
@@ -406,35 +407,35 @@ static int listen_any(struct endpoint *e, const struct endpoint_addresses *addre
                       const char *interface_name, int *ret_fd, struct err *err)
 {
     struct endpoint_address a = {0};
-    int r = -EADDRNOTAVAIL;
+    int error = -EADDRNOTAVAIL;
     for (uint32_t i = 0; i < addresses->count; i++) {
         a = addresses->list[i];
-        if (interface_name != NULL && (r = narrow_to_interface(e, interface_name, &a, err)) < 0)
-            return r;
-        r = listen_address(&a, ret_fd);
+        if (interface_name != NULL && (error = narrow_to_interface(e, interface_name, &a, err)) < 0)
+            return error;
+        error = listen_address(&a, ret_fd);
         /* A name may have an address of a family that this host lacks, so the next address is
          * tried. A port in use is a final error. */
-        if (r != -EADDRNOTAVAIL && r != -EAFNOSUPPORT)
+        if (error != -EADDRNOTAVAIL && error != -EAFNOSUPPORT)
             break;
     }
-    return r == 0 ? 0 : listen_error(e, &a, r, err);
+    return error == 0 ? 0 : listen_error(e, &a, error, err);
 }
 
 int endpoint_listen(struct endpoint *e, const char *interface_name, int *ret_fd, struct err *err)
 {
     struct endpoint_addresses addresses;
-    int r = endpoint_resolve(e, clock_now_ns() + LISTEN_LOOKUP_NS, &addresses, err);
-    if (r < 0)
-        return r;
+    int error = endpoint_resolve(e, clock_now_ns() + LISTEN_LOOKUP_NS, &addresses, err);
+    if (error < 0)
+        return error;
     if (e->is_unix)
         return listen_unix(e, &addresses.list[0], ret_fd, err);
     _cleanup_fd_ int fd = -1;
-    r = listen_any(e, &addresses, interface_name, &fd, err);
-    if (r < 0)
-        return r;
-    r = write_back(fd, e, interface_name != NULL);
-    if (r < 0)
-        return err_set(err, r, "cannot read the port of %s: %s", e->host, err_text(r));
+    error = listen_any(e, &addresses, interface_name, &fd, err);
+    if (error < 0)
+        return error;
+    error = write_back(fd, e, interface_name != NULL);
+    if (error < 0)
+        return err_set(err, error, "cannot read the port of %s: %s", e->host, err_text(error));
     *ret_fd = take_fd(&fd);
     return 0;
 }
@@ -444,9 +445,9 @@ int endpoint_local_address(const char *interface_name, int connected_fd, char *b
 {
     struct endpoint_address a = {.bytes = sizeof(a.socket)};
     if (interface_name != NULL) {
-        int r = interface_address(interface_name, AF_UNSPEC, &a);
-        if (r < 0)
-            return r;
+        int error = interface_address(interface_name, AF_UNSPEC, &a);
+        if (error < 0)
+            return error;
     } else if (getsockname(connected_fd, (struct sockaddr *)&a.socket, &a.bytes) < 0) {
         return -errno;
     }

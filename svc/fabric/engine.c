@@ -193,13 +193,13 @@ int engine_init(struct engine *e, pthread_mutex_t *lock,
     thread_condition_init(&e->turn);
     e->driver = DRIVER_NONE;
     e->handover_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
-    int r = e->handover_fd < 0 ? -EMFILE : engine_sleep_create(&e->sleep);
-    if (r == 0)
-        r = thread_start(&e->progress, progress_main, e);
-    e->has_progress = r == 0;
-    if (r < 0)
+    int error = e->handover_fd < 0 ? -EMFILE : engine_sleep_create(&e->sleep);
+    if (error == 0)
+        error = thread_start(&e->progress, progress_main, e);
+    e->has_progress = error == 0;
+    if (error < 0)
         engine_fini(e);
-    return r;
+    return error;
 }
 
 void engine_stop(struct engine *e)

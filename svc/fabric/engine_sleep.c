@@ -145,9 +145,9 @@ void engine_end_forwarder(struct engine_sleep *s)
 static int sleep_arm(struct fabric *fabric, struct sleep_plan *plan)
 {
     struct fabric_wait wait = {.fd = -1};
-    int r = fabric_arm(fabric, &wait);
-    if (r < 0)
-        return r;
+    int error = fabric_arm(fabric, &wait);
+    if (error < 0)
+        return error;
     if (wait.fd >= 0) {
         plan->fd = wait.fd;
     } else {

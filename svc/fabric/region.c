@@ -56,23 +56,23 @@ int region_reserve(size_t bytes, struct region *ret_region)
         return -EFBIG;
     if (fd < 0 || ftruncate(fd, (off_t)mapped) < 0 || fcntl(fd, F_ADD_SEALS, REGION_SEALS) < 0)
         return region_error(errno);
-    int r = region_map(mapped, 0, fd, ret_region);
-    if (r == 0)
+    int error = region_map(mapped, 0, fd, ret_region);
+    if (error == 0)
         (void)take_fd(&fd);
-    return r;
+    return error;
 }
 
 int region_create(size_t bytes, struct region *ret_region)
 {
     struct region region;
-    int r = region_reserve(bytes, &region);
-    if (r == 0 && populate(region.base, region.bytes) < 0) {
+    int error = region_reserve(bytes, &region);
+    if (error == 0 && populate(region.base, region.bytes) < 0) {
         region_destroy(&region);
-        r = -ENOMEM;
+        error = -ENOMEM;
     }
-    if (r == 0)
+    if (error == 0)
         *ret_region = region;
-    return r;
+    return error;
 }
 
 void region_wrap(void *base, size_t bytes, struct region *ret_region)

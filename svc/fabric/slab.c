@@ -95,15 +95,15 @@ static int slab_grow(struct slabs *s, uint64_t bytes)
     uint64_t slab_bytes = SLAB_BYTES_FIRST << doublings;
     if (s->count == FABRIC_REGIONS_MAX || slabs_bytes(s) > SLABS_BYTES_MOST - bytes)
         return -ENOSPC;
-    int r = region_reserve(bytes > slab_bytes ? bytes : slab_bytes, &slab->region);
-    if (r < 0)
-        return r;
-    r = slab_init_extents(slab);
-    if (r < 0)
+    int error = region_reserve(bytes > slab_bytes ? bytes : slab_bytes, &slab->region);
+    if (error < 0)
+        return error;
+    error = slab_init_extents(slab);
+    if (error < 0)
         region_destroy(&slab->region);
     else
         s->count++;
-    return r;
+    return error;
 }
 
 static struct slab_extent *slab_find_free(struct slab *slab, uint64_t bytes)
@@ -144,9 +144,9 @@ int slabs_reserve(struct slabs *s, size_t bytes, void **ret_memory)
         if (extent)
             return slab_take(&s->slab[i], extent, wanted, ret_memory);
     }
-    int r = slab_grow(s, wanted);
-    if (r < 0)
-        return r;
+    int error = slab_grow(s, wanted);
+    if (error < 0)
+        return error;
     struct slab *slab = &s->slab[s->count - 1];
     return slab_take(slab, slab_find_free(slab, wanted), wanted, ret_memory);
 }
@@ -208,14 +208,14 @@ int slabs_free(struct slabs *s, void *memory)
 int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory)
 {
     void *memory;
-    int r = slabs_reserve(s, bytes, &memory);
-    if (r == 0 && populate(memory, slab_whole_pages(bytes)) < 0) {
+    int error = slabs_reserve(s, bytes, &memory);
+    if (error == 0 && populate(memory, slab_whole_pages(bytes)) < 0) {
         slabs_free(s, memory);
-        r = -ENOMEM;
+        error = -ENOMEM;
     }
-    if (r == 0)
+    if (error == 0)
         *ret_memory = memory;
-    return r;
+    return error;
 }
 
 int slabs_keep(struct slabs *s, void *memory)

@@ -118,9 +118,9 @@ static int list_cores(struct cores *c, struct err *err)
     c->list = calloc(hwloc_get_nbobjs_by_depth(c->topology, depth), sizeof(*c->list));
     if (!allowed || !c->list)
         return err_set(err, -ENOMEM, "no memory to list cores");
-    int r = find_allowed(c, allowed, err);
-    if (r < 0)
-        return r;
+    int error = find_allowed(c, allowed, err);
+    if (error < 0)
+        return error;
     collect(c, depth, allowed);
     return c->count ? 0 : err_set(err, -ENOENT, "the cpuset and the affinity mask leave no core");
 }
@@ -130,11 +130,11 @@ int cores_create(const char *list, struct cores **ret_cores, struct err *err)
     _cleanup_(cleanup_cores) struct cores *c = calloc(1, sizeof(*c));
     if (!c)
         return err_set(err, -ENOMEM, "no memory to list cores");
-    int r = load_topology(c, err) ?: list_cores(c, err);
-    if (r == 0 && list)
-        r = cores_list_narrow(list, c->list, &c->count, err);
-    if (r < 0)
-        return r;
+    int error = load_topology(c, err) ?: list_cores(c, err);
+    if (error == 0 && list)
+        error = cores_list_narrow(list, c->list, &c->count, err);
+    if (error < 0)
+        return error;
     *ret_cores = take_ptr(c);
     return 0;
 }

@@ -76,9 +76,9 @@ static int choose_range(const struct selection *s, const char **at)
         return malformed(s, *at);
     /* The first core that may not be used ends the loop, so that a huge range costs nothing. */
     for (uint32_t index = first; index <= last; index++) {
-        int r = choose(s, index);
-        if (r < 0)
-            return r;
+        int error = choose(s, index);
+        if (error < 0)
+            return error;
     }
     *at = p;
     return 0;
@@ -87,9 +87,9 @@ static int choose_range(const struct selection *s, const char **at)
 static int choose_all(const struct selection *s)
 {
     for (const char *at = s->list;; at++) {
-        int r = choose_range(s, &at);
-        if (r < 0)
-            return r;
+        int error = choose_range(s, &at);
+        if (error < 0)
+            return error;
         if (*at == '\0')
             return 0;
     }
@@ -101,9 +101,9 @@ int cores_list_narrow(const char *list, struct core *cores, size_t *count, struc
     if (!chosen)
         return err_set(err, -ENOMEM, "no memory to read a core list");
     struct selection s = {list, cores, *count, chosen, err};
-    int r = choose_all(&s);
-    if (r < 0)
-        return r;
+    int error = choose_all(&s);
+    if (error < 0)
+        return error;
     size_t kept = 0;
     for (size_t i = 0; i < *count; i++)
         if (chosen[i])

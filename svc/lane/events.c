@@ -55,13 +55,13 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
                  struct worker **ret_worker)
 {
     struct record_connect ticket;
-    int r = check_ticket(lane, event, &ticket);
-    if (r < 0)
-        return r;
+    int error = check_ticket(lane, event, &ticket);
+    if (error < 0)
+        return error;
     struct lane_job *job = job_find(lane, ticket.job);
-    r = job ? job_redeem(job, &ticket) : -EACCES;
-    if (r < 0)
-        return r;
+    error = job ? job_redeem(job, &ticket) : -EACCES;
+    if (error < 0)
+        return error;
     if (job->failure)
         return -ECONNABORTED;
     struct worker *w = job_peer(job, ticket.rank);
@@ -72,9 +72,9 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
         replace_connection(w);
     if (!w || w->conn)
         return -EBUSY;
-    r = window_reserve(job, fabric) ?: lending_connect(w, fabric);
-    if (r < 0)
-        return r;
+    error = window_reserve(job, fabric) ?: lending_connect(w, fabric);
+    if (error < 0)
+        return error;
     *ret_worker = w;
     return 0;
 }
@@ -83,14 +83,14 @@ static void on_request(struct lane *lane, struct fabric *fabric, const struct fa
 {
     struct worker *w = NULL;
     uint64_t began_ns = clock_now_ns();
-    int r = admit(lane, fabric, event, &w);
-    if (r == 0) {
+    int error = admit(lane, fabric, event, &w);
+    if (error == 0) {
         if (w->state == WORKER_AWAY)
             log_info("job '%s' rank %u has connected again from %s", w->job->name, w->number,
                      fabric_peer(event->conn));
         worker_open(w, fabric, event->conn);
-        r = fabric_accept(event->conn, w);
-        if (r < 0)
+        error = fabric_accept(event->conn, w);
+        if (error < 0)
             worker_close(w, WORKER_ABSENT);
         else
             fabric_join_group(event->conn, &w->job->group);
@@ -98,8 +98,8 @@ static void on_request(struct lane *lane, struct fabric *fabric, const struct fa
         return;
     }
     log_warn_rarely("lane %u refuses a connection from %s: %s", lane->options.id,
-                    fabric_peer(event->conn), refusal_text(r));
-    fabric_refuse(event->conn, -r);
+                    fabric_peer(event->conn), refusal_text(error));
+    fabric_refuse(event->conn, -error);
 }
 
 /* Sends a ticket for the next connection, so that a reconnect does not need the coordinator
@@ -143,12 +143,12 @@ static void take_choice(struct worker *w, const struct record_chosen *chosen)
 
 static void take_backup(struct worker *w, const struct record_backup *told)
 {
-    int r = w->job->failure ? 0 : replica_hear(w, told);
-    if (r == -EFAULT)
+    int error = w->job->failure ? 0 : replica_hear(w, told);
+    if (error == -EFAULT)
         evict(w, "a copy of a state that does not lie in memory that it lends");
-    else if (r < 0)
-        job_fail(w->job, r, "lane %u cannot write copies of states: %s", w->job->lane->options.id,
-                 err_text(r));
+    else if (error < 0)
+        job_fail(w->job, error, "lane %u cannot write copies of states: %s",
+                 w->job->lane->options.id, err_text(error));
 }
 
 /* Handles a record. Returns true if the lane keeps the receive buffer. */

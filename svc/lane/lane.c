@@ -152,14 +152,14 @@ static int place_all(struct lane_job *job, uint32_t epoch, bool recovering,
                      const struct lane_piece *pieces, size_t count)
 {
     size_t made = 0;
-    int r = 0;
-    for (size_t i = 0; r >= 0 && i < count; i++) {
-        r = piece_place(job, &pieces[i], epoch, recovering);
-        made += r > 0;
+    int error = 0;
+    for (size_t i = 0; error >= 0 && i < count; i++) {
+        error = piece_place(job, &pieces[i], epoch, recovering);
+        made += error > 0;
     }
-    for (; r < 0 && made > 0; made--)
+    for (; error < 0 && made > 0; made--)
         piece_free(list_entry(job->pieces.previous, struct piece, link));
-    return r < 0 ? r : 0;
+    return error < 0 ? error : 0;
 }
 
 int lane_place(struct lane *lane, uint32_t job_id, const char *name, uint32_t workers,
@@ -172,16 +172,16 @@ int lane_place(struct lane *lane, uint32_t job_id, const char *name, uint32_t wo
         return -EINVAL;
     bool is_new = !job;
     uint64_t began_ns = clock_now_ns();
-    int r = job ? 0 : job_create(lane, job_id, name, workers, &job);
-    if (r == 0)
-        r = place_all(job, epoch, recovering, pieces, count);
+    int error = job ? 0 : job_create(lane, job_id, name, workers, &job);
+    if (error == 0)
+        error = place_all(job, epoch, recovering, pieces, count);
     if (job)
         account_bill(job, clock_now_ns() - began_ns);
-    if (r < 0 && is_new && job) {
+    if (error < 0 && is_new && job) {
         job->is_dropped = true;
         job_release(job);
     }
-    return r == -ENOMEM ? arena_lack(lane->options.arena) : r;
+    return error == -ENOMEM ? arena_lack(lane->options.arena) : error;
 }
 
 void lane_set_keeper(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count,

@@ -66,12 +66,13 @@ static int open_fabric(struct lane_thread *t, const char *kind, const char *addr
     char lack[SHORTAGE_BYTES];
     if (!address)
         return 0;
-    int r = fabric_open(kind, t->options.fabric_options, &fabric)
-                ?: fabric_listen(fabric, address, ret_address);
-    if (r < 0) {
+    int error = fabric_open(kind, t->options.fabric_options, &fabric)
+                    ?: fabric_listen(fabric, address, ret_address);
+    if (error < 0) {
         fabric_close(fabric);
-        return err_set(&t->start_error, r, "the lane on %s cannot listen on %s %s: %s", t->about,
-                       kind, address, shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack));
+        return err_set(&t->start_error, error, "the lane on %s cannot listen on %s %s: %s",
+                       t->about, kind, address,
+                       shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack));
     }
     t->fabrics[t->fabrics_count++] = fabric;
     return 0;
@@ -83,12 +84,12 @@ static void bind_to_core(struct lane_thread *t)
     if (!t->options.cores)
         return;
     struct core core = cores_at(t->options.cores, t->options.position);
-    int r = cores_bind_thread(t->options.cores, t->options.position);
-    if (r < 0)
+    int error = cores_bind_thread(t->options.cores, t->options.position);
+    if (error < 0)
         log_warn("a lane runs unbound: cannot bind to core %u: %s; see taskset -p, and the cpuset "
                  "of the cgroup",
                  core.index,
-                 r == -ENOTSUP ? "HWLOC_SYNTHETIC describes another machine" : err_text(r));
+                 error == -ENOTSUP ? "HWLOC_SYNTHETIC describes another machine" : err_text(error));
     else
         snprintf(t->about, sizeof t->about, "core %u (cpu %u, NUMA node %d)", core.index, core.pu,
                  core.numa);
@@ -116,18 +117,18 @@ static int open_all(struct lane_thread *t)
     bind_to_core(t);
     if (t->options.cores)
         options.cache_bytes = cores_at(t->options.cores, t->options.position).cache_bytes;
-    int r = arena_create(t->options.cores, t->options.position, &t->arena);
-    if (r < 0)
+    int error = arena_create(t->options.cores, t->options.position, &t->arena);
+    if (error < 0)
         return err_set(
-            &t->start_error, r, "the lane on %s has no memory arena: %s", t->about,
-            shortage_text(r == -EAGAIN ? -ENOMEM : r, SHORTAGE_OTHER, lack, sizeof lack));
-    r = open_fabric(t, "shm", t->options.shm_address, t->shm);
-    if (r < 0)
-        r = go_without(t, r);
-    if (r == 0)
-        r = open_fabric(t, "ofi", t->options.ofi_address, t->ofi);
-    if (r < 0)
-        return r;
+            &t->start_error, error, "the lane on %s has no memory arena: %s", t->about,
+            shortage_text(error == -EAGAIN ? -ENOMEM : error, SHORTAGE_OTHER, lack, sizeof lack));
+    error = open_fabric(t, "shm", t->options.shm_address, t->shm);
+    if (error < 0)
+        error = go_without(t, error);
+    if (error == 0)
+        error = open_fabric(t, "ofi", t->options.ofi_address, t->ofi);
+    if (error < 0)
+        return error;
     describe_fabrics(t);
     options.arena = t->arena;
     options.fabrics_count = t->fabrics_count;
@@ -214,14 +215,14 @@ static void *thread_main(void *context)
 {
     struct lane_thread *t = context;
     (void)pthread_setname_np(pthread_self(), "gradpool-lane");
-    int r = open_all(t);
-    if (r < 0 && t->start_error.code == 0)
-        err_set(&t->start_error, r, "the lane on %s: %s", t->about, err_text(r));
+    int error = open_all(t);
+    if (error < 0 && t->start_error.code == 0)
+        err_set(&t->start_error, error, "the lane on %s: %s", t->about, err_text(error));
     pthread_mutex_lock(&t->mutex);
     t->is_ready = true;
     pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->mutex);
-    if (r == 0)
+    if (error == 0)
         loop(t);
     close_all(t);
     return NULL;
@@ -238,10 +239,10 @@ static void thread_free(struct lane_thread *t)
 static int spawn(struct lane_thread *t, struct err *err)
 {
     char lack[SHORTAGE_BYTES];
-    int r = -pthread_create(&t->thread, NULL, thread_main, t);
-    if (r < 0)
-        return err_set(err, r, "cannot start a thread: %s",
-                       shortage_text(r, SHORTAGE_THREADS, lack, sizeof lack));
+    int error = -pthread_create(&t->thread, NULL, thread_main, t);
+    if (error < 0)
+        return err_set(err, error, "cannot start a thread: %s",
+                       shortage_text(error, SHORTAGE_THREADS, lack, sizeof lack));
     pthread_mutex_lock(&t->mutex);
     while (!t->is_ready)
         pthread_cond_wait(&t->changed, &t->mutex);
@@ -264,10 +265,10 @@ int lane_thread_start(const struct lane_thread_options *options, struct lane_thr
     pthread_mutex_init(&t->mutex, NULL);
     pthread_cond_init(&t->changed, NULL);
     t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int r = t->wake_fd < 0 ? -errno : spawn(t, err);
-    if (r < 0) {
+    int error = t->wake_fd < 0 ? -errno : spawn(t, err);
+    if (error < 0) {
         thread_free(t);
-        return r;
+        return error;
     }
     *ret_thread = t;
     return 0;

@@ -45,19 +45,19 @@ static int create(struct kept_job *job, const struct holder_copy *spec)
 {
     void *memory;
     struct cgroup_memory group = cgroup_memory("");
-    int r = make_room(job, spec->piece);
-    struct kept_copy *copy = r == 0 ? calloc(1, sizeof *copy) : NULL;
+    int error = make_room(job, spec->piece);
+    struct kept_copy *copy = error == 0 ? calloc(1, sizeof *copy) : NULL;
     if (!copy)
         return -ENOMEM;
     list_init(&copy->unsaid);
     copy->piece = spec->piece;
     copy->bytes = spec->bytes;
-    r = cgroup_memory_fits(&group, 2 * half_bytes(copy)) ? 0 : -ENOSPC;
-    if (r == 0)
-        r = slabs_alloc(&job->slabs, 2 * half_bytes(copy), &memory);
-    if (r < 0) {
+    error = cgroup_memory_fits(&group, 2 * half_bytes(copy)) ? 0 : -ENOSPC;
+    if (error == 0)
+        error = slabs_alloc(&job->slabs, 2 * half_bytes(copy), &memory);
+    if (error < 0) {
         free(copy);
-        return r;
+        return error;
     }
     copy->memory = memory;
     job->copies[spec->piece] = copy;
@@ -70,9 +70,9 @@ int kept_copy_make(struct kept_job *job, const struct holder_copy *spec,
     struct kept_copy *copy = kept_copy_find(job, spec->piece);
     if (copy && copy->bytes != spec->bytes)
         return -EINVAL;
-    int r = copy ? 0 : create(job, spec);
-    if (r < 0)
-        return r;
+    int error = copy ? 0 : create(job, spec);
+    if (error < 0)
+        return error;
     copy = job->copies[spec->piece];
     copy->begins |= spec->begins || !copy->is_kept;
     *ret_copy = copy;

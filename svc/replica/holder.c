@@ -26,11 +26,11 @@ int holder_create(const struct holder_options *options, struct holder **ret_keep
     k->options = *options;
     list_init(&k->jobs);
     pthread_mutex_init(&k->lock, NULL);
-    int r = engine_init(&k->engine, &k->lock, holder_link_event, has_connections, k);
-    if (r < 0) {
+    int error = engine_init(&k->engine, &k->lock, holder_link_event, has_connections, k);
+    if (error < 0) {
         pthread_mutex_destroy(&k->lock);
         free(k);
-        return r;
+        return error;
     }
     *ret_keeper = k;
     return 0;
@@ -111,9 +111,9 @@ static struct holder_link *find_link(struct holder *k, uint32_t job_id, uint32_t
 static int keep_one(struct kept_job *job, struct holder_link *l, const struct holder_copy *spec)
 {
     struct kept_copy *copy;
-    int r = kept_copy_make(job, spec, &copy);
-    if (r < 0)
-        return r;
+    int error = kept_copy_make(job, spec, &copy);
+    if (error < 0)
+        return error;
     bool has_let_go = copy->epoch >= spec->lost_epoch;
     copy->epoch = spec->epoch;
     holder_link_take(l, copy, has_let_go);
@@ -137,9 +137,9 @@ int holder_keep(struct holder *k, uint32_t job_id, const char *name, uint32_t la
     pthread_mutex_lock(&k->lock);
     struct kept_job *job = get_job(k, job_id, name);
     struct holder_link *l = job ? holder_link_get(job, lane) : NULL;
-    int r = l ? 0 : -ENOMEM;
-    for (size_t i = 0; i < count && r == 0; i++)
-        r = keep_one(job, l, &copies[i]);
+    int error = l ? 0 : -ENOMEM;
+    for (size_t i = 0; i < count && error == 0; i++)
+        error = keep_one(job, l, &copies[i]);
     if (l && l->copies == 0)
         holder_link_end(l);
     else if (l)
@@ -149,7 +149,7 @@ int holder_keep(struct holder *k, uint32_t job_id, const char *name, uint32_t la
     engine_flush(&k->engine);
     engine_kick(&k->engine);
     pthread_mutex_unlock(&k->lock);
-    return r;
+    return error;
 }
 
 static void end_pieces(struct kept_job *job, const uint32_t *pieces, size_t count)

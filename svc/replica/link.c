@@ -23,13 +23,13 @@ static bool lend_all(struct holder_link *l)
 {
     const struct slabs *slabs = &l->job->slabs;
     while (l->lent < slabs->count) {
-        int r = fabric_lend(l->conn, &slabs->slab[l->lent].region, l->lent);
-        if (r < 0 && r != -EAGAIN && r != -ECONNRESET) {
+        int error = fabric_lend(l->conn, &slabs->slab[l->lent].region, l->lent);
+        if (error < 0 && error != -EAGAIN && error != -ECONNRESET) {
             log_warn("job '%s': memory for copies cannot be lent to lane %u: %s", l->job->name,
-                     l->lane, err_text(r));
+                     l->lane, err_text(error));
             fabric_leave(l->conn);
         }
-        if (r < 0)
+        if (error < 0)
             return false;
         l->lent++;
     }
@@ -44,9 +44,9 @@ static int tell(struct holder_link *l, struct kept_copy *copy)
     if (copy->begins)
         kept_copy_wipe(copy);
     kept_copy_describe(l->job, copy, &told);
-    int r = fabric_send(l->conn, &told, sizeof told, NULL, 0);
-    copy->is_told |= r == 0;
-    return r;
+    int error = fabric_send(l->conn, &told, sizeof told, NULL, 0);
+    copy->is_told |= error == 0;
+    return error;
 }
 
 void holder_link_flush(struct holder_link *l)
@@ -104,11 +104,11 @@ static int try_connect(struct holder_link *l, bool is_ofi, const char *address,
     struct holder *k = l->job->keeper;
     struct engine *e = &k->engine;
     struct fabric **fabric = is_ofi ? &e->ofi : &e->shm;
-    int r = *address ? open_fabric(k, is_ofi ? "ofi" : "shm", fabric) : -EADDRNOTAVAIL;
-    if (r == 0)
-        r = fabric_connect(*fabric, address, ticket, sizeof *ticket, l, &l->conn);
-    if (r < 0)
-        return r;
+    int error = *address ? open_fabric(k, is_ofi ? "ofi" : "shm", fabric) : -EADDRNOTAVAIL;
+    if (error == 0)
+        error = fabric_connect(*fabric, address, ticket, sizeof *ticket, l, &l->conn);
+    if (error < 0)
+        return error;
     l->is_ofi = is_ofi;
     l->state = LINK_CONNECTING;
     l->open_by_ns = clock_now_ns() + CONNECT_NS;
@@ -119,13 +119,13 @@ static int try_connect(struct holder_link *l, bool is_ofi, const char *address,
 void holder_link_connect(struct holder_link *l, const char *shm, const char *ofi,
                          const struct record_connect *ticket)
 {
-    int r = l->wants_ofi ? -EADDRNOTAVAIL : try_connect(l, false, shm, ticket);
-    if (r < 0)
-        r = try_connect(l, true, ofi, ticket);
-    if (r == 0)
+    int error = l->wants_ofi ? -EADDRNOTAVAIL : try_connect(l, false, shm, ticket);
+    if (error < 0)
+        error = try_connect(l, true, ofi, ticket);
+    if (error == 0)
         return;
     log_info("job '%s': lane %u cannot be reached, to keep copies: %s", l->job->name, l->lane,
-             err_text(r));
+             err_text(error));
     try_otherwise(l);
 }
 

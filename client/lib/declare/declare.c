@@ -116,18 +116,18 @@ static int take_specs(struct declaration *d, const gp_tensor_spec *specs)
     for (size_t i = 0; i < d->count; i++) {
         struct gp_tensor *t = tensor_find(d->job, specs[i].name);
         struct terms terms;
-        int r = read_terms(d->job, &specs[i], &terms);
-        if (r == 0 && t) {
-            r = check_same(t, &specs[i], &terms);
-        } else if (r == 0) {
-            r = tensor_add(d->job, &specs[i], &terms, &t);
-            if (r == 0)
+        int error = read_terms(d->job, &specs[i], &terms);
+        if (error == 0 && t) {
+            error = check_same(t, &specs[i], &terms);
+        } else if (error == 0) {
+            error = tensor_add(d->job, &specs[i], &terms, &t);
+            if (error == 0)
                 d->fresh[d->fresh_count++] = t;
             else
-                client_error(r, "out of memory");
+                client_error(error, "out of memory");
         }
-        if (r < 0)
-            return r;
+        if (error < 0)
+            return error;
         d->all[i] = t;
     }
     return 0;
@@ -141,10 +141,11 @@ static void route_all(struct declaration *d, const envelope *reply)
         return;
     }
     for (size_t i = 0; i < d->fresh_count; i++) {
-        int r = route_take(d->fresh[i], reply->declare_reply->tensors[i]);
-        if (r < 0) {
-            err_set(&d->err, r, "tensor '%s': %s", d->fresh[i]->name,
-                    r == -EPROTO ? "the coordinator's route does not cover it" : err_text(r));
+        int error = route_take(d->fresh[i], reply->declare_reply->tensors[i]);
+        if (error < 0) {
+            err_set(&d->err, error, "tensor '%s': %s", d->fresh[i]->name,
+                    error == -EPROTO ? "the coordinator's route does not cover it"
+                                     : err_text(error));
             return;
         }
     }
@@ -253,20 +254,20 @@ static int declare_locked(struct declaration *d, const gp_tensor_spec *specs)
     struct gp_job *job = d->job;
     d->deadline_ns = clock_now_ns() + d->timeout_ns;
     pthread_mutex_lock(&job->lock);
-    int r = job->failure.code ? client_error_from(&job->failure) : take_specs(d, specs);
-    if (r == 0)
+    int error = job->failure.code ? client_error_from(&job->failure) : take_specs(d, specs);
+    if (error == 0)
         retry_hopeless(d);
     pthread_mutex_unlock(&job->lock);
-    if (r == 0)
-        r = ask(d);
+    if (error == 0)
+        error = ask(d);
     pthread_mutex_lock(&job->lock);
-    if (r < 0)
+    if (error < 0)
         forget_fresh(d);
     else
-        r = connect_lanes(d);
+        error = connect_lanes(d);
     engine_flush(&job->engine);
     pthread_mutex_unlock(&job->lock);
-    return r;
+    return error;
 }
 
 static int declare(gp_job *job, const gp_tensor_spec *specs, size_t count, uint64_t timeout_ns,
@@ -280,25 +281,25 @@ static int declare(gp_job *job, const gp_tensor_spec *specs, size_t count, uint6
     d.all = (void *)(d.spec_pointers + count);
     d.fresh = d.all + count;
     pthread_mutex_lock(&job->declaring);
-    int r = declare_locked(&d, specs);
+    int error = declare_locked(&d, specs);
     pthread_mutex_unlock(&job->declaring);
-    if (r == 0)
+    if (error == 0)
         memcpy(ret_tensors, d.all, count * sizeof *d.all);
     free(d.specs);
-    return r;
+    return error;
 }
 
 int gp_tensors_declare(gp_job *job, const gp_tensor_spec *specs, size_t count,
                        gp_tensor **ret_tensors)
 {
-    int r = job_check(job);
-    if (r < 0 || count == 0)
-        return r;
+    int error = job_check(job);
+    if (error < 0 || count == 0)
+        return error;
     if (!specs || !ret_tensors)
         return client_error(-EINVAL, "gp_tensors_declare: no specs, or no place for the result");
-    for (size_t i = 0; i < count && r == 0; i++)
-        r = check_spec(&specs[i], i);
-    return r < 0 ? r : declare(job, specs, count, job->client->timeout_ns, ret_tensors);
+    for (size_t i = 0; i < count && error == 0; i++)
+        error = check_spec(&specs[i], i);
+    return error < 0 ? error : declare(job, specs, count, job->client->timeout_ns, ret_tensors);
 }
 
 int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
@@ -351,21 +352,21 @@ static int tell_coordinator(struct gp_job *job, struct gp_tensor *t)
 
 int gp_tensor_undeclare(gp_tensor *tensor)
 {
-    int r = tensor_check(tensor);
-    if (r < 0)
-        return r;
+    int error = tensor_check(tensor);
+    if (error < 0)
+        return error;
     struct gp_job *job = tensor->job;
     pthread_mutex_lock(&job->declaring);
     pthread_mutex_lock(&job->lock);
-    r = check_idle(tensor);
+    error = check_idle(tensor);
     pthread_mutex_unlock(&job->lock);
-    if (r == 0)
-        r = tell_coordinator(job, tensor);
-    if (r == 0) {
+    if (error == 0)
+        error = tell_coordinator(job, tensor);
+    if (error == 0) {
         pthread_mutex_lock(&job->lock);
         tensor_remove(tensor);
         pthread_mutex_unlock(&job->lock);
     }
     pthread_mutex_unlock(&job->declaring);
-    return r;
+    return error;
 }

@@ -81,10 +81,10 @@ static int route_add_piece(struct gp_tensor *t, const Gradpool__Wire__Piece *sai
                         .epoch = said->epoch};
     list_init(&p->unsent);
     p->link = link_get(t->job, said->lane);
-    int r = p->link ? piece_take_slot(p) : -ENOMEM;
-    if (r == 0)
+    int error = p->link ? piece_take_slot(p) : -ENOMEM;
+    if (error == 0)
         t->pieces_count++;
-    return r;
+    return error;
 }
 
 static void route_await_entry(struct piece *p)
@@ -102,15 +102,15 @@ int route_take(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
     if (!t->pieces)
         return -ENOMEM;
     for (size_t i = 0; i < route->n_pieces; i++) {
-        int r = route_add_piece(t, route->pieces[i]);
-        if (r < 0)
-            return r;
+        int error = route_add_piece(t, route->pieces[i]);
+        if (error < 0)
+            return error;
     }
     tensor_take_id(t, route->tensor);
-    int r = route_take_ranks(t, route);
+    int error = route_take_ranks(t, route);
     hold_note_tensor(t);
-    if (r < 0 || !t->job->join_is_late)
-        return r;
+    if (error < 0 || !t->job->join_is_late)
+        return error;
     for_each_piece (p, t)
         route_await_entry(p);
     return 0;
@@ -208,12 +208,12 @@ void route_change(struct gp_job *job, const Gradpool__Wire__RouteChange *change)
 {
     log_info("job '%s' rank %u: new routes for %zu tensors", job->name, job->rank,
              change->n_tensors);
-    int r;
+    int error;
     for (size_t i = 0; i < change->n_tensors; i++) {
         const Gradpool__Wire__TensorRoute *route = change->tensors[i];
         struct gp_tensor *t = tensor_find_id(job, route->tensor);
-        if (t && (r = route_take_ranks(t, route)) < 0)
-            tensor_break(t, r, gp_last_error());
+        if (t && (error = route_take_ranks(t, route)) < 0)
+            tensor_break(t, error, gp_last_error());
         for (size_t k = 0; t && k < route->n_pieces; k++) {
             struct piece *p = route_find_piece(t, route->pieces[k]->id);
             if (p)

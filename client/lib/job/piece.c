@@ -37,9 +37,9 @@ void piece_new_word(struct piece *p)
 int piece_take_slot(struct piece *p)
 {
     struct gp_job *job = p->tensor->job;
-    int r = job->free_slot == UINT32_MAX ? piece_add_slots(job) : 0;
-    if (r < 0)
-        return r;
+    int error = job->free_slot == UINT32_MAX ? piece_add_slots(job) : 0;
+    if (error < 0)
+        return error;
     p->slot = job->free_slot;
     job->free_slot = job->slots[p->slot].next_free;
     job->slots[p->slot].piece = p;

@@ -37,20 +37,21 @@ static int copy_prepare_piece(struct piece *p)
     struct gp_tensor *t = p->tensor;
     if (!p->keeps_copy || p->copy)
         return 0;
-    int r = slabs_alloc(&t->job->slabs, 2 * copy_bytes(p), &p->copy);
+    int error = slabs_alloc(&t->job->slabs, 2 * copy_bytes(p), &p->copy);
     p->copy_since = t->job->is_elastic ? RECORD_ROUND_NONE : t->round + 1;
     char lack[SHORTAGE_BYTES];
-    return r < 0 ? client_error(r, "tensor '%s': no room for a copy of its parameters: %s", t->name,
-                                shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack))
-                 : 0;
+    return error < 0
+               ? client_error(error, "tensor '%s': no room for a copy of its parameters: %s",
+                              t->name, shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack))
+               : 0;
 }
 
 int copy_prepare(struct gp_tensor *t)
 {
     for_each_piece (p, t) {
-        int r = copy_prepare_piece(p);
-        if (r < 0)
-            return r;
+        int error = copy_prepare_piece(p);
+        if (error < 0)
+            return error;
     }
     return 0;
 }
@@ -70,10 +71,10 @@ int copy_tell(struct piece *p, struct fabric_conn *conn, uint32_t opening)
                                  .offset = {place.offset, place.offset + copy_bytes(p)},
                                  .since = p->copy_since};
     memcpy(told.steps, t->steps, sizeof told.steps);
-    int r = fabric_send(conn, &told, sizeof told, NULL, 0);
-    if (r == 0)
+    int error = fabric_send(conn, &told, sizeof told, NULL, 0);
+    if (error == 0)
         p->copy_told = opening;
-    return r;
+    return error;
 }
 
 /* Handles the step count for a late worker that has taken part in no broadcast. From that round on

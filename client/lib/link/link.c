@@ -141,11 +141,11 @@ static void ticket_arrived(struct control_call *call, const envelope *reply, con
     pthread_mutex_lock(&job->lock);
     l->is_asking = false;
     if (l->state == LINK_TICKET && !job->is_leaving) {
-        int r = err ? err->code : link_take_ticket(l, reply);
-        if (r == -EAGAIN)
+        int error = err ? err->code : link_take_ticket(l, reply);
+        if (error == -EAGAIN)
             link_request_ticket(l);
-        else if (r < 0)
-            link_lose_without_ticket(l, r);
+        else if (error < 0)
+            link_lose_without_ticket(l, error);
         else
             link_connect(l);
         engine_flush(&job->engine);
@@ -161,22 +161,22 @@ static int link_open_fabric(struct gp_job *job, const char *kind, struct fabric 
     struct fabric_options options = {.interface_name = job->client->interface_name};
     if (*fabric)
         return 0;
-    int r = fabric_open(kind, &options, fabric);
-    if (r == 0)
+    int error = fabric_open(kind, &options, fabric);
+    if (error == 0)
         log_info("%s", fabric_describe(*fabric));
-    return r;
+    return error;
 }
 
 static int link_try(struct link *l, bool is_ofi)
 {
     struct engine *e = &l->job->engine;
     struct fabric **fabric = is_ofi ? &e->ofi : &e->shm;
-    int r = link_open_fabric(l->job, is_ofi ? "ofi" : "shm", fabric);
-    if (r == 0)
-        r = fabric_connect(*fabric, is_ofi ? l->ofi : l->shm, &l->ticket, sizeof l->ticket, l,
-                           &l->conn);
-    if (r < 0)
-        return r;
+    int error = link_open_fabric(l->job, is_ofi ? "ofi" : "shm", fabric);
+    if (error == 0)
+        error = fabric_connect(*fabric, is_ofi ? l->ofi : l->shm, &l->ticket, sizeof l->ticket, l,
+                               &l->conn);
+    if (error < 0)
+        return error;
     l->is_ofi = is_ofi;
     l->has_ticket = false;
     l->state = LINK_CONNECTING;
@@ -216,19 +216,19 @@ static void tell_fallback(struct link *l, int why)
 static void link_connect(struct link *l)
 {
     enum client_transport transport = l->job->client->transport;
-    int r = -EADDRNOTAVAIL;
+    int error = -EADDRNOTAVAIL;
     if (transport != TRANSPORT_TCP && l->shm[0] && !l->wants_ofi) {
-        r = link_try(l, false);
-        if (r == 0)
+        error = link_try(l, false);
+        if (error == 0)
             return;
     }
     if (transport != TRANSPORT_SHM && l->ofi[0]) {
-        tell_fallback(l, l->wants_ofi ? l->failure.code : l->shm[0] ? r : 0);
-        r = link_try(l, true);
-        if (r == 0)
+        tell_fallback(l, l->wants_ofi ? l->failure.code : l->shm[0] ? error : 0);
+        error = link_try(l, true);
+        if (error == 0)
             return;
     }
-    link_retry(l, r, 0);
+    link_retry(l, error, 0);
 }
 
 /* Returns whether this process lacks a resource; another lane would not help then. */

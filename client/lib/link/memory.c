@@ -20,46 +20,46 @@ static int memory_alloc(struct gp_job *job, size_t bytes, void **ret_memory)
 {
     void *memory;
     pthread_mutex_lock(&job->lock);
-    int r = slabs_reserve(&job->slabs, bytes, &memory);
-    if (r == 0)
+    int error = slabs_reserve(&job->slabs, bytes, &memory);
+    if (error == 0)
         link_flush_all(job); /* a new slab is lent before it is needed */
     pthread_mutex_unlock(&job->lock);
-    if (r == 0 && populate(memory, bytes) < 0) {
+    if (error == 0 && populate(memory, bytes) < 0) {
         memory_free(job, memory);
-        r = -ENOMEM;
+        error = -ENOMEM;
     }
-    if (r == 0)
+    if (error == 0)
         *ret_memory = memory;
-    return r;
+    return error;
 }
 
 int gp_alloc(gp_job *job, size_t bytes, void **ret_memory)
 {
-    int r = job_check(job);
-    if (r < 0)
-        return r;
+    int error = job_check(job);
+    if (error < 0)
+        return error;
     if (!ret_memory)
         return client_error(-EINVAL, "gp_alloc: no place for the result");
-    r = memory_alloc(job, bytes, ret_memory);
-    if (r == -ENOSPC)
+    error = memory_alloc(job, bytes, ret_memory);
+    if (error == -ENOSPC)
         return client_error(
-            r, "gp_alloc of %zu bytes: a worker can lend 512 GiB in a job, in %d parts", bytes,
+            error, "gp_alloc of %zu bytes: a worker can lend 512 GiB in a job, in %d parts", bytes,
             FABRIC_REGIONS_MAX);
     char lack[SHORTAGE_BYTES];
-    return r < 0 ? client_error(r, "gp_alloc of %zu bytes: %s", bytes,
-                                shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack))
-                 : 0;
+    return error < 0 ? client_error(error, "gp_alloc of %zu bytes: %s", bytes,
+                                    shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack))
+                     : 0;
 }
 
 int gp_keep(gp_job *job, void *memory)
 {
-    int r = job_check(job);
-    if (r < 0)
-        return r;
+    int error = job_check(job);
+    if (error < 0)
+        return error;
     pthread_mutex_lock(&job->lock);
-    r = slabs_keep(&job->slabs, memory);
+    error = slabs_keep(&job->slabs, memory);
     pthread_mutex_unlock(&job->lock);
-    return r < 0 ? client_error(r, "gp_keep of memory that is not from gp_alloc()") : 0;
+    return error < 0 ? client_error(error, "gp_keep of memory that is not from gp_alloc()") : 0;
 }
 
 void gp_free(gp_job *job, void *memory)

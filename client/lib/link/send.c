@@ -117,10 +117,10 @@ static int tell_settings(struct link *l, const struct push *push)
                                        .steps = push->steps};
     if (!push->has_settings || memcmp(&l->settings, &settings, sizeof settings) == 0)
         return 0;
-    int r = fabric_send(l->conn, &settings, sizeof settings, NULL, 0);
-    if (r == 0)
+    int error = fabric_send(l->conn, &settings, sizeof settings, NULL, 0);
+    if (error == 0)
         l->settings = settings;
-    return r;
+    return error;
 }
 
 /* Returns the time to report now; the rest is sent with the next READY. */
@@ -161,14 +161,14 @@ static int send_ready(struct link *l, struct piece *p)
     ready_describe_standing(p, &ready);
     ready.stalled = stall_to_tell(l, &ready);
     const void *payload = choose_payload(l, &ready);
-    int r = fabric_send(l->conn, &ready, sizeof ready, payload, ready.payload_bytes);
-    if (r == -EMSGSIZE && payload) {
+    int error = fabric_send(l->conn, &ready, sizeof ready, payload, ready.payload_bytes);
+    if (error == -EMSGSIZE && payload) {
         ready.payload_bytes = 0; /* a payload is only a hint */
-        r = fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
+        error = fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
     }
-    if (r == 0)
+    if (error == 0)
         l->stalled_ns -= (uint64_t)ready.stalled * RECORD_STALL_NS;
-    return r;
+    return error;
 }
 
 /* ---- the list ---- */
@@ -178,11 +178,11 @@ static bool lend_all(struct link *l)
     const struct slabs *slabs = &l->job->slabs;
     char name[128];
     while (l->lent < slabs->count) {
-        int r = fabric_lend(l->conn, &slabs->slab[l->lent].region, l->lent);
-        if (r < 0 && r != -EAGAIN && r != -ECONNRESET)
-            link_break(l, r, "memory cannot be lent to %s: %s", link_name(l, name, sizeof name),
-                       err_text(r));
-        if (r < 0)
+        int error = fabric_lend(l->conn, &slabs->slab[l->lent].region, l->lent);
+        if (error < 0 && error != -EAGAIN && error != -ECONNRESET)
+            link_break(l, error, "memory cannot be lent to %s: %s", link_name(l, name, sizeof name),
+                       err_text(error));
+        if (error < 0)
             return false;
         l->lent++;
     }

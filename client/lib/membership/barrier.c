@@ -14,9 +14,9 @@
 static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     if (!job->barrier_request) {
-        int r = push_internal(job->barrier, RECORD_BARRIER, &job->barrier_request);
-        if (r < 0)
-            return r;
+        int error = push_internal(job->barrier, RECORD_BARRIER, &job->barrier_request);
+        if (error < 0)
+            return error;
     } else if (job->is_in_barrier) {
         return client_error(
             -EBUSY,
@@ -24,28 +24,28 @@ static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
             job->name);
     }
     job->is_in_barrier = true;
-    int r = wait_locked(job->barrier_request, deadline_ns, timeout_ns);
+    int error = wait_locked(job->barrier_request, deadline_ns, timeout_ns);
     job->is_in_barrier = false;
-    if (r != -ETIMEDOUT)
+    if (error != -ETIMEDOUT)
         job->barrier_request = NULL;
-    return r;
+    return error;
 }
 
 int gp_barrier(gp_job *job, int timeout_ms)
 {
-    int r = job_check(job);
-    if (r < 0)
-        return r;
+    int error = job_check(job);
+    if (error < 0)
+        return error;
     struct gp_tensor *barrier;
     uint64_t timeout_ns = wait_timeout_ns(job->client, timeout_ms);
     uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* for declaring and waiting together */
     job->users++;
-    r = declare_internal(job, BARRIER_NAME, GP_F32, 0, timeout_ns, &barrier);
+    error = declare_internal(job, BARRIER_NAME, GP_F32, 0, timeout_ns, &barrier);
     pthread_mutex_lock(&job->lock);
-    if (r == 0) {
+    if (error == 0) {
         job->barrier = barrier;
-        r = pass_barrier(job, deadline_ns, timeout_ns);
+        error = pass_barrier(job, deadline_ns, timeout_ns);
     }
     job_end_use(job);
-    return r;
+    return error;
 }

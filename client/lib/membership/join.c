@@ -116,22 +116,22 @@ static bool needs_progress(void *context)
 static int start(struct gp_job *job, const gp_job_spec *spec, struct err *err)
 {
     char lack[SHORTAGE_BYTES];
-    int r = engine_init(&job->engine, &job->lock, settle_event, needs_progress, job);
-    if (r < 0)
-        return err_set(err, r, "job '%s': no thread or descriptors: %s", job->name,
-                       shortage_text(r, SHORTAGE_THREADS, lack, sizeof lack));
-    r = create_control(job, spec, err);
-    if (r == 0 && (r = fork_watch(job)) < 0)
-        err_set(err, r, "job '%s': %s", job->name, err_text(r));
-    if (r == 0) {
+    int error = engine_init(&job->engine, &job->lock, settle_event, needs_progress, job);
+    if (error < 0)
+        return err_set(err, error, "job '%s': no thread or descriptors: %s", job->name,
+                       shortage_text(error, SHORTAGE_THREADS, lack, sizeof lack));
+    error = create_control(job, spec, err);
+    if (error == 0 && (error = fork_watch(job)) < 0)
+        err_set(err, error, "job '%s': %s", job->name, err_text(error));
+    if (error == 0) {
         uint64_t deadline_ns = clock_now_ns() + job->client->connect_timeout_ns;
-        r = control_connect(job->control, deadline_ns, err);
+        error = control_connect(job->control, deadline_ns, err);
     }
-    if (r < 0) {
+    if (error < 0) {
         leave_close(job);
         engine_fini(&job->engine);
     }
-    return r;
+    return error;
 }
 
 int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
@@ -141,16 +141,16 @@ int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
         return client_error(-EINVAL, "gp_job_join: no client, or no place for the result");
     if (generation_is_foreign(client->generation))
         return client_error(-ECHILD, "the client belongs to the parent process; connect anew");
-    int r = check_spec(spec);
-    if (r < 0)
-        return r;
+    int error = check_spec(spec);
+    if (error < 0)
+        return error;
     struct gp_job *job = job_create(client, spec);
     if (!job)
         return client_error(-ENOMEM, "out of memory");
-    r = start(job, spec, &err);
-    if (r < 0) {
+    error = start(job, spec, &err);
+    if (error < 0) {
         leave_free(job);
-        return client_error(r, "%s", err.text[0] ? err.text : err_text(r));
+        return client_error(error, "%s", err.text[0] ? err.text : err_text(error));
     }
     job->id = job->join.job_id;
     job->keeps_copies = job->join.durability == DURABILITY_WORKER;

@@ -48,10 +48,10 @@ static int parse(const char *name, const char *partner, uint32_t least, uint32_t
 static int read_pair(const char *rank_name, const char *size_name, gp_job_spec *ret_spec)
 {
     uint32_t rank = 0, size = 0;
-    int r = parse(size_name, rank_name, 1, CLIENT_WORKERS_MAX, &size)
-                ?: parse(rank_name, size_name, 0, UINT32_MAX, &rank);
-    if (r < 0)
-        return r;
+    int error = parse(size_name, rank_name, 1, CLIENT_WORKERS_MAX, &size)
+                    ?: parse(rank_name, size_name, 0, UINT32_MAX, &rank);
+    if (error < 0)
+        return error;
     if (rank >= size)
         return client_error(-EINVAL, "%s is %u, but %s is %u: ranks count from 0", rank_name, rank,
                             size_name, size);
@@ -63,10 +63,10 @@ static int read_pair(const char *rank_name, const char *size_name, gp_job_spec *
 static int read_machines(const struct launcher *launcher, gp_job_spec *ret_spec)
 {
     gp_job_spec machine, process;
-    int r = read_pair(launcher->rank, launcher->size, &machine)
-                ?: read_pair(launcher->local_rank, launcher->local_size, &process);
-    if (r < 0)
-        return r;
+    int error = read_pair(launcher->rank, launcher->size, &machine)
+                    ?: read_pair(launcher->local_rank, launcher->local_size, &process);
+    if (error < 0)
+        return error;
     if (machine.workers * process.workers > CLIENT_WORKERS_MAX)
         return client_error(-EINVAL, "%s %u times %s %u is more than %u workers", launcher->size,
                             machine.workers, launcher->local_size, process.workers,
@@ -156,14 +156,14 @@ int gp_job_spec_from_environment(gp_job_spec *ret_spec)
         return client_error(-EINVAL, "gp_job_spec_from_environment: no place for the result");
     const struct launcher *launcher = find_launcher();
     gp_job_spec spec = {0};
-    int r = launcher ? read_launcher(launcher, &spec) : read_slurm(&spec);
-    bool is_alone = r == -ENOENT || (r == 0 && spec.workers == 1);
+    int error = launcher ? read_launcher(launcher, &spec) : read_slurm(&spec);
+    bool is_alone = error == -ENOENT || (error == 0 && spec.workers == 1);
     if (is_alone && launcher != &launchers[0]) {
         const char *size_name = launcher ? launcher->size : "SLURM_STEP_NUM_TASKS";
-        int refused = refuse_many(r == 0 ? size_name : NULL);
-        r = refused < 0 ? refused : r;
+        int refused = refuse_many(error == 0 ? size_name : NULL);
+        error = refused < 0 ? refused : error;
     }
-    if (r == 0)
+    if (error == 0)
         *ret_spec = spec;
-    return r;
+    return error;
 }

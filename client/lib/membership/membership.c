@@ -30,9 +30,9 @@ void membership_init(struct gp_job *job, uint32_t workers)
 
 int gp_job_membership(gp_job *job, gp_membership *ret_membership)
 {
-    int r = job_check(job);
-    if (r < 0)
-        return r;
+    int error = job_check(job);
+    if (error < 0)
+        return error;
     if (!ret_membership)
         return client_error(-EINVAL, "gp_job_membership: no place for the result");
     pthread_mutex_lock(&job->lock);

@@ -122,9 +122,9 @@ static int await_resized(struct resizing *z, uint64_t deadline_ns, int timeout_m
 
 int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms)
 {
-    int r = job_check(job);
-    if (r < 0)
-        return r;
+    int error = job_check(job);
+    if (error < 0)
+        return error;
     struct resizing z = {.job = job, .workers = workers};
     if (timeout_ms <= 0)
         timeout_ms = (int)(job->client->timeout_ns / NS_PER_MS);
@@ -133,13 +133,13 @@ int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms)
     pthread_mutex_lock(&job->lock);
     z.version = job->membership.version;
     pthread_mutex_unlock(&job->lock);
-    r = ask(&z, deadline_ns, timeout_ms);
+    error = ask(&z, deadline_ns, timeout_ms);
     pthread_mutex_lock(&job->lock);
-    if (r == 0) {
+    if (error == 0) {
         hold_note_standing(job, true);
-        r = await_resized(&z, deadline_ns, timeout_ms);
+        error = await_resized(&z, deadline_ns, timeout_ms);
         hold_note_standing(job, false);
     }
     job_end_use(job);
-    return r;
+    return error;
 }

@@ -54,11 +54,11 @@ static int recorder_begin(struct gp_job *job, const Gradpool__Wire__TimelineTake
 {
     uint64_t left_ns = take->left_ns < RECORDING_NS_MAX ? take->left_ns : RECORDING_NS_MAX;
     recorder_forget(job);
-    int r = trace_ring_create(RING_ROUNDS, now_ns, now_ns + left_ns, &job->recorder.ring);
-    if (r == 0)
+    int error = trace_ring_create(RING_ROUNDS, now_ns, now_ns + left_ns, &job->recorder.ring);
+    if (error == 0)
         record_to(job, job->recorder.ring);
     job->recorder.timeline = take->timeline;
-    return r;
+    return error;
 }
 
 /* ---- answers ---- */

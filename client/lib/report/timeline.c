@@ -54,12 +54,12 @@ static int timeline_open(struct gp_job *job, struct job_timeline *tl, const char
     if (tl->stop_fd < 0)
         return err_set(err, -errno, "no eventfd for the timeline: %s",
                        shortage_text(-errno, SHORTAGE_OTHER, lack, sizeof lack));
-    int r = timeline_file_open(path, &tl->file, err);
-    if (r == 0)
-        r = client_connect_operator(job->client, &job->lock, &tl->fd, &tl->channel, err);
-    if (r == 0)
-        r = timeline_begin(tl->channel, &wish, tl->file, &tl->timeline, err);
-    return r < 0 ? r : timeline_start_thread(tl, err);
+    int error = timeline_file_open(path, &tl->file, err);
+    if (error == 0)
+        error = client_connect_operator(job->client, &job->lock, &tl->fd, &tl->channel, err);
+    if (error == 0)
+        error = timeline_begin(tl->channel, &wish, tl->file, &tl->timeline, err);
+    return error < 0 ? error : timeline_start_thread(tl, err);
 }
 
 static int timeline_close(struct gp_job *job, struct job_timeline *tl, struct err *err)
@@ -71,14 +71,14 @@ static int timeline_close(struct gp_job *job, struct job_timeline *tl, struct er
     pthread_mutex_lock(&job->lock);
     client_disconnect_operator(&tl->fd, tl->channel);
     pthread_mutex_unlock(&job->lock);
-    int r = timeline_file_close(tl->file, NULL, err);
+    int error = timeline_file_close(tl->file, NULL, err);
     if (tl->err.code < 0)
         *err = tl->err;
-    r = tl->err.code < 0 ? tl->err.code : r;
+    error = tl->err.code < 0 ? tl->err.code : error;
     if (tl->stop_fd >= 0)
         close(tl->stop_fd);
     free(tl);
-    return r;
+    return error;
 }
 
 /* Removes the timeline from the job. A timeline that is being started belongs to its starter. */
@@ -108,9 +108,9 @@ static bool timeline_put(struct gp_job *job, struct job_timeline *tl)
 int gp_job_timeline_start(gp_job *job, const char *path)
 {
     struct err err = {0}, ignored;
-    int r = job_check(job);
-    if (r < 0)
-        return r;
+    int error = job_check(job);
+    if (error < 0)
+        return error;
     if (!path || !*path)
         return client_error(-EINVAL, "gp_job_timeline_start: no file named");
     struct job_timeline *tl = calloc(1, sizeof *tl);
@@ -122,31 +122,31 @@ int gp_job_timeline_start(gp_job *job, const char *path)
         return client_error(-EBUSY, "rank %u writes a timeline of job '%s' already", job->rank,
                             job->name);
     }
-    r = timeline_open(job, tl, path, &err);
-    if (r == 0) {
+    error = timeline_open(job, tl, path, &err);
+    if (error == 0) {
         pthread_mutex_lock(&job->lock);
         tl->is_running = true;
         pthread_mutex_unlock(&job->lock);
         return 0;
     }
     (void)timeline_close(job, timeline_take(job, false), &ignored);
-    return client_error(r, "%s", err.text[0] ? err.text : err_text(r));
+    return client_error(error, "%s", err.text[0] ? err.text : err_text(error));
 }
 
 int gp_job_timeline_stop(gp_job *job)
 {
     struct err err = {0};
-    int r = job_check(job);
-    if (r < 0)
-        return r;
+    int error = job_check(job);
+    if (error < 0)
+        return error;
     struct job_timeline *tl = timeline_take(job, true);
     if (!tl) { /* not an error: training must not end because of a timeline */
         log_warn("rank %u writes no timeline of job '%s': nothing is stopped", job->rank,
                  job->name);
         return 0;
     }
-    r = timeline_close(job, tl, &err);
-    return r < 0 ? client_error(r, "%s", err.text[0] ? err.text : err_text(r)) : 0;
+    error = timeline_close(job, tl, &err);
+    return error < 0 ? client_error(error, "%s", err.text[0] ? err.text : err_text(error)) : 0;
 }
 
 /* ---- without a call of the API ---- */

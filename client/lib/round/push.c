@@ -27,10 +27,11 @@ static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_
     bool is_short = bytes <= OVERLAP_BYTES_MAX, is_new = !*area;
     uint64_t area_bytes = is_short ? 2 * half_bytes : bytes;
     char lack[SHORTAGE_BYTES];
-    int r = is_new ? slabs_alloc(slabs, area_bytes, area) : 0;
-    if (r < 0)
-        return client_error(r, "tensor '%s': no room for %" PRIu64 " bytes of staging memory: %s",
-                            t->name, bytes, shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack));
+    int error = is_new ? slabs_alloc(slabs, area_bytes, area) : 0;
+    if (error < 0)
+        return client_error(
+            error, "tensor '%s': no room for %" PRIu64 " bytes of staging memory: %s", t->name,
+            bytes, shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack));
     t->staged_bytes += is_new ? area_bytes : 0;
     t->job->staged_bytes += is_new ? area_bytes : 0;
     slabs_find(slabs, (char *)*area + (is_short && second_half ? half_bytes : 0), bytes, ret_place);
@@ -82,13 +83,14 @@ int push_place(struct gp_tensor *t, struct push *push)
         push->copies_in && push->operation == RECORD_BROADCAST && t->values != t->dtype;
     push->ends_committed = lends_input || lends_result;
     push->uses_second_half = !t->open.uses_second_half;
-    int r = t->terms.rule ? copy_prepare(t) : 0;
-    if (r == 0 && push->copies_in)
-        r = stage(t, t->staging_input, push->gradient_bytes, push->uses_second_half, &push->input);
-    if (r == 0 && push->copies_out)
-        r = stage(t, t->staging_landing, push->result_bytes, push->uses_second_half,
-                  &push->landing);
-    return r;
+    int error = t->terms.rule ? copy_prepare(t) : 0;
+    if (error == 0 && push->copies_in)
+        error =
+            stage(t, t->staging_input, push->gradient_bytes, push->uses_second_half, &push->input);
+    if (error == 0 && push->copies_out)
+        error = stage(t, t->staging_landing, push->result_bytes, push->uses_second_half,
+                      &push->landing);
+    return error;
 }
 
 /* ---- begin ---- */

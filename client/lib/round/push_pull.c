@@ -195,15 +195,15 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
     if (s->operation == RECORD_MEAN && !reduce_divides(t->dtype))
         return client_error(-EINVAL, "tensor '%s': %s have no mean; sum them", t->name,
                             reduce_dtype_name(t->dtype));
-    int r = check_rule(s, t);
-    if (r < 0)
-        return r;
+    int error = check_rule(s, t);
+    if (error < 0)
+        return error;
     const struct link *hopeless = find_hopeless(t);
     if (hopeless)
         return client_error_from(&hopeless->failure);
-    r = check_places(s, t, item);
-    r = r < 0 ? r : check_steps(s, t);
-    return r < 0 ? r : check_parameters(s, t);
+    error = check_places(s, t, item);
+    error = error < 0 ? error : check_steps(s, t);
+    return error < 0 ? error : check_parameters(s, t);
 }
 
 /* ---- the pushes of a call ---- */
@@ -211,9 +211,9 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
 static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
                         struct gp_request *q)
 {
-    int r = check_item(s, item, i);
-    if (r < 0)
-        return r;
+    int error = check_item(s, item, i);
+    if (error < 0)
+        return error;
     struct gp_tensor *t = item->tensor;
     struct push push = {.operation = s->operation,
                         .root = s->root,
@@ -231,9 +231,9 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
         push.settings = settings_of(s->settings);
         push.has_settings = true;
     }
-    r = push_place(t, &push);
-    if (r < 0)
-        return r;
+    error = push_place(t, &push);
+    if (error < 0)
+        return error;
     memcpy(push.iterations, s->iterations, sizeof push.iterations);
     trace_step(s->job->trace, push.traced_ns, TRACE_PUSHED);
     t->next = push;
@@ -250,13 +250,13 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
 
 static int prepare(const struct starting *s, struct gp_request *q)
 {
-    int r = 0;
-    for (size_t i = 0; i < s->count && r == 0; i++) {
+    int error = 0;
+    for (size_t i = 0; i < s->count && error == 0; i++) {
         if (s->items[i].tensor && !push_may_begin(s->items[i].tensor))
             engine_poll(&s->job->engine); /* the COMMIT may already be there */
-        r = prepare_item(s, &s->items[i], i, q);
+        error = prepare_item(s, &s->items[i], i, q);
     }
-    return r;
+    return error;
 }
 
 static void start_all(const struct starting *s, const struct gp_request *q)
@@ -284,10 +284,10 @@ static int start_locked(struct starting *s, struct gp_request **ret_request)
     if (!q)
         return client_error(-ENOMEM, "out of memory");
     hold_find_iterations(s->job, s->items, s->count, s->operation, s->iterations);
-    int r = prepare(s, q);
-    if (r < 0) {
+    int error = prepare(s, q);
+    if (error < 0) {
         request_release(q);
-        return r;
+        return error;
     }
     hold_note_push(s->job, s->items, s->count, s->operation, s->iterations);
     start_all(s, q);
@@ -300,9 +300,9 @@ static int start(struct starting *s, struct gp_request **ret_request)
     if (!ret_request)
         return client_error(-EINVAL, "no place for the request");
     pthread_mutex_lock(&s->job->lock);
-    int r = start_locked(s, ret_request);
+    int error = start_locked(s, ret_request);
     pthread_mutex_unlock(&s->job->lock);
-    return r;
+    return error;
 }
 
 /* ---- the API ---- */
@@ -310,9 +310,9 @@ static int start(struct starting *s, struct gp_request **ret_request)
 int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count, enum gp_operation operation,
                        gp_request **ret_request)
 {
-    int r = job_check(job);
-    if (r < 0)
-        return r;
+    int error = job_check(job);
+    if (error < 0)
+        return error;
     if (!items || count == 0)
         return client_error(-EINVAL, "an empty group; give one item at least");
     if (operation == GP_BROADCAST)
@@ -337,9 +337,9 @@ int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result, enum gp_
 int gp_update_group(gp_job *job, const gp_item *items, size_t count, const gp_settings *settings,
                     gp_request **ret_request)
 {
-    int r = job_check(job);
-    if (r < 0)
-        return r;
+    int error = job_check(job);
+    if (error < 0)
+        return error;
     if (!items || count == 0)
         return client_error(-EINVAL, "an empty group; give one item at least");
     struct starting s = {.job = job,
@@ -361,9 +361,9 @@ int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
 
 int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request)
 {
-    int r = tensor_check(tensor);
-    if (r < 0)
-        return r;
+    int error = tensor_check(tensor);
+    if (error < 0)
+        return error;
     struct gp_job *job = tensor->job;
     if (root >= job->workers)
         return client_error(-EINVAL, "tensor '%s': root %u of %u workers", tensor->name, root,
@@ -379,9 +379,9 @@ int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **re
 static int send_or_receive(gp_tensor *t, const gp_item *item, bool is_sender,
                            gp_request **ret_request)
 {
-    int r = tensor_check(t);
-    if (r < 0)
-        return r;
+    int error = tensor_check(t);
+    if (error < 0)
+        return error;
     if (t->members != 2)
         return client_error(-EINVAL, "tensor '%s' is of %u ranks; one sends to one", t->name,
                             t->members);
@@ -405,9 +405,9 @@ int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
 
 int gp_job_tell_loss(gp_job *job, float loss)
 {
-    int r = job_check(job);
-    if (r < 0)
-        return r;
+    int error = job_check(job);
+    if (error < 0)
+        return error;
     pthread_mutex_lock(&job->lock);
     job->loss = loss;
     pthread_mutex_unlock(&job->lock);

@@ -80,9 +80,9 @@ int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
             return -ETIMEDOUT;
         }
     }
-    int r = q->err.code ? client_error_from(&q->err) : 0;
+    int error = q->err.code ? client_error_from(&q->err) : 0;
     request_release(q);
-    return r;
+    return error;
 }
 
 /* Takes the job's lock, until job_end_use(). NULL: the worker has left the job. */
@@ -115,28 +115,28 @@ static int wait_check(const struct gp_request *q)
 
 static int wait_end_abandoned(struct gp_request *q)
 {
-    int r = client_error_from(&q->err);
+    int error = client_error_from(&q->err);
     gp_client *client = q->client;
     pthread_mutex_lock(&client->lock);
     list_remove(&q->node);
     pthread_mutex_unlock(&client->lock);
     free(q);
-    return r;
+    return error;
 }
 
 int gp_wait(gp_request *request, int timeout_ms)
 {
-    int r = wait_check(request);
-    if (r < 0)
-        return r;
+    int error = wait_check(request);
+    if (error < 0)
+        return error;
     uint64_t timeout_ns = wait_timeout_ns(request->client, timeout_ms);
     uint64_t deadline_ns = clock_now_ns() + timeout_ns;
     struct gp_job *job = wait_enter(request);
     if (!job)
         return wait_end_abandoned(request);
-    r = wait_locked(request, deadline_ns, timeout_ns);
+    error = wait_locked(request, deadline_ns, timeout_ns);
     job_end_use(job);
-    return r;
+    return error;
 }
 
 /* Time spent in polls without a result is part of the time that the error of gp_wait() names. */
@@ -148,9 +148,9 @@ static void wait_poll(struct gp_request *q, uint64_t timeout_ns)
 
 int gp_poll(gp_request *request, int timeout_ms)
 {
-    int r = wait_check(request);
-    if (r < 0)
-        return r;
+    int error = wait_check(request);
+    if (error < 0)
+        return error;
     struct gp_job *job = wait_enter(request);
     if (!job)
         return 1;
@@ -158,7 +158,7 @@ int gp_poll(gp_request *request, int timeout_ms)
         wait_poll(request, (uint64_t)timeout_ms * NS_PER_MS);
     else if (!request_is_over(request))
         engine_poll(&job->engine);
-    r = request_is_over(request);
+    error = request_is_over(request);
     job_end_use(job);
-    return r;
+    return error;
 }

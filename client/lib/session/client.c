@@ -116,19 +116,19 @@ static int read_key(gp_client *client)
 
 static int read_options(const char *endpoint, const gp_options *options, gp_client *client)
 {
-    int r = read_endpoint(endpoint, client);
-    if (r == 0)
-        r = read_key(client);
-    if (r == 0)
-        r = read_transport(options->transport, &client->transport);
-    if (r == 0 && options->connect_timeout_ms < 0)
-        r = client_error(-EINVAL, "connect_timeout_ms is %d, expected 0 or more",
-                         options->connect_timeout_ms);
-    if (r == 0)
-        r = read_numbers((uint64_t)options->connect_timeout_ms, client);
-    if (r == 0)
-        r = read_interface(options->interface_name, client);
-    return r;
+    int error = read_endpoint(endpoint, client);
+    if (error == 0)
+        error = read_key(client);
+    if (error == 0)
+        error = read_transport(options->transport, &client->transport);
+    if (error == 0 && options->connect_timeout_ms < 0)
+        error = client_error(-EINVAL, "connect_timeout_ms is %d, expected 0 or more",
+                             options->connect_timeout_ms);
+    if (error == 0)
+        error = read_numbers((uint64_t)options->connect_timeout_ms, client);
+    if (error == 0)
+        error = read_interface(options->interface_name, client);
+    return error;
 }
 
 /* Opens a channel. After an error `*ret_channel` may be set; it owns the socket then, and the
@@ -137,9 +137,9 @@ static int open_channel(const gp_client *client, int fd, Gradpool__Wire__Role ro
                         uint64_t deadline_ns, struct channel **ret_channel, struct err *err)
 {
     uint64_t incarnation;
-    int r = channel_create(fd, ret_channel);
-    if (r < 0)
-        return err_set(err, r, "%s: %s", client->endpoint_text, err_text(r));
+    int error = channel_create(fd, ret_channel);
+    if (error < 0)
+        return err_set(err, error, "%s: %s", client->endpoint_text, err_text(error));
     if (client->has_key)
         /* an error of this call appears in the greeting */
         (void)channel_use_key(*ret_channel, &client->key);
@@ -155,10 +155,10 @@ int client_connect_operator(const gp_client *client, pthread_mutex_t *lock, int 
     int connected;
     endpoint_names_refresh(&client->endpoint, &names, now_ns + client->connect_timeout_ns / 2);
     endpoint_names_rest(&names);
-    int r =
+    int error =
         endpoint_connect_to(&client->endpoint, &names.known, deadline_ns, &slot, &connected, err);
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     return open_channel(client, connected, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, deadline_ns,
                         ret_channel, err);
 }
@@ -180,16 +180,16 @@ static int reach(gp_client *client, uint64_t deadline_ns, int *ret_fd)
                                 .deadline_ns = deadline_ns,
                                 .timeout_ns = client->connect_timeout_ns};
     struct err err;
-    int r;
+    int error;
     do {
         err = (struct err){0};
-        r = endpoint_resolve(&client->endpoint, deadline_ns, &client->addresses, &err)
-                ?: endpoint_connect_to(&client->endpoint, &client->addresses, deadline_ns, NULL,
-                                       ret_fd, &err);
-    } while (r < 0 && patience_try_again(&patience, r, &err));
-    if (r == 0)
+        error = endpoint_resolve(&client->endpoint, deadline_ns, &client->addresses, &err)
+                    ?: endpoint_connect_to(&client->endpoint, &client->addresses, deadline_ns, NULL,
+                                           ret_fd, &err);
+    } while (error < 0 && patience_try_again(&patience, error, &err));
+    if (error == 0)
         return 0;
-    patience_explain(&patience, &r, &err);
+    patience_explain(&patience, &error, &err);
     return client_error_from(&err);
 }
 
@@ -201,19 +201,20 @@ static int greet(gp_client *client)
     struct channel *channel = NULL;
     uint64_t deadline_ns = clock_now_ns() + client->connect_timeout_ns;
     int fd;
-    int r = reach(client, deadline_ns, &fd);
-    if (r < 0)
-        return r;
-    r = open_channel(client, fd, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, deadline_ns, &channel, &err);
+    int error = reach(client, deadline_ns, &fd);
+    if (error < 0)
+        return error;
+    error =
+        open_channel(client, fd, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, deadline_ns, &channel, &err);
     if (!channel)
         return client_error_from(&err);
     /* a child that was forked meanwhile has the socket open */
     shutdown(channel_fd(channel), SHUT_RDWR);
-    if (r < 0)
-        client_error(r, "the coordinator at %s: %s", client->endpoint_text,
-                     channel_bare_text(channel, err.text[0] ? err.text : err_text(r)));
+    if (error < 0)
+        client_error(error, "the coordinator at %s: %s", client->endpoint_text,
+                     channel_bare_text(channel, err.text[0] ? err.text : err_text(error)));
     channel_destroy(channel);
-    return r;
+    return error;
 }
 
 void client_free(gp_client *client)
@@ -238,12 +239,12 @@ int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_
     pthread_mutex_init(&client->lock, NULL);
     list_init(&client->jobs);
     list_init(&client->abandoned);
-    int r = read_options(endpoint, options ? options : &defaults, client);
-    if (r == 0)
-        r = greet(client);
-    if (r < 0) {
+    int error = read_options(endpoint, options ? options : &defaults, client);
+    if (error == 0)
+        error = greet(client);
+    if (error < 0) {
         client_free(client);
-        return r;
+        return error;
     }
     *ret_client = client;
     return 0;

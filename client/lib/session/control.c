@@ -88,10 +88,10 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
 {
     Gradpool__Wire__JoinRequest *join = c->options.join;
     envelope *reply;
-    int r = channel_call(channel, &ENVELOPE(0, JOIN_REQUEST, join_request, join), deadline_ns,
-                         pass_on, c, &reply, err);
-    if (r < 0)
-        return r;
+    int error = channel_call(channel, &ENVELOPE(0, JOIN_REQUEST, join_request, join), deadline_ns,
+                             pass_on, c, &reply, err);
+    if (error < 0)
+        return error;
     if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REPLY) {
         if (join->session == 0)
             *c->options.join_is_late = reply->join_reply->is_late;
@@ -104,11 +104,11 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
         if (reply->join_reply->membership)
             pass_on(c, &ENVELOPE(0, MEMBERSHIP, membership, reply->join_reply->membership));
     } else {
-        r = err_set(err, -EPROTO, "%s answered a join with something else",
-                    c->options.endpoint_text);
+        error = err_set(err, -EPROTO, "%s answered a join with something else",
+                        c->options.endpoint_text);
     }
     gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return r;
+    return error;
 }
 
 /* Returns whether a coordinator has answered and refused. Any other error comes from the network,
@@ -131,13 +131,13 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
     if (c->options.key)
         /* an error of this call appears in the greeting */
         (void)channel_use_key(channel, c->options.key);
-    int r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, c->options.program,
-                          deadline_ns, &incarnation, err)
-                ?: say_join(c, channel, deadline_ns, err);
-    *ret_refused = r < 0 && is_refusal(r);
-    if (r < 0 && !*ret_refused)
+    int error = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, c->options.program,
+                              deadline_ns, &incarnation, err)
+                    ?: say_join(c, channel, deadline_ns, err);
+    *ret_refused = error < 0 && is_refusal(error);
+    if (error < 0 && !*ret_refused)
         name_coordinator(c, channel, err);
-    return r;
+    return error;
 }
 
 /* Creates a channel. The host may have another address by now, if the coordinator was started
@@ -150,21 +150,22 @@ static int make_channel(struct control *c, uint64_t deadline_ns, struct channel 
     const struct endpoint_slot slot = {&c->lock, &c->fd};
     int fd;
     endpoint_names_refresh(c->options.endpoint, &c->names, clock_now_ns() + LOOKUP_NS);
-    int r = endpoint_connect_to(c->options.endpoint, &c->names.known, deadline_ns, &slot, &fd, err);
-    if (r < 0)
-        return r;
+    int error =
+        endpoint_connect_to(c->options.endpoint, &c->names.known, deadline_ns, &slot, &fd, err);
+    if (error < 0)
+        return error;
     endpoint_names_rest(&c->names);
-    r = channel_create(fd, &channel);
-    if (r < 0) {
+    error = channel_create(fd, &channel);
+    if (error < 0) {
         drop_socket(c);
-        return err_set(err, r, "%s: %s", c->options.endpoint_text, err_text(r));
+        return err_set(err, error, "%s: %s", c->options.endpoint_text, err_text(error));
     }
-    r = shake_hands(c, channel, deadline_ns, ret_refused, err);
-    if (r < 0) {
+    error = shake_hands(c, channel, deadline_ns, ret_refused, err);
+    if (error < 0) {
         pthread_mutex_lock(&c->lock);
         drop_channel(c, channel);
         pthread_mutex_unlock(&c->lock);
-        return r;
+        return error;
     }
     *ret_channel = channel;
     return 0;
@@ -231,13 +232,13 @@ int control_wait(struct control *c, struct control_call *call, uint64_t deadline
 {
     struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
                              .tv_nsec = (long)(deadline_ns % NS_PER_S)};
-    int r = 0;
+    int error = 0;
     pthread_mutex_lock(&c->lock);
     while (!call->is_over) {
         bool is_waiting = !list_is_empty(&call->node);
         if (is_waiting && clock_now_ns() >= deadline_ns) {
             list_remove(&call->node);
-            r = -ETIMEDOUT;
+            error = -ETIMEDOUT;
             break;
         }
         if (is_waiting)
@@ -246,7 +247,7 @@ int control_wait(struct control *c, struct control_call *call, uint64_t deadline
             pthread_cond_wait(&c->over, &c->lock); /* waits while `done` is running */
     }
     pthread_mutex_unlock(&c->lock);
-    return r;
+    return error;
 }
 
 struct control_question {
@@ -295,9 +296,9 @@ static void dispatch(struct control *c, const envelope *message)
 static int receive(struct control *c, envelope **ret_message)
 {
     pthread_mutex_lock(&c->lock);
-    int r = channel_flush(c->channel) ?: channel_receive(c->channel, ret_message);
+    int error = channel_flush(c->channel) ?: channel_receive(c->channel, ret_message);
     pthread_mutex_unlock(&c->lock);
-    return r;
+    return error;
 }
 
 /* Ends holds and recordings, because a coordinator that is away can neither end its hold nor fetch
@@ -350,12 +351,12 @@ static void sleep_until_news(struct control *c)
 static void serve(struct control *c)
 {
     envelope *message;
-    int r;
-    while ((r = receive(c, &message)) == 0) {
+    int error;
+    while ((error = receive(c, &message)) == 0) {
         dispatch(c, message);
         gradpool__wire__envelope__free_unpacked(message, NULL);
     }
-    if (r == -EAGAIN)
+    if (error == -EAGAIN)
         sleep_until_news(c);
     else
         lose_channel(c);
@@ -391,16 +392,16 @@ static void resume(struct control *c)
         struct channel *channel = NULL;
         struct err err = {0};
         bool refused;
-        int r = make_channel(c, clock_now_ns() + ATTEMPT_NS, &channel, &refused, &err);
-        if (r == 0) {
+        int error = make_channel(c, clock_now_ns() + ATTEMPT_NS, &channel, &refused, &err);
+        if (error == 0) {
             publish(c, channel);
             return;
         }
-        err.code = r;
+        err.code = error;
         if (refused)
             refuse_calls(c, &err);
-        if (r == -ESTALE) /* waiting for the deadlines would only hide the reason */
-            pass_on(c, &MESSAGE(0, JOB_FAILURE, job_failure, .code = r, .text = err.text));
+        if (error == -ESTALE) /* waiting for the deadlines would only hide the reason */
+            pass_on(c, &MESSAGE(0, JOB_FAILURE, job_failure, .code = error, .text = err.text));
         tick(c);
         struct pollfd wait = {.fd = c->wake_fd, .events = POLLIN};
         poll(&wait, 1, (int)(pause_ns / NS_PER_MS));
@@ -434,10 +435,10 @@ int control_create(const struct control_options *options, struct control **ret_c
         return err_set(err, -ENOMEM, "out of memory");
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (c->wake_fd < 0) {
-        int r = -errno;
+        int error = -errno;
         free(c);
-        return err_set(err, r, "job '%s': no eventfd: %s", options->join->job,
-                       shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack));
+        return err_set(err, error, "job '%s': no eventfd: %s", options->join->job,
+                       shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack));
     }
     c->options = *options;
     c->names.known = *options->addresses;
@@ -457,18 +458,18 @@ int control_connect(struct control *c, uint64_t deadline_ns, struct err *err)
     struct patience patience = {.endpoint = c->options.endpoint_text,
                                 .deadline_ns = deadline_ns,
                                 .timeout_ns = deadline_ns - clock_now_ns()};
-    int r;
+    int error;
     do
-        r = make_channel(c, deadline_ns, &c->channel, &refused, err);
-    while (r < 0 && !refused && patience_try_again(&patience, r, err));
-    if (r < 0) {
-        patience_explain(&patience, &r, err);
-        return r;
+        error = make_channel(c, deadline_ns, &c->channel, &refused, err);
+    while (error < 0 && !refused && patience_try_again(&patience, error, err));
+    if (error < 0) {
+        patience_explain(&patience, &error, err);
+        return error;
     }
-    r = thread_start(&c->thread, control_main, c);
-    if (r < 0)
-        return err_set(err, r, "job '%s': no thread: %s", c->options.join->job,
-                       shortage_text(r, SHORTAGE_THREADS, lack, sizeof lack));
+    error = thread_start(&c->thread, control_main, c);
+    if (error < 0)
+        return err_set(err, error, "job '%s': no thread: %s", c->options.join->job,
+                       shortage_text(error, SHORTAGE_THREADS, lack, sizeof lack));
     c->is_running = true;
     return 0;
 }

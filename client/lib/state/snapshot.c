@@ -175,10 +175,10 @@ static int await_all(struct snapshot *s)
 /* Waits for a round. `started`: return value of the push. */
 static int wait_for(struct snapshot *s, int started, gp_request *const *q)
 {
-    int r = started < 0 ? started : gp_wait(*q, GP_TIMEOUT_DEFAULT);
-    if (started == 0 && r == -ETIMEDOUT)
+    int error = started < 0 ? started : gp_wait(*q, GP_TIMEOUT_DEFAULT);
+    if (started == 0 && error == -ETIMEDOUT)
         s->unfinished = *q;
-    return r;
+    return error;
 }
 
 /* Names late ranks. A rank that is late for an agreement has not called gp_job_snapshot() or
@@ -235,16 +235,16 @@ static int agree(struct snapshot *s, size_t step, uint64_t *steps)
                                   .step = (int64_t)step,
                                   .negative_step = -(int64_t)step,
                                   .rank = s->job->rank};
-    int r = wait_for(s, gp_push_pull(s->agreement, s->ours, s->least, GP_MIN, &q), &q);
-    if (r == -ETIMEDOUT)
+    int error = wait_for(s, gp_push_pull(s->agreement, s->ours, s->least, GP_MIN, &q), &q);
+    if (error == -ETIMEDOUT)
         return say_who_is_late(s);
-    if (r == 0 && step == AT_BEGIN)
+    if (error == 0 && step == AT_BEGIN)
         s->root = (uint32_t)s->least->rank;
-    if (r == 0)
-        r = judge(s);
-    if (r == 0 && steps)
+    if (error == 0)
+        error = judge(s);
+    if (error == 0 && steps)
         *steps = (uint64_t)-s->least->negative_steps;
-    return r;
+    return error;
 }
 
 /* Stores the round that the next call has to end first, because other ranks wait in it. */
@@ -290,11 +290,11 @@ static int end_unfinished(gp_job *job)
 {
     struct unfinished *u = &job->unfinished;
     while (u->request) {
-        int r = gp_wait(u->request, GP_TIMEOUT_DEFAULT);
-        if (r == -ETIMEDOUT)
-            return r;
+        int error = gp_wait(u->request, GP_TIMEOUT_DEFAULT);
+        if (error == -ETIMEDOUT)
+            return error;
         u->request = NULL;
-        if (r == 0)
+        if (error == 0)
             push_next(job, u);
     }
     gp_free(job, u->agreement);
@@ -363,19 +363,20 @@ static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char 
                      const gp_item *items, size_t count)
 {
     job->users++;
-    int r = keep_ranks(job);
-    r = r == 0 ? -ERESTART : r;
-    for (int i = 0; i < BEGINNINGS_MAX && r == -ERESTART; i++) {
+    int error = keep_ranks(job);
+    error = error == 0 ? -ERESTART : error;
+    for (int i = 0; i < BEGINNINGS_MAX && error == -ERESTART; i++) {
         struct snapshot s;
-        r = begin(job, restores, &s) ?: attempt(&s, path, items, count);
+        error = begin(job, restores, &s) ?: attempt(&s, path, items, count);
         finish(&s);
     }
-    if (r == -ERESTART)
-        r = client_error(-EINVAL, "job '%s': ranks save and restore at the same time", job->name);
+    if (error == -ERESTART)
+        error =
+            client_error(-EINVAL, "job '%s': ranks save and restore at the same time", job->name);
     pthread_mutex_lock(&job->lock);
     hold_note_saving(job, false);
     job_end_use(job);
-    return r;
+    return error;
 }
 
 /* ---- to a file ---- */
@@ -387,10 +388,10 @@ static int begin_file(struct snapshot *s, const char *path, struct state_writer 
         return err_set(&s->err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < s->count; i++)
         described[i] = describe(s->tensors[i]);
-    int r = path ? state_write_begin(path, described, s->count, ret_writer, &s->err)
-                 : err_set(&s->err, -EINVAL, "gp_job_snapshot: rank %u gave no path", s->root);
+    int error = path ? state_write_begin(path, described, s->count, ret_writer, &s->err)
+                     : err_set(&s->err, -EINVAL, "gp_job_snapshot: rank %u gave no path", s->root);
     free(described);
-    return r;
+    return error;
 }
 
 /* Saves a tensor. Errors of the file reach the other ranks with the next agreement. */
@@ -400,28 +401,28 @@ static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
     gp_request *q = NULL;
     uint64_t steps = t->steps[t->round % 3];
     s->next = t;
-    int r = agree(s, AT_TENSOR + i, &steps);
-    if (r == 0) {
+    int error = agree(s, AT_TENSOR + i, &steps);
+    if (error == 0) {
         s->next = NULL;
-        r = wait_for(s, push_save(t, s->state, &q), &q);
+        error = wait_for(s, push_save(t, s->state, &q), &q);
     }
-    if (r == 0 && has_file(s))
+    if (error == 0 && has_file(s))
         state_write_put(w, i, steps, t->round, s->state, &s->err);
-    return r;
+    return error;
 }
 
 static int save_all(struct snapshot *s, struct state_writer *w)
 {
-    int r = agree(s, AT_FILE, NULL);
-    for (size_t i = 0; i < s->count && r == 0; i++)
-        r = save_tensor(s, i, w);
-    if (r < 0)
-        return r;
+    int error = agree(s, AT_FILE, NULL);
+    for (size_t i = 0; i < s->count && error == 0; i++)
+        error = save_tensor(s, i, w);
+    if (error < 0)
+        return error;
     s->next = NULL;
-    r = agree(s, AT_TENSOR + s->count, NULL); /* the whole file is written */
-    if (r == 0 && has_file(s))
+    error = agree(s, AT_TENSOR + s->count, NULL); /* the whole file is written */
+    if (error == 0 && has_file(s))
         state_write_finish(w, &s->err);
-    return r < 0 ? r : agree(s, AT_TENSOR + s->count + 1, NULL);
+    return error < 0 ? error : agree(s, AT_TENSOR + s->count + 1, NULL);
 }
 
 /* Checks that every tensor has parameters, because a round that lanes refuse would fail its tensor
@@ -443,15 +444,15 @@ static int save(struct snapshot *s, const char *path, const gp_item *items, size
     check_parameters(s);
     if (has_file(s) && s->err.code == 0)
         begin_file(s, path, &w);
-    int r = save_all(s, &w);
+    int error = save_all(s, &w);
     state_write_abandon(&w); /* without effect on a finished file */
-    return r;
+    return error;
 }
 
 int gp_job_snapshot(gp_job *job, const char *path)
 {
-    int r = job_check(job);
-    return r < 0 ? r : carry_out(job, false, save, path, NULL, 0);
+    int error = job_check(job);
+    return error < 0 ? error : carry_out(job, false, save, path, NULL, 0);
 }
 
 /* ---- from a file ---- */
@@ -484,26 +485,26 @@ static bool is_declared(const struct snapshot *s, const char *name)
 /* Finds all errors of the file before anything is restored (L26). */
 static int check_file(struct snapshot *s, const struct state_file *f)
 {
-    int r = 0;
-    for (size_t i = 0; i < s->count && r == 0; i++)
-        r = check_fits(s->tensors[i], state_file_find(f, s->tensors[i]->name), &s->err);
-    for (size_t i = 0; i < f->count && r == 0 && f->count != s->count; i++) {
+    int error = 0;
+    for (size_t i = 0; i < s->count && error == 0; i++)
+        error = check_fits(s->tensors[i], state_file_find(f, s->tensors[i]->name), &s->err);
+    for (size_t i = 0; i < f->count && error == 0 && f->count != s->count; i++) {
         if (!is_declared(s, f->tensors[i].name))
-            r = err_set(&s->err, -EINVAL,
-                        "tensor '%s' of the snapshot was not declared with an update rule",
-                        f->tensors[i].name);
+            error = err_set(&s->err, -EINVAL,
+                            "tensor '%s' of the snapshot was not declared with an update rule",
+                            f->tensors[i].name);
     }
-    for (size_t i = 0; i < f->count && r == 0; i++)
-        r = state_file_read(f, &f->tensors[i], s->state, &s->err);
-    return r;
+    for (size_t i = 0; i < f->count && error == 0; i++)
+        error = state_file_read(f, &f->tensors[i], s->state, &s->err);
+    return error;
 }
 
 static int open_file(struct snapshot *s, const char *path, struct state_file *ret_file)
 {
     if (!path)
         return err_set(&s->err, -EINVAL, "gp_job_restore: rank %u gave no path", s->root);
-    int r = state_file_open(path, ret_file, &s->err);
-    return r < 0 ? r : check_file(s, ret_file);
+    int error = state_file_open(path, ret_file, &s->err);
+    return error < 0 ? error : check_file(s, ret_file);
 }
 
 static void *place_of(const struct gp_tensor *t, const gp_item *items, size_t count)
@@ -527,15 +528,15 @@ static int restore_tensor(struct snapshot *s, size_t i, const struct state_file 
         state_file_read(f, saved, s->state, &s->err);
     }
     s->next = t;
-    int r = agree(s, RESTORES + AT_TENSOR + i, &steps);
-    if (r == 0) {
+    int error = agree(s, RESTORES + AT_TENSOR + i, &steps);
+    if (error == 0) {
         s->next = NULL;
         void *result = has_file(s) ? NULL : parameters;
-        r = wait_for(s, push_restore(t, s->root, s->state, result, steps, &q), &q);
+        error = wait_for(s, push_restore(t, s->root, s->state, result, steps, &q), &q);
     }
-    if (r == 0 && has_file(s) && parameters && t->bytes > 0)
+    if (error == 0 && has_file(s) && parameters && t->bytes > 0)
         memcpy(parameters, s->state, t->bytes);
-    return r;
+    return error;
 }
 
 static int restore(struct snapshot *s, const char *path, const gp_item *items, size_t count)
@@ -543,17 +544,17 @@ static int restore(struct snapshot *s, const char *path, const gp_item *items, s
     struct state_file f = {.fd = -1};
     if (has_file(s) && s->err.code == 0)
         open_file(s, path, &f);
-    int r = agree(s, RESTORES + AT_FILE, NULL);
-    for (size_t i = 0; i < s->count && r == 0; i++)
-        r = restore_tensor(s, i, &f, place_of(s->tensors[i], items, count));
+    int error = agree(s, RESTORES + AT_FILE, NULL);
+    for (size_t i = 0; i < s->count && error == 0; i++)
+        error = restore_tensor(s, i, &f, place_of(s->tensors[i], items, count));
     state_file_close(&f);
-    return r;
+    return error;
 }
 
 int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count)
 {
-    int r = job_check(job);
-    if (r == 0 && count > 0 && !items)
-        r = client_error(-EINVAL, "gp_job_restore: %zu items, and none given", count);
-    return r < 0 ? r : carry_out(job, true, restore, path, items, count);
+    int error = job_check(job);
+    if (error == 0 && count > 0 && !items)
+        error = client_error(-EINVAL, "gp_job_restore: %zu items, and none given", count);
+    return error < 0 ? error : carry_out(job, true, restore, path, items, count);
 }

@@ -168,30 +168,30 @@ static void end_turn(struct reading *r)
 
 int gp_job_read(gp_job *job, gp_state *states, size_t count)
 {
-    int r = job_check(job);
-    if (r == 0 && count > 0 && !states)
-        r = client_error(-EINVAL, "gp_job_read: %zu states, and none given", count);
-    if (r == 0)
-        r = check_states(job, states, count);
-    if (r < 0 || count == 0)
-        return r;
+    int error = job_check(job);
+    if (error == 0 && count > 0 && !states)
+        error = client_error(-EINVAL, "gp_job_read: %zu states, and none given", count);
+    if (error == 0)
+        error = check_states(job, states, count);
+    if (error < 0 || count == 0)
+        return error;
     if (!take_turn(job))
         return client_error(-EBUSY, "job '%s' is being left, or another thread reads its state",
                             job->name);
     struct reading reading = {.job = job, .states = states, .count = count};
-    r = sort_states(&reading)
-            ?: client_connect_operator(job->client, &job->lock, &job->read_fd,
-                                       &reading.conversation.channel, &reading.err);
+    error = sort_states(&reading)
+                ?: client_connect_operator(job->client, &job->lock, &job->read_fd,
+                                           &reading.conversation.channel, &reading.err);
     /* gp_job_leave() may have been called before the socket existed */
-    if (r == 0 && !is_being_left(job))
-        r = converse(&reading);
+    if (error == 0 && !is_being_left(job))
+        error = converse(&reading);
     if (is_being_left(job))
-        r = err_set(&reading.err, -ECANCELED, "the job was left");
-    if (r < 0)
-        client_error(r, "job '%s': the parameters on lanes were not read: %s", job->name,
-                     reading.err.text[0] ? reading.err.text : err_text(r));
+        error = err_set(&reading.err, -ECANCELED, "the job was left");
+    if (error < 0)
+        client_error(error, "job '%s': the parameters on lanes were not read: %s", job->name,
+                     reading.err.text[0] ? reading.err.text : err_text(error));
     end_turn(&reading);
-    return r;
+    return error;
 }
 
 void state_cancel_read(struct gp_job *job)
@@ -210,32 +210,33 @@ void state_abandon_read_in_child(struct gp_job *job)
 
 static int check_kept(const gp_tensor *t)
 {
-    int r = tensor_check(t);
-    if (r == 0 && !t->terms.rule)
-        r = client_error(-EINVAL,
+    int error = tensor_check(t);
+    if (error == 0 && !t->terms.rule)
+        error =
+            client_error(-EINVAL,
                          "tensor '%s' was declared without an update rule, so lanes keep no state; "
                          "declare the tensor with a rule",
                          t->name);
-    return r;
+    return error;
 }
 
 int gp_save(gp_tensor *tensor, float *arrays, gp_request **ret_request)
 {
-    int r = check_kept(tensor);
-    if (r == 0 && tensor->round == 0)
-        r = client_error(-ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
-                         tensor->name);
-    return r < 0 ? r : push_save(tensor, arrays, ret_request);
+    int error = check_kept(tensor);
+    if (error == 0 && tensor->round == 0)
+        error = client_error(-ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
+                             tensor->name);
+    return error < 0 ? error : push_save(tensor, arrays, ret_request);
 }
 
 int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32_t root,
                uint64_t steps, gp_request **ret_request)
 {
-    int r = check_kept(tensor);
-    if (r == 0 && root >= tensor->job->workers)
-        r = client_error(-EINVAL, "tensor '%s': root %u of %u workers", tensor->name, root,
-                         tensor->job->workers);
-    return r < 0 ? r : push_restore(tensor, root, arrays, parameters, steps, ret_request);
+    int error = check_kept(tensor);
+    if (error == 0 && root >= tensor->job->workers)
+        error = client_error(-EINVAL, "tensor '%s': root %u of %u workers", tensor->name, root,
+                             tensor->job->workers);
+    return error < 0 ? error : push_restore(tensor, root, arrays, parameters, steps, ret_request);
 }
 
 uint64_t gp_checksum(const void *const *arrays, const size_t *bytes, size_t count)

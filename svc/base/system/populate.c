@@ -24,13 +24,13 @@ int populate(void *memory, size_t bytes)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t before = (uintptr_t)memory % page;
     char *start = (char *)memory - before;
-    int r;
+    int error;
     if (bytes == 0)
         return 0;
     do
-        r = madvise(start, before + bytes, MADV_POPULATE_WRITE);
-    while (r < 0 && (errno == EINTR || errno == EAGAIN));
-    if (r == 0)
+        error = madvise(start, before + bytes, MADV_POPULATE_WRITE);
+    while (error < 0 && (errno == EINTR || errno == EAGAIN));
+    if (error == 0)
         return 0;
     if (errno != EINVAL && errno != EPERM && errno != ENOSYS)
         return -ENOMEM;
@@ -41,8 +41,8 @@ int populate(void *memory, size_t bytes)
 int populate_warm(void *memory, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    int r = populate(memory, bytes);
-    for (size_t at = 0; r == 0 && at < bytes; at += page)
+    int error = populate(memory, bytes);
+    for (size_t at = 0; error == 0 && at < bytes; at += page)
         (void)*(const volatile char *)((const char *)memory + at);
-    return r;
+    return error;
 }

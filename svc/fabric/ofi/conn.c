@@ -55,9 +55,10 @@ static int conn_open_queue(struct ofi_conn *c)
     struct fi_cq_attr wanted = {
         .size = QUEUE_SIZE, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
     int fd;
-    int r = fi_cq_open(f->domain, &wanted, &c->cq, c) ?: fi_control(&c->cq->fid, FI_GETWAIT, &fd);
-    if (r != 0)
-        return ofi_errno(r);
+    int error =
+        fi_cq_open(f->domain, &wanted, &c->cq, c) ?: fi_control(&c->cq->fid, FI_GETWAIT, &fd);
+    if (error != 0)
+        return ofi_errno(error);
     struct epoll_event on_ready = {.events = EPOLLIN, .data.ptr = c};
     return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &on_ready) < 0 ? -errno : 0;
 }
@@ -65,26 +66,26 @@ static int conn_open_queue(struct ofi_conn *c)
 static int conn_open_endpoint(struct ofi_conn *c, struct fi_info *info)
 {
     struct ofi_fabric *f = ofi_fabric_of(c);
-    int r = conn_open_queue(c);
-    if (r < 0)
-        return r;
-    r = fi_endpoint(f->domain, info, &c->ep, c);
-    if (r == 0)
-        r = fi_ep_bind(c->ep, &f->eq->fid, 0);
-    if (r == 0)
-        r = fi_ep_bind(c->ep, &c->cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
-    if (r == 0)
-        r = fi_ep_bind(c->ep, &c->cq->fid, FI_RECV);
-    if (r == 0)
-        r = fi_enable(c->ep);
-    return r != 0 ? ofi_errno(r) : ofi_queue_prepare(c);
+    int error = conn_open_queue(c);
+    if (error < 0)
+        return error;
+    error = fi_endpoint(f->domain, info, &c->ep, c);
+    if (error == 0)
+        error = fi_ep_bind(c->ep, &f->eq->fid, 0);
+    if (error == 0)
+        error = fi_ep_bind(c->ep, &c->cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
+    if (error == 0)
+        error = fi_ep_bind(c->ep, &c->cq->fid, FI_RECV);
+    if (error == 0)
+        error = fi_enable(c->ep);
+    return error != 0 ? ofi_errno(error) : ofi_queue_prepare(c);
 }
 
 static void conn_close_fid(struct fid *fid, const char *what)
 {
-    int r = fi_close(fid);
-    if (r != 0)
-        log_warn("transport=ofi error=\"closing the %s failed: %s\"", what, fi_strerror(-r));
+    int error = fi_close(fid);
+    if (error != 0)
+        log_warn("transport=ofi error=\"closing the %s failed: %s\"", what, fi_strerror(-error));
 }
 
 void ofi_conn_close(struct ofi_conn *c)
@@ -130,17 +131,17 @@ static int conn_start_connect(struct ofi_conn *c, const struct ofi_address *targ
     struct ofi_fabric *f = ofi_fabric_of(c);
     struct ofi_address own;
     if (f->interface_name != NULL) {
-        int r = ofi_address_of_interface(f->interface_name, target->socket.ss_family, &own);
-        if (r < 0)
-            return r;
+        int error = ofi_address_of_interface(f->interface_name, target->socket.ss_family, &own);
+        if (error < 0)
+            return error;
     }
     struct fi_info *info = ofi_info_for(f->info, f->interface_name ? &own : NULL, target);
     if (info == NULL)
         return -ENOMEM;
-    int r = conn_open_endpoint(c, info);
+    int error = conn_open_endpoint(c, info);
     fi_freeinfo(info);
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     uint8_t data[OFI_HELLO_BYTES_MAX];
     size_t bytes = ofi_hello_pack(f->payload_bytes_max, ticket, ticket_bytes, data);
     return ofi_errno(fi_connect(c->ep, &target->socket, data, bytes));
@@ -150,18 +151,18 @@ int ofi_conn_connect(struct ofi_fabric *f, const char *address, const void *tick
                      size_t ticket_bytes, void *owner, struct ofi_conn **ret_conn)
 {
     struct ofi_address target;
-    int r = ofi_address_of_peer(address, &target);
-    if (r < 0)
-        return r;
+    int error = ofi_address_of_peer(address, &target);
+    if (error < 0)
+        return error;
     struct ofi_conn *c = conn_new(f, owner, OFI_OPENING);
     if (c == NULL)
         return -ENOMEM;
     ofi_address_format(&target.socket, c->peer, sizeof(c->peer));
-    r = conn_start_connect(c, &target, ticket, ticket_bytes);
-    if (r < 0) {
+    error = conn_start_connect(c, &target, ticket, ticket_bytes);
+    if (error < 0) {
         ofi_conn_close(c);
         ofi_conn_free(c);
-        return r;
+        return error;
     }
     *ret_conn = c;
     return 0;
@@ -203,10 +204,10 @@ static void conn_guard(struct ofi_conn *c)
     c->socket_fd = ofi_socket_find(c->ep);
     if (!ofi_listener_guards(c))
         return;
-    int r = c->socket_fd < 0 ? -ECONNRESET : ofi_guard_begin(c->socket_fd, c->receive_bytes);
-    c->is_guarded = r == 0;
-    if (r < 0)
-        ofi_queue_fail(c, r);
+    int error = c->socket_fd < 0 ? -ECONNRESET : ofi_guard_begin(c->socket_fd, c->receive_bytes);
+    c->is_guarded = error == 0;
+    if (error < 0)
+        ofi_queue_fail(c, error);
 }
 
 int ofi_conn_accept(struct ofi_conn *c, void *owner)
@@ -215,10 +216,10 @@ int ofi_conn_accept(struct ofi_conn *c, void *owner)
         return -ECONNRESET;
     uint8_t data[OFI_HELLO_BYTES_MAX];
     size_t bytes = ofi_hello_pack(ofi_fabric_of(c)->payload_bytes_max, NULL, 0, data);
-    int r = conn_open_endpoint(c, c->request) ?: ofi_errno(fi_accept(c->ep, data, bytes));
-    if (r < 0) {
-        ofi_conn_refuse(c, -r);
-        return r;
+    int error = conn_open_endpoint(c, c->request) ?: ofi_errno(fi_accept(c->ep, data, bytes));
+    if (error < 0) {
+        ofi_conn_refuse(c, -error);
+        return error;
     }
     fi_freeinfo(c->request);
     c->request = NULL;

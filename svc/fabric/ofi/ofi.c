@@ -193,24 +193,24 @@ static int ofi_open_waits(struct ofi_fabric *f)
     f->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (f->epoll_fd < 0 || f->timer_fd < 0)
         return -errno;
-    int r = ofi_watch(f, f->timer_fd, &f->timer_fd);
-    return r < 0 ? r : ofi_watch(f, f->eq_fd, &f->eq_fd);
+    int error = ofi_watch(f, f->timer_fd, &f->timer_fd);
+    return error < 0 ? error : ofi_watch(f, f->eq_fd, &f->eq_fd);
 }
 
 static int ofi_open_fabric(struct ofi_fabric *f)
 {
     struct fi_eq_attr eq_wanted = {.wait_obj = FI_WAIT_FD};
-    int r = fi_fabric(f->info->fabric_attr, &f->fabric, NULL);
-    if (r == 0)
-        r = fi_domain(f->fabric, f->info, &f->domain, NULL);
-    if (r == 0)
-        r = fi_eq_open(f->fabric, &eq_wanted, &f->eq, NULL);
-    if (r == 0)
-        r = fi_control(&f->eq->fid, FI_GETWAIT, &f->eq_fd);
-    if (r != 0)
-        return ofi_errno(r);
-    r = ofi_memory_create(f->domain, f->info, &f->memory);
-    return r < 0 ? r : ofi_open_waits(f);
+    int error = fi_fabric(f->info->fabric_attr, &f->fabric, NULL);
+    if (error == 0)
+        error = fi_domain(f->fabric, f->info, &f->domain, NULL);
+    if (error == 0)
+        error = fi_eq_open(f->fabric, &eq_wanted, &f->eq, NULL);
+    if (error == 0)
+        error = fi_control(&f->eq->fid, FI_GETWAIT, &f->eq_fd);
+    if (error != 0)
+        return ofi_errno(error);
+    error = ofi_memory_create(f->domain, f->info, &f->memory);
+    return error < 0 ? error : ofi_open_waits(f);
 }
 
 static bool ofi_is_all_gone(struct ofi_fabric *f)
@@ -318,10 +318,10 @@ static int ofi_listen_at(struct fabric *base, const char *address, char *ret_add
     struct ofi_fabric *f = ofi_of(base);
     if (f->listener != NULL)
         return -EALREADY;
-    int r = ofi_listen(f, address, ret_address);
-    if (r < 0) {
+    int error = ofi_listen(f, address, ret_address);
+    if (error < 0) {
         ofi_close_listener(f);
-        return r;
+        return error;
     }
     ofi_describe_into(f, ret_address);
     return 0;
@@ -335,10 +335,10 @@ static int ofi_connect(struct fabric *base, const char *address, const void *tic
                        size_t ticket_bytes, void *owner, struct fabric_conn **ret_conn)
 {
     struct ofi_conn *c;
-    int r = ofi_conn_connect(ofi_of(base), address, ticket, ticket_bytes, owner, &c);
-    if (r == 0)
+    int error = ofi_conn_connect(ofi_of(base), address, ticket, ticket_bytes, owner, &c);
+    if (error == 0)
         *ret_conn = &c->base;
-    return r;
+    return error;
 }
 
 static int ofi_accept(struct fabric_conn *c, void *owner)
@@ -487,15 +487,15 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     list_init(&f->active);
     list_init(&f->bursts);
     list_init(&f->gone);
-    int r =
+    int error =
         ofi_provider_choose(options->provider, options->interface_name, &f->info, &f->landed_flags);
-    if (r == 0 && options->interface_name != NULL)
+    if (error == 0 && options->interface_name != NULL)
         f->interface_name = strdup(options->interface_name);
-    if (r == 0)
-        r = ofi_open_fabric(f);
-    if (r < 0) {
+    if (error == 0)
+        error = ofi_open_fabric(f);
+    if (error < 0) {
         ofi_close(&f->base);
-        return r;
+        return error;
     }
     ofi_describe_into(f, NULL);
     *ret_fabric = &f->base;

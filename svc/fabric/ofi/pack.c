@@ -102,9 +102,9 @@ static int pack_post(struct ofi_conn *c)
     struct fi_msg message = {
         .msg_iov = &part, .desc = &descriptor, .iov_count = 1, .context = &p->op.provider};
     uint64_t landed = p->writes != NULL ? ofi_fabric_of(c)->landed_flags : 0;
-    int r = (int)fi_sendmsg(c->ep, &message, FI_COMPLETION | landed);
-    if (r != 0)
-        return ofi_queue_post_failed(c, r);
+    int error = (int)fi_sendmsg(c->ep, &message, FI_COMPLETION | landed);
+    if (error != 0)
+        return ofi_queue_post_failed(c, error);
     p->is_posted = true;
     c->packs_posted++;
     c->pack = NULL;
@@ -114,22 +114,22 @@ static int pack_post(struct ofi_conn *c)
 
 int ofi_pack_end_burst(struct ofi_conn *c)
 {
-    int r = pack_post(c);
-    if (r == 0)
+    int error = pack_post(c);
+    if (error == 0)
         c->burst = 0;
-    return r;
+    return error;
 }
 
 void ofi_pack_end_bursts(struct ofi_fabric *f)
 {
     list_for_each_safe_entry (struct ofi_conn, c, &f->bursts, in_bursts) {
-        int r = ofi_pack_end_burst(c);
-        if (r == -EAGAIN && c->sends_asked + c->packs_posted == 0)
+        int error = ofi_pack_end_burst(c);
+        if (error == -EAGAIN && c->sends_asked + c->packs_posted == 0)
             ofi_queue_activate(c); /* another resource is missing: the next poll tries again */
-        if (r == -EAGAIN)
+        if (error == -EAGAIN)
             continue; /* a completion, and so a poll, follows */
-        if (r < 0)
-            ofi_queue_fail(c, r);
+        if (error < 0)
+            ofi_queue_fail(c, error);
         list_remove(&c->in_bursts);
     }
 }

@@ -43,9 +43,9 @@ static int send_post(struct ofi_conn *c, struct ofi_op *op, struct iovec *parts,
     struct fi_msg message = {
         .msg_iov = parts, .desc = descriptors, .iov_count = parts_count, .context = &op->provider};
     op->is_asked = is_last || (c->sends_head + 1) % SENDS_A_COMPLETION == 0;
-    int r = (int)fi_sendmsg(c->ep, &message, op->is_asked ? FI_COMPLETION : 0);
-    if (r != 0)
-        return ofi_queue_post_failed(c, r);
+    int error = (int)fi_sendmsg(c->ep, &message, op->is_asked ? FI_COMPLETION : 0);
+    if (error != 0)
+        return ofi_queue_post_failed(c, error);
     c->sends_head++;
     c->sends_asked += op->is_asked;
     if (op->is_asked)
@@ -73,9 +73,9 @@ void ofi_send_over(struct ofi_conn *c, struct ofi_op *op)
 static int send_internal(struct ofi_conn *c, enum ofi_message_kind kind, uint32_t value,
                          const void *body, size_t body_bytes)
 {
-    int r = ofi_pack_end_burst(c);
-    if (r < 0)
-        return r;
+    int error = ofi_pack_end_burst(c);
+    if (error < 0)
+        return error;
     struct ofi_op *op = send_next(c, kind, value);
     if (op == NULL)
         return ofi_queue_no_room(c);
@@ -112,9 +112,9 @@ int ofi_send(struct ofi_conn *c, const void *header, size_t header_bytes, const 
     bool is_small = payload_bytes <= OFI_PACKED_BYTES_MAX;
     if (is_small && ofi_pack_gathers(c))
         return ofi_pack_message(c, header, header_bytes, payload, payload_bytes);
-    int r = is_small ? 0 : ofi_pack_end_burst(c);
-    if (r < 0)
-        return r;
+    int error = is_small ? 0 : ofi_pack_end_burst(c);
+    if (error < 0)
+        return error;
     struct ofi_op *op = send_next(c, OFI_MESSAGE_USER, 0);
     if (op == NULL)
         return ofi_queue_no_room(c);
@@ -142,16 +142,16 @@ int ofi_send_lend(struct ofi_conn *c, const struct region *region, uint32_t id)
     if (c->lent[id] != NULL)
         return -EEXIST;
     struct ofi_region *lent;
-    int r = ofi_memory_lend(f->memory, region, &lent);
-    if (r < 0)
-        return r;
+    int error = ofi_memory_lend(f->memory, region, &lent);
+    if (error < 0)
+        return error;
     struct ofi_lend body = {.bytes = lent->bytes,
                             .address = ofi_region_address(f->memory, lent),
                             .key = fi_mr_key(lent->mr)};
-    r = send_internal(c, OFI_MESSAGE_LEND, id, &body, sizeof(body));
-    if (r < 0) {
+    error = send_internal(c, OFI_MESSAGE_LEND, id, &body, sizeof(body));
+    if (error < 0) {
         ofi_memory_return(lent);
-        return r;
+        return error;
     }
     c->lent[id] = lent;
     return 0;
@@ -162,8 +162,8 @@ void ofi_send_withdraw(struct ofi_conn *c, uint32_t id)
     if (id >= FABRIC_REGIONS_MAX || c->lent[id] == NULL)
         return;
     uint64_t bit = UINT64_C(1) << id;
-    int r = c->phase == OFI_OPEN ? send_internal(c, OFI_MESSAGE_WITHDRAW, id, NULL, 0) : 0;
-    if (r == -EAGAIN) {
+    int error = c->phase == OFI_OPEN ? send_internal(c, OFI_MESSAGE_WITHDRAW, id, NULL, 0) : 0;
+    if (error == -EAGAIN) {
         c->withdraws |= bit;
         return;
     }

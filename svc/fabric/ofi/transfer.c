@@ -15,11 +15,11 @@
 
 /* --- posting --------------------------------------------------------------------------------- */
 
-static int transfer_posted(struct ofi_conn *c, struct ofi_op *op, int r)
+static int transfer_posted(struct ofi_conn *c, struct ofi_op *op, int error)
 {
-    if (r != 0) {
+    if (error != 0) {
         ofi_queue_free_transfer(c, op);
-        return ofi_queue_post_failed(c, r);
+        return ofi_queue_post_failed(c, error);
     }
     c->transfers_posted++;
     ofi_queue_disarm(c);
@@ -34,9 +34,9 @@ static int transfer_post(struct ofi_conn *c, const struct ofi_op *like, struct f
         return ofi_queue_no_room(c);
     *op = *like;
     message->context = &op->provider;
-    int r = (int)(op->kind == OFI_OP_READ ? fi_readmsg(c->ep, message, flags)
-                                          : fi_writemsg(c->ep, message, flags));
-    return transfer_posted(c, op, r);
+    int error = (int)(op->kind == OFI_OP_READ ? fi_readmsg(c->ep, message, flags)
+                                              : fi_writemsg(c->ep, message, flags));
+    return transfer_posted(c, op, error);
 }
 
 /* Adds the write to a pack: short writes of a burst leave together. */
@@ -48,12 +48,12 @@ static int transfer_pack_write(struct ofi_conn *c, const struct ofi_item_write *
     if (op == NULL)
         return ofi_queue_no_room(c);
     *op = *like;
-    int r = ofi_pack_write(c, op, write, has_word, local, bytes);
-    if (r < 0)
+    int error = ofi_pack_write(c, op, write, has_word, local, bytes);
+    if (error < 0)
         ofi_queue_free_transfer(c, op);
     else
         c->transfers_posted++;
-    return r;
+    return error;
 }
 
 static int transfer_start(struct ofi_conn *c, uint32_t id, uint64_t offset, void *local,
@@ -70,15 +70,15 @@ static int transfer_start(struct ofi_conn *c, uint32_t id, uint64_t offset, void
     bool is_small = like->kind == OFI_OP_WRITE && bytes <= OFI_PACKED_BYTES_MAX;
     if (is_small && ofi_pack_gathers(c))
         return transfer_pack_write(c, &write, flags & FI_REMOTE_CQ_DATA, local, bytes, like);
-    int r = is_small ? 0 : ofi_pack_end_burst(c);
-    if (r < 0)
-        return r;
+    int error = is_small ? 0 : ofi_pack_end_burst(c);
+    if (error < 0)
+        return error;
     struct iovec here = {.iov_base = local, .iov_len = bytes};
     struct fi_rma_iov remote = {.addr = there->address + offset, .len = bytes, .key = there->key};
     void *descriptor;
-    r = ofi_memory_descriptor(ofi_fabric_of(c)->memory, local, &descriptor);
-    if (r < 0)
-        return r;
+    error = ofi_memory_descriptor(ofi_fabric_of(c)->memory, local, &descriptor);
+    if (error < 0)
+        return error;
     struct fi_msg_rma message = {.msg_iov = &here,
                                  .desc = &descriptor,
                                  .iov_count = 1,
@@ -96,17 +96,17 @@ int ofi_transfer_notify(struct ofi_conn *c, uint32_t word, void *context)
     struct iovec part = {.iov_base = &frame, .iov_len = sizeof(frame)};
     if (c->phase != OFI_OPEN)
         return ofi_queue_refuse(c);
-    int r = ofi_pack_end_burst(c);
-    if (r < 0)
-        return r;
+    int error = ofi_pack_end_burst(c);
+    if (error < 0)
+        return error;
     struct ofi_op *op = ofi_queue_take_transfer(c);
     if (op == NULL)
         return ofi_queue_no_room(c);
     *op = (struct ofi_op){.kind = OFI_OP_WRITE, .context = context};
     struct fi_msg message = {.msg_iov = &part, .iov_count = 1, .context = &op->provider};
-    r = (int)fi_sendmsg(c->ep, &message,
-                        FI_INJECT | FI_COMPLETION | ofi_fabric_of(c)->landed_flags);
-    return transfer_posted(c, op, r);
+    error = (int)fi_sendmsg(c->ep, &message,
+                            FI_INJECT | FI_COMPLETION | ofi_fabric_of(c)->landed_flags);
+    return transfer_posted(c, op, error);
 }
 
 int ofi_transfer_read(struct ofi_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,

@@ -137,9 +137,9 @@ void shm_conn_farewell(struct shm_conn *c)
         int fds[SHM_PACKET_FDS_MAX];
         struct shm_packet packet;
         size_t fds_count;
-        int r = shm_packet_receive(c->socket, &packet, fds, &fds_count);
+        int error = shm_packet_receive(c->socket, &packet, fds, &fds_count);
 
-        if (r < 0)
+        if (error < 0)
             break;
         shm_fds_close(fds, fds_count);
         if (packet.kind == SHM_PACKET_BYE) {

@@ -122,15 +122,15 @@ static int events_take_mapped(struct shm_conn *c, struct fabric_event *event)
 {
     struct shm_record *record;
     const struct shm_lent *lent = c->waits;
-    int r = shm_lending_resume(c, event, &record);
+    int error = shm_lending_resume(c, event, &record);
 
     if (record) {
-        r = events_take_message(c, record, event);
+        error = events_take_message(c, record, event);
         event->spent_ns = lent->spent_ns;
     }
-    if (r < 0)
-        shm_conn_end(c, r, (uint32_t)-r);
-    return r > 0;
+    if (error < 0)
+        shm_conn_end(c, error, (uint32_t)-error);
+    return error > 0;
 }
 
 /* Returns whether a page has failed. The handler of SIGBUS sets this on the same thread. */

@@ -156,13 +156,13 @@ static void lane_accept_sockets(struct shm_fabric *f)
 
     for (int i = 0; i < ACCEPTS_MAX; i++) {
         int socket;
-        int r = shm_socket_accept(f->lane->listener_fd, &socket);
+        int error = shm_socket_accept(f->lane->listener_fd, &socket);
 
-        if (r == -EMFILE || r == -ENFILE)
+        if (error == -EMFILE || error == -ENFILE)
             lane_turn_away(f->lane);
-        if (r < 0 && r != -ECONNABORTED)
+        if (error < 0 && error != -ECONNABORTED)
             return;
-        if (r == 0)
+        if (error == 0)
             are_known &= lane_admit(f, socket);
     }
     lane_rest(f->lane, are_known ? REST_NS : REST_OF_STRANGERS_NS);
@@ -192,10 +192,10 @@ void shm_lane_look(struct shm_fabric *f)
 static int lane_map_whole(struct shm_conn *c, int fd, uint64_t bytes, void **ret_base)
 {
     void *base;
-    int r = shm_memory_map_guarded(fd, bytes, &c->is_poisoned, &base);
+    int error = shm_memory_map_guarded(fd, bytes, &c->is_poisoned, &base);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     bool fails = shm_absent_fail(base, bytes);
     if (shm_absent_fill(base, bytes, fails, fd, 0) < bytes) {
         shm_memory_unmap(base, bytes);
@@ -208,14 +208,14 @@ static int lane_map_whole(struct shm_conn *c, int fd, uint64_t bytes, void **ret
 static int lane_map_hello(struct shm_conn *c, const int fds[2])
 {
     void *rings, *bell;
-    int r = lane_map_whole(c, fds[0], sizeof(struct shm_rings), &rings);
+    int error = lane_map_whole(c, fds[0], sizeof(struct shm_rings), &rings);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     c->rings = rings;
-    r = lane_map_whole(c, fds[1], sizeof(struct shm_bell), &bell);
-    if (r < 0)
-        return r;
+    error = lane_map_whole(c, fds[1], sizeof(struct shm_bell), &bell);
+    if (error < 0)
+        return error;
     c->peer_bell = bell;
     c->in.ring = &c->rings->to_lane;
     c->out.ring = &c->rings->to_worker;
@@ -227,17 +227,17 @@ static int lane_read_hello(struct shm_conn *c)
     struct shm_packet hello;
     int fds[SHM_PACKET_FDS_MAX];
     size_t fds_count;
-    int r = shm_packet_receive(c->socket, &hello, fds, &fds_count);
+    int error = shm_packet_receive(c->socket, &hello, fds, &fds_count);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     if (hello.kind == SHM_PACKET_HELLO && fds_count == 2)
-        r = lane_map_hello(c, fds);
+        error = lane_map_hello(c, fds);
     else
-        r = -EBADMSG;
+        error = -EBADMSG;
     shm_fds_close(fds, fds_count);
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     memcpy(c->ticket, hello.ticket, hello.ticket_bytes);
     c->ticket_bytes = hello.ticket_bytes;
     return 0;
@@ -245,12 +245,12 @@ static int lane_read_hello(struct shm_conn *c)
 
 static void lane_greet(struct shm_conn *c)
 {
-    int r = lane_read_hello(c);
+    int error = lane_read_hello(c);
 
-    if (r == -EAGAIN)
+    if (error == -EAGAIN)
         return;
-    if (r < 0) {
-        lane_send_refusal(c->socket, -r);
+    if (error < 0) {
+        lane_send_refusal(c->socket, -error);
         shm_conn_drop(c);
         return;
     }
@@ -287,12 +287,12 @@ int shm_lane_accept(struct fabric_conn *base, void *owner)
     if (c->state != SHM_ASKED)
         return -ECONNRESET;
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int r = c->wake_fd < 0 ? -errno : lane_watch(f->lane, c->wake_fd, EPOLLIN | EPOLLET, NULL);
-    if (r == 0)
-        r = shm_packet_send(c->socket, &accept, (const int[]){c->wake_fd, f->bell_fd}, 2);
-    if (r < 0) {
-        shm_lane_refuse(base, -r);
-        return r;
+    int error = c->wake_fd < 0 ? -errno : lane_watch(f->lane, c->wake_fd, EPOLLIN | EPOLLET, NULL);
+    if (error == 0)
+        error = shm_packet_send(c->socket, &accept, (const int[]){c->wake_fd, f->bell_fd}, 2);
+    if (error < 0) {
+        shm_lane_refuse(base, -error);
+        return error;
     }
     c->state = SHM_OPEN;
     c->owner = owner;
@@ -319,16 +319,16 @@ static int lane_open(struct shm_fabric *f, struct shm_lane *lane, const char *ad
     lane->rest_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (lane->epoll_fd < 0 || lane->spare_fd < 0 || lane->rest_fd < 0)
         return -errno;
-    int r = shm_memory_seal_writes(f->bell_fd);
-    if (r == 0)
-        r = shm_socket_listen(address, &lane->listener_fd);
-    if (r == 0)
-        r = shm_mapper_create(&f->mapper);
-    if (r == 0)
-        r = lane_watch(lane, shm_mapper_news_fd(f->mapper), EPOLLIN | EPOLLET, NULL);
-    if (r == 0)
-        r = lane_watch(lane, lane->listener_fd, EPOLLIN, lane);
-    return r < 0 ? r : lane_watch(lane, lane->rest_fd, EPOLLIN, &lane->rest_fd);
+    int error = shm_memory_seal_writes(f->bell_fd);
+    if (error == 0)
+        error = shm_socket_listen(address, &lane->listener_fd);
+    if (error == 0)
+        error = shm_mapper_create(&f->mapper);
+    if (error == 0)
+        error = lane_watch(lane, shm_mapper_news_fd(f->mapper), EPOLLIN | EPOLLET, NULL);
+    if (error == 0)
+        error = lane_watch(lane, lane->listener_fd, EPOLLIN, lane);
+    return error < 0 ? error : lane_watch(lane, lane->rest_fd, EPOLLIN, &lane->rest_fd);
 }
 
 int shm_lane_listen(struct fabric *base, const char *address, char *ret_address)
@@ -341,12 +341,12 @@ int shm_lane_listen(struct fabric *base, const char *address, char *ret_address)
     if (!lane)
         return -ENOMEM;
     *lane = (struct shm_lane){.listener_fd = -1, .epoll_fd = -1, .spare_fd = -1, .rest_fd = -1};
-    int r = lane_open(f, lane, address);
-    if (r < 0) {
+    int error = lane_open(f, lane, address);
+    if (error < 0) {
         shm_mapper_destroy(f->mapper);
         f->mapper = NULL;
         shm_lane_close(lane);
-        return r;
+        return error;
     }
     f->lane = lane;
     f->side = &lane_side;

@@ -68,18 +68,18 @@ static int lending_take_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
     int fds[SHM_PACKET_FDS_MAX];
     size_t fds_count;
     struct shm_lent *lent;
-    int r = shm_packet_receive(c->socket, &packet, fds, &fds_count);
+    int error = shm_packet_receive(c->socket, &packet, fds, &fds_count);
 
-    if (r < 0)
+    if (error < 0)
         return -EBADMSG; /* the worker sends the packet before the record, so it must be there */
     if (packet.kind == SHM_PACKET_LEND && packet.word == id && packet.bytes == bytes &&
         fds_count == 1)
-        r = shm_lent_create(id, fds[0], bytes, &c->is_poisoned, &lent);
+        error = shm_lent_create(id, fds[0], bytes, &c->is_poisoned, &lent);
     else
-        r = -EBADMSG;
-    if (r < 0) {
+        error = -EBADMSG;
+    if (error < 0) {
         shm_fds_close(fds, fds_count);
-        return r;
+        return error;
     }
     c->mapped_bytes += bytes;
     lending_give(c, lent);
@@ -96,8 +96,8 @@ int shm_lending_begin(struct shm_conn *c, const struct shm_record *record)
         return -EBADMSG;
     if (bytes > shm_owner(c)->mapped_bytes_max - c->mapped_bytes)
         return -ENOSPC;
-    int r = shm_owner(c)->may_lend ? shm_owner(c)->may_lend(c->owner, bytes) : 0;
-    return r < 0 ? r : lending_take_region(c, record->word, bytes);
+    int error = shm_owner(c)->may_lend ? shm_owner(c)->may_lend(c->owner, bytes) : 0;
+    return error < 0 ? error : lending_take_region(c, record->word, bytes);
 }
 
 int shm_lending_withdraw(struct shm_conn *c, uint32_t id)
@@ -213,12 +213,12 @@ bool shm_lending_waits(struct shm_conn *c, struct shm_record *record)
 static int lending_resume_lend(struct shm_conn *c, struct shm_lent *lent,
                                struct fabric_event *event)
 {
-    int r = lent->result;
+    int error = lent->result;
 
-    if (r < 0) {
+    if (error < 0) {
         c->mapped_bytes -= lent->bytes;
         shm_mapper_end(shm_owner(c)->mapper, lent); /* this frees `lent` */
-        return r;
+        return error;
     }
     c->regions[lent->id] = lent;
     *event = (struct fabric_event){.kind = FABRIC_EVENT_REGION,

@@ -245,11 +245,11 @@ int fabric_shm_open(const struct fabric_options *options, struct fabric **ret_fa
     if (!f)
         return -ENOMEM;
     shm_init(f);
-    int r = shm_copy_options(f, options)
-                ?: shm_memory_create("gradpool-bell", sizeof *f->bell, &f->bell_fd, &bell);
-    if (r < 0) {
+    int error = shm_copy_options(f, options)
+                    ?: shm_memory_create("gradpool-bell", sizeof *f->bell, &f->bell_fd, &bell);
+    if (error < 0) {
         shm_close(&f->base);
-        return r;
+        return error;
     }
     f->bell = bell;
     *ret_fabric = &f->base;

@@ -25,36 +25,36 @@ static int verb_try_later(struct shm_conn *c)
 }
 
 /* Returns the result of a call for whose record the ring has returned `r`. */
-static int verb_verdict(struct shm_conn *c, int r)
+static int verb_verdict(struct shm_conn *c, int error)
 {
-    if (r == 0)
+    if (error == 0)
         return 0;
-    if (r == -EAGAIN)
+    if (error == -EAGAIN)
         return verb_try_later(c);
-    shm_conn_end(c, r, (uint32_t)-r);
+    shm_conn_end(c, error, (uint32_t)-error);
     return -ECONNRESET;
 }
 
 static int verb_push(struct shm_conn *c, enum shm_record_kind kind, uint32_t word, const void *body,
                      size_t bytes)
 {
-    int r = verb_verdict(c, shm_push(&c->out, kind, word, body, bytes));
+    int error = verb_verdict(c, shm_push(&c->out, kind, word, body, bytes));
 
-    if (r == 0) {
+    if (error == 0) {
         c->pushed = true;
         shm_conn_note(c);
     }
-    return r;
+    return error;
 }
 
 int shm_verb_send(struct fabric_conn *base, const void *header, size_t header_bytes,
                   const void *payload, size_t payload_bytes)
 {
     struct shm_conn *c = shm_conn(base);
-    int r = verb_check_conn(c);
+    int error = verb_check_conn(c);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     if (payload_bytes > 0)
         return -EMSGSIZE;
     return verb_push(c, SHM_RECORD_MESSAGE, 0, header, header_bytes);
@@ -74,14 +74,14 @@ void shm_verb_message_done(struct fabric_conn *base, const void *data)
 static int verb_send_region(struct shm_conn *c, const struct region *region, uint32_t id)
 {
     struct shm_packet lend = {.kind = SHM_PACKET_LEND, .word = id, .bytes = region->bytes};
-    int r = shm_packet_send(c->socket, &lend, &region->fd, 1);
+    int error = shm_packet_send(c->socket, &lend, &region->fd, 1);
 
-    if (r == -EAGAIN) {
+    if (error == -EAGAIN) {
         c->socket_full = true;
         return verb_try_later(c);
     }
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     c->lent |= UINT64_C(1) << id;
     return verb_push(c, SHM_RECORD_LEND, id, &lend.bytes, sizeof lend.bytes);
 }
@@ -89,16 +89,16 @@ static int verb_send_region(struct shm_conn *c, const struct region *region, uin
 int shm_verb_lend(struct fabric_conn *base, const struct region *region, uint32_t id)
 {
     struct shm_conn *c = shm_conn(base);
-    int r = verb_check_conn(c);
+    int error = verb_check_conn(c);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     if (region->fd < 0)
         return -ENOTSUP;
     if (c->lent & (UINT64_C(1) << id))
         return -EEXIST;
-    r = verb_verdict(c, shm_reserve(&c->out));
-    return r < 0 ? r : verb_send_region(c, region, id);
+    error = verb_verdict(c, shm_reserve(&c->out));
+    return error < 0 ? error : verb_send_region(c, region, id);
 }
 
 void shm_verb_withdraw_rest(struct shm_conn *c)
@@ -148,11 +148,11 @@ uint64_t shm_verb_region_bytes(const struct fabric_conn *base, uint32_t id)
 /* Returns 0 if the connection can be used and has room for one more completion. */
 static int verb_check_room(struct shm_conn *c)
 {
-    int r = verb_check_conn(c);
+    int error = verb_check_conn(c);
 
-    if (r == 0 && c->completions_tail - c->completions_head == SHM_COMPLETIONS_MAX)
-        r = verb_try_later(c);
-    return r;
+    if (error == 0 && c->completions_tail - c->completions_head == SHM_COMPLETIONS_MAX)
+        error = verb_try_later(c);
+    return error;
 }
 
 static void verb_complete(struct shm_conn *c, enum fabric_event_kind kind, void *context)
@@ -166,10 +166,10 @@ int shm_verb_read(struct fabric_conn *base, uint32_t id, uint64_t offset, void *
 {
     struct shm_conn *c = shm_conn(base);
     const void *source = shm_lending_place(c, id, offset, bytes);
-    int r = verb_check_room(c);
+    int error = verb_check_room(c);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     if (!source)
         return -EFAULT;
     memcpy(local, source, bytes);
@@ -182,10 +182,10 @@ int shm_verb_write(struct fabric_conn *base, uint32_t id, uint64_t offset, const
 {
     struct shm_conn *c = shm_conn(base);
     void *target = shm_lending_place(c, id, offset, bytes);
-    int r = verb_check_room(c);
+    int error = verb_check_room(c);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     if (!target)
         return -EFAULT;
     memcpy(target, local, bytes);
@@ -198,30 +198,30 @@ int shm_verb_write_word(struct fabric_conn *base, uint32_t id, uint64_t offset, 
 {
     struct shm_conn *c = shm_conn(base);
     void *target = shm_lending_place(c, id, offset, bytes);
-    int r = verb_check_room(c);
+    int error = verb_check_room(c);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     if (!target)
         return -EFAULT;
-    r = verb_verdict(c, shm_reserve(&c->out));
-    if (r < 0)
-        return r;
+    error = verb_verdict(c, shm_reserve(&c->out));
+    if (error < 0)
+        return error;
     memcpy(target, local, bytes);
-    r = verb_push(c, SHM_RECORD_WORD, word, NULL, 0);
-    if (r == 0)
+    error = verb_push(c, SHM_RECORD_WORD, word, NULL, 0);
+    if (error == 0)
         verb_complete(c, FABRIC_EVENT_WRITTEN, context);
-    return r;
+    return error;
 }
 
 /* The word is in the peer's memory at once, so no event follows. */
 int shm_verb_notify(struct fabric_conn *base, uint32_t word, void *context)
 {
     struct shm_conn *c = shm_conn(base);
-    int r = verb_check_conn(c);
+    int error = verb_check_conn(c);
 
     (void)context;
-    if (r == 0)
-        r = verb_push(c, SHM_RECORD_WORD, word, NULL, 0);
-    return r < 0 ? r : 1;
+    if (error == 0)
+        error = verb_push(c, SHM_RECORD_WORD, word, NULL, 0);
+    return error < 0 ? error : 1;
 }

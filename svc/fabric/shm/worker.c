@@ -21,18 +21,19 @@ static int worker_say_hello(struct shm_conn *c, int rings_fd, const void *ticket
 
     if (ticket_bytes > 0)
         memcpy(hello.ticket, ticket, ticket_bytes);
-    int r = shm_packet_send(c->socket, &hello, (const int[]){rings_fd, shm_owner(c)->bell_fd}, 2);
+    int error =
+        shm_packet_send(c->socket, &hello, (const int[]){rings_fd, shm_owner(c)->bell_fd}, 2);
     /* A lane that has already refused has sent its reason, which is read like any answer. */
-    return r == -ECONNRESET ? 0 : r;
+    return error == -ECONNRESET ? 0 : error;
 }
 
 static int worker_make_rings(struct shm_conn *c, int *ret_fd)
 {
     void *memory;
-    int r = shm_memory_create("gradpool-rings", sizeof(struct shm_rings), ret_fd, &memory);
+    int error = shm_memory_create("gradpool-rings", sizeof(struct shm_rings), ret_fd, &memory);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     c->rings = memory;
     c->in.ring = &c->rings->to_worker;
     c->out.ring = &c->rings->to_lane;
@@ -43,31 +44,31 @@ static int worker_begin(struct shm_conn *c, const void *ticket, size_t ticket_by
 {
     struct shm_watch *w = shm_owner(c)->watch;
     _cleanup_fd_ int rings_fd = -1;
-    int r = worker_make_rings(c, &rings_fd);
+    int error = worker_make_rings(c, &rings_fd);
 
-    if (r == 0)
+    if (error == 0)
         /* checks that the answer of a lane that accepts would have room */
-        r = shm_packet_has_room(c->socket);
-    if (r == 0)
-        r = worker_say_hello(c, rings_fd, ticket, ticket_bytes);
-    if (r == 0)
-        r = shm_watch_add(w, c->socket);
-    if (r == 0)
-        r = shm_watch_add(w, c->peer.pidfd);
-    return r;
+        error = shm_packet_has_room(c->socket);
+    if (error == 0)
+        error = worker_say_hello(c, rings_fd, ticket, ticket_bytes);
+    if (error == 0)
+        error = shm_watch_add(w, c->socket);
+    if (error == 0)
+        error = shm_watch_add(w, c->peer.pidfd);
+    return error;
 }
 
 /* Returns a socket to the lane, and the process that listens there. */
 static int worker_reach(const char *address, int *ret_socket, struct shm_peer *ret_peer)
 {
     _cleanup_fd_ int socket = -1;
-    int r = shm_socket_connect(address, &socket);
+    int error = shm_socket_connect(address, &socket);
 
-    if (r == 0)
-        r = shm_socket_peer(socket, ret_peer);
-    if (r == 0)
+    if (error == 0)
+        error = shm_socket_peer(socket, ret_peer);
+    if (error == 0)
         *ret_socket = take_fd(&socket);
-    return r == -ENOTCONN ? -ECONNREFUSED : r; /* the listener has just died */
+    return error == -ENOTCONN ? -ECONNREFUSED : error; /* the listener has just died */
 }
 
 int shm_worker_connect(struct fabric *base, const char *address, const void *ticket,
@@ -80,17 +81,17 @@ int shm_worker_connect(struct fabric *base, const char *address, const void *tic
 
     if (f->lane)
         return -EINVAL;
-    int r =
+    int error =
         worker_reach(address, &socket, &peer) ?: shm_conn_create(f, socket, &peer, SHM_ASKING, &c);
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     if (!f->watch)
-        r = shm_watch_create(f->bell, &f->watch);
-    if (r == 0)
-        r = worker_begin(c, ticket, ticket_bytes);
-    if (r < 0) {
+        error = shm_watch_create(f->bell, &f->watch);
+    if (error == 0)
+        error = worker_begin(c, ticket, ticket_bytes);
+    if (error < 0) {
         shm_conn_free(c);
-        return r;
+        return error;
     }
     c->owner = owner;
     *ret_conn = &c->base;
@@ -114,9 +115,9 @@ static int worker_open_conn(struct shm_conn *c, const int *fds, size_t fds_count
 
     if (fds_count != 2)
         return -EBADMSG;
-    int r = shm_memory_map_to_read(fds[1], sizeof(struct shm_bell), &bell);
-    if (r < 0)
-        return r;
+    int error = shm_memory_map_to_read(fds[1], sizeof(struct shm_bell), &bell);
+    if (error < 0)
+        return error;
     c->peer_bell = bell;
     c->wake_fd = fds[0];
     close(fds[1]);
@@ -130,21 +131,21 @@ static void worker_take_answer(struct shm_conn *c)
     struct shm_packet answer;
     int fds[SHM_PACKET_FDS_MAX];
     size_t fds_count;
-    int r = shm_packet_receive(c->socket, &answer, fds, &fds_count);
+    int error = shm_packet_receive(c->socket, &answer, fds, &fds_count);
 
-    if (r == -EAGAIN || r == -EPIPE)
+    if (error == -EAGAIN || error == -EPIPE)
         return; /* no answer yet, or the lane has hung up, which shm_conn_look() handles */
-    if (r == 0 && answer.kind == SHM_PACKET_ACCEPT) {
-        r = worker_open_conn(c, fds, fds_count);
-        if (r == 0)
+    if (error == 0 && answer.kind == SHM_PACKET_ACCEPT) {
+        error = worker_open_conn(c, fds, fds_count);
+        if (error == 0)
             return;
     }
-    if (r == 0)
+    if (error == 0)
         shm_fds_close(fds, fds_count);
-    if (r == 0 && answer.kind == SHM_PACKET_REFUSE)
+    if (error == 0 && answer.kind == SHM_PACKET_REFUSE)
         shm_conn_end(c, -ECONNREFUSED, answer.word);
     else
-        shm_conn_end(c, -ECONNRESET, r == 0 ? answer.word : (uint32_t)-r);
+        shm_conn_end(c, -ECONNRESET, error == 0 ? answer.word : (uint32_t)-error);
 }
 
 static void worker_unwatch(struct shm_conn *c)

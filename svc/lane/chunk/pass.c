@@ -110,15 +110,15 @@ static int post_read(struct transfer *t, uint32_t place)
     struct worker *w = p->ranks[place].worker;
     if (!w->conn)
         return -ECONNRESET;
-    int r = fabric_maps(w->fabric) ? 0 : window_open(p->job);
-    if (r < 0)
-        return r;
+    int error = fabric_maps(w->fabric) ? 0 : window_open(p->job);
+    if (error < 0)
+        return error;
     uint32_t source = t->sources - (own_input(t) && !t->has_partial);
     char *slot = t->slots ? input_slot(t, source) : NULL;
-    r = fabric_read(w->conn, input_region(t, a), input_offset(t, a), slot,
-                    piece_bytes(p, t->elements), t);
-    if (r < 0)
-        return r;
+    error = fabric_read(w->conn, input_region(t, a), input_offset(t, a), slot,
+                        piece_bytes(p, t->elements), t);
+    if (error < 0)
+        return error;
     t->input[t->sources] = slot;
     t->outstanding++;
     stuck_posted(w, 1);
@@ -134,9 +134,9 @@ int pass_read(struct transfer *t, uint32_t places)
         if (transfer_gives(t, t->next_rank)) {
             t->input[t->sources] = NULL;
             t->source_rank[t->sources] = t->next_rank;
-            int r = look_at(t, t->next_rank) ? 0 : post_read(t, t->next_rank);
-            if (r < 0)
-                return transfer_fail(t, t->next_rank, r);
+            int error = look_at(t, t->next_rank) ? 0 : post_read(t, t->next_rank);
+            if (error < 0)
+                return transfer_fail(t, t->next_rank, error);
             t->sources++;
         }
         t->next_rank++;
@@ -228,9 +228,9 @@ static int reduce(struct transfer *t, void *const targets[], int count, enum red
                   uint32_t divisor, bool streams)
 {
     const void *sources[REDUCE_SOURCES_MAX];
-    int r = collect_sources(t, sources);
-    if (r < 0)
-        return r;
+    int error = collect_sources(t, sources);
+    if (error < 0)
+        return error;
     measure_inputs(t, sources);
     apply(t, sources, targets, count, target, divisor, streams);
     return confirm_sources(t);
@@ -238,13 +238,13 @@ static int reduce(struct transfer *t, void *const targets[], int count, enum red
 
 int pass_sum_partial(struct transfer *t)
 {
-    int r = window_open(t->piece->job);
-    if (r < 0)
-        return transfer_fail(t, t->next_rank, r);
+    int error = window_open(t->piece->job);
+    if (error < 0)
+        return transfer_fail(t, t->next_rank, error);
     void *target = partial_slot(t);
-    r = reduce(t, &target, 1, reduce_accumulator(t->piece->dtype), 0, false);
-    if (r < 0)
-        return r;
+    error = reduce(t, &target, 1, reduce_accumulator(t->piece->dtype), 0, false);
+    if (error < 0)
+        return error;
     t->has_partial = true;
     t->sources = 0;
     return 0;

@@ -104,19 +104,19 @@ static int fail_copy(struct transfer *t, int code)
 
 static int store_copy(struct transfer *t)
 {
-    int r = replica_store(t);
-    return r < 0 ? fail_copy(t, r) : 0;
+    int error = replica_store(t);
+    return error < 0 ? fail_copy(t, error) : 0;
 }
 
 /* Reduces the inputs of this pass. If inputs are left, the next pass begins. */
 static int sum(struct transfer *t)
 {
     bool is_complete = pass_is_last(t);
-    int r = is_complete ? pass_sum(t) : pass_sum_partial(t);
-    if (r == 0 && is_complete)
-        r = store_copy(t);
-    if (r < 0)
-        return r;
+    int error = is_complete ? pass_sum(t) : pass_sum_partial(t);
+    if (error == 0 && is_complete)
+        error = store_copy(t);
+    if (error < 0)
+        return error;
     trace_step(t->piece->job->trace, t->piece->traced.at_ns, TRACE_SUMMED);
     t->state = is_complete ? TRANSFER_WRITING : TRANSFER_READING;
     t->is_posted = false;
@@ -278,21 +278,21 @@ static int post_write(struct transfer *t, uint32_t place)
     if (!conn || (!is_target && !has_word))
         return 0;
     bool has_bytes = is_target && !pass_map_output(t, place);
-    int r = 0;
+    int error = 0;
     if (has_bytes && !t->slots)
         return -EFAULT; /* the memory was mapped at its announcement, and was taken back since */
     const void *result = has_bytes ? pass_result(t) : NULL;
     uint64_t offset = has_bytes ? pass_output_offset(t, place) : 0;
     uint64_t bytes = piece_bytes(p, t->elements);
     if (has_bytes && has_word)
-        r = fabric_write_word(conn, a->output_region, offset, result, bytes, a->word, t);
+        error = fabric_write_word(conn, a->output_region, offset, result, bytes, a->word, t);
     else if (has_bytes)
-        r = fabric_write(conn, a->output_region, offset, result, bytes, t);
+        error = fabric_write(conn, a->output_region, offset, result, bytes, t);
     else if (has_word)
         return count_notified(fabric_notify(conn, a->word, t));
     else
         return 0;
-    return r < 0 ? r : 1;
+    return error < 0 ? error : 1;
 }
 
 /* A result that did not land must not be committed (W4), except for a rank that has left: the
@@ -307,21 +307,21 @@ static void note_lost_write(struct transfer *t, const struct worker *w)
 static int post_place(struct transfer *t, struct transfer *next)
 {
     struct piece *p = t->piece;
-    int r = post_write(t, t->next_rank);
-    if (r == -ECONNRESET) {
+    int error = post_write(t, t->next_rank);
+    if (error == -ECONNRESET) {
         note_lost_write(t, p->ranks[t->next_rank].worker);
-        r = 0;
+        error = 0;
     }
-    if (r < 0)
-        return transfer_fail(t, t->next_rank, r);
-    t->outstanding += (uint32_t)r;
-    if (r > 0)
+    if (error < 0)
+        return transfer_fail(t, t->next_rank, error);
+    t->outstanding += (uint32_t)error;
+    if (error > 0)
         stuck_posted(p->ranks[t->next_rank].worker, 1);
     t->next_rank++;
     if (!next || next->piece->members < t->next_rank)
         return 0;
-    r = pass_read(next, t->next_rank);
-    return r == -EAGAIN ? 0 : r; /* the rest is posted in the turn of `next` */
+    error = pass_read(next, t->next_rank);
+    return error == -EAGAIN ? 0 : error; /* the rest is posted in the turn of `next` */
 }
 
 /* The copy is posted before the words, so a rank that has the result knows that the copy has the
@@ -329,15 +329,15 @@ static int post_place(struct transfer *t, struct transfer *next)
 static int post_copy(struct transfer *t)
 {
     uint32_t posted;
-    int r = replica_post(t, &posted);
+    int error = replica_post(t, &posted);
     t->outstanding += posted;
     if (posted > 0)
         stuck_posted(t->piece->parameters->replica.worker, posted);
-    if (r == -ECONNRESET) {
+    if (error == -ECONNRESET) {
         note_lost_write(t, t->piece->parameters->replica.worker);
-        r = 0;
+        error = 0;
     }
-    return r < 0 ? fail_copy(t, r) : 0;
+    return error < 0 ? fail_copy(t, error) : 0;
 }
 
 static int post_writes(struct transfer *t)
@@ -348,9 +348,9 @@ static int post_writes(struct transfer *t)
         return copied;
     struct transfer *next = t->next_rank == 0 ? take_chunk(p->job) : NULL;
     while (t->next_rank < p->members) {
-        int r = post_place(t, next);
-        if (r < 0)
-            return r;
+        int error = post_place(t, next);
+        if (error < 0)
+            return error;
     }
     t->is_posted = true;
     p->write_chunk++;
@@ -372,23 +372,23 @@ static void finish_if_done(struct transfer *t)
 /* Continues the transfer as far as possible. Returns whether any work was done. */
 static bool advance(struct transfer *t)
 {
-    int r = -EAGAIN;
+    int error = -EAGAIN;
     if (t->is_broken)
         return false;
     t->piece->job->worked = t->piece;
     if (t->state == TRANSFER_READING && !t->is_posted)
-        r = pass_read(t, transfer_places(t->piece));
+        error = pass_read(t, transfer_places(t->piece));
     if (t->state == TRANSFER_READING && t->is_posted && t->outstanding == 0)
         t->state = TRANSFER_SUMMING;
     if (t->state == TRANSFER_SUMMING && !pass_is_last(t))
         return sum(t) == 0;
     if (t->state == TRANSFER_SUMMING && t->number == t->piece->write_chunk)
-        r = sum(t);
+        error = sum(t);
     if (t->state == TRANSFER_WRITING && !t->is_posted)
-        r = post_writes(t);
+        error = post_writes(t);
     if (t->state != TRANSFER_FREE)
         finish_if_done(t);
-    return r == 0;
+    return error == 0;
 }
 
 static struct transfer *start_chunk(struct lane_job *job)

@@ -140,8 +140,8 @@ static void refuse(struct worker *w, const struct record_ready *ready, int code,
 {
     if (ready->standing == RECORD_IDLE && code == -ESTALE)
         return; /* the record names no request, so the error would count for the whole job */
-    int r = tell_error_now(w, ready->word, code, text);
-    if (r == -EAGAIN && code != -ESTALE && !w->job->failure)
+    int error = tell_error_now(w, ready->word, code, text);
+    if (error == -EAGAIN && code != -ESTALE && !w->job->failure)
         fabric_disconnect(w->conn);
 }
 
@@ -234,11 +234,11 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         refuse(w, ready, -EINVAL, text);
         return false;
     }
-    int r = check_extents(w, p, operation, ready);
-    if (r < 0) {
+    int error = check_extents(w, p, operation, ready);
+    if (error < 0) {
         snprintf(text, sizeof text, "input or output is not %" PRIu64 " elements of lent memory",
                  p->elements);
-        refuse(w, ready, r, text);
+        refuse(w, ready, error, text);
         return false;
     }
     if (!settings_are_sound(p, rank, operation, ready, text)) {

@@ -61,10 +61,10 @@ static struct announcement *first_owed(struct worker *w)
 static int send_error(struct worker *w, struct announcement *a)
 {
     const struct piece *p = announcement_piece(a);
-    int r = tell_error_now(w, a->word, p->failure, p->failure_text);
-    if (r == 0)
+    int error = tell_error_now(w, a->word, p->failure, p->failure_text);
+    if (error == 0)
         list_remove(&a->tell_link);
-    return r;
+    return error;
 }
 
 /* Sends the set of a round. A set that is already overwritten was sent by other pieces. */
@@ -81,12 +81,12 @@ static int send_closed(struct worker *w, struct announcement *a)
 {
     struct record_closed closed = {
         .kind = RECORD_CLOSED, .word = a->word, .round = a->closed_round};
-    int r = announcement_piece(a)->terms.leads ? send_choice(w, a->closed_round) : 0;
-    if (r == 0)
-        r = fabric_send(w->conn, &closed, sizeof closed, NULL, 0);
-    if (r == 0)
+    int error = announcement_piece(a)->terms.leads ? send_choice(w, a->closed_round) : 0;
+    if (error == 0)
+        error = fabric_send(w->conn, &closed, sizeof closed, NULL, 0);
+    if (error == 0)
         list_remove(&a->tell_link);
-    return r;
+    return error;
 }
 
 static int send_backed(struct worker *w, struct announcement *a)
@@ -97,19 +97,19 @@ static int send_backed(struct worker *w, struct announcement *a)
                                          .note = b->note,
                                          .round = a->closed_round,
                                          .steps = b->told_steps};
-    int r = fabric_send(w->conn, &backed, sizeof backed, NULL, 0);
-    if (r == 0)
+    int error = fabric_send(w->conn, &backed, sizeof backed, NULL, 0);
+    if (error == 0)
         list_remove(&a->tell_link);
-    return r;
+    return error;
 }
 
 /* Sends CHOSEN before COMMIT, because the worker's other lanes wait for the set. */
 static int send_chosen(struct worker *w, struct announcement *a)
 {
-    int r = send_choice(w, a->round);
-    if (r == 0)
+    int error = send_choice(w, a->round);
+    if (error == 0)
         a->owes = TELL_COMMIT;
-    return r;
+    return error;
 }
 
 /* Sends as many COMMITs as one record can hold. They leave the list only when the record is
@@ -122,10 +122,10 @@ static int send_commits(struct worker *w)
             break;
         commit.words[commit.count++] = a->word;
     }
-    int r = fabric_send(w->conn, &commit, record_bytes((union record *)&commit), NULL, 0);
-    for (uint32_t i = 0; r == 0 && i < commit.count; i++)
+    int error = fabric_send(w->conn, &commit, record_bytes((union record *)&commit), NULL, 0);
+    for (uint32_t i = 0; error == 0 && i < commit.count; i++)
         list_remove(list_first(&w->owed));
-    return r;
+    return error;
 }
 
 static int send_owed(struct worker *w, struct announcement *a)
@@ -143,8 +143,8 @@ static bool flush_worker(struct worker *w)
 {
     struct announcement *a;
     while (w->conn && (a = first_owed(w))) {
-        int r = send_owed(w, a);
-        if (r < 0)
+        int error = send_owed(w, a);
+        if (error < 0)
             return false; /* a ROOM or CLOSED event of the connection follows */
     }
     if (w->conn && w->owes_failure)

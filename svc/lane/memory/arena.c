@@ -152,9 +152,9 @@ static int install_hooks(struct arena *arena)
     extent_hooks_t *own = &arena->hooks;
     size_t bytes = sizeof(arena->next);
     name_of(arena, "arena.%u.extent_hooks", name);
-    int r = mallctl(name, &arena->next, &bytes, NULL, 0);
-    if (r != 0)
-        return -r;
+    int error = mallctl(name, &arena->next, &bytes, NULL, 0);
+    if (error != 0)
+        return -error;
     arena->hooks = *arena->next;
     arena->hooks.alloc = grow;
     return -mallctl(name, NULL, NULL, &own, sizeof(own));
@@ -163,9 +163,9 @@ static int install_hooks(struct arena *arena)
 static void heap_close(struct arena *arena)
 {
     char name[64];
-    int r = mallctl(name_of(arena, "arena.%u.destroy", name), NULL, NULL, NULL, 0);
-    assert(r == 0);
-    (void)r;
+    int error = mallctl(name_of(arena, "arena.%u.destroy", name), NULL, NULL, NULL, 0);
+    assert(error == 0);
+    (void)error;
 }
 
 static int heap_open(struct arena *arena, const struct cores *cores, size_t position)
@@ -173,13 +173,13 @@ static int heap_open(struct arena *arena, const struct cores *cores, size_t posi
     size_t bytes = sizeof(arena->index);
     arena->cores = cores;
     arena->position = position;
-    int r = -mallctl("arenas.create", &arena->index, &bytes, NULL, 0);
-    if (r < 0 || !cores)
-        return r;
-    r = install_hooks(arena);
-    if (r < 0)
+    int error = -mallctl("arenas.create", &arena->index, &bytes, NULL, 0);
+    if (error < 0 || !cores)
+        return error;
+    error = install_hooks(arena);
+    if (error < 0)
         heap_close(arena);
-    return r;
+    return error;
 }
 
 /* Allocates without jemalloc's thread cache, whose memory no account counts. */
@@ -211,9 +211,9 @@ static size_t statistic(const struct arena *arena, const char *format)
 {
     char name[64];
     size_t value = 0, bytes = sizeof(value);
-    int r = mallctl(name_of(arena, format, name), &value, &bytes, NULL, 0);
-    assert(r == 0);
-    (void)r;
+    int error = mallctl(name_of(arena, format, name), &value, &bytes, NULL, 0);
+    assert(error == 0);
+    (void)error;
     return value;
 }
 
@@ -248,9 +248,9 @@ int arena_create(const struct cores *cores, size_t position, struct arena **ret_
     _cleanup_free_ struct arena *arena = calloc(1, sizeof(*arena));
     if (!arena)
         return -ENOMEM;
-    int r = heap_open(arena, cores, position);
-    if (r < 0)
-        return r;
+    int error = heap_open(arena, cores, position);
+    if (error < 0)
+        return error;
     pthread_mutex_init(&arena->preparations.lock, NULL);
     list_init(&arena->preparations.blocks);
     *ret_arena = take_ptr(arena);

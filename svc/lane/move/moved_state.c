@@ -110,11 +110,11 @@ static bool is_recovering(const struct piece *p)
 int lane_standing(struct lane *lane, uint32_t job, uint32_t id, struct lane_standing *ret)
 {
     struct piece *p;
-    int r = piece_find_frozen(lane, job, id, &p);
-    if (r == 0)
+    int error = piece_find_frozen(lane, job, id, &p);
+    if (error == 0)
         *ret =
             (struct lane_standing){committed(p), state_bytes(p), sound_steps(p), is_recovering(p)};
-    return r;
+    return error;
 }
 
 static void note_leavers(const struct lane_job *job, struct head *head)
@@ -173,9 +173,9 @@ int64_t lane_state_read(struct lane *lane, uint32_t job, uint32_t id, uint64_t o
 {
     struct piece *p;
     char head[LANE_STATE_HEAD_BYTES];
-    int r = piece_find_frozen(lane, job, id, &p);
-    if (r < 0)
-        return r;
+    int error = piece_find_frozen(lane, job, id, &p);
+    if (error < 0)
+        return error;
     uint64_t total = state_bytes(p), before = head_bytes(p);
     if (offset > total)
         return -EINVAL;
@@ -307,16 +307,16 @@ int lane_state_put(struct lane *lane, uint32_t job, uint32_t id, uint64_t offset
 {
     struct piece *p;
     size_t of_head = 0;
-    int r = find_waiting(lane, job, id, &p);
-    if (r < 0)
-        return r;
+    int error = find_waiting(lane, job, id, &p);
+    if (error < 0)
+        return error;
     if (offset != p->put_bytes)
         return -EINVAL;
     if (offset == 0) {
-        r = take_head(p, data, bytes);
+        error = take_head(p, data, bytes);
         of_head = head_bytes(p);
     }
-    if (r < 0 || bytes > p->state_bytes - offset)
+    if (error < 0 || bytes > p->state_bytes - offset)
         return -EBADMSG;
     if (bytes > of_head)
         write_body(p, offset + of_head - head_bytes(p), (const char *)data + of_head,
@@ -339,11 +339,11 @@ int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const 
                  size_t count)
 {
     struct piece *p;
-    int r = 0;
-    for (size_t i = 0; i < count && r == 0; i++) {
-        r = find_waiting(lane, job, pieces[i], &p) ?: check_state(p, rounds[i]);
+    int error = 0;
+    for (size_t i = 0; i < count && error == 0; i++) {
+        error = find_waiting(lane, job, pieces[i], &p) ?: check_state(p, rounds[i]);
     }
-    for (size_t i = 0; i < count && r == 0; i++) {
+    for (size_t i = 0; i < count && error == 0; i++) {
         p = piece_find(job_find(lane, job), pieces[i]);
         p->is_installed = rounds[i] > 0;
         p->round = rounds[i] > 0 ? rounds[i] + 1 : 0;
@@ -352,7 +352,7 @@ int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const 
         replica_know(p); /* the state has been received, so no copy has to be read */
         round_go_on(p);  /* the replica holder may already be connected */
     }
-    return r;
+    return error;
 }
 
 int lane_copied(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)

@@ -105,10 +105,10 @@ int lane_regroup(struct lane *lane, uint32_t job_id, uint32_t epoch,
                  const struct lane_piece *pieces, size_t count)
 {
     struct lane_job *job = job_find(lane, job_id);
-    int r = job ? 0 : -ENOENT;
-    for (size_t i = 0; r >= 0 && i < count; i++)
-        r = piece_regroup(job, &pieces[i], epoch);
-    if (r == -ENOMEM)
+    int error = job ? 0 : -ENOENT;
+    for (size_t i = 0; error >= 0 && i < count; i++)
+        error = piece_regroup(job, &pieces[i], epoch);
+    if (error == -ENOMEM)
         return arena_lack(lane->options.arena);
-    return r < 0 ? r : 0;
+    return error < 0 ? error : 0;
 }

@@ -46,9 +46,9 @@ int lane_wish(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t
               uint64_t now_ns, struct lane_wish *ret_wish)
 {
     struct lane_job *job = job_find(lane, job_id);
-    int r = find_all(job, pieces, count);
-    if (r < 0)
-        return r;
+    int error = find_all(job, pieces, count);
+    if (error < 0)
+        return error;
     struct lane_wish wish = {0};
     for (size_t i = 0; i < count; i++) {
         struct piece *p = find(job, pieces[i]);
@@ -105,9 +105,9 @@ int lane_may_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces,
                      const struct lane_wish *wish, uint64_t now_ns)
 {
     struct lane_job *job = job_find(lane, job_id);
-    int r = lane_is_releasing(lane, job_id, pieces, count);
-    if (r < 0 || now_ns >= wish->until_ns)
-        return r < 0 ? r : 1;
+    int error = lane_is_releasing(lane, job_id, pieces, count);
+    if (error < 0 || now_ns >= wish->until_ns)
+        return error < 0 ? error : 1;
     struct phase phase = phase_of(job, pieces, count);
     return phase.rounds > wish->rounds && is_behind_all(&phase);
 }
@@ -154,9 +154,9 @@ int lane_may_move(struct lane *lane, uint32_t job_id, const uint32_t *pieces, si
 int lane_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
 {
     struct lane_job *job = job_find(lane, job_id);
-    int r = find_all(job, pieces, count);
-    if (r < 0)
-        return r;
+    int error = find_all(job, pieces, count);
+    if (error < 0)
+        return error;
     for (size_t i = 0; i < count; i++)
         piece_hold(find(job, pieces[i]));
     return 0;

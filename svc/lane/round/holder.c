@@ -17,12 +17,12 @@ int replica_hear(struct worker *w, const struct record_backup *told)
     bool may = replica_may_keep(p, w);
     if (!may && worker_is_keeper(w))
         replica_hold_offer(p->parameters, w, told);
-    int r = may ? replica_accept(p, w, told) : 0;
-    if (may && r == 0) {
+    int error = may ? replica_accept(p, w, told) : 0;
+    if (may && error == 0) {
         round_resume(p);
         release_tell(p->job->lane);
     }
-    return r;
+    return error;
 }
 
 /* Returns whether the round or pass in progress may have operations posted in the copy. */

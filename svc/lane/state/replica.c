@@ -42,11 +42,11 @@ static int make_known(struct piece *p)
     if (p->parameters->replica.is_known)
         return 0;
     for (size_t i = 0; i < options->fabrics_count; i++) {
-        int r = fabric_pool_register(options->fabrics[i], p->parameters,
-                                     parameters_bytes(p->terms.rule, p->elements));
-        if (r < 0) {
+        int error = fabric_pool_register(options->fabrics[i], p->parameters,
+                                         parameters_bytes(p->terms.rule, p->elements));
+        if (error < 0) {
             unregister(p, i);
-            return r;
+            return error;
         }
     }
     p->parameters->replica.is_known = true;
@@ -100,9 +100,9 @@ int replica_accept(struct piece *p, struct worker *w, const struct record_backup
     struct replica *b = &p->parameters->replica;
     if (!is_lent(w, told, copy_bytes(p)))
         return -EFAULT;
-    int r = fabric_maps(w->fabric) ? 0 : make_known(p);
-    if (r < 0 || (b->worker && b->worker != w && !is_better(b, told)))
-        return r;
+    int error = fabric_maps(w->fabric) ? 0 : make_known(p);
+    if (error < 0 || (b->worker && b->worker != w && !is_better(b, told)))
+        return error;
     bool is_wiped = worker_is_keeper(w) && !told->rounds[0] && !told->rounds[1];
     if (b->worker != w || told->since != RECORD_ROUND_NONE || is_wiped)
         b->since = told->since; /* otherwise the offer was sent before BACKED arrived */
@@ -309,9 +309,9 @@ int replica_post(struct transfer *t, uint32_t *ret_posted)
         const struct replica *b = &p->parameters->replica;
         if (fabric_maps(b->worker->fabric))
             return 0;
-        int r = fabric_write(b->worker->conn, b->region, news.offset, news.from, news.bytes, t);
-        if (r < 0)
-            return r;
+        int error = fabric_write(b->worker->conn, b->region, news.offset, news.from, news.bytes, t);
+        if (error < 0)
+            return error;
         t->replica_next++;
         (*ret_posted)++;
     }

@@ -9,9 +9,9 @@ int allowance_alloc(struct allowance *allowance, size_t bytes, void **ret_memory
     if (allowance->used_bytes > allowance->limit_bytes ||
         bytes > allowance->limit_bytes - allowance->used_bytes)
         return -EDQUOT;
-    int r = allowance->alloc(allowance->context, bytes, ret_memory);
-    if (r < 0)
-        return r;
+    int error = allowance->alloc(allowance->context, bytes, ret_memory);
+    if (error < 0)
+        return error;
     allowance->used_bytes += bytes;
     return 0;
 }

@@ -8,9 +8,9 @@ int table_clocks_init(struct table_clocks *clocks, struct allowance *allowance, 
                       uint64_t first)
 {
     void *memory;
-    int r = allowance_alloc(allowance, ranks * sizeof *clocks->clocks, &memory);
-    if (r < 0)
-        return r;
+    int error = allowance_alloc(allowance, ranks * sizeof *clocks->clocks, &memory);
+    if (error < 0)
+        return error;
     *clocks = (struct table_clocks){.allowance = allowance,
                                     .clocks = memory,
                                     .ranks = ranks,

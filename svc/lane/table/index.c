@@ -110,9 +110,9 @@ static bool index_is_at(const struct table_index *index, const struct index_page
 static int index_page_create(struct table_index *index, struct index_page **ret_page)
 {
     void *page;
-    int r = allowance_alloc(index->allowance, sizeof **ret_page, &page);
-    if (r < 0)
-        return r;
+    int error = allowance_alloc(index->allowance, sizeof **ret_page, &page);
+    if (error < 0)
+        return error;
     assert(((uintptr_t)page & INDEX_PAGE_MASK) == 0);
     *ret_page = page;
     index->pages++;
@@ -126,13 +126,13 @@ int table_index_init(struct table_index *index, struct allowance *allowance,
     void *directory;
     *index = (struct table_index){
         .allowance = allowance, .rows = rows, .rows_hint = rows_hint, .shard_bits = shard_bits};
-    int r = allowance_alloc(allowance, index_directory_bytes(0), &directory);
-    if (r < 0)
-        return r;
-    r = index_page_create(index, &page);
-    if (r < 0) {
+    int error = allowance_alloc(allowance, index_directory_bytes(0), &directory);
+    if (error < 0)
+        return error;
+    error = index_page_create(index, &page);
+    if (error < 0) {
         allowance_free(allowance, directory, index_directory_bytes(0));
-        return r;
+        return error;
     }
     index->directory = directory;
     index_set_leaf(index, 0, (struct index_leaf){page, 0});
@@ -221,9 +221,9 @@ static void index_spread(struct index_leaf leaf, const uint64_t *entries, uint32
 static int index_double_directory(struct table_index *index)
 {
     void *memory;
-    int r = allowance_alloc(index->allowance, index_directory_bytes(index->depth + 1), &memory);
-    if (r < 0)
-        return r;
+    int error = allowance_alloc(index->allowance, index_directory_bytes(index->depth + 1), &memory);
+    if (error < 0)
+        return error;
     uint64_t *directory = memory;
     for (size_t place = 0; place < (size_t)1 << index->depth; place++)
         directory[2 * place] = directory[2 * place + 1] = index->directory[place];
@@ -264,15 +264,15 @@ static int index_split(struct table_index *index, uint64_t hash)
 {
     struct index_leaf leaf = index_leaf_of(index, hash);
     struct index_page *upper;
-    int r = 0;
+    int error = 0;
     if (!index_may_split(index, leaf.depth))
         return -ENOSPC;
     if (leaf.depth == index->depth)
-        r = index_double_directory(index);
-    if (r == 0)
-        r = index_page_create(index, &upper);
-    if (r < 0)
-        return r;
+        error = index_double_directory(index);
+    if (error == 0)
+        error = index_page_create(index, &upper);
+    if (error < 0)
+        return error;
     size_t aliases = (size_t)1 << (index->depth - leaf.depth);
     size_t first = index_place(index, hash) / aliases * aliases, half = first + aliases / 2;
     for (size_t place = first; place < first + aliases; place++)
@@ -287,9 +287,9 @@ int table_index_add(struct table_index *index, uint64_t mixed, uint32_t row)
     uint64_t hash = index_hash(index, mixed);
     assert(row != ROWS_NONE);
     while (index_leaf_of(index, hash).page->count >= INDEX_PAGE_ROWS_MAX) {
-        int r = index_split(index, hash);
-        if (r < 0)
-            return r;
+        int error = index_split(index, hash);
+        if (error < 0)
+            return error;
     }
     struct index_leaf leaf = index_leaf_of(index, hash);
     index_put(leaf.page, index_slot(index, leaf, mixed), hash >> 32 << 32 | row);

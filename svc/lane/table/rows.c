@@ -50,9 +50,9 @@ static int rows_grow_list(struct table_rows *rows)
     void *blocks;
     if (rows->blocks_count < rows->blocks_room)
         return 0;
-    int r = allowance_alloc(rows->allowance, room * sizeof *rows->blocks, &blocks);
-    if (r < 0)
-        return r;
+    int error = allowance_alloc(rows->allowance, room * sizeof *rows->blocks, &blocks);
+    if (error < 0)
+        return error;
     if (rows->blocks) {
         memcpy(blocks, rows->blocks, rows->blocks_count * sizeof *rows->blocks);
         allowance_free(rows->allowance, rows->blocks, rows->blocks_room * sizeof *rows->blocks);
@@ -67,11 +67,12 @@ static int rows_add_block(struct table_rows *rows)
     void *block;
     if (rows->blocks_count >= ROWS_BLOCKS_MAX)
         return -ENOSPC;
-    int r = rows_grow_list(rows);
-    if (r == 0)
-        r = allowance_alloc(rows->allowance, rows_block_bytes(rows, rows->blocks_count), &block);
-    if (r < 0)
-        return r;
+    int error = rows_grow_list(rows);
+    if (error == 0)
+        error =
+            allowance_alloc(rows->allowance, rows_block_bytes(rows, rows->blocks_count), &block);
+    if (error < 0)
+        return error;
     rows->blocks[rows->blocks_count++] = block;
     return 0;
 }
@@ -94,9 +95,9 @@ int table_rows_add(struct table_rows *rows, uint64_t mixed, uint32_t *ret_row)
 {
     uint32_t block;
     uint64_t offset = rows_next_place(rows, &block);
-    int r = block < rows->blocks_count ? 0 : rows_add_block(rows);
-    if (r < 0)
-        return r;
+    int error = block < rows->blocks_count ? 0 : rows_add_block(rows);
+    if (error < 0)
+        return error;
     uint32_t row = (uint32_t)(offset / 8);
     *(uint64_t *)rows_at(rows, row) = mixed;
     rows->end = row + rows->row_bytes / 8;

@@ -68,13 +68,13 @@ void table_shard_find(const struct table_shard *shard, const uint64_t *mixed, si
 static int shard_add(struct table_shard *shard, uint64_t mixed, uint32_t *ret_row)
 {
     struct rows_mark mark = table_rows_mark(&shard->rows);
-    int r = table_rows_add(&shard->rows, mixed, ret_row);
-    if (r < 0)
-        return r;
-    r = table_index_add(&shard->index, mixed, *ret_row);
-    if (r < 0) {
+    int error = table_rows_add(&shard->rows, mixed, ret_row);
+    if (error < 0)
+        return error;
+    error = table_index_add(&shard->index, mixed, *ret_row);
+    if (error < 0) {
         table_rows_reset(&shard->rows, mark);
-        return r;
+        return error;
     }
     shard->options.birth(shard->options.context, mixed, shard_values(shard, *ret_row));
     return 0;
@@ -96,17 +96,17 @@ int64_t table_shard_add(struct table_shard *shard, const uint64_t *mixed, size_t
 {
     struct rows_mark mark = table_rows_mark(&shard->rows);
     for (size_t at = 0; at < count + 2 * SHARD_AHEAD; at++) {
-        int r = 0;
+        int error = 0;
         shard_look_ahead(shard, mixed, count, at, ret_rows);
         if (at < 2 * SHARD_AHEAD)
             continue;
         size_t i = at - 2 * SHARD_AHEAD;
         ret_rows[i] = shard_row_of(shard, mixed[i], ret_rows[i]);
         if (ret_rows[i] == ROWS_NONE)
-            r = shard_add(shard, mixed[i], &ret_rows[i]);
-        if (r < 0) {
+            error = shard_add(shard, mixed[i], &ret_rows[i]);
+        if (error < 0) {
             shard_take_back(shard, mixed, i, mark, ret_rows);
-            return r;
+            return error;
         }
     }
     return (int64_t)(shard->rows.count - mark.count);

@@ -35,10 +35,10 @@ int stripe_init(struct stripe *stripe, struct allowance *allowance, uint32_t par
         (struct stripe){.allowance = allowance, .parts_max = parts_max, .sources_max = sources_max};
     stripe_arrays(stripe, arrays);
     for (int i = 0; i < STRIPE_ARRAYS; i++) {
-        int r = allowance_alloc(allowance, arrays[i].bytes, arrays[i].memory);
-        if (r < 0) {
+        int error = allowance_alloc(allowance, arrays[i].bytes, arrays[i].memory);
+        if (error < 0) {
             stripe_fini(stripe);
-            return r;
+            return error;
         }
     }
     return 0;
@@ -109,9 +109,9 @@ int stripe_add(struct stripe *stripe, const struct table_shard *shard,
     struct stripe_part added = *part;
     uint32_t at = stripe->parts_count;
     added.next = 0;
-    int r = stripe_set_window(shard, &added, part->keys, part->count, ret_position);
-    if (r < 0)
-        return r;
+    int error = stripe_set_window(shard, &added, part->keys, part->count, ret_position);
+    if (error < 0)
+        return error;
     while (at > 0 && stripe_is_before(part, &stripe->parts[at - 1]))
         at--;
     if (at > 0 && !stripe_is_before(&stripe->parts[at - 1], part))
@@ -131,9 +131,9 @@ int stripe_show(struct stripe *stripe, const struct table_shard *shard, uint32_t
 {
     struct stripe_part *p = &stripe->parts[part];
     assert(part < stripe->parts_count && p->count == 0 && !p->is_last);
-    int r = stripe_set_window(shard, p, keys, count, ret_position);
-    if (r < 0)
-        return r;
+    int error = stripe_set_window(shard, p, keys, count, ret_position);
+    if (error < 0)
+        return error;
     p->is_last = is_last;
     stripe_forget_cut(stripe);
     return 0;
@@ -298,9 +298,9 @@ int stripe_cut(struct stripe *stripe)
 {
     uint64_t shown;
     stripe_forget_cut(stripe);
-    int r = stripe_shown(stripe, &shown);
-    if (r < 0)
-        return r;
+    int error = stripe_shown(stripe, &shown);
+    if (error < 0)
+        return error;
     stripe->last = stripe_fitting(stripe, shown);
     stripe->is_end = true;
     for (uint32_t part = 0; part < stripe->parts_count; part++) {

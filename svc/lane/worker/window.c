@@ -67,10 +67,10 @@ static void unregister_first(struct lane_job *job, void *window, size_t fabrics)
 static int register_all(struct lane_job *job, void *window, size_t bytes)
 {
     for (size_t i = 0; i < job->lane->options.fabrics_count; i++) {
-        int r = fabric_pool_register(job->lane->options.fabrics[i], window, bytes);
-        if (r < 0) {
+        int error = fabric_pool_register(job->lane->options.fabrics[i], window, bytes);
+        if (error < 0) {
             unregister_first(job, window, i);
-            return r;
+            return error;
         }
     }
     return 0;
@@ -186,10 +186,10 @@ int window_open(struct lane_job *job)
     char *window = arena_alloc_aligned(job->lane->options.arena, &job->account, bytes);
     if (!window)
         return fail_for_lack(job);
-    int r = register_all(job, window, bytes);
-    if (r < 0) {
+    int error = register_all(job, window, bytes);
+    if (error < 0) {
         arena_free(job->lane->options.arena, &job->account, window);
-        return r;
+        return error;
     }
     share_out(job, window);
     job->window = window;

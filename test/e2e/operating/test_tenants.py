@@ -156,7 +156,8 @@ class Keys(unittest.TestCase):
                                      (('add', 'a b'), 1, 'letters, digits'),
                                      (('revoke', 'nobody'), 1, 'there is no tenant nobody'),
                                      ((), 2, 'add, set, list or revoke'), (('add',), 2, 'NAME'),
-                                     (('list', 'x'), 2, 'one argument too many'), (('make', 'x'), 2, "'make'")):
+                                     (('list', 'x'), 2, 'one argument too many'),
+                                     (('make', 'x'), 2, "'make'")):
             answer = self.service.tenant(*command)
             self.assertEqual(answer.returncode, code, command)
             self.assertIn(words, answer.stderr)

@@ -1,6 +1,6 @@
-"""For test_torch_door and test_hvd_scripts: values that a careless implementation would lose. Factors
-of every dtype, gradients by Horovod's rules, odd strides, dropped handles, names that are used for
-several things, gradients that a script changes on their way."""
+"""For test_torch_door and test_hvd_scripts: values that a careless implementation would lose.
+Factors of every dtype, gradients by Horovod's rules, unusual strides, dropped handles, names that
+are used for several things, gradients that a script changes while they are sent."""
 import time
 
 from torch_door_calls import UNTIL_S

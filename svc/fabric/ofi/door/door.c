@@ -294,9 +294,9 @@ static int door_change_places(struct ofi_door *d)
     int bell = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC);
     if (bell < 0)
         return -errno;
-    int r = dup3(bell, d->provider_fd, O_CLOEXEC) < 0 ? -errno : 0;
+    int error = dup3(bell, d->provider_fd, O_CLOEXEC) < 0 ? -errno : 0;
     close(bell);
-    return r;
+    return error;
 }
 
 static int door_open(struct ofi_door *d)
@@ -305,12 +305,12 @@ static int door_open(struct ofi_door *d)
     d->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (d->epoll_fd < 0 || d->timer_fd < 0)
         return -errno;
-    int r = door_change_places(d);
-    if (r == 0)
-        r = door_watch(d, &d->listen_fd);
-    if (r == 0)
-        r = door_watch(d, &d->timer_fd);
-    return r < 0 ? r : ofi_guard_listener(d->provider_fd, d);
+    int error = door_change_places(d);
+    if (error == 0)
+        error = door_watch(d, &d->listen_fd);
+    if (error == 0)
+        error = door_watch(d, &d->timer_fd);
+    return error < 0 ? error : ofi_guard_listener(d->provider_fd, d);
 }
 
 int ofi_door_open(int provider_fd, struct ofi_door **ret_door)
@@ -323,10 +323,10 @@ int ofi_door_open(int provider_fd, struct ofi_door **ret_door)
     d->waiting_max = door_waiting_max();
     list_init(&d->waiting);
     list_init(&d->ready);
-    int r = door_open(d);
-    if (r < 0) {
+    int error = door_open(d);
+    if (error < 0) {
         ofi_door_close(d);
-        return r;
+        return error;
     }
     *ret_door = d;
     return 0;

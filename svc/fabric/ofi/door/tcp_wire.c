@@ -170,9 +170,9 @@ static int tcp_follow_header(struct tcp_wire *w, struct tcp_stream *s, const uin
                              size_t count, size_t *ret_taken)
 {
     bool is_whole;
-    int r = tcp_gather(s, bytes, count, ret_taken, &is_whole);
-    if (r < 0 || !is_whole)
-        return r;
+    int error = tcp_gather(s, bytes, count, ret_taken, &is_whole);
+    if (error < 0 || !is_whole)
+        return error;
     struct tcp_header h = tcp_header_of(s);
     if (s == &w->in ? !tcp_may_come(w, &h) : h.bytes < h.header_bytes)
         return -EPROTO;
@@ -187,9 +187,9 @@ static int tcp_follow(struct tcp_wire *w, struct tcp_stream *s, const uint8_t *b
             taken = count < s->body_left ? count : (size_t)s->body_left;
             s->body_left -= taken;
         } else {
-            int r = tcp_follow_header(w, s, bytes, count, &taken);
-            if (r < 0)
-                return r;
+            int error = tcp_follow_header(w, s, bytes, count, &taken);
+            if (error < 0)
+                return error;
         }
         if (!tcp_stream_is_over(s))
             continue;

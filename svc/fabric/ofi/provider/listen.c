@@ -35,9 +35,9 @@ static int listener_open_door(struct ofi_fabric *f)
     if (fd < 0)
         return 0;
     listener_warn_of_unknown_version();
-    int r = ofi_guard_check() ?: ofi_door_open(fd, &l->door);
-    if (r < 0)
-        return r;
+    int error = ofi_guard_check() ?: ofi_door_open(fd, &l->door);
+    if (error < 0)
+        return error;
     struct epoll_event on_ready = {.events = EPOLLIN, .data.ptr = l};
     return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, ofi_door_fd(l->door), &on_ready) < 0 ? -errno : 0;
 }
@@ -50,15 +50,15 @@ static int listener_open(struct ofi_fabric *f, const struct ofi_address *address
         fi_freeinfo(info);
         return -ENOMEM;
     }
-    int r = fi_passive_ep(f->fabric, info, &f->listener->pep, NULL);
+    int error = fi_passive_ep(f->fabric, info, &f->listener->pep, NULL);
     fi_freeinfo(info);
-    if (r == 0)
-        r = fi_pep_bind(f->listener->pep, &f->eq->fid, 0);
-    if (r == 0)
-        r = listener_open_door(f);
-    if (r == 0)
-        r = fi_listen(f->listener->pep);
-    return ofi_errno(r);
+    if (error == 0)
+        error = fi_pep_bind(f->listener->pep, &f->eq->fid, 0);
+    if (error == 0)
+        error = listener_open_door(f);
+    if (error == 0)
+        error = fi_listen(f->listener->pep);
+    return ofi_errno(error);
 }
 
 static int listener_address(const struct ofi_listener *l, struct ofi_address *ret_address)
@@ -72,14 +72,14 @@ static int listener_address(const struct ofi_listener *l, struct ofi_address *re
 int ofi_listen(struct ofi_fabric *f, const char *address, char *ret_address)
 {
     struct ofi_address wanted;
-    int r = ofi_address_to_listen(address, f->interface_name, &wanted);
-    if (r == 0)
-        r = listener_open(f, &wanted);
-    if (r == 0)
-        r = listener_address(f->listener, &wanted);
-    if (r == 0)
+    int error = ofi_address_to_listen(address, f->interface_name, &wanted);
+    if (error == 0)
+        error = listener_open(f, &wanted);
+    if (error == 0)
+        error = listener_address(f->listener, &wanted);
+    if (error == 0)
         ofi_address_format(&wanted.socket, ret_address, FABRIC_ADDRESS_BYTES_MAX);
-    return r;
+    return error;
 }
 
 void ofi_listener_close(struct ofi_listener *l)

@@ -78,14 +78,14 @@ static int random_key(const struct ofi_memory *m, uint64_t *ret_key)
 static int register_memory(struct ofi_memory *m, void *base, size_t bytes, uint64_t access,
                            struct fid_mr **ret_mr)
 {
-    int r = -FI_ENOKEY;
-    for (int i = 0; i < KEY_ATTEMPTS && r == -FI_ENOKEY; i++) {
+    int error = -FI_ENOKEY;
+    for (int i = 0; i < KEY_ATTEMPTS && error == -FI_ENOKEY; i++) {
         uint64_t key = 0;
         if (!(m->mode & FI_MR_PROV_KEY) && random_key(m, &key) < 0)
             return -EIO;
-        r = fi_mr_reg(m->domain, base, bytes, access, 0, key, 0, ret_mr, NULL);
+        error = fi_mr_reg(m->domain, base, bytes, access, 0, key, 0, ret_mr, NULL);
     }
-    return ofi_errno(r);
+    return ofi_errno(error);
 }
 
 static struct ofi_region *find_region(struct ofi_memory *m, const struct region *region)
@@ -108,11 +108,11 @@ int ofi_memory_lend(struct ofi_memory *m, const struct region *region,
     struct ofi_region *fresh = calloc(1, sizeof(*fresh));
     if (fresh == NULL)
         return -ENOMEM;
-    int r = register_memory(m, region->base, region->bytes,
-                            FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE, &fresh->mr);
-    if (r < 0) {
+    int error = register_memory(m, region->base, region->bytes,
+                                FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE, &fresh->mr);
+    if (error < 0) {
         free(fresh);
-        return r;
+        return error;
     }
     fresh->base = region->base;
     fresh->bytes = region->bytes;
@@ -152,10 +152,10 @@ int ofi_memory_pool(struct ofi_memory *m, void *base, size_t bytes)
     struct ofi_pool *pool = calloc(1, sizeof(*pool));
     if (pool == NULL)
         return -ENOMEM;
-    int r = ofi_memory_register_local(m, base, bytes, &pool->mr);
-    if (r < 0) {
+    int error = ofi_memory_register_local(m, base, bytes, &pool->mr);
+    if (error < 0) {
         free(pool);
-        return r;
+        return error;
     }
     pool->base = base;
     pool->bytes = bytes;

@@ -87,8 +87,8 @@ const char *ofi_address_format(const struct sockaddr_storage *socket, char *buff
 static int names_resolve(const char *text, int flags, struct ofi_address *ret_address)
 {
     struct endpoint e;
-    int r = endpoint_parse(text, &e, NULL);
-    if (r < 0 || e.is_unix)
+    int error = endpoint_parse(text, &e, NULL);
+    if (error < 0 || e.is_unix)
         return -EINVAL;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
     struct addrinfo *list;
@@ -143,13 +143,13 @@ int ofi_address_to_listen(const char *text, const char *interface_name,
                           struct ofi_address *ret_address)
 {
     struct ofi_address address, own;
-    int r = names_resolve(text, AI_PASSIVE, &address);
-    if (r < 0)
-        return r == -EHOSTUNREACH ? -EADDRNOTAVAIL : r;
+    int error = names_resolve(text, AI_PASSIVE, &address);
+    if (error < 0)
+        return error == -EHOSTUNREACH ? -EADDRNOTAVAIL : error;
     if (interface_name != NULL) {
-        r = ofi_address_of_interface(interface_name, address.socket.ss_family, &own);
-        if (r < 0)
-            return r;
+        error = ofi_address_of_interface(interface_name, address.socket.ss_family, &own);
+        if (error < 0)
+            return error;
         if (!host_is_any(&address.socket) && !hosts_equal(&address.socket, &own.socket))
             return -EADDRNOTAVAIL;
         port_set(&own.socket, port_of(&address.socket));
@@ -191,10 +191,10 @@ static int provider_info(const char *provider, const char *node, uint64_t landed
     struct fi_info *hints = provider_hints(provider, landed_flags);
     if (hints == NULL)
         return -ENOMEM;
-    int r = fi_getinfo(API_VERSION, node, NULL, node ? FI_SOURCE : 0, hints, ret_info);
+    int error = fi_getinfo(API_VERSION, node, NULL, node ? FI_SOURCE : 0, hints, ret_info);
     ofi_signals_give_back();
     fi_freeinfo(hints);
-    return ofi_errno(r);
+    return ofi_errno(error);
 }
 
 static int provider_missing(const char *provider, const char *why)
@@ -212,24 +212,24 @@ int ofi_provider_choose(const char *provider, const char *interface_name, struct
     char node[INET6_ADDRSTRLEN] = "";
     size_t host_bytes;
     if (interface_name != NULL) {
-        int r = ofi_address_of_interface(interface_name, AF_UNSPEC, &own);
-        if (r < 0) {
+        int error = ofi_address_of_interface(interface_name, AF_UNSPEC, &own);
+        if (error < 0) {
             log_error("transport=ofi interface=%s error=\"no such interface, or it has no "
                       "address\"",
                       interface_name);
-            return r;
+            return error;
         }
         inet_ntop(own.socket.ss_family, names_host(&own.socket, &host_bytes), node, sizeof(node));
     }
     provider = provider ? provider : "tcp";
     uint64_t landed_flags = FI_DELIVERY_COMPLETE;
     struct fi_info *info;
-    int r = provider_info(provider, node[0] ? node : NULL, landed_flags, &info);
-    if (r < 0) {
+    int error = provider_info(provider, node[0] ? node : NULL, landed_flags, &info);
+    if (error < 0) {
         landed_flags = FI_TRANSMIT_COMPLETE;
-        r = provider_info(provider, node[0] ? node : NULL, landed_flags, &info);
+        error = provider_info(provider, node[0] ? node : NULL, landed_flags, &info);
     }
-    if (r < 0)
+    if (error < 0)
         return provider_missing(provider, "no connected endpoints with RMA");
     if (landed_flags == FI_TRANSMIT_COMPLETE && !transmitted_is_landed(info)) {
         fi_freeinfo(info);

@@ -72,10 +72,10 @@ static void queue_lay_out(struct ofi_conn *c, size_t stride)
  * No descriptor shows that, so the queue must be read before the next sleep (O5). */
 static int queue_post_receive(struct ofi_conn *c, struct ofi_op *op)
 {
-    int r = (int)fi_recv(c->ep, op->buffer, c->receive_bytes, ofi_queue_descriptor(c), 0,
-                         &op->provider);
-    if (r != 0)
-        return r;
+    int error = (int)fi_recv(c->ep, op->buffer, c->receive_bytes, ofi_queue_descriptor(c), 0,
+                             &op->provider);
+    if (error != 0)
+        return error;
     if (c->receives_posted++ == 0)
         ofi_queue_activate(c);
     else
@@ -95,13 +95,13 @@ int ofi_queue_prepare(struct ofi_conn *c)
     c->buffers = aligned_alloc(LINE_BYTES, bytes);
     if (c->buffers == NULL)
         return -ENOMEM;
-    int r = ofi_memory_register_local(f->memory, c->buffers, bytes, &c->buffers_mr);
-    if (r < 0)
-        return r;
+    int error = ofi_memory_register_local(f->memory, c->buffers, bytes, &c->buffers_mr);
+    if (error < 0)
+        return error;
     queue_lay_out(c, stride);
-    for (int i = 0; i < OFI_RECEIVES && r == 0; i++)
-        r = queue_post_receive(c, &c->receives[i]);
-    return ofi_errno(r);
+    for (int i = 0; i < OFI_RECEIVES && error == 0; i++)
+        error = queue_post_receive(c, &c->receives[i]);
+    return ofi_errno(error);
 }
 
 /* Posts the receive again, unless the endpoint has ended. libfabric 2 returns EAGAIN for an
@@ -111,9 +111,9 @@ void ofi_queue_repost(struct ofi_conn *c, struct ofi_op *op)
 {
     if (c->ep == NULL || c->is_shut)
         return;
-    int r = queue_post_receive(c, op);
-    if (r != 0 && (r != -FI_EAGAIN || c->receives_posted == 0))
-        ofi_queue_fail(c, ofi_errno(r));
+    int error = queue_post_receive(c, op);
+    if (error != 0 && (error != -FI_EAGAIN || c->receives_posted == 0))
+        ofi_queue_fail(c, ofi_errno(error));
 }
 
 void ofi_queue_message_done(struct ofi_conn *c, const void *data)
@@ -155,10 +155,10 @@ int ofi_queue_no_room(struct ofi_conn *c)
 
 /* If the provider is full although nothing is posted, another resource is missing. No completion
  * will show when there is room, so the next poll tries again. */
-int ofi_queue_post_failed(struct ofi_conn *c, int r)
+int ofi_queue_post_failed(struct ofi_conn *c, int error)
 {
-    if (r != -FI_EAGAIN)
-        return ofi_errno(r);
+    if (error != -FI_EAGAIN)
+        return ofi_errno(error);
     if (c->sends_asked + c->packs_posted + c->transfers_posted == 0) {
         c->has_room = true;
         ofi_queue_activate(c);

@@ -118,11 +118,11 @@ uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offs
 /* Maps pages. Without the advice the first touch maps a page. */
 static bool absent_populate(void *base, uint64_t bytes)
 {
-    int r;
+    int error;
     do
-        r = madvise(base, bytes, MADV_POPULATE_READ);
-    while (r < 0 && (errno == EINTR || errno == EAGAIN));
-    return r == 0;
+        error = madvise(base, bytes, MADV_POPULATE_READ);
+    while (error < 0 && (errno == EINTR || errno == EAGAIN));
+    return error == 0;
 }
 
 uint64_t shm_absent_fill(void *base, uint64_t bytes, bool fails, int fd, uint64_t offset)

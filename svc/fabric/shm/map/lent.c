@@ -65,9 +65,9 @@ void shm_lent_destroy(struct shm_lent *lent)
 /* Maps the region. The descriptor stays open only if each touch needs a check. */
 static int lent_map(struct shm_lent *lent)
 {
-    int r = shm_memory_map_guarded(lent->fd, lent->bytes, lent->poisoned, &lent->base);
-    if (r < 0)
-        return r;
+    int error = shm_memory_map_guarded(lent->fd, lent->bytes, lent->poisoned, &lent->base);
+    if (error < 0)
+        return error;
     lent->fails = shm_absent_fail(lent->base, lent->bytes);
     if (lent->fails) {
         close(lent->fd);
@@ -144,9 +144,9 @@ static int lent_work(struct shm_lent *lent)
 int shm_lent_work(struct shm_lent *lent)
 {
     uint64_t began_ns = clock_thread_cpu_ns();
-    int r = lent_work(lent);
+    int error = lent_work(lent);
     lent->spent_ns += clock_thread_cpu_ns() - began_ns;
-    return r;
+    return error;
 }
 
 bool shm_lent_knows_pages(const struct shm_lent *lent, uint64_t offset, uint64_t bytes)

@@ -94,9 +94,9 @@ static struct shm_lent *mapper_wait_for_work(struct shm_mapper *m)
 
 /* Finishes a part of the work. A region that the lane has ended meanwhile, or of which more is to
  * be mapped, goes to the end of the queue. */
-static void mapper_settle(struct shm_mapper *m, struct shm_lent *lent, int r)
+static void mapper_settle(struct shm_mapper *m, struct shm_lent *lent, int error)
 {
-    if (lent->is_over || r == -EAGAIN) {
+    if (lent->is_over || error == -EAGAIN) {
         list_append(&m->queue, &lent->link);
         return;
     }
@@ -115,15 +115,15 @@ static void *mapper_main(void *context)
     while ((lent = mapper_wait_for_work(m))) {
         bool is_over = lent->is_over || m->is_stopping;
         pthread_mutex_unlock(&m->lock);
-        int r = 0;
+        int error = 0;
         list_remove(&lent->warmth->link);
         if (is_over)
             shm_lent_destroy(lent);
-        else if ((r = shm_lent_work(lent)) == 0 && lent->result == 0)
+        else if ((error = shm_lent_work(lent)) == 0 && lent->result == 0)
             mapper_note_cold(m, lent);
         pthread_mutex_lock(&m->lock);
         if (!is_over)
-            mapper_settle(m, lent, r);
+            mapper_settle(m, lent, error);
     }
     pthread_mutex_unlock(&m->lock);
     return NULL;
@@ -148,10 +148,10 @@ int shm_mapper_create(struct shm_mapper **ret_mapper)
     pthread_mutex_init(&m->lock, NULL);
     thread_condition_init(&m->has_work);
     m->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int r = m->news_fd < 0 ? -errno : thread_start(&m->thread, mapper_main, m);
-    if (r < 0) {
+    int error = m->news_fd < 0 ? -errno : thread_start(&m->thread, mapper_main, m);
+    if (error < 0) {
         mapper_free(m);
-        return r;
+        return error;
     }
     *ret_mapper = m;
     return 0;

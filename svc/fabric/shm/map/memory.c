@@ -71,10 +71,10 @@ static int memory_check(int fd, uint64_t bytes)
 
 static int memory_map(int fd, uint64_t bytes, int protection, void **ret_base)
 {
-    int r = memory_check(fd, bytes);
+    int error = memory_check(fd, bytes);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     void *base = mmap(NULL, memory_whole_pages(bytes), protection, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return errno == EPERM ? -EACCES : -errno;
@@ -90,14 +90,14 @@ int shm_memory_map_to_read(int fd, uint64_t bytes, void **ret_base)
 int shm_memory_map_guarded(int fd, uint64_t bytes, _Atomic bool *poisoned, void **ret_base)
 {
     void *base = NULL;
-    int r = memory_map(fd, bytes, PROT_READ | PROT_WRITE, &base);
+    int error = memory_map(fd, bytes, PROT_READ | PROT_WRITE, &base);
 
-    if (r < 0)
-        return r;
-    r = shm_sigbus_guard(base, memory_whole_pages(bytes), poisoned);
-    if (r < 0) {
+    if (error < 0)
+        return error;
+    error = shm_sigbus_guard(base, memory_whole_pages(bytes), poisoned);
+    if (error < 0) {
         munmap(base, memory_whole_pages(bytes));
-        return r;
+        return error;
     }
     *ret_base = base;
     return 0;

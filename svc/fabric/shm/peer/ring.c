@@ -31,10 +31,10 @@ static bool ring_is_full(const struct shm_producer *p)
 
 int shm_producer_room(struct shm_producer *p, bool *ret_room)
 {
-    int r = ring_refresh_head(p);
+    int error = ring_refresh_head(p);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     if (!ring_is_full(p))
         atomic_store_explicit(&p->ring->starved, 0, memory_order_relaxed);
     *ret_room = !ring_is_full(p);
@@ -45,13 +45,13 @@ int shm_producer_room(struct shm_producer *p, bool *ret_room)
 static int ring_starve(struct shm_producer *p)
 {
     bool room;
-    int r;
+    int error;
 
     atomic_store_explicit(&p->ring->starved, 1, memory_order_relaxed);
     shm_fence();
-    r = shm_producer_room(p, &room);
-    if (r < 0)
-        return r;
+    error = shm_producer_room(p, &room);
+    if (error < 0)
+        return error;
     return room ? 0 : -EAGAIN;
 }
 
@@ -60,11 +60,11 @@ int shm_reserve(struct shm_producer *p) { return ring_is_full(p) ? ring_starve(p
 int shm_push(struct shm_producer *p, enum shm_record_kind kind, uint32_t word, const void *body,
              size_t bytes)
 {
-    int r = shm_reserve(p);
+    int error = shm_reserve(p);
 
     assert(bytes <= SHM_BODY_BYTES_MAX);
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     struct shm_record *record = ring_place(p->ring, p->tail);
     record->kind = (uint8_t)kind;
     record->bytes = (uint8_t)bytes;

@@ -38,10 +38,10 @@ static int socket_parse(const char *address, struct sockaddr_un *ret_name, sockl
 
 static int socket_open(const char *address, struct sockaddr_un *ret_name, socklen_t *ret_bytes)
 {
-    int r = socket_parse(address, ret_name, ret_bytes);
+    int error = socket_parse(address, ret_name, ret_bytes);
 
-    if (r < 0)
-        return r;
+    if (error < 0)
+        return error;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     return fd < 0 ? -errno : fd;
 }
@@ -82,8 +82,8 @@ static int socket_connect_in_turn(int fd, const struct sockaddr_un *name, sockle
     if (errno != EAGAIN || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &moment, sizeof moment) < 0 ||
         fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0)
         return -errno;
-    int r = connect(fd, (const struct sockaddr *)name, bytes) < 0 ? -errno : 0;
-    return fcntl(fd, F_SETFL, flags) < 0 ? -errno : r;
+    int error = connect(fd, (const struct sockaddr *)name, bytes) < 0 ? -errno : 0;
+    return fcntl(fd, F_SETFL, flags) < 0 ? -errno : error;
 }
 
 int shm_socket_connect(const char *address, int *ret_fd)
@@ -94,9 +94,9 @@ int shm_socket_connect(const char *address, int *ret_fd)
 
     if (fd < 0)
         return fd;
-    int r = socket_connect_in_turn(fd, &name, bytes);
-    if (r < 0)
-        return r;
+    int error = socket_connect_in_turn(fd, &name, bytes);
+    if (error < 0)
+        return error;
     *ret_fd = take_fd(&fd);
     return 0;
 }
@@ -126,9 +126,9 @@ int shm_socket_peer(int fd, struct shm_peer *ret_peer)
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) < 0)
         return -errno;
-    int r = socket_peer_pidfd(fd, credentials.pid, &pidfd);
-    if (r < 0)
-        return r;
+    int error = socket_peer_pidfd(fd, credentials.pid, &pidfd);
+    if (error < 0)
+        return error;
     *ret_peer = (struct shm_peer){credentials.pid, credentials.uid, pidfd};
     return 0;
 }

@@ -67,11 +67,11 @@ int shm_watch_create(struct shm_bell *bell, struct shm_watch **ret_watch)
     if (!w)
         return -ENOMEM;
     w->bell = bell;
-    int r = watch_open_all(w) ?: thread_start(&w->thread, watch_main, w);
-    if (r < 0) {
+    int error = watch_open_all(w) ?: thread_start(&w->thread, watch_main, w);
+    if (error < 0) {
         watch_close_all(w);
         free(w);
-        return r;
+        return error;
     }
     *ret_watch = w;
     return 0;

@@ -3,16 +3,19 @@
 #include "svc/base/system/slice.h"
 #include "test/unit/skip.h"
 
-#include <linux/sched.h>
-#include <linux/sched/types.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <threads.h>
 #include <unistd.h>
+
+/* The kernel's header and <pthread.h> both have a struct sched_param. */
+#define sched_param linux_sched_param
+#include <linux/sched/types.h>
+#undef sched_param
 
 #include <cmocka.h>
 
@@ -38,22 +41,22 @@ static int is_settable(void **state)
             skip_because("this kernel has no slices of threads: it is older than Linux 6.12"); \
     } while (0)
 
-static int slice_of_thread(void *ret_ns)
+static void *slice_of_thread(void *ret_ns)
 {
     *(uint64_t *)ret_ns = mine().sched_runtime;
-    return 0;
+    return NULL;
 }
 
 static void threads_and_children_have_the_slice_of_their_starter(void **state)
 {
     needs_slices(state);
     uint64_t of_thread = 0;
-    thrd_t thread;
+    pthread_t thread;
     int status;
     slice_set(SLICE_NS);
     assert_int_equal(mine().sched_runtime, SLICE_NS);
-    assert_int_equal(thrd_create(&thread, slice_of_thread, &of_thread), thrd_success);
-    assert_int_equal(thrd_join(thread, NULL), thrd_success);
+    assert_int_equal(pthread_create(&thread, NULL, slice_of_thread, &of_thread), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(of_thread, SLICE_NS);
     pid_t child = fork();
     if (child == 0)
@@ -71,7 +74,7 @@ static void policy_and_niceness_stay(void **state)
     assert_int_equal(mine().sched_policy, before.sched_policy);
 }
 
-static int as_batch(void *ignored)
+static void *as_batch(void *ignored)
 {
     struct sched_attr batch = mine();
     batch.sched_policy = SCHED_BATCH;
@@ -83,14 +86,14 @@ static int as_batch(void *ignored)
     assert_int_equal(syscall(SYS_sched_setattr, 0, &idle, 0), 0);
     slice_set(SLICE_NS);
     assert_int_equal(mine().sched_policy, SCHED_IDLE);
-    return 0;
+    return NULL;
 }
 
 static void a_thread_of_another_policy_keeps_the_policy(void **state)
 {
-    thrd_t thread;
-    assert_int_equal(thrd_create(&thread, as_batch, NULL), thrd_success);
-    assert_int_equal(thrd_join(thread, NULL), thrd_success);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, as_batch, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
 int main(void)
