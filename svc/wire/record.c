@@ -207,4 +207,6 @@ void record_error_init(struct record_error *ret_error, uint32_t word, int code, 
     ret_error->code = code;
     ret_error->text_bytes = (uint32_t)bytes;
     memcpy(ret_error->text, text, bytes);
+    if (bytes == RECORD_TEXT_BYTES && text[bytes] != '\0')
+        memcpy(ret_error->text + bytes - 3, "...", 3);
 }

@@ -284,7 +284,7 @@ int record_check(const void *data, size_t bytes, union record *ret_record,
 /* Returns the number of bytes to send for a record of its kind. */
 size_t record_bytes(const union record *record);
 
-/* Fills an ERROR. The text is cut to RECORD_TEXT_BYTES. */
+/* Fills an ERROR. A text longer than RECORD_TEXT_BYTES is cut, and ends in "...". */
 void record_error_init(struct record_error *ret_error, uint32_t word, int code, const char *text);
 
 #endif
