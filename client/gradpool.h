@@ -89,7 +89,8 @@ enum gp_operation {
  *   GP_FIRST   the first `bound` ranks to push (backup workers: DBW). A later rank gets the newest
  *              result, without its own gradient, and continues from there
  *   GP_CHOSEN  the ranks that were first in the same round of the job's GP_LEADS tensor: one set
- *              for all GP_CHOSEN tensors. Each is pushed once an iteration, the leading one last
+ *              for all GP_CHOSEN tensors. Once an iteration, every rank pushes each of them, and
+ *              the GP_LEADS tensor last
  *   GP_STALE   each push by itself, at most `bound` rounds ahead of the slowest rank (SSP): its
  *              result is the sum of all pushes so far, in order of arrival
  *   GP_ANY     like GP_STALE, without a bound (ASP)
@@ -158,8 +159,8 @@ GP_API void gp_disconnect(gp_client *client);
 enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
 
 /* Copies of parameters and moments that protect them against the loss of a lane: none; on another
- * aggregator; or in the memory of a rank (twice 4 to 12 bytes an element). With a copy the same
- * bits are restored. */
+ * aggregator; or in the memory of a rank, which costs this rank 8 to 24 bytes an element. With
+ * a copy the same bits are restored. */
 enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILITY_WORKER };
 
 /* All fields but `rank` are the same on every worker. */
@@ -183,17 +184,17 @@ typedef struct gp_job_spec {
  * those of torchrun, horovodrun, Open MPI, MVAPICH2, jsrun, Flux, PMI, bpslaunch, srun (table in
  * client/README.md). `name` is GRADPOOL_JOB, or NULL; it points into the environment.
  * Errors: -ENOENT no pair is set; -EINVAL a value is not a number, one variable of a pair is
- * missing, rank >= size, or the process would be alone although another variable of a launcher
- * shows several. */
+ * missing, rank >= size, or the size is 1 although a variable of another launcher shows several
+ * processes. */
 GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
 
 /* Joins a job as one rank, without waiting for the other ranks. `spec` is copied. `*ret_job` is to
  * be freed with gp_job_leave(). The call waits for up to connect_timeout_ms, for the service
  * and for the end of a former job of the same name.
  *
- * In an elastic job (workers_max above workers, or GP_CONTINUE) a rank may join late, or again. It
- * enters all tensors that it declares between the same two iterations of the other ranks, if these
- * push each of the tensors once an iteration. Otherwise it enters each tensor at its open round.
+ * In an elastic job (workers_max above workers, or GP_CONTINUE) a rank may join late, or again. If
+ * the other ranks push each of its tensors once an iteration, the rank enters all of them between
+ * the same two iterations. Otherwise it enters each tensor at that tensor's open round.
  *
  * Errors, after which this process is not in the job: -EINVAL a field of `spec`; -EEXIST the rank
  * is taken (the text names the process); -EPROTO the job runs with another spec, or does not accept
@@ -220,12 +221,12 @@ GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
  * workers_max. The call waits until the ranks have joined and left, and the lanes make rounds of
  * this rank's tensors with them. Means are over the present ranks, in rank order.
  *
- * After a loss the survivors continue without a call. A resize to the current size starts a job
- * without a rank that never joined. With GP_ALL all tensors change between the same two iterations,
- * if an iteration pushes each once. To add ranks, a rank that pushes calls this function between
- * two iterations, before a joining rank declares; then the joining rank misses no round. To remove
- * ranks, call it from another thread than the one that pushes, because leaving ranks may need
- * rounds of this rank.
+ * After a loss the survivors continue without a call. A new job waits for all of its ranks: if the
+ * highest ranks never join, a resize to the number of the others starts the job without them. With
+ * GP_ALL all tensors change between the same two iterations, if an iteration pushes each once. To
+ * add ranks, a rank that pushes calls this function between two iterations, before a joining rank
+ * declares; then the joining rank misses no round. To remove ranks, call it from another thread
+ * than the one that pushes, because leaving ranks may need rounds of this rank.
  *
  * Errors: -EOPNOTSUPP the job is not elastic; -EINVAL `workers`; -ETIMEDOUT not done within
  * timeout_ms (the text names late ranks or the tensor), but the resize stays in force; -ECANCELED
@@ -524,8 +525,8 @@ GP_API int gp_save(gp_tensor *tensor, float *arrays, gp_request **ret_request);
 
 /* Starts a round of all ranks that sets the state of a tensor with a rule to `arrays` of rank
  * `root` (as in gp_state; NULL on other ranks), after `steps` updates, the same number on every
- * rank. GP_SAME_STEPS: the present count; then -EINVAL on a root that joined late and has not
- * counted all updates. `parameters`: on other ranks than the root, E floats that get the
+ * rank. GP_SAME_STEPS keeps the present count. A root that joined late does not know this
+ * count, and gets -EINVAL. `parameters`: on other ranks than the root, E floats that get the
  * parameters; NULL: not wanted. Memory is lent until gp_wait() has returned. Errors of
  * gp_push_pull(); -EINVAL also without a rule, or if `root` is not in the set. */
 GP_API int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32_t root,

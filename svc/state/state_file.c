@@ -54,7 +54,7 @@ uint64_t state_tensor_bytes(const struct state_tensor *t)
 
 static int damaged(struct err *err, const char *what)
 {
-    return err_set(err, -EBADMSG, "no snapshot, or a damaged one: %s", what);
+    return err_set(err, -EBADMSG, "not a snapshot file, or a damaged one: %s", what);
 }
 
 static int read_header(const char *data, size_t bytes, uint64_t file_bytes,

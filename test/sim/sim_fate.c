@@ -58,7 +58,8 @@ static bool is_everywhere(const struct sim_job *job)
     return true;
 }
 
-/* Dooms rounds of some ranks, because such a round fails when a connection ends (A69). */
+/* Marks open rounds that need only some ranks as failing: these rounds fail when a connection ends
+ * (A69). */
 static void spoil_open_kinds(struct sim_job *job)
 {
     for (uint32_t i = 0; i < job->pieces_count; i++)

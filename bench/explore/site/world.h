@@ -15,7 +15,7 @@ struct world_policy {
     bool is_fixed;
     enum fixed_rule rule;             /* fixed */
     uint32_t workers;                 /* fixed: of each trial that is no stage */
-    struct scheduler_options options; /* else */
+    struct scheduler_options options; /* of the scheduler, where no fixed number is set */
     bool preloads;                    /* workers start in `preload_start_s` */
     double restart_s; /* a change restarts the whole job; 0: it joins and leaves live */
 };

@@ -34,7 +34,7 @@ struct hold {
     uint64_t id;     /* number that the coordinator gave to the hold; 0: no hold */
     uint32_t scope;  /* scope that decides what an iteration is */
     uint64_t last;   /* last iteration that may run; rounds of later ones wait */
-    bool keeps_sets; /* pushes after `last` that set parameters wait, too */
+    bool keeps_sets; /* a push of parameters after `last` waits, too */
     /* `last` has ended differently from the iterations before; `why` has the cause */
     bool has_failed;
     struct err why;

@@ -37,7 +37,8 @@ struct piece {
     void *copy; /* memory for two states, lent to lanes; NULL: not allocated yet */
     /* first round whose state is written there; RECORD_ROUND_NONE: only offered */
     uint64_t copy_since;
-    uint32_t copy_told; /* number of the link's opening in which the copy was offered; 0: none */
+    uint32_t
+        copy_told; /* count of openings of the link when the copy was offered; 0: never offered */
 };
 
 #define for_each_piece(p, t) \

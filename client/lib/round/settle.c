@@ -1,6 +1,6 @@
 /* Results, commits, errors and other messages of lanes. Only this file changes the state of a piece
- * from announced to landed to idle (L1). A word that refers to nothing open is counted and
- * dropped. */
+ * from announced to landed to idle (L1). A message about a piece or
+ * round that is not open is counted and dropped. */
 #include "client/lib/round/settle.h"
 
 #include "client/lib/job/request.h"

@@ -11,7 +11,7 @@
 struct patience {
     const char *endpoint;
     uint64_t deadline_ns;
-    uint64_t timeout_ns; /* the same as a duration, for the log */
+    uint64_t timeout_ns; /* the time-out from which the deadline was computed; for the log */
     bool has_told;
     struct err last; /* error of the second last attempt */
 };

@@ -555,6 +555,6 @@ int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t c
 {
     int error = job_check(job);
     if (error == 0 && count > 0 && !items)
-        error = client_error(-EINVAL, "gp_job_restore: %zu items, and none given", count);
+        error = client_error(-EINVAL, "gp_job_restore: count is %zu, but items is NULL", count);
     return error < 0 ? error : carry_out(job, true, restore, path, items, count);
 }

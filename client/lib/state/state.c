@@ -170,7 +170,7 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
 {
     int error = job_check(job);
     if (error == 0 && count > 0 && !states)
-        error = client_error(-EINVAL, "gp_job_read: %zu states, and none given", count);
+        error = client_error(-EINVAL, "gp_job_read: count is %zu, but states is NULL", count);
     if (error == 0)
         error = check_states(job, states, count);
     if (error < 0 || count == 0)

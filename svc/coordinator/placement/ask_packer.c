@@ -449,7 +449,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
         !refusal_stands(job, request, why)) {
         bool is_first = job->tensors_count == 0 && !job->terms->is_trial;
         enum log_level level = is_first ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
-        log_write(level, "job %s%s goes where least is loaded: %s",
+        log_write(level, "job %s%s is placed on the least loaded lanes: %s",
                   tenant_prefix(job->tenant, prefix), job->name, reason);
         ret_answer->how = why == ASK_FOR_LOST         ? SHARE_MOVED
                           : why != ASK_FOR_NEW        ? SHARE_DRAINED

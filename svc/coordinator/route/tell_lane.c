@@ -172,8 +172,8 @@ static void limits_told(struct service *s, void *data, const envelope *reply, in
                         const char *text)
 {
     if (!reply && code != -ECONNRESET && code != -ENOTCONN)
-        log_warn("a lane did not get the new limits of a tenant: %s; the next pieces of the tenant "
-                 "bring them",
+        log_warn("a lane did not get the new limits of a tenant: %s; they are sent again with the "
+                 "next pieces of the tenant",
                  text);
 }
 

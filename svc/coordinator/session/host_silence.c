@@ -21,8 +21,8 @@ struct silence {
 
 static uint64_t period_ns(const struct service *s) { return s->options->worker_timeout_ns / LOOKS; }
 
-/* Returns the period of keep-alive probes. Probes are rare, but a living host always answers within
- * 5 checks. */
+/* Returns the period of keep-alive probes. Probes are rare, but a living host answers at
+ * least once within 5 checks. */
 static unsigned ask_s(const struct service *s)
 {
     uint64_t half_s = s->options->worker_timeout_ns / 2 / NS_PER_S;

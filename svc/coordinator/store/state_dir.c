@@ -116,10 +116,11 @@ int state_dir_admit(const char *path, const char *socket, const char *group, str
         return error;
     if (chown(socket, (uid_t)-1, gid) < 0 || chown(path, (uid_t)-1, gid) < 0 ||
         chmod(path, 0710) < 0)
-        return err_set(err, -errno,
-                       "--operators %s: cannot give %s and its socket to that group: %s (its user "
-                       "must own the folder and be a member of the group, or root)",
-                       group, path, err_text(-errno));
+        return err_set(
+            err, -errno,
+            "--operators %s: cannot give %s and its socket to that group: %s (the "
+            "user of gradpool serve must own the folder and be in the group, or be root)",
+            group, path, err_text(-errno));
     return 0;
 }
 

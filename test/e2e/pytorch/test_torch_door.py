@@ -147,9 +147,9 @@ def compare_pushes(of):
 
 
 def compare_closures(of):
-    """Optimizers that evaluate a closure, once in a step and several times, compared with one
-    process that has the mean of all losses. The last one stops early because of losses, on all
-    ranks at the same time."""
+    """Optimizers that evaluate a closure once or several times in a step, compared with one process
+    that has the mean of all losses. The last optimizer stops early when its loss no longer falls,
+    on all ranks in the same step."""
     torch, hvd = of.torch, of.hvd
 
     def mean(net, step):

@@ -200,7 +200,8 @@ static void a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog(void **s
     free(text);
 }
 
-/* Counted as a failure it would mean "later" forever, and neither end would read again. */
+/* If such a send counted as a failure, the channel would return "later" for ever, and neither end
+ * would read again. */
 static void what_is_sent_while_tls_wants_to_read_first_leaves_behind_the_next_read(void **state)
 {
     struct wire w = wire_open(&good);

@@ -215,7 +215,7 @@ static inline void refuse(uint32_t lane, int code)
     holder_ticket(k, JOB, lane, code, "", "", &(struct record_connect){0});
 }
 
-/* Requests and gives the ticket. No other message goes to the lane. */
+/* Requests a ticket and connects with it. No other message goes to the lane. */
 static inline void connect_lane(uint32_t lane)
 {
     int before = lanes[lane].opened;

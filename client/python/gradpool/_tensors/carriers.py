@@ -136,8 +136,8 @@ def lent(job, elements, dtype):
 
 
 def lent_like(job, tensor):
-    """Returns a lent tensor of that shape. None also for a tensor that should have its own
-    memory."""
+    """Returns a lent tensor of the same shape and dtype. None: no memory can be lent, or `tensor`
+    should have its own memory."""
     made = lent(job, tensor.numel(), tensor.dtype) if is_lendable(tensor) else None
     return made if made is None else made.view(tensor.shape)
 
