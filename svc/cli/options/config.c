@@ -78,10 +78,13 @@ static void config_check_heading(struct config_reader *c, const char *line)
         config_fail(c, "text behind the section's name; put it on a line of its own");
 }
 
-static void config_skip_line(FILE *stream)
+/* Skips the rest of a long comment, and shortens the read part: inih from release 58 refuses a line
+ * that fills its buffer. */
+static void config_skip_comment(FILE *stream, char *buffer)
 {
     for (int c; (c = fgetc(stream)) != EOF && c != '\n';)
         ;
+    memcpy(buffer, "#\n", sizeof "#\n");
 }
 
 /* Removes blanks before a key, because inih would treat the line as a continuation of the line
@@ -95,13 +98,13 @@ static void config_trim(char *line, bool is_first)
     memmove(line, start, strlen(start) + 1);
 }
 
-static void config_check_line(struct config_reader *c, const char *buffer, int buffer_bytes,
-                              bool is_text, bool is_whole)
+static void config_check_line(struct config_reader *c, char *buffer, int buffer_bytes, bool is_text,
+                              bool is_whole)
 {
     if (!is_text)
         config_fail(c, "a zero byte; the file is no text");
     else if (!is_whole && (*buffer == ';' || *buffer == '#'))
-        config_skip_line(c->stream);
+        config_skip_comment(c->stream, buffer);
     else if (!is_whole)
         config_fail(c,
                     "more than %d characters; give a long value as a variable or on the command "

@@ -71,8 +71,8 @@ class Outputs(unittest.TestCase):
         short = self.service.worker('short', 0, 1, '--rounds', 1000000)
         until(lambda: (self.service.job('kept') or {}).get('use', {}).get('copied', 0) > 0,
               'the state of the job has copies', process=self.service.serve)
-        until(lambda: 'rounds_per_s' in next(job for job in self.reported('jobs')
-                                             if job['job'] == 'short'),
+        until(lambda: any(job['job'] == 'short' and 'rounds_per_s' in job
+                          for job in self.reported('jobs')),
               'the job is in a report', process=self.service.serve)
         short.signal(signal.SIGTERM)
         until(lambda: self.reported('ended_jobs'), 'the report has a job that ended',
