@@ -256,8 +256,8 @@ GP_API int gp_job_tell_loss(gp_job *job, float loss);
 GP_API int gp_job_timeline_start(gp_job *job, const char *path);
 
 /* Ends the recording of this rank and closes the file. Returns 0 if there is no recording. Waits
- * for the remaining rounds, and up to 5 s for each answer of the coordinator. An error is the one
- * that ended the recording early; the file then has the rounds before it. */
+ * for the remaining rounds, and up to 5 s for each answer of the coordinator. An error has
+ * ended the recording early; the file then has the rounds before that error. */
 GP_API int gp_job_timeline_stop(gp_job *job);
 
 /* Returns this worker's rank; 0 for NULL. */

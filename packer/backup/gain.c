@@ -1,5 +1,5 @@
-/* Estimates V, N and c, and the gain of a round. Owns nothing. Must never divide by an estimate
- * that may be zero or negative. README.md: BK1 to BK4. */
+/* Estimates V, N and c, and the gain of a round. Owns nothing. Must never divide by an
+ * estimate, which may be zero or negative. README.md: BK1 to BK4. */
 #include "packer/backup/gain.h"
 
 #include <math.h>

@@ -78,8 +78,8 @@ static void config_check_heading(struct config_reader *c, const char *line)
         config_fail(c, "text behind the section's name; put it on a line of its own");
 }
 
-/* Skips the rest of a long comment, and shortens the read part: inih from release 58 refuses a line
- * that fills its buffer. */
+/* Skips the rest of a long comment, and shortens the read part: inih from release 58 refuses
+ * lines that fill its buffer. */
 static void config_skip_comment(FILE *stream, char *buffer)
 {
     for (int c; (c = fgetc(stream)) != EOF && c != '\n';)

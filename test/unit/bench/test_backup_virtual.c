@@ -1,5 +1,5 @@
-/* Training runs on a virtual clock: bench/backup/README.md. Known outcomes are those of a program
- * that shares no line with the bench. */
+/* Training runs on a virtual clock: bench/backup/README.md. Known outcomes were computed by a
+ * separate program, which shares no line with the bench. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
