@@ -1,5 +1,6 @@
 /* Attacks on the coordinator: requests without end, messages and greetings that never end,
- * jobs that come and go. Each attack owns its connections and sends to the tenant's endpoint only. */
+ * jobs that come and go. Each attack owns its connections, and sends to the tenant's endpoint
+ * only. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/channel/internal.h"

@@ -1,7 +1,7 @@
 /* One or several whole jobs in one thread on a virtual clock: real lanes over fabric_mem,
  * workers that follow the client's protocol, and simulated coordinator, kills and stops.
- * test/sim/README.md has the invariants that hold after every step (S1, S2, ...). A broken invariant fails the running
- * cmocka case and prints the seed. */
+ * test/sim/README.md has the invariants that hold after every step (S1, S2, ...). A broken
+ * invariant fails the running cmocka case and prints the seed. */
 #ifndef GRADPOOL_TEST_SIM_H
 #define GRADPOOL_TEST_SIM_H
 
