@@ -99,8 +99,9 @@ class Rules(unittest.TestCase):
         self.assertEqual(list(messages.all_have_reasons(messages.Tree(golden))), [])
 
     def test_a_vague_beginning_is_named(self):
-        vague = 'void g(void) { log_warn("who is late"); }'
-        self.assertIn('who is late', complaints(messages.none_is_vague, svc__cli__a_c=vague)[0])
+        vague = 'void g(void) { log_warn("it has left the lane"); }'
+        self.assertIn('it has left the lane',
+                      complaints(messages.none_is_vague, svc__cli__a_c=vague)[0])
 
 
     def test_a_symptom_that_no_message_has_is_named(self):

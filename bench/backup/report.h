@@ -19,7 +19,7 @@ struct report_kind {
  * and with several. */
 void report_bars(const struct study *study, const struct report_kind *kind,
                  const struct decisions decisions[2]);
-/* Whether a run has the outcome, to the digits of the check. */
+/* Returns whether a run has the outcome, to the digits of the check. */
 bool report_equals(const struct grid_check *check, const struct virtual_result *result);
 /* Runs the checks of the grid. Checks on digits need `are_digits_read`. Returns the number of runs
  * of a static k that differ; rules that decide are printed only. -errno. */

@@ -134,7 +134,7 @@ void backup_replaced(struct backup *backup);
 /* All measurements are dropped; the next rounds wait for all. */
 void backup_restored(struct backup *backup, uint64_t now_ns);
 
-/* Whether the rank is in the set of the open round, so far. */
+/* Returns whether the rank is in the set of the open round, so far. */
 bool backup_is_counted(const struct backup *backup, uint32_t rank);
 /* Gradients of the rank in the open round, so far. */
 uint32_t backup_counted(const struct backup *backup, uint32_t rank);

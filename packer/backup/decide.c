@@ -125,7 +125,8 @@ static bool rank_may_go_on(const struct backup *b, const struct backup_rank *r)
     return r->is_member && !r->is_flying && r->counted > 0 && r->counted < b->options->gradients;
 }
 
-/* Whether the set will be full within that time without another gradient of the waiting ranks. */
+/* Returns whether the set will be full within that time without another gradient of the waiting
+ * ranks. */
 static bool will_be_full(const struct backup *b, double ns)
 {
     return (double)b->counted + expected_within(b, ns) >= wanted_of(b) - 0.5;
@@ -190,7 +191,7 @@ static bool waits_for_all(const struct backup *b)
            b->measured_rounds < backup_first_rounds(b->options->rule);
 }
 
-/* Whether the rule closes the round now. */
+/* Returns whether the rule closes the round now. */
 static bool rule_closes(struct backup *b, uint64_t now_ns, uint64_t *ret_until_ns)
 {
     uint32_t least = b->options->least < b->members ? b->options->least : b->members;

@@ -64,7 +64,7 @@ struct gain_recent {
 /* A change of the rate drops the former samples. */
 void gain_recent_add(struct gain_recent *recent, const struct gain_sample *sample);
 struct gain gain_recent_read(const struct gain_recent *recent);
-/* Whether the last loss is above the one before by more than 1 %. */
+/* Returns whether the last loss is above the one before by more than 1 %. */
 bool gain_recent_rises(const struct gain_recent *recent);
 
 #endif

@@ -140,7 +140,7 @@ static void growth_forget_bids(struct scheduler *s, size_t count)
 
 /* --- exchange --- */
 
-/* Whether a worker is worth more to the bid than to the victim, with the pauses of both. */
+/* Returns whether a worker is worth more to the bid than to the victim, with the pauses of both. */
 static bool growth_is_worth(const struct scheduler *s, const struct growth_bid *bid,
                             const struct roster_job *victim, double loss)
 {

@@ -37,7 +37,7 @@ static bool needs_rest_is_better(const struct roster_job *a, const struct roster
     return a->value < b->value;
 }
 
-/* Whether `a`, submitted after `b`, is served before `b` of the same class. */
+/* Returns whether `a`, submitted after `b`, is served before `b` of the same class. */
 static bool needs_overtakes(enum needs_class class, const struct roster_job *a,
                             const struct roster_job *b)
 {
@@ -101,8 +101,8 @@ static uint32_t needs_firm_workers(const struct scheduler *s)
     return firm;
 }
 
-/* Whether probing jobs and stages hold at most three quarters with `count` more slots, or none
- * but these (F3). */
+/* Returns whether probing jobs and stages hold at most three quarters with `count` more slots, or
+ * none but these (F3). */
 static bool needs_probing_fits(const struct needs_walk *walk, uint32_t count)
 {
     return walk->firm == 0 || walk->firm + count <= walk->usable * 3 / 4;

@@ -80,7 +80,7 @@ static bool victims_may_rest(const struct scheduler *s, const struct roster_job 
            victim->since_ns + pace_quantum_ns(s) <= s->now_ns && victims_tenant_gives(victim, job);
 }
 
-/* Whether `a` rests before `b`: lowest rung, then worst report, then latest submitted. */
+/* Returns whether `a` rests before `b`: lowest rung, then worst report, then latest submitted. */
 static bool victims_ranks_below(const struct roster_job *a, const struct roster_job *b)
 {
     if (a->tenant->slots != b->tenant->slots)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct aggregator_options {
-    const char *join;    /* address of the coordinator: host:port, gradpool://..., unix:/path */
+    const char *join;    /* the coordinator's address: HOST:PORT, gradpool://..., unix:/path */
     const char *service; /* name of the service; NULL: none */
     const char *cores;   /* cores of the lanes, "0-3,8"; NULL: all that this process may use */
     /* number of lanes on each core; 0: one. More than one is for tests only */

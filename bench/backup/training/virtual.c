@@ -49,7 +49,7 @@ static uint32_t run_next(const struct run *run)
     return next;
 }
 
-/* Whether the round closes now. */
+/* Returns whether the round closes now. */
 static bool run_decides(struct run *run)
 {
     struct backup_decision d;
@@ -63,7 +63,7 @@ static bool run_decides(struct run *run)
     return d.verb == BACKUP_CLOSE;
 }
 
-/* Whether the next event closes the round. */
+/* Returns whether the next event closes the round. */
 static bool run_event(struct run *run)
 {
     uint32_t rank = run_next(run);
@@ -171,7 +171,8 @@ static double run_evaluate(struct run *run)
     return mean;
 }
 
-/* Whether the run is over, behind a round. The loss is evaluated behind rounds 0, 4, 8, ... */
+/* Returns whether the run is over, behind a round. The loss is evaluated behind rounds 0, 4, 8, ...
+ * */
 static bool run_is_over(struct run *run)
 {
     const struct grid *grid = run->setting->grid;

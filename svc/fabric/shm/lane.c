@@ -27,8 +27,8 @@
 /* Maximum number of sockets with events that one poll serves. */
 #define LOOKS_MAX 64
 /* Number of callers after which the listener pauses. Any user of the host can connect, which costs
- * about 15 us. After a caller who was refused by uid the pause is longer, so that unknown users
- * take some hundredths of the lane's time at most (T7). */
+ * about 15 us. The pause after a refused user is longer, so that unknown users take only a few
+ * hundredths of the lane's time (T7). */
 #define ACCEPTS_MAX 4
 #define REST_NS (200 * NS_PER_US)
 #define REST_OF_STRANGERS_NS (2 * NS_PER_MS)

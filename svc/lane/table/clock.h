@@ -62,7 +62,7 @@ uint64_t table_clocks_of(const struct table_clocks *clocks, uint32_t rank);
 uint32_t table_clocks_behind(const struct table_clocks *clocks, uint64_t clock,
                              struct clock_rank *ret_ranks, uint32_t most);
 
-/* Whether every member has ended `clock`: the pushes of that clock are complete. */
+/* Returns whether every member has ended `clock`: the pushes of that clock are complete. */
 bool table_clocks_have_ended(const struct table_clocks *clocks, uint64_t clock);
 
 /* ---- what has been applied ---- */
@@ -80,7 +80,7 @@ struct rank_progress {
     struct shard_progress pushes; /* `clock` is a sequence number */
 };
 
-/* Whether an update of the key is applied already. */
+/* Returns whether an update of the key is applied already. */
 bool shard_progress_covers(const struct shard_progress *progress, uint64_t clock, uint64_t mixed);
 /* Keys up to `last` of the progress's clock are applied now. `last` is at or above `next`. */
 void shard_progress_advance(struct shard_progress *progress, uint64_t last);
@@ -92,13 +92,13 @@ int rank_progress_enter(struct rank_progress *progress, uint64_t session);
 
 /* ---- consistency ---- */
 
-/* Whether a push of `clock` may be applied: in BSP when all members have ended the clock and all
- * earlier clocks are applied. */
+/* Returns whether a push of `clock` may be applied: in BSP when all members have ended the clock
+ * and all earlier clocks are applied. */
 bool table_push_may_start(const struct table_clocks *clocks, enum table_consistency consistency,
                           const struct shard_progress *progress, uint64_t clock);
-/* Whether a pull at `clock` may be answered. BSP: when the clock before is applied. SSP: when the
- * minimum is at least clock - staleness, so that the answer has all pushes of all members of clocks
- * up to clock - staleness - 1, and perhaps more. ASP: at once. */
+/* Returns whether a pull at `clock` may be answered. BSP: when the clock before is applied. SSP:
+ * when the minimum is at least clock - staleness, so that the answer has all pushes of all members
+ * of clocks up to clock - staleness - 1, and perhaps more. ASP: at once. */
 bool table_pull_may_start(const struct table_clocks *clocks, enum table_consistency consistency,
                           uint32_t staleness, const struct shard_progress *progress,
                           uint64_t clock);

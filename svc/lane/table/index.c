@@ -233,7 +233,7 @@ static int index_double_directory(struct table_index *index)
     return 0;
 }
 
-/* Whether random keys can have filled a page at this depth. */
+/* Returns whether random keys can have filled a page at this depth. */
 static bool index_may_split(const struct table_index *index, uint32_t depth)
 {
     uint64_t rows = index->count > index->rows_hint ? index->count : index->rows_hint;

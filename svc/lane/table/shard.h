@@ -32,7 +32,7 @@ int table_shard_init(struct table_shard *shard, struct allowance *allowance,
 /* Frees the rows. A zeroed shard is fine. */
 void table_shard_fini(struct table_shard *shard);
 
-/* Whether the mixed key belongs to the shard. */
+/* Returns whether the mixed key belongs to the shard. */
 bool table_shard_has_range(const struct table_shard *shard, uint64_t mixed);
 
 /* Fills in the row of each of `count` keys of the shard; ROWS_NONE: absent. Creates nothing. Cost:

@@ -10,8 +10,8 @@ class Untouched:
 
     without  parameters for which backward() has set no gradient, because no rank has one
 
-    A version misses writes by `.data`, as of clip_grad_value_(), which may change a gradient in a
-    few steps alone: so bytes are summed in each step."""
+    The version of a tensor does not show writes through `.data`. clip_grad_value_() writes so, and
+    may do that in a few steps only, so the bytes are summed in each step."""
 
     def __init__(self):
         self._parameters, self._contents = [], Contents()

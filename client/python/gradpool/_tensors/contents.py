@@ -1,5 +1,5 @@
-"""Whether values are what they were, where versions of tensors do not tell: a write by `.data` or
-numpy changes none."""
+"""Compares the values of tensors at two moments. The version of a tensor does not show a write
+through `.data` or numpy."""
 import operator
 
 import torch
@@ -10,20 +10,20 @@ _DATA_PTR = operator.methodcaller('data_ptr')
 
 
 class Contents:
-    """The values of tensors, or None, at one moment. Tensors on a GPU, sparse ones and those with
-    gaps are compared by their versions."""
+    """Values of tensors at one moment; an entry may be None. Tensors on a GPU, sparse tensors and
+    tensors with gaps in memory are compared by their versions."""
 
     def __init__(self):
         self._tensors, self._places = [], None
         self._lengths, self._sum, self._noted = None, None, None
 
     def note(self, tensors):
-        """Notes the present values, in place of those noted before."""
+        """Notes the present values. Former notes are replaced."""
         self._tensors, self._places = tensors, None
         self._noted = self._taken(tensors)
 
     def are(self, tensors):
-        """Whether these have the values that were noted, each those of the tensor at its place."""
+        """Returns whether each tensor has the noted value of the tensor at the same place."""
         noted, self._tensors = self._tensors, []
         if len(tensors) != len(noted):
             return False
@@ -46,7 +46,7 @@ class Contents:
 
 
 def _is_dense(tensor):
-    """The values fill the memory of the host from the first one on."""
+    """Returns whether the values lie without gaps in the memory of the host."""
     if tensor is None or not tensor.is_cpu or tensor.layout is not torch.strided:
         return False
     return tensor.is_contiguous() or \

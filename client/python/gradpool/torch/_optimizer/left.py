@@ -1,5 +1,5 @@
-"""Gradients as backward() has left them: a script that writes into them by `.data`, as
-clip_grad_value_() does, changes no version."""
+"""Detects gradients that a script changed after backward(). clip_grad_value_() writes through
+`.data`, which changes no version."""
 import torch
 
 from ..._tensors.contents import Contents
@@ -8,7 +8,7 @@ _QUEUE = torch.autograd.Variable._execution_engine.queue_callback
 
 
 class Left:
-    """Values of gradients of the host, from the end of each backward() to the next step."""
+    """Values of gradients in the memory of the host, from each backward() to the next step."""
 
     def __init__(self):
         self._new = []          # gradients of the backward() in progress
@@ -16,7 +16,7 @@ class Left:
         self._spare = []        # Contents of former steps, which know lengths
 
     def add(self, gradient):
-        """Called in backward(), where the gradient is complete."""
+        """Called in backward() when the gradient is complete."""
         if not self._new:
             _QUEUE(self._note)
         self._new.append(gradient)
@@ -30,7 +30,7 @@ class Left:
         self._noted.append((gradients, contents))
 
     def is_so(self):
-        """Whether the gradients have these values still; asked once for a step."""
+        """Returns whether the gradients are unchanged. Called once for each step."""
         noted, self._noted, self._new = self._noted, [], []
         answers = [contents.are(gradients) for gradients, contents in noted]
         self._spare = [contents for _, contents in noted]
