@@ -20,10 +20,10 @@ from ._native.binding import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item
                               SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
 from ._native.memory import Loan
 from ._native.owned import Owned
-from .errors import error_of, GradpoolError, mismatch, Timeout, Unreachable
+from ._process.rounds import Request, Round, Rounds
+from .errors import GradpoolError, mismatch, Unreachable
 
 DEFAULT_TIMEOUT_MS = 60000
-SIGNALS_MS = 200    # longest time until the Python handler of a signal runs
 
 
 def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0):
@@ -166,7 +166,7 @@ class Job(Owned):
         self.client, self.name, self.rank = client, name, rank
         self._workers = workers     # number of workers at the join
         self._tensors = {}
-        self._open = set()      # requests whose buffers are lent
+        self._rounds = Rounds(self)
         self._lock = threading.Lock()
         self._lent = Lent()
 
@@ -403,8 +403,13 @@ class Job(Owned):
                 for tensor in tensors:
                     if tensor.handle is None or tensor.job is not self:
                         self._known(tensor)     # this call raises the reason
-                check(begin(job, ctypes.byref(handle)))
-                return Request(self, handle, loan)
+                self._rounds.raise_dropped()
+                error = begin(job, ctypes.byref(handle))
+                if error == -errno.EBUSY:
+                    self._rounds.await_dropped(tensors, self.client._timeout_ms)
+                    error = begin(job, ctypes.byref(handle))
+                check(error)
+                return Request(Round(self._rounds, tensors, handle, loan))
         except BaseException:
             if not handle:
                 loan.end()
@@ -506,12 +511,10 @@ class Job(Owned):
 
     def _end(self, handle):
         self._wait_for_users()
+        self._rounds.tell_dropped()
         self._lent.leave(handle)
         lib.gp_job_leave(handle)
-        with self._lock:
-            left, self._open = self._open, set()
-        for request in left:
-            request.cancel()
+        self._rounds.cancel()
 
     def __repr__(self):
         return f"job '{self.name}', rank {self.rank}"
@@ -534,61 +537,3 @@ class _What:
         text = f"{self._role} of '{self._tensor.name}'"
         return (text if self._blocks == 1
                 else f'{text}, for a {self._operation} of {self._blocks} workers')
-
-
-class Request:
-    """A round in progress. Keeps its buffers alive until the end, even if the script drops the
-    Request (Y2)."""
-    __slots__ = ('_job', '_handle', '_loan', '_error', '__weakref__')
-
-    def __init__(self, job, handle, loan):
-        self._job, self._handle, self._loan, self._error = job, handle, loan, None
-        with job._lock:
-            job._open.add(self)
-
-    def wait(self, timeout_ms=0):
-        """Returns when every result is in place and the gradient may be written again. Timeout: not
-        yet; wait again. Any other error ends the request, and later calls raise it again."""
-        timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
-        if self._handle is not None:
-            # leaving the job ends this call; closing the client does not
-            with self._job.client._using():
-                self._wait(timeout_ms)
-        if self._error is not None:
-            raise self._error
-
-    def _wait(self, timeout_ms):
-        # leave() in another thread takes the handle from this object, and not from the library
-        handle = self._handle
-        if handle is None:
-            return
-        left_ms = timeout_ms or self._job.client._timeout_ms
-        while left_ms > SIGNALS_MS and lib.gp_poll(handle, SIGNALS_MS) == 0:
-            left_ms -= SIGNALS_MS  # a Ctrl-C is raised between two of these waits
-        try:
-            check(lib.gp_wait(handle, left_ms))
-        except Timeout:
-            raise
-        except GradpoolError as error:
-            self._finish(error)
-        else:
-            self._finish(None)
-
-    def done(self, timeout_ms=0):
-        """Returns True when wait() will not block; False: not yet, also after `timeout_ms`."""
-        if self._handle is None:
-            return True
-        with self._job.client._using():
-            handle = self._handle
-            return handle is None or lib.gp_poll(handle, timeout_ms) == 1
-
-    def cancel(self):
-        """Ends the request because the job was left: the library frees the handle."""
-        self._finish(error_of(-errno.ECANCELED, f"job '{self._job.name}' has been left: "
-                              'join the job again'))
-
-    def _finish(self, error):
-        self._handle, self._error = None, error
-        self._loan.end()
-        with self._job._lock:
-            self._job._open.discard(self)

@@ -457,7 +457,7 @@ class Refusals(Case):
         self.path.write_bytes(data)
         self.fails(lambda job: job.restore(self.path), 'has changed since it was written')
         self.path.write_text('no snapshot at all, but text')
-        self.fails(lambda job: job.restore(self.path), 'no snapshot')
+        self.fails(lambda job: job.restore(self.path), 'not a snapshot file')
         self.path.unlink()
         self.assertEqual(self.fails(lambda job: job.restore(self.path), str(self.path)).errno,
                          errno.ENOENT)

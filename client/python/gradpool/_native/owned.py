@@ -45,8 +45,12 @@ class Owned:
         self._guard = threading.Lock()
         self._idle = threading.Condition(self._guard)
 
+    def is_of_this_process(self):
+        """Returns False in a forked child of the process that created the object."""
+        return os.getpid() == self._process
+
     def _live(self):
-        if os.getpid() != self._process:
+        if not self.is_of_this_process():
             raise Forked(errno.ECHILD, f'this {type(self).__name__} belongs to process '
                          f'{self._process}; a forked child must not use it: connect again there')
         if self._handle is None:
@@ -60,7 +64,7 @@ class Owned:
 
     def _close(self):
         """Ends the object once, and never in a forked child."""
-        if os.getpid() != self._process:
+        if not self.is_of_this_process():
             return
         with self._idle:
             handle, self._handle = self._handle, None
