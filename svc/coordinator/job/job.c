@@ -173,7 +173,8 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
                                       .wanted = job->ranks->wanted,
                                       .version = job->ranks->version,
                                       .continues = job->terms->continues,
-                                      .is_elastic = job->terms->is_elastic};
+                                      .is_elastic = job->terms->is_elastic,
+                                      .ordered_until_ns = job->growth->ordered_until_ns};
 }
 
 int jobs_restore(struct service *s, const struct store_job *row)
@@ -197,6 +198,7 @@ int jobs_restore(struct service *s, const struct store_job *row)
     job->terms->is_elastic = row->is_elastic;
     job->terms->loss_limit_ppm = row->loss_limit_ppm;
     job->failure = *row->failure ? strdup(row->failure) : NULL;
+    job->growth->ordered_until_ns = row->ordered_until_ns;
     list_append(&s->jobs, &job->link);
     return 0;
 }
