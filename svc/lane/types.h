@@ -3,6 +3,7 @@
 #ifndef GRADPOOL_LANE_TYPES_H
 #define GRADPOOL_LANE_TYPES_H
 
+#include "svc/base/hash.h"
 #include "svc/base/list.h"
 #include "svc/lane/chunk/operation.h"
 #include "svc/lane/chunk/transfer_types.h"
@@ -44,9 +45,9 @@ enum piece_state {
 };
 
 struct piece {
-    struct list link;     /* node in job.pieces */
-    struct list run_link; /* node in job.runnable */
-    struct piece *hash_next;
+    struct list link;       /* node in job.pieces */
+    struct list run_link;   /* node in job.runnable */
+    struct hash_link by_id; /* in job.table */
     struct lane_job *job;
     uint32_t id, task, epoch;
     unsigned dtype;
@@ -157,8 +158,8 @@ struct lane_job {
     struct list runnable; /* pieces that have chunks to start, in order of priority */
     uint64_t due_bytes;   /* bytes of runnable pieces of which no chunk has started */
     uint32_t passes;      /* LANE_SHORTEST: chunks of other jobs since this job has been waiting */
-    struct piece **table; /* hash table of the pieces by number */
-    size_t table_size, pieces_count, grants_count, grants_max;
+    struct hash_table table; /* the pieces by number */
+    size_t grants_count, grants_max;
     uint64_t step_bytes; /* bytes of inputs and results of one round of every piece (A18) */
     struct record_connect *grants;
     struct transfer transfers[TRANSFERS_PER_JOB];

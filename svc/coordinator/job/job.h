@@ -4,6 +4,7 @@
 
 #include "packer/growth/scale.h"
 #include "packer/profile/profile.h"
+#include "svc/base/hash.h"
 #include "svc/coordinator/aggregator/aggregator.h"
 #include "svc/coordinator/peer/tenant.h"
 #include "svc/wire/durability.h"
@@ -46,9 +47,9 @@ struct piece {
 };
 
 struct tensor {
-    struct tensor *next; /* next tensor in the same hash bucket */
+    struct hash_link by_name; /* in job_index.by_name */
     struct job *job;
-    uint32_t id, dtype, hash;
+    uint32_t id, dtype;
     uint64_t elements;
     struct terms terms;
     char *name;
@@ -174,9 +175,8 @@ struct job_ranks {
 
 /* Index of the tensors by name, and sums over all tensors. */
 struct job_index {
-    size_t capacity;         /* allocated length of job.tensors */
-    struct tensor **buckets; /* hash table of the tensors by name; its length is `capacity` */
-    size_t buckets_count;
+    size_t capacity; /* allocated length of job.tensors */
+    struct hash_table by_name;
     size_t pieces_count;
     uint64_t bytes;       /* bytes of all tensors */
     uint64_t piece_bytes; /* maximum bytes of a piece or task in the current declare */
