@@ -166,6 +166,10 @@ static bool dispatch(struct worker *w, const union record *record, const void *d
     case RECORD_CHOSEN: take_choice(w, &record->chosen); return false;
     case RECORD_SETTINGS: parameters_tell(w, &record->settings); return false;
     case RECORD_BACKUP: take_backup(w, &record->backup); return false;
+    case RECORD_LANDED:
+    case RECORD_MEASURE:
+        evict(w, "a record for backup workers, which the job does not have");
+        return false;
     default: evict(w, "a record that only lanes send"); return false;
     }
 }

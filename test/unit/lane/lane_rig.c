@@ -269,7 +269,9 @@ void rig_say(struct rig *rig, uint32_t i, struct say say)
                                  .loss = 0.5f,
                                  .input_offset = say.offset,
                                  .input_bytes = say.has_no_input ? 0 : bytes,
-                                 .payload_bytes = say.is_inline ? (uint32_t)bytes : 0};
+                                 .payload_bytes = say.is_inline ? (uint32_t)bytes : 0,
+                                 .weight = RECORD_WEIGHT,
+                                 .gradient = RECORD_GRADIENT};
     bool collects = say.output_blocks > 1;
     if (say.input_blocks > 1)
         ready.input_stride = bytes;
