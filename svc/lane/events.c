@@ -137,6 +137,7 @@ static void evict(struct worker *w, const char *why)
  * are connected to all lanes (W13). */
 static void take_choice(struct worker *w, const struct record_chosen *chosen)
 {
+    w->known_sets[chosen->round % CHOICES_PER_JOB] = chosen->round;
     if (!w->job->failure && round_choose(w->job, chosen) < 0)
         evict(w, "a set of ranks that is not the one that others passed on");
 }

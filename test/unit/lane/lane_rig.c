@@ -139,7 +139,10 @@ static void take(struct rig_worker *w, const struct fabric_event *event)
 {
     switch (event->kind) {
     case FABRIC_EVENT_OPEN: w->is_open = true; break;
-    case FABRIC_EVENT_WORD: w->words[w->words_count++ % 4096] = event->word; break;
+    case FABRIC_EVENT_WORD:
+        w->words[w->words_count++ % 4096] = event->word;
+        w->chosen_before_word = w->chosen_count;
+        break;
     case FABRIC_EVENT_MESSAGE: take_message(w, event); break;
     case FABRIC_EVENT_CLOSED:
         assert_false(w->is_closed);
