@@ -109,6 +109,10 @@ struct piece {
     struct rank ranks[];
 };
 
+/* Number of sets of ranks (W13) that a job stores: those of future rounds, and of the newest closed
+ * rounds. */
+#define CHOICES_PER_JOB 4
+
 struct worker {
     struct lane_job *job;
     /* number of the rank; for a replica holder RECORD_KEEPER | number of the aggregator */
@@ -133,12 +137,12 @@ struct worker {
     uint64_t answered_ns;
     struct inbox inbox; /* short payloads of this worker that wait */
     struct breaks breaks;
+    /* rounds whose sets went over the current connection, in either direction; indexed like
+     * lane_job.choices */
+    uint64_t known_sets[CHOICES_PER_JOB];
     char peer[64];
 };
 
-/* Number of sets of ranks (W13) that a job stores: those of future rounds, and of the newest closed
- * rounds. */
-#define CHOICES_PER_JOB 4
 /* Maximum number of replica holders (other aggregators) that a lane serves for one job: its own,
  * and those of former owners. */
 #define LANE_KEEPERS_MAX 8

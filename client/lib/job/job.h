@@ -38,7 +38,8 @@ struct gp_job {
     bool is_elastic;            /* workers join and leave (L20) */
     bool join_is_late;          /* the job had begun before the join; for the control thread */
     gp_membership membership;
-    Gradpool__Wire__JoinRequest join; /* for the control thread */
+    Gradpool__Wire__JoinRequest join;       /* for the control thread */
+    Gradpool__Wire__BackupSpec join_backup; /* `join` points to it; unused without backup workers */
     struct control *control;
     pthread_mutex_t declaring; /* allows one declare or undeclare at a time; locked before `lock` */
     pthread_mutex_t lock;

@@ -6,8 +6,8 @@
 #include "packer/profile/profile.h"
 #include "svc/base/hash.h"
 #include "svc/coordinator/aggregator/aggregator.h"
+#include "svc/coordinator/job/job_terms.h"
 #include "svc/coordinator/peer/tenant.h"
-#include "svc/wire/durability.h"
 #include "svc/wire/terms.h"
 
 #define WORKERS_MAX 768
@@ -143,18 +143,6 @@ enum entering {
     ENTERING_NOT,
     ENTERING_WAITS,   /* late workers wait for the end of an iteration */
     ENTERING_AT_ONCE, /* late workers enter each tensor at its open round */
-};
-
-/* Terms of a job, set by its first worker, or by the operator of a dry run. */
-struct job_terms {
-    bool continues;                   /* the job continues after the loss of workers */
-    bool is_elastic;                  /* ranks may join and leave */
-    enum durability durability;       /* UNSAID: no worker has joined since the restart */
-    uint32_t loss_limit_ppm;          /* loss limit that the job itself requested; 0: none */
-    uint32_t lane_wait_ms, answer_ms; /* time-outs that its workers sent; 0: not sent */
-    uint32_t layout;   /* profiles_layout() of the first declare; 0: no declare yet */
-    bool is_trial;     /* the job is a dry run: no lane opens and no process starts */
-    bool is_operators; /* the dry run belongs to an operator */
 };
 
 /* Ranks of the job, and ranks that are joining or leaving: membership/ and session/. */

@@ -1,5 +1,5 @@
-/* Messages of a lane to its workers besides results. Each function marks the announcement;
- * tell_flush() sends the messages. RULES.md: A6. */
+/* Messages of a lane to its workers besides results. Each function marks the announcement, and
+ * tell_flush() sends the messages; those that end in _now send at once. RULES.md: A6. */
 #ifndef GRADPOOL_LANE_JOB_TELL_H
 #define GRADPOOL_LANE_JOB_TELL_H
 
@@ -22,6 +22,10 @@ void tell_job_failure(struct worker *w);
 /* Sends at once an ERROR that belongs to no announcement. -EAGAIN: the send queue is full, and the
  * error is not stored. */
 int tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
+/* Sends at once the set of a round of the leading tensor, unless it is unknown here, or went over
+ * this connection before, in either direction. -EAGAIN: the send queue is full; -ECONNRESET. The
+ * worker is connected. */
+int tell_set_now(struct worker *w, uint64_t round);
 /* Sends the messages of all workers, as many as the send queues take. The others stay marked. */
 void tell_flush(struct lane *lane);
 

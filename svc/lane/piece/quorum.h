@@ -34,7 +34,7 @@ bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t 
 bool quorum_is_stuck(struct piece *p);
 /* Stores the set of ranks of a round, for all pieces with QUORUM_CHOSEN (W13). 1: the set is new;
  * 0: it is known, or its round is long past. -EPROTO: another set is known for the round;
- * -EINVAL: it contains ranks that the job does not have. */
+ * -EINVAL: it contains ranks that the job does not have, or several gradients of a rank. */
 int quorum_choose(struct lane_job *job, const struct record_chosen *chosen);
 
 #endif
