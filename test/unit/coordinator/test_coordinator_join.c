@@ -86,6 +86,7 @@ static void another_backup_rule_than_that_of_the_job_is_refused_with_both(void *
     refused_backup(*state, 1, &backup, -EINVAL,
                    "job resnet closes its rounds by backup rule all; rank 1 came with static, k 2, "
                    "least 2, absence 64, lag 4, gradients 1, rate fixed; give all ranks the same");
+    refused_backup(*state, 1, &backup, -EINVAL, "; give all ranks the same gp_job_spec.backup");
     rig_join(*state, "resnet", 1, 3, NULL, NULL);
 }
 
