@@ -122,8 +122,7 @@ enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
 struct session {
     struct job *job;
     uint32_t rank, pid;
-    /* Version of the membership when the worker joined; 0: at the start of the job. */
-    uint32_t entered;
+    uint32_t entered; /* version of the membership at its join; 0: at the start of the job */
     uint64_t number, identity;
     char *node;
     enum session_state state;
