@@ -1,4 +1,4 @@
-/* The tables of the SQLite store as data, and the SQL statements made from them. */
+/* Tables of the SQLite store as data, and the SQL statements that are made from them. */
 #ifndef GRADPOOL_COORDINATOR_STORE_STORE_SCHEMA_H
 #define GRADPOOL_COORDINATOR_STORE_STORE_SCHEMA_H
 
@@ -35,8 +35,8 @@ struct table_schema {
 
 extern const struct table_schema schema_tables[STORE_TABLES];
 
-/* Version of the tables. Only files of this version can be opened; a change of a table raises the
- * version. */
+/* Version of the tables. Only files of this version can be opened. A change of a table increases
+ * the version. */
 #define SCHEMA_VERSION 11
 
 int schema_columns(const struct table_schema *table);
