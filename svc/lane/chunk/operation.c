@@ -1,3 +1,4 @@
+/* Table of operations, which never changes. */
 #include "svc/lane/chunk/operation.h"
 
 #include "svc/wire/record.h"

@@ -9,8 +9,8 @@ struct lane_job *job_find(struct lane *lane, uint32_t id)
     return NULL;
 }
 
-/* Returns the bucket. The coordinator numbers pieces consecutively, so the low bits distribute them
- * well. */
+/* Returns the bucket. The coordinator numbers pieces consecutively, so the low bits are evenly
+ * distributed. */
 static struct piece **bucket(struct lane_job *job, uint32_t id)
 {
     return &job->table[id & (job->table_size - 1)];
@@ -30,7 +30,7 @@ static void table_grow(struct lane_job *job)
     size_t size = job->table_size * 4;
     struct piece **table = arena_alloc(arena, &job->account, size * sizeof *table);
     if (!table)
-        return; /* without memory the chains get longer, but stay correct */
+        return; /* without memory the chains grow longer, but stay correct */
     arena_free(arena, &job->account, job->table);
     job->table = table;
     job->table_size = size;
