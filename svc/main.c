@@ -126,8 +126,8 @@ static int serve(int argc, char **argv)
 }
 
 /* Saves 16 MiB a lane. libfabric 2 reserves 16 KiB for each of 1,024 messages that may arrive on a
- * lane's first connection before a receive is posted. The value 0 reserves the length of an inline
- * message, as in libfabric 1. gradpool's messages are not longer. */
+ * lane's first connection before a receive is posted. gradpool's messages are shorter. The value 0
+ * reserves the length of an inline message, as in libfabric 1. */
 static void limit_message_memory(void) { (void)setenv("FI_TCP_MAX_RX_SIZE", "0", 0); }
 
 static int aggregator(int argc, char **argv)
