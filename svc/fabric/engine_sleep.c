@@ -28,7 +28,7 @@ struct engine_sleep {
     bool forwarder_ends; /* atomic */
 };
 
-/* What the fabrics returned when they were armed. */
+/* Combined results of fabric_arm() for all fabrics. */
 struct sleep_plan {
     int fd;         /* -1: no descriptor */
     uint32_t *bell; /* NULL: no bell */
