@@ -2,7 +2,8 @@
  * aggregator, client and CLI use it. A channel may be used by one thread at a time. The socket is
  * non-blocking.
  *
- * Frame: 32-bit little-endian length (1 to CHANNEL_FRAME_BYTES_MAX), followed by that many bytes. */
+ * Frame: 32-bit little-endian length (1 to CHANNEL_FRAME_BYTES_MAX), followed by that many
+ * bytes. */
 #ifndef GRADPOOL_CHANNEL_CHANNEL_H
 #define GRADPOOL_CHANNEL_CHANNEL_H
 
