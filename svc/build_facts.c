@@ -1,4 +1,4 @@
-/* Collects from the modules their libraries and kernels, for `gradpool doctor`. Owns the texts. */
+/* Collects the modules' libraries and kernels for `gradpool doctor`. Owns the texts. */
 #include "svc/build_facts.h"
 
 #include "svc/base/text.h"
@@ -39,7 +39,7 @@ static void ask_libraries(void)
             (struct view_library){libraries[i].name, libraries[i].built, libraries[i].running};
 }
 
-/* Instruction sets of this machine, the fastest first: "avx2, c". */
+/* Returns the instruction sets of this machine, fastest first, such as "avx2, c". */
 static const char *ask_kernels(void)
 {
     static const char *const names[] = {"avx512", "avx2", "c"};

@@ -27,13 +27,13 @@ static void start_log(const char *who)
         log_info("configuration file %s", cli_config_file());
 }
 
-/* The service's threads work in short bursts. With short slices a lane that wakes up gets its core
- * soon, whatever runs there, and a long request of one tenant does not hold up another's round. */
+/* Length of a time slice of the service's threads. With short slices, a lane that wakes up gets its
+ * core soon, and a long request of one tenant does not delay another's round. */
 #define SLICE_NS (100 * NS_PER_US)
 
 /* Blocks the signals that the coordinator reads from a descriptor, and ignores SIGPIPE and SIGXFSZ.
- * Without SIGPIPE and SIGXFSZ a lost peer, or a file beyond its limit (ulimit -f), is an error code
- * and does not end the program. */
+ * A write to a lost peer, or beyond the limit of a file (ulimit -f), then returns an error instead
+ * of ending the program. */
 static void prepare_signals(void)
 {
     sigset_t set = signals_that_end();
@@ -42,14 +42,15 @@ static void prepare_signals(void)
     sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 }
 
-/* Returns the exit code. -EINVAL and -ENODEV are wrong options that only this host could detect. */
+/* Returns the exit code. -EINVAL and -ENODEV mean wrong options that could be detected only on this
+ * host. */
 static int exit_code(int error)
 {
     return error == 0 ? CLI_OK : error == -EINVAL || error == -ENODEV ? CLI_USAGE : CLI_FAILED;
 }
 
-/* Logs a warning instead of an error: both options may come from an environment that was made for
- * another policy. */
+/* Warns instead of failing, because both options may come from an environment for another
+ * policy. */
 static void warn_without_limit(const struct cli_serve *o)
 {
     const struct packer_resident nobody = {0};
@@ -124,10 +125,9 @@ static int serve(int argc, char **argv)
     return ended < 0 ? CLI_FAILED : ended == 0 ? CLI_OK : 128 + ended;
 }
 
-/* Saves memory of libfabric 2, which reserves 16 KiB for each of the 1,024 messages of a lane's
- * first connection, for messages that arrive before a receive is posted. gradpool's messages are
- * shorter. The value 0 reserves the length of an inline message, as libfabric 1 does, and saves 16
- * MiB a lane. */
+/* Saves 16 MiB a lane. libfabric 2 reserves 16 KiB for each of 1,024 messages that may arrive on a
+ * lane's first connection before a receive is posted. gradpool's messages are shorter. The value 0
+ * reserves the length of an inline message, as in libfabric 1. */
 static void limit_message_memory(void) { (void)setenv("FI_TCP_MAX_RX_SIZE", "0", 0); }
 
 static int aggregator(int argc, char **argv)
@@ -197,9 +197,9 @@ static const struct cli_command commands[] = {
     {0},
 };
 
-/* Protects processes that may have keys: other processes of the user cannot read their memory, they
- * write no core dump, and their children gain no privileges. `run` is not protected: it has no key,
- * and starts programs of the user. */
+/* Protects processes that may have keys. Other processes of the user cannot read their memory, they
+ * write no core dump, and their children gain no privileges. `run` is not protected, because it has
+ * no key and starts programs of the user. */
 static void harden(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "run") == 0)

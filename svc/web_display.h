@@ -5,7 +5,8 @@
 #include "svc/base/err.h"
 #include "svc/coordinator/view/display.h"
 
-/* Listens on "ADDRESS:PORT"; NULL: not listening, reports only. Errors of web_create(). */
+/* Listens on "ADDRESS:PORT", or creates only reports if `address` is NULL. Returns 0 or an error of
+ * web_create(). */
 int web_display_open(const char *address, struct display *ret_display, struct err *err);
 
 #endif

@@ -27,13 +27,13 @@
 #define JOIN_DEADLINE_NS (10 * NS_PER_S)
 #define REJOIN_DEADLINE_NS (2 * NS_PER_S)
 #define REJOIN_PAUSE_MS 200
-/* longest wait for a coordinator, without workers and copies */
+/* longest wait for a coordinator, if there are neither workers nor copies */
 #define UNUSED_ORPHAN_NS (60 * NS_PER_S)
 #define DESCRIPTORS_PROCESS 16
-/* descriptors of one lane: a dozen for the lane itself, the rest for the first workers */
+/* descriptors of one lane: a dozen for the lane itself, the others for its first workers */
 #define DESCRIPTORS_LANE 24
 
-/* All threads inherit the mask: signals reach the control loop alone. */
+/* All threads inherit the mask, so only the control loop receives signals. */
 static int take_signals(struct aggregator *a)
 {
     sigset_t set = signals_that_end();
@@ -41,12 +41,13 @@ static int take_signals(struct aggregator *a)
         return -errno;
     a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     struct sigaction ignore = {.sa_handler = SIG_IGN};
-    /* some libfabric providers write to sockets whose peers have died */
+    /* some libfabric providers write to sockets whose peers have ended */
     sigaction(SIGPIPE, &ignore, NULL);
     return a->signal_fd < 0 ? -errno : 0;
 }
 
-/* Finds the address for workers: the option, or this host's address towards the coordinator. */
+/* Finds the address that workers use: the option, or the address from which this host connects to
+ * the coordinator. */
 static int find_host(struct aggregator *a, struct err *err)
 {
     const struct aggregator_options *o = a->options;
@@ -73,8 +74,8 @@ static int find_host(struct aggregator *a, struct err *err)
     return 0;
 }
 
-/* Warns when workers on other hosts cannot use the address: --join has the host's own name, and
- * this host resolves that name to 127.0.1.1. */
+/* Warns if workers on other hosts cannot use the address. On Debian, a host resolves its own name
+ * to 127.0.1.1, so this happens if --join contains this name. */
 static void warn_of_loopback(const struct aggregator *a)
 {
     struct endpoint data = {0};
@@ -151,8 +152,9 @@ static size_t lanes_wanted(const struct aggregator *a)
     return wanted < AGGREGATOR_LANES_MAX ? wanted : AGGREGATOR_LANES_MAX;
 }
 
-/* Checks the limit on open files at the start. A lane without free descriptors refuses workers with
- * a reason; a lane that cannot open its own descriptors fails without a clear reason. */
+/* Checks the limit on open files at the start. A lane that cannot open its own descriptors would
+ * fail without a clear reason. A lane without descriptors for workers refuses them with a
+ * reason. */
 static int check_descriptors(const struct aggregator *a, struct err *err)
 {
     char whose[64];
@@ -193,7 +195,7 @@ static int find_policy(struct aggregator *a, struct err *err)
                : 0;
 }
 
-/* Reads the key for TCP. A Unix socket needs no key: the kernel supplies the uid of this
+/* Reads the key for TCP. A Unix socket needs no key, because the kernel supplies the uid of this
  * process. */
 static int read_key(struct aggregator *a, struct err *err)
 {
@@ -211,8 +213,8 @@ static int check_ports(const struct aggregator *a, struct err *err)
                    first, lanes, UINT16_MAX);
 }
 
-/* Checks the options. -EINVAL and -ENODEV of this function alone reach the caller of
- * aggregator_run() unchanged. */
+/* Checks the options. Only the errors -EINVAL and -ENODEV of this function are returned by
+ * aggregator_run(). */
 static int take_options(struct aggregator *a, struct err *err)
 {
     const char *interface_name = a->options->interface_name;
@@ -234,8 +236,8 @@ static int take_options(struct aggregator *a, struct err *err)
     return error;
 }
 
-/* Joins the coordinator for the first time. A signal may end the process during this join, however
- * long the coordinator takes, because the coordinator does not know this process yet. */
+/* Joins the coordinator for the first time. A signal ends the process during this join, because the
+ * coordinator does not know this process yet. */
 static int join_first(struct aggregator *a, struct err *err)
 {
     sigset_t set = signals_that_end();
@@ -273,7 +275,7 @@ static int start(struct aggregator *a, struct err *err)
     return error == -EINVAL || error == -ENODEV ? -EIO : error;
 }
 
-/* Ends the lanes. A waiting release has registered a request at its lane (A38), so moving_abandon()
+/* Ends the lanes. Pending releases have registered requests at their lanes (A38). moving_abandon()
  * cancels these requests while the lanes still run. */
 void aggregator_end_lanes(struct aggregator *a)
 {
@@ -312,8 +314,8 @@ static void look_at_signals(struct aggregator *a)
     leaving_check(a);
 }
 
-/* Reports failures of lanes. While the coordinator is away nothing is reported; serve_failures()
- * reports all failures after the next join. */
+/* Reports failures of lanes. While the coordinator is away nothing is reported; after the next join
+ * serve_failures() reports all failures. */
 static void look_at_failures(struct aggregator *a)
 {
     eventfd_t failures;
@@ -321,7 +323,7 @@ static void look_at_failures(struct aggregator *a)
     away_look(a, has_news);
     if (!has_news || !a->channel)
         return;
-    (void)serve_failures(a); /* after an error the next receive finds the broken channel */
+    (void)serve_failures(a); /* after an error the next receive detects the broken channel */
     (void)moving_recheck(a);
     (void)keeping_copied(a);
 }
@@ -340,14 +342,14 @@ static void look_at_moves(struct aggregator *a)
         (void)ahead_look(a);
 }
 
-/* Returns the shorter time-out for poll(); -1 is infinite. */
+/* Returns the shorter timeout for poll(); -1 means infinite. */
 static int sooner(int a_ms, int b_ms)
 {
     return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
 }
 
-/* Sleeps until an event of the coordinator, a lane, the replica holder or a signal, and handles the
- * event. */
+/* Sleeps until an event of the coordinator, a lane, the replica holder or a signal, and handles
+ * this event. */
 static void wait_for_news(struct aggregator *a, int timeout_ms)
 {
     struct pollfd fds[5] = {{.fd = a->signal_fd, .events = POLLIN},
@@ -381,9 +383,9 @@ static void lose_coordinator(struct aggregator *a, int reason)
     timeline_abandon(a);
 }
 
-/* Returns true when the process has waited long enough for a coordinator. With workers the process
- * waits for the whole time-out. Without workers it waits for a shorter time even if it stores
- * copies: two aggregators may store copies for each other that no job needs. */
+/* Returns true when the wait for a coordinator is over. With workers the whole timeout applies.
+ * Without workers a shorter one applies, even if the process stores copies: two aggregators may
+ * store copies for each other that no job needs. */
 static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
 {
     uint64_t timeout_ns = a->options->orphan_timeout_ns;
@@ -393,8 +395,8 @@ static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
     return timeout_ns && clock_now_ns() - away_since_ns > timeout_ns;
 }
 
-/* Sends the reason of the end to workers that still train. Only the lanes can do that without a
- * coordinator. */
+/* Sends the reason for the end to workers that still train. Without a coordinator, only the lanes
+ * can send it. */
 static void tell_workers_of_end(struct aggregator *a)
 {
     char text[ERR_TEXT_BYTES];
@@ -416,7 +418,7 @@ static void rejoin(struct aggregator *a)
             log_info("joined again as aggregator %u", a->number);
             return;
         }
-        /* The coordinator is ending, and no other aggregator takes the tasks. */
+        /* The coordinator is ending, and no other aggregator can receive the tasks. */
         bool is_stopped = error == -ESHUTDOWN && a->leave_by_ns > 0;
         bool is_refused =
             error == -ESTALE || error == -EKEYREJECTED || error == -EKEYREVOKED || is_stopped;

@@ -1,6 +1,6 @@
 /* Delays replies to PlaceRequest until the workers of the pieces are connected and their memory is
- * warm, so that the first round of a moved piece waits for neither. Owns the pending replies. Every
- * delay has a limit: a move continues without late workers. svc/lane/RULES.md: A80. */
+ * mapped, so that the first round of a moved piece need not wait. Owns the pending replies. Every
+ * delay is limited: a move continues without late workers. svc/lane/RULES.md: A80. */
 #include "svc/lane/move/ahead.h"
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define WAITS_MAX 1024 /* pending replies at one time */
+#define WAITS_MAX 1024 /* maximum number of pending replies */
 #define WAIT_NS (3 * NS_PER_S)
 #define LOOK_MS 5
 
@@ -17,8 +17,8 @@ struct ahead_wait {
     uint64_t id; /* number of the request */
     uint32_t lane, job;
     uint64_t until_ns, look_ns;
-    /* The last check found the workers ready. Two checks in a row have to agree, because a worker
-     * lends its memory after its connection is open. */
+    /* The last check found the workers ready. Two consecutive checks have to, because a worker
+     * lends memory only after its connection is open. */
     bool was_ready;
 };
 
@@ -28,8 +28,8 @@ static int ahead_ask(struct lane *lane, void *context)
     return lane_has_workers(lane, w->job);
 }
 
-/* Judges one pending reply. 0: the workers are ready, or the time is over; -EAGAIN: not ready yet;
- * other errors of lane_has_workers(). */
+/* Checks one pending reply. Returns 0 if the workers are ready or the time is over, -EAGAIN if they
+ * are not ready yet, or another error of lane_has_workers(). */
 static int ahead_judge(struct aggregator *a, struct ahead_wait *w, uint64_t now_ns)
 {
     int code = serve_call(a, w->lane, ahead_ask, w);

@@ -1,5 +1,5 @@
-/* The time that a worker has to connect to a lane again. Lanes have no timer (A8), so the control
- * thread measures this time, with or without a coordinator. svc/lane/RULES.md: A70. */
+/* Deadlines of workers that may connect to a lane again. Lanes have no timers (A8), so the control
+ * thread checks the deadlines, with or without a coordinator. svc/lane/RULES.md: A70. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/lane/hear/replace.h"

@@ -1,5 +1,5 @@
 /* The control connection: joins the coordinator, joins again after the coordinator was away, and
- * receives requests. Touches no data of lanes: serve.c calls the lanes. */
+ * receives requests. Accesses no data of lanes; serve.c calls the lanes. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -11,8 +11,8 @@
 
 #define LEAVE_DEADLINE_NS NS_PER_S
 
-/* Returns the memory that the lanes of a core may use: the memory of its NUMA node. A cgroup limit
- * is divided among the nodes in proportion to their memory. */
+/* Returns the memory that the lanes of a core may use: the memory of its NUMA node. If a cgroup has
+ * a limit, each node has a part of it, in proportion to its memory. */
 static uint64_t lane_memory_bytes(const struct aggregator *a, const struct core *core)
 {
     uint64_t all = cores_memory_bytes(a->cores), node = core->numa_memory_bytes;
@@ -101,7 +101,7 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
         return err_set(err, error, "%s", err_text(error));
     }
     if (a->has_key)
-        /* an error of this call appears in the greeting */
+        /* channel_greet() reports an error of this call */
         (void)channel_use_key(a->channel, &a->key);
     error = channel_greet(a->channel, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, "gradpool aggregator",
                           deadline_ns, &coordinator_incarnation, err)
@@ -118,8 +118,8 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
     return error == 0 ? leaving_tell(a) : error;
 }
 
-/* Leaves by a call with a reply, not by a message: closing a socket with unread bytes could discard
- * a message that is still on the way. */
+/* Leaves by a call with a reply. After a message without a reply, closing a socket with unread
+ * bytes could discard that message. */
 void control_leave(struct aggregator *a)
 {
     envelope *reply = NULL;

@@ -1,5 +1,5 @@
-/* State of the aggregator process, shared by the files of this folder. All fields belong to the
- * control thread, unless a comment says otherwise. */
+/* State of the aggregator process, shared by the files of this folder. Only the control thread uses
+ * the fields, unless a comment says otherwise. */
 #ifndef GRADPOOL_AGGREGATOR_INTERNAL_H
 #define GRADPOOL_AGGREGATOR_INTERNAL_H
 
@@ -31,171 +31,173 @@ struct aggregator {
     size_t lanes_count;
     struct channel *channel; /* NULL while the coordinator is away */
     int signal_fd;
-    /* event descriptor: readable when a lane has to report a failed job or a lost rank */
+    /* eventfd: readable when a lane has a failed job or a lost rank to report */
     int failure_fd;
-    /* event descriptor: readable when moves, copies or requests for memory have to be checked */
+    /* eventfd: readable when moves, copies or requests for memory have to be checked */
     int moving_fd;
-    /* set by the thread of a lane that waits for memory; moving_fd is readable then */
+    /* set by a lane's thread when the lane waits for memory; moving_fd is then readable */
     atomic_bool memory_wanted;
-    /* event descriptor: readable when the replica holder has requests (holder_next_ask()) */
+    /* eventfd: readable when the replica holder has requests (holder_next_ask()) */
     int keep_fd;
-    /* replica holder, which stores states of other aggregators; NULL: none yet */
+    /* replica holder, which stores states of other aggregators' lanes; NULL: none yet */
     struct holder *keeper;
-    struct release *releases; /* releases without a reply; the newest is first */
+    struct release *releases; /* releases without a reply, newest first */
     char *state_buffer;       /* moving.c: buffer for a part of a moved state; NULL: none yet */
-    struct copies_wait *copies_waits; /* pending replies that wait for whole copies */
-    struct ahead_wait *ahead_waits;   /* pending replies that wait for workers */
-    struct recording *recordings;     /* recordings for timelines; the newest is first */
-    /* earliest time at which a wait for a returning rank ends; 0: no rank is away */
+    struct copies_wait *copies_waits; /* replies that are delayed until copies are whole */
+    struct ahead_wait *ahead_waits;   /* replies that are delayed until workers are ready */
+    struct recording *recordings;     /* recordings for timelines, newest first */
+    /* earliest deadline of a rank that may connect again; 0: no rank is away */
     uint64_t away_due_ns;
     size_t stats_jobs; /* largest number of jobs on one lane in the last statistics */
-    /* after a signal, the time until which tasks and state may move; 0: no signal yet */
+    /* after a signal: deadline for moving tasks and state away; 0: no signal yet */
     uint64_t leave_by_ns;
     bool is_draining;
-    bool is_stale; /* the coordinator has given the tasks of this process to other aggregators */
+    bool is_stale; /* the coordinator has moved the tasks of this process to other aggregators */
 };
 
-/* aggregator.c. Ends all lanes, after the pending replies that call these lanes (A9). */
+/* aggregator.c: ends all lanes. The pending replies end first, because they call lanes (A9). */
 void aggregator_end_lanes(struct aggregator *a);
 
-/* control.c. Connects to the coordinator and joins, for the first time or again. -ETIMEDOUT,
- * -ECONNREFUSED, ...: the caller may try again later. -ESTALE: the coordinator counts this process
- * as lost. After an error a->channel is NULL, unless the join succeeded and the channel broke
- * afterwards. */
+/* control.c: connects to the coordinator and joins, for the first time or again. Returns 0 or a
+ * negative errno. -ESTALE: the coordinator counts this process as lost. After other errors, such as
+ * -ETIMEDOUT and -ECONNREFUSED, the caller may try again. After an error a->channel is NULL, unless
+ * the channel broke after the join. */
 int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err);
-/* Says goodbye to the coordinator after the lanes have ended. Waits up to a second for the
+/* Sends Goodbye to the coordinator after the lanes have ended. Waits up to a second for the
  * answer. */
 void control_leave(struct aggregator *a);
-/* Receives and serves all requests that have arrived. -EAGAIN: no request is left. Another error:
- * the coordinator is away. */
+/* Receives and handles all requests that have arrived. Returns -EAGAIN when none is left; after
+ * another error the coordinator is away. */
 int control_receive(struct aggregator *a);
 
-/* serve.c. Serves a request and answers it on the channel. Returns an error of the channel only. */
+/* serve.c: handles a request and answers it on the channel. Returns 0 or an error of the
+ * channel. */
 int serve_request(struct aggregator *a, const envelope *request);
-/* stats.c. Builds the counters of all lanes, without the rows that the request lists as known. The
- * caller frees the reply with free_unpacked(). NULL: no memory. */
+/* stats.c: builds the counters of all lanes, without the rows that the request lists as known. The
+ * caller frees the reply with free_unpacked(). Returns NULL if memory is missing. */
 Gradpool__Wire__StatsReply *stats_build(struct aggregator *a,
                                         const Gradpool__Wire__StatsRequest *request);
 
-/* memory.c: memory that is allocated, with all its pages, before a lane needs it (A73). */
+/* memory.c: memory that is allocated with all its pages before a lane needs it (A73). */
 struct memory_coming {
     uint32_t job, workers;
-    const struct lane_piece *pieces; /* pieces that the coordinator is about to place on the lane */
+    const struct lane_piece *pieces; /* pieces that will be placed on the lane */
     size_t count;
 };
-/* Prepares as much memory for the pieces as the host has. -ENOSPC: the pieces need more than the
- * memory cgroup has left; `ret_text` has the reason. */
+/* Prepares memory for the pieces, as far as the host has memory. Returns 0, or -ENOSPC if the
+ * memory cgroup has too little left; `ret_text` then has the reason. */
 int memory_prepare(struct lane_thread *thread, const struct memory_coming *coming,
                    char ret_text[ERR_TEXT_BYTES]);
 /* Frees prepared memory that the placement did not use. */
 void memory_forget(struct lane_thread *thread);
-/* Prepares memory for the jobs that wait for memory on lanes. */
+/* Prepares memory for jobs on lanes that wait for memory. */
 void memory_serve_wishes(struct aggregator *a);
 
-/* moving.c: pieces that move between lanes. moving_knows() returns true for requests that this file
- * serves. */
+/* moving.c: pieces that move between lanes. moving_knows() returns whether this file handles the
+ * request. */
 bool moving_knows(const envelope *request);
 int moving_serve(struct aggregator *a, const envelope *request);
-/* Checks the releases after pieces may have come to rest, and answers the complete ones. Any error:
- * the coordinator is away. */
+/* Checks releases after pieces may have become frozen, and answers the complete ones. Returns 0 or
+ * an error; after an error the coordinator is away. */
 int moving_rested(struct aggregator *a);
 /* Returns the number of releases without a reply. */
 size_t moving_waits(const struct aggregator *a);
-/* Returns the time-out for poll() until the next check of releases that no event announces. */
+/* Returns the timeout for poll() until the next check of releases that no event triggers. */
 int moving_timeout_ms(const struct aggregator *a);
-/* Answers, with an error, the releases whose pieces were thawed or dropped or whose job has
+/* Answers, with an error, the releases whose pieces were thawed or dropped, or whose job has
  * failed. */
 int moving_recheck(struct aggregator *a);
-/* Drops the releases without a reply, because the coordinator is away. Released pieces stay
- * released (M3). */
+/* Drops the pending replies, because the coordinator is away. Released pieces stay released
+ * (M3). */
 void moving_abandon(struct aggregator *a);
 
-/* ahead.c: waits until workers are ready for pieces that are about to move to this process. */
+/* ahead.c: waits until workers are ready for pieces that will move to this process. */
 
-/* Answers request `id`. The answer is Done when the workers are connected and their memory is warm,
- * or after 3 s; Failure if the job fails or ends. */
+/* Answers request `id` later: Done once the workers are connected and their memory is mapped, or
+ * after 3 s; Failure if the job fails or ends. */
 int ahead_await(struct aggregator *a, uint64_t id, uint32_t lane, uint32_t job);
-/* Checks the pending replies, and sends those that are due. Any error: the coordinator is away. */
+/* Checks the pending replies and sends those that are due. Returns 0 or an error; after an error
+ * the coordinator is away. */
 int ahead_look(struct aggregator *a);
-/* Returns the time-out for poll() until the next check. */
+/* Returns the timeout for poll() until the next check. */
 int ahead_timeout_ms(const struct aggregator *a);
 /* Drops the pending replies, because the coordinator is away. */
 void ahead_abandon(struct aggregator *a);
 
-/* keeping.c: copies of states, both those stored here for other aggregators and those of the lanes
- * of this process. keeping_knows() returns true for requests that this file serves. */
+/* keeping.c: copies of states, both those of other aggregators' lanes and those of this process's
+ * lanes. keeping_knows() returns whether this file handles the request. */
 bool keeping_knows(const envelope *request);
 int keeping_serve(struct aggregator *a, const envelope *request);
-/* Sends to the coordinator the replica holder's requests for tickets. Any error: the coordinator is
- * away. */
+/* Sends the replica holder's requests for tickets to the coordinator. Returns 0 or an error; after
+ * an error the coordinator is away. */
 int keeping_ask(struct aggregator *a);
-/* Returns the time-out for poll() until the replica holder may have a request. */
+/* Returns the timeout for poll() until the replica holder may have a request. */
 int keeping_timeout_ms(const struct aggregator *a);
-/* Returns true while lanes of other aggregators write copies to this process: without this process
+/* Returns whether lanes of other aggregators write copies to this process. Without the copies,
  * their jobs could not continue after a loss. */
 bool keeping_is_used(const struct aggregator *a);
-/* Checks the requests that wait for whole copies, after a copy may have become whole or its piece
- * was dropped. Any error: the coordinator is away. */
+/* Checks the requests that wait for whole copies, after a copy may have become whole or a piece was
+ * dropped. Returns 0 or an error; after an error the coordinator is away. */
 int keeping_copied(struct aggregator *a);
 /* Drops the pending replies, because the coordinator is away. */
 void keeping_abandon(struct aggregator *a);
-/* Makes the replica holder send its requests again, because the coordinator is back and has lost
- * the earlier ones. */
+/* Makes the replica holder send its requests again, because a coordinator that has restarted does
+ * not know the earlier ones. */
 void keeping_joined(struct aggregator *a);
 
-/* leaving.c: a planned end (A71). */
+/* leaving.c: planned end (A71). */
 
 /* Handles a signal: begins the planned end, or ends the process at once. */
 void leaving_signal(struct aggregator *a, uint32_t number);
-/* Sends the remaining time to the coordinator, once after each join, if a planned end has begun.
- * Any error: the coordinator is away. */
+/* Sends the remaining time of a planned end to the coordinator, once after each join. Returns 0 or
+ * an error; after an error the coordinator is away. */
 int leaving_tell(struct aggregator *a);
-/* Ends the process when the time for the planned end is over. */
+/* Ends the process at the deadline of the planned end. */
 void leaving_check(struct aggregator *a);
-/* Returns the time-out for poll() until the time for the planned end is over. */
+/* Returns the timeout for poll() until the deadline of the planned end. */
 int leaving_timeout_ms(const struct aggregator *a);
 /* Returns the earlier of `deadline_ns` and the deadline of the planned end. */
 uint64_t leaving_deadline_ns(const struct aggregator *a, uint64_t deadline_ns);
 
-/* away.c: ranks that lost their connection to a lane and may connect again (A70). away_look() ends
- * the wait for ranks whose time is over. `has_news`: more ranks may be away than at the last
+/* away.c: ranks that have lost their connection to a lane and may connect again (A70). away_look()
+ * ends the wait for ranks at their deadlines. `has_news`: more ranks may be away than at the last
  * check. */
 void away_look(struct aggregator *a, bool has_news);
-/* Returns the time-out for poll() until the next wait ends. */
+/* Returns the timeout for poll() until the next deadline. */
 int away_timeout_ms(const struct aggregator *a);
 
-/* timeline.c: recordings of the rounds of jobs. timeline_serve() begins, returns or ends
- * recordings, and answers request `id`. */
+/* timeline.c: recordings of the rounds of jobs. timeline_serve() begins, sends or ends recordings,
+ * and answers request `id`. */
 int timeline_serve(struct aggregator *a, uint64_t id, const Gradpool__Wire__TimelineTake *take);
 /* Ends all recordings, because the coordinator is away. */
 void timeline_abandon(struct aggregator *a);
-/* Frees all recordings, after the lanes have ended. */
+/* Frees all recordings. Called after the lanes have ended. */
 void timeline_free(struct aggregator *a);
 
-/* report.c. Reports each job that has failed on a lane, and each lost rank (A12). Any error: the
- * coordinator is away. */
+/* report.c: reports each failed job and each lost rank of a lane (A12). Returns 0 or an error;
+ * after an error the coordinator is away. */
 int serve_failures(struct aggregator *a);
 /* Returns the number of connections of all lanes. */
 size_t serve_connections(struct aggregator *a);
-/* Fails all jobs of all lanes. Their workers get `code` and `text`. */
+/* Fails all jobs of all lanes. Their workers receive `code` and `text`. */
 void serve_end_jobs(struct aggregator *a, int code, const char *text);
-/* Returns the pieces of all lanes, as rows for AggregatorJoin. The caller frees the rows with
- * serve_held_free(). */
+/* Writes the pieces of all lanes as rows for AggregatorJoin. The caller frees the rows with
+ * serve_held_free(). Returns 0 or -ENOMEM. */
 int serve_held(struct aggregator *a, Gradpool__Wire__PieceHeld ***ret_rows, size_t *ret_count);
 void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count);
 
-/* reply.c. Returns the lane with this number; NULL: none. */
+/* reply.c: returns the lane with this number, or NULL. */
 struct lane_thread *serve_find_lane(struct aggregator *a, uint32_t id);
-/* Sends a reply, for example serve_answer(a, id, STATE_REPLY, state_reply, .data = data). Any
- * error: the coordinator is away. */
+/* Sends a reply, for example serve_answer(a, id, STATE_REPLY, state_reply, .data = data). Returns 0
+ * or an error; after an error the coordinator is away. */
 #define serve_answer(a, id, KIND, member, ...) \
     channel_send((a)->channel, &MESSAGE(id, KIND, member, __VA_ARGS__))
 int serve_done(struct aggregator *a, uint64_t id);
-/* Answers a request: with Done, or with Failure and the text of the errno value or `text`. Returns
- * the errors of serve_answer(). */
+/* Answers a request: Done if `result` is not negative, otherwise Failure with `result` or `code` as
+ * errno value and its text or `text`. Returns as serve_answer(). */
 int serve_reply(struct aggregator *a, uint64_t id, int result);
 int serve_reply_failure(struct aggregator *a, uint64_t id, int code, const char *text);
-/* Runs `call` on the lane with this number, and returns the result of `call`. -ENOENT: no such
+/* Runs `call` on the lane with this number and returns its result, or -ENOENT if there is no such
  * lane. */
 int serve_call(struct aggregator *a, uint32_t lane, int (*call)(struct lane *lane, void *context),
                void *context);

@@ -1,5 +1,5 @@
-/* Copies of states: those that this process stores for lanes of other aggregators, and those of its
- * own lanes at other replica holders. Serves the requests of the coordinator, and sends the replica
+/* Copies of states: those of other aggregators' lanes that are stored here, and those of this
+ * process's lanes at other holders. Handles requests of the coordinator, and sends the replica
  * holder's requests for tickets. The holder is created on first use, because most aggregators store
  * no copy. Owns the requests that wait for whole copies. svc/lane/RULES.md: A9, A49. */
 #include "svc/aggregator/internal.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#define WAITS_MAX 1024 /* pending requests at one time */
+#define WAITS_MAX 1024 /* maximum number of pending requests */
 
 /* A request of the coordinator that waits until the copies of these pieces are whole. */
 struct copies_wait {

@@ -1,20 +1,19 @@
-/* A planned end. After a signal this process sends the remaining time to the coordinator. The
- * coordinator moves tasks and state to other aggregators, and ends this process with a
- * DrainRequest. Owns the deadline, at which the process ends in any case. A second signal ends the
- * process at once. svc/lane/RULES.md: A71. */
+/* Planned end of this process. After a signal the remaining time is sent to the coordinator. The
+ * coordinator moves tasks and state to other aggregators, and then sends a DrainRequest. Owns the
+ * deadline, at which the process ends in any case. A second signal ends the process at once.
+ * svc/lane/RULES.md: A71. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 
 #include <signal.h>
 
-#define RESERVE_PART 10 /* One tenth of the time is reserved to finish rounds and say goodbye. */
+#define RESERVE_PART 10 /* a tenth of the time is reserved to complete rounds and say goodbye */
 #define RESERVE_MOST_NS NS_PER_S
 
 static bool is_leaving(const struct aggregator *a) { return a->leave_by_ns > 0; }
 
-/* Returns true when the process has pieces or copies. Without them it need not wait for a
- * coordinator. */
+/* Returns whether the process has pieces or copies. If not, it ends without a coordinator. */
 static bool has_anything(struct aggregator *a)
 {
     Gradpool__Wire__PieceHeld **rows = NULL;
@@ -36,11 +35,10 @@ static void begin(struct aggregator *a)
     log_info("tasks and state move to other aggregators, within %.0f s; a second signal ends this "
              "one at once",
              (double)timeout_ns / NS_PER_S);
-    (void)leaving_tell(a); /* after an error the next receive finds the broken channel */
+    (void)leaving_tell(a); /* after an error the next receive detects the broken channel */
 }
 
-/* Counts signals. A repeated SIGHUP does not count as a second signal, because a closing terminal
- * may send it twice. */
+/* A repeated SIGHUP is not a second signal, because a closing terminal may send it twice. */
 void leaving_signal(struct aggregator *a, uint32_t number)
 {
     log_info("signal %u: %s", number, is_leaving(a) ? "once more" : "this aggregator is to end");

@@ -1,6 +1,6 @@
 /* Memory that the control thread prepares for lanes, so that page faults happen on this thread and
- * not in a lane's turn. A request is never delayed for lack of memory: a lane allocates itself what
- * is not prepared. svc/lane/RULES.md: A73. */
+ * not during a lane's turn. No request waits for memory: the lane itself allocates memory that was
+ * not prepared. svc/lane/RULES.md: A73. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/system/cgroup.h"
 #include "svc/base/text.h"
@@ -28,8 +28,8 @@ static int reckon(struct lane *lane, void *context)
                             &coming->rest_bytes);
 }
 
-/* Prepares an array. Returns the number of bytes of a short array: short arrays share pages, and
- * are warmed together. */
+/* Prepares a long array. Returns 0, or the bytes of a short array: short arrays share pages, which
+ * are allocated together. */
 static size_t prepare_array(struct arena *arena, size_t bytes)
 {
     if (bytes < ARENA_PREPARED_LEAST)
@@ -46,8 +46,8 @@ static uint64_t bytes_of(const struct coming *coming)
     return bytes;
 }
 
-/* Checks that the memory cgroup has room, because the kernel kills a process that exceeds it. A
- * small amount is not checked: reading the cgroup's files costs more. */
+/* Checks that the memory cgroup has room, because the kernel kills a process that exceeds the
+ * limit. A small amount is not checked, because reading the cgroup's files would cost more. */
 static int check_cgroup(uint64_t bytes, char *ret_text, size_t room)
 {
     char needs[32], limit[32], left[32];

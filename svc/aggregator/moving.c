@@ -1,6 +1,7 @@
-/* Serves the coordinator's requests for moving tasks: release, state, install, thaw. Owns the
- * releases that wait for the end of rounds. These are checked when a lane reports news, and when
- * their time is over. Decides nothing about a move. svc/lane/RULES.md: A9, A26, A27, A38. */
+/* Handles the coordinator's requests for moving tasks: release, state, install, thaw. Owns the
+ * releases that wait for the end of rounds. They are checked after news from a lane, and at their
+ * deadlines. The coordinator makes all decisions about a move. svc/lane/RULES.md: A9, A26, A27,
+ * A38. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/system/populate.h"
@@ -14,26 +15,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STATE_BYTES_MAX (1u << 20) /* bytes of a state in one reply */
-#define RELEASES_MAX 1024          /* releases that wait at one time */
-/* Time to wait for a silent rank. It is shorter than the coordinator's time-out (10 s),
- * because that error names no rank. */
+#define STATE_BYTES_MAX (1u << 20) /* maximum bytes of a state in one reply */
+#define RELEASES_MAX 1024          /* maximum number of pending releases */
+/* Longest wait for a rank that does not respond. It is shorter than the coordinator's timeout (10
+ * s), whose error would not name the rank. */
 #define LATE_NS (8 * NS_PER_S)
 
 struct release {
     struct release *next;
     uint64_t id; /* number of the request */
     uint32_t lane, job;
-    /* contents of the reply, complete when all pieces are at rest */
+    /* for the reply; complete when all pieces are frozen */
     uint64_t *rounds, *state_bytes, *steps;
-    bool is_recovering;    /* content of the reply: at least one piece is recovering */
-    struct lane_wish wish; /* lane_release() begins at this point, if is_behind */
-    bool is_behind;        /* the release begins after a round, not at once (A38) */
-    bool is_regrouping;    /* the pieces stay on this lane, and continue with other ranks (A41) */
-    bool is_begun;         /* lane_release() has been called */
-    uint64_t late_ns;      /* time at which a silent rank ends the wait; 0: already checked */
+    bool is_recovering;    /* for the reply: a piece is recovering */
+    struct lane_wish wish; /* time of lane_release(), if is_behind */
+    bool is_behind;        /* released after a round, not at once (A38) */
+    bool is_regrouping;    /* the pieces stay on this lane and continue with other ranks (A41) */
+    bool is_begun;         /* lane_release() was called */
+    uint64_t late_ns;      /* time of the check for ranks that do not respond; 0: checked already */
     char text[ERR_TEXT_BYTES];
-    size_t count, rested;                /* `rested`: pieces at rest, counted from the first */
+    size_t count, rested;                /* `rested`: number of frozen pieces, from the first */
     uint64_t gone[RECORD_MISSING_WORDS]; /* ranks that have left the job */
     uint32_t pieces[];
 };
@@ -123,7 +124,7 @@ static int begin(struct lane *lane, void *context)
     return lane_wish(lane, r->job, r->pieces, r->count, clock_now_ns(), &r->wish);
 }
 
-/* Begins the release when its round is reached. -EAGAIN: not reached yet. */
+/* Calls lane_release() if its time has come. Returns -EAGAIN if not yet. */
 static int begin_in_time(struct lane *lane, struct release *r)
 {
     int code = lane_may_release(lane, r->job, r->pieces, r->count, &r->wish, clock_now_ns());
@@ -147,8 +148,8 @@ static int note_standings(struct lane *lane, struct release *r)
     return 0;
 }
 
-/* Checks once for a silent rank, which ends the wait with -EHOSTDOWN; `text` names the rank.
- * -EAGAIN: no rank is silent. */
+/* Checks once for a rank that does not respond. Returns -EHOSTDOWN if there is one; `text` then
+ * names it. Returns -EAGAIN if there is none. */
 static int find_stuck(struct lane *lane, struct release *r)
 {
     if (r->late_ns == 0 || clock_now_ns() < r->late_ns)
@@ -158,7 +159,7 @@ static int find_stuck(struct lane *lane, struct release *r)
                                                                                   : -EAGAIN;
 }
 
-/* Counts the pieces at rest. -EAGAIN: some rounds are not over yet. */
+/* Counts the frozen pieces. Returns -EAGAIN if some rounds have not ended. */
 static int look(struct lane *lane, void *context)
 {
     struct release *r = context;
@@ -169,8 +170,8 @@ static int look(struct lane *lane, void *context)
     return r->rested < r->count ? find_stuck(lane, r) : note_standings(lane, r);
 }
 
-/* Checks that all pieces are still released, because pieces at rest may have been dropped. -EAGAIN:
- * all are released. */
+/* Checks that all pieces are still released: some may have been dropped. Returns -EAGAIN if all
+ * are. */
 static int look_again(struct lane *lane, void *context)
 {
     struct release *r = context;
@@ -221,7 +222,7 @@ int moving_timeout_ms(const struct aggregator *a)
     return clock_poll_ms(next_ns, clock_now_ns());
 }
 
-/* Cancels the request to release, after a thaw. */
+/* Cancels the request to release. */
 static int take_back(struct lane *lane, void *context)
 {
     const struct release *r = context;

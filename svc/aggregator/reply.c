@@ -1,4 +1,4 @@
-/* Sends answers to the coordinator's requests, and calls lanes for these requests. */
+/* Answers to the coordinator's requests, and calls of lanes. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/err.h"
 

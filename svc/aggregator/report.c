@@ -1,4 +1,4 @@
-/* Builds reports about all lanes of the process: failures, lost ranks, connections, pieces. */
+/* Reports about all lanes of the process: failures, lost ranks, connections, pieces. */
 #include "svc/aggregator/internal.h"
 #include "svc/lane/job/job_types.h"
 #include "svc/lane/move/regroup.h"
@@ -9,7 +9,7 @@
 
 struct failed_row {
     uint32_t job, rank;
-    int code;        /* 0: the row is not a failure but a lost worker, whose job may continue */
+    int code;        /* 0: a lost worker, whose job may continue */
     bool may_return; /* the lost worker may connect again */
     char text[ERR_TEXT_BYTES];
 };
@@ -19,7 +19,7 @@ struct failures {
     size_t count, room;
 };
 
-/* Adds a row. Without memory the row is left out; the next report has it. */
+/* Adds a row. If memory is missing, the row is left out; the next report includes it. */
 static void add_failure(void *context, uint32_t job, int code, const char *text)
 {
     struct failures *failures = context;
@@ -54,7 +54,7 @@ static int collect_failures(struct lane *lane, void *context)
     return 0;
 }
 
-/* Sends a row. A row without a code is a lost worker, which is not a failure in an elastic job. */
+/* Sends a row. A row without a code is a lost worker, which is no failure in an elastic job. */
 static int send_failure(struct aggregator *a, uint32_t lane, const struct failed_row *row)
 {
     char *text = (char *)row->text;

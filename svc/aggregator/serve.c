@@ -1,5 +1,5 @@
-/* Serves requests of the coordinator. Each request is a call into the lane that it names. The call
- * runs between two turns of that lane, and gets one reply. svc/lane/RULES.md: A9. */
+/* Handles requests of the coordinator. Each request is a call to the lane that it names. The call
+ * runs between two turns of this lane and has one reply. svc/lane/RULES.md: A9. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
@@ -37,10 +37,10 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
 struct placing {
     const Gradpool__Wire__PlaceRequest *request;
     struct lane_piece *pieces;
-    struct terms *terms;              /* terms of each piece, to which `pieces` points */
-    uint64_t held_bytes, limit_bytes; /* bytes that the lane has allocated, and its limit */
-    uint64_t job_bytes;               /* bytes that the job had before the request */
-    char why_not[ERR_TEXT_BYTES];     /* reason for which the cgroup has no room; "": it has room */
+    struct terms *terms;              /* terms of each piece; `pieces` points to them */
+    uint64_t held_bytes, limit_bytes; /* bytes that the lane has allocated, and their limit */
+    uint64_t job_bytes;               /* bytes that the job used before the request */
+    char why_not[ERR_TEXT_BYTES];     /* why the cgroup has no room; "": it has room */
 };
 
 static int read_pieces(struct placing *placing)
@@ -192,8 +192,8 @@ static int serve_stats(struct aggregator *a, uint64_t id,
 
 static int take_turn(struct lane *lane, void *context) { return 0; }
 
-/* Answers a ping. A lane that hangs blocks this thread here, so that no request is answered any
- * more (A24). A lane that sleeps is not woken for a ping. */
+/* Answers a ping. A lane that hangs also blocks this thread, so that no further request is answered
+ * (A24). A sleeping lane is not woken. */
 static int serve_ping(struct aggregator *a, uint64_t id)
 {
     for (size_t i = 0; i < a->lanes_count; i++)
@@ -213,7 +213,7 @@ static int serve_drain(struct aggregator *a, const envelope *request)
     return serve_done(a, request->id);
 }
 
-/* Handles unknown messages: refuses requests, drops all others (H9). */
+/* Handles an unknown message: a request is refused, all others are dropped (H9). */
 static int refuse(struct aggregator *a, const envelope *message)
 {
     if (!channel_wants_answer(message)) {

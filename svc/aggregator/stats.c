@@ -1,5 +1,5 @@
-/* Counters of all lanes, as one reply to the coordinator. The reply fits a frame (H1 of
- * svc/channel) for any number of lanes, jobs and pieces: rows without room are left out, and so are
+/* Counters of all lanes in one reply to the coordinator. The reply fits into a frame (H1 of
+ * svc/channel) for any number of lanes, jobs and pieces. Rows in excess are left out, and so are
  * rows that the coordinator already has. svc/lane/RULES.md: A22, A25; svc/coordinator/RULES.md:
  * K61. */
 #include "svc/aggregator/internal.h"
@@ -20,7 +20,7 @@ _Static_assert(STATS_JOBS_MAX *JOB_BYTES_MAX + STATS_PIECES_MAX * PIECE_BYTES_MA
                        AGGREGATOR_LANES_MAX * LANE_BYTES_MAX + 64 <=
                    CHANNEL_FRAME_BYTES_MAX,
                "fits a frame");
-/* The digest covers all bytes of the struct, so padding would make equal rows differ. */
+/* The digest covers all bytes of the struct, so padding would make equal rows different. */
 _Static_assert(sizeof(struct lane_job_use) == 6 * sizeof(uint32_t) + 13 * sizeof(uint64_t) +
                                                   sizeof(struct lane_endings) +
                                                   sizeof(struct lane_squares),
@@ -28,10 +28,10 @@ _Static_assert(sizeof(struct lane_job_use) == 6 * sizeof(uint32_t) + 13 * sizeof
 _Static_assert(sizeof(struct lane_squares) ==
                    2 * sizeof(uint32_t) + 2 * sizeof(uint64_t) + 3 * sizeof(double),
                "no padding");
-/* Collects the piece rows of one lane. The lane makes no turn meanwhile. */
+/* Maximum number of rows of pieces from one lane, which runs no turn while they are collected. */
 #define LANE_PIECES_MAX 65536
 
-/* Number of rows that may still be added. */
+/* number of rows that may still be added */
 struct room {
     size_t jobs, pieces;
 };
@@ -44,7 +44,7 @@ struct measurement {
     uint64_t cpu_ns, core_wait_ns;
     struct lane_job_use *jobs;
     size_t jobs_max;
-    uint32_t detailed; /* job whose pieces the request wants; 0: none */
+    uint32_t detailed; /* job whose pieces are requested; 0: none */
     struct lane_piece_use *pieces;
     size_t pieces_max, pieces_count;
 };
@@ -68,8 +68,8 @@ static int call_lane(struct lane_thread *thread, size_t jobs_max, struct measure
     return m->jobs ? lane_thread_call(thread, measure, m) : -ENOMEM;
 }
 
-/* Measures a lane in one call, because each call wakes the lane. The buffer has room for as many
- * jobs as the last time; a second call follows if there are more jobs. */
+/* Measures a lane in one call, because each call wakes the lane. The buffer has room for the number
+ * of jobs at the last measurement. If there are more jobs, a second call follows. */
 static int measure_lane(struct lane_thread *thread, size_t jobs_likely, const struct room *room,
                         struct measurement *m)
 {
@@ -86,8 +86,8 @@ static size_t rows_count(const struct measurement *m)
     return least(m->use.jobs_count, m->jobs_max);
 }
 
-/* Returns a digest of the rows, computed word by word. The shift mixes the upper halves of the
- * words into the lower halves. Never 0, which means "no digest". */
+/* Returns a digest of the rows, computed word by word. The shift mixes the upper half of each word
+ * into the lower half. 0 means "no digest" and is never returned. */
 static uint64_t digest_of(const struct measurement *m)
 {
     const unsigned char *at = (const unsigned char *)m->jobs;
@@ -146,11 +146,11 @@ static void add_rows(const struct measurement *m, Gradpool__Wire__LaneUse *use)
         use->n_jobs += use->jobs[use->n_jobs] != NULL;
     }
     if (use->n_jobs < count)
-        use->digest = 0; /* memory is missing for some rows, so these rows have no digest */
+        use->digest = 0; /* memory for some rows is missing, so the reply has no digest */
 }
 
-/* Builds the row of a lane. If the request wants pieces, all rows are sent, because the digest does
- * not cover pieces. */
+/* Builds the row of a lane. If pieces are requested, all rows are sent, because the digest does not
+ * cover pieces. */
 static Gradpool__Wire__LaneUse lane_use_of(const struct measurement *m, uint32_t lane,
                                            uint64_t known)
 {

@@ -1,4 +1,4 @@
-/* Timelines: each lane writes to a ring that this thread reads, without a call between them. A lane
+/* Timelines: each lane writes to a ring that this thread reads without a call to the lane. The lane
  * is called only when a recording begins and ends. A recording ends when the connection to its
  * coordinator ends. svc/lane/RULES.md: A48. */
 #include "svc/aggregator/internal.h"
@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define RING_ROUNDS (16u << 10) /* rounds that a ring can store between two requests */
-#define RECORDINGS_MAX 128      /* recordings at one time; each has a ring of a MiB */
+#define RING_ROUNDS (16u << 10) /* number of rounds in a ring between two requests */
+#define RECORDINGS_MAX 128      /* maximum number of recordings; each has a ring of 1 MiB */
 #define RECORDING_NS_MAX (24 * 3600 * NS_PER_S)
 
 struct recording {
@@ -63,7 +63,7 @@ static size_t count_all(const struct aggregator *a)
     return count;
 }
 
-/* Begins a recording on a lane. A missing lane is not an error: its tasks are about to move. */
+/* Begins a recording on a lane. A missing lane is no error: the pieces on it have moved. */
 static int begin(struct aggregator *a, const Gradpool__Wire__TimelineTake *take, uint32_t lane,
                  uint64_t now_ns)
 {
@@ -87,8 +87,8 @@ static int begin(struct aggregator *a, const Gradpool__Wire__TimelineTake *take,
     return 0;
 }
 
-/* Frees the recordings of one timeline, or of all timelines (0). `all`: also those with rounds that
- * the coordinator has not fetched. */
+/* Frees the recordings of one timeline, or of all timelines (0). Without `all`, a recording with
+ * rounds that the coordinator has not fetched is kept. */
 static void forget(struct aggregator *a, uint64_t timeline, bool all)
 {
     for (struct recording **at = &a->recordings; *at;) {
@@ -109,7 +109,7 @@ void timeline_abandon(struct aggregator *a) { forget(a, 0, true); }
 void timeline_free(struct aggregator *a)
 {
     for (struct recording *r = a->recordings; r; r = r->next)
-        r->is_on = false; /* the lanes have ended, so none is called */
+        r->is_on = false; /* the lanes have ended and must not be called */
     forget(a, 0, true);
 }
 
@@ -155,7 +155,7 @@ static int answer(struct aggregator *a, uint64_t id, const Gradpool__Wire__Timel
                           .now_ns = now_ns, .failure = (char *)failure);
     add_parts(a, take, taken);
     int error = channel_send(a->channel, &ENVELOPE(id, TIMELINE_TAKEN, timeline_taken, taken));
-    taken->failure = NULL; /* the text does not belong to the message */
+    taken->failure = NULL; /* the message does not own the text */
     gradpool__wire__timeline_taken__free_unpacked(taken, NULL);
     return error;
 }

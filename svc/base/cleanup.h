@@ -1,5 +1,5 @@
-/* Release at the end of a scope for C. A function marks a variable for cleanup, and takes the
- * pointer out of the variable to keep or return it. */
+/* Release at the end of a scope, for C. A function marks a variable for cleanup. To keep or return
+ * the value, it removes the value from the variable. */
 #ifndef GRADPOOL_BASE_CLEANUP_H
 #define GRADPOOL_BASE_CLEANUP_H
 
@@ -26,7 +26,7 @@ static inline void cleanup_fd(int *fd)
         taken_;                                 \
     })
 
-/* Returns the descriptor and sets the variable to -1. */
+/* Returns the descriptor and sets the variable to -1, so that the cleanup does nothing. */
 static inline int take_fd(int *fd)
 {
     int taken = *fd;

@@ -1,9 +1,9 @@
-/* An error is a negative errno value. An error that a user reads also has a sentence: object,
- * expectation, value, advice. */
+/* An error is a negative errno value. An error that a user reads also has a text: object,
+ * expectation, actual value, advice. */
 #ifndef GRADPOOL_BASE_ERR_H
 #define GRADPOOL_BASE_ERR_H
 
-/* The longest text is a refusal of the packer: it lists what each lane lacks. */
+/* The longest text is a refusal by the packer, which says for each lane why it cannot be used. */
 #define ERR_TEXT_BYTES 640
 
 struct err {
@@ -11,10 +11,11 @@ struct err {
     char text[ERR_TEXT_BYTES];
 };
 
-/* Returns words for a negative errno value ("connection refused"). Never NULL; thread-safe. */
+/* Returns words for a negative errno value, such as "connection refused". Never NULL;
+ * thread-safe. */
 const char *err_text(int code);
 
-/* Fills `err` (NULL is fine) and returns `code`, so that a function can return err_set(...). */
+/* Fills in `err` (may be NULL) and returns `code`, so that a function can return err_set(...). */
 int err_set(struct err *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,5 +1,5 @@
-/* Intrusive doubly linked list: no allocation, O(1) everywhere. A node in no list points to
- * itself, so list_remove() may be called twice. */
+/* Intrusive doubly linked list. Nothing is allocated, and all operations are O(1). A node in no
+ * list points to itself, so list_remove() may be called twice. */
 #ifndef GRADPOOL_BASE_LIST_H
 #define GRADPOOL_BASE_LIST_H
 
@@ -43,11 +43,12 @@ static inline struct list *list_first(struct list *head)
 
 #define list_for_each(node, head) \
     for (struct list *node = (head)->next; node != (head); node = node->next)
-/* Visits each node. The loop body may remove the current node. */
+/* Loops over the nodes. The loop body may remove the current node. */
 #define list_for_each_safe(node, head)                                                \
     for (struct list *node = (head)->next, *node##_next = node->next; node != (head); \
          node = node##_next, node##_next = node->next)
-/* Visits the structs in a list: list_for_each_entry (struct job, job, &s->jobs, link). */
+/* Loops over the structs in a list, for example list_for_each_entry (struct job, job, &s->jobs,
+ * link). */
 #define list_for_each_entry(type, name, head, member)                                  \
     for (type *name = list_entry((head)->next, type, member); &name->member != (head); \
          name = list_entry(name->member.next, type, member))

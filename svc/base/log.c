@@ -1,5 +1,5 @@
-/* Log lines in logfmt, one write(2) each, so that lines of several processes do not mix.
- * Owns the program's name and level. */
+/* Log lines in logfmt, one write(2) each, so that lines of several processes do not mix. Owns the
+ * program's name and level. */
 #include "svc/base/log.h"
 
 #include "svc/base/clock.h"
@@ -16,7 +16,7 @@
 
 #define WHO_BYTES 64
 #define TEXT_BYTES 1024
-/* 96 bytes for time, level and names of the fields */
+/* 96 bytes for time, level and field names */
 #define LINE_BYTES (TEXT_BYTES + WHO_BYTES + 96)
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
@@ -24,7 +24,7 @@ static char program[WHO_BYTES] = "gradpool";
 static enum log_level threshold = LOG_LEVEL_INFO;
 static void (*hook)(enum log_level level, const char *line);
 
-/* Makes names of jobs and tensors from outside safe: they must not end a line or a field (B5). */
+/* Makes names of jobs and tensors safe: they must not end a line or a field (B5). */
 static void tame(char *text)
 {
     for (char *c = text; *c; c++) {
@@ -61,7 +61,7 @@ void log_set_level(enum log_level level) { threshold = level; }
 bool log_is_written(enum log_level level) { return level <= threshold; }
 void log_set_hook(void (*new_hook)(enum log_level level, const char *line)) { hook = new_hook; }
 
-/* Adds the time, unless journald reads the lines: journald adds its own time. */
+/* Adds the time, unless journald reads the lines and adds its own. */
 static size_t put_time(char *line, size_t line_bytes)
 {
     if (getenv("JOURNAL_STREAM"))
@@ -95,7 +95,7 @@ void log_write(enum log_level level, const char *format, ...)
     used += (size_t)snprintf(line + used, sizeof line - used, "level=%s who=\"%s\" msg=\"%s\"\n",
                              level_names[level], program, text);
     if (write(STDERR_FILENO, line, used) < 0)
-        return; /* standard error has no reader, and no other place for the line exists */
+        return; /* standard error has no reader, and the line can be written nowhere else */
 }
 
 void log_write_rarely(struct log_rate *rate, enum log_level level, const char *format, ...)

@@ -1,5 +1,5 @@
-/* Log lines of the programs: logfmt on standard error, one write a line. Libraries return codes and
- * texts instead of logging; the code that handles an error logs it once. */
+/* Log lines of the programs: logfmt on standard error, one write() a line. Libraries return codes
+ * and texts and do not log. The code that handles an error logs it once. */
 #ifndef GRADPOOL_BASE_LOG_H
 #define GRADPOOL_BASE_LOG_H
 
@@ -14,20 +14,22 @@ enum log_level {
     LOG_LEVEL_TRACE
 };
 
-/* Starts the log. Each line contains `who`: "coordinator", "aggregator 2", "client".
- * GRADPOOL_LOG_LEVEL sets the level (default: info; for the client warn). -EINVAL: unknown level
- * name; a warning is logged, and the default applies. */
+/* Starts the log. `who`: name of the program in each line, such as "coordinator", "aggregator 2" or
+ * "client". GRADPOOL_LOG_LEVEL sets the level (default: info; for the client warn). Returns 0, or
+ * -EINVAL for an unknown level; a warning is then logged, and the default applies. */
 int log_init(const char *who);
 void log_set_level(enum log_level level);
-/* Returns whether lines of this level are written. For callers whose line is expensive to build. */
+/* Returns whether lines of this level are written. For callers whose line is expensive to
+ * create. */
 bool log_is_written(enum log_level level);
-/* Sets the receiver of lines; NULL: standard error. Used by tests and by the client's callback. */
+/* Sets the function that receives the lines; NULL: standard error. Used by tests and by the
+ * client's callback. */
 void log_set_hook(void (*hook)(enum log_level level, const char *line));
 
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Rate limit of one kind of line that peers can cause at will. At most one line a second is
- * written; it contains the number of lines left out before it. Any thread may use it. */
+/* Rate limit for one kind of line that peers can cause without limit. At most one line a second is
+ * written, with the number of suppressed lines. Any thread may use it. */
 struct log_rate {
     _Atomic uint64_t next_ns;
     _Atomic uint32_t left_out;

@@ -1,4 +1,4 @@
-/* Bounded text building and strict number parsing. Owns nothing. */
+/* Builds bounded texts and parses numbers strictly. Owns nothing. */
 #include "svc/base/text.h"
 
 #include <errno.h>
@@ -28,8 +28,8 @@ _Bool text_append(char *buffer, size_t buffer_bytes, const char *format, ...)
     return true;
 }
 
-/* Returns the length in bytes of the UTF-8 character at `c`; 0: none begins there. The terminator
- * of the string ends a character like any other byte that does not continue it. */
+/* Returns the length in bytes of the UTF-8 character at `c`, or 0 if none begins there. The
+ * terminator of the string ends a character like any other byte that is no continuation byte. */
 static size_t utf8_bytes(const unsigned char *c, uint32_t *ret_point)
 {
     static const struct {
@@ -52,8 +52,8 @@ static size_t utf8_bytes(const unsigned char *c, uint32_t *ret_point)
     return 0;
 }
 
-/* Returns true for commands to terminals (C0 and C1), for line breaks, and for characters that turn
- * the direction of writing: such a text is shown as another one than it is. */
+/* Returns true for terminal commands (C0 and C1), line breaks, and characters that change the
+ * writing direction, with which a text can look like another one. */
 static bool is_control(uint32_t point)
 {
     static const struct {

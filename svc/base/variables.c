@@ -1,6 +1,6 @@
-/* Warns about GRADPOOL_ variables that no code reads: most are typing errors. A warning names the
- * variable and the most similar known one. A client also knows the variables of the service,
- * because both may be set in one shell. */
+/* Warns about GRADPOOL_ variables that no program reads, usually typing errors, and names the most
+ * similar known one. A client also knows the service's variables, because both may be set in one
+ * shell. */
 #include "svc/base/variables.h"
 
 #include "svc/base/log.h"
@@ -96,14 +96,14 @@ static const char *const known[] = {
     NULL,
 };
 
-/* Options that exist on the command line only. A variable is inherited by commands that it was not
- * meant for. These variables were read in earlier versions. */
+/* Variables that earlier versions read. Their options now exist only on the command line, because
+ * child processes inherit a variable, even those for which it is not intended. */
 static const char *const removed[] = {
     "INSECURE", "JSON",    "LANE_TIME", "ONCE", "OPERATOR", "OUTPUT", "PERIOD",
     "PLAIN",    "SECONDS", "TENANT",    "UNDO", "WORKERS",  NULL,
 };
 
-/* Returns the number of edits (insert, delete, replace) that turn one word into the other. */
+/* Returns the number of edits (insert, delete, replace) that convert one word to the other. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[WORD_MAX + 1], length = strlen(b);

@@ -1,14 +1,12 @@
-/* Names of the environment variables of gradpool. The code that reads the variables is
- * elsewhere. */
+/* Names of gradpool's environment variables. Other code reads the variables. */
 #ifndef GRADPOOL_BASE_VARIABLES_H
 #define GRADPOOL_BASE_VARIABLES_H
 
-/* Logs a warning for each GRADPOOL_ variable that no program of gradpool reads, with the closest
- * variable that some program reads. One more warning lists the set variables that belonged to
- * removed options. */
+/* Logs a warning for each GRADPOOL_ variable that no program of gradpool reads, with the most
+ * similar known one. One more warning lists variables of removed options that are set. */
 void variables_check(void);
 
-/* Returns the closest of `names` (NULL at the end); NULL if none is close. */
+/* Returns the most similar of `names` (which ends with NULL), or NULL if none is similar. */
 const char *variables_closest(const char *word, const char *const *names);
 
 #endif

@@ -1,5 +1,5 @@
-/* Request and reply over a control connection, for callers that may wait. This file alone blocks,
- * and never past the deadline. Owns nothing. README: H7. */
+/* Request and reply over a control connection, for callers that may block. Only this file blocks,
+ * and never beyond the deadline. Owns nothing. README: H7. */
 #include "svc/channel/channel.h"
 
 #include "svc/base/clock.h"
@@ -8,8 +8,8 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
-/* Both ends number their requests from 1, so the id alone does not identify a reply. The kind of
- * the message does (H7). */
+/* Both ends number their requests from 1, so a reply is not identified by its id alone. The kind of
+ * the message shows whether it is a reply (H7). */
 bool channel_is_reply(const envelope *message)
 {
     switch (message->body_case) {
@@ -41,8 +41,8 @@ bool channel_is_reply(const envelope *message)
     }
 }
 
-/* A Failure is an answer to requests, and is never answered itself: two ends that do not know each
- * other's messages then stop after one exchange (H9). */
+/* A Failure answers a request and is never answered. Two ends that do not know each other's
+ * messages therefore stop after one exchange (H9). */
 bool channel_wants_answer(const envelope *message)
 {
     return message->id != 0 && !channel_is_reply(message);
@@ -78,7 +78,7 @@ static int receive_by(struct channel *ch, uint64_t deadline_ns, envelope **ret_m
     return error;
 }
 
-/* Passes on the reply; a Failure of the peer becomes its error. Owns `reply`. */
+/* Returns the reply, or the error in a Failure of the peer. Owns `reply`. */
 static int finish_call(struct channel *ch, envelope *reply, envelope **ret_reply, struct err *err)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE) {
@@ -86,7 +86,7 @@ static int finish_call(struct channel *ch, envelope *reply, envelope **ret_reply
         return 0;
     }
     int code = reply->failure->code;
-    if (code >= 0) /* a Failure without a negative code must not become a success */
+    if (code >= 0) /* a Failure without a negative code must not count as success */
         code = -EPROTO;
     const char *text = reply->failure->text;
     err_set(err, code, "%s", text[0] != '\0' ? text : err_text(code));
@@ -118,7 +118,7 @@ int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
         if (channel_is_reply(message) && message->id == request->id)
             return finish_call(ch, message, ret_reply, err);
         if (channel_is_reply(message) || unasked == NULL)
-            message_free(message); /* this also frees a late reply to a call that has timed out */
+            message_free(message); /* also frees a late reply to a call that has timed out */
         else
             unasked(context, message);
         if (clock_now_ns() >= deadline_ns)

@@ -1,6 +1,6 @@
-/* A control connection: owns its socket and the bytes that wait in both directions, and converts
- * between frames and messages. Never blocks. Never trusts a length or a message of the peer. Never
- * holds more memory for a peer than the limits named here (README, H1 to H8). */
+/* A control connection. Owns its socket and the bytes that wait in both directions, and converts
+ * between frames and messages. Never blocks. Every length and message from the peer is checked.
+ * Memory for a peer never exceeds the limits in this file (README, H1 to H8). */
 #include "svc/channel/internal.h"
 
 #include "svc/base/text.h"
@@ -13,14 +13,15 @@
 #include <unistd.h>
 
 #define FRAME_HEADER_BYTES 4
-/* Maximum bytes of an unfinished frame that one call reads, because other connections wait
- * meanwhile. */
+/* Maximum bytes of an unfinished frame that one call reads, so that other connections do not wait
+ * long. */
 #define RECEIVE_BYTES_MAX (256u << 10)
-/* Maximum memory for the structs of one message: two bytes of an empty submessage take sixty in
- * memory (H4). */
+/* Maximum memory for the structs of one message. Two bytes of an empty submessage need sixty bytes
+ * of memory (H4). */
 #define UNPACKED_BYTES_MAX (8u * CHANNEL_FRAME_BYTES_MAX)
 
-/* Writes the first bytes in hex, for a person who wants to identify the program that connected. */
+/* Writes the first bytes in hexadecimal digits, so that a person can identify the program that has
+ * connected. */
 static void describe_bytes(const uint8_t *bytes, size_t count, char *text, size_t text_bytes)
 {
     text[0] = '\0';
@@ -116,8 +117,8 @@ int channel_send(struct channel *ch, const envelope *message)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* Allocates memory for one message, up to UNPACKED_BYTES_MAX. The memory is released by free(), as
- * free_unpacked(m, NULL) does. */
+/* Allocates memory for one message, up to UNPACKED_BYTES_MAX. It is freed with free(), as by
+ * free_unpacked(m, NULL). */
 static void *unpack_allocate(void *context, size_t bytes)
 {
     size_t *left = context;
@@ -147,7 +148,8 @@ static int unpack_frame(struct channel *ch, const uint8_t *bytes, size_t count,
     return 0;
 }
 
-/* Removes the next whole frame from the buffer. -EAGAIN: the frame is not whole yet. */
+/* Removes the next whole frame from the buffer. Returns 0, or -EAGAIN if the frame is not whole
+ * yet. */
 static int take_frame(struct channel *ch, envelope **ret_message)
 {
     if (buffer_waiting(&ch->in) < FRAME_HEADER_BYTES)
@@ -173,7 +175,7 @@ static int take_frame(struct channel *ch, envelope **ret_message)
 
 void channel_hold_frames(struct channel *ch, uint32_t bytes) { ch->held_bytes = bytes; }
 
-/* The buffer `in` contains no whole frame when this is called. */
+/* Called when the buffer `in` contains no whole frame. */
 uint32_t channel_frame_bytes(const struct channel *ch)
 {
     bool has_begun = buffer_waiting(&ch->in) >= FRAME_HEADER_BYTES;

@@ -1,4 +1,4 @@
-/* Struct channel and the functions that only the files of the channel use. */
+/* struct channel and functions that are private to this folder. */
 #ifndef GRADPOOL_CHANNEL_INTERNAL_H
 #define GRADPOOL_CHANNEL_INTERNAL_H
 
@@ -7,7 +7,7 @@
 
 #define CHANNEL_PEER_TEXT_BYTES 80
 
-/* Bytes that wait, from `first` to `end`. Bytes before `first` have been taken. */
+/* Bytes from `first` to `end` that wait. Bytes before `first` are used up. */
 struct buffer {
     uint8_t *bytes;
     size_t capacity, first, end;
@@ -15,18 +15,18 @@ struct buffer {
 
 enum channel_mode {
     CHANNEL_PLAIN,
-    CHANNEL_UNDECIDED, /* the first bytes of the peer decide between TLS and plain */
-    CHANNEL_SHAKING,   /* TLS whose key is not proven yet: frames wait */
+    CHANNEL_UNDECIDED, /* the peer's first bytes decide between TLS and plain */
+    CHANNEL_SHAKING,   /* TLS, but the key is not proven yet: frames wait */
     CHANNEL_SEALED,
 };
 
 struct channel {
     int fd;
-    int failed;               /* code of the first error, which every later call returns */
-    bool was_closed;          /* the error was the end of the connection, closed by the peer */
+    int failed;               /* first error, which every later call returns */
+    bool was_closed;          /* the peer has closed the connection */
     uint32_t frame_bytes_max; /* maximum bytes of the next frame */
-    uint32_t held_bytes;      /* of a frame with more bytes only the length is read */
-    bool is_cut;              /* the last receive left bytes in the socket */
+    uint32_t held_bytes;      /* of a longer frame, only the length is read */
+    bool is_cut;              /* the last receive has left bytes in the socket */
     uint64_t last_id;
     enum channel_mode mode;
     struct buffer in, out; /* whole and partial frames */
@@ -40,22 +40,22 @@ struct channel {
 
 /* --- io.c ------------------------------------------------------------------------------------ */
 
-/* Stores the first error and its text, and returns its code. Later errors change nothing. */
+/* Stores the first error and its text, and returns its code. Later errors are ignored. */
 int channel_fail(struct channel *ch, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static inline size_t buffer_waiting(const struct buffer *b) { return b->end - b->first; }
-/* Removes `bytes` bytes from the front. */
+/* Removes `bytes` bytes from the beginning. */
 void buffer_take(struct buffer *b, size_t bytes);
 /* Makes room for `bytes` more bytes at the end. Returns 0 or -ENOMEM. */
 int buffer_reserve(struct buffer *b, size_t bytes);
-/* Reads from the socket once. 0: bytes have arrived, perhaps not a whole frame; -EAGAIN; or the
- * error of the channel. */
+/* Reads from the socket once. Returns 0 if bytes have arrived, -EAGAIN, or the error of the
+ * channel. */
 int channel_read(struct channel *ch);
 
 /* --- peer.c ---------------------------------------------------------------------------------- */
 
-/* Writes the address of the socket's other end to `ch->peer`. */
+/* Writes the address of the socket's peer to `ch->peer`. */
 void channel_describe_peer(struct channel *ch, int family);
 void channel_tune_tcp(int fd);
 

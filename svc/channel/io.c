@@ -1,6 +1,5 @@
-/* Moves bytes between the socket and the buffers of a control connection, plain or through TLS.
- * Never blocks, and never holds more bytes for a peer than the limits of the channel (README, H2,
- * H3, T1). */
+/* Moves bytes between the socket and the buffers of a control connection, directly or through TLS.
+ * Never blocks. The bytes for a peer never exceed the channel's limits (README, H2, H3, T1). */
 #include "svc/channel/internal.h"
 
 #include <errno.h>
@@ -15,7 +14,7 @@
 #define READ_BYTES_MIN (16u << 10)
 /* Maximum memory that an empty buffer keeps for the next message (H3). */
 #define BUFFER_KEPT_BYTES_MAX (64u << 10)
-/* Maximum bytes that TLS itself sends to a peer that does not read them. */
+/* Maximum bytes of TLS's own messages for a peer that does not read. */
 #define SEALED_BYTES_MAX (256u << 10)
 
 /* --- failure -------------------------------------------------------------------------------- */
@@ -25,7 +24,7 @@ int channel_fail(struct channel *ch, int code, const char *format, ...)
     if (ch->failed != 0)
         return ch->failed;
     if (code == -EAGAIN)
-        code = -EPROTO; /* after a code of "try again" callers would try again for ever (H5) */
+        code = -EPROTO; /* otherwise callers would try again forever (H5) */
     ch->failed = code;
     int used = snprintf(ch->failure, sizeof(ch->failure), "%s: ", ch->peer);
     va_list arguments;
@@ -49,8 +48,8 @@ void buffer_take(struct buffer *b, size_t bytes)
     }
 }
 
-/* Moves the remaining bytes to the front only when at least half of the used bytes have been taken.
- * Each byte is then moved O(1) times. */
+/* The remaining bytes are moved to the beginning only if at least half of the bytes were used up.
+ * Each byte is therefore moved O(1) times. */
 int buffer_reserve(struct buffer *b, size_t bytes)
 {
     size_t waiting = buffer_waiting(b);
@@ -74,13 +73,13 @@ int buffer_reserve(struct buffer *b, size_t bytes)
 
 /* --- the socket ------------------------------------------------------------------------------ */
 
-/* Fails the channel. Callers see one code for every way in which a connection can end. */
+/* Fails the channel. All ways in which a connection can end have the same code. */
 static int channel_fail_gone(struct channel *ch, int error)
 {
     return channel_fail(ch, -ECONNRESET, "connection lost: %s", err_text(-error));
 }
 
-/* Sends waiting bytes of `b`, as many as the socket takes. */
+/* Sends waiting bytes of `b` as far as the socket has room. */
 static int send_waiting(struct channel *ch, struct buffer *b)
 {
     while (buffer_waiting(b) > 0) {
@@ -118,8 +117,8 @@ static int receive_some(struct channel *ch, uint8_t *bytes, size_t count, size_t
 
 /* --- TLS ------------------------------------------------------------------------------------- */
 
-/* Collects the bytes that TLS wants to send. While frames wait in `out`, these are one record. The
- * number of further bytes, such as new traffic keys on request of the peer, is limited here. */
+/* Collects the bytes that TLS has to send. While frames wait in `out`, these are one record. Other
+ * bytes, such as new traffic keys that the peer requests, are limited here. */
 static int collect_sealed(struct channel *ch)
 {
     size_t bytes = tls_pending(ch->tls);
@@ -133,7 +132,7 @@ static int collect_sealed(struct channel *ch)
     return 0;
 }
 
-/* Fails the channel, and sends the alert with the reason if the socket still takes bytes. */
+/* Fails the channel, and sends an alert with the reason if the socket has room. */
 static int channel_fail_tls(struct channel *ch, int code)
 {
     if (collect_sealed(ch) == 0)
@@ -150,7 +149,8 @@ static int flush_sealed(struct channel *ch)
             return error;
         ssize_t taken = tls_write(ch->tls, ch->out.bytes + ch->out.first, buffer_waiting(&ch->out));
         if (taken == -EAGAIN)
-            /* TLS needs the rest of its own message first; the next read calls this again */
+            /* TLS first needs the rest of its own message; the next read calls this function
+             * again */
             return 0;
         if (taken < 0)
             return channel_fail_tls(ch, (int)taken);
@@ -161,7 +161,7 @@ static int flush_sealed(struct channel *ch)
     }
 }
 
-/* Makes one step of the handshake. 0: complete, or in progress. */
+/* Executes one step of the handshake. Returns 0 if it is complete or in progress. */
 static int shake(struct channel *ch)
 {
     int error = tls_handshake(ch->tls);
@@ -187,8 +187,8 @@ static int unseal(struct channel *ch)
                                                 : channel_fail_tls(ch, (int)got);
 }
 
-/* Moves bytes of the peer through TLS into `in`. All bytes are moved, because the socket does not
- * become readable for bytes that stay in the session. */
+/* Moves the peer's bytes through TLS into `in`. All bytes are moved, because the socket does not
+ * become readable for bytes inside the session. */
 static int take_sealed(struct channel *ch, const uint8_t *bytes, size_t count)
 {
     int error = tls_put(ch->tls, bytes, count);
@@ -223,7 +223,7 @@ const char *channel_tenant(const struct channel *ch)
     return ch->mode == CHANNEL_SEALED ? tls_tenant(ch->tls) : NULL;
 }
 
-/* Decides between TLS and plain by the first bytes of the peer (T2). */
+/* Decides between TLS and plain from the peer's first bytes (T2). */
 static int channel_decide(struct channel *ch)
 {
     int is_tls = tls_is_hello(ch->in.bytes + ch->in.first, buffer_waiting(&ch->in));

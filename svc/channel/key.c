@@ -1,5 +1,5 @@
-/* Converts a key to text and back, and finds the key of this process. Owns nothing. Puts no secret
- * into an error or a log line (README, T5). */
+/* Converts a key to text and back, and finds the key of this process. Owns nothing. Errors and log
+ * lines never contain a secret (README, T5). */
 #include "svc/channel/key.h"
 
 #include "svc/base/cleanup.h"
@@ -108,7 +108,7 @@ static int key_read(int fd, struct key *ret_key, struct err *err)
     return error;
 }
 
-/* Reads a key from a file. A file that other users can read is refused, because its key is no
+/* Reads a key from a file. A file that other users can read is refused, because its key is not
  * secret. */
 static int key_load(const char *path, struct key *ret_key, struct err *err)
 {

@@ -1,5 +1,5 @@
-/* The peer of a control connection: its name, the time of its silence, the options of its TCP
- * socket. Owns nothing. */
+/* The peer of a control connection: its name, its silence, and the options of its TCP socket. Owns
+ * nothing. */
 #include "svc/base/clock.h"
 #include "svc/channel/internal.h"
 #include "svc/endpoint/tcp_alive.h"
@@ -14,7 +14,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-/* Time after which the kernel ends a connection that the watching caller has overlooked. */
+/* Number of unanswered probes after which the kernel closes a connection, if the caller has not
+ * done so. */
 #define KEEPALIVE_PROBES_WATCHED 9
 /* Number of unanswered probes after which a peer without room counts as silent. One probe may be
  * lost. */
@@ -59,7 +60,7 @@ const char *channel_bare_text(const struct channel *ch, const char *text)
 
 static void channel_set_option(int fd, int level, int option, int value)
 {
-    /* Best effort: without this option the connection works, but is slower or notices a dead peer
+    /* Errors are ignored. Without this option the connection is slower, or detects a dead peer
      * later. */
     (void)setsockopt(fd, level, option, &value, sizeof(value));
 }
@@ -75,13 +76,13 @@ void channel_watch_host(struct channel *ch, unsigned quiet_s)
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)quiet_s);
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)quiet_s);
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES_WATCHED);
-    /* The kernel's own limit is off: it would also end a connection whose peer answers but has no
+    /* The kernel's own limit is off. It would also close a connection whose peer answers but has no
      * room. */
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
 }
 
-/* Returns whether an acknowledgement of the peer's kernel is due since the last one. When the peer
- * has no room, probes become rare, down to one in two minutes, so silence alone means nothing. */
+/* Returns whether an acknowledgement from the peer's kernel is overdue. If the peer has no room,
+ * probes become rare, down to one in two minutes, so silence alone is not enough. */
 static bool owes_answer(const struct channel *ch, const struct tcp_info *info, uint32_t silent_ms)
 {
     int unsent = 0;
@@ -113,7 +114,7 @@ int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_ui
     if (getsockname(ch->fd, (struct sockaddr *)&address, &address_bytes) < 0)
         return -errno;
     if (address.ss_family != AF_UNIX)
-        /* SO_PEERCRED succeeds on TCP, too, but its values have no meaning there */
+        /* SO_PEERCRED also succeeds on TCP, but returns meaningless values */
         return -ENOTSUP;
     if (getsockopt(ch->fd, SOL_SOCKET, SO_PEERCRED, &who, &who_bytes) < 0)
         return -errno;

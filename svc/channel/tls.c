@@ -1,6 +1,6 @@
 /* Sessions of TLS 1.3 with an external pre-shared key, over memory buffers. Only this file uses
- * OpenSSL. Owns the sessions and two contexts. Never touches a socket, trusts a certificate,
- * resumes a session, or leaves an entry in the calling thread's error queue (README, T1 to T6). */
+ * OpenSSL. Owns the sessions and two contexts. Uses no sockets, trusts no certificates, resumes no
+ * sessions, and leaves no entries in the calling thread's error queue (README, T1 to T6). */
 #include "svc/channel/tls.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* A key is bound to the hash of its suite (RFC 8446, 4.2.11), so there is one suite, with
- * SHA-256. */
+/* A key is bound to the hash of its suite (RFC 8446, 4.2.11), so only one suite, with SHA-256, is
+ * used. */
 #define SUITE "TLS_AES_128_GCM_SHA256"
 #define HELLO_BYTES 3
 
@@ -25,19 +25,19 @@ struct tls {
     struct key key;
     key_find_fn find;
     void *context;
-    int found; /* server: result of `find`; 1: the peer offered no key */
+    int found; /* server: result of `find`; 1: the peer has not offered a key */
     char failure[ERR_TEXT_BYTES];
 };
 
-/* --- contexts: one for each role, made once, never freed --- */
+/* --- contexts: one for each role, created once, never freed --- */
 
 static pthread_mutex_t context_lock = PTHREAD_MUTEX_INITIALIZER;
 static SSL_CTX *client_context, *server_context;
 
-/* Returns a session of the only suite under this key. */
+/* Returns a session of the only suite with this key. */
 static SSL_SESSION *tls_key_session(SSL *ssl, const uint8_t *secret)
 {
-    static const unsigned char suite[] = {0x13, 0x01}; /* the number of SUITE in messages */
+    static const unsigned char suite[] = {0x13, 0x01}; /* number of SUITE in messages */
     SSL_SESSION *session = SSL_SESSION_new();
     const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, suite);
     if (session && cipher && SSL_SESSION_set1_master_key(session, secret, KEY_SECRET_BYTES) == 1 &&
@@ -54,7 +54,7 @@ static int tls_offer_key(SSL *ssl, const EVP_MD *hash, const unsigned char **ret
     struct tls *tls = SSL_get_app_data(ssl);
     *ret_session = NULL;
     if (hash && EVP_MD_get_type(hash) != NID_sha256)
-        /* the suite differs: the handshake continues without a key, and both ends then refuse */
+        /* another suite: the handshake continues without a key, and both ends then refuse it */
         return 1;
     *ret_session = tls_key_session(ssl, tls->key.secret);
     *ret_name = (const unsigned char *)tls->key.tenant;
@@ -62,8 +62,8 @@ static int tls_offer_key(SSL *ssl, const EVP_MD *hash, const unsigned char **ret
     return *ret_session != NULL;
 }
 
-/* Finds the key of a name. An unknown name gets a random key: its owner is refused like the owner
- * of a wrong key, and learns nothing about names (T4). */
+/* Finds the key of a name. For an unknown name a random key is used. The peer is then refused as
+ * for a wrong key, and cannot find out which names exist (T4). */
 static int tls_check_key(SSL *ssl, const unsigned char *name, size_t name_bytes,
                          SSL_SESSION **ret_session)
 {
@@ -87,8 +87,8 @@ static int tls_check_key(SSL *ssl, const unsigned char *name, size_t name_bytes,
 
 static SSL_CTX *tls_create_context(bool is_server)
 {
-    /* The program may exit while a thread of this library still runs, so OpenSSL frees nothing at
-     * exit. */
+    /* The program may exit while a thread of this library still runs, so OpenSSL must free nothing
+     * at exit. */
     OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     SSL_CTX *context = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
     if (!context)
@@ -126,8 +126,8 @@ static SSL_CTX *tls_get_context(bool is_server)
 
 int tls_is_hello(const uint8_t *bytes, size_t count)
 {
-    /* TLS begins with a record of type handshake, version 3.1 to 3.4. A plain greeting begins
-     * like that only if it has 65,536 bytes or more (T2). */
+    /* TLS begins with a record of type handshake, version 3.1 to 3.4. The first frame of a plain
+     * connection begins with these bytes only if it has 65,536 bytes or more (T2). */
     if (count >= 1 && bytes[0] != 0x16)
         return 0;
     if (count >= 2 && bytes[1] != 3)
@@ -224,7 +224,7 @@ static bool tls_is_library_error(unsigned long error, int reason)
     return ERR_GET_LIB(error) == ERR_LIB_SSL && ERR_GET_REASON(error) == reason;
 }
 
-/* Returns whether the error is an alert by which a server refuses a key. */
+/* Returns whether the error is an alert with which a server refuses a key. */
 static bool tls_is_refusal(unsigned long error)
 {
     static const int alerts[] = {SSL_AD_HANDSHAKE_FAILURE, SSL_AD_ILLEGAL_PARAMETER,
@@ -295,8 +295,7 @@ int tls_handshake(struct tls *tls)
         return SSL_is_server(tls->ssl) ? tls_server_refused(tls, error)
                                        : tls_client_refused(tls, error);
     }
-    /* OpenSSL calls a session "reused" when its key was accepted. Only that is proof of the key
-     * (T3). */
+    /* OpenSSL calls a session "reused" if its key was accepted. Only this proves the key (T3). */
     if (SSL_session_reused(tls->ssl) != 1)
         return tls_fail(tls, -EKEYREJECTED, "TLS without a proof of the key");
     if (!SSL_is_server(tls->ssl))
@@ -304,7 +303,7 @@ int tls_handshake(struct tls *tls)
     return 0;
 }
 
-/* Returns the error of an SSL_read() or SSL_write() that moved no byte. */
+/* Returns the error of an SSL_read() or SSL_write() that has moved no byte. */
 static int tls_moved_nothing(struct tls *tls, int error)
 {
     int why = SSL_get_error(tls->ssl, error);

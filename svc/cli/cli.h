@@ -1,5 +1,6 @@
 /* The command line: options and help of each subcommand of `gradpool`. Parsing fills plain structs.
- * The process ends with 0 after --help, and with 2 and a text on standard error after a mistake. */
+ * The process exits with 0 after --help, and with 2 and a text on standard error after a
+ * mistake. */
 #ifndef GRADPOOL_CLI_CLI_H
 #define GRADPOOL_CLI_CLI_H
 
@@ -21,48 +22,48 @@ enum cli_exit {
 };
 
 struct cli_command {
-    const char *name, *summary; /* a NULL name ends the table */
+    const char *name, *summary; /* the table ends with a NULL name */
     int (*run)(int argc, char **argv);
     bool has_help; /* has --help */
-    /* The command writes no log of its own, so unknown variables are reported before it runs. */
+    /* The command writes no log, so unknown variables are reported before it runs. */
     bool is_question;
 };
-/* Runs the subcommand that the first argument names, and returns the exit code. If standard output
+/* Runs the subcommand that the first argument names, and returns its exit code. If standard output
  * cannot be written, the process prints an error at its end and exits with 1. */
 int cli_main(int argc, char **argv, const struct cli_command *commands);
 
 #define CLI_UIDS_MAX 64
 
-/* Options about lanes, common to `serve` and `aggregator`. */
+/* Options about lanes, for `serve` and `aggregator`. */
 struct cli_lanes {
-    const char *advertise, *interface_name, *cores; /* NULL: the option was not given */
-    const char *allow_uids;                         /* list of users as the command line has it */
+    const char *advertise, *interface_name, *cores; /* NULL: the option is not set */
+    const char *allow_uids;                         /* list of users as in the command line */
     uint32_t uids[CLI_UIDS_MAX], uids_count;        /* the same list, parsed */
     uint32_t lanes_per_core;
-    uint32_t network_gbit; /* 0: the option was not given */
+    uint32_t network_gbit; /* 0: the option is not set */
     uint16_t data_port;
     uint64_t orphan_timeout_s, leave_timeout_s;
 };
 
 struct cli_serve {
     const char *state_dir, *listen, *name, *policy, *http; /* http: NULL: no web server */
-    const char *operators; /* name or number of a group; NULL: the option was not given */
+    const char *operators; /* name or number of a group; NULL: the option is not set */
     bool insecure, require_tls;
     uint32_t aggregators, loss_limit_ppm;
     enum durability durability;
     /* local_timeout_ms 0: the same as aggregator_timeout_ms */
     uint64_t aggregator_timeout_ms, local_timeout_ms, scale_hold_s, order_hold_s;
     uint64_t worker_timeout_ms;
-    uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* 0: the option was not given */
+    uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* 0: the option is not set */
     bool scales, names_scale; /* names_scale: the command line has `--scale on` */
     bool explores, explores_blindly;
-    /* values of --stop: `jobs` and `service`; neither is set for `auto` */
+    /* --stop jobs; --stop service; neither: --stop auto */
     bool ends_jobs, keeps_jobs;
-    unsigned long long piece_bytes_max; /* 0: the default of the packer */
+    unsigned long long piece_bytes_max; /* 0: the packer's default */
     struct cli_lanes lanes;
     struct limits limits;
 };
-/* `policies`: names for the help of --policy, with NULL at the end. */
+/* Parses the options of `serve`. `policies`: names for the help of --policy, followed by NULL. */
 void cli_serve_parse(int argc, char **argv, const char *const *policies,
                      struct cli_serve *ret_options);
 
@@ -72,20 +73,20 @@ struct cli_aggregator {
 };
 void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options);
 
-/* Returns the path of the configuration file of this process; NULL: none was read. */
+/* Returns the path of the configuration file of this process, or NULL if none was read. */
 const char *cli_config_file(void);
-/* Writes "; --cores is set by FILE:7" to `buffer` for each option that `text` names and that the
- * file or a variable has set. Writes "" for none. Returns `buffer`. */
+/* Writes, for each option in `text` that the configuration file or a variable has set, where it was
+ * set: for example "; --cores is set by FILE:7". Returns `buffer`. */
 const char *cli_explain_options(const char *text, char *buffer, size_t buffer_bytes);
 
-/* Facts about the program and this machine that only main.c can collect, because it may include all
- * modules. */
+/* Facts about the program and this machine. Only main.c can collect them, because it may include
+ * all modules. */
 struct cli_machine {
     const struct view_build *(*build)(void);
     int (*cores)(size_t *ret_count, struct err *err);
 };
 
-/* Each function runs a whole subcommand and returns the exit code. */
+/* Each function runs a subcommand and returns its exit code. */
 int cli_status(int argc, char **argv);
 int cli_jobs(int argc, char **argv);
 int cli_explain(int argc, char **argv);
@@ -101,7 +102,7 @@ int cli_report(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_doctor(int argc, char **argv, const struct cli_machine *machine);
 
-/* Writes the default state directory of `gradpool serve` to `buffer`, and returns `buffer`. */
+/* Writes the default state directory of `gradpool serve` to `buffer` and returns `buffer`. */
 const char *cli_state_dir_default(char *buffer, size_t buffer_bytes);
 
 #endif

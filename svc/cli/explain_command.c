@@ -1,4 +1,4 @@
-/* gradpool explain: the reason for the place of each task of a job. */
+/* gradpool explain: shows why each task of a job is on its lane. */
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
 #include "svc/ops/answer/answer.h"

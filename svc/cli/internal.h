@@ -1,4 +1,4 @@
-/* Option tables of the commands of this folder. */
+/* Option tables of the commands in this folder. */
 #ifndef GRADPOOL_CLI_INTERNAL_H
 #define GRADPOOL_CLI_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* gradpool jobs: the jobs of the service, or one of them with its workers. */
+/* gradpool jobs: shows the jobs of the service, or one of them with its workers. */
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
 #include "svc/ops/answer/answer.h"

@@ -1,6 +1,6 @@
-/* Finds the service of an endpoint behind a Unix socket of this host. Owns nothing. Both ends
- * compare the addresses on which the service listens, so that a command never reaches another
- * service of the host. */
+/* Finds the Unix socket of a service on this host by its endpoint. Owns nothing. The address on
+ * which the service listens is compared with the endpoint, so that a command never connects to
+ * another service on the host. */
 #include "svc/cli/local_door.h"
 
 #include "svc/base/cleanup.h"
@@ -15,11 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Time to connect and greet. It is short, because a stopped service must not delay a command for
- * another service. */
+/* Time to connect and exchange Hello and Welcome. It is short, because a stopped service must not
+ * delay a command for another one. */
 #define DOOR_NS NS_PER_S
 
-/* Returns the address without its port; "": a socket that listens on all addresses. */
+/* Returns the address without its port, or "" for a socket that listens on all addresses. */
 static const char *bare_text(const struct endpoint_address *a, char text[INET6_ADDRSTRLEN])
 {
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a->socket;
@@ -31,8 +31,8 @@ static const char *bare_text(const struct endpoint_address *a, char text[INET6_A
                      text, INET6_ADDRSTRLEN);
 }
 
-/* Returns true when a socket can be bound to the address, which works for a host's own addresses
- * only. */
+/* Returns whether the address belongs to this host, which is the case if a socket can be bound
+ * to it. */
 static bool is_of_this_host(const struct endpoint_address *a)
 {
     struct sockaddr_storage any_port = a->socket;

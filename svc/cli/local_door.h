@@ -1,14 +1,14 @@
-/* Connections of an operator's commands to a service on this host over its Unix socket, which needs
- * no key. */
+/* Connects an operator's commands to a service on this host over its Unix socket, which needs no
+ * key. */
 #ifndef GRADPOOL_CLI_LOCAL_DOOR_H
 #define GRADPOOL_CLI_LOCAL_DOOR_H
 
 #include "svc/channel/channel.h"
 #include "svc/endpoint/endpoint.h"
 
-/* Opens a connection over the socket at `path` and greets the service there, if that service
- * listens at `endpoint`. Waits for at most a second. -ENXIO: another service is there; other
- * errors: of connecting or greeting. */
+/* Connects to the socket at `path` and exchanges Hello and Welcome, if that service listens at
+ * `endpoint`. Waits for a second at most. Returns 0, -ENXIO if another service uses the socket, or
+ * another negative errno. */
 int local_door_open(const struct endpoint *endpoint, const char *path,
                     struct channel **ret_channel);
 /* Like local_door_open(), for the socket in the state directory of this user's `gradpool serve`:

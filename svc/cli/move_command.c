@@ -1,4 +1,4 @@
-/* gradpool move: moves tasks of a job to another lane, while the job trains. */
+/* gradpool move: moves tasks of a job to another lane while the job trains. */
 #include "svc/cli/cli.h"
 #include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
@@ -62,15 +62,15 @@ static void parse(int argc, char **argv, struct move *ret_move)
     knobs_parse(&command, argc, argv, ret_move);
 }
 
-/* Returns the text after `prefix`; NULL: `text` does not begin with `prefix`. */
+/* Returns the text after `prefix`, or NULL if `text` does not begin with `prefix`. */
 static const char *after_prefix(const char *text, const char *prefix)
 {
     size_t length = strlen(prefix);
     return strncmp(text, prefix, length) == 0 ? text + length : NULL;
 }
 
-/* Reads the operand. A bare number is sent both as job and as task, because only the service knows
- * whether a job has this name. */
+/* Parses the operand. A number is sent both as a job and as a task, because only the service knows
+ * whether it is the name of a job. */
 static bool read_what(const char *what, Gradpool__Wire__MoveRequest *ask)
 {
     const char *job = after_prefix(what, "job:"), *task = after_prefix(what, "task:");

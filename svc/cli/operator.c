@@ -1,4 +1,4 @@
-/* Options of the subcommands for operators, and requests to the coordinator. */
+/* Options of the operators' subcommands, and requests to the coordinator. */
 #include "svc/cli/operator.h"
 
 #include "svc/base/cleanup.h"
@@ -68,7 +68,7 @@ int operator_channel(const struct endpoint *endpoint, int fd, struct channel **r
     if (error < 0)
         return err_set(err, error, "%s", err_text(error));
     if (has_key)
-        /* an error of this call appears in the greeting */
+        /* channel_greet() reports an error of this call */
         (void)channel_use_key(*ret_channel, &key);
     key_forget(&key);
     return 0;
@@ -99,8 +99,8 @@ static uint64_t deadline_in(int timeout_ms)
     return clock_deadline_ns(clock_now_ns(), timeout_ms ? timeout_ms : ASK_TIMEOUT_MS);
 }
 
-/* Adds the endpoint to an error, because an error of the greeting has the address of the peer
- * only. */
+/* Adds the endpoint to an error, because an error of channel_greet() has only the peer's
+ * address. */
 static int name_service(const char *endpoint, const struct channel *channel, int error,
                         struct err *err)
 {
@@ -111,7 +111,7 @@ static int name_service(const char *endpoint, const struct channel *channel, int
                    channel_bare_text(channel, bare.text));
 }
 
-/* Changes to the operators' Unix socket, if the greeting names a socket that this user may open. */
+/* Changes to the operators' Unix socket, if the Welcome names a socket that this user may open. */
 static void change_doors(const struct endpoint *endpoint, const envelope *welcome,
                          struct channel **channel)
 {
@@ -164,7 +164,7 @@ int operator_call(struct channel *channel, envelope *request, envelope **ret_rep
     return channel_call(channel, request, deadline_in(0), NULL, NULL, ret_reply, err);
 }
 
-/* Decides by the state of the channel, because a Failure reply may have the same code. */
+/* The channel's state is checked, because a Failure reply may have the same code. */
 int operator_explain(const char *endpoint, const struct channel *channel, int error,
                      struct err *err)
 {
@@ -212,7 +212,7 @@ int operator_show(const struct operator_options *options, envelope *request, int
     return code;
 }
 
-/* Prints the progress of a long request, with a line each second. */
+/* Prints the progress of a long request, one line a second. */
 static void show_progress(void *context, envelope *message)
 {
     uint64_t *next_ns = context, now_ns = clock_now_ns();

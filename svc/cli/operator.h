@@ -1,4 +1,4 @@
-/* Common parts of the subcommands that talk to a running service: options, and requests to the
+/* Common parts of the subcommands that connect to a running service: options, and requests to the
  * coordinator. */
 #ifndef GRADPOOL_CLI_OPERATOR_H
 #define GRADPOOL_CLI_OPERATOR_H
@@ -14,12 +14,13 @@ struct operator_options {
     const char *endpoint;
     bool json;
     const char *job; /* NULL: all jobs */
-    int timeout_ms;  /* time to wait for the reply; 0: the default */
+    int timeout_ms;  /* longest wait for the reply; 0: the default */
 };
-/* Time to wait for the reply to an order, which arrives when all moves are done. */
+/* Longest wait for the reply to an order, which arrives after all moves. */
 #define OPERATOR_PATIENCE_MS 610000
 
-/* Indices of the first options in the table of every subcommand that talks to a running service. */
+/* Indexes of the first options in the table of every subcommand that connects to a running
+ * service. */
 enum { OPERATOR_ENDPOINT, OPERATOR_JSON, OPERATOR_KNOBS };
 /* Default of --endpoint. */
 #define OPERATOR_ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
@@ -36,15 +37,15 @@ int operator_set(void *options, int index, const char *value, struct err *err);
 /* Sets the job; for knob_command.operand. `options` begins with a struct operator_options. */
 int operator_set_job(void *options, const char *value, struct err *err);
 
-/* Parses the command line. `operands`: "[JOB]"; NULL: no operands. */
+/* Parses the command line. `operands`: "[JOB]", or NULL for none. */
 void operator_parse(const char *name, const char *operands, const char *before, const char *after,
                     int argc, char **argv, struct operator_options *ret_options);
-/* Sends a request and waits for the reply, which the caller frees. Prints errors on standard error.
- * -EHOSTDOWN: no service. */
+/* Sends a request and waits for the reply, which the caller frees. Errors are printed on standard
+ * error. Returns 0 or a negative errno; -EHOSTDOWN: there is no service. */
 int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply);
 
-/* Sends a request, and passes a reply of the kind `expected` to `show` (NULL: nothing is printed).
- * Frees the reply afterwards, unless `show` has set it to NULL. Returns the exit code. */
+/* Sends a request and passes a reply of the kind `expected` to `show` (NULL: nothing is printed).
+ * Then frees the reply, unless `show` has set it to NULL. Returns the exit code. */
 typedef int (*operator_show_fn)(envelope **reply, const void *context);
 int operator_show(const struct operator_options *options, envelope *request, int expected,
                   operator_show_fn show, const void *context);
@@ -52,21 +53,22 @@ int operator_show(const struct operator_options *options, envelope *request, int
 /* Sends a request whose reply is a MoveReply, and prints the reply. Returns the exit code. */
 int operator_order(const struct operator_options *options, envelope *request);
 
-/* Creates a channel that owns the connected `fd`. After an error `fd` still belongs to the caller.
- * The channel uses TLS if this process has a key and the endpoint is not a Unix socket. */
+/* Creates a channel that owns the connected `fd`. Returns 0 or a negative errno; after an error the
+ * caller still owns `fd`. The channel uses TLS if this process has a key and the endpoint is not a
+ * Unix socket. */
 int operator_channel(const struct endpoint *endpoint, int fd, struct channel **ret_channel,
                      struct err *err);
-/* Writes the endpoint of the Unix socket in this state directory; NULL: the default directory. */
+/* Writes the endpoint of the Unix socket in this state directory (NULL: the default directory). */
 #define OPERATOR_SOCKET_BYTES (PATH_MAX + 32)
 void operator_socket(const char *state_dir, char *buffer, size_t buffer_bytes);
-/* Opens a connection, for commands with several requests. A command without a key uses the Unix
- * socket of a service on this host, if this user may (local_door.h). Errors have a text in
- * `err`. */
+/* Opens a connection for commands with several requests. Without a key, the Unix socket of a
+ * service on this host is used if this user may open it (local_door.h). Returns 0, or a negative
+ * errno with a text in `err`. */
 int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err);
 int operator_call(struct channel *channel, envelope *request, envelope **ret_reply,
                   struct err *err);
-/* Explains an error of channel_call() in `err` and returns it. If the connection has ended, `err`
- * names the service and the next step. */
+/* Explains an error of channel_call() in `err`, and returns it. If the connection has ended, `err`
+ * names the service and says what to do. */
 int operator_explain(const char *endpoint, const struct channel *channel, int error,
                      struct err *err);
 

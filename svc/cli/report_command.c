@@ -1,5 +1,5 @@
-/* gradpool report: cores that the service holds, uses and saves. The service makes the page or the
- * JSON. The command never removes the file of --output, which may be a device. */
+/* gradpool report: cores that the service owns, uses and saves. The service creates the page or the
+ * JSON. The command never deletes the file of --output, which may be a device. */
 #include "svc/cli/cli.h"
 #include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
@@ -51,7 +51,7 @@ static int deliver(envelope **reply, const void *context)
     const struct report *r = context;
     const ProtobufCBinaryData *text = &(*reply)->report_reply->text;
     int error = r->output ? write_file(r->output, text) : write_to(stdout, text);
-    /* cli_main() reports errors of standard output, so only files are checked here */
+    /* cli_main() reports errors of standard output */
     if (error < 0 && r->output)
         fprintf(stderr, "gradpool: %s cannot be written: %s; choose another file with --output\n",
                 r->output, strerror(-error));

@@ -1,6 +1,7 @@
-/* gradpool snapshot: parameters and moments of a job in training, written to a file for
- * gp_job_restore(). Fetches and writes one part after another. On every exit the job continues, and
- * no partial file is left. svc/coordinator/RULES.md: K47; svc/state/README.md: D1. */
+/* gradpool snapshot: writes parameters and moments of a job in training to a file for
+ * gp_job_restore(). Parts are fetched and written one after another. After any error the job
+ * continues, and no incomplete file is left. svc/coordinator/RULES.md: K47; svc/state/README.md:
+ * D1. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
@@ -25,7 +26,7 @@ const struct knob snapshot_knobs[] = {
 };
 
 struct request {
-    struct operator_options options; /* the first field, for operator_set_job() */
+    struct operator_options options; /* first field, for operator_set_job() */
     const char *tenant, *output;
 };
 
@@ -37,7 +38,7 @@ struct fetch {
     struct state_tensor *tensors;
     struct state_writer writer;
     size_t at;     /* index of the tensor whose arrays are being received */
-    uint64_t have; /* bytes received of these arrays */
+    uint64_t have; /* received bytes of these arrays */
     uint64_t bytes;
     char *arrays;
     uint64_t begun_ns, stood_ns;
@@ -177,7 +178,7 @@ static int check_place(const char *path, struct err *err)
     return error;
 }
 
-/* Fetches the arrays, then ends the snapshot before the file is written to disk, so that the job
+/* Fetches the arrays. The snapshot ends before the file is written to the disk, so that the job
  * continues early. */
 static int run(struct fetch *f, const struct request *wanted, const char *path, struct err *err)
 {
@@ -212,11 +213,11 @@ static void print_done(const struct fetch *f, const struct request *wanted, cons
                (double)f->bytes / (1 << 20), (double)f->stood_ns / NS_PER_MS);
 }
 
-/* Frees the fetch. Closing the connection also ends the wait of the job, after any error. */
+/* Frees the fetch. Closing the connection lets the job continue after any error. */
 static void fetch_free(struct fetch *f)
 {
     channel_destroy(f->conversation.channel);
-    state_write_abandon(&f->writer); /* without effect after state_write_finish() */
+    state_write_abandon(&f->writer); /* no effect after state_write_finish() */
     state_fetch_free(&f->conversation);
     free(f->tensors);
     free(f->arrays);

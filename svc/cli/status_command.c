@@ -1,4 +1,4 @@
-/* gradpool status: the service, its aggregators and lanes. */
+/* gradpool status: shows the service, its aggregators and lanes. */
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
 #include "svc/ops/answer/answer.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Returns whether the service is healthy. A tenant sees only the lanes of its own jobs, so an empty
- * list is not a fault. */
+ * list is no fault. */
 static bool is_healthy(const struct view_status *status)
 {
     size_t lanes = 0;

@@ -1,5 +1,5 @@
-/* gradpool stop: ends the jobs, then the aggregators, then the coordinator. Uses the Unix socket in
- * the state directory only. */
+/* gradpool stop: ends the jobs, then the aggregators, then the coordinator. Only the Unix socket in
+ * the state directory is used. */
 #include "svc/base/clock.h"
 #include "svc/base/system/process.h"
 #include "svc/cli/cli.h"
@@ -47,7 +47,8 @@ static void parse(int argc, char **argv, const char **ret_state_dir)
     knobs_parse(&command, argc, argv, ret_state_dir);
 }
 
-/* Drops messages until the connection ends, which happens at the end of the service. */
+/* Drops messages until the connection ends, together with the service. Returns whether it has
+ * ended. */
 static bool has_hung_up(struct channel *channel)
 {
     struct pollfd end = {.fd = channel_fd(channel), .events = POLLIN};
@@ -59,8 +60,7 @@ static bool has_hung_up(struct channel *channel)
     return error != -EAGAIN;
 }
 
-/* Returns the number of the coordinator's process; 0: unknown, because the process is in another
- * PID namespace. */
+/* Returns the process number of the coordinator, or 0 if it is in another PID namespace. */
 static uint32_t process_of(const struct channel *channel)
 {
     int pid;
@@ -73,7 +73,7 @@ static bool is_running(uint32_t pid, uint64_t identity)
     return identity && process_identity(pid) == identity && process_state(pid) != 'Z';
 }
 
-/* Waits for the end of the connection, and for the end of the process a moment later. */
+/* Waits for the end of the connection, and for the end of the process shortly afterwards. */
 static bool wait_for_end(struct channel *channel, uint32_t pid, uint64_t identity)
 {
     const struct timespec again = {0, LOOK_NS};

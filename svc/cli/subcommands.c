@@ -1,4 +1,4 @@
-/* Chooses the subcommand, and prints the help for all of them. */
+/* Selects the subcommand, and prints the help for all of them. */
 #include "svc/cli/cli.h"
 
 #include "svc/base/log.h"
@@ -62,8 +62,8 @@ static int help(const struct cli_command *commands, int argc, char **argv)
     return CLI_OK;
 }
 
-/* Closes standard output at exit, because --help ends the process directly. If nobody reads the
- * output, SIGPIPE has ended the process already. */
+/* Closes standard output at exit, because --help ends the process directly. If the reader is gone,
+ * SIGPIPE has ended the process already. */
 static void close_output(void)
 {
     bool has_failed = ferror(stdout);

@@ -1,6 +1,6 @@
 /* gradpool tenant: keys and quotas of tenants, whose users connect from other hosts. Connects only
- * over the Unix socket in the coordinator's state directory: no key is created over a network. The
- * only secret that it prints is the new key, on standard output. */
+ * over the Unix socket in the coordinator's state directory, so that keys are never created over a
+ * network. The only secret that is printed is the new key, on standard output. */
 #include "svc/base/cleanup.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/internal.h"
@@ -39,8 +39,8 @@ struct tenant_options {
     size_t named_count;
 };
 
-/* Checks the value before the request, so that a mistake counts as a mistake of the command
- * line. */
+/* Checks the value before the request, so that a wrong value is reported as a mistake in the
+ * command line. */
 static int set_limit(struct tenant_options *o, enum limit limit, const char *value, struct err *err)
 {
     struct limits tried;

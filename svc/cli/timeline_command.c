@@ -1,6 +1,6 @@
-/* gradpool timeline: the rounds of a job's workers and lanes, written to a file for trace viewers.
- * Fetches and writes until the time is over or a signal arrives. svc/coordinator/RULES.md: K54;
- * svc/timeline/README.md: E1 to E5. */
+/* gradpool timeline: writes the rounds of a job's workers and lanes to a file for trace viewers.
+ * Records are fetched and written until the time has passed or a signal arrives.
+ * svc/coordinator/RULES.md: K54; svc/timeline/README.md: E1 to E5. */
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/cli/cli.h"
@@ -29,7 +29,7 @@ const struct knob timeline_knobs[] = {
 };
 
 struct request {
-    struct operator_options options; /* the first field, for operator_set_job() */
+    struct operator_options options; /* first field, for operator_set_job() */
     const char *tenant, *output;
     uint64_t for_ms;
 };
@@ -103,7 +103,7 @@ static void print_done(const struct request *wanted, const struct timeline_total
         fprintf(stderr, "gradpool: %s\n", t->failure);
 }
 
-/* Blocks the signals: from now on a signal ends the recording, not the process. */
+/* Blocks the signals, so that a signal ends the recording and not the process. */
 static int take_signals(void)
 {
     sigset_t set;

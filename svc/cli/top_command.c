@@ -1,6 +1,6 @@
 /* gradpool top: lanes, jobs and cores, updated each second. Owns the terminal while it runs, and
- * restores the terminal, also after Ctrl-C. With --once, with --json or into a pipe, the command
- * prints once. */
+ * restores it at the end, also after Ctrl-C. With --once, with --json, or if the output is not a
+ * terminal, the command prints once. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
@@ -101,8 +101,7 @@ static void wait_until(uint64_t deadline_ns)
 
 /* --- the terminal --- */
 
-/* Prints the rows that fit on the terminal. Each row is cut to the terminal's width in
- * characters. */
+/* Prints the rows that fit on the terminal. Each row is cut to the terminal's width. */
 static void print_cut(const char *text, FILE *out)
 {
     struct winsize size = {0};
@@ -148,7 +147,7 @@ static void show(struct top *t, const char *failure)
         print_cut(text, stdout);
 }
 
-/* Shows views until a signal arrives or the terminal is gone. */
+/* Shows views until a signal arrives or the terminal is closed. */
 static int watch(struct top *t)
 {
     struct sigaction end = {.sa_handler = restore_and_end};

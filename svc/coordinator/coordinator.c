@@ -1,5 +1,6 @@
-/* Start and end of the coordinator: turns options into a running service with the restored state.
- * Owns struct service, and the order in which its rooms are created and destroyed. */
+/* Creation and destruction of the coordinator. The code turns options into a running service with
+ * the restored state. It owns struct service, and the order in which the rooms are created and
+ * destroyed. */
 #include "svc/coordinator/coordinator.h"
 
 #include "packer/packer.h"
@@ -39,8 +40,8 @@
 #include <sys/signalfd.h>
 #include <sys/un.h>
 
-/* Descriptors of the coordinator, one aggregator and some workers. Each further worker needs one or
- * two. */
+/* File descriptors for the coordinator itself, one aggregator and some workers. Each further worker
+ * needs one or two. */
 #define DESCRIPTORS_LEAST 64
 #define POLICY_NAMES_BYTES 256
 
@@ -81,7 +82,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     *s->options = *o;
     s->options->state_dir = copy(o->state_dir);
     s->options->operators = copy(o->operators);
-    s->options->listen = NULL; /* door.tcp stores the address */
+    s->options->listen = NULL; /* door.tcp stores the address instead */
     s->options->advertise = copy(o->advertise);
     s->options->interface_name = copy(o->interface_name);
     s->options->cores = copy(o->cores);
@@ -123,7 +124,7 @@ static int restore_row(void *context, const struct store_row *row)
     }
 }
 
-/* Returns whether every tensor has at least one piece. All other code relies on that. */
+/* Returns whether every tensor has at least one piece, as all other code assumes. */
 static bool is_whole(const struct service *s)
 {
     list_for_each_entry (const struct job, job, &s->jobs, link) {
@@ -200,7 +201,8 @@ static void destroy_objects(struct service *s)
     tenants_destroy(s);
 }
 
-/* Frees everything else, after all objects, or after an error of create_service(). */
+/* Frees the state of the rooms. All jobs, peers and aggregators are freed already, or
+ * create_service() has failed. */
 static void destroy_service(struct service *s)
 {
     static void (*const rooms[])(struct service * s) = {
@@ -263,7 +265,7 @@ static bool create_plain(struct service *s)
     return true;
 }
 
-/* Creates the state of each room, lower rooms first. */
+/* Creates the state of each room. A room comes after the rooms on which it depends. */
 static int create_rooms(struct service *s)
 {
     static int (*const rooms[])(struct service * s) = {
@@ -371,7 +373,7 @@ static struct coordinator *create(const struct coordinator_options *options)
     return NULL;
 }
 
-/* Frees provisioner and display, which coordinator_create() owns even after an error. */
+/* Frees the provisioner and the display, which coordinator_create() owns even if it fails. */
 static void destroy_given(const struct coordinator_options *options)
 {
     if (options->provisioner)

@@ -1,5 +1,5 @@
-/* Lists the listeners of all hooks in their order. Only this file names them. Owns nothing and
- * decides nothing. */
+/* The listeners of all hooks, in the order of their calls. This file owns no state and decides
+ * nothing. */
 #include "svc/coordinator/hooks.h"
 
 #include "svc/coordinator/aggregator/ping.h"
@@ -119,7 +119,7 @@ static void job_is_over(struct job *job)
     kept_check_soon(s, declare_handle); /* a declare may be waiting for the lanes of this job */
 }
 
-/* Continues the joins that wait for a rank which was leaving. */
+/* Continues joins that wait because a former rank is still leaving. */
 static void ranks_have_changed(struct service *s) { kept_check(s, join_handle); }
 
 static void job_ends(struct job *job)

@@ -1,4 +1,5 @@
-/* Table of handlers, by message and by role of the peer. A new request needs one more line here. */
+/* Table of message handlers, by kind of message and role of the peer. A new request needs one more
+ * line here. */
 #include "svc/coordinator/requests.h"
 
 #include "svc/base/log.h"
@@ -68,8 +69,8 @@ static const struct {
     {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},
 };
 
-/* Refuses a message. Only a request gets an answer: two ends that answer a Failure with a Failure
- * would never stop (H9). */
+/* Refuses a message. Only a request is answered with a Failure. If a Failure were answered with a
+ * Failure, two ends could exchange Failures forever (H9). */
 static void refuse(struct peer *p, const envelope *message, int code, const char *text)
 {
     if (channel_wants_answer(message))

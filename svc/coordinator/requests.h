@@ -4,8 +4,8 @@
 
 #include "svc/coordinator/peer/peer.h"
 
-/* Passes a message of an open peer to its handler, or refuses the message. `message` still belongs
- * to the caller. */
+/* Calls the handler of a message, or refuses a message without one. The caller keeps ownership of
+ * `message`. */
 void requests_handle(struct peer *p, const envelope *message);
 
 #endif

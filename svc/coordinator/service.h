@@ -1,5 +1,4 @@
-/* The state of the service that all rooms of the coordinator share. README.md has the map and the
- * invariants. */
+/* State that all rooms of the coordinator share. README.md has the map and the invariants. */
 #ifndef GRADPOOL_COORDINATOR_SERVICE_H
 #define GRADPOOL_COORDINATOR_SERVICE_H
 
@@ -18,17 +17,18 @@
 #include <unistd.h>
 
 #define SESSION_AWAY_NS (10 * NS_PER_S) /* time without a connection after which a worker is lost */
-#define SESSION_RESTORE_NS (30 * NS_PER_S) /* the same time after a restart of the coordinator */
+#define SESSION_RESTORE_NS (30 * NS_PER_S) /* SESSION_AWAY_NS after a restart of the coordinator */
 #define AGGREGATOR_LOCAL_AWAY_NS (5 * NS_PER_S)
-#define AGGREGATOR_REMOTE_AWAY_NS (10 * NS_PER_S) /* default, and the time after a restart */
-#define CALL_DEADLINE_NS (10 * NS_PER_S)          /* time for the answer of an aggregator */
+/* default of --aggregator-timeout; also used after a restart */
+#define AGGREGATOR_REMOTE_AWAY_NS (10 * NS_PER_S)
+#define CALL_DEADLINE_NS (10 * NS_PER_S) /* time for the answer of an aggregator */
 #define DRAIN_DEADLINE_NS (10 * NS_PER_S)
-/* Pause before a retry of work that failed for lack of memory, or at the store. */
+/* Pause before work that failed for lack of memory, or at the store, is tried again. */
 #define RETRY_NS NS_PER_S
 
 enum service_phase { SERVICE_UP, SERVICE_DRAINING, SERVICE_DOWN };
 
-/* Listeners for events in lower rooms (hooks.h). */
+/* Callbacks from lower rooms to higher rooms (hooks.h). */
 struct hooks {
     const struct peer_hooks *peer;
     const struct aggregator_hooks *aggregator;
@@ -36,7 +36,7 @@ struct hooks {
     const struct service_hooks *service;
 };
 
-/* Lists of unfinished work. Each list belongs to one room. */
+/* Lists of unfinished operations. Each list belongs to one room. */
 struct works {
     struct list migrations, orders, savings, timelines;
 };
@@ -45,20 +45,20 @@ struct works {
 struct identity {
     char node[HOST_NAME_MAX + 1];
     char endpoint_url[300];
-    char data_host[256]; /* address of local lanes; "": the lanes choose it */
+    char data_host[256]; /* address of local lanes; "": each lane chooses its own */
     uint64_t started_ns;
     struct settings *settings; /* constant after the start */
 };
 
-/* Timers of work that has to wait. */
+/* Timers for postponed work. */
 struct retries {
     struct service *service;
-    struct timer stranded; /* retry of work that failed for lack of memory, or at the store */
+    struct timer stranded; /* next attempt of work that failed for lack of memory or at the store */
     /* end of the time in which the last refused replica holder may not be chosen */
     struct timer unfit;
 };
 
-/* The service. Each room keeps its state in a struct of its own, behind a pointer. */
+/* The service. Each room has its state in a struct of its own, behind a pointer. */
 struct service {
     const struct hooks *on;
     struct coordinator_options *options; /* owned, together with the strings */
@@ -90,15 +90,14 @@ struct coordinator {
     struct source signals;
 };
 
-/* Returns the maximum bytes of a piece, and of a task. */
 static inline uint64_t piece_bytes_max(const struct service *s)
 {
     uint64_t named = s->options->piece_bytes_max;
     return named ? named : PACKER_PIECE_BYTES_MAX;
 }
 
-/* Calls recovery_place_stranded() after RETRY_NS, to repeat work that failed for lack of memory or
- * at the store. */
+/* Schedules a call of recovery_place_stranded() in RETRY_NS, after work has failed for lack of
+ * memory or at the store. */
 static inline void service_retry_later(struct service *s)
 {
     timer_start(s->loop, &s->retries->stranded, clock_now_ns() + RETRY_NS);

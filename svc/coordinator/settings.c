@@ -1,4 +1,4 @@
-/* Settings of a service as texts. They never contain a secret, nor a value that changes while the
+/* Settings of a service as texts. They never contain a secret, or a value that changes while the
  * service runs. */
 #include "svc/coordinator/settings.h"
 
@@ -30,7 +30,7 @@ tell(struct settings *all, const char *name, const char *format, ...)
     all->list[at] = &all->views[at];
 }
 
-/* Writes " of MODEL", or "" if the kernel names no model. */
+/* Writes " of MODEL" with the model of the CPU, or "" if the kernel names no model. */
 static void find_cpu(char ret_text[CPU_BYTES])
 {
     char line[512];

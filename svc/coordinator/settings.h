@@ -1,4 +1,4 @@
-/* Settings and host of a service as texts, for readers of a report. */
+/* Settings and host of a service as texts, for a reader of a report. */
 #ifndef GRADPOOL_COORDINATOR_SETTINGS_H
 #define GRADPOOL_COORDINATOR_SETTINGS_H
 
@@ -20,10 +20,10 @@ struct settings {
 
 struct service;
 
-/* Creates the empty settings. Returns 0 or -ENOMEM. */
+/* Creates settings without entries. Returns 0 or -ENOMEM. */
 int settings_create(struct service *s);
 void settings_destroy(struct service *s);
-/* Writes the settings, after all options are final. Options without a value are left out. */
+/* Fills in the settings, once all options are final. Options without a value are left out. */
 void settings_fill(struct service *s);
 
 #endif

@@ -1,7 +1,7 @@
-/* The end of the service. There are three ways: in order (first jobs, then aggregators, then the
- * process), at once, or with jobs and local aggregators left to the next start. Owns the phase of
- * the service after SERVICE_UP. A job that a later start could continue ends only if an operator
- * requests it. RULES.md: K91 to K93, K107. */
+/* End of the service, in one of three ways. In order: jobs end first, then aggregators, then the
+ * process. At once: all are killed. Left: jobs and local aggregators continue at the next start. A
+ * job that a later start could continue ends only if an operator requests it. Owns the phase of the
+ * service after SERVICE_UP. RULES.md: K91 to K93, K107. */
 #include "svc/coordinator/stopping.h"
 
 #include "svc/base/log.h"
@@ -24,8 +24,7 @@ static bool has_local_aggregators(const struct service *s)
     return false;
 }
 
-/* Returns the reason for which SIGTERM takes the lanes from jobs in training; NULL: the jobs
- * continue to train (K91, K93). */
+/* Returns why SIGTERM has to end the jobs, or NULL if jobs continue to train (K91, K93). */
 static const char *why_jobs_end(const struct service *s)
 {
     if (s->options->ends_jobs)
@@ -43,8 +42,9 @@ static size_t count_live_jobs(const struct service *s)
     return count;
 }
 
-/* Ends the process like SIGKILL, but first ends aggregators that are still starting, because no job
- * needs them yet. For a move, snapshot or request in progress this end is like a crash. */
+/* Ends the process without ending its jobs. Aggregators that are still starting are ended first,
+ * because no job uses them yet. A move, snapshot or request in progress is interrupted as by a
+ * crash. */
 static void leave(struct service *s, size_t jobs)
 {
     char patience[64] = "as long as it takes";
@@ -68,7 +68,7 @@ static void end_jobs(struct service *s, const char *why)
     }
 }
 
-/* Ends jobs, then aggregators, then the process. Workers get the reason `why`. */
+/* Ends jobs, then aggregators, then the process. Workers receive `why` as the reason. */
 static void end_in_order(struct service *s, const char *why)
 {
     s->fleet->leave_done = NULL;
@@ -97,12 +97,12 @@ void service_give_up(struct service *s, int code)
     if (s->phase != SERVICE_UP)
         return;
     s->ending->ended_by = code;
-    s->phase = SERVICE_DRAINING; /* from here on nothing new is started */
+    s->phase = SERVICE_DRAINING; /* no new work starts from here on */
     timer_start(s->loop, &s->ending->give_up_timer, 0);
 }
 
-/* Ends the service from the loop, because the caller of service_give_up() may still use a job that
- * is destroyed here (K5). */
+/* Ends the service. A timer calls this function because a caller of service_give_up() may still use
+ * a job that is freed here (K5). */
 static void give_up(struct timer *timer)
 {
     end_in_order(container_of(timer, struct service_end, give_up_timer)->service,
@@ -128,8 +128,8 @@ void service_check_drained(struct service *s)
 
 /* --- at once --- */
 
-/* Kills the aggregators. An aggregator on another host only loses its connection. If jobs have
- * moved (leave_done), only the aggregators that end with the service are killed. */
+/* Kills the aggregators. An aggregator on another host only loses its connection. While tasks are
+ * moving away (leave_done is set), only aggregators that end with the service are killed. */
 static void end_now(struct service *s)
 {
     fleet_drain(s, true);
@@ -152,8 +152,8 @@ static void drain_overdue(struct timer *timer)
 
 /* --- tasks and state move away first, if local aggregators end with this process --- */
 
-/* Continues after state_leaves(). If no aggregator remains, no job could get a lane, so all jobs
- * end. */
+/* Continues the end after all tasks and states have moved away. If no aggregator remains, all jobs
+ * end, because they could not get a lane. */
 static void departed(struct service *s)
 {
     size_t jobs = outliving_has_any(s) ? count_live_jobs(s) : 0;
@@ -177,8 +177,8 @@ static void depart(struct service *s)
     state_leaves(s, by_ns, departed);
 }
 
-/* Handles a second signal while tasks move: jobs whose tasks have moved continue, all others
- * end. */
+/* Handles a second signal while tasks are moving away. Jobs whose tasks have moved continue; all
+ * others end. */
 static void depart_now(struct service *s, int number)
 {
     log_warn("one more signal: ending at once");

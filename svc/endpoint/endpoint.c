@@ -1,5 +1,5 @@
 /* Parses and writes the text that names a coordinator. Owns nothing, and uses no network. An error
- * names the expected form. */
+ * says which forms are expected. */
 #include "svc/endpoint/endpoint.h"
 
 #include "svc/base/text.h"
@@ -17,7 +17,7 @@
 
 /* --- parsing --------------------------------------------------------------------------------- */
 
-/* Returns the part of `text` behind `prefix`; NULL: `text` does not begin with it. */
+/* Returns the part of `text` after `prefix`, or NULL if `text` does not begin with it. */
 static const char *after(const char *text, const char *prefix)
 {
     size_t bytes = strlen(prefix);
@@ -54,8 +54,8 @@ static int parse_port(const char *text, const char *port, struct endpoint *e, st
     return 0;
 }
 
-/* Copies the host. False: the text cannot be a host. Such an error is found here rather than in a
- * lookup. */
+/* Copies the host. Returns false if the text cannot be a host name, so that the error is detected
+ * before a lookup. */
 static bool take_host(const char *host, size_t bytes, bool is_v6, struct endpoint *e)
 {
     if (bytes == 0 || bytes >= sizeof(e->host))

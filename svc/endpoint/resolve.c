@@ -1,7 +1,7 @@
-/* Finds the addresses of names within a deadline. The lookup of the C library has no deadline, so a
- * thread of its own runs it, on a request that the thread owns. A caller whose deadline has passed
- * leaves both behind, and the thread frees the request when the resolver returns. The thread never
- * touches memory of the caller (svc/channel, H11). */
+/* Finds the addresses of names before a deadline. The C library's lookup has no deadline, so a
+ * separate thread runs it for a request. A caller whose deadline has passed returns, and the thread
+ * frees the request when the lookup ends. The thread never uses memory of the caller (svc/channel,
+ * H11). */
 #include "svc/base/system/thread.h"
 #include "svc/endpoint/endpoint.h"
 
@@ -24,8 +24,8 @@ struct lookup {
     pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t over;
     bool is_over, is_given_up;
-    int result; /* result of getaddrinfo() */
-    int error;  /* errno, if the result is EAI_SYSTEM */
+    int result; /* from getaddrinfo() */
+    int error;  /* errno if the result is EAI_SYSTEM */
     struct addrinfo *list;
 };
 
@@ -78,7 +78,7 @@ static void *lookup_main(void *context)
     return NULL;
 }
 
-/* Waits for the lookup. False: the deadline has passed. */
+/* Waits for the lookup. Returns false if the deadline has passed. */
 static bool lookup_wait(struct lookup *l, uint64_t deadline_ns)
 {
     const struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
@@ -91,7 +91,7 @@ static bool lookup_wait(struct lookup *l, uint64_t deadline_ns)
     return is_over;
 }
 
-/* Ends a request that has a thread. A request that is still running belongs to the thread from now
+/* Ends a request that has a thread. If the lookup still runs, the thread owns the request from now
  * on. */
 static void lookup_end(struct lookup *l)
 {
@@ -219,10 +219,10 @@ bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *add
     return true;
 }
 
-/* --- a host that may move -------------------------------------------------------------------- */
+/* --- a host whose address may change ---------------------------------------------------------- */
 
-/* Starts a lookup. NULL: the host is an address, which does not change, or memory or a thread is
- * missing. */
+/* Starts a lookup. Returns NULL if the host is an address, which does not change, or if memory or a
+ * thread is missing. */
 static struct lookup *lookup_begin(const struct endpoint *e)
 {
     struct lookup *l = e->is_unix ? NULL : lookup_create(e);

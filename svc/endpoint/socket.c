@@ -1,6 +1,6 @@
 /* Opens sockets that are connected to an endpoint or listen on one. Owns nothing. Each error names
- * the endpoint, the address that was tried and the remedy. Connecting never looks up a name itself,
- * because a lookup could take longer than the deadline (resolve.c). */
+ * the endpoint and the address, and says what to do. Connecting never looks up a name, because a
+ * lookup could exceed the deadline (resolve.c). */
 #include "svc/endpoint/endpoint.h"
 
 #include "svc/base/cleanup.h"
@@ -26,7 +26,7 @@
 #define ADDRESS_TEXT_BYTES (INET6_ADDRSTRLEN + 32)
 #define PLACE_BYTES (URL_BYTES + ADDRESS_TEXT_BYTES)
 
-/* Time to look up the host of a listener, which is an address in most cases. */
+/* Longest lookup of a listener's host, which is usually an address. */
 #define LISTEN_LOOKUP_NS (10 * NS_PER_S)
 
 /* --- addresses ------------------------------------------------------------------------------- */
@@ -79,8 +79,8 @@ static bool is_usable(const struct ifaddrs *i, const char *interface_name)
            !is_link_local(i->ifa_addr);
 }
 
-/* Finds an address of the interface: one of `family`, or (AF_UNSPEC) IPv4 before IPv6. Unlike
- * binding to the device, choosing the address needs no privilege. */
+/* Finds an address of the interface in `family`; AF_UNSPEC: IPv4 if possible, otherwise IPv6.
+ * Unlike binding to the device, this needs no privilege. */
 static int interface_address(const char *interface_name, int family,
                              struct endpoint_address *ret_address)
 {
@@ -131,9 +131,8 @@ static int wait_connected(int fd, uint64_t deadline_ns)
     return -error;
 }
 
-/* Connects to a Unix socket with a blocking call, limited by a time-out of the kernel. A
- * non-blocking connect to a socket whose queue is full returns EAGAIN, and no event shows when to
- * try again. */
+/* Connects to a Unix socket with a blocking call that has a timeout. A non-blocking connect to a
+ * socket with a full queue would return EAGAIN, and no event would report when to try again. */
 static int connect_unix(int fd, const struct endpoint_address *a, uint64_t deadline_ns)
 {
     for (;;) {
@@ -226,8 +225,7 @@ static const char *next_step(int code, bool is_unix)
     }
 }
 
-/* Writes the endpoint, and after it the address that was tried if the endpoint does not
- * contain it. */
+/* Writes the endpoint, followed by the address that was tried unless the endpoint contains it. */
 static const char *say_place(const struct endpoint *e, const struct endpoint_address *tried,
                              char ret_text[PLACE_BYTES])
 {
@@ -250,8 +248,8 @@ static int connect_error(const struct endpoint *e, const struct endpoint_address
                    next_step(code, e->is_unix));
 }
 
-/* Returns the deadline for the first of `addresses_left` addresses. An address that drops packets
- * silently must leave time for the next one. */
+/* Returns the deadline for the first of `addresses_left` addresses. An address that silently drops
+ * packets must leave time for the next one. */
 static uint64_t share_deadline(uint64_t deadline_ns, unsigned addresses_left)
 {
     uint64_t now_ns = clock_now_ns();
@@ -300,14 +298,14 @@ static int listen_address(const struct endpoint_address *a, int *ret_fd)
         return -errno;
     if (family != AF_UNIX && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0)
         return -errno;
-    /* A socket on [::] accepts IPv4, too, whatever the host's default is. */
+    /* A socket on [::] accepts IPv4, too, independent of the host's default. */
     if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no)) < 0)
         return -errno;
     if (family == AF_UNIX && fchmod(fd, UNIX_MODE) < 0) /* before other processes can connect */
         return -errno;
     if (bind(fd, (const struct sockaddr *)&a->socket, a->bytes) < 0)
         return -errno;
-    /* also needed if the umask removes these bits */
+    /* required if the umask has removed these bits */
     if (family == AF_UNIX && chmod(unix_path(a), UNIX_MODE) < 0)
         return -errno;
     if (listen(fd, LISTEN_BACKLOG) < 0)
@@ -335,7 +333,7 @@ static int listen_error(const struct endpoint *e, const struct endpoint_address 
                    err_text(code), advice);
 }
 
-/* Removes a socket file without a listener. Other files stay. */
+/* Removes a socket file without a listener. Other files are kept. */
 static int remove_stale(const struct endpoint_address *a)
 {
     const char *path = unix_path(a);
@@ -413,8 +411,8 @@ static int listen_any(struct endpoint *e, const struct endpoint_addresses *addre
         if (interface_name != NULL && (error = narrow_to_interface(e, interface_name, &a, err)) < 0)
             return error;
         error = listen_address(&a, ret_fd);
-        /* A name may have an address of a family that this host lacks, so the next address is
-         * tried. A port in use is a final error. */
+        /* The next address is tried, because a name may have an address of a family that this host
+         * lacks. A port in use is a final error. */
         if (error != -EADDRNOTAVAIL && error != -EAFNOSUPPORT)
             break;
     }

@@ -1,22 +1,22 @@
-/* Options and state of a TCP connection whose peer may become silent. Keeps no state and decides
- * nothing; the owner of the connection does. svc/channel: H6; svc/fabric/ofi: O33. */
+/* Options and state of a TCP connection whose peer may become silent. Has no state; the owner of
+ * the connection decides. svc/channel: H6; svc/fabric/ofi: O33. */
 #include "svc/endpoint/tcp_alive.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-/* A message that leaves just before the end makes the kernel count from the start again. So twice
- * this time, plus the delays of a loaded host, must be less than the time for which a lane waits
- * for a rank (AWAY_NS of svc/lane). */
+/* A message that is sent just before the end makes the kernel count from the start again. Therefore
+ * twice this time, plus the delays of a loaded host, must be less than the time for which a lane
+ * waits for a rank (AWAY_NS of svc/lane). */
 #define SILENT_PEER_MS 8000
-/* One lost probe must not end a connection. */
+/* A single lost probe must not close a connection. */
 #define KEEPALIVE_IDLE_S 4
 #define KEEPALIVE_INTERVAL_S 2
 #define KEEPALIVE_PROBES 3
-/* Sending the same bytes again this many times takes seconds. */
+/* This many retransmissions of the same bytes take seconds. */
 #define RETRANSMITS_LEAST 4
-/* A living peer has answered within this time. */
+/* A live peer has answered within this time. */
 #define ANSWERED_MS (1000 * (KEEPALIVE_IDLE_S + KEEPALIVE_INTERVAL_S) + 1000)
 
 static void tcp_alive_set_option(int fd, int level, int option, int value)

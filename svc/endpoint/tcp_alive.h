@@ -1,13 +1,14 @@
-/* Makes the kernel watch the host at the other end of a TCP connection (svc/channel, H6). */
+/* Makes the kernel detect that the host at the other end of a TCP connection no longer responds
+ * (svc/channel, H6). */
 #ifndef GRADPOOL_ENDPOINT_TCP_ALIVE_H
 #define GRADPOOL_ENDPOINT_TCP_ALIVE_H
 
 #include <stdbool.h>
 
-/* Makes the kernel probe a quiet peer every few seconds, so that firewalls keep the connection, and
- * end the connection when nothing has arrived for 8 s. Best effort: errors are ignored. */
+/* Makes the kernel probe a quiet peer every few seconds, so that firewalls keep the connection. The
+ * kernel closes the connection when nothing has arrived for 8 s. Errors are ignored. */
 void tcp_alive_watch(int fd);
-/* Returns whether a watched connection was ended because nothing arrived, and not by the peer. */
+/* Returns whether such a connection was closed because nothing arrived, and not by the peer. */
 bool tcp_alive_was_silent(int fd);
 
 #endif

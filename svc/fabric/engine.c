@@ -1,6 +1,6 @@
-/* Owns the fabrics of a job, and decides which thread drives them: a waiting thread, or the
- * progress thread if none waits and the job must continue (svc/wire, W21). Knows nothing about
- * tensors. */
+/* Owns the fabrics of a job, and decides which thread drives them. A waiting thread drives. If none
+ * waits but the job must continue, the progress thread drives (svc/wire, W21). Tensors are unknown
+ * here. */
 #include "svc/fabric/engine.h"
 
 #include "svc/base/clock.h"
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #define EVENTS_MAX 32
-/* In training one wait follows another soon. The progress thread does not wake in these short
- * pauses. */
+/* In training, one wait soon follows another. The progress thread does not wake up during such a
+ * short pause. */
 #define HANDOVER_NS (200 * NS_PER_US)
 
 static void engine_set_handover(struct engine *e, uint64_t in_ns)
@@ -24,8 +24,8 @@ static void engine_set_handover(struct engine *e, uint64_t in_ns)
     e->is_handover_set = in_ns > 0;
 }
 
-/* Makes the caller the driver. If the progress thread was the sleeping driver, it notices that its
- * tenure has changed when it wakes. */
+/* Makes the caller the driver. If the progress thread was the driver and sleeps, it finds a changed
+ * tenure when it wakes up. */
 static uint64_t engine_take_over(struct engine *e, enum engine_driver driver)
 {
     if (e->driver == DRIVER_PROGRESS)
@@ -43,7 +43,7 @@ static void engine_hand_over(struct engine *e)
     e->tenure++;
 }
 
-/* If there is no driver, the next waiter becomes the driver; without a waiter the progress thread
+/* If there is no driver, the next waiter becomes the driver. Without a waiter the progress thread
  * does, if it is needed. */
 static void engine_find_driver(struct engine *e)
 {
@@ -80,7 +80,7 @@ static int engine_step(struct engine *e)
     if (e->ofi_conns > 0)
         n += engine_take_events(e, e->ofi);
     if (n > 0)
-        ring_doorbells(e); /* the driver may stop here, but its posts must leave */
+        ring_doorbells(e); /* the driver may stop here, so its posts must be sent */
     if (n > 0 && e->waiters > 1)
         pthread_cond_broadcast(&e->turn);
     return n;
@@ -91,7 +91,7 @@ static void engine_drive(struct engine *e, uint64_t deadline_ns, bool (*until)(v
 {
     uint64_t tenure = engine_take_over(e, DRIVER_WAITER);
     do {
-        engine_sleep(e, tenure, deadline_ns); /* returns at once if an event is there */
+        engine_sleep(e, tenure, deadline_ns); /* returns at once if an event is pending */
         engine_step(e);
     } while (!until(context) && clock_now_ns() < deadline_ns);
     engine_hand_over(e);

@@ -1,6 +1,6 @@
-/* The sleep of the driver: on the bell of shared memory, on the descriptor of a network, or on
- * both. engine_kick() ends every sleep, even one that the driver has decided on but not begun
- * (W21). Never spins, and never touches a fabric without the lock. */
+/* Sleep of the driver: on the bell of shared memory, on the descriptor of a network, or on both.
+ * engine_kick() ends every sleep, even one that the driver has decided on but not begun (W21).
+ * Never spins, and never uses a fabric without the lock. */
 #include "svc/fabric/engine_sleep.h"
 
 #include "svc/base/clock.h"
@@ -17,18 +17,18 @@
 #include <unistd.h>
 
 struct engine_sleep {
-    bool is_asleep; /* the driver is asleep */
+    bool is_asleep; /* the driver sleeps */
     uint32_t *bell; /* bell on which the driver sleeps; NULL: it sleeps on descriptors */
-    /* one for each kind of driver, so that no driver drains a kick for the other */
+    /* one for each kind of driver, so that no driver consumes another's kick */
     int kick_fds[DRIVER_NONE];
-    int forward_fd; /* descriptor that reports rings of the bell */
+    int forward_fd; /* eventfd that the forwarder signals */
     bool has_forwarder;
     pthread_t forwarder;
     uint32_t *forwarded_bell, forwarded_value;
-    bool forwarder_ends; /* accessed atomically */
+    bool forwarder_ends; /* atomic */
 };
 
-/* Results of arming the fabrics. */
+/* Combined results of fabric_arm() for all fabrics. */
 struct sleep_plan {
     int fd;         /* -1: no descriptor */
     uint32_t *bell; /* NULL: no bell */
@@ -47,7 +47,7 @@ static void futex_wait(uint32_t *bell, uint32_t value, uint64_t deadline_ns)
             NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-/* Changes the value, too, so that a thread that is about to sleep on the old value does not. */
+/* Also changes the value, so that a thread that is about to sleep on the old value does not. */
 static void sleep_ring(uint32_t *bell)
 {
     __atomic_fetch_add(bell, 1, __ATOMIC_RELEASE);
@@ -102,8 +102,8 @@ void engine_end_sleep(struct engine *e)
 
 /* ---- both at once ---- */
 
-/* Turns rings of the bell into kicks. A bell is rung only for a sleeper, so this thread uses no CPU
- * time while data flows. */
+/* Converts rings of the bell into kicks. A bell is rung only for a sleeping thread, so this thread
+ * uses no CPU time while data flows. */
 static void *forwarder_main(void *context)
 {
     struct engine_sleep *s = context;
@@ -173,13 +173,13 @@ static void sleep_drain(int fd)
     eventfd_read(fd, &value);
 }
 
-/* A kick is drained only by the driver for which it was meant, even if that thread is no longer the
- * driver. Otherwise a driver could miss its own kick. Returns whether the bell has rung. */
+/* A kick is consumed only by the driver for which it was sent, even if that thread no longer
+ * drives. Otherwise a driver could miss its kick. Returns whether the bell has rung. */
 static bool sleep_poll(int kick_fd, int forward_fd, int fabric_fd, uint64_t deadline_ns)
 {
     struct pollfd fds[] = {{.fd = kick_fd, .events = POLLIN},
                            {.fd = forward_fd, .events = POLLIN},
-                           {.fd = fabric_fd, .events = POLLIN}}; /* poll() skips -1 */
+                           {.fd = fabric_fd, .events = POLLIN}}; /* poll() ignores -1 */
     uint64_t now_ns = clock_now_ns();
     struct timespec left = timespec_of(deadline_ns > now_ns ? deadline_ns - now_ns : 0);
     if (ppoll(fds, 3, deadline_ns == UINT64_MAX ? NULL : &left, NULL) <= 0)

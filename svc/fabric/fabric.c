@@ -1,6 +1,5 @@
-/* Chooses an implementation by its name, and passes each call on to it. Owns nothing else, and
- * knows nothing about implementations. Arguments that are wrong for every implementation are
- * refused here. */
+/* Selects an implementation by its name and forwards each call. Owns nothing else. Arguments that
+ * are wrong for every implementation are refused here. */
 #include "svc/fabric/fabric.h"
 
 #include "svc/fabric/fabric_ops.h"

@@ -1,11 +1,11 @@
 /* The two tables of functions that an implementation of fabric.h provides. Only fabric.c and the
  * implementations include this header.
  *
- * An implementation has its own structs of fabric and connection. Their first members are `struct
- * fabric` and `struct fabric_conn`, which it fills in; its functions cast the pointers back.
- * fabric.c checks the arguments that can be checked without knowledge of the implementation
- * (lengths of tickets and headers). The implementation checks all others, and fulfils the contract
- * of fabric.h. All entries except join_group and is_warm must be set. */
+ * An implementation has its own structs for a fabric and a connection. Their first members are
+ * `struct fabric` and `struct fabric_conn`, which the implementation initializes. Its functions
+ * cast the pointers back. fabric.c checks arguments that are the same for all implementations
+ * (lengths of tickets and headers). The implementation checks all others. All entries except
+ * join_group and is_warm must be set. */
 #ifndef GRADPOOL_FABRIC_FABRIC_OPS_H
 #define GRADPOOL_FABRIC_FABRIC_OPS_H
 
@@ -13,8 +13,8 @@
 #include "svc/fabric/group.h"
 
 struct fabric_ops {
-    const char *kind; /* result of fabric_kind() */
-    bool maps;        /* result of fabric_maps() */
+    const char *kind; /* returned by fabric_kind() */
+    bool maps;        /* returned by fabric_maps() */
     void (*close)(struct fabric *f);
     const char *(*describe)(const struct fabric *f);
     int (*listen)(struct fabric *f, const char *address, char *ret_address);
@@ -27,12 +27,12 @@ struct fabric_ops {
     void (*flush)(struct fabric *f);
     int (*arm)(struct fabric *f, struct fabric_wait *ret_wait);
     void (*abandon_in_child)(struct fabric *f);
-    const struct fabric_conn_ops *conn; /* functions for each of its connections */
+    const struct fabric_conn_ops *conn; /* functions of its connections */
 };
 
 struct fabric_conn_ops {
     int (*accept)(struct fabric_conn *c, void *owner);
-    /* NULL: connections do not take turns. */
+    /* NULL: connections do not take turns */
     void (*join_group)(struct fabric_conn *c, struct fabric_group *group);
     void (*refuse)(struct fabric_conn *c, int reason);
     void (*disconnect)(struct fabric_conn *c);
@@ -47,7 +47,7 @@ struct fabric_conn_ops {
     void (*withdraw)(struct fabric_conn *c, uint32_t id);
     void *(*map)(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
     bool (*is_sound)(const struct fabric_conn *c);
-    /* NULL: lent memory needs no warming. */
+    /* NULL: lent memory never has page faults */
     bool (*is_warm)(const struct fabric_conn *c);
     uint64_t (*region_bytes)(const struct fabric_conn *c, uint32_t id);
     int (*read)(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
@@ -65,7 +65,7 @@ struct fabric {
 
 struct fabric_conn {
     struct fabric *fabric;
-    const struct fabric_conn_ops *ops; /* the table of its fabric */
+    const struct fabric_conn_ops *ops; /* table of its fabric */
 };
 
 static inline void fabric_conn_init(struct fabric_conn *c, struct fabric *f)

@@ -1,5 +1,5 @@
-/* Creates groups of connections, and moves them to other tenants. Their members come and go with
- * the connections of the fabric. */
+/* Creates groups of connections, and moves them between tenants. Connections join and leave groups
+ * elsewhere. */
 #include "svc/fabric/group.h"
 
 void fabric_group_init(struct fabric_group *group, struct fabric_group *above)

@@ -1,6 +1,6 @@
-/* Makes memory that can be lent: sealed memfds, mapped shared. The seals are set before any other
- * process can have the descriptor. A lane that checks the seals therefore knows that the memory
- * cannot become shorter, which would make accesses fail (W9). */
+/* Creates memory that can be lent: sealed memfds, mapped as shared. The seals are set before any
+ * other process can have the descriptor. A lane that checks the seals knows that the memory cannot
+ * be truncated, which would make accesses fail (W9). */
 #include "svc/fabric/region.h"
 
 #include "svc/base/cleanup.h"
@@ -13,7 +13,7 @@
 
 #define REGION_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* Returns one of the few codes that the header lists: no descriptors, no space, no memory. */
+/* Converts to one of the codes that the header lists: no descriptors, no space, no memory. */
 static int region_error(int error)
 {
     switch (error) {
@@ -25,7 +25,7 @@ static int region_error(int error)
     }
 }
 
-/* Rounds up to whole pages, at least one. 0: more than can be mapped. */
+/* Rounds up to whole pages, at least one. Returns 0 if the result could not be mapped. */
 static size_t region_whole_pages(size_t bytes)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);

@@ -1,7 +1,7 @@
-/* Memory that a worker lends. Memory made here is a sealed memfd: fabric_shm can pass it to a lane
- * on the same host, and fabric_ofi can register it. Other memory can only be registered. Where the
- * kernel refuses memfd_create (a sandbox), plain memory is made, which can only be registered as
- * well. */
+/* Memory that a worker lends. Memory that is created here is a sealed memfd: fabric_shm can pass it
+ * to a lane on the same host, and fabric_ofi can register it. Other memory can only be registered.
+ * If a sandbox refuses memfd_create(), plain memory is created, which can only be registered,
+ * too. */
 #ifndef GRADPOOL_FABRIC_REGION_H
 #define GRADPOOL_FABRIC_REGION_H
 
@@ -12,21 +12,22 @@
 struct region {
     void *base;
     size_t bytes;
-    int fd;       /* memfd sealed against shrinking and growing; -1: plain or other memory */
-    bool is_ours; /* the memory was made here */
+    /* memfd, sealed against shrinking and growing; -1: plain memory, or memory of the caller */
+    int fd;
+    bool is_ours; /* created here */
 };
 
-/* Makes a region of `bytes`, rounded up to pages, which are zero. All pages are allocated at once,
- * so that the lender pays for them (S14). Errors: -ENOMEM, -EMFILE, -ENOSPC, -EFBIG
- * (RLIMIT_FSIZE). */
+/* Creates a region of `bytes`, rounded up to pages, all zero. All pages are allocated at once,
+ * so that their cost is paid by this process and not by the lane (S14). Returns 0, -ENOMEM,
+ * -EMFILE, -ENOSPC or -EFBIG (RLIMIT_FSIZE). */
 int region_create(size_t bytes, struct region *ret_region);
-/* Like region_create(), but without pages. They must be populated before a lane is informed of
- * them. */
+/* Like region_create(), but pages are not allocated. The caller must allocate them before a lane
+ * receives their address. */
 int region_reserve(size_t bytes, struct region *ret_region);
-/* Describes memory that still belongs to the caller. */
+/* Describes memory that the caller owns. */
 void region_wrap(void *base, size_t bytes, struct region *ret_region);
-/* Unmaps and closes memory that was made here. Memory of the caller stays untouched. NULL is
- * fine. */
+/* Unmaps and closes memory that was created here. Memory of the caller is not changed. NULL is
+ * allowed. */
 void region_destroy(struct region *region);
 
 #endif

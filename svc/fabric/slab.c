@@ -1,7 +1,6 @@
-/* Owns the regions that a job lends, and knows which of their pages are in use. The cost of
- * allocating and freeing does not depend on the number of extents: a model may have 262,144
- * tensors, each with two. A lent slab is never unmapped: slabs live as long as the job, and kept
- * pages longer. */
+/* Owns the regions that a job lends, and records which pages are in use. Allocating and freeing
+ * take constant time: a model may have 262,144 tensors with two extents each. A lent slab is not
+ * unmapped before the end of the job. Kept pages stay mapped even longer. */
 #include "svc/fabric/slab.h"
 
 #include "svc/base/system/populate.h"
@@ -12,17 +11,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Each slab is twice as large as the last, so that 64 slabs are enough for any model. Missing pages
- * cost nothing. */
+/* Each slab is twice as large as the previous one, so that 64 slabs are enough for any model.
+ * Pages that are not used do not exist. */
 #define SLAB_BYTES_FIRST (UINT64_C(4) << 20)
 #define SLAB_DOUBLINGS_MAX 8
-/* number of extents to try in a class where some are too small; in the next class all are large
- * enough */
+/* number of extents to try in a class with extents that are too small; in the next class all are
+ * large enough */
 #define CLASS_LOOKS 8
 
 struct slab_extent {
     struct list node;
-    struct list free_node; /* node in a class of the slab, while the extent is free */
+    struct list free_node; /* node in a class of the slab while the extent is free */
     uint64_t offset, bytes;
     bool is_used, is_kept;
 };
@@ -35,8 +34,7 @@ static uint64_t slab_whole_pages(uint64_t bytes)
     return bytes ? (bytes + page - 1) / page * page : page;
 }
 
-/* Returns the class of a size. Extents of class c have 2^c pages or more, and less than twice as
- * many. */
+/* Returns the class of a size. Extents of class c have at least 2^c and less than 2^(c+1) pages. */
 static uint32_t slab_class_of(uint64_t bytes)
 {
     return 63 - (uint32_t)__builtin_clzll(bytes / slab_page_bytes());
@@ -67,7 +65,7 @@ static struct slab_extent *slab_add_extent(struct slab *slab, struct list *at, u
     return extent;
 }
 
-/* Table entries of pages at which no extent ever begins are never touched. */
+/* calloc() allocates no memory for table entries that are never used. */
 static int slab_init_extents(struct slab *slab)
 {
     list_init(&slab->extents);
@@ -151,7 +149,8 @@ int slabs_reserve(struct slabs *s, size_t bytes, void **ret_memory)
     return slab_take(slab, slab_find_free(slab, wanted), wanted, ret_memory);
 }
 
-/* Removes the extent at this position of the list from its class. NULL: no free one is there. */
+/* Removes the extent at this position of the list from its class. Returns NULL if there is none or
+ * if it is in use. */
 static struct slab_extent *slab_take_free(struct slab *slab, struct list *at)
 {
     struct slab_extent *extent = list_entry(at, struct slab_extent, node);
@@ -176,14 +175,14 @@ static struct slab_extent *slab_merge(struct slab *slab, struct slab_extent *fir
 static void slab_release(struct slab *slab, struct slab_extent *extent)
 {
     void *memory = (char *)slab->region.base + extent->offset;
-    /* Pages that are removed from the file read as zeros later, as the next owner expects. */
+    /* The next owner expects zeros. Pages that are removed from the file read as zeros. */
     if (madvise(memory, extent->bytes, MADV_REMOVE) < 0)
         memset(memory, 0, extent->bytes);
     extent = slab_merge(slab, extent, slab_take_free(slab, extent->node.next));
     slab_set_free(slab, slab_merge(slab, slab_take_free(slab, extent->node.previous), extent));
 }
 
-/* Finds the used extent that begins at `memory`, and its slab. NULL: none. */
+/* Finds the used extent that begins at `memory`, and its slab. Returns NULL if there is none. */
 static struct slab_extent *slab_find_used(struct slabs *s, const void *memory,
                                           struct slab **ret_slab)
 {
@@ -242,7 +241,7 @@ bool slabs_find(const struct slabs *s, const void *memory, size_t bytes,
     return false;
 }
 
-/* Kept pages belong to the caller from here on. They are pages of a file that no other process has
+/* From here on the caller owns the kept pages. They belong to a file that no other process has
  * open. */
 static void slab_unmap(struct slab *slab)
 {

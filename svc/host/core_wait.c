@@ -1,4 +1,4 @@
-/* Reads the kernel's count of the time for which a thread was ready and did not run. Owns nothing.
+/* Reads the kernel's count of the time for which a thread was ready but did not run. Owns nothing.
  * For statistics only, never on the data path (A46). */
 #include "svc/host/core_wait.h"
 
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* The file contains three numbers: time of running, time of waiting, number of slices. */
+/* The file has three numbers: time of running, time of waiting, number of slices. */
 uint64_t core_wait_ns(void)
 {
     char text[96];

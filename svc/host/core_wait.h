@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Returns the total time for which the calling thread was ready and did not run. 0: the kernel does
- * not count it. Needs a few system calls. */
+/* Returns the total time for which the calling thread was ready but did not run. 0: the kernel does
+ * not count it. Makes a few system calls. */
 uint64_t core_wait_ns(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Owns the topology of hwloc, and the list of cores that this process may use. Only this file
- * includes hwloc (C5). Read-only after cores_create(), so any thread may read the list and bind
+/* Owns hwloc's topology and the list of cores that this process may use. Only this file includes
+ * hwloc (C5). Nothing changes after cores_create(), so any thread may read the list and bind
  * itself. */
 #include "svc/host/cores.h"
 
@@ -14,7 +14,7 @@
 
 struct cores {
     hwloc_topology_t topology;
-    bool real; /* false: a synthetic machine, on which nothing can be bound (C4) */
+    bool real; /* false: a synthetic machine, to which no thread can be bound (C4) */
     size_t count;
     struct core *list;
 };
@@ -29,8 +29,8 @@ static int hwloc_error(struct err *err, const char *what)
     return err_set(err, code, "hwloc cannot %s: %s", what, err_text(code));
 }
 
-/* Loads the topology. Cores that are not allowed keep their place in the numbering, so that a core
- * has the same index for every process on the machine, whatever its cgroup (C2). */
+/* Loads the topology. Cores that are not allowed are still counted, so that a core has the same
+ * index for every process on the machine, in any cgroup (C2). */
 static int load_topology(struct cores *c, struct err *err)
 {
     if (hwloc_topology_init(&c->topology) < 0)
@@ -51,7 +51,7 @@ static int find_allowed(const struct cores *c, hwloc_bitmap_t allowed, struct er
         return err_set(err, -ENOMEM, "no memory to list cores");
     if (!c->real)
         return 0;
-    /* The affinity is that of this thread, because helper threads of libraries may have another. */
+    /* The affinity of this thread is used, because helper threads of libraries may have another. */
     if (hwloc_get_cpubind(c->topology, affinity, HWLOC_CPUBIND_THREAD) < 0)
         return hwloc_error(err, "read the affinity mask");
     hwloc_bitmap_and(allowed, allowed, affinity);
@@ -64,7 +64,7 @@ static hwloc_obj_t node_of(const struct cores *c, hwloc_const_cpuset_t cpuset)
                                                       NULL);
 }
 
-/* Returns the size of the last-level cache, which is the last one on the way up. */
+/* Returns the size of the last-level cache: the last cache on the path to the root. */
 static uint64_t cache_bytes(hwloc_obj_t object)
 {
     uint64_t bytes = 0;
@@ -94,8 +94,8 @@ static int by_node_then_index(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Collects the cores. The first allowed PU represents its core; the SMT siblings are not used
- * (C3). */
+/* Collects the cores. The first allowed PU represents its core; its other PUs (SMT siblings) are
+ * not used (C3). */
 static void collect(struct cores *c, int depth, hwloc_const_bitmap_t allowed)
 {
     hwloc_obj_t object = NULL;
@@ -113,7 +113,7 @@ static void collect(struct cores *c, int depth, hwloc_const_bitmap_t allowed)
 static int list_cores(struct cores *c, struct err *err)
 {
     _cleanup_(cleanup_bitmap) hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
-    /* Some virtual machines report PUs and no cores. */
+    /* Some virtual machines report PUs but no cores. */
     int depth = hwloc_get_type_or_below_depth(c->topology, HWLOC_OBJ_CORE);
     c->list = calloc(hwloc_get_nbobjs_by_depth(c->topology, depth), sizeof(*c->list));
     if (!allowed || !c->list)
@@ -174,7 +174,7 @@ static bool has_one_node(const struct cores *c)
     return hwloc_get_nbobjs_by_type(c->topology, HWLOC_OBJ_NUMANODE) <= 1;
 }
 
-/* Returns the core's NUMA node. NULL: unknown, so there is nothing to bind to. */
+/* Returns the core's NUMA node, or NULL if it is unknown. */
 static hwloc_const_nodeset_t nodeset_of(const struct cores *c, size_t position)
 {
     hwloc_obj_t pu = hwloc_get_pu_obj_by_os_index(c->topology, cores_at(c, position).pu);
@@ -182,7 +182,7 @@ static hwloc_const_nodeset_t nodeset_of(const struct cores *c, size_t position)
     return node ? node->nodeset : NULL;
 }
 
-/* hwloc's codes for "not supported" have no more information than -EINVAL. */
+/* hwloc's codes for "not supported" say no more than -EINVAL. */
 static int bind_error(void) { return errno == EPERM ? -EPERM : -EINVAL; }
 
 int cores_bind_thread(const struct cores *c, size_t position)
@@ -196,8 +196,8 @@ int cores_bind_thread(const struct cores *c, size_t position)
     if (hwloc_set_cpubind(c->topology, pu->cpuset, HWLOC_CPUBIND_THREAD) < 0)
         return bind_error();
     hwloc_const_nodeset_t nodes = has_one_node(c) ? NULL : nodeset_of(c, position);
-    /* Containers often forbid this call. The first touch by a bound thread then allocates memory of
-     * its node. */
+    /* Containers often forbid this call. The bound thread's first access then still allocates
+     * memory of its node. */
     if (nodes)
         (void)hwloc_set_membind(c->topology, nodes, HWLOC_MEMBIND_BIND,
                                 HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET);

@@ -1,5 +1,5 @@
-/* Reads and writes lists of cores. A user writes the text, so every mistake gets a sentence with
- * its cause and the present cores, never an assert. */
+/* Parses and writes lists of cores. A user writes the text, so every mistake results in an error
+ * text with its cause and the available cores, never in a failed assert. */
 #include "svc/host/cores_list.h"
 
 #include "svc/base/cleanup.h"
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define NUMBER_DIGITS_MAX 9 /* so that every number fits into 32 bits */
+#define NUMBER_DIGITS_MAX 9 /* every such number fits into 32 bits */
 
 struct selection {
     const char *list;
@@ -49,7 +49,7 @@ static int choose(const struct selection *s, uint32_t index)
     return 0;
 }
 
-/* Reads digits; no sign or blank is accepted. NULL: there is no number at `text`. */
+/* Parses digits, without sign or blanks. Returns NULL if there is no number at `text`. */
 static const char *read_number(const char *text, uint32_t *ret_number)
 {
     size_t digits = strspn(text, "0123456789");
@@ -62,7 +62,7 @@ static const char *read_number(const char *text, uint32_t *ret_number)
     return text + digits;
 }
 
-/* Reads one "3" or "3-5", and advances `at`. */
+/* Parses one "3" or "3-5", and advances `at`. */
 static int choose_range(const struct selection *s, const char **at)
 {
     uint32_t first, last;
@@ -74,7 +74,7 @@ static int choose_range(const struct selection *s, const char **at)
         p = read_number(p + 1, &last);
     if (!p || (*p != '\0' && *p != ',') || last < first)
         return malformed(s, *at);
-    /* The first core that may not be used ends the loop, so that a huge range costs nothing. */
+    /* The first core that may not be used ends the loop, so a huge range costs nothing. */
     for (uint32_t index = first; index <= last; index++) {
         int error = choose(s, index);
         if (error < 0)

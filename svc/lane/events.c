@@ -1,5 +1,5 @@
-/* Handles fabric events: admission of connections, records, ends of connections. Bytes of peers are
- * copied and checked here before any other file uses them (W9). RULES.md: A4, A5. */
+/* Handles fabric events: new connections, records, and closed connections. Bytes from peers are
+ * copied and checked here before another file uses them (W9). RULES.md: A4, A5. */
 #include "svc/lane/events.h"
 
 #include "svc/base/clock.h"
@@ -66,7 +66,7 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
         return -ECONNABORTED;
     struct worker *w = job_peer(job, ticket.rank);
     if (w && w->conn && worker_is_keeper(w))
-        /* the holder notices the end of its connection, and connects again */
+        /* the holder detects the end of its connection and connects again */
         fabric_disconnect(w->conn);
     else if (w && w->conn)
         replace_connection(w);
@@ -133,8 +133,8 @@ static void evict(struct worker *w, const char *why)
     fabric_disconnect(w->conn);
 }
 
-/* Stores the set that the job's leader lane has decided. The workers pass it on, because only they
- * are connected to all lanes (W13). */
+/* Stores a set of ranks that the job's leader lane has decided. The workers forward sets, because
+ * only they are connected to all lanes (W13). */
 static void take_choice(struct worker *w, const struct record_chosen *chosen)
 {
     w->known_sets[chosen->round % CHOICES_PER_JOB] = chosen->round;
@@ -152,7 +152,7 @@ static void take_backup(struct worker *w, const struct record_backup *told)
                  w->job->lane->options.id, err_text(error));
 }
 
-/* Handles a record. Returns true if the lane keeps the receive buffer. */
+/* Handles a record. Returns true if the lane keeps the receive buffer for later use. */
 static bool dispatch(struct worker *w, const union record *record, const void *data,
                      const void *payload)
 {
@@ -181,7 +181,7 @@ static void on_message(const struct fabric_event *event)
     union record record;
     size_t record_size;
     bool keeps = false;
-    /* the connection has no worker, or its worker has another connection now */
+    /* the connection has no worker, or the worker has a newer connection */
     if (event->conn != w->conn) {
         fabric_message_done(event->conn, event->data);
         return;
@@ -197,7 +197,7 @@ static void on_message(const struct fabric_event *event)
 }
 
 /* Reports a lost rank. The coordinator, which knows all lanes, decides whether the job continues
- * without it (A40). */
+ * without the rank (A40). */
 static void lose(struct worker *w)
 {
     struct lane *lane = w->job->lane;
@@ -226,9 +226,9 @@ static void fail_for_end(struct worker *w, int error)
     replace_fail(w, error ? error : -ECONNRESET);
 }
 
-/* Handles the end of a connection. A worker that said goodbye ends only the chunks that need its
- * memory. Without a goodbye the worker may connect again (A70). If it cannot, its job fails,
- * because its input is gone. */
+/* Handles the end of a connection. If the worker has said goodbye, only chunks that need its memory
+ * end. Otherwise the worker may connect again (A70). If it cannot, its job fails, because its input
+ * is missing. */
 static void on_closed(const struct fabric_event *event)
 {
     struct worker *w = event->owner;
@@ -249,7 +249,7 @@ static void on_closed(const struct fabric_event *event)
         if (!job->is_elastic && transfer_needs(job, w->number))
             job_fail(job, -EPIPE, "rank %u has left job '%s' in mid-round", w->number, job->name);
     } else if (replace_await(w, event->error)) {
-        /* the rank still has time to connect again */
+        /* the rank may connect again */
     } else if (w->is_gone || (job->is_elastic && !job->failure)) {
         lose(w);
     } else {
@@ -283,10 +283,10 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     case FABRIC_EVENT_WRITTEN: on_posted(event); break;
     case FABRIC_EVENT_ROOM: job_wake(w->job); break;
     case FABRIC_EVENT_REGION:
-        if (!worker_is_keeper(w)) /* no limit applies to memory for copies */
+        if (!worker_is_keeper(w)) /* memory for copies has no limit */
             lending_check(w);
         break;
     case FABRIC_EVENT_CLOSED: on_closed(event); break;
-    default: /* a lane uses no completion words */ break;
+    default: /* a lane waits for no completion words */ break;
     }
 }

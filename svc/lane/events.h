@@ -1,4 +1,4 @@
-/* Handles the events of a lane's fabrics. */
+/* Events of a lane's fabrics. */
 #ifndef GRADPOOL_LANE_EVENTS_H
 #define GRADPOOL_LANE_EVENTS_H
 

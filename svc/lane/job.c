@@ -1,5 +1,5 @@
-/* A job on one lane: creation, end, tickets, places for workers. Memory is freed only when no
- * posted operation uses it (job_release()). RULES.md: A3, A5. */
+/* A job on one lane: creation, end, tickets, worker structs. Memory is freed only when no posted
+ * operation uses it (job_release()). RULES.md: A3, A5. */
 #include "svc/lane/job.h"
 
 #include "svc/lane/chunk/transfer.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Maximum number of unused tickets for each rank, enough for a few reconnects. */
+/* Maximum number of unused tickets for each rank. A few reconnects are possible with them. */
 #define LANE_GRANTS_PER_RANK 4
 
 static void job_free(struct lane_job *job)
@@ -27,7 +27,8 @@ static void job_free(struct lane_job *job)
     arena_free(arena, &job->account, job->table.buckets);
     arena_free(arena, &job->account, job->grants);
     window_close(job);
-    struct arena_account last = job->account; /* copied, because the account is a part of the job */
+    /* copied, because the account is a field of the job */
+    struct arena_account last = job->account;
     arena_free(arena, &last, job);
 }
 
@@ -99,7 +100,7 @@ int job_grant(struct lane_job *job, const struct record_connect *ticket)
 {
     if (ticket->rank >= job->workers_count && !(ticket->rank & RECORD_KEEPER))
         return -EINVAL;
-    if (job->grants_count == job->grants_max) { /* all places are used: the oldest is dropped */
+    if (job->grants_count == job->grants_max) { /* the array is full: the oldest grant is dropped */
         memmove(job->grants, job->grants + 1, (job->grants_max - 1) * sizeof *job->grants);
         job->grants_count--;
     }
@@ -118,8 +119,8 @@ int job_redeem(struct lane_job *job, const struct record_connect *ticket)
     return -EACCES;
 }
 
-/* Finds a place. A place for a replica holder belongs to an aggregator while that aggregator is
- * connected. */
+/* Finds a worker struct. The struct of a replica holder is reserved for an aggregator while that
+ * aggregator is connected. */
 struct worker *job_peer(struct lane_job *job, uint32_t number)
 {
     struct worker *unused = NULL;

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 #define EVENTS_PER_POLL 64
-/* Work between two polls of the fabrics: four long chunks, or as much work in small chunks. */
+/* Work between two polls of the fabrics: four long chunks, or the same amount in small chunks. */
 #define SHARES_PER_TURN (4 * TRANSFER_SHARE)
 
 int lane_create(const struct lane_options *options, struct lane **ret_lane)
@@ -64,8 +64,8 @@ void lane_destroy(struct lane *lane)
 
 void lane_set_id(struct lane *lane, uint32_t id) { lane->options.id = id; }
 
-/* Handles events. The clock is read around expensive parts, so that account.c can bill each job.
- * Returns the time. */
+/* Handles events. The clock is read before and after expensive work, so that account.c can charge
+ * each job. Returns the time. */
 static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
 {
     struct fabric_event events[EVENTS_PER_POLL];
@@ -83,8 +83,8 @@ static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
     return handled_ns;
 }
 
-/* Returns whether the turn is over. Its time is limited, too, because no event is handled before
- * its end. */
+/* Returns whether the turn has to end. Its time is limited, because no event is handled during a
+ * turn. */
 static bool is_over(const struct lane *lane, uint32_t given, uint64_t spent_ns)
 {
     uint64_t most_ns = lane->options.turn_ns;
@@ -110,7 +110,7 @@ static void give_turns(struct lane *lane)
     }
 }
 
-/* Sends messages. Their time is billed with the next events of the fabric that had events last. */
+/* Sends messages. Their time is charged with the next events of the fabric that had events last. */
 static void tell(struct lane *lane)
 {
     uint64_t began_ns = clock_now_ns();
@@ -146,8 +146,8 @@ static bool specs_are_valid(const struct lane_piece *pieces, size_t count)
     return true;
 }
 
-/* Places all pieces or none. New pieces are at the end of the job's list, and are freed after an
- * error. */
+/* Places all pieces or none. New pieces are at the end of the job's list. After an error they are
+ * freed. */
 static int place_all(struct lane_job *job, uint32_t epoch, bool recovering,
                      const struct lane_piece *pieces, size_t count)
 {
@@ -242,8 +242,8 @@ static void drop_job(struct lane_job *job)
     job_wake(job); /* the job is freed in its turn, or when its last connection has closed */
 }
 
-/* Ends the copy that is being written, because it is not needed. Its posted writes, which may never
- * complete, end with the connection, so that the piece may be placed here again. */
+/* Ends a copy in progress that is no longer needed. Its posted writes may never complete, but they
+ * end with the connection. The piece can then be placed here again. */
 static void drop_fill(struct lane_job *job, struct piece *p)
 {
     struct fabric_conn *conn = p->parameters->replica.worker->conn;
@@ -263,7 +263,7 @@ static void drop_piece(struct lane_job *job, uint32_t id)
     p->is_dropped = true;
     bool is_begun = replica_is_filled(p) && replica_is_kept(p);
     if (is_begun && worker_is_keeper(p->parameters->replica.worker))
-        drop_fill(job, p); /* writes to a rank complete without help */
+        drop_fill(job, p); /* writes to a rank always complete */
 }
 
 void lane_drop(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
@@ -331,8 +331,8 @@ static void measure_job(struct lane_job *job, struct lane_job_use *use)
     }
 }
 
-/* Returns the allocator's count, which is expensive. It is read only after the lane's own count has
- * changed. */
+/* Returns the allocator's count, which is expensive to read. It is read only if the lane's own
+ * count has changed. */
 static size_t arena_bytes(struct lane *lane)
 {
     size_t counted_bytes = arena_counted_bytes(lane->options.arena);
@@ -376,7 +376,7 @@ void lane_each_piece(const struct lane *lane,
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
         struct lane_job *job = list_entry(node, struct lane_job, link);
         if (job->is_dropped)
-            continue; /* there may already be a new job with the same number */
+            continue; /* a new job may already have this number */
         list_for_each_entry (const struct piece, p, &job->pieces, link) {
             each(context, &(struct lane_held){job->id, p->id, p->epoch, p->is_held});
         }

@@ -1,6 +1,6 @@
-/* The thread of a lane: binds itself to the core, sleeps when there is no work, and runs calls of
- * the control thread. Owns arena, fabrics and lane. Never spins: between two turns the thread
- * either has work or sleeps in poll(2). RULES.md: A8, A9. */
+/* The thread of a lane. It is bound to the core, sleeps when there is no work, and runs calls of
+ * the control thread. Owns arena, fabrics and lane. The thread never spins: without work it sleeps
+ * in poll(2). RULES.md: A8, A9. */
 #include "svc/lane/thread.h"
 
 #include "svc/base/clock.h"
@@ -17,7 +17,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Longest turn: enough for a few long chunks. Other jobs wait at most this long (A77). */
+/* Longest turn: the time of a few long chunks. Other jobs wait at most this long (A77). */
 #define TURN_NS (250 * NS_PER_US)
 #define STOP_DEADLINE_NS (2 * NS_PER_S)
 
@@ -35,7 +35,7 @@ struct lane_thread {
     atomic_bool is_asleep; /* the thread sleeps until wake_fd or one of asleep_fds is readable */
     atomic_int asleep_fds[LANE_FABRICS_MAX];
 
-    /* protects the fields below, except has_news; never locked during a turn */
+    /* protects the fields below except has_news; never locked during a turn */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool is_ready, is_stopping;
@@ -43,10 +43,10 @@ struct lane_thread {
     int (*call)(struct lane *lane, void *context);
     void *call_context;
     int call_result;
-    atomic_bool has_news; /* a call or a stop waits; read between turns without the mutex */
+    atomic_bool has_news; /* a call or a stop is pending; read between turns without the mutex */
 };
 
-/* Continues without shared memory: the lane then serves workers on its own host over the network,
+/* Continues without shared memory. The lane then serves workers on its own host over the network,
  * more slowly. */
 static int go_without(struct lane_thread *t, int error)
 {
@@ -159,8 +159,7 @@ static void carry_out_call(struct lane_thread *t)
     pthread_mutex_unlock(&t->mutex);
 }
 
-/* Sleeps until a fabric or the control thread has work. Returns at once if one of them has work
- * already. */
+/* Sleeps until a fabric or the control thread has work. Returns at once if work is pending. */
 static void sleep_until_news(struct lane_thread *t, int timeout_ms)
 {
     struct pollfd fds[LANE_FABRICS_MAX + 1] = {{.fd = t->wake_fd, .events = POLLIN}};

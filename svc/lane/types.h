@@ -1,5 +1,5 @@
-/* The data of a lane. Ownership: lane > job > worker, and piece > rank > announcement. All memory
- * is counted in the job's account in the lane's arena. */
+/* The structs of a lane. Ownership: lane > job > worker, and piece > rank > announcement. All
+ * memory is in the lane's arena and counted in the job's account. */
 #ifndef GRADPOOL_LANE_TYPES_H
 #define GRADPOOL_LANE_TYPES_H
 
@@ -18,30 +18,30 @@
 
 #define LANE_TEXT_BYTES 160
 
-/* State of one rank in the set of a piece. */
+/* State of one rank of a piece. */
 struct rank {
     struct piece *piece;
     struct worker *worker;
-    /* announcement of this rank in the round or answer in progress; NULL: the rank takes no part */
+    /* announcement of this rank in the round or answer in progress; NULL: the rank does not take
+     * part */
     struct announcement *part;
     bool is_source;  /* `part` supplies an input */
     bool is_target;  /* `part` receives the result */
     bool gets_word;  /* the lane writes the completion word of `part` */
     bool has_spoken; /* the rank has reported its standing (W5) */
-    /* the rank is new to the piece, and waits for the number of the round after which it enters
-     * (A43) */
+    /* the rank is new to the piece and waits for the number of its first round (A43) */
     bool is_entering;
-    bool comes_back; /* the rank has connected again, and has not reported its standing yet (A69) */
-    /* unanswered announcement of a round that closed without this rank */
+    bool comes_back; /* the rank has connected again and has not reported its standing yet (A69) */
+    /* unanswered announcement of a round that was closed without this rank */
     struct announcement *late;
-    uint64_t clock;              /* newest round of this rank that was answered */
-    struct announcement said[2]; /* announcements, indexed by the last bit of the round (W3) */
+    uint64_t clock;              /* newest round in which this rank was answered */
+    struct announcement said[2]; /* announcements, at the index round & 1 (W3) */
 };
 
 enum piece_state {
-    PIECE_COLLECTING, /* the piece waits for announcements */
-    PIECE_RUNNABLE,   /* the piece is in job.runnable: some chunks have not started */
-    PIECE_FINISHING,  /* all chunks have started, but not all are written */
+    PIECE_COLLECTING, /* waits for announcements */
+    PIECE_RUNNABLE,   /* in job.runnable: some chunks have not started */
+    PIECE_FINISHING,  /* all chunks have started, but not all results are written */
 };
 
 struct piece {
@@ -60,52 +60,53 @@ struct piece {
     uint32_t spoken;    /* number of ranks that have reported their standing */
     uint32_t late;      /* number of ranks that wait for the newest result */
     enum piece_state state;
-    /* another piece has the first elements of the tensor, and counts the tensor's rounds */
+    /* not the first piece of the tensor; only the first one counts the tensor's rounds */
     bool continues;
-    bool is_dropped; /* the piece is freed when its round is over */
-    /* released: no round begins. The piece is frozen when no read or write is posted (A26) */
+    bool is_dropped; /* freed at the end of its round */
+    /* released: no round begins. The piece is frozen once no read or write is posted (A26) */
     bool is_held;
-    bool is_wished;    /* the piece will be released after a round (A38) */
-    bool is_installed; /* the former owner has supplied the number of committed rounds (A28) */
-    /* the piece was served here before for other ranks, and `kept` is the state of state_round */
+    bool is_wished;    /* to be released after a round (A38) */
+    bool is_installed; /* the former owner has sent the number of committed rounds (A28) */
+    /* served here before for other ranks; `kept` is the result of state_round */
     bool is_regrouped;
     /* operation of the open round; NULL: no rank has announced the round */
     const struct operation *operation;
     uint32_t root, priority;
-    /* the open round copies the result of a rank that has it to the other ranks (W5) */
+    /* the open round copies the result from a rank that has it to the others (W5) */
     bool is_copy;
     bool is_answer;      /* the round in progress sends `kept` to late ranks */
-    bool is_interrupted; /* the round was given up, and will begin again */
-    bool was_copy;       /* value of is_copy in the round that was given up */
-    char *kept;          /* newest result, or the running sum; NULL: the terms need neither */
+    bool is_interrupted; /* the round was aborted and will begin again */
+    bool was_copy;       /* value of is_copy in the aborted round */
+    char *kept;          /* newest result, or running sum; NULL: not needed for these terms */
     struct parameters *parameters; /* NULL: the piece has no update rule */
     bool has_kept;                 /* `kept` has valid data */
-    /* sums over the round in progress, if the terms request them */
+    /* sums over the round in progress, if the terms require them */
     double input_squares, result_squares;
     uint32_t sources;      /* number of ranks that supply an input in the round in progress */
     uint32_t steps;        /* number of steps of the round in progress (operation.h) */
     uint32_t step;         /* step of the next chunk to start */
-    uint64_t next_element; /* first element of the next chunk to start, counted within its step */
+    uint64_t next_element; /* first element of the next chunk to start, within its step */
     uint32_t next_chunk;   /* number of the next chunk to start */
-    /* number of the next chunk to write. Chunks are written in order, because the last one carries
-     * the words */
+    /* number of the next chunk to write. Chunks are written in order, because the last one includes
+     * the completion words */
     uint32_t write_chunk;
-    uint32_t chunks_active; /* number of chunks that have started and are not done */
+    uint32_t chunks_active; /* number of chunks that have started and not ended */
     uint64_t busy_ns;       /* lane time of the piece's chunks (A22) */
-    uint64_t begun_rounds;  /* rounds that have begun on this lane */
+    uint64_t begun_rounds;  /* number of rounds that have begun on this lane */
     uint64_t begun_ns;      /* when the newest round began */
-    uint64_t gap_ns;        /* time between the begins of the last two rounds; 0: unknown */
-    uint64_t ready_ns;      /* time since which a round waits for its first chunk; 0: none waits */
-    bool is_at_work;        /* a round has begun and is not over */
-    struct traced traced;   /* times in the open round, for a timeline */
-    int failure;            /* 0, or the error with which every announcement is answered */
+    uint64_t gap_ns;        /* time between the beginnings of the last two rounds; 0: unknown */
+    /* time since which a round has waited for its first chunk; 0: none waits */
+    uint64_t ready_ns;
+    bool is_at_work;      /* a round has begun and not ended */
+    struct traced traced; /* times of the open round, for a timeline */
+    int failure;          /* 0, or the error with which every announcement is answered */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
-    uint64_t put_bytes;   /* bytes received of the state that the former owner sends */
+    uint64_t put_bytes;   /* received bytes of the state that the former owner sends */
     uint64_t state_bytes; /* length of that state */
-    uint64_t state_round; /* newest round that is contained in the kept state */
+    uint64_t state_round; /* newest round whose result is in the kept state */
     uint32_t members;     /* number of entries in ranks[] */
-    /* ranks in ascending order; with a rule there is one more place, for a replica holder */
+    /* ranks in ascending order; with an update rule, followed by one entry for a replica holder */
     struct rank ranks[];
 };
 
@@ -115,27 +116,27 @@ struct piece {
 
 struct worker {
     struct lane_job *job;
-    /* number of the rank; for a replica holder RECORD_KEEPER | number of the aggregator */
+    /* number of the rank; for a replica holder: RECORD_KEEPER | number of the aggregator */
     uint32_t number;
     enum worker_state state;
     struct fabric *fabric;
-    struct fabric_conn *conn; /* NULL in all states but OPEN */
-    struct list owed;         /* announcements for which a message has to be sent */
-    bool owes_failure;        /* the failure of the job has to be sent, after `owed` */
-    bool is_gone;             /* the rank has left the job, and its connection is being closed */
-    struct list tell_link;    /* node in lane.telling while a message has to be sent */
-    struct update_settings settings; /* newest settings that the worker has sent */
-    bool has_settings;               /* `settings` came over the current connection */
-    /* update count of the state that this worker restores, received with `settings` */
+    struct fabric_conn *conn;        /* NULL in all states but OPEN */
+    struct list owed;                /* announcements with a pending message */
+    bool owes_failure;               /* the job's failure is to be sent after `owed` */
+    bool is_gone;                    /* the rank has left the job; its connection is being closed */
+    struct list tell_link;           /* node in lane.telling while a message is pending */
+    struct update_settings settings; /* newest settings from the worker */
+    bool has_settings;               /* `settings` was received over the current connection */
+    /* number of updates of the state that this worker restores, received with `settings` */
     uint64_t steps;
-    /* announcement whose payload is in a receive buffer; NULL: none */
+    /* announcement whose payload is still in a receive buffer; NULL: none */
     struct announcement *holding;
-    const void *held; /* receive buffer of that payload */
+    const void *held; /* this receive buffer */
     struct lending lending;
     uint32_t posted; /* number of posted reads and writes of its memory that are not complete */
-    /* time of the last completion of a posted operation, or of the first post (A79) */
+    /* time of the last completion of such an operation, or of the first post (A79) */
     uint64_t answered_ns;
-    struct inbox inbox; /* short payloads of this worker that wait */
+    struct inbox inbox; /* short payloads of this worker for later rounds */
     struct breaks breaks;
     /* rounds whose sets went over the current connection, in either direction; indexed like
      * lane_job.choices */
@@ -149,14 +150,14 @@ struct worker {
 
 struct lane_job {
     struct list link;       /* node in lane.jobs */
-    struct line_entry turn; /* node in tenant.running while a chunk of the job can be worked on */
+    struct line_entry turn; /* node in tenant.running while a chunk of the job can be processed */
     struct lane *lane;
-    struct fabric_group group; /* group of the job's connections */
-    struct lane_tenant *payer; /* tenant from whose share of the lane the job gets time */
+    struct fabric_group group; /* all connections of the job */
+    struct lane_tenant *payer; /* tenant from whose share of the lane the job receives time */
     uint32_t id, workers_count;
     char name[LANE_NAME_BYTES];
     struct arena_account account;
-    /* workers_count workers, followed by places for replica holders (A49) */
+    /* workers_count workers, followed by LANE_KEEPERS_MAX replica holders (A49) */
     struct worker *workers;
     struct list pieces;
     struct list runnable; /* pieces that have chunks to start, in order of priority */
@@ -167,38 +168,37 @@ struct lane_job {
     uint64_t step_bytes; /* bytes of inputs and results of one round of every piece (A18) */
     struct record_connect *grants;
     struct transfer transfers[TRANSFERS_PER_JOB];
-    char *window;          /* slots of the transfers; NULL: the window is not open */
+    char *window;          /* slots of the transfers; NULL: not allocated */
     size_t reserved_bytes; /* bytes counted for the window before it is allocated */
-    /* the job waits until the control thread has prepared the pages of the window (A73) */
+    /* the job waits until the control thread has prepared the window's pages (A73) */
     bool wants_window;
-    bool has_window_ready; /* the control thread has prepared these pages */
-    char *inbox;           /* short payloads of all workers that wait for their round; NULL: none */
+    bool has_window_ready; /* these pages are prepared */
+    char *inbox;           /* short payloads of all workers for later rounds; NULL: none */
     bool has_left;   /* a rank has left with a goodbye, so some quorums have become impossible */
     bool is_dropped; /* freed when its last operation is complete */
-    bool is_elastic; /* workers join and leave (A40) */
+    bool is_elastic; /* workers may join and leave (A40) */
     bool has_states; /* a piece has or had parameters */
-    /* number of former connections, of workers that have connected again, that are not closed
-     * yet */
+    /* number of connections that newer ones have replaced and that are not closed yet */
     uint32_t replaced;
     int failure;
     char failure_text[2 * LANE_TEXT_BYTES];
     char tenant[LANE_NAME_BYTES];
     struct lane_lent lent_max;
-    struct lent lent; /* sum over its workers, each as counted at its last lending */
-    /* sets of ranks, indexed by the round modulo CHOICES_PER_JOB (W13) */
+    struct lent lent; /* sum over its workers, as counted at the last lending of each */
+    /* sets of ranks, at the index round % CHOICES_PER_JOB (W13) */
     struct record_chosen choices[CHOICES_PER_JOB];
     struct lane_squares squares;
-    /* begin of the turn in progress, which busy_ns does not contain yet; 0: no turn */
+    /* beginning of the turn in progress, which busy_ns does not include yet; 0: no turn */
     uint64_t turn_since_ns;
     struct job_looks looks;
     uint64_t busy_ns, pushed_bytes, rounds;
-    uint64_t queue_ns; /* time from ready to the first chunk, summed over its rounds */
+    uint64_t queue_ns; /* time between ready and the first chunk, summed over its rounds */
     struct job_ending ending;
     size_t wished;        /* number of pieces with is_wished (A38) */
-    struct piece *worked; /* piece of the last chunk; NULL: that piece was freed */
-    /* piece whose rounds count as those of the job (A22); NULL: none yet */
+    struct piece *worked; /* piece of the last chunk; NULL: freed */
+    /* piece whose rounds count as the job's rounds (A22); NULL: none yet */
     struct piece *reference;
-    /* ring in which the job's rounds are recorded; NULL: not recorded (A48) */
+    /* ring with records of the job's rounds; NULL: not recorded (A48) */
     struct trace_ring *trace;
 };
 
@@ -207,29 +207,29 @@ struct lane {
     struct list jobs;
     struct line running; /* tenants whose jobs can use the core now */
     struct list tenants;
-    struct lane_tenant nameless; /* tenant of the jobs without a key */
+    struct lane_tenant nameless; /* tenant of jobs without a key */
     size_t connections;
-    bool is_closing;                    /* the fabrics are already closed */
-    bool passes_over[LANE_FABRICS_MAX]; /* the next turn does not poll these fabrics */
+    bool is_closing;                    /* the fabrics are closed */
+    bool passes_over[LANE_FABRICS_MAX]; /* the next turn skips these fabrics */
     uint64_t busy_ns, rounds, pushed_bytes;
     size_t counted_bytes; /* arena_counted_bytes() at the last lane_measure() */
     size_t arena_bytes;   /* arena_allocated_bytes() at the last change of counted_bytes */
-    uint64_t now_ns;      /* begin of the turn, plus the time of its chunks so far */
-    /* time of polls and messages that is not billed to a job yet (A22) */
+    uint64_t now_ns;      /* beginning of the turn, plus the time of its chunks so far */
+    /* time of polls and messages that is not charged to a job yet (A22) */
     uint64_t unshared_ns[LANE_FABRICS_MAX];
-    size_t heard; /* index of the fabric that last had events */
+    size_t heard; /* index of the fabric that had events last */
     struct lane_looks looks;
-    uint64_t apart_ns;    /* time of the current events that is already billed */
-    uint64_t helped_ns;   /* time that other threads have used for this lane's jobs */
-    struct list telling;  /* workers to which a message has to be sent */
+    uint64_t apart_ns;    /* time of the current events that is already charged */
+    uint64_t helped_ns;   /* time that other threads have spent on this lane's jobs */
+    struct list telling;  /* workers with a pending message */
     struct list tracings; /* recordings of jobs, for timelines */
     /* Called when no chunk of the piece is in progress any more. `is_given_up`: the round of these
-     * chunks was given up (round.h). */
+     * chunks was aborted (round.h). */
     void (*chunks_are_over)(struct piece *p, bool is_given_up);
 };
 
-/* Returns whether the worker is a replica holder. A holder has no rank: it announces nothing, and
- * lends memory for copies. */
+/* Returns whether the worker is a replica holder: an aggregator that announces nothing, and lends
+ * memory for copies. */
 static inline bool worker_is_keeper(const struct worker *w) { return w->number & RECORD_KEEPER; }
 static inline uint32_t job_peers(const struct lane_job *job)
 {
@@ -245,8 +245,8 @@ static inline struct announcement *rank_said(struct rank *r, uint64_t round)
 {
     return &r->said[round & 1];
 }
-/* Finds the piece of an announcement. rank.said[] is indexed by the last bit of the round, so
- * stepping back by that index leads to the rank. */
+/* Returns the piece of an announcement. The announcement's index in rank.said[] is round & 1, so
+ * the array and its rank are found from it. */
 static inline struct piece *announcement_piece(struct announcement *a)
 {
     return container_of(a - (a->round & 1), struct rank, said)->piece;

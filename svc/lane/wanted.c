@@ -1,5 +1,5 @@
-/* Computes the memory that a lane is going to allocate, so that the control thread can prepare it.
- * Allocates nothing. RULES.md: A73. */
+/* Computes the memory that a lane is going to allocate, for the control thread. Allocates nothing.
+ * RULES.md: A73. */
 #include "svc/lane/wanted.h"
 
 #include "svc/lane/job.h"

@@ -1,6 +1,6 @@
-/* Converts f16 and bf16 to f32, and back, with the rounding of a sum (R7). Owns nothing. A
- * conversion is a reduction of one source, so every instruction set has it, with the bits of the
- * kernels (R5). */
+/* Converts f16 and bf16 to f32 and back, with the rounding of a sum (R7). Owns nothing. A
+ * conversion is a reduction of one source, so every instruction set has it, with the same bits as
+ * the kernels (R5). */
 #include "svc/reduce/reduce.h"
 
 #define BLOCK 1024
@@ -21,7 +21,7 @@ static void widen(unsigned from, unsigned to, const void *source, void *target, 
     reduce_pick(REDUCE_BEST, REDUCE_SUM, from, to)(&pass);
 }
 
-/* Runs the last pass of a sum, with `source` as partial result and -0 as its only source. Adding -0
+/* Runs the last pass of a sum with `source` as partial result and -0 as its only source. Adding -0
  * changes no value, including both zeros. */
 static void narrow(unsigned to, const float *source, uint16_t *target, size_t elements)
 {

@@ -1,5 +1,5 @@
-/* The tables of element types and their names, the kernel for each operation, and the instruction
- * sets of this machine. Contains no arithmetic (R5). */
+/* Tables of element types and their names, of the kernel for each operation, and of the instruction
+ * sets of this machine. Has no arithmetic (R5). */
 #include "svc/reduce/reduce.h"
 
 #include "svc/reduce/internal.h"
@@ -18,7 +18,7 @@ static const struct {
     [REDUCE_I32] = {"i32", 4, REDUCE_I32, false}, [REDUCE_I64] = {"i64", 8, REDUCE_I64, false},
 };
 
-/* The argument is unsigned, so that any value from a peer is at worst out of range. */
+/* The argument is unsigned, so any value from a peer is valid or too large, but never negative. */
 static bool is_known(unsigned dtype) { return dtype > 0 && dtype < REDUCE_DTYPES; }
 
 #ifdef __x86_64__
@@ -37,7 +37,7 @@ static bool has_avx512(void)
 #endif
 static bool has_c(void) { return true; }
 
-/* The fastest is last. */
+/* the last one is the fastest */
 static const struct {
     const char *name;
     const struct reduce_kernels *kernels;
@@ -56,7 +56,7 @@ static const struct {
 
 static bool is_here(enum reduce_set set) { return sets[set].is_here && sets[set].is_here(); }
 
-/* Returns the set that is used for `set` on this machine; 0: none. */
+/* Returns the set that this machine uses for `set`, or 0. */
 static enum reduce_set resolve(enum reduce_set set)
 {
     if (set != REDUCE_BEST)

@@ -1,7 +1,7 @@
 /* Sums and other reductions. Pure functions for any thread: no state, no allocation, no I/O.
  *
  * R1: sources are added in the given order, ((s0 + s1) + s2) + ..., and the sum is divided once at
- * the end. The same inputs result in the same bits on every machine, with every instruction set and
+ * the end. The same inputs produce the same bits on every machine, with every instruction set and
  * any number of passes. */
 #ifndef GRADPOOL_REDUCE_REDUCE_H
 #define GRADPOOL_REDUCE_REDUCE_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The numbers are the same in messages and in gradpool.h. */
+/* The numbers are also used in messages and in gradpool.h. */
 enum reduce_dtype {
     REDUCE_F32 = 1,
     REDUCE_F64 = 2,
@@ -26,57 +26,57 @@ enum reduce_dtype {
 enum reduce_operation { REDUCE_SUM = 1, REDUCE_MIN = 2, REDUCE_MAX = 3, REDUCE_PRODUCT = 4 };
 #define REDUCE_OPERATIONS 5
 
-/* Instruction set of the kernels. All sets compute the same bits (R5). */
+/* Instruction set of the kernels. All sets produce the same bits (R5). */
 enum reduce_set { REDUCE_BEST = 0, REDUCE_C = 1, REDUCE_AVX2 = 2, REDUCE_AVX512 = 3 };
 #define REDUCE_SETS 4
 
 /* Maximum number of sources in one pass. More sources need several passes; each uses the partial
- * result of the one before (R7). */
+ * result of the previous one (R7). */
 #define REDUCE_SOURCES_MAX 8
 #define REDUCE_TARGETS_MAX 8
 
-/* Each target gets the reduction of the partial result, if there is one, and then of the sources,
- * in order. */
+/* The sources are reduced in order, after the partial result if there is one. The result is stored
+ * in each target. */
 struct reduce_pass {
     void *const *targets;
-    int targets_count; /* 1 .. REDUCE_TARGETS_MAX */
+    int targets_count; /* 1 to REDUCE_TARGETS_MAX */
     const void *const *sources;
-    int sources_count; /* 1 .. REDUCE_SOURCES_MAX */
+    int sources_count; /* 1 to REDUCE_SOURCES_MAX */
     /* partial result, in the dtype of the accumulator; NULL: this is the first pass */
     const void *partial;
     size_t elements;
     uint32_t divisor; /* 0 or 1: no division; integers are never divided */
-    /* Store to the targets without filling the cache, because they do not fit in it or are not read
-     * soon. This happens only if the instruction set supports it and all targets have the same
-     * offset in their cache lines. The stores are visible to other threads before any later store
-     * (R10). An update ignores this field. */
+    /* The targets are stored without filling the cache, because they do not fit into it or are not
+     * read soon. Only done if the instruction set supports it and all targets have the same offset
+     * in their cache lines. The stores are visible to other threads before any later store (R10).
+     * Ignored by updates. */
     bool streams;
 };
 
-/* A target may be identical with a source or with the partial result if their dtypes are the same;
- * any other overlap is undefined. Pointers need no alignment. Cost: one pass over each source, one
- * store to each target. */
+/* Runs one pass. A target may be identical to a source or the partial result if their dtypes are
+ * the same; any other overlap is undefined. Pointers need no alignment. Cost: one read of each
+ * source, one store to each target. */
 typedef void (*reduce_fn)(const struct reduce_pass *pass);
 
-/* Finds an instruction set. `name`: "c", "avx2", "avx512" or "best". -EINVAL: no such name;
- * -ENOTSUP: this machine does not have it. */
+/* Finds an instruction set. `name`: "c", "avx2", "avx512" or "best". Returns 0, -EINVAL for another
+ * name, or -ENOTSUP if this machine does not have it. */
 int reduce_set_find(const char *name, enum reduce_set *ret_set);
-/* Returns the name of the set that is used, which is never "best". "?" where reduce_pick() returns
+/* Returns the name of the set that is used, which is never "best"; "?" if reduce_pick() returns
  * NULL. */
 const char *reduce_set_name(enum reduce_set set);
 
-/* Returns the kernel from sources of dtype `from` to targets of dtype `to`, which is the same dtype
- * or the accumulator's. NULL: no such kernel, or not on this machine. */
+/* Returns the kernel from sources of dtype `from` to targets of dtype `to`: the same dtype or the
+ * accumulator's. Returns NULL if there is no such kernel on this machine. */
 reduce_fn reduce_pick(enum reduce_set set, enum reduce_operation operation, enum reduce_dtype from,
                       enum reduce_dtype to);
 
-/* `dtype` may be unchecked input of a peer. For an unknown dtype these four functions return 0,
- * "?", 0 and false. */
+/* The argument `dtype` of these four functions may come unchecked from a peer. For an unknown dtype
+ * they return 0, "?", 0 and false. */
 size_t reduce_element_bytes(unsigned dtype);
 const char *reduce_dtype_name(unsigned dtype);
 /* Returns the dtype of a partial result: f32 for f16 and bf16, otherwise the same dtype (R7). */
 enum reduce_dtype reduce_accumulator(unsigned dtype);
-/* Returns whether the dtype has a mean. */
+/* Returns whether a mean of this dtype can be computed. */
 bool reduce_divides(unsigned dtype);
 
 /* Returns whether reduce_convert() can convert: to the same dtype, or between f32 and f16 or
@@ -86,7 +86,7 @@ bool reduce_converts(unsigned from, unsigned to);
  * nearest, ties to even. Source and target must not overlap. */
 void reduce_convert(unsigned from, unsigned to, const void *source, void *target, size_t elements);
 
-/* Returns the sum of the squares of `elements` values of a known dtype, in order, in double
+/* Returns the sum of the squares of `elements` values of a known dtype, added in order in double
  * precision. */
 double reduce_squares(unsigned dtype, const void *values, size_t elements);
 

@@ -29,7 +29,8 @@ inline_always void store_whole(void *at, vec v) { memcpy(at, &v, sizeof v); }
 /* --- functions that an instruction set may replace --- */
 
 #ifndef HAS_CONVERSIONS
-/* Returns `yes` or `no` for each element. In `mask` an element is all ones or all zeros. */
+/* Returns `yes` or `no` for each element. The bits of an element in `mask` are all ones or all
+ * zeros. */
 inline_always vec choose(vec mask, vec yes, vec no) { return (yes & mask) | (no & ~mask); }
 
 inline_always u32_vec load_half(const void *at)
@@ -44,9 +45,9 @@ inline_always void store_half(void *at, u32_vec bits)
     memcpy(at, &v, sizeof v);
 }
 
-/* Converts f16. The bits are shifted to the place of a float's exponent and fraction, where the
- * value is too small by a factor of 2^112. The product with that factor is exact, even for
- * denormals. Infinity and NaN have an exponent of their own. */
+/* Converts from f16. The bits are shifted to the exponent and fraction of a float, whose value is
+ * then too small by a factor of 2^112. The product with this factor is exact, even for denormals.
+ * The exponent of infinity and NaN is set separately. */
 inline_always vec load_f16(const void *at)
 {
     u32_vec half = load_half(at);
@@ -56,14 +57,14 @@ inline_always vec load_f16(const void *at)
 }
 
 /* Converts to f16, to nearest, ties to even. Below the smallest normal number, adding 0.5 rounds
- * the value, because the last bit of the sum is the smallest denormal. Above the largest number the
- * bits have grown to infinity or beyond. */
+ * the value, because the last bit of the sum is then the smallest denormal. Above the largest
+ * number, the bits are those of infinity or greater. */
 inline_always void store_f16(void *at, vec v)
 {
     u32_vec bits = (u32_vec)v, sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
     u32_vec small = (u32_vec)((f32_vec)size + 0.5f) - 0x3f000000;
     u32_vec normal = (size - (112u << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
-    /* signed, because on no machine comparing unsigned numbers is faster */
+    /* signed, because comparing unsigned numbers is faster on no machine */
     i32_vec ordered = (i32_vec)size;
     vec is_small = (vec)(ordered < 0x38800000), is_large = (vec)(ordered >= 0x47800000);
     vec is_nan = (vec)(ordered > 0x7f800000);
@@ -87,7 +88,7 @@ inline_always void store_bf16(void *at, vec v)
     store_half(at, (u32_vec)choose(is_nan, (vec)quiet, (vec)rounded));
 }
 
-/* --- operations: `have`, then `next` --- */
+/* --- operations on `have` and `next`, in this order --- */
 
 inline_always vec sum_f32(vec have, vec next) { return (vec)((f32_vec)have + (f32_vec)next); }
 inline_always vec sum_f64(vec have, vec next) { return (vec)((f64_vec)have + (f64_vec)next); }
@@ -99,7 +100,7 @@ inline_always vec product_f64(vec have, vec next) { return (vec)((f64_vec)have *
 inline_always vec product_i32(vec have, vec next) { return (vec)((u32_vec)have * (u32_vec)next); }
 inline_always vec product_i64(vec have, vec next) { return (vec)((u64_vec)have * (u64_vec)next); }
 
-/* Of equal values (-0 equals 0) the earlier one stays. The first NaN is taken and stays (R3). */
+/* Of equal values (-0 equals 0) the earlier one is kept. The first NaN is kept (R3). */
 #define BETTER(name, type, sign)                                                              \
     inline_always vec name(vec have, vec next)                                                \
     {                                                                                         \

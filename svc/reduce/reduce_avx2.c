@@ -1,6 +1,6 @@
-/* The kernels with 32-byte vectors, for a processor with AVX2 and F16C. Only reduce.c calls them.
- * This file is compiled with flags of its own. None of its code may run on another processor, or be
- * shared with other files. */
+/* Kernels with 32-byte vectors, for processors with AVX2 and F16C. Only reduce.c calls them. This
+ * file is compiled with its own flags. Its code must not run on other processors or be shared with
+ * other files. */
 #define VECTOR_BYTES 32
 #define HAS_CONVERSIONS
 #define HAS_STREAMS
@@ -22,7 +22,7 @@ inline_always u32_vec load_half(const void *at)
     return (u32_vec)_mm256_cvtepu16_epi32(_mm_loadu_si128(at));
 }
 
-/* The upper halves of `bits` are zero. */
+/* The upper half of each element of `bits` must be zero. */
 inline_always void store_half(void *at, u32_vec bits)
 {
     __m256i packed = _mm256_packus_epi32((__m256i)bits, (__m256i)bits);

@@ -1,6 +1,6 @@
-/* The kernels with 64-byte vectors, for a processor with AVX-512 F, BW, DQ and VL. Only reduce.c
- * calls them. This file is compiled with flags of its own. None of its code may run on another
- * processor, or be shared with other files. */
+/* Kernels with 64-byte vectors, for processors with AVX-512 F, BW, DQ and VL. Only reduce.c calls
+ * them. This file is compiled with its own flags. Its code must not run on other processors or be
+ * shared with other files. */
 #define VECTOR_BYTES 64
 #define HAS_CONVERSIONS
 #define HAS_STREAMS

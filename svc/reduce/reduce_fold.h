@@ -1,5 +1,5 @@
-/* The loops of a kernel over its arrays, and the kernels of one instruction set. Included by
- * reduce_rules.h, for the VECTOR_BYTES of reduce_<set>.c. */
+/* Loops of a kernel over its arrays, and the kernels of one instruction set. Included by
+ * reduce_rules.h; reduce_<set>.c defines VECTOR_BYTES. */
 #include "svc/reduce/internal.h"
 #include "svc/reduce/reduce_arithmetic.h"
 
@@ -8,12 +8,11 @@
 /* Number of vectors that are summed in parallel in registers, which hides the latency of
  * additions. */
 #define TILE_VECTORS 4
-/* Number of elements that are reduced before the other targets get their copy: few enough to stay
- * in the first-level cache, and enough to hide the cost of setting up a loop. */
+/* Number of elements that are reduced before the result is copied to the other targets. They fit
+ * into the first-level cache, and are enough to hide the cost of starting a loop. */
 #define BLOCK_ELEMENTS 1024
 
-/* The constants of one kernel. They are known at every call, so the compiler builds them into the
- * code. */
+/* Constants of one kernel. They are known at every call, so the compiler inlines them. */
 struct fold {
     vec (*load)(const void *at);         /* loads elements of a source */
     vec (*load_partial)(const void *at); /* loads elements in the dtype of the accumulator */
@@ -56,7 +55,7 @@ inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, 
 }
 
 /* Reduces the last elements, which are less than a vector. They are copied to local arrays, so that
- * no byte beyond an end is touched. */
+ * no byte beyond an end is accessed. */
 inline_always void fold_rest(const struct fold *f, const struct reduce_pass *p, size_t at,
                              size_t elements, void *target)
 {
@@ -89,7 +88,7 @@ inline_always void fold_block(const struct fold *f, const struct reduce_pass *p,
         fold_rest(f, p, at, end - at, target);
 }
 
-/* Returns whether there is no arithmetic: every bit stays, even of a NaN (R8). */
+/* Returns whether no arithmetic is needed. Then every bit is kept, even of a NaN (R8). */
 inline_always bool is_copy(const struct fold *f, const struct reduce_pass *p)
 {
     return p->sources_count == 1 && !p->partial && p->divisor <= 1 &&
@@ -99,8 +98,8 @@ inline_always bool is_copy(const struct fold *f, const struct reduce_pass *p)
 #ifdef HAS_STREAMS
 #define LINE_BYTES 64
 
-/* Returns the first element at which a cache line begins in every target; p->elements: there is
- * none. */
+/* Returns the first element at which a cache line begins in every target, or p->elements if there
+ * is none. */
 inline_always size_t first_line(const struct fold *f, const struct reduce_pass *p)
 {
     const size_t past = (uintptr_t)p->targets[0] % LINE_BYTES;

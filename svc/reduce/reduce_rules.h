@@ -1,19 +1,19 @@
-/* The update rules of one instruction set: a block of gradients is summed, the rule is applied
- * while the block is in the first-level cache, and the new parameters are stored to every target.
- * Plain loops, which the compiler turns into vectors: their operations are rounded one by one, so
- * the bits are the same at every width (R5). Included by row_kernels.h only. */
+/* Update rules of one instruction set. A block of gradients is summed, the rule is applied while
+ * the block is in the first-level cache, and the new parameters are stored in every target. The
+ * compiler vectorizes these plain loops. Each operation is rounded separately, so the bits are the
+ * same for every vector width (R5). Included by row_kernels.h only. */
 #include "svc/reduce/reduce_fold.h"
 
-/* One block of the state: `parameters` and `moment` are the values before the step, the others
- * those after it. */
+/* One block of the state. `parameters` and `moment`: values before the step. `new_parameters` and
+ * `new_moment`: values after it. */
 struct rule_block {
     const float *gradient, *parameters, *moment[UPDATE_MOMENTS_MAX];
     float *new_parameters, *new_moment[UPDATE_MOMENTS_MAX];
     size_t elements;
 };
 
-/* A new array is either identical with the old one or does not overlap it, so the iterations are
- * independent (R4). */
+/* A new array is identical to the old one or does not overlap it, so the iterations are independent
+ * (R4). */
 #ifdef __clang__
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -87,7 +87,7 @@ static void apply_adamw(const struct update_scalars *u, const struct rule_block 
     apply_any_adam(u, b, true);
 }
 
-/* The constants of one kernel. */
+/* Constants of one kernel. */
 struct rule {
     void (*sum)(const struct reduce_pass *pass); /* sums the gradients, to f32 */
     void (*apply)(const struct update_scalars *u, const struct rule_block *b);
@@ -129,7 +129,7 @@ inline_always struct rule_block block_of(const struct update_state *state, size_
     return b;
 }
 
-/* Stores through a local block, because a vector may be longer than the rest. */
+/* Stores from a local block, because a vector may be longer than the rest. */
 inline_always void store_parameters(const struct rule *r, const struct reduce_pass *p, size_t at,
                                     const struct rule_block *b)
 {
@@ -159,7 +159,7 @@ inline_always void update(const struct reduce_pass *p, const struct update_setti
     }
 }
 
-/* Arguments: rule, moments, dtypes of source and target, bytes of an element of each. */
+/* Arguments: rule, number of moments, dtypes of source and target, bytes of an element of each. */
 #define UPDATE(name, count, from, to, from_bytes, to_bytes)                                    \
     static void name##_##from##_##to(const struct reduce_pass *p,                              \
                                      const struct update_settings *settings, uint64_t step,    \

@@ -1,4 +1,4 @@
-/* The table of all kernels of one instruction set. Included by reduce_<set>.c, which defines
+/* Table of all kernels of one instruction set. Included by reduce_<set>.c, which defines
  * VECTOR_BYTES and the table's name KERNELS. */
 #include "svc/reduce/rows/row_kernels.h"
 

@@ -1,5 +1,5 @@
-/* Vectors of VECTOR_BYTES, as an extension of the compiler. Included only by the files of
- * instruction sets, which may define conversions of their own (reduce_arithmetic.h). */
+/* Vectors of VECTOR_BYTES, a compiler extension. Included only by the files of instruction sets,
+ * which may define their own conversions (reduce_arithmetic.h). */
 #ifndef GRADPOOL_REDUCE_VECTOR_H
 #define GRADPOOL_REDUCE_VECTOR_H
 
@@ -8,7 +8,7 @@
 
 #define inline_always static inline __attribute__((always_inline))
 
-/* A register without a type of elements; the names of functions contain the type. */
+/* A register without element type; the names of functions include the type. */
 typedef uint64_t vec __attribute__((vector_size(VECTOR_BYTES)));
 typedef float f32_vec __attribute__((vector_size(VECTOR_BYTES)));
 typedef double f64_vec __attribute__((vector_size(VECTOR_BYTES)));

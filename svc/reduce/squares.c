@@ -1,5 +1,5 @@
 /* Sums of squares, in double precision and in order, with the same bits on every machine (R1). Owns
- * nothing. f16 and bf16 are converted in blocks that stay in the cache. */
+ * nothing. f16 and bf16 are converted in blocks that fit into the cache. */
 #include "svc/reduce/reduce.h"
 
 #include <string.h>

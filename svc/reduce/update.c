@@ -1,5 +1,5 @@
-/* The table of update rules: their moments, their settings, and the coefficients of a step. Touches
- * no array; reduce_rules.h does. */
+/* Table of update rules: their moments, their settings, and the coefficients of a step.
+ * reduce_rules.h changes the arrays. */
 #include "svc/reduce/update.h"
 
 #include "svc/reduce/internal.h"

@@ -1,5 +1,5 @@
-/* Memory for two states of a piece, used in turn. Each is followed by a stamp that identifies a
- * complete state. Owns that memory and the table of copies. Reads the stamps, never the states.
+/* Memory for two states of a piece, used in turn. Each state is followed by a stamp that marks a
+ * complete state. Owns this memory and the table of copies. Reads the stamps, never the states.
  * README: J1, J2. */
 #include "svc/replica/internal.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the bytes of one half: state and stamp, rounded up to 64. */
+/* Returns the bytes of one half: state and stamp, rounded up to a multiple of 64. */
 static uint64_t half_bytes(const struct kept_copy *copy)
 {
     return (copy->bytes + sizeof(struct record_stamp) + 63) / 64 * 64;

@@ -48,7 +48,7 @@ static void end_job(struct kept_job *job)
     kept_job_release(job);
 }
 
-/* Frees a job after the fabrics have closed, when no connection is left. */
+/* Frees a job. The fabrics are closed, so there are no connections. */
 static void forget(struct kept_job *job)
 {
     list_for_each (node, &job->links)
@@ -199,8 +199,8 @@ void holder_end(struct holder *k, uint32_t job_id, const uint32_t *pieces, size_
 
 /* ---- tickets ---- */
 
-/* Returns the link that is due first, for a ticket or the end of an attempt to connect; NULL:
- * none. */
+/* Returns the link with the earliest time of a request or of the end of an attempt to connect, or
+ * NULL. */
 static struct holder_link *first_due(struct holder *k, uint64_t *ret_due_ns)
 {
     struct holder_link *first = NULL;
@@ -218,8 +218,8 @@ static struct holder_link *first_due(struct holder *k, uint64_t *ret_due_ns)
     return first;
 }
 
-/* Gives up links that did not connect in time. Returns the first link that needs a ticket now;
- * NULL: none. */
+/* Ends attempts to connect that took too long. Returns the first link that needs a ticket now, or
+ * NULL. */
 static struct holder_link *take_due(struct holder *k)
 {
     for (uint64_t due_ns;;) {
@@ -262,7 +262,7 @@ void holder_ask_again(struct holder *k)
         struct kept_job *job = list_entry(node, struct kept_job, node);
         list_for_each_entry (struct holder_link, l, &job->links, node) {
             l->is_asked = false;
-            if (l->state == LINK_IDLE) /* the lane may be back, or its job may be over */
+            if (l->state == LINK_IDLE) /* the lane may be back, or its job may have ended */
                 holder_link_ask(l, 0);
         }
     }
@@ -275,11 +275,11 @@ static void give_up(struct holder_link *l)
     l->failures = 0; /* a later ticket starts the count again */
 }
 
-/* Drops all copies of the lane of this link. */
+/* Drops all copies of the link's lane. */
 static void drop_copies(struct holder_link *l)
 {
     struct kept_job *job = l->job;
-    l->copies++; /* so that the link is not freed with its last copy */
+    l->copies++; /* prevents that the link is freed with its last copy */
     for (size_t i = 0; i < job->copies_room; i++) {
         struct kept_copy *copy = job->copies[i];
         if (copy && copy->is_kept && copy->link == l)

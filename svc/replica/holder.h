@@ -1,7 +1,7 @@
-/* Copies of the states (parameters and moments) of other aggregators' lanes. They are in memory of
- * this process to which those lanes write (svc/wire, W20). A thread of the holder drives the
+/* Replica holder: stores copies of the states (parameters and moments) of other aggregators' lanes.
+ * These lanes write to memory of this process (svc/wire, W20). A thread of the holder handles the
  * connections, and sleeps between events. Every function may be called from any other thread. The
- * holder has no connection to the coordinator: the caller sends the requests of holder_next_ask(),
+ * holder has no connection to the coordinator. The caller sends the requests from holder_next_ask()
  * and passes the answers to holder_ticket(). */
 #ifndef GRADPOOL_REPLICA_HOLDER_H
 #define GRADPOOL_REPLICA_HOLDER_H
@@ -15,24 +15,24 @@
 struct holder;
 
 struct holder_options {
-    const char *interface_name; /* lent; NULL: any */
-    const char *provider;       /* lent; NULL: "tcp" */
+    const char *interface_name; /* borrowed; NULL: any */
+    const char *provider;       /* borrowed; NULL: "tcp" */
     /* Called when holder_next_ask() may have a request: from any thread, with the lock held. Must
      * not call functions of the holder. */
     void (*asks)(void *context);
     void *context;
 };
 
-/* Creates a holder. -ENOMEM, -EMFILE. */
+/* Creates a holder. Returns 0, -ENOMEM or -EMFILE. */
 int holder_create(const struct holder_options *options, struct holder **ret_keeper);
-/* Closes all connections and frees all copies. NULL is fine. */
+/* Closes all connections and frees all copies. NULL is allowed. */
 void holder_destroy(struct holder *k);
 
-/* A copy that is to be stored. */
+/* A copy to be stored. */
 struct holder_copy {
     uint32_t piece;
-    uint32_t epoch; /* epoch of the route of the piece */
-    /* an owner of an earlier epoch was lost and may still write (W5); owners of later epochs have
+    uint32_t epoch; /* epoch of the piece's route */
+    /* owners of earlier epochs were lost and may still write (W5); owners from this epoch on have
      * released the piece */
     uint32_t lost_epoch;
     uint64_t bytes; /* length of one state; memory for two is allocated */
@@ -40,35 +40,36 @@ struct holder_copy {
 };
 
 /* Stores copies of pieces that `lane` serves now: connects to the lane if necessary, and offers
- * memory for their states. -ENOMEM, -ENOSPC, -EMFILE: no room for a copy; the copies before it in
- * the list are stored. -EINVAL: a copy has another length than before. */
+ * memory for their states. Returns 0 or a negative errno. -ENOMEM, -ENOSPC, -EMFILE: no room for a
+ * copy; the copies before it in the list are stored. -EINVAL: a copy has another length than
+ * before. */
 int holder_keep(struct holder *k, uint32_t job, const char *name, uint32_t lane,
                 const struct holder_copy *copies, size_t count);
-/* Drops the copies of these pieces or, if `others`, of all other pieces. count 0: the job has
+/* Drops the copies of these pieces, or with `others` of all other pieces. `count` 0: the job has
  * ended. Unknown pieces are ignored. */
 void holder_end(struct holder *k, uint32_t job, const uint32_t *pieces, size_t count, bool others);
 
 /* Request for a ticket with which the holder connects to a lane. */
 struct holder_ask {
     uint32_t job, lane;
-    uint32_t failures; /* number of failed connections in a row */
+    uint32_t failures; /* number of consecutive failed connections */
 };
-/* Returns the next request that is due and was not returned yet. False: none. */
+/* Returns the next due request that was not returned yet. Returns false if there is none. */
 bool holder_next_ask(struct holder *k, struct holder_ask *ret_ask);
-/* Returns the time-out for poll() until there may be a request. */
+/* Returns the timeout for poll() until there may be a request. */
 int holder_timeout_ms(struct holder *k);
-/* The coordinator was restarted or away: requests without an answer become due again. */
+/* Makes requests without an answer due again, because the coordinator was restarted or away. */
 void holder_ask_again(struct holder *k);
 /* Passes the answer to a request. `code` 0: the holder connects with the ticket, over shared memory
  * if possible, otherwise over the network. -EAGAIN: the holder repeats the request later.
- * -ENOENT: it drops the copies for that lane. Other codes: it waits until holder_keep() names a
+ * -ENOENT: it drops the copies for this lane. Other codes: it waits until holder_keep() names a
  * lane. */
 void holder_ticket(struct holder *k, uint32_t job, uint32_t lane, int code, const char *shm,
                    const char *ofi, const struct record_connect *ticket);
 
 /* Copies that are stored now. */
 struct holder_use {
-    uint64_t bytes; /* bytes of both states of each copy */
+    uint64_t bytes; /* bytes of both states of all copies */
     uint32_t copies, connections;
 };
 void holder_measure(struct holder *k, struct holder_use *ret_use);

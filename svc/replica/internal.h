@@ -1,5 +1,5 @@
-/* The data of the replica holder, for the files of this folder only. Ownership: holder > job >
- * link, copy. The lock of the holder protects all of it. */
+/* Data of the replica holder, private to this folder. Ownership: holder > job > link, copy. The
+ * holder's lock protects all of it. */
 #ifndef GRADPOOL_REPLICA_INTERNAL_H
 #define GRADPOOL_REPLICA_INTERNAL_H
 
@@ -22,21 +22,21 @@ struct kept_job {
     uint32_t id;
     char name[KEEPER_NAME_BYTES];
     struct slabs slabs;
-    struct kept_copy **copies; /* indexed by the number of the piece; NULL: no copy */
+    struct kept_copy **copies; /* by the number of the piece; NULL: no copy */
     size_t copies_room;
     struct list links;
-    bool is_over; /* the job is freed when its last connection has closed */
+    bool is_over; /* freed when the last connection has closed */
 };
 
 enum holder_link_state {
-    LINK_IDLE,   /* no ticket is requested, because the last answer was a refusal */
-    LINK_ASKING, /* a ticket was requested, or soon will be */
+    LINK_IDLE,   /* no ticket is requested, because the last request was refused */
+    LINK_ASKING, /* a ticket is or will soon be requested */
     LINK_CONNECTING,
     LINK_OPEN,
-    LINK_CLOSING, /* this side is closing the connection */
+    LINK_CLOSING, /* this end is closing the connection */
 };
 
-/* A link is the connection to one lane. */
+/* The connection to one lane. */
 struct holder_link {
     struct list node; /* node in job.links */
     struct kept_job *job;
@@ -45,48 +45,47 @@ struct holder_link {
     struct fabric_conn *conn;
     bool is_ofi;         /* the connection uses the network */
     bool wants_ofi;      /* the last attempt over shared memory has failed */
-    bool wants_open;     /* the link is opened again when it has closed */
-    uint32_t lent;       /* slabs 0 .. lent-1 are lent on this connection */
-    uint32_t copies;     /* number of stored copies of the pieces of this lane */
-    uint32_t failures;   /* number of failed connections in a row */
-    bool is_asked;       /* the request for a ticket was sent, and has no answer yet */
+    bool wants_open;     /* opened again after it has closed */
+    uint32_t lent;       /* slabs 0 to lent-1 are lent on this connection */
+    uint32_t copies;     /* number of stored copies of the lane's pieces */
+    uint32_t failures;   /* number of consecutive failed connections */
+    bool is_asked;       /* the request for a ticket was sent and is not answered yet */
     uint64_t ask_at_ns;  /* earliest time of the request */
-    uint64_t open_by_ns; /* in state LINK_CONNECTING: end of the attempt */
+    uint64_t open_by_ns; /* in state LINK_CONNECTING: deadline of the attempt */
     uint64_t opened_ns;
-    struct list unsaid; /* copies (copy.unsaid) that have to be offered to the lane */
+    struct list unsaid; /* copies (copy.unsaid) that are still to be offered to the lane */
 };
 
 /* Memory for two states of a piece, each followed by its stamp. */
 struct kept_copy {
-    struct list unsaid; /* node in link.unsaid while the copy has to be offered to the lane */
+    struct list unsaid; /* node in link.unsaid while the copy is to be offered to the lane */
     uint32_t piece, epoch;
-    uint32_t note; /* number of lanes to which the copy was assigned so far; identifies the offer */
+    uint32_t note;  /* how many times the copy was assigned to a lane; identifies the offer */
     uint64_t bytes; /* length of one state */
     char *memory;
     struct holder_link *link;  /* link to the lane that serves the piece */
     struct holder_link *fence; /* link to a former lane that may still write; NULL: none */
     bool is_kept;              /* false: the memory is freed when the lane's connection has ended */
-    bool begins;  /* the stored states are invalid, and are wiped when no lane can write to them */
-    bool is_told; /* the copy was offered on the present connection, so the lane may write to it */
+    bool begins;  /* the stored states are invalid, and are wiped once no lane can write to them */
+    bool is_told; /* the copy was offered on this connection, so the lane may write to it */
 };
 
-/* copy.c. Finds a copy; NULL: none. */
+/* copy.c: finds a copy. Returns NULL if there is none. */
 struct kept_copy *kept_copy_find(const struct kept_job *job, uint32_t piece);
 /* Creates the copy, or continues to use an existing one. Its states are invalid if it `begins` or
- * was not stored before. -EINVAL: another length; -ENOMEM, -ENOSPC. */
+ * was not stored before. Returns 0, -EINVAL if the length differs, -ENOMEM or -ENOSPC. */
 int kept_copy_make(struct kept_job *job, const struct holder_copy *spec,
                    struct kept_copy **ret_copy);
 void kept_copy_free(struct kept_job *job, struct kept_copy *copy);
 /* Wipes the stamps of a copy that begins. No lane can write to it at this time (J2). */
 void kept_copy_wipe(struct kept_copy *copy);
-/* Fills in the offer for the lane of the copy, from the stamps. */
+/* Fills in the offer for the copy's lane, from the stamps. */
 void kept_copy_describe(const struct kept_job *job, const struct kept_copy *copy,
                         struct record_backup *ret_told);
 
-/* link.c. Finds the link, or creates it. NULL: no memory. */
+/* link.c: finds or creates the link. Returns NULL if memory is missing. */
 struct holder_link *holder_link_get(struct kept_job *job, uint32_t lane);
-/* Assigns the copy to the lane of this link. `has_let_go`: the former lane has released the
- * piece. */
+/* Assigns the copy to the link's lane. `has_let_go`: the former lane has released the piece. */
 void holder_link_take(struct holder_link *l, struct kept_copy *copy, bool has_let_go);
 /* Connects with a ticket. After an error another ticket is requested later. */
 void holder_link_connect(struct holder_link *l, const char *shm, const char *ofi,
@@ -96,11 +95,11 @@ void holder_link_ask(struct holder_link *l, uint64_t delay_ns);
 /* Returns the time of the next request for a ticket, or of the end of the attempt to connect;
  * UINT64_MAX: neither. */
 uint64_t holder_link_due_ns(const struct holder_link *l);
-/* Gives up an attempt to connect that took too long. */
+/* Ends an attempt to connect that took too long. */
 void holder_link_give_up(struct holder_link *l);
-/* Lends memory and sends offers, as many as the send queue takes. */
+/* Lends memory and sends offers while the send queue has room. */
 void holder_link_flush(struct holder_link *l);
-/* Closes the link. Without a connection frees the link at once, with its dropped copies. */
+/* Closes the link. Without a connection, the link and its dropped copies are freed at once. */
 void holder_link_end(struct holder_link *l);
 /* Drops the copy. Its memory is freed when no lane can write to it. */
 void holder_link_drop(struct kept_copy *copy);

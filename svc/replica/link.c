@@ -1,6 +1,6 @@
-/* Connections to the lanes whose states are stored: tickets, transports, lent memory, offers. Tries
- * again as long as tickets arrive. Never offers a copy to a lane while a former lane may still
- * write to it (the fence, W5). README: J3 to J5. */
+/* Connections to the lanes whose states are stored: tickets, transports, lent memory, offers.
+ * Attempts are repeated while tickets arrive. A copy is never offered to a lane while a former lane
+ * may still write to it (the fence, W5). README: J3 to J5. */
 #include "svc/replica/internal.h"
 
 #include "svc/base/clock.h"
@@ -10,11 +10,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* pause before the next attempt, times the number of failures */
+/* pause before the next attempt, multiplied by the number of failures */
 #define PAUSE_NS (100 * NS_PER_MS)
 #define PAUSE_MOST 10
-#define LIVED_NS NS_PER_S /* a connection that lasted for less time counts as a failed attempt */
-/* Time to connect. The kernel would try to reach a silent host for two minutes (J5). */
+#define LIVED_NS NS_PER_S /* a connection that ends earlier counts as a failed attempt */
+/* Time to connect. The kernel would try to connect to a silent host for two minutes (J5). */
 #define CONNECT_NS NS_PER_S
 
 /* ---- offers ---- */
@@ -37,7 +37,7 @@ static bool lend_all(struct holder_link *l)
 }
 
 /* Sends the offer of a copy. No lane can write to the copy at this time (J2): former lanes are
- * fenced, and this lane has no offer on this connection yet. */
+ * fenced, and this lane has received no offer on this connection. */
 static int tell(struct holder_link *l, struct kept_copy *copy)
 {
     struct record_backup told;
@@ -136,8 +136,8 @@ uint64_t holder_link_due_ns(const struct holder_link *l)
     return l->state == LINK_CONNECTING ? l->open_by_ns : UINT64_MAX;
 }
 
-/* Gives up the attempt. The state stays LINK_CONNECTING, so that the CLOSED event counts as a
- * failed attempt. */
+/* Ends the attempt. The state stays LINK_CONNECTING, so that the CLOSED event counts as a failed
+ * attempt. */
 void holder_link_give_up(struct holder_link *l)
 {
     log_info("job '%s': lane %u does not answer, to keep copies", l->job->name, l->lane);
@@ -171,8 +171,8 @@ static bool is_fence(const struct holder_link *l)
     return false;
 }
 
-/* Ends a connection; CLOSED follows when the lane cannot write any more (J3). A connection that
- * this side is leaving may still have to be fenced, if its lane is lost meanwhile. */
+/* Ends a connection. CLOSED follows when the lane can no longer write (J3). A connection that this
+ * end is already leaving may still have to be fenced, if its lane is lost in the meantime. */
 static void close_link(struct holder_link *l, void (*end_conn)(struct fabric_conn *c))
 {
     if (l->state == LINK_CLOSING && end_conn != fabric_fence)
@@ -182,7 +182,7 @@ static void close_link(struct holder_link *l, void (*end_conn)(struct fabric_con
     end_conn(l->conn);
 }
 
-/* Frees the dropped copies of a closed link, because its lane cannot write any more. */
+/* Frees the dropped copies of a closed link, because its lane can no longer write. */
 static void free_copies(struct holder_link *l)
 {
     struct kept_job *job = l->job;
@@ -238,10 +238,10 @@ void holder_link_drop(struct kept_copy *copy)
         holder_link_end(l);
 }
 
-/* Fences a former lane before the copy is offered to another one. A lane that released the piece
- * has finished writing. A lost lane may be alive, and its connection is cut. A lane that got
- * another holder may have operations posted; on its next connection it gets the offers of its
- * remaining copies again. */
+/* Fences a former lane before the copy is offered to another one. A lane that has released the
+ * piece has finished writing. A lost lane may be alive, so its connection is fenced. A lane with
+ * another holder may have operations posted; it receives the offers of its remaining copies again
+ * on its next connection. */
 static void fence(struct kept_copy *copy, struct holder_link *former, bool was_kept)
 {
     copy->fence = former;
@@ -249,8 +249,8 @@ static void fence(struct kept_copy *copy, struct holder_link *former, bool was_k
     former->wants_open = former->copies > 0;
 }
 
-/* Offers a copy that begins again to a lane that may still write to it. The lane gets the new offer
- * on its next connection, after it has noticed the end of this one. */
+/* Makes a lane that may still write to a copy reconnect, because the copy begins again. The lane
+ * receives the new offer after it has detected the end of this connection. */
 static void begin_anew(struct holder_link *l, const struct kept_copy *copy)
 {
     if (copy->begins && copy->is_told && l->state == LINK_OPEN)
@@ -300,7 +300,7 @@ static void lift_fences(struct holder_link *l)
         holder_link_flush(list_entry(node, struct holder_link, node));
 }
 
-/* Sends all offers again, because they ended with the connection. */
+/* Sends all offers again, because they became invalid with the connection. */
 static void tell_all_again(struct holder_link *l)
 {
     for (size_t i = 0; i < l->job->copies_room; i++) {
@@ -343,7 +343,8 @@ static void closed(struct holder_link *l)
     kept_job_release(job);
 }
 
-/* The lane has another holder for the piece. Its last writes have arrived before this record. */
+/* Called when the lane has another holder for the piece. Its last writes have arrived before this
+ * record. */
 static void released(struct holder_link *l, const struct record_backed *told)
 {
     struct kept_copy *copy = kept_copy_find(l->job, told->piece);
@@ -367,7 +368,7 @@ static void heard(struct holder_link *l, const struct fabric_event *event)
 void holder_link_event(void *context, const struct fabric_event *event)
 {
     struct holder_link *l = event->owner;
-    (void)context; /* the context is the holder, which the link already points to */
+    (void)context; /* the context is the holder, to which the link already points */
     switch (event->kind) {
     case FABRIC_EVENT_OPEN: opened(l); break;
     case FABRIC_EVENT_MESSAGE: heard(l, event); break;

@@ -1,8 +1,8 @@
-/* Requests to a coordinator about a job's state. Blocks, but never past its deadlines. Stores none
- * of the data. README: D3. */
+/* Requests to a coordinator about a job's state. Blocks, but never beyond its deadlines. Stores
+ * none of the data. README: D3. */
 #include "svc/state/state_fetch.h"
 
-#define REST_TIMEOUT_MS 90000 /* time until no round of the job is in progress */
+#define REST_TIMEOUT_MS 90000 /* longest wait until no round of the job is in progress */
 #define PART_TIMEOUT_MS 20000
 
 int state_fetch_begin(struct state_fetch *f, const struct state_wish *wish, struct err *err)

@@ -1,5 +1,5 @@
-/* Reads the file of a snapshot. Owns the checks: a file is not trusted, so every byte is checked
- * before it is used, and no value reaches an assert. README: D2. */
+/* Reads the file of a snapshot. Every byte is checked before it is used, and no value causes a
+ * failed assert. README: D2. */
 #include "svc/state/state_file.h"
 
 #include "svc/base/cleanup.h"
@@ -27,7 +27,7 @@ static uint64_t add_word(uint64_t sum, uint64_t word)
     return sum << ROTATION | sum >> (64 - ROTATION);
 }
 
-/* Computes a checksum of four interleaved sums, because a single sum would wait for each
+/* Returns a checksum of four interleaved sums, because a single sum would wait for each
  * multiplication. Each step is invertible, so a changed word always changes the checksum. */
 uint64_t state_sum(const void *data, size_t bytes)
 {
@@ -98,7 +98,7 @@ static bool extent_is_sound(const struct state_tensor *t, uint64_t after, uint64
            bytes <= file_bytes - t->offset;
 }
 
-/* Returns the length of the entry; 0: the entry is invalid. */
+/* Returns the length of the entry, or 0 if it is invalid. */
 static size_t read_entry(const char *data, size_t bytes, struct state_tensor *ret_tensor)
 {
     struct state_entry e;
@@ -170,7 +170,7 @@ static int read_all(int fd, void *ret_data, uint64_t bytes, uint64_t offset)
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return got < 0 ? -errno : -EBADMSG; /* the file has become shorter */
+            return got < 0 ? -errno : -EBADMSG; /* the file was truncated */
         at += got;
         offset += (uint64_t)got;
         bytes -= (uint64_t)got;

@@ -1,6 +1,6 @@
-/* The file of a job's snapshot: parameters, moments and step counts of its tensors with update
- * rules. Little endian. The file has a header, an index sorted by name, and the arrays of each
- * tensor, at multiples of 64 bytes. README: D1, D2. */
+/* File of a job's snapshot: parameters, moments and step counts of its tensors with update rules.
+ * Little endian. The file has a header, an index sorted by name, and the arrays of each tensor at
+ * multiples of 64 bytes. README: D1, D2. */
 #ifndef GRADPOOL_STATE_STATE_FILE_H
 #define GRADPOOL_STATE_STATE_FILE_H
 
@@ -19,12 +19,12 @@ struct state_tensor {
     uint8_t dtype, rule; /* values of enum reduce_dtype and enum update_rule */
     uint64_t elements;
     uint64_t steps;  /* number of updates since the parameters were set */
-    uint64_t round;  /* newest round in the state; only for information */
+    uint64_t round;  /* newest round in the state; only information */
     uint64_t offset; /* offset of the arrays in the file */
     uint64_t sum;    /* checksum of the arrays */
 };
 
-/* Returns the bytes of all arrays of the tensor: parameters, then moments. */
+/* Returns the bytes of all arrays of the tensor: parameters, followed by moments. */
 uint64_t state_tensor_bytes(const struct state_tensor *t);
 uint64_t state_sum(const void *data, size_t bytes); /* Computes the checksum. */
 
@@ -35,19 +35,20 @@ struct state_file {
     size_t count;
 };
 
-/* Reads header and index from the first `bytes` of a file of `file_bytes`. After success the names
- * in `ret_file` point into `data`, and the caller frees the tensors with free(). Errors, with text:
- * -EBADMSG: not a snapshot, or a damaged one; -EPROTO: another version; -ENOMEM. */
+/* Parses header and index. `data`: the first `bytes` of a file of `file_bytes`. After success the
+ * names in `ret_file` point into `data`, and the caller frees the tensors with free(). Returns 0 or
+ * an error with a text. -EBADMSG: not a snapshot, or a damaged one. -EPROTO: another version.
+ * -ENOMEM. */
 int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
                      struct state_file *ret_file, struct err *err);
-/* Opens the file and reads its index. The caller closes it with state_file_close(). Errors of
- * open(2) and of state_index_read(); -EINVAL: not a regular file. */
+/* Opens the file and reads its index. The caller closes it with state_file_close(). Returns 0 or an
+ * error with a text: of open(2), of state_index_read(), or -EINVAL if it is no regular file. */
 int state_file_open(const char *path, struct state_file *ret_file, struct err *err);
 void state_file_close(struct state_file *f);
-/* Finds a tensor. NULL: the file does not have it. */
+/* Finds a tensor. Returns NULL if the file does not have it. */
 const struct state_tensor *state_file_find(const struct state_file *f, const char *name);
-/* Reads the arrays of a tensor into memory of state_tensor_bytes(). -EBADMSG: the checksum
- * differs. */
+/* Reads the arrays of a tensor into memory of state_tensor_bytes(). Returns 0 or a negative errno;
+ * -EBADMSG: the checksum differs. */
 int state_file_read(const struct state_file *f, const struct state_tensor *t, void *ret_data,
                     struct err *err);
 

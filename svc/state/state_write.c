@@ -1,5 +1,5 @@
 /* Writes the file of a snapshot. The file has no name, or a temporary one, until it is complete and
- * on disk, so the requested name never refers to a part of a file. README: D1. */
+ * on the disk. The requested name therefore never refers to an incomplete file. README: D1. */
 #include "svc/state/state_write.h"
 
 #include "svc/base/cleanup.h"
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LINKS_MAX 40 /* maximum number of symbolic links in a row, as in the kernel */
+#define LINKS_MAX 40 /* maximum number of successive symbolic links, as in the kernel */
 
 static int failed(const struct state_writer *w, struct err *err, int code)
 {
@@ -75,14 +75,14 @@ static char *folder_of(const char *path)
     return bytes ? strndup(path, bytes) : strdup(".");
 }
 
-/* Replaces the path of a symbolic link by its target, relative to the folder of the link. 1:
- * replaced; 0: not a link. */
+/* Replaces the path of a symbolic link by its target, relative to the folder of the link. Returns 1
+ * if it was replaced, 0 if it is no link, or -ENOMEM. */
 static int follow(char **path)
 {
     char said[PATH_MAX], *target = NULL;
     ssize_t bytes = readlink(*path, said, sizeof said);
     if (bytes < 0)
-        return 0; /* not a link; other errors appear when the file is opened */
+        return 0; /* not a link; other errors are reported when the file is opened */
     _cleanup_free_ char *folder = folder_of(*path);
     if (!folder || (said[0] == '/' ? asprintf(&target, "%.*s", (int)bytes, said)
                                    : asprintf(&target, "%s/%.*s", folder, (int)bytes, said)) < 0)
@@ -92,7 +92,7 @@ static int follow(char **path)
     return 1;
 }
 
-/* Follows symbolic links. The links stay, and the file replaces their target, which need not
+/* Follows symbolic links. The links are kept. The file replaces their target, which need not
  * exist. */
 static int find_place(const char *path, char **ret_path)
 {
@@ -113,8 +113,8 @@ static bool is_special(const char *path)
     return lstat(path, &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-/* Opens a file without a name, which disappears however its writer ends. -1: the file system does
- * not support that. */
+/* Opens a file without a name, which is deleted when its writer ends for any reason. Returns -1 if
+ * the file system does not support this. */
 static int open_nameless(const char *path)
 {
     _cleanup_free_ char *folder = folder_of(path);
@@ -137,7 +137,7 @@ static int open_new(struct state_writer *w)
     return error;
 }
 
-/* Returns whether state_file.c could read the tensors again. They may be input from another
+/* Returns whether state_file.c could read the tensors again. Their data may come from another
  * process. */
 static bool can_be_written(const struct state_tensor *tensors, size_t count)
 {
@@ -238,7 +238,7 @@ static int write_index(const struct state_writer *w)
     return error < 0 ? error : write_all(w->fd, &h, sizeof h, 0);
 }
 
-/* Makes the folder durable on disk, so that the new name survives a crash of the host. */
+/* Waits until the folder is on the disk, so that the new name survives a crash of the host. */
 static int sync_folder(const char *path)
 {
     _cleanup_free_ char *folder = folder_of(path);
@@ -262,8 +262,8 @@ static int give_name(struct state_writer *w)
     return 0;
 }
 
-/* Gives the file its name. Only rename() replaces another file, and it needs a name, so the file
- * first gets a temporary name. All signals are blocked meanwhile. */
+/* Links the file under its name. Only rename() replaces another file, and rename() needs a name, so
+ * the file first has a temporary one. All signals are blocked meanwhile. */
 static int publish(struct state_writer *w)
 {
     sigset_t all, before;

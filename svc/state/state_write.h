@@ -1,4 +1,4 @@
-/* Writes the file of a job's parameters, tensor by tensor. */
+/* Writes the file of a job's snapshot, tensor by tensor. */
 #ifndef GRADPOOL_STATE_STATE_WRITE_H
 #define GRADPOOL_STATE_STATE_WRITE_H
 
@@ -14,21 +14,21 @@ struct state_writer {
 };
 
 /* Begins a file for `path`, or for the target if `path` is a symbolic link. Until it is complete
- * the file has no name, or a temporary one in the same folder. Tensors are copied, but their names
- * still belong to the caller; they are sorted by name. The fields steps, round, offset and sum are
- * ignored. -EINVAL: wrong order, an impossible tensor, an empty path, or a target that is not a
- * regular file; errors of open(2). After an error the caller calls no other function of the
- * writer. */
+ * the file has no name, or a temporary one in the same folder. Tensors are sorted by name. They are
+ * copied, but the caller still owns their names. The fields steps, round, offset and sum are
+ * ignored. Returns 0 or an error with a text; afterwards no other function of the writer may be
+ * called. -EINVAL: wrong order, an impossible tensor, an empty path, or a target that is no regular
+ * file. Others are from open(2). */
 int state_write_begin(const char *path, const struct state_tensor *tensors, size_t count,
                       struct state_writer *ret_writer, struct err *err);
-/* Writes the arrays of tensor `at`, with its steps and round. */
+/* Writes the arrays of tensor `at`, with its steps and round. Returns 0 or a negative errno. */
 int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t round,
                     const void *data, struct err *err);
-/* Ends and frees the writer. 0: the file is complete, and is on disk under its name. After an error
- * before the rename the former file is unchanged. After an error of the last fsync() the new file
- * is there. */
+/* Ends and frees the writer. Returns 0 if the file is complete and on the disk under its name.
+ * After an error before the rename, the former file is unchanged. After an error of the last
+ * fsync(), the new file has replaced it. */
 int state_write_finish(struct state_writer *w, struct err *err);
-/* Removes the unfinished file, and frees the writer. */
+/* Removes the unfinished file and frees the writer. */
 void state_write_abandon(struct state_writer *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* Requests to a coordinator about a timeline. Owns nothing. Blocks, but never past its deadlines.
+/* Requests to a coordinator about a timeline. Owns nothing. Blocks, but never beyond its deadlines.
  * README: E5. */
 #include "svc/timeline/timeline_fetch.h"
 
@@ -49,7 +49,7 @@ static int ask_next(struct channel *channel, uint64_t timeline, bool ends,
     return error;
 }
 
-/* Waits before the next request, for a shorter time if rounds are waiting. Returns true when
+/* Waits before the next request; the wait is short if more rounds are available. Returns whether
  * `stop_fd` is readable. */
 static bool wait_for_stop(int stop_fd, bool has_more)
 {

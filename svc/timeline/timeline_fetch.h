@@ -5,7 +5,7 @@
 
 #include "svc/timeline/timeline_file.h"
 
-/* Longest timeline that a coordinator allows; its file can still be opened. */
+/* Longest timeline that a coordinator allows. A file of a longer one would be too large to open. */
 #define TIMELINE_NS_MAX (3600 * NS_PER_S)
 
 struct timeline_wish {
@@ -13,14 +13,14 @@ struct timeline_wish {
     uint64_t for_ns;
 };
 
-/* Begins a timeline and its file, on a channel that was greeted as that of an operator. Errors,
- * with text, after which the file was not begun: the refusal of the coordinator (-ENOENT, -EBUSY,
- * -EAGAIN, -EINVAL), those of channel_call() and timeline_file_check(). */
+/* Begins a timeline and its file, over a channel that is connected as an operator's. Returns 0 or
+ * an error with a text; the file was then not begun. Errors: refusals of the coordinator (-ENOENT,
+ * -EBUSY, -EAGAIN, -EINVAL), those of channel_call(), and those of timeline_file_check(). */
 int timeline_begin(struct channel *channel, const struct timeline_wish *wish,
                    struct timeline_file *file, uint64_t *ret_timeline, struct err *err);
-/* Blocks until the timeline is over, until `stop_fd` (-1: none) is readable and all earlier rounds
- * have arrived, or until writing to the file fails. The caller closes the file, even after an
- * error; the file then has the earlier rounds. */
+/* Blocks until the timeline has ended, until `stop_fd` (-1: none) is readable and all earlier
+ * rounds have arrived, or until writing to the file fails. The caller closes the file, even after
+ * an error; the file then has the earlier rounds. */
 int timeline_follow(struct channel *channel, uint64_t timeline, int stop_fd,
                     struct timeline_file *file, struct err *err);
 

@@ -1,5 +1,5 @@
-/* The file of a timeline. Each batch is one write; after it the file is complete, or unchanged.
- * Owns the descriptor. timeline_picture.c makes the text. README: E1, E2. */
+/* File of a timeline. Each batch is one write; afterwards the file is complete, or unchanged. Owns
+ * the descriptor. timeline_picture.c creates the text. README: E1, E2. */
 #include "svc/timeline/timeline_file.h"
 
 #include "svc/timeline/timeline_picture.h"
@@ -14,12 +14,12 @@
 
 struct timeline_file {
     int fd;
-    /* the batch, composed in memory, so that a forked child cannot write it a second time */
+    /* the batch, composed in memory, so that a forked child cannot write it again */
     char *text;
     size_t text_bytes;
     char *path, *job;
     bool is_new, has_begun, is_stream;
-    int error;                   /* the first error, after which nothing is written */
+    int error;                   /* first error, after which nothing is written */
     bool is_kept;                /* the file has the batches before the error */
     off_t end;                   /* offset of the next event */
     struct timeline_totals kept; /* totals of the file up to `end` */
@@ -41,7 +41,7 @@ static bool begin_text(struct timeline_file *f)
     return f->picture.out;
 }
 
-/* Converts the errors of a file, so that none has the code of another error of a timeline. */
+/* Converts an error of a file, so that it does not have the code of another error of a timeline. */
 static int own_error(int error) { return error == EINVAL || error == EPIPE ? -EIO : -error; }
 
 static ssize_t write_some(const struct timeline_file *f, size_t at)
@@ -70,8 +70,7 @@ static int write_text(struct timeline_file *f)
     return error;
 }
 
-/* Writes the former end over a failed batch. This needs no room that the file did not have
- * before. */
+/* Writes the former end over a failed batch. This needs no more room than the file had before. */
 static bool write_last_end(struct timeline_file *f)
 {
     if (!begin_text(f))
@@ -134,7 +133,7 @@ int timeline_file_open(const char *path, struct timeline_file **ret_file, struct
     return 0;
 }
 
-/* Truncates the file. A pipe or a device has no size. */
+/* Truncates the file, unless it is a pipe or a device. */
 static int cut(struct timeline_file *f)
 {
     struct stat about;
@@ -181,7 +180,7 @@ static void file_free(struct timeline_file *f)
     free(f);
 }
 
-/* Finishes the file. A stream gets its end here, once. */
+/* Completes the file. The end of a stream is written here, once. */
 static void finish(struct timeline_file *f)
 {
     if (f->has_begun && f->is_stream && !f->error && begin_text(f)) {

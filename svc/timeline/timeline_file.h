@@ -1,6 +1,6 @@
-/* A timeline as a file in Chrome's trace format. There is one process for each worker and
- * aggregator. In it there is one thread for each lane, or more where rounds overlap. A round is a
- * span, which contains the spans of its steps. README: E1 to E4. */
+/* A timeline as a file in Chrome's trace format. Each worker and aggregator is a process. In it,
+ * each lane is a thread; if rounds overlap, there are more threads. A round is a span, which
+ * contains the spans of its steps. README: E1 to E4. */
 #ifndef GRADPOOL_TIMELINE_FILE_H
 #define GRADPOOL_TIMELINE_FILE_H
 
@@ -12,30 +12,30 @@ struct timeline_file;
 
 struct timeline_totals {
     uint64_t rounds;
-    /* number of rounds for which the ring of a recorder, or memory here, had no room */
+    /* number of rounds that did not fit into a recorder's ring or into memory here */
     uint64_t dropped;
     uint64_t damaged; /* number of rounds with invalid data */
     uint32_t workers, lanes;
-    /* reason for which the rounds of one source are missing; "": none are missing */
+    /* why the rounds of one source are missing; "": none are missing */
     char failure[ERR_TEXT_BYTES];
 };
 
-/* Opens the file for writing. Its present contents stay until timeline_file_begin(). Errors of
- * open(2), with text. */
+/* Opens the file for writing. Its present contents are kept until timeline_file_begin(). Returns 0,
+ * or an error of open(2) with a text. */
 int timeline_file_open(const char *path, struct timeline_file **ret_file, struct err *err);
-/* Begins the file. Times count from `begun_ns` of the coordinator's clock. From now on the file can
- * be read at any time, even if its writer dies. */
+/* Begins the file. Times count from `begun_ns` on the coordinator's clock. From now on the file can
+ * be read at any time, even after a crash of the writer. */
 void timeline_file_begin(struct timeline_file *f, const char *job, uint64_t begun_ns);
-/* Adds a batch, in one write. If the write fails, the file stays as before, and nothing more is
- * written. */
+/* Adds a batch in one write. If the write fails, the file is restored to its last state, and
+ * nothing more is written. */
 void timeline_file_add(struct timeline_file *f, const Gradpool__Wire__TimelineNext *next);
-/* Returns 0 or the first error (-ENOSPC, ..., never -EINVAL). The text says which rounds the file
- * has. */
+/* Returns 0 or the first error (-ENOSPC or another one, never -EINVAL). The text says which rounds
+ * are in the file. */
 int timeline_file_check(const struct timeline_file *f, struct err *err);
 /* Returns the descriptor, for a process that forks. */
 int timeline_file_fd(const struct timeline_file *f);
 /* Closes and frees the file. Returns the result of timeline_file_check(). A new file that was never
- * begun is removed. NULL is fine. */
+ * begun is deleted. NULL is allowed. */
 int timeline_file_close(struct timeline_file *f, struct timeline_totals *ret_totals,
                         struct err *err);
 

@@ -1,5 +1,5 @@
-/* Draws timelines. Does not depend on the origin of batches or their destination. Data recorded by
- * workers is not trusted: whatever its values, viewers can open the file. README: E3, E4. */
+/* Converts timelines to trace events. Independent of the source and destination of batches. Data
+ * recorded by workers may be wrong; viewers can open the file for all values. README: E3, E4. */
 #include "svc/timeline/timeline_picture.h"
 
 #include "svc/base/text.h"
@@ -10,30 +10,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* process numbers of aggregators begin here; the process number of a worker is its rank */
+/* first process number of aggregators; the process number of a worker is its rank */
 #define AGGREGATORS_FROM 100000
-#define ROWS_PER_LANE 1000000 /* thread numbers: those of lane 3 begin at 3000000 */
-#define ROWS_MAX (1u << 19)   /* maximum rows of a lane: a power of two below ROWS_PER_LANE */
-/* Least length of a step's span. The recorder has skipped shorter steps. */
+#define ROWS_PER_LANE 1000000 /* thread numbers of a lane: those of lane 3 begin at 3000000 */
+/* maximum number of rows of a lane: a power of two below ROWS_PER_LANE */
+#define ROWS_MAX (1u << 19)
+/* Shortest span of a step. The recorder omits shorter steps. */
 #define SPAN_NS_LEAST 100
 
 /* Rows of one lane or worker. Rounds in one row do not overlap. */
 struct lane_rows {
     uint32_t lane, count, room; /* room: a power of two, or 0 */
-    /* ends of the rows as a tree: row i is at room + i; node k has the lesser of nodes 2k and 2k +
-     * 1 */
+    /* ends of the rows as a tree: row i is node room + i; node k has the minimum of nodes 2k and 2k
+     * + 1 */
     uint64_t *ends_ns;
     uint64_t dropped;
 };
 
-struct party { /* A party is a worker or an aggregator. */
+struct party { /* A worker or an aggregator. */
     bool is_aggregator, has_clock;
     uint32_t number;
     int64_t offset_ns;
     uint64_t error_ns;
     struct lane_rows *lanes;
     size_t lanes_count;
-    char failure[256]; /* reason for which the party records nothing at present; "": it records */
+    char failure[256]; /* why the party does not record at present; "": it records */
 };
 
 struct named {
@@ -43,8 +44,7 @@ struct named {
 
 /* --- text --- */
 
-/* Escapes a text for JSON. In a text that is not UTF-8, each byte outside ASCII becomes '?'. NULL:
- * no memory. */
+/* In a text that is not UTF-8, each byte outside ASCII is replaced by '?'. */
 char *picture_escape(const char *text)
 {
     bool is_utf8 = text_is_utf8(text);
@@ -61,7 +61,7 @@ char *picture_escape(const char *text)
     return escaped;
 }
 
-/* Writes a time of the coordinator's clock, in microseconds since the begin. */
+/* Writes a time on the coordinator's clock, in microseconds since the beginning. */
 static void put_us(FILE *out, const char *key, int64_t ns)
 {
     uint64_t size = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
@@ -97,7 +97,7 @@ static void add_name(struct picture *pic, const Gradpool__Wire__TimelineTensor *
         size_t room = pic->names_room ? 2 * pic->names_room : 64;
         void *grown = realloc(pic->names, room * sizeof *pic->names);
         if (!grown)
-            return; /* without memory the tensor is shown by its number */
+            return; /* without memory for the name, the tensor is shown by its number */
         pic->names = grown;
         pic->names_room = room;
     }
@@ -240,7 +240,7 @@ static void set_end(struct lane_rows *lane, uint32_t row, uint64_t end_ns)
         ends[k] = ends[2 * k] < ends[2 * k + 1] ? ends[2 * k] : ends[2 * k + 1];
 }
 
-/* Doubles the number of rows. Unused rows end at 0, so any round fits there. */
+/* Doubles the number of rows. Unused rows end at 0, so any round fits into them. */
 static bool grow_rows(struct lane_rows *lane)
 {
     struct lane_rows old = *lane;
@@ -256,7 +256,8 @@ static bool grow_rows(struct lane_rows *lane)
     return true;
 }
 
-/* Returns the first row that ends by `at_ns`. The caller has checked that there is one. */
+/* Returns the first row that ends at or before `at_ns`. The caller has checked that there is
+ * one. */
 static uint32_t first_row(const struct lane_rows *lane, uint64_t at_ns)
 {
     uint32_t k = 1;
@@ -265,8 +266,8 @@ static uint32_t first_row(const struct lane_rows *lane, uint64_t at_ns)
     return k - lane->room;
 }
 
-/* Returns the first row in which no round overlaps this one. Rounds arrive in the order of their
- * ends. 0: no room for another row. */
+/* Returns the first row in which no round overlaps this one, or 0 if no more rows are possible.
+ * Rounds arrive in the order of their ends. */
 static uint32_t choose_row(struct picture *pic, const struct party *party, struct lane_rows *lane,
                            const struct trace_round *round)
 {
@@ -352,8 +353,8 @@ static void put_commit(const struct drawing *d)
     fprintf(d->pic->out, ",\"s\":\"t\",\"args\":{\"round\":%" PRIu64 "}}", d->round->round);
 }
 
-/* Converts to the coordinator's clock before rows are chosen. When an offset becomes more exact,
- * rounds move closer to earlier ones, and overlaps appear only then. */
+/* Converts to the coordinator's clock before a row is chosen. When the estimate of an offset
+ * improves, rounds move and may then overlap earlier ones. */
 static void move_round(struct trace_round *round, int64_t offset_ns)
 {
     for (int i = 0; i < TRACE_STEPS; i++)
@@ -419,7 +420,6 @@ void picture_add(struct picture *pic, const Gradpool__Wire__TimelineNext *next)
         add_source(pic, next->sources[i]);
 }
 
-/* Finds the first party that records nothing. */
 void picture_name_failure(struct picture *pic)
 {
     for (size_t i = 0; i < pic->parties_count && !*pic->totals.failure; i++) {

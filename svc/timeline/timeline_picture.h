@@ -1,5 +1,5 @@
-/* The contents of a timeline's file: events of a trace. Owns the names of tensors and rows. For the
- * files of this folder only. README: E3, E4. */
+/* Contents of a timeline's file: events of a trace. Owns the names of tensors and rows. Private to
+ * this folder. README: E3, E4. */
 #ifndef GRADPOOL_TIMELINE_PICTURE_H
 #define GRADPOOL_TIMELINE_PICTURE_H
 
@@ -18,11 +18,11 @@ struct picture {
     struct timeline_totals totals;
 };
 
-/* Escapes a text for JSON; the caller frees it. NULL: no memory. */
+/* Escapes a text for JSON; the caller frees it. Returns NULL if memory is missing. */
 char *picture_escape(const char *text);
 /* Writes the events of a batch to pic->out. */
 void picture_add(struct picture *pic, const Gradpool__Wire__TimelineNext *next);
-/* Fills totals.failure from the first party that records nothing. */
+/* Sets totals.failure from the first worker or aggregator that does not record. */
 void picture_name_failure(struct picture *pic);
 void picture_fini(struct picture *pic);
 

@@ -1,4 +1,4 @@
-/* Parts of a build of the program, for `gradpool doctor`. The owner of the snapshot owns the
+/* Facts about a build of the program, for `gradpool doctor`. The owner of the snapshot owns the
  * strings. */
 #ifndef GRADPOOL_VIEW_BUILD_H
 #define GRADPOOL_VIEW_BUILD_H
@@ -13,7 +13,7 @@ struct view_library {
 
 struct view_build {
     const char *version, *commit, *compiler;
-    const char *kernels; /* instruction sets of this machine, beginning with the one that is used */
+    const char *kernels; /* instruction sets of this machine, the one in use first */
     uint32_t protocol;
     const struct view_library *libraries;
     size_t libraries_count;

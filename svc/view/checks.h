@@ -7,13 +7,13 @@
 #define VIEW_CHECKS_MAX 24
 #define VIEW_CHECK_BYTES 640
 
-enum view_verdict { VIEW_OK, VIEW_WARN, VIEW_FAIL }; /* a greater value is worse */
+enum view_verdict { VIEW_OK, VIEW_WARN, VIEW_FAIL }; /* larger values are worse */
 
 struct view_check {
     const char *name;
     enum view_verdict verdict;
     char text[VIEW_CHECK_BYTES];   /* result of the check */
-    char advice[VIEW_CHECK_BYTES]; /* advice for the user; "": none */
+    char advice[VIEW_CHECK_BYTES]; /* "": none */
 };
 
 struct view_checks {

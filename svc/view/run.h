@@ -1,6 +1,6 @@
-/* Plain data for the report about a benchmark's run. It shares some parts with the data of a
- * running service: cores over time, losses of jobs, moves and growth. The owner of the data owns
- * strings and arrays. */
+/* Plain data for the report about a benchmark's run. It has some parts of a running service's data:
+ * cores over time, losses of jobs, moves and growth. The owner of the data owns strings and
+ * arrays. */
 #ifndef GRADPOOL_VIEW_RUN_H
 #define GRADPOOL_VIEW_RUN_H
 
@@ -18,7 +18,7 @@ struct view_figure {
 struct view_run_job {
     const char *job;
     uint32_t workers;
-    /* period of a round: alone; with servers of its own; in the service. NAN: unknown */
+    /* period of a round: alone; with dedicated servers; in the service. NAN: unknown */
     double alone_s, dedicated_s, shared_s;
     double loss, predicted_loss; /* 0 to 1; NAN: unknown */
 };
@@ -33,7 +33,7 @@ struct view_run {
     size_t moments_count;
     const double *losses; /* loss of every job */
     size_t losses_count;
-    const struct view_run_job *jobs; /* jobs that have a row of their own */
+    const struct view_run_job *jobs; /* jobs that have their own row */
     size_t jobs_count;
     const struct view_event *events;
     size_t events_count;

@@ -1,6 +1,6 @@
-/* Plain data for users: status, jobs, metrics, pages, reports. The coordinator fills the structs;
- * cli and ops print them. There is no behaviour here. The owner of the data owns the strings. ppm:
- * millionths. */
+/* Plain data for users: status, jobs, metrics, pages, reports. The coordinator fills in the
+ * structs; cli and ops print them. There is no code here. The owner of the data owns the strings.
+ * ppm: millionths. */
 #ifndef GRADPOOL_VIEW_VIEW_H
 #define GRADPOOL_VIEW_VIEW_H
 
@@ -9,26 +9,27 @@
 #include <stdint.h>
 
 struct view_use {
-    uint64_t heap_bytes;       /* memory of the service that is used for the job */
-    uint64_t registered_bytes; /* memory of workers that is lent to the service */
+    uint64_t heap_bytes;       /* memory of the service that the job uses */
+    uint64_t registered_bytes; /* memory that workers lend to the service */
     uint64_t busy_ns;          /* CPU time of lanes */
-    uint64_t pushed_bytes;     /* bytes of gradients received */
+    uint64_t pushed_bytes;     /* received bytes of gradients */
     uint64_t rounds;
     uint32_t connections;
     uint64_t queue_ns;   /* time that rounds waited for their first chunk, summed over all rounds */
-    uint64_t handled_ns; /* time in which a round could be worked on or was in progress */
+    uint64_t handled_ns; /* time in which a round was ready or in progress */
     uint64_t stalled_ns; /* time that workers waited for this lane, summed over all workers */
-    uint32_t states;     /* pieces that have parameters */
-    uint32_t copied;     /* those that have a whole copy */
-    /* those without a copy that have no state to lose: none was set, or the piece has failed */
+    uint32_t states;     /* number of pieces with parameters */
+    uint32_t copied;     /* number of these pieces with a whole copy */
+    /* number of these pieces without a copy and without a state: none was set, or the piece has
+     * failed */
     uint32_t empty;
 };
 
-/* Rates between this snapshot and the one before; NAN: unknown yet. */
+/* Rates between this snapshot and the previous one; NAN: not known yet. */
 struct view_rate {
     double cores; /* CPU seconds per second */
     double rounds_per_s, bytes_per_s;
-    double handled, queued; /* handled_ns and queue_ns, as seconds per second */
+    double handled, queued; /* handled_ns and queue_ns, in seconds per second */
 };
 
 /* Sums over a job's measured tensors, for their newest round. */
@@ -43,7 +44,7 @@ struct view_part {
     uint32_t job_id;
     struct view_use use;
     struct view_rate rate;
-    /* part of the time that all jobs of the lane have used since the snapshot before */
+    /* job's part of the lane's busy time since the previous snapshot */
     double share;
 };
 
@@ -51,12 +52,12 @@ struct view_lane {
     uint32_t lane, core, pu, tasks, jobs;
     int32_t numa;
     uint64_t memory_bytes_max;
-    bool is_measured; /* false: the fields from here on are unknown yet */
+    bool is_measured; /* false: the following fields are not known yet */
     uint64_t cpu_ns, arena_bytes;
     struct view_use use;
     const char *state; /* "open", "closing", "parked" or "withheld" */
     const char *shm, *ofi;
-    struct view_part *parts; /* sorted by number of the job */
+    struct view_part *parts; /* sorted by the number of the job */
     size_t parts_count;
     struct view_rate rate;
 };
@@ -70,9 +71,9 @@ struct view_aggregator {
     size_t lanes_count;
 };
 
-/* An event with its reason: a lane opened or was parked, or tasks moved. */
+/* An event with its reason: a lane has opened or parked, or tasks have moved. */
 struct view_event {
-    double at_s; /* on the clock of uptime_ns, or since a run began */
+    double at_s; /* on the clock of uptime_ns, or since the beginning of a run */
     const char *kind, *text;
 };
 
@@ -81,7 +82,7 @@ struct view_fact {
     const char *name, *value;
 };
 
-/* CPU time that the coordinator has used for a tenant; tenant "": jobs without a key. */
+/* CPU time that the coordinator has spent on a tenant; tenant "": jobs without a key. */
 struct view_payer {
     const char *tenant;
     uint64_t cpu_ns;
@@ -93,13 +94,13 @@ struct view_status {
     uint64_t uptime_ns, cpu_ns, incarnation;
     struct view_aggregator *aggregators;
     size_t aggregators_count;
-    struct view_event *events; /* the newest is last; as many as the coordinator stores */
+    struct view_event *events; /* newest last; all that the coordinator stores */
     size_t events_count;
     struct view_fact *settings;
     size_t settings_count;
     struct view_payer *payers; /* for operators only */
     size_t payers_count;
-    bool own_only; /* jobs of other tenants are left out, also in sums */
+    bool own_only; /* jobs of other tenants are left out, also from sums */
 };
 
 struct view_worker {
@@ -108,9 +109,9 @@ struct view_worker {
 };
 
 struct view_limit {
-    const char *name; /* name such as "job-tensors" */
+    const char *name; /* such as "job-tensors" */
     uint64_t used, most;
-    bool is_own; /* the limit belongs to the tenant, not to the service */
+    bool is_own; /* limit of the tenant, not of the service */
 };
 
 struct view_job {
@@ -122,19 +123,20 @@ struct view_job {
     size_t lanes_count;
     struct view_use use;
     struct view_measured measured;
-    /* 0: not measured, or unknown. Of a round: period now, period without other jobs, lane time */
+    /* period of a round now; period without other jobs; lane time of a round. 0: unknown */
     uint64_t period_ns, alone_period_ns, lane_ns;
-    uint64_t feedback_ns; /* time from the arrival of the job to its first results */
-    /* loss compared with running alone, and the part of it that waiting for lanes explains */
+    uint64_t feedback_ns; /* time from the first join to the end of the first round */
+    /* loss compared with running alone, and the part of it caused by waiting for lanes;
+     * millionths */
     uint32_t loss_ppm, shared_loss_ppm;
     bool is_predicted; /* false: there is no prediction, and the next field is invalid */
-    uint32_t predicted_loss_ppm, loss_limit_ppm; /* limit 0: the tenant has set none */
-    const char *durability;                      /* "none", "replica", "worker"; NULL: unknown */
+    uint32_t predicted_loss_ppm, loss_limit_ppm; /* loss_limit_ppm 0: no limit */
+    const char *durability;                      /* "none", "replica" or "worker"; NULL: unknown */
     struct view_rate rate;
-    double cores_allocated; /* sum of the job's shares of its lanes */
+    double cores_allocated; /* sum of the job's shares of its lanes, in cores */
     struct view_worker *ranks;
     size_t ranks_count;
-    uint64_t control_ns;       /* time of the coordinator's thread for the workers of the job */
+    uint64_t control_ns;       /* CPU time that the coordinator has spent on the job's workers */
     struct view_limit *limits; /* limits of the job and of its tenant */
     size_t limits_count;
 };
@@ -146,14 +148,14 @@ struct view_jobs {
 
 /* Cores that the service has allocated, and cores that it saves. */
 struct view_cores {
-    /* one for each lane that is not parked; for a tenant, the parts of lanes that its jobs have */
+    /* number of lanes that are not parked; for a tenant, the sum of its jobs' parts of lanes */
     double allocated;
-    double used;      /* CPU seconds per second of these lanes or parts; NAN: unknown yet */
-    double dedicated; /* cores that the jobs would use with servers of their own (O5) */
+    double used;      /* CPU seconds per second of these lanes or parts; NAN: not known yet */
+    double dedicated; /* cores that the jobs would use with dedicated servers (O5) */
 };
 
 struct view_moment {
-    /* middle of the averaged period, on the clock of uptime_ns, or since a run began */
+    /* middle of the averaged period, on the clock of uptime_ns, or since the beginning of a run */
     double at_s;
     struct view_cores cores;
 };
@@ -161,10 +163,11 @@ struct view_moment {
 struct view_tenant {
     const char *tenant, *role, *state;
     uint64_t added_s;        /* seconds since 1970 */
-    uint32_t loss_limit_ppm; /* 0: the tenant has set none */
+    uint32_t loss_limit_ppm; /* in millionths; 0: no limit */
     uint32_t jobs, connections;
-    uint64_t cpu_ns;           /* time of the coordinator's thread for requests of the tenant */
-    struct view_limit *limits; /* without limits that only lanes count */
+    /* CPU time that the coordinator has spent on the tenant's requests */
+    uint64_t cpu_ns;
+    struct view_limit *limits; /* without limits whose use only lanes count */
     size_t limits_count;
 };
 

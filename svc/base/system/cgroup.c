@@ -1,5 +1,5 @@
-/* Reads limits of control groups, along the path from this process's group to the top. Owns
- * nothing. A missing file sets no limit. */
+/* Reads limits of control groups, from this process's group up to the root group. Owns nothing. A
+ * missing file means no limit. */
 #include "svc/base/system/cgroup.h"
 
 #include <limits.h>
@@ -10,17 +10,17 @@
 
 #define LINE_BYTES 4096
 #define FOLDER_BYTES (2 * PATH_MAX)
-/* version 1 writes the largest number that it can count instead of "no limit" */
+/* version 1 writes the largest possible number for "no limit" */
 #define NO_LIMIT_BYTES (UINT64_C(1) << 60)
 
-/* Reads the limits of one controller, in either cgroup version, from the group's `folder`. */
+/* Reads the limits of one controller from the group's `folder`, in either version. */
 struct controller {
     const char *name;
     void (*look)(const char *folder, bool is_unified, void *ret);
     void *ret;
 };
 
-/* Reads one line of a file; false: no such file. */
+/* Reads one line of a file. Returns false if there is no such file. */
 static bool read_line(const char *folder, const char *name, char *line, size_t line_bytes)
 {
     char path[FOLDER_BYTES + 64];
@@ -32,8 +32,8 @@ static bool read_line(const char *folder, const char *name, char *line, size_t l
     return is_read;
 }
 
-/* Visits the groups along the path. In a container the path may not be mounted; the container's own
- * group is then at the top of the mount. */
+/* Reads the groups from the path's end up to the root. In a container the path may not be mounted;
+ * the container's own group is then the root of the mount. */
 static void look_along(const char *mount, char *path, bool is_unified, const struct controller *c)
 {
     for (;;) {
@@ -128,8 +128,8 @@ static uint64_t number_of(const char *folder, const char *name)
     return read_line(folder, name, line, sizeof line) ? strtoull(line, NULL, 10) : 0;
 }
 
-/* Returns the bytes of cached files, which the kernel can drop and read again. Shared memory is
- * counted with them, and is subtracted. */
+/* Returns the bytes of cached files, which the kernel can drop and read again. The count includes
+ * shared memory, which is subtracted. */
 static uint64_t file_bytes(const char *folder, bool is_unified)
 {
     char path[FOLDER_BYTES + 64], line[128];

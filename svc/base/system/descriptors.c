@@ -1,5 +1,4 @@
-/* RLIMIT_NOFILE. The soft limit protects programs that use select(2); no program of gradpool
- * does. */
+/* RLIMIT_NOFILE. The soft limit protects programs that use select(2), which gradpool does not. */
 #include "svc/base/system/descriptors.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The limit on open files. Each connected worker needs some descriptors. */
+/* Limit on open files. Each connected worker needs some descriptors. */
 #ifndef GRADPOOL_BASE_SYSTEM_DESCRIPTORS_H
 #define GRADPOOL_BASE_SYSTEM_DESCRIPTORS_H
 
@@ -6,8 +6,9 @@
 
 #include <stdint.h>
 
-/* Raises the soft limit to the hard limit. -EMFILE: the limit is still below `least`, the
- * number that `whose` needs at its start; the text has the advice. */
+/* Raises the soft limit to the hard limit. Returns 0, or -EMFILE if the limit is still less than
+ * `least`, the number that `whose` (such as "a coordinator") needs at its start. The text includes
+ * advice. */
 int descriptors_raise(uint64_t least, const char *whose, struct err *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* Populates memory: by one system call where the kernel has it (5.14), otherwise by an access to
- * each page. On a virtual machine with nested paging the system call takes a tenth of the time of
- * the accesses. Owns nothing. */
+/* Allocates pages with one system call if the kernel has it (5.14), otherwise by accessing each
+ * page. On a virtual machine with nested paging, the system call takes a tenth of the time. Owns
+ * nothing. */
 #include "svc/base/system/populate.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Touches each page without changing a byte, even if other threads write at the same time. */
+/* Accesses each page without changing a byte, even if other threads write at the same time. */
 static void touch(char *memory, size_t bytes, size_t page)
 {
     for (size_t at = 0; at < bytes; at += page)

@@ -33,8 +33,9 @@ static uint64_t hash(uint64_t seed, const char *text)
     return value;
 }
 
-/* Returns the part of /proc/PID/stat behind the name's closing parenthesis; NULL: no such process.
- * The second field, the name, may contain any character, so fields are counted from there. */
+/* Returns /proc/PID/stat from the closing parenthesis after the name on, or NULL if there is no
+ * such process. The name, the second field, may contain any character, so fields are counted from
+ * there. */
 static const char *read_stat(uint32_t pid, char line[1024])
 {
     return read_of(pid, "stat", line, 1024) ? strrchr(line, ')') : NULL;
@@ -79,11 +80,11 @@ uint64_t process_namespace(void)
     return strtol(self, NULL, 10) == getpid() ? namespace.st_ino : 0;
 }
 
-/* Reads the line NSpid of /proc/PID/status, which has one number for each namespace; the last is
- * the process's own. */
+/* Reads the line NSpid of /proc/PID/status. It has one number for each namespace; the last is the
+ * process's own. */
 uint32_t process_own_number(uint32_t pid)
 {
-    char status[1 << 16]; /* large, because the groups of the process's user precede the field */
+    char status[1 << 16]; /* large, because the list of the user's groups precedes this line */
     if (!read_of(pid, "status", status, sizeof status))
         return 0;
     const char *line = strstr(status, "\nNSpid:");

@@ -5,16 +5,16 @@
 
 #include <stdint.h>
 
-/* Returns a number that no other process of this host ever gets, even after a reboot; 0: no such
+/* Returns a number that no other process of this host ever has, even after a reboot; 0: no such
  * process. */
 uint64_t process_identity(uint32_t pid);
-/* State of a process as `ps` shows it: R, S, D, T, t, Z; 0: no such process. */
+/* Returns the state of a process as `ps` shows it: R, S, D, T, t, Z; 0: no such process. */
 char process_state(uint32_t pid);
 /* Returns the inode of the PID namespace of this process; 0: unknown, because /proc is missing or
  * shows another namespace. */
 uint64_t process_namespace(void);
-/* Returns the number that process `pid` has in its own namespace; 0: unknown. `pid` is the number
- * in the namespace of this process. */
+/* Returns the number of process `pid` in its own namespace; 0: unknown. `pid` is its number in this
+ * process's namespace. */
 uint32_t process_own_number(uint32_t pid);
 
 #endif

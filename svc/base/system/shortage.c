@@ -1,4 +1,4 @@
-/* Names limits of processes in words. Owns nothing; reads the limits of this process. */
+/* Describes limits of processes in words. Owns nothing; reads the limits of this process. */
 #include "svc/base/system/shortage.h"
 
 #include "svc/base/err.h"
@@ -11,7 +11,7 @@
 static const struct limit_words {
     int code;
     enum shortage_of what;
-    int resource; /* number of the rlimit; -1: the limit belongs to the host */
+    int resource; /* number of the rlimit; -1: limit of the host */
     const char *name, *advice;
 } words[] = {
     {EMFILE, SHORTAGE_OTHER, RLIMIT_NOFILE, "open files (RLIMIT_NOFILE)",
@@ -33,8 +33,8 @@ static const struct limit_words *find_words(int code, enum shortage_of what)
     return NULL;
 }
 
-/* Returns whether the address space is limited. A thread without room for its stack fails with
- * EAGAIN, too; hardly any host has such a limit by mistake. */
+/* Returns whether the address space is limited. Then EAGAIN can also mean that a thread's stack has
+ * no room. Such a limit is rarely set by mistake. */
 static bool stacks_are_limited(void)
 {
     struct rlimit value;

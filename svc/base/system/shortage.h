@@ -1,4 +1,4 @@
-/* Texts for errors that mean an exhausted limit of the kernel: they name the limit and the way to
+/* Texts for errors that mean an exceeded limit of the kernel. They name the limit and say how to
  * raise it. */
 #ifndef GRADPOOL_BASE_SYSTEM_SHORTAGE_H
 #define GRADPOOL_BASE_SYSTEM_SHORTAGE_H
@@ -9,22 +9,22 @@
 
 #define SHORTAGE_BYTES 256
 
-/* The resource that was requested: one errno code stands for different limits. */
+/* The resource that was requested, because one errno value can mean different limits. */
 enum shortage_of {
-    SHORTAGE_OTHER,   /* descriptors, memory, files: the code alone identifies the limit */
-    SHORTAGE_THREADS, /* threads and processes: EAGAIN means the limit */
+    SHORTAGE_OTHER,   /* descriptors, memory, files: the errno value identifies the limit */
+    SHORTAGE_THREADS, /* threads and processes: EAGAIN means that the limit is exceeded */
 };
 
-/* Returns err_text(code). If the code means a limit, its name, its value and the way to raise it
- * follow. The text is in the buffer. */
+/* Returns err_text(code). If the code means a limit, the limit's name, its value and how to
+ * raise it are appended. The text is in the buffer. */
 const char *shortage_text(int code, enum shortage_of what, char *buffer, size_t buffer_bytes);
 
-/* Returns true when a file may grow to `bytes` (RLIMIT_FSIZE). Callers check this before the file
- * grows: a longer file would end a program that does not ignore SIGXFSZ. */
+/* Returns whether a file may grow to `bytes` (RLIMIT_FSIZE). Callers check this first, because
+ * exceeding the limit ends a program that does not ignore SIGXFSZ. */
 bool shortage_file_fits(uint64_t bytes);
 
-/* Returns true for -EPERM and -ENOSYS: a sandbox (seccomp) or an old kernel refuses the system
- * call. */
+/* Returns whether the code is -EPERM or -ENOSYS, which mean that a sandbox (seccomp) or an old
+ * kernel refuses the system call. */
 bool shortage_is_refusal(int code);
 
 #endif

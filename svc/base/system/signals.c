@@ -1,5 +1,5 @@
-/* The set of signals that end a process. Changes no disposition. A blocked signal can be read from
- * a signalfd even if it is ignored, so an ignored signal must not be in the set. */
+/* The set of signals that end a process. Signal dispositions do not change. A blocked signal can be
+ * read from a signalfd even if it is ignored, so an ignored signal must not be in the set. */
 #include "svc/base/system/signals.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* gradpool doctor: checks an installation for common faults, and gives advice. Changes nothing. A
- * failed check does not stop the run, so one run shows all faults. */
+/* gradpool doctor: checks an installation for common faults, and prints advice. Changes nothing.
+ * All checks are run, even after a failed one. */
 #include "svc/cli/cli.h"
 #include "svc/cli/doctor/doctor.h"
 #include "svc/cli/operator.h"

@@ -1,5 +1,5 @@
 /* Compares the number of cores that hwloc finds with the CPU time of the cgroup, which hwloc
- * ignores. With more lanes than the cgroup lets run at once, the kernel would stop lanes in the
+ * ignores. If the cgroup allows less CPU time than the lanes need, the kernel stops lanes in the
  * middle of rounds. */
 #include "svc/base/system/cgroup.h"
 #include "svc/cli/doctor/doctor.h"

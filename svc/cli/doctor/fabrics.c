@@ -1,5 +1,5 @@
 /* Sends a message from this process to itself over each transport, as a worker and a lane on this
- * host would, without a service. */
+ * host would. No service is needed. */
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
 #include "svc/base/system/shortage.h"
@@ -56,7 +56,7 @@ static void turn(struct loopback *l)
         poll(NULL, 0, 1);
 }
 
-/* Exchanges the message. After an error `ret_step` names the failed step. */
+/* Exchanges the message. After an error, `ret_step` names the failed step. */
 static int talk(struct loopback *l, const char *address, const char **ret_step)
 {
     char bound[FABRIC_ADDRESS_BYTES_MAX];

@@ -1,4 +1,4 @@
-/* Checks the kernel and the set-up of this host. */
+/* Checks the kernel and the configuration of this host. */
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/cli/doctor/doctor.h"
@@ -17,8 +17,8 @@
 
 #define CLOCK_CALLS 100
 #define CLOCK_BATCHES 20
-#define CLOCK_NS_MAX 300 /* a clock that needs a system call takes more time */
-/* start of 2024; an earlier time means that the clock was never set */
+#define CLOCK_NS_MAX 300 /* more for a clock that needs a system call */
+/* start of 2024; before this time, the clock was never set */
 #define WALL_LEAST_S 1704067200L
 #define FILES_LEAST 128 /* enough for a coordinator, or for an aggregator with some lanes */
 #define FILES_ENOUGH 4096
@@ -34,8 +34,8 @@ static void read_clock_source(char *buffer, size_t buffer_bytes)
         fclose(file);
 }
 
-/* Returns the cost of reading the clock, measured in the best batch, so that other processes on
- * this core do not count. 0: the clock went backwards. */
+/* Returns the time for reading the clock, as the minimum over several batches, because other
+ * processes may use this core. 0: the clock went backwards. */
 static uint64_t clock_cost_ns(void)
 {
     uint64_t least = UINT64_MAX;
@@ -121,7 +121,7 @@ static void check_locked_memory(struct view_checks *checks)
                         : "shared memory and tcp lock none");
 }
 
-/* gradpool uses memfds; the size of /dev/shm does not limit them. */
+/* gradpool uses memfds, which the size of /dev/shm does not limit. */
 static void check_shared_memory(struct view_checks *checks)
 {
     struct statvfs file_system;

@@ -1,10 +1,10 @@
-/* Compares the libraries that the loader found with those that this build was compiled with. */
+/* Compares the loaded libraries with those for which this build was compiled. */
 #include "svc/base/text.h"
 #include "svc/cli/doctor/doctor.h"
 
 #include <stdlib.h>
 
-/* Reads the next number of a version; 0: there is none. */
+/* Returns the next number of a version, or 0 if there is none. */
 static unsigned long next_number(const char **at)
 {
     char *end;

@@ -1,5 +1,5 @@
-/* Imports the package as a training script would, with the python3 of PATH and with the system's
- * python3. Owns the processes, and never leaves one behind. */
+/* Imports the package as a training script would, with the python3 in PATH and with the system's
+ * python3. Owns the processes, and always ends them. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/doctor/doctor.h"
@@ -18,7 +18,7 @@
 #define ANSWER_BYTES 512
 #define ANSWER_NS (20 * NS_PER_S)
 
-/* Modules in the current folder must not count, so the script removes it from the path. */
+/* The script removes the current folder from the path, because modules there must not be found. */
 static const char question[] = "import sys\n"
                                "sys.path[:] = [path for path in sys.path if path]\n"
                                "try:\n"
@@ -50,7 +50,7 @@ static int start(const char *python, int *ret_fd, pid_t *ret_pid)
     return error;
 }
 
-/* Reads until the other end is closed or the time is over. */
+/* Reads until the other end is closed or the time has passed. */
 static int read_answer(int fd, char *answer, size_t answer_bytes)
 {
     uint64_t deadline_ns = clock_now_ns() + ANSWER_NS;
@@ -115,7 +115,7 @@ static void look(struct view_checks *checks, const char *name, const char *pytho
         judge(checks, name, python, answer, version);
 }
 
-/* Finds the first python3 in PATH. Returns false when there is none. */
+/* Finds the first python3 in PATH. Returns false if there is none. */
 static bool find_in_path(char ret_python[PATH_MAX])
 {
     const char *folders = getenv("PATH");
@@ -128,8 +128,8 @@ static bool find_in_path(char ret_python[PATH_MAX])
     return false;
 }
 
-/* Returns whether the interpreter is the system's. Compares folders, not files: the python3 of a
- * virtual environment is a link to the system's file, but finds other packages. */
+/* Returns whether the interpreter is the system's. Folders are compared, not files: the python3 of
+ * a virtual environment is a link to the system's file, but finds other packages. */
 static bool is_of_system(const char *python)
 {
     char folder[PATH_MAX];

@@ -1,5 +1,5 @@
 /* Connects to a service in steps (name, connection, key, protocol, lanes), so that the failed step
- * is known. */
+ * can be reported. */
 #include "svc/base/clock.h"
 #include "svc/cli/doctor/doctor.h"
 #include "svc/cli/operator.h"
@@ -13,7 +13,7 @@
 
 #define SERVICE_MS 10000
 
-/* Warns when the name is the host's own name, which Debian maps to 127.0.1.1. */
+/* Warns if the name is the host's own name, which Debian maps to 127.0.1.1. */
 static void look_at_name(struct view_checks *checks, const struct endpoint *endpoint)
 {
     char address[INET6_ADDRSTRLEN];
@@ -26,7 +26,7 @@ static void look_at_name(struct view_checks *checks, const struct endpoint *endp
                    address);
 }
 
-/* Connects to the service. The text of an error already contains the advice. */
+/* Connects to the service. The text of an error includes advice. */
 static bool reach(struct view_checks *checks, const struct endpoint *endpoint, int *ret_fd)
 {
     struct endpoint_addresses addresses;

@@ -1,4 +1,4 @@
-/* gradpool aggregator: its options. */
+/* Options of `gradpool aggregator`. */
 #include "svc/cli/cli.h"
 #include "svc/cli/options/config.h"
 #include "svc/cli/options/knobs.h"

@@ -22,7 +22,7 @@ struct config_reader {
     const char *path;
     const struct config_part *parts;
     size_t parts_count;
-    unsigned line, failed_line; /* failed_line: 0: no failure */
+    unsigned line, failed_line; /* failed_line: 0: no error so far */
     struct err *err;
 };
 
@@ -60,8 +60,8 @@ static const struct config_part *config_find_part(const struct config_reader *c,
     return NULL;
 }
 
-/* Checks a heading, because inih reports a section together with its first key only, and ignores
- * everything after "]". */
+/* Checks a heading. inih reports a section only with its first key, and ignores everything after
+ * "]". */
 static void config_check_heading(struct config_reader *c, const char *line)
 {
     char expected[64];
@@ -78,8 +78,8 @@ static void config_check_heading(struct config_reader *c, const char *line)
         config_fail(c, "text behind the section's name; put it on a line of its own");
 }
 
-/* Skips the rest of a long comment, and shortens the read part: inih from release 58 refuses
- * lines that fill its buffer. */
+/* Skips the rest of a long comment, and shortens the part that was read, because inih from release
+ * 58 on refuses lines that fill its buffer. */
 static void config_skip_comment(FILE *stream, char *buffer)
 {
     for (int c; (c = fgetc(stream)) != EOF && c != '\n';)
@@ -87,8 +87,8 @@ static void config_skip_comment(FILE *stream, char *buffer)
     memcpy(buffer, "#\n", sizeof "#\n");
 }
 
-/* Removes blanks before a key, because inih would treat the line as a continuation of the line
- * before. */
+/* Removes blanks before a key, because inih would treat the line as a continuation of the previous
+ * one. */
 static void config_trim(char *line, bool is_first)
 {
     bool has_mark = is_first && strncmp(line, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0;
@@ -114,11 +114,11 @@ static void config_check_line(struct config_reader *c, char *buffer, int buffer_
         config_check_heading(c, buffer);
 }
 
-/* Reads a line for inih, like fgets(). NULL ends the file, also after a failure. */
+/* Reads a line for inih, like fgets(). Returns NULL at the end of the file and after an error. */
 static char *config_next_line(char *buffer, int buffer_bytes, void *context)
 {
     struct config_reader *c = context;
-    /* the last zero in the buffer is then the one that fgets() writes */
+    /* makes the last zero in the buffer the terminator from fgets() */
     memset(buffer, ' ', (size_t)buffer_bytes);
     if (c->failed_line || !fgets(buffer, buffer_bytes, c->stream))
         return NULL;

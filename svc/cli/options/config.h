@@ -1,5 +1,5 @@
-/* The configuration file: its sections [serve] and [aggregator] have options as keys. inih parses
- * the syntax; the checks here report each mistake with its line. */
+/* Configuration file: the options are keys in its sections [serve] and [aggregator]. The library
+ * inih parses the syntax. The checks here report each mistake with its line. */
 #ifndef GRADPOOL_CLI_OPTIONS_CONFIG_H
 #define GRADPOOL_CLI_OPTIONS_CONFIG_H
 
@@ -13,7 +13,7 @@
 struct knob_command;
 
 #define CONFIG_FILE_PRESET "/etc/gradpool/gradpool.conf"
-#define CONFIG_LINE_BYTES 198 /* longest line that inih reads, without its end, and a terminator */
+#define CONFIG_LINE_BYTES 198 /* longest line that inih reads, without line end and terminator */
 #define CONFIG_ORIGIN_BYTES (PATH_MAX + 16)
 
 enum config_origin { CONFIG_UNSET, CONFIG_PRESET, CONFIG_FILE, CONFIG_VARIABLE, CONFIG_LINE };
@@ -21,28 +21,29 @@ enum config_origin { CONFIG_UNSET, CONFIG_PRESET, CONFIG_FILE, CONFIG_VARIABLE, 
 struct config_value {
     const char *text; /* NULL: the file has no such key */
     enum config_origin origin;
-    unsigned line;                /* line of the file */
-    char kept[CONFIG_LINE_BYTES]; /* buffer for `text` if it is from the file */
+    unsigned line;                /* line in the file */
+    char kept[CONFIG_LINE_BYTES]; /* buffer for `text` if the file has the key */
 };
 
-/* One section of the file, and the place of its values. */
+/* One section of the file, and where its values are stored. */
 struct config_part {
     const struct knob_command *command;
     void *options;
-    struct config_value *values; /* one value for each knob, by the knob's index */
+    struct config_value *values; /* one value for each knob, at the knob's index */
 };
 
-/* Reads and checks the whole file. -ENOENT: there is no file. A file that anyone but root and this
- * user may write is refused: that user could take over the service. */
+/* Reads and checks the whole file. Returns 0, -ENOENT if there is no file, or another negative
+ * errno. A file that other users than root and this user may write is refused, because they could
+ * take over the service. */
 int config_read(const char *path, const struct config_part *parts, size_t parts_count,
                 struct err *err);
-/* Like config_read(), for an open file. `path` is for the texts of errors. */
+/* Like config_read(), for an open file. `path` is for error texts. */
 int config_parse(FILE *stream, const char *path, const struct config_part *parts,
                  size_t parts_count, struct err *err);
 
 /* Returns whether a line KEY = VALUE of the file can express this value. */
 bool config_can_hold(const char *name, const char *value);
-/* Writes the origin of a value: "default", "/etc/gradpool/gradpool.conf:7", "GRADPOOL_CORES" or
+/* Writes where a value was set: "default", "/etc/gradpool/gradpool.conf:7", "GRADPOOL_CORES" or
  * "--cores". */
 void config_origin(const char *path, const char *name, const struct config_value *value,
                    char *buffer, size_t buffer_bytes);

@@ -1,4 +1,4 @@
-/* One option: its variable, its default, and the types of values. Contains no name of an option. */
+/* An option: its variable, its default, and the types of values. No option is named here. */
 #include "svc/cli/options/knob.h"
 
 #include "svc/base/text.h"
@@ -66,8 +66,8 @@ int knobs_number(const char *value, unsigned long long least, unsigned long long
 }
 
 /* Parses a decimal number digit by digit, because strtod() would accept "nan", "0x1" and the comma
- * of a locale. `unit`, a power of ten, is the value of 1; digits beyond its last place are ignored.
- * Returns the end of the number; this is `value` if there is none. */
+ * of a locale. `unit`: value of 1, a power of ten. Digits below 1/`unit` are ignored. Returns the
+ * end of the number, or `value` if there is no number. */
 static const char *read_decimal(const char *value, uint64_t unit, uint64_t most, uint64_t *ret_sum)
 {
     uint64_t sum = 0, weight = unit;
@@ -189,7 +189,7 @@ int knob_read_percent(void *field, const struct knob *knob, const char *value, s
     return knobs_percent(value, field, err);
 }
 
-/* Stores a value through `set`. These functions are called for a flag only if it is set. */
+/* Stores a value with `set`, which is called for a flag only if the flag is on. */
 static int knob_set(const struct knob_command *command, int index, const char *value, void *options,
                     struct err *err)
 {

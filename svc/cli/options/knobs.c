@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_FIRST 256 /* no short options */
+#define KEY_FIRST 256 /* greater than all characters, so there are no short options */
 #define SECTIONS_MAX 8
 
 int knobs_mistake(const char *command, const char *format, ...)
@@ -30,7 +30,7 @@ static error_t handle(int key, char *value, struct argp_state *state)
     struct layers *layers = state->input;
     const struct knob_command *command = layers->command;
     struct err err;
-    if (key >= KEY_FIRST && key < KEY_FIRST + KNOBS_MAX) { /* larger keys belong to argp itself */
+    if (key >= KEY_FIRST && key < KEY_FIRST + KNOBS_MAX) { /* greater keys belong to argp */
         layers->typed[key - KEY_FIRST] = value ? value : "1";
         return 0;
     }
@@ -86,7 +86,7 @@ static void describe(const struct knob_command *command, struct argp_option *opt
                 (struct argp_option){.doc = command->sections[i].title, .group = i + 1};
 }
 
-static struct layers layers; /* belongs to the one command that this process runs */
+static struct layers layers; /* for the only command that this process runs */
 
 static void knobs_parse_line(const struct knob_command *command, int argc, char **argv)
 {

@@ -1,6 +1,5 @@
-/* Parses the values of options that `serve` and `aggregator` share. Mistakes are found before
- * anything starts, because a local aggregator that refuses a value of `serve` would only fail
- * later. */
+/* Parses values of options that `serve` and `aggregator` have in common. Mistakes are found before
+ * anything starts. Otherwise a local aggregator would refuse the value later. */
 #include "svc/cli/options/lane_options.h"
 
 #include <errno.h>
@@ -30,7 +29,7 @@ int lane_read_uids(void *field, const struct knob *knob, const char *value, stru
     return 0;
 }
 
-/* Refuses a port: a host with one colon has a port, and an IPv6 address has at least two colons. */
+/* Refuses a port. A host with one colon has a port; an IPv6 address has at least two colons. */
 int lane_read_host(void *field, const struct knob *knob, const char *value, struct err *err)
 {
     const char *colon = strchr(value, ':');

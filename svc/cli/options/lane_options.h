@@ -1,6 +1,6 @@
-/* Options that `serve` and `aggregator` share: how lanes run. Each macro is a row for a command's
- * table. `type` is the options struct of the command, which has a struct cli_lanes named `lanes`;
- * `group` is the section. */
+/* Options about lanes that `serve` and `aggregator` have in common. Each macro is a row of a
+ * command's table. `type`: options struct of the command, which has a field `lanes` of type struct
+ * cli_lanes. `group`: the section. */
 #ifndef GRADPOOL_CLI_OPTIONS_LANE_OPTIONS_H
 #define GRADPOOL_CLI_OPTIONS_LANE_OPTIONS_H
 
@@ -40,7 +40,7 @@ int lane_read_host(void *field, const struct knob *knob, const char *value, stru
 #define LANE_ORPHAN_TIMEOUT(type, group, default_s, text)                                        \
     {"orphan-timeout", "SECONDS", text, .section = group, .preset = default_s, .unit = "s",      \
      .most = 86400u * 365, .read = knob_read_number, KNOB_FIELD(type, lanes.orphan_timeout_s)}
-/* Kubernetes kills a process 30 s after SIGTERM, so the default is less. */
+/* Kubernetes kills a process 30 s after SIGTERM, so the default is shorter. */
 #define LANE_LEAVE_TIMEOUT(type, group)                                                          \
     {"leave-timeout", "SECONDS", "longest move of tasks and state after SIGTERM; 0: none",       \
      .section = group, .preset = "20", .unit = "s", .most = 86400, .read = knob_read_number,     \

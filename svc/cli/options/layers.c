@@ -42,8 +42,8 @@ static const char *layer_variable(const struct knob_command *command, int index,
     return value && *value ? value : NULL;
 }
 
-/* Returns whether the process has a grant. Such an aggregator was started by `serve`, which has
- * read the configuration file for it. */
+/* Returns whether the process has a grant. `serve` has started such an aggregator, and has read the
+ * configuration file for it. */
 static bool layers_have_secret(const struct layers *l)
 {
     char name[64];
@@ -54,8 +54,8 @@ static bool layers_have_secret(const struct layers *l)
     return false;
 }
 
-/* Passes values of section [aggregator] to local aggregators, which inherit the environment: each
- * value becomes a variable, unless the variable is set already. */
+/* Passes values in section [aggregator] to local aggregators through the environment. Each value is
+ * stored in its variable, unless the variable is already set. */
 static void layer_hand_over(struct layers *l)
 {
     const struct knob_command *other = l->command->other;
@@ -184,7 +184,7 @@ void layers_print(const struct layers *l, FILE *out)
     }
 }
 
-/* Returns whether `text` contains the option's name (and not a longer one), or its value in
+/* Returns whether `text` contains the option's name (but not a longer one), or its value in
  * quotes. */
 static bool layers_is_about(const char *text, const char *name, const char *value)
 {

@@ -1,4 +1,4 @@
-/* The commands that read the configuration file, and the page of their options. */
+/* The commands that read the configuration file, and the page about their options. */
 #ifndef GRADPOOL_CLI_OPTIONS_OPTIONS_H
 #define GRADPOOL_CLI_OPTIONS_OPTIONS_H
 

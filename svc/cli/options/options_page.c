@@ -74,7 +74,7 @@ static void page_section(const struct knob_command *command, int index, FILE *ou
             page_row(knob, out);
 }
 
-/* Returns whether the section has a table. A section in which all knobs are KNOB_LINE has none. */
+/* Returns whether the section has a table. There is none if all its knobs are KNOB_LINE. */
 static bool page_has_table(const struct knob_command *command, int index)
 {
     for (const struct knob *knob = command->knobs; knob->name; knob++)

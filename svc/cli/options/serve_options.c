@@ -1,4 +1,4 @@
-/* gradpool serve: its options. */
+/* Options of `gradpool serve`. */
 #include "svc/cli/cli.h"
 #include "svc/cli/options/config.h"
 #include "svc/cli/options/knobs.h"
@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLICY_DEFAULT "shared" /* the same as the default of the coordinator */
+#define POLICY_DEFAULT "shared" /* the same as the coordinator's default */
 #define COUNT_MAX 1000000
 #define NAME_BYTES_MAX 64
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 enum { ACCESS, PROCESSES, PLACEMENT, LIMITS_SECTION, CONFIGURATION, SECTIONS };
 
-/* --- values of more than one field, or with a form of their own --- */
+/* --- values of several fields, or with a special syntax --- */
 
 static int serve_read_name(void *field, const struct knob *knob, const char *value, struct err *err)
 {
@@ -74,7 +74,7 @@ static int serve_read_durability(void *field, const struct knob *knob, const cha
     return error;
 }
 
-/* Reads --aggregator-timeout. An explicit time applies to local aggregators as well. */
+/* Reads --aggregator-timeout. An explicit time also applies to local aggregators. */
 static int serve_read_aggregator_timeout(void *options, const struct knob *knob, const char *value,
                                          struct err *err)
 {
@@ -85,7 +85,7 @@ static int serve_read_aggregator_timeout(void *options, const struct knob *knob,
     return error;
 }
 
-/* Reads a limit. The option's name is the limit's name and "-max". */
+/* Reads a limit. The option's name is the name of the limit and "-max". */
 static int serve_read_limit(void *limits, const struct knob *knob, const char *value,
                             struct err *err)
 {
@@ -142,7 +142,8 @@ const struct knob serve_knobs[] = {
     {"aggregator-timeout", "SECONDS", "silence after which an aggregator is lost; 0: never",
      .section = PROCESSES, .shown = "1.5 s, local 10 s", .most = 86400,
      .read = serve_read_aggregator_timeout},
-    /* The kernel probes a connection once a second. One lost probe does not make a worker lost. */
+    /* The kernel probes a connection once a second. A single lost probe must not make a worker
+     * lost. */
     {"worker-timeout", "SECONDS",
      "silence of a remote worker's host after which the worker is lost; 0 or at least 2",
      .section = PROCESSES, .preset = "2", .unit = "s", .least = 2, .most = 3600,
@@ -228,8 +229,8 @@ static int check_bounds(const char *least_name, uint32_t least, const char *most
                                    most_name, most);
 }
 
-/* Checks options against each other. An option that is not given does not conflict with others, and
- * neither does --aggregators-min 1. */
+/* Checks options against each other. An option that is not set conflicts with no other, and neither
+ * does --aggregators-min 1. */
 static int serve_check(void *options, struct err *err)
 {
     const struct cli_serve *o = options;

@@ -1,5 +1,5 @@
-/* gradpool plan: shows where the service would place a job now, its cost for this job and others,
- * or the refusal. Changes nothing. */
+/* gradpool plan: shows where the service would place a job now, with the predicted losses of this
+ * job and others, or why the job would be refused. Nothing changes. */
 #include "svc/base/text.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
@@ -14,7 +14,7 @@
 
 #define WORKERS_MAX 768
 #define JOB_NAME_BYTES_MAX 127
-#define MS_MIN 1e-6 /* a nanosecond in milliseconds */
+#define MS_MIN 1e-6 /* one nanosecond */
 #define MS_MAX 86400000.0
 
 enum { WORKERS = OPERATOR_KNOBS, PERIOD, LANE_TIME, LOSS_LIMIT, JOB };
@@ -34,7 +34,7 @@ const struct knob plan_knobs[] = {
 };
 
 struct plan {
-    struct operator_options options; /* in this command `job` is the path of the file */
+    struct operator_options options; /* `job` is the path of the file in this command */
     Gradpool__Wire__PlanRequest request;
 };
 
@@ -120,7 +120,7 @@ static int ask(struct plan *p)
     return code;
 }
 
-/* Returns the fault of the command line as a whole; NULL: none. */
+/* Returns a mistake in the combination of options, or NULL. */
 static const char *fault_of(const struct plan *p)
 {
     if (!p->options.job)

@@ -1,5 +1,5 @@
-/* Reads tables of tensors. Owns the tensors until plan_file_free(). No part of a line is ignored
- * silently: an unknown value is an error with file and line. */
+/* Reads tables of tensors. Owns the tensors until plan_file_free(). An unknown value is an error
+ * with file and line, and never ignored. */
 #include "svc/cli/plan/plan_file.h"
 
 #include "svc/base/text.h"
@@ -12,7 +12,7 @@
 
 #define COLUMNS_MAX 32
 #define TENSORS_MAX 300000
-#define NAME_BYTES_MAX 255 /* these two are limits of a declaration */
+#define NAME_BYTES_MAX 255 /* this limit and the next one are those of a declare */
 #define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
 
 enum column { NAME, ELEMENTS, DTYPE, COLUMNS };
@@ -20,9 +20,9 @@ enum column { NAME, ELEMENTS, DTYPE, COLUMNS };
 struct table {
     const char *path;
     size_t line;
-    int at[COLUMNS]; /* position of each column; -1: the file has no such column */
+    int at[COLUMNS]; /* index of each column; -1: the file does not have it */
     size_t capacity;
-    void *names; /* search tree of the names so far; the request owns the names */
+    void *names; /* search tree of the names read so far; the request owns the names */
 };
 
 /* Splits the line in place. Returns the number of cells. */
@@ -55,7 +55,7 @@ static int read_heading(struct table *t, char *line, struct err *err)
     return 0;
 }
 
-/* Returns the number of a dtype, from enum reduce_dtype, as in messages. */
+/* Returns the number of a dtype in messages (enum reduce_dtype). */
 static int dtype_of(const char *name)
 {
     static const char *const names[] = {"f32", "f64", "f16", "bf16", "i32", "i64"};
@@ -67,7 +67,7 @@ static int dtype_of(const char *name)
 
 static int compare_names(const void *a, const void *b) { return strcmp(a, b); }
 
-/* Returns a text without the tensor's name, because a name may contain control bytes for
+/* The text does not contain the tensor's name, because a name may have control bytes for
  * terminals. */
 static const char *fault_of(const struct table *t, const char *name, uint64_t elements, int dtype)
 {

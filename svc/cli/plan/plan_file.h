@@ -6,8 +6,8 @@
 #include "svc/base/err.h"
 #include "svc/channel/channel.h"
 
-/* Fills the tensors of the request; the caller frees them with plan_file_free(). The text of an
- * error names the line. */
+/* Fills in the tensors of the request, which the caller frees with plan_file_free(). Returns 0, or
+ * a negative errno with a text that names the line. */
 int plan_file_read(const char *path, Gradpool__Wire__PlanRequest *request, struct err *err);
 void plan_file_free(Gradpool__Wire__PlanRequest *request);
 

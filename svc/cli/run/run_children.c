@@ -1,5 +1,5 @@
-/* Starts processes, forwards their output, and ends all of them when one fails or a signal requests
- * the end. Owns the processes. None can stay behind: the kernel ends them with this process. */
+/* Starts processes, forwards their output, and ends all of them when one fails or a signal arrives.
+ * Owns the processes. None can outlive this process, because the kernel then kills them. */
 #include "svc/cli/run/run_children.h"
 
 #include "svc/base/clock.h"
@@ -19,34 +19,34 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Seconds that the processes get to end: after the forwarded signal, and after SIGTERM. */
+/* Seconds in which the processes have to end: after the forwarded signal, and after SIGTERM. */
 #define ASKED_S 10
 #define TOLD_S 5
-/* A signal that is sent both to a process and to its group arrives twice within this time. */
+/* A signal that is sent to both a process and its group arrives twice within this time. */
 #define ECHO_NS (200 * NS_PER_MS)
 
-/* Steps of the end, in this order. */
+/* Steps of ending, in this order. */
 enum ending {
     NOT_ENDING,
-    ASKED, /* the signal was forwarded to the processes */
-    TOLD,  /* SIGTERM was sent to the processes */
+    ASKED, /* the signal was forwarded */
+    TOLD,  /* SIGTERM was sent */
     KILLED,
 };
 
 struct children {
     const struct run_plan *plan;
     pid_t *pids; /* 0: the process has ended */
-    /* Two outputs for each process: standard output and standard error. None if `is_plain`. */
+    /* Two for each process: standard output and standard error. NULL if `is_plain`. */
     struct run_output *outputs;
-    /* destinations of standard output and standard error of this process */
+    /* destinations of this process's standard output and standard error */
     struct run_screen screens[2];
-    /* destination of standard error; often the same as that of standard output */
+    /* destination of standard error; often also that of standard output */
     struct run_screen *error_screen;
     struct pollfd *fds;
     int signal_fd, code;
     uint32_t outputs_count, alive;
     enum ending ending;
-    uint64_t since_ns, next_ns; /* begin of the present step, and of the next one */
+    uint64_t since_ns, next_ns; /* beginning of the present step, and of the next one */
 };
 
 /* Ends an unfinished line of a worker before this process prints a line. */
@@ -54,8 +54,8 @@ static void break_line(const struct children *c) { run_screen_break(c->error_scr
 
 /* --- start --- */
 
-/* Turns the child into the program. Each child prints its own error, because an error concerns all
- * of them. */
+/* Executes the program in the child. Each child prints its own error, which concerns only
+ * itself. */
 static void become(const struct children *c, uint32_t index, const int *to, pid_t parent)
 {
     sigset_t none;
@@ -74,8 +74,8 @@ static void become(const struct children *c, uint32_t index, const int *to, pid_
     _exit(error == ENOENT ? 127 : 126);
 }
 
-/* Starts one process. `to`: destinations of the child's standard output and standard error; NULL:
- * those of this process. */
+/* Starts one process. `to`: descriptors for its standard output and standard error; NULL: those of
+ * this process. */
 static int start_process(struct children *c, uint32_t index, const int *to)
 {
     pid_t parent = getpid(), pid = fork();
@@ -120,8 +120,8 @@ static void signal_all(const struct children *c, int number)
             kill(c->pids[i], number);
 }
 
-/* Sends the signal of a step to all processes. After SIGKILL nothing is read from the pipes any
- * more, because descendants may keep them open. */
+/* Sends a step's signal to all processes. After SIGKILL nothing more is read from the pipes,
+ * because descendants may keep them open. */
 static void end_all(struct children *c, enum ending ending)
 {
     if (ending <= c->ending)
@@ -150,7 +150,7 @@ static void note_end(struct children *c, uint32_t index, int status)
     c->pids[index] = 0;
     c->alive--;
     if (c->alive == 0)
-        end_all(c, TOLD); /* some seconds more for descendants that keep the pipes open */
+        end_all(c, TOLD); /* descendants that keep the pipes open have some seconds to end */
     if (is_wanted || status == 0)
         return;
     describe(status, text, sizeof text);
@@ -171,8 +171,8 @@ static void reap(struct children *c)
                 note_end(c, i, status);
 }
 
-/* Forwards a signal. A terminal sends SIGINT to the whole foreground group, so that one is not
- * forwarded: a second one would interrupt the workers' own handler. */
+/* Forwards a signal. A terminal sends SIGINT to all processes of the foreground group. This one is
+ * not forwarded, because a second SIGINT would interrupt the workers' handlers. */
 static void pass_on(const struct children *c, const struct signalfd_siginfo *info)
 {
     bool is_key = info->ssi_signo == SIGINT && info->ssi_code == SI_KERNEL;
@@ -189,7 +189,7 @@ static void obey(struct children *c, const struct signalfd_siginfo *info)
     if (c->code == 0)
         c->code = 128 + number;
     if (c->ending != NOT_ENDING)
-        return end_all(c, c->ending + 1); /* a repeated signal goes on to the next step */
+        return end_all(c, c->ending + 1); /* each further signal starts the next step */
     pass_on(c, info);
     end_all(c, ASKED);
     break_line(c);

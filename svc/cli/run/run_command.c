@@ -1,6 +1,6 @@
-/* gradpool run: starts the workers of a job on this host. Each worker gets its rank and the
- * endpoint of the service in the variables that PyTorch, MPI programs and the client library
- * read. */
+/* gradpool run: starts the workers of a job on this host. Each worker's environment has its rank
+ * and the endpoint of the service, in the variables that PyTorch, MPI programs and the client
+ * library read. */
 #include "svc/base/system/unique.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/run/run.h"
@@ -137,8 +137,8 @@ static const char *find_mistake(const struct run *run)
 
 /* --- variables of each worker --- */
 
-/* Finds a port that is free now. If another process takes the port before rank 0, rank 0 fails with
- * an error. */
+/* Finds a port that is free now. If another process uses the port before rank 0 does, rank 0 fails
+ * with an error. */
 static int find_port(struct run *run)
 {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -176,7 +176,7 @@ static void prepare(const struct run_plan *plan, uint32_t index)
     setenv("MASTER_ADDR", run->master, 1);
     setenv("MASTER_PORT", run->port, 1);
     setenv("GRADPOOL_JOB", run->job, 1);
-    unsetenv("GRADPOOL_RANK"); /* inherited values would have priority */
+    unsetenv("GRADPOOL_RANK"); /* inherited values would take precedence */
     unsetenv("GRADPOOL_SIZE");
     if (run->endpoint)
         setenv("GRADPOOL_ENDPOINT", run->endpoint, 1);

@@ -12,7 +12,7 @@
 
 #define ROOM_FIRST 4096
 #define ROOM_MAX (1u << 20)
-/* Longest wait for the end of a line: a progress bar may write no line end for minutes. */
+/* Longest wait for the end of a line. A progress bar may write no line end for minutes. */
 #define WAIT_NS (500 * NS_PER_MS)
 
 void run_output_init(struct run_output *o, int fd, FILE *to, struct run_screen *screen,
@@ -35,8 +35,8 @@ void run_screen_break(struct run_screen *screen, FILE *to)
     screen->last = NULL;
 }
 
-/* Writes a line or a part of one. A progress bar may overwrite the progress bar of another worker,
- * but no other text. */
+/* Writes a line or a part of one. A progress bar may overwrite another worker's progress bar, but
+ * no other text. */
 static void write_piece(struct run_output *o, const char *text, size_t bytes)
 {
     const struct run_output *last = o->screen->last;
@@ -50,7 +50,7 @@ static void write_piece(struct run_output *o, const char *text, size_t bytes)
     o->screen->last = o;
 }
 
-/* Returns the length of the first line. A CR ends a line as well, unless an LF follows. */
+/* Returns the length of the first line. CR also ends a line, unless LF follows. */
 static size_t line_bytes(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -59,7 +59,6 @@ static size_t line_bytes(const char *text, size_t bytes)
     return bytes;
 }
 
-/* Prints the first `bytes` of the text. */
 static void show(struct run_output *o, size_t bytes)
 {
     size_t piece;
@@ -77,7 +76,7 @@ static void show(struct run_output *o, size_t bytes)
 
 /* --- complete text --- */
 
-/* Returns the number of bytes up to the last line end. A CR counts only when the byte after it is
+/* Returns the number of bytes up to the last line end. CR is a line end only if the next byte is
  * known. */
 static size_t whole_lines(const struct run_output *o)
 {
@@ -90,7 +89,7 @@ static size_t whole_lines(const struct run_output *o)
 /* Returns the number of bytes without an incomplete UTF-8 character at the end. */
 static size_t whole_characters(const struct run_output *o)
 {
-    size_t behind = 0; /* continuation bytes of a character */
+    size_t behind = 0; /* number of continuation bytes at the end */
     while (behind < 3 && behind < o->have && (o->text[o->have - 1 - behind] & 0xc0) == 0x80)
         behind++;
     if (behind == o->have)
@@ -121,7 +120,7 @@ void run_output_read(struct run_output *o)
     ssize_t got = read(o->fd, o->text + o->have, o->room - o->have);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
-    if (got <= 0) /* the pipe has ended, or memory is exhausted */
+    if (got <= 0) /* the pipe is closed, or memory is missing */
         return run_output_end(o);
     o->have += (size_t)got;
     show(o, whole_lines(o));

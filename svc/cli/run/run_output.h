@@ -12,22 +12,22 @@ struct run_screen {
 };
 
 struct run_output {
-    int fd; /* pipe from the worker; -1: the pipe has ended */
+    int fd; /* pipe from the worker; -1: closed */
     FILE *to;
     struct run_screen *screen;
     uint32_t rank;
     char *text; /* text that is not printed yet */
     size_t have, room;
     uint64_t due_ns; /* time at which an unfinished line is printed; UINT64_MAX: never */
-    /* last byte printed; ' ' at first */
+    /* last printed byte; initially ' ' */
     char before;
 };
 
 void run_output_init(struct run_output *o, int fd, FILE *to, struct run_screen *screen,
                      uint32_t rank);
-/* Reads the pipe, when it is readable or has ended. */
+/* Reads from the pipe. Called when it is readable or its other end is closed. */
 void run_output_read(struct run_output *o);
-/* Prints an unfinished line when its time has come. */
+/* Prints an unfinished line whose time has come. */
 void run_output_hurry(struct run_output *o, uint64_t now_ns);
 /* Prints the remaining text and closes the pipe. May be called again. */
 void run_output_end(struct run_output *o);

@@ -1,6 +1,6 @@
 /* States of aggregator processes: up, away, lost. Owns struct aggregator and struct lane. A local
- * aggregator is lost only when its process is dead, because a process that may still write must not
- * be replaced (wire W5, K4). */
+ * aggregator is lost only when its process is dead. A process that may still write to workers'
+ * memory must not be replaced (wire W5, K4). */
 #include "svc/coordinator/aggregator/aggregator.h"
 
 #include "svc/base/log.h"
@@ -24,7 +24,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define LANES_MAX 4096           /* maximum number of lanes of one aggregator */
+#define LANES_MAX 4096
 #define SHOWN_NS (60 * NS_PER_S) /* time for which `status` shows a lost aggregator */
 
 const char *aggregator_state_name(const struct aggregator *a)
@@ -93,15 +93,15 @@ static void lost(struct aggregator *a)
     s->on->aggregator->is_lost(a);
 }
 
-/* Makes the aggregator lost although its process may live. A child process is killed. */
+/* Makes the aggregator lost while its process may still run. A child process is killed. */
 static void lost_alive(struct aggregator *a)
 {
     a->service->on->aggregator->is_cut_off(a);
     lost(a);
 }
 
-/* Handles the goodbye. If the process runs on this host, its end follows at once and is the better
- * proof (K4). */
+/* Handles the Goodbye. A process on this host ends at once, and its pidfd reports the end more
+ * reliably (K4). */
 void aggregator_left(struct aggregator *a)
 {
     log_info("%s has drained and leaves", AGGREGATOR_NAME(a));
@@ -118,7 +118,8 @@ void aggregator_drain_losing(struct aggregator *a, const char *loses)
     else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
         process_kill(a->process.fd, SIGTERM);
     else if (a->state == AGGREGATOR_AWAY)
-        timer_start(a->service->loop, &a->timer, 0); /* the process is about to end without help */
+        /* the process ends without a further request */
+        timer_start(a->service->loop, &a->timer, 0);
 }
 
 void aggregator_hung(struct aggregator *a)
@@ -151,8 +152,8 @@ static void expired(struct timer *timer)
     process_kill(a->process.fd, SIGKILL); /* process_ended() is called later */
 }
 
-/* A live aggregator connects again at once. So the end of a connection from another host nearly
- * always means that the process has ended. */
+/* A live aggregator reconnects at once. If a connection to another host ends and no new one
+ * arrives, the process has nearly always ended. */
 uint64_t aggregator_grace_ns(const struct aggregator *a)
 {
     uint64_t timeout_ns = a->service->options->aggregator_timeout_ns;
@@ -283,7 +284,7 @@ int aggregator_restore(struct service *s, const struct store_aggregator *row)
     a->slot = row->slot;
     list_append(&s->aggregators, &a->link);
     aggregator_watch(a);
-    /* A local aggregator that died while the coordinator was away is lost at once. */
+    /* A local aggregator that has ended while no coordinator ran is lost at once. */
     bool dead = a->identity && a->process.fd < 0 && process_has_ended(a->pid, a->identity);
     aggregator_away(a, dead          ? 0
                        : a->identity ? AGGREGATOR_LOCAL_AWAY_NS

@@ -1,4 +1,4 @@
-/* Aggregator processes and their lanes: state, connection, end. */
+/* Aggregator processes and their lanes: state, connection and end. */
 #ifndef GRADPOOL_COORDINATOR_AGGREGATOR_AGGREGATOR_H
 #define GRADPOOL_COORDINATOR_AGGREGATOR_AGGREGATOR_H
 
@@ -9,9 +9,9 @@
 
 enum lane_use {
     LANE_OPEN,
-    LANE_CLOSING, /* tasks are moving away, and no task is placed */
-    LANE_PARKED,  /* empty; no task is placed until the lane opens again */
-    /* drained by an operator: no task is placed until the operator undoes the drain */
+    LANE_CLOSING, /* tasks are moving away; no new task is placed here */
+    LANE_PARKED,  /* no tasks; no task is placed here until the lane opens again */
+    /* drained by an operator; no task is placed here until the operator undoes the drain */
     LANE_WITHHELD,
 };
 
@@ -21,23 +21,24 @@ struct lane {
     uint64_t memory_bytes;
     char *shm, *ofi;
     struct aggregator *aggregator;
-    enum lane_use use; /* Not stored: every lane is open after a restart. */
-    uint32_t leaving;  /* number of jobs whose tasks growth is moving away */
-    uint32_t arriving; /* number of moves to this lane in progress: an empty lane may not be idle */
-    /* Busy time of the lane at growth's last measurement, and the time of that measurement. */
+    enum lane_use use; /* not stored: every lane is open after a restart */
+    uint32_t leaving;  /* number of jobs whose tasks growth moves away from this lane */
+    uint32_t arriving; /* number of moves to this lane that are in progress */
+    /* Busy time of the lane when growth measured last, and the time of that measurement. */
     uint64_t worked_ns, worked_at_ns;
-    /* Busy share of the lane between growth's last two measurements. */
+    /* Busy share of the lane between the last two measurements of growth, in millionths. */
     uint64_t load_ppm;
-    uint64_t load_bytes;            /* bytes of all pieces */
-    uint32_t jobs, pieces, planned; /* `planned`: pieces of the declare in progress */
-    uint64_t ranks; /* for each piece the number of its job's workers, summed over all pieces */
-    /* memory of a piece, and of each rank of a piece; 0: unknown */
+    uint64_t load_bytes; /* bytes of all pieces on the lane */
+    /* `planned`: number of pieces that the declare in progress adds */
+    uint32_t jobs, pieces, planned;
+    uint64_t ranks; /* sum over all pieces of the number of workers of the piece's job */
+    /* memory that a piece costs, and that each rank of a piece costs; 0: unknown */
     uint64_t piece_bytes, rank_bytes;
     /* Speed of the host's network interface, which all lanes of the host share; 0: unknown. */
     uint64_t network_bytes_per_s;
-    uint64_t shared_ns;   /* last time at which several jobs had pieces here; 0: never */
-    uint64_t withheld_by; /* number of the drain that withholds this lane */
-    /* Time of the last rows of jobs. Later replies had no rows, because no row had changed
+    uint64_t shared_ns;   /* last time at which several jobs had pieces on the lane; 0: never */
+    uint64_t withheld_by; /* number of the drain that has withheld this lane */
+    /* Time of the last reply with rows of jobs. Later replies had none, because no row had changed
      * (K61). */
     uint64_t rows_ns;
 };
@@ -47,57 +48,59 @@ enum aggregator_state { AGGREGATOR_UP, AGGREGATOR_AWAY, AGGREGATOR_LOST };
 struct aggregator {
     struct list link;
     struct service *service;
-    uint32_t id, pid, slot; /* slot 0: started by hand */
+    uint32_t id, pid, slot; /* slot of a local aggregator; 0: started by hand */
     uint64_t incarnation, identity;
     char *node;
     enum aggregator_state state;
-    bool is_stopping; /* a drain was requested, or soon will be */
+    bool is_stopping; /* a drain has been or is about to be requested */
     struct peer *peer;
-    struct leaving *leaving; /* request to end; NULL: none */
-    uint32_t former_slot;    /* slot before the aggregator left it in order to end; 0: none */
+    struct leaving *leaving; /* the aggregator's request to leave; NULL: none */
+    uint32_t former_slot;    /* slot that the aggregator used before it began to leave; 0: none */
     struct source process;   /* pidfd, if the process runs on this host */
-    /* While away: time until the aggregator is lost. When lost: time until it is freed. */
+    /* In state AWAY: time at which the aggregator is lost. In state LOST: time at which the struct
+     * is freed. */
     struct timer timer;
-    uint64_t pinged_ns;      /* time at which the unanswered ping was sent; 0: none */
-    uint32_t periods_silent; /* number of silent periods in a row */
+    uint64_t pinged_ns;      /* time of the ping that is not answered yet; 0: none */
+    uint32_t periods_silent; /* number of consecutive ping periods without an answer */
     uint64_t silent_ns;      /* total length of those periods */
-    /* Until this time no piece gets this aggregator as replica holder, because it had no room or
+    /* The aggregator is not chosen as a replica holder before this time, because it had no room or
      * could not connect to a lane. */
     uint64_t unfit_until_ns;
     struct list calls;
     struct lane *lanes;
     size_t lanes_count;
-    envelope *stats;      /* last StatsReply, with corrected busy times (busy_time.c) */
-    envelope *counted;    /* last StatsReply, unchanged */
+    envelope *stats;      /* last StatsReply, with busy times corrected to CPU time (busy_time.c) */
+    envelope *counted;    /* last StatsReply as received */
     uint64_t measured_ns; /* time at which the last StatsReply arrived */
 };
 
-/* Creates an aggregator that is not listed or stored yet. There is room for `lanes_max` lanes,
- * whose addresses never change. NULL: no memory. */
+/* Creates an aggregator that is neither listed nor stored. `lanes_max`: capacity for lanes; their
+ * addresses never change. Returns NULL if memory is missing. */
 struct aggregator *aggregator_create(struct service *s, uint32_t id, const char *node,
                                      size_t lanes_max);
 int aggregator_add_lane(struct aggregator *a, uint32_t id, const WIRE(LaneOffer) * offer);
 void aggregator_destroy(struct aggregator *a);
 const char *aggregator_state_name(const struct aggregator *a);
 
-/* Opens a pidfd if the process runs on this host, so that the end of the process is an event. */
+/* Opens a pidfd if the process runs on this host, so that the event loop learns when the process
+ * ends. */
 void aggregator_watch(struct aggregator *a);
-/* Makes `p` the control connection of the aggregator, which is up from then on. */
+/* Makes `p` the control connection of the aggregator, which is in state UP afterwards. */
 void aggregator_attach(struct aggregator *a, struct peer *p);
-/* Sends the request to finish all open rounds and end. */
+/* Requests that the aggregator completes all open rounds and ends. */
 void aggregator_drain(struct aggregator *a);
 /* Like aggregator_drain(). `loses` is a sentence for the aggregator's log about jobs that lose
  * state. */
 void aggregator_drain_losing(struct aggregator *a, const char *loses);
-/* Handles an aggregator that did not answer pings for the allowed time: kills a local process, and
- * counts any other as lost. */
+/* Handles an aggregator whose silence has reached its limit. A local process is killed; any other
+ * aggregator is lost. */
 void aggregator_hung(struct aggregator *a);
-/* Handles the goodbye of an aggregator whose lanes are closed. */
+/* Handles the Goodbye of an aggregator whose lanes are closed. */
 void aggregator_left(struct aggregator *a);
-/* Handles the end of the control connection; the aggregator is lost after `grace_ns`. */
+/* Handles the end of the control connection. The aggregator is lost if no new connection arrives
+ * within `grace_ns`. */
 void aggregator_away(struct aggregator *a, uint64_t grace_ns);
-/* Returns the time that the aggregator may spend without a control connection while this service
- * runs (K4). */
+/* Returns the time after which an aggregator without a control connection is lost (K4). */
 uint64_t aggregator_grace_ns(const struct aggregator *a);
 void aggregator_put(const struct aggregator *a);
 int aggregator_restore(struct service *s, const struct store_aggregator *row);

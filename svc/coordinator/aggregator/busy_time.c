@@ -1,7 +1,7 @@
-/* Measurements of lanes: requests them and stores the replies. Only this file converts busy time
- * into the time for which a lane had its core, so views, samples and bills agree (K15). Owns the
- * stored measurements of each aggregator. With their digests in the request, lanes need not send
- * unchanged rows (K61). */
+/* Measurements of lanes: requests for them, and the stored replies. Busy time includes waits for a
+ * core. Only this file corrects it to the time for which a lane had its core, so views, samples and
+ * bills agree (K15). Owns the stored measurements of each aggregator. Requests carry digests of the
+ * stored rows, so that lanes send only changed rows (K61). */
 #include "svc/coordinator/aggregator/busy_time.h"
 
 #include "svc/coordinator/aggregator/call.h"
@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Finds the row of a lane. `place` is tried first, because rows keep their order until a lane comes
- * or goes. */
+/* Finds the row of a lane. `place` is tried first, because rows keep their order while the set of
+ * lanes does not change. */
 static WIRE(LaneUse) * use_in(const envelope *stats, uint32_t lane, size_t place)
 {
     const WIRE(StatsReply) *reply = stats ? stats->stats_reply : NULL;
@@ -48,8 +48,8 @@ static uint64_t shown(uint64_t before, uint64_t was, uint64_t is, double part)
     return (is >= was ? before : 0) + (uint64_t)((double)since(was, is) * part);
 }
 
-/* Returns the part of the busy time for which the lane had its core, from the thread's CPU clock:
- * busy time also counts while another process uses the core. */
+/* Returns the share of the busy time for which the lane had its core. The busy time also grows
+ * while another process uses the core; the thread's CPU time does not. */
 static double part_with_core(const WIRE(LaneUse) * was, const WIRE(LaneUse) * is)
 {
     uint64_t busy_ns = since(was->busy_ns, is->busy_ns), cpu_ns = since(was->cpu_ns, is->cpu_ns);
@@ -70,7 +70,7 @@ static void show_job(const WIRE(JobUse) * before, const WIRE(JobUse) * was, doub
         use->pieces_busy_ns[i] = (uint64_t)((double)use->pieces_busy_ns[i] * of_all);
 }
 
-/* Corrects the counters of a lane. `before`: the corrected counters that belong to `was`. */
+/* Corrects the counters of a lane. `before` has the corrected counters that belong to `was`. */
 static void show_lane(const WIRE(LaneUse) * before, const WIRE(LaneUse) * was, WIRE(LaneUse) * use)
 {
     static const WIRE(LaneUse) nothing;
@@ -91,8 +91,8 @@ void stats_forget(struct aggregator *a)
     a->stats = a->counted = NULL;
 }
 
-/* Returns whether every row that the reply leaves out is stored here. With two requests in progress
- * the stored rows may have changed meanwhile. */
+/* Returns whether every row that the reply omits is stored here. If two requests overlap, the
+ * stored rows may differ from those in the request. */
 static bool has_known(const struct aggregator *a, const WIRE(StatsReply) * reply)
 {
     for (size_t i = 0; i < reply->n_lanes; i++) {
@@ -119,7 +119,7 @@ static void note_news(struct aggregator *a, uint32_t lane)
             a->lanes[i].rows_ns = a->measured_ns;
 }
 
-/* Moves the rows that did not change to the new reply, with their corrected values. */
+/* Moves the unchanged rows to the new reply, with their corrected values. */
 static void take_lane(struct aggregator *a, size_t place, WIRE(LaneUse) * counted,
                       WIRE(LaneUse) * use)
 {
@@ -138,7 +138,7 @@ static void take_lane(struct aggregator *a, size_t place, WIRE(LaneUse) * counte
 
 bool stats_keep(struct aggregator *a, const envelope *reply)
 {
-    /* The receiver owns the reply. Packing and unpacking it makes two copies. */
+    /* The caller owns the reply. It is packed once and unpacked twice to get two copies. */
     size_t bytes = gradpool__wire__envelope__get_packed_size(reply);
     _cleanup_free_ uint8_t *packed = has_known(a, reply->stats_reply) ? malloc(bytes) : NULL;
     if (!packed)

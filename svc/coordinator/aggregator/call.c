@@ -1,5 +1,5 @@
-/* Calls to aggregators and their answers. Owns struct call. Every answer is delivered from the
- * event loop, even "not connected", so never before call_send() has returned. */
+/* Calls to aggregators and their answers. Owns struct call. The event loop delivers every answer,
+ * even "not connected", so `done` never runs before call_send() has returned. */
 #include "svc/coordinator/aggregator/call.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -29,7 +29,7 @@ static void call_free(struct call *call)
 
 static void call_end(struct call *call, const envelope *reply, int code, const char *text)
 {
-    /* `done` may end all calls of this aggregator, so this call is removed from the list first. */
+    /* This call leaves the list first, because `done` may end all calls of this aggregator. */
     list_remove(&call->link);
     call->done(call->aggregator->service, call->data, reply, code, text);
     call_free(call);
@@ -88,7 +88,7 @@ void call_answer(struct aggregator *a, const envelope *reply)
                  failed ? reply->failure->text : "");
         return;
     }
-    /* No call waits for this answer: the call has ended at its deadline. */
+    /* An answer without a call is ignored: the call has ended at its deadline. */
 }
 
 bool call_went_unanswered(int code)

@@ -1,5 +1,5 @@
-/* Measurements of all aggregators, shared by all readers. They begin at least PAUSE_NS apart,
- * because each costs every lane a turn. RULES.md: K100. */
+/* Measurements of all aggregators, shared by all readers. Two looks begin at least PAUSE_NS apart,
+ * because each look costs every lane one turn of its loop. RULES.md: K100. */
 #include "svc/coordinator/aggregator/looks.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 
 #define STATS_DEADLINE_NS (500 * NS_PER_MS)
-#define PAUSE_NS (20 * NS_PER_MS) /* least time between the beginnings of two looks */
+#define PAUSE_NS (20 * NS_PER_MS) /* shortest time between the beginnings of two looks */
 
 struct looks {
     struct service *service;
     uint64_t number;   /* number of the newest look */
     uint64_t began_ns; /* time at which the newest look began */
-    uint32_t pending;  /* number of aggregators that have not answered */
-    bool is_wanted;    /* another look was requested, and begins later */
+    uint32_t pending;  /* number of aggregators without an answer so far */
+    bool is_wanted;    /* another look was requested and begins after the pause */
     struct timer timer;
 };
 

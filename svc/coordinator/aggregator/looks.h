@@ -1,4 +1,4 @@
-/* A look is one measurement of all aggregators at the same time, shared by all readers. */
+/* A look is one measurement of all aggregators at the same time. All readers share its results. */
 #ifndef GRADPOOL_COORDINATOR_AGGREGATOR_LOOKS_H
 #define GRADPOOL_COORDINATOR_AGGREGATOR_LOOKS_H
 
@@ -6,12 +6,11 @@
 
 struct service;
 
-/* Creates the state. Returns 0 or -ENOMEM. */
 int looks_create(struct service *s);
 void looks_destroy(struct service *s);
-/* looks_ask() requests a look, which begins now or a little later. looks_next() returns the number
- * of that look if it is called before. At the end of the look the hook look_is_over is called,
- * perhaps inside looks_ask(). */
+/* looks_ask() requests a look, which begins at once or after a short pause. The hook look_is_over
+ * is called at its end, possibly inside looks_ask(). looks_next() returns the number of the
+ * look that the next looks_ask() will request. */
 void looks_ask(struct service *s);
 uint64_t looks_next(const struct service *s);
 

@@ -1,5 +1,5 @@
-/* Pings to aggregators. Owns the timer of the pings. A ping passes through the control thread and
- * each lane of an aggregator, so one blocked thread makes the aggregator silent. Time in which this
+/* Pings to aggregators. Owns the timer of the pings. The control thread and each lane of an
+ * aggregator handle a ping, so one blocked thread makes the aggregator silent. Time in which this
  * process did not run, or had not read an answer yet, does not count as silence (K14). */
 #include "svc/coordinator/aggregator/ping.h"
 
@@ -12,9 +12,9 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#define PERIODS 3 /* number of silent periods after which an aggregator counts as hung */
-/* Number of periods in the longer limit, which applies to local aggregators while no other exists.
- * Pings wake threads, which is most of the cost of an idle service. */
+#define PERIODS 3 /* number of silent periods after which an aggregator is treated as hung */
+/* Number of silent periods for local aggregators, if there are no others. A longer period means
+ * fewer pings. Pings wake threads, which is most of the cost of an idle service. */
 #define PERIODS_LOCAL 6
 
 struct pings {
@@ -44,7 +44,7 @@ static void ping(struct aggregator *a)
     peer_reply(a->peer, ++a->service->door->next_id, PING_REQUEST, ping_request);
 }
 
-/* Returns whether an answer has arrived that the loop has not handled yet. Such an aggregator is
+/* Returns whether an answer has arrived that the event loop has not read yet. Such an aggregator is
  * not silent. */
 static bool has_unread(const struct peer *p)
 {
@@ -52,15 +52,15 @@ static bool has_unread(const struct peer *p)
     return poll(&fd, 1, 0) > 0 && fd.revents;
 }
 
-/* Returns the limit of the silence. A local process is known to be alive, so its limit only has to
- * exceed the time that it may wait for a core on a loaded machine. */
+/* Returns the longest silence that is allowed. A local process is known to be alive. Its limit only
+ * has to exceed the time for which it may wait for a core on a loaded machine. */
 static uint64_t limit_ns(const struct aggregator *a)
 {
     const struct coordinator_options *o = a->service->options;
     return has_own_limit(a) ? o->local_timeout_ns : o->aggregator_timeout_ns;
 }
 
-/* Adds a silent period. Periods differ in length, so their sum is compared with the limit. */
+/* Adds a silent period. Periods differ in length, so the limit applies to their sum. */
 static void silent_period(struct aggregator *a, uint64_t length_ns)
 {
     uint64_t enough_ns = limit_ns(a) - length_ns / 2;
@@ -88,8 +88,8 @@ static void begin_period(struct service *s, uint64_t now_ns)
     timer_start(s->loop, &s->pings->timer, now_ns + s->pings->period_ns);
 }
 
-/* Ends a period and begins the next. A period whose end comes late does not count, because the
- * whole machine may have been suspended. */
+/* Ends a period and begins the next. A period that ends late is not counted, because the whole
+ * machine may have been suspended. */
 static void period_ended(struct timer *timer)
 {
     struct service *s = container_of(timer, struct pings, timer)->service;

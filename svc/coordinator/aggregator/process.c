@@ -1,5 +1,6 @@
-/* Other processes on this host: whether a process has ended, and signals to it. Signals go to a
- * pidfd, never to a number, because another process may have the number by now (K7). */
+/* Other processes on this host: whether a process has ended, and signals to it. A signal is sent to
+ * a pidfd, never to a process number, because the number may belong to another process by now
+ * (K7). */
 #include "svc/coordinator/aggregator/process.h"
 
 #include "svc/base/system/process.h"
@@ -17,7 +18,7 @@ static bool is_dead(int pidfd)
     return poll(&poll_fd, 1, 0) == 1;
 }
 
-/* Reads from /proc whether the process lives, where a sandbox refuses pidfd_open(). */
+/* Checks in /proc whether the process is alive, for sandboxes that refuse pidfd_open(). */
 static int look_without_pidfd(uint32_t pid, uint64_t identity, int error)
 {
     return shortage_is_refusal(error) && process_identity(pid) != identity ? -ESRCH : error;
@@ -30,8 +31,8 @@ int process_open(uint32_t pid, uint64_t identity, int *ret_fd)
     int fd = pidfd_open((pid_t)pid, 0);
     if (fd < 0)
         return look_without_pidfd(pid, identity, -errno);
-    /* The identity is checked after the pidfd is open: from then on the pidfd means this process
-     * only. */
+    /* The identity is checked after the pidfd is open. From then on the pidfd can only mean this
+     * process. */
     if (process_identity(pid) != identity || is_dead(fd)) {
         close(fd);
         return -ESRCH;

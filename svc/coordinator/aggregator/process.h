@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Opens a pidfd if process `pid` still has that identity. -ESRCH: the process has ended. -EPERM,
- * -ENOSYS: the process lives, but this host does not allow pidfds. */
+/* Opens a pidfd if process `pid` still has this identity. Returns 0, or -ESRCH if the process has
+ * ended. -EPERM or -ENOSYS: the process is alive, but this host does not allow pidfds. */
 int process_open(uint32_t pid, uint64_t identity, int *ret_fd);
 /* Returns whether the process has ended; false if its state cannot be read. */
 bool process_has_ended(uint32_t pid, uint64_t identity);

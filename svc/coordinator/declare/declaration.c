@@ -1,6 +1,6 @@
-/* Declares of tensors. The first rank that names a tensor creates it, and all other ranks have to
- * declare the same. A declare is answered when every lane has confirmed its pieces (K3), so a lane
- * knows a piece before any announcement arrives. */
+/* Declares of tensors. The first rank that names a tensor creates it. All other ranks must declare
+ * the same shape, dtype and terms. A declare is answered after every lane has confirmed its pieces
+ * (K3), so a lane knows a piece before an announcement of it arrives. */
 #include "svc/coordinator/declare/declaration.h"
 
 #include "svc/base/cleanup.h"
@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DECLARE_DEADLINE_NS (30 * NS_PER_S) /* time for the confirmations of all lanes */
+#define DECLARE_DEADLINE_NS (30 * NS_PER_S) /* time within which all lanes have to confirm */
 
 struct declared {
     uint32_t job;
@@ -112,16 +112,16 @@ void declare_check_waits(struct job *job)
 
 /* --- the declare of one rank --- */
 
-/* A declare while its message is handled. New tensors stay in the job only if storing them
- * succeeds. */
+/* A declare while its message is handled. If storing fails, undo() removes the new tensors from the
+ * job. */
 struct declare {
     struct peer *peer;
     struct job *job;
     uint64_t request;
     struct tensor **wanted; /* one tensor for each spec */
     size_t wanted_count;
-    size_t created_count; /* number of new tensors, which are the last ones of job->tensors */
-    uint32_t next_tensor, next_piece; /* the job's counters before the declare, for undo() */
+    size_t created_count; /* number of new tensors, which are at the end of job->tensors */
+    uint32_t next_tensor, next_piece; /* counters of the job before the declare, for undo() */
 };
 
 static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec)
@@ -163,8 +163,8 @@ static const char *ranks_text(const struct tensor *tensor, char *buffer, size_t 
     return buffer;
 }
 
-/* Returns whether this worker is late and declares a tensor on which other ranks agreed. Its
- * mistake must not make the tensor fail for them (K50). */
+/* Returns whether a late worker declares a tensor that other ranks have declared. An error of the
+ * late worker must not make the tensor fail for the others (K50). */
 static bool is_newcomer(const struct declare *d, const struct tensor *tensor)
 {
     return tensor->ranks_count > 0 && !tensor_has_rank(tensor, d->peer->session->rank) &&
@@ -182,9 +182,9 @@ static void refuse_newcomer(struct declare *d, const struct tensor *tensor, cons
               ranks_text(tensor, ranks, sizeof ranks));
 }
 
-/* Refuses a tensor whose shape or dtype differs from the declared one. If this rank declared the
- * tensor before, only this declare fails. Otherwise the ranks disagree, and the tensor fails for
- * all of them. */
+/* Refuses a tensor whose shape or dtype differs from the declared one. If this rank has declared
+ * the tensor before, only this declare fails. Otherwise the ranks disagree, and the tensor fails
+ * for all ranks. */
 static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE(TensorSpec) * spec)
 {
     uint32_t rank = d->peer->session->rank;
@@ -210,8 +210,8 @@ static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE
     declare_check_waits(d->job);
 }
 
-/* Creates a tensor and adds it to the job at once, so that a later spec of the same request
- * finds it. undo() removes it after an error. */
+/* Creates a tensor and adds it to the job, so that a later spec of the same request finds it. After
+ * an error, undo() removes the tensor. */
 static struct tensor *create(struct declare *d, const WIRE(TensorSpec) * spec,
                              const struct terms *terms)
 {
@@ -246,8 +246,8 @@ static bool terms_are_valid(const struct declare *d, const WIRE(TensorSpec) * sp
     return !fault;
 }
 
-/* Refuses terms that differ. The quorum decides for which ranks a round waits, so all ranks need
- * the same one. */
+/* Refuses a tensor whose terms differ from the declared ones. The quorum says for which ranks a
+ * round waits, so it must be the same on all ranks. */
 static void refuse_terms(struct declare *d, struct tensor *tensor)
 {
     uint32_t rank = d->peer->session->rank;
@@ -300,7 +300,8 @@ static void set_ranks(struct declare *d, const bool *had, bool on)
             tensor_set_rank(d->wanted[i], d->peer->session->rank, on);
 }
 
-/* Stores the declare in one transaction, and changes memory only afterwards (K1). */
+/* Stores the declare in one transaction. Memory is changed only after the transaction has succeeded
+ * (K1). */
 static int keep(struct declare *d, const bool *had, struct err *err)
 {
     struct service *s = d->peer->service;
@@ -341,7 +342,8 @@ static void adopt(struct declare *d)
     d->job->service->on->service->training_may_begin(d->job->service);
 }
 
-/* Loads the measurements of earlier runs of the job, which are found by its first declare. */
+/* Loads the measurements of earlier runs of the same job. The tensors of its first declare identify
+ * the job. */
 static void recall(struct declare *d)
 {
     if (d->job->terms->layout == 0)
@@ -349,8 +351,8 @@ static void recall(struct declare *d)
     profiles_recall(d->job, created(d), d->created_count);
 }
 
-/* Chooses pieces and lanes for the new tensors. Limits are checked twice: first with the smallest
- * possible number of pieces, then with the actual number. */
+/* Chooses pieces and lanes for the new tensors. Limits are checked twice: first for the smallest
+ * possible number of pieces, then for the actual number. */
 static int plan(struct declare *d, struct err *err)
 {
     if (d->created_count == 0)
@@ -412,7 +414,7 @@ static void answer_when_ready(struct declare *d)
     declare_check_waits(d->job);
 }
 
-/* Removes the new tensors. Their pieces have lanes, but are not attached to them yet. */
+/* Removes the new tensors. Their pieces have lanes, but are not attached to these lanes yet. */
 static void undo(struct declare *d)
 {
     for (; d->created_count > 0; d->created_count--) {

@@ -4,7 +4,7 @@
 
 #include "svc/coordinator/job/tensor.h"
 
-/* Answers each open declare of the job whose pieces are all ready or one of whose tensors has
+/* Answers each open declare of the job whose pieces are all ready, or one of whose tensors has
  * failed. */
 void declare_check_waits(struct job *job);
 void declare_handle(struct peer *p, const envelope *message);

@@ -1,7 +1,7 @@
-/* `gradpool plan`: where the service would place a job now, with the predicted losses, or why it
- * would refuse the job. A dry run creates a job that goes the way of a declare (K34). The job is in
- * the list of jobs only while limits are checked. Other jobs, lanes, numbers and the store do not
- * change. */
+/* `gradpool plan` shows where the service would place a job now, with the predicted losses, or
+ * why it would refuse the job. A dry run creates a job and handles it like a declare (K34). The job
+ * is in the list of jobs only while limits are checked. Other jobs, lanes, numbers and the store do
+ * not change. */
 #include "svc/coordinator/declare/dry_run.h"
 
 #include "svc/base/cleanup.h"
@@ -38,7 +38,7 @@ static struct job *create(struct peer *p, const WIRE(PlanRequest) * request)
     return job;
 }
 
-/* Frees the job of the dry run, whose pieces were never attached to lanes. */
+/* Frees the job of the dry run. Its pieces were never attached to lanes. */
 static void destroy(struct job *job)
 {
     for (size_t i = 0; i < job->tensors_count; i++)
@@ -102,7 +102,7 @@ static int add_tensors(struct job *job, const WIRE(PlanRequest) * request, struc
     return 0;
 }
 
-/* Returns the mean lane time of a byte over all measured jobs; 0: no job is measured. */
+/* Returns the mean lane time per byte over all measured jobs; 0: no job is measured. */
 static double lane_ns_a_byte(const struct service *s)
 {
     double lanes_ns = 0, bytes = 0;
@@ -116,8 +116,8 @@ static double lane_ns_a_byte(const struct service *s)
     return bytes > 0 ? lanes_ns / bytes : 0;
 }
 
-/* Sets the times of the job: from the request, or else from an earlier run. If the request has no
- * lane time, a byte of this job counts like a mean byte of the measured jobs. */
+/* Sets the times of the job from the request, or else from an earlier run. If the request has no
+ * lane time, the mean lane time per byte of the measured jobs is used. */
 static void set_times(struct job *job, const WIRE(PlanRequest) * request)
 {
     job->terms->layout = profiles_layout(job->tensors, job->tensors_count);
@@ -137,8 +137,8 @@ static void set_times(struct job *job, const WIRE(PlanRequest) * request)
                        &(struct narrow){0});
 }
 
-/* Checks the limits. The job is in the list of jobs meanwhile, because a tenant's use is the sum
- * over that list. */
+/* Checks the limits. The job is added to the list of jobs for the check, because a tenant's use is
+ * the sum over this list. */
 static int check_quota(struct job *job, struct err *err)
 {
     list_append(&job->service->jobs, &job->link);
@@ -199,7 +199,8 @@ static const struct job *visible(const struct job *trial, uint64_t id)
     return is_visible ? job : NULL;
 }
 
-/* Adds the predicted losses on one lane, without the dry run (the last of `jobs`) and with it. */
+/* Adds the predicted losses on one lane, with and without the new job, which is the last of
+ * `jobs`. */
 static int add_costs(const struct job *trial, const struct packer_resident *jobs, size_t count,
                      WIRE(PlanLane) * lane, WIRE(PlanReply) * reply)
 {

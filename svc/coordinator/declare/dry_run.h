@@ -1,4 +1,4 @@
-/* `gradpool plan`: where a job would be placed now. */
+/* `gradpool plan` shows where the service would place a job now. */
 #ifndef GRADPOOL_COORDINATOR_DECLARE_DRY_RUN_H
 #define GRADPOOL_COORDINATOR_DECLARE_DRY_RUN_H
 

@@ -1,4 +1,4 @@
-/* Undeclares of tensors. After the undeclare of the last rank the lanes drop the pieces. */
+/* Undeclares of tensors. After the last rank has undeclared a tensor, the lanes drop its pieces. */
 #include "svc/coordinator/declare/undeclare.h"
 
 #include "svc/base/cleanup.h"
@@ -41,8 +41,8 @@ static void drop(struct job *job, struct tensor *tensor)
     jobs_remove_tensor(job, tensor);
 }
 
-/* Stores the undeclare. The caller has removed the rank from `tensors`; after an error this
- * function restores the rank. */
+/* Stores the undeclare. The caller has removed the rank from `tensors`. After an error this
+ * function adds the rank again. */
 static int undeclare(struct session *session, struct tensor **tensors, size_t count,
                      struct err *err)
 {
@@ -69,8 +69,8 @@ void undeclare_handle(struct peer *p, const envelope *request)
     size_t count = 0;
     for (size_t i = 0; i < wanted->n_tensors; i++) {
         struct tensor *tensor = jobs_tensor(session->job, wanted->tensors[i]);
-        /* A tensor that this rank has not declared is skipped, because a request is sent again if
-         * its reply was lost. */
+        /* A tensor that this rank has not declared is skipped. A worker whose reply was lost
+         * repeats the request. */
         if (!tensor || !tensor_has_rank(tensor, session->rank))
             continue;
         tensor_set_rank(tensor, session->rank, false);

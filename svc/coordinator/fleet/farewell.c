@@ -1,6 +1,6 @@
-/* Local aggregators that end without an order of the coordinator (SIGTERM). Their processes are
- * watched until the end, while their slots already have new processes. Owns struct farewell. Such
- * an end does not count as a crash. RULES.md: K94. */
+/* Local aggregators that end because another process sent SIGTERM. Such an end is not a crash. The
+ * process is watched until its end, while its slot already has a new process. Owns struct farewell.
+ * RULES.md: K94. */
 #include "svc/coordinator/fleet/farewell.h"
 
 #include "svc/base/log.h"
@@ -43,7 +43,7 @@ static void take_process(struct slot *slot)
     struct service *s = slot->service;
     struct farewell *f = calloc(1, sizeof *f);
     if (!f)
-        return; /* if memory is missing, the slot waits for the end of this process */
+        return; /* without memory for a farewell, the slot waits for the end of this process */
     *f = (struct farewell){
         .service = s, .process = slot->process, .watch = {.fd = slot->watch.fd, .ready = ended}};
     list_init(&f->link);
@@ -52,7 +52,7 @@ static void take_process(struct slot *slot)
     loop_watch(s->loop, &f->watch, EPOLLIN);
     slot->watch.fd = -1;
     slot->process = (struct provisioned){.watch_fd = -1};
-    if (slot->starts > 0) /* a planned end does not count as a restart of the slot */
+    if (slot->starts > 0) /* a planned end is not counted as a restart */
         slot->starts_ns[(slot->starts - 1) % RESTARTS_MAX] = 0;
 }
 

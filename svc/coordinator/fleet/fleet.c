@@ -1,6 +1,6 @@
-/* Local aggregators, one in each slot, with its share of the cores. Owns the slots. Starts missing
- * processes, at most RESTARTS_MAX a minute for each slot. Never starts a process while the slot's
- * former aggregator may still be alive (K4). */
+/* Local aggregators. Each slot has one aggregator and a share of the cores. Owns the slots. Missing
+ * processes are started, at most RESTARTS_MAX a minute for each slot. A process never starts while
+ * the slot's former aggregator may still be alive (K4). */
 #include "svc/coordinator/fleet/fleet.h"
 
 #include "svc/base/log.h"
@@ -41,7 +41,7 @@ static bool is_manned(const struct slot *slot)
     return a && !a->is_stopping;
 }
 
-/* Returns whether jobs train on other aggregators. If so, a failing slot does not end the
+/* Returns whether jobs use an aggregator that is not lost. If so, a failing slot does not end the
  * service. */
 static bool others_are_needed(const struct service *s)
 {
@@ -51,8 +51,8 @@ static bool others_are_needed(const struct service *s)
     return false;
 }
 
-/* Handles a failed start. After START_FAILURES_MAX of them the service ends, because further starts
- * would fail for the same reason. */
+/* Handles a failed start. After START_FAILURES_MAX consecutive failures the service ends, because
+ * the next start would fail for the same reason. */
 static void start_failed(struct slot *slot, const char *how)
 {
     struct service *s = slot->service;
@@ -134,7 +134,7 @@ static int start(struct slot *slot, struct err *err)
     return loop_watch(s->loop, &slot->watch, EPOLLIN);
 }
 
-/* Returns the time from which the slot may start again: there are at most RESTARTS_MAX starts in a
+/* Returns the earliest time of the slot's next start. RESTARTS_MAX starts are allowed in a
  * period. */
 static uint64_t allowed_at(const struct slot *slot)
 {
@@ -151,8 +151,8 @@ static void ask_to_go(struct slot *slot, struct aggregator *a)
     aggregator_drain(a);
 }
 
-/* Continues the end of a released aggregator. Its replicas are copied elsewhere first (K57),
- * then it is drained, and at the deadline it is killed. */
+/* Continues to stop a released aggregator. First its replicas are copied to other holders (K57).
+ * Then it is drained. At the deadline it is killed. */
 static void check_leaving(struct slot *slot)
 {
     struct aggregator *a = aggregator_of(slot);
@@ -202,7 +202,7 @@ static void try_again(struct timer *timer)
     fleet_check(container_of(timer, struct slot, again)->service);
 }
 
-/* Marks slot 0 as wanted if no aggregator would remain, because new jobs, and jobs without lanes,
+/* Marks slot 0 as wanted if otherwise no aggregator would remain. New jobs and jobs without lanes
  * need one. */
 static void want_one(struct service *s)
 {
@@ -258,8 +258,7 @@ size_t fleet_wanted(const struct service *s)
     return count;
 }
 
-/* With replicas there are at least 2, because the replica holder must be another aggregator than
- * the owner. */
+/* Replicas need at least 2 aggregators, because a replica holder must not be the owner. */
 size_t fleet_least(const struct service *s)
 {
     size_t least = s->options->aggregators_min;
@@ -276,11 +275,11 @@ void fleet_want_another(struct service *s)
 {
     for (size_t i = 0; i < s->fleet->slots_count && fleet_wanted(s) < fleet_least(s); i++)
         if (fleet_may_start(&s->fleet->slots[i]))
-            /* 0 open lanes: this aggregator only stores replicas */
+            /* 0 open lanes: the aggregator only stores replicas */
             fleet_want(&s->fleet->slots[i], 0);
 }
 
-/* A slot that must pause after too many starts does not count. */
+/* Not counted: a slot that has to pause after too many starts. */
 bool fleet_is_coming(const struct slot *slot)
 {
     bool waits = !list_is_empty(&slot->again.link) && slot->watch.fd < 0 && !has_aggregator(slot);
@@ -298,7 +297,7 @@ bool fleet_is_any_coming(const struct service *s)
 
 bool fleet_may_start(const struct slot *slot) { return !slot->is_wanted && !is_manned(slot); }
 
-/* If the former aggregator of the slot is still ending, the next one starts after its end. */
+/* If the slot's former aggregator is still ending, the next one starts after that end. */
 void fleet_want(struct slot *slot, size_t open_count)
 {
     slot->is_wanted = true;
@@ -323,7 +322,7 @@ void fleet_drain(struct service *s, bool now)
 {
     for (size_t i = 0; i < s->fleet->slots_count; i++) {
         timer_stop(&s->fleet->slots[i].again);
-        /* An aggregator that has joined gets the request over its connection instead. */
+        /* An aggregator that has joined receives the request over its connection instead. */
         if (s->fleet->slots[i].watch.fd >= 0 && (now || !has_aggregator(&s->fleet->slots[i])))
             s->fleet->provisioner->ops->stop(s->fleet->provisioner, &s->fleet->slots[i].process,
                                              now);
@@ -348,8 +347,8 @@ bool fleet_is_gone(const struct service *s)
     return farewells_are_over(s);
 }
 
-/* Gives each slot consecutive cores, as equal in number as possible. With fewer cores than slots,
- * slots share cores. */
+/* Divides the cores into ranges of consecutive cores, as equal as possible. If there are fewer
+ * cores than slots, slots share cores. */
 static void share_cores(struct service *s, const struct cores *cores)
 {
     size_t total = cores_count(cores), lanes_before = 0;
@@ -393,7 +392,7 @@ int fleet_create(struct service *s)
     if (!s->fleet)
         return -ENOMEM;
     s->fleet->service = s;
-    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c sets the function of this timer */
+    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c sets the function */
     list_init(&s->fleet->farewells);
     return 0;
 }

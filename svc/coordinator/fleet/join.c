@@ -1,5 +1,5 @@
-/* Aggregators join, join again, and leave. An aggregator joins again after a lost connection or a
- * restart of the coordinator. */
+/* Aggregators join, join again, and leave. An aggregator joins again after it has lost its
+ * connection, or after a restart of the coordinator. */
 #include "svc/coordinator/fleet/join.h"
 
 #include "svc/base/cleanup.h"
@@ -18,8 +18,8 @@
 
 #define OFFERS_MAX 4096
 
-/* Sets the number and identity of the process. On a Unix socket the kernel supplies the number.
- * Elsewhere the number in the message is only shown to people. */
+/* Sets the number and the identity of the process. On a Unix socket the kernel supplies the number.
+ * Otherwise the number from the message is used, only for display. */
 static void identify(struct aggregator *a, struct peer *p, uint32_t told_pid)
 {
     int pid;
@@ -62,7 +62,7 @@ static void welcome(struct aggregator *a, uint64_t request)
                .lanes = lanes, .n_lanes = a->lanes_count);
 }
 
-/* Frees the lost aggregator that the new one replaces, so that `status` shows one row for the
+/* Frees the lost aggregator that the new one replaces, so that `status` shows one row for each
  * slot. */
 static void drop_lost_of_slot(struct service *s, uint32_t slot)
 {
@@ -115,7 +115,7 @@ static bool same_lanes(const struct aggregator *a, const WIRE(AggregatorJoin) * 
 }
 
 /* Sets the memory costs from the join. They depend on the version of the program, so they are not
- * in the store. */
+ * stored. */
 static void take_costs(struct aggregator *a, const WIRE(AggregatorJoin) * join)
 {
     for (size_t i = 0; i < a->lanes_count; i++) {
@@ -164,8 +164,8 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(Aggregato
     return !wrong;
 }
 
-/* Returns whether the aggregator was started for this service. The port of its service may belong
- * to another service by now, which must not get its gradients. */
+/* Returns whether the aggregator was started for this service. Another service may use the port by
+ * now, and must not receive the gradients. */
 static bool is_for_this_service(struct peer *p, uint64_t request, const char *named)
 {
     const char *name = p->service->options->name ? p->service->options->name : "";

@@ -1,4 +1,4 @@
-/* Handles requests of aggregators to join, to join again, and to leave. */
+/* Requests of aggregators to join, to join again, and to leave. */
 #ifndef GRADPOOL_COORDINATOR_FLEET_JOIN_H
 #define GRADPOOL_COORDINATOR_FLEET_JOIN_H
 

@@ -1,4 +1,4 @@
-/* Number of open lanes, and numbers for lanes of aggregators that do not run. Owns nothing. */
+/* Number of open lanes, and numbers for lanes of aggregators that do not run. Owns no state. */
 #include "svc/coordinator/fleet/open_lanes.h"
 
 #include "svc/coordinator/service.h"
@@ -6,13 +6,15 @@
 #define SLOT_FIRST UINT32_C(0x80000000) /* larger than the number of any existing lane */
 #define SLOT_LANES_MAX 4096
 
-/* Returns whether the aggregator is lost or about to end. Lanes of others may open in its place. */
+/* Returns whether the aggregator is lost or about to end. Its lanes do not count against the
+ * limit. */
 static bool is_no_more(const struct aggregator *a)
 {
     return a->state == AGGREGATOR_LOST || a->is_stopping;
 }
 
-/* Returns the number of open and closing lanes of the aggregators that are present. */
+/* Returns the number of open and closing lanes of all aggregators that are neither lost nor
+ * ending. */
 static size_t open_now(const struct service *s)
 {
     size_t open = 0;

@@ -1,27 +1,27 @@
-/* Counts open lanes, compares them with the maximum, and gives numbers to lanes of aggregators that
- * do not run yet. */
+/* Number of open lanes and its limit. Numbers for lanes of aggregators that do not run yet. */
 #ifndef GRADPOOL_COORDINATOR_FLEET_OPEN_LANES_H
 #define GRADPOOL_COORDINATOR_FLEET_OPEN_LANES_H
 
 #include "svc/coordinator/aggregator/aggregator.h"
 #include "svc/coordinator/fleet/fleet.h"
 
-/* Returns the number of lanes that may still open. Lanes of starting aggregators count as open. */
+/* Returns how many more lanes may open. Lanes of starting aggregators count as open. */
 size_t lanes_room(const struct service *s);
-/* Like lanes_room(), but lanes of starting aggregators do not count as open. For jobs that cannot
- * wait. */
+/* Like lanes_room(), but lanes of starting aggregators do not count as open. Used for jobs that
+ * cannot wait. */
 size_t lanes_room_now(const struct service *s);
-/* Opens a lane that gets a task by a placement, an order or growth. */
+/* Opens a lane because a task is placed on it or moved to it. */
 void lane_open(struct lane *lane);
-/* Returns a number for a lane of a slot without an aggregator. Only the rules of growth use this
- * number. */
+/* Returns a number for a lane of a slot without an aggregator. Only the rules of growth use such
+ * numbers. */
 uint32_t slot_lane(const struct slot *slot, uint32_t index);
 struct slot *slot_of_lane(struct service *s, uint32_t lane);
 
-/* Returns a number for the aggregator of such a slot. Only the rules of growth use this number. */
+/* Returns a number for the aggregator that may start in the slot. Only the rules of growth use such
+ * numbers. */
 uint32_t slot_aggregator(const struct slot *slot);
-/* Returns the number of open and closing lanes, plus the lanes that will be open when a starting
- * aggregator has joined. */
+/* Returns the number of open and closing lanes, plus the lanes that will open when starting
+ * aggregators join. */
 size_t lanes_open(const struct service *s);
 
 #endif

@@ -1,5 +1,5 @@
-/* Starts aggregator processes by fork and exec of this program. Owns no state: the caller keeps the
- * pidfd of a process, or a pipe where pidfd_open() is refused. */
+/* Starts aggregator processes by fork and exec of this program. Owns no state. The caller holds the
+ * pidfd of a process, or a pipe if pidfd_open() is refused. */
 #include "svc/coordinator/fleet/provisioner.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
@@ -57,21 +57,22 @@ static void build(struct command *command, const struct provision *what)
     add_number(command, 4, "--leave-timeout", what->leave_timeout_ns / UINT64_C(1000000000));
 }
 
-/* Runs in the child, where only async-signal-safe calls are allowed before the exec. */
+/* Runs in the child. Only async-signal-safe calls are allowed before exec. */
 static void become(const struct command *command, char **environment, int pipe_end)
 {
     if (pipe_end >= 0)
         fcntl(pipe_end, F_SETFD, 0); /* this end stays open until the aggregator ends */
-    /* SIGTERM and SIGINT stay blocked until the aggregator reads them. The constructor of a library
-     * sets handlers for both, which would end the process without a message while it is loading. */
+    /* SIGTERM and SIGINT stay blocked until the aggregator reads them from a signalfd. While the
+     * program loads, a library's constructor installs handlers for both. They would end the process
+     * without a message. */
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGTERM);
     sigaddset(&held, SIGINT);
     sigprocmask(SIG_SETMASK, &held, NULL);
     setpgid(0, 0);
-    /* When the coordinator ends, the process group becomes orphaned. The kernel sends SIGHUP to
-     * such a group if one of its processes is stopped. */
+    /* When the coordinator ends, the process group becomes orphaned. If one of its processes is
+     * stopped, the kernel sends SIGHUP to the group. */
     sigaction(SIGHUP, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     execve("/proc/self/exe", command->argv, environment);
     _exit(127);
@@ -98,9 +99,9 @@ static void close_end(int *end)
     *end = -1;
 }
 
-/* Opens a pipe where a sandbox refuses pidfd_open(). The aggregator has one end; the other end
- * becomes readable when the aggregator ends. Nothing is ever written. Where pidfds work both ends
- * stay -1. */
+/* Opens a pipe if a sandbox refuses pidfd_open(). The aggregator inherits one end. The other end
+ * becomes readable when the aggregator ends. No data is ever written. If pidfds are allowed, both
+ * ends stay -1. */
 static int open_pipe(int ends[2])
 {
     int fd = pidfd_open(getpid(), 0);
@@ -162,7 +163,7 @@ static bool local_collect(struct provisioner *p, const struct provisioned *it, c
 {
     int status = 0, how = WNOHANG;
     if (is_pipe(it->watch_fd)) {
-        /* The pipe is closed, so the process is ending, and its exit code does not matter. */
+        /* The pipe is closed, so the process is ending, and its exit code is not needed. */
         kill(it->pid, SIGKILL);
         how = 0;
     }
@@ -179,7 +180,7 @@ static void local_stop(struct provisioner *p, const struct provisioned *it, bool
 {
     int number = now ? SIGKILL : SIGTERM;
     if (is_pipe(it->watch_fd))
-        /* the child was not reaped yet, so no other process can have its number */
+        /* the child is not reaped yet, so its number is still its own */
         kill(it->pid, number);
     else
         pidfd_send_signal(it->watch_fd, number, NULL, 0);

@@ -1,6 +1,6 @@
-/* Moves load away from slow lanes, with one experiment at a time for each job (K46). Builds the
- * view for packer/growth/explore.h, splits tasks of which only some pieces move, moves pieces, and
- * rolls back. Owns struct exploring. The rules alone decide. */
+/* Moves load away from slow lanes, with at most one experiment at a time for each job (K46).
+ * packer/growth/explore.h decides. This file describes the job to the rules, splits tasks of which
+ * only some pieces move, moves pieces, and moves them back. Owns struct exploring. */
 #include "svc/coordinator/growth/exploring.h"
 
 #include "packer/explore/explore.h"
@@ -21,26 +21,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARGIN_PPM 10000 /* margin below the loss limit, the same as in the packer (L1) */
-#define ROOM_STEPS 20    /* halvings of the interval, which find the room to a millionth */
-#define PAUSE_LOOKS 64   /* maximum number of looks between two attempts at a rollback */
+#define MARGIN_PPM 10000 /* margin below the loss limit, as in the packer (L1) */
+#define ROOM_STEPS 20    /* bisection steps of room_beside(), which finds the room to a millionth */
+#define PAUSE_LOOKS 64   /* maximum number of looks between two attempts to undo an experiment */
 
-/* Lane of a piece before the experiment. Numbers, not pointers: piece and lane may be gone at the
- * rollback. */
+/* Lane of a piece before the experiment. Numbers are stored, because the piece or the lane may be
+ * freed before the experiment is undone. */
 struct origin {
     uint32_t piece, lane;
 };
 
 struct exploring {
     struct explore state;
-    /* membership: increased when the job changes from outside (X8). moved_ns: time of the job's
-     * last move that this file knows. */
+    /* membership: grows whenever something other than this file has changed the job (X8). moved_ns:
+     * time of the job's last move that this file knows. */
     uint64_t membership, moved_ns;
     uint32_t layout; /* hash of workers and lanes */
-    /* Pieces of the experiment, stored until each piece that can return has returned. */
+    /* Pieces of the experiment and their former lanes, stored until no piece is left to move
+     * back. */
     struct origin *origins;
     size_t origins_count;
-    /* pause: looks between two attempts. pause_left: looks until the next attempt. */
+    /* pause: number of looks between two attempts. pause_left: looks left until the next
+     * attempt. */
     uint32_t pause, pause_left;
     bool is_under_way; /* tasks of the experiment are moving */
 };
@@ -50,7 +52,7 @@ struct spot {
     struct piece *piece;
 };
 
-/* View of one job, for the rules. */
+/* Description of one job for the rules. */
 struct sight {
     struct explore_seen seen;
     struct explore_lane lanes[EXPLORE_LANES_MAX];
@@ -66,7 +68,7 @@ void exploring_free(struct exploring *x)
     free(x);
 }
 
-/* --- room on a lane: what its other jobs tolerate --- */
+/* --- room on a lane: lane time that its other jobs tolerate --- */
 
 static bool are_within(const char *policy, const struct packer_resident *jobs, size_t count)
 {
@@ -82,8 +84,8 @@ static bool are_within(const char *policy, const struct packer_resident *jobs, s
     return true;
 }
 
-/* Returns the most lane time that the job may add while every job of the lane stays within its loss
- * limit. The value is found by halving an interval. */
+/* Returns the most lane time that the job may add to the lane while every job there stays within
+ * its loss limit. The value is found by bisection. */
 static uint64_t room_beside(const struct job *job, const struct residents *all, const char *policy,
                             uint64_t lane_ns, uint32_t lane)
 {
@@ -105,8 +107,8 @@ static uint64_t room_beside(const struct job *job, const struct residents *all, 
     return low;
 }
 
-/* Returns the bytes that the job may add to the lane. 0: a lane time is not measured. UINT64_MAX:
- * no other job is on the lane, or the policy has no loss limits. */
+/* Returns how many bytes the job may add to the lane. 0: a lane time is not measured. UINT64_MAX:
+ * the lane has no other job, or the policy has no loss limits. */
 static uint64_t room_bytes(const struct job *job, const struct residents *all,
                            const struct lane *lane)
 {
@@ -124,7 +126,7 @@ static uint64_t room_bytes(const struct job *job, const struct residents *all,
     return (uint64_t)((double)room_ns / (double)lanes_ns * (double)job->index->bytes);
 }
 
-/* --- the view --- */
+/* --- description of the job --- */
 
 static bool is_open(const struct lane *lane)
 {
@@ -138,7 +140,7 @@ static int compare_places(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Lists the lanes. -E2BIG: there are more lanes than the rules can handle. */
+/* Lists the lanes. Returns 0, or -E2BIG if there are more lanes than the rules can handle. */
 static int see_lanes(struct job *job, struct sight *sight)
 {
     size_t count = 0;
@@ -184,7 +186,7 @@ static size_t place_of(const struct sight *sight, struct lane *lane)
     return found ? (size_t)(found - sight->places) : SIZE_MAX;
 }
 
-/* Lists the pieces. -EBUSY: a piece has no lane in the view, or is not ready. */
+/* Lists the pieces. Returns 0, or -EBUSY if a piece is not ready or its lane is not listed. */
 static int see_pieces(struct job *job, struct sight *sight)
 {
     size_t count = 0;
@@ -203,11 +205,11 @@ static int see_pieces(struct job *job, struct sight *sight)
     return 0;
 }
 
-/* Returns a hash of the lanes and the workers in training. The state of use of a lane is left out,
- * because a closed lane may open again. */
+/* Returns a hash of the job's lanes and training workers. The state of a lane is left out, because
+ * a closed lane may open again. */
 static uint32_t layout_of(const struct job *job, const struct sight *sight)
 {
-    /* differs also if other ranks train in the same number */
+    /* also differs if other ranks train, even in the same number */
     uint32_t who = members_training(job) + job->ranks->version;
     uint32_t hash = who * UINT32_C(2654435761) + (uint32_t)job->tensors_count;
     for (size_t i = 0; i < sight->seen.lanes_count; i++)
@@ -215,8 +217,8 @@ static uint32_t layout_of(const struct job *job, const struct sight *sight)
     return hash;
 }
 
-/* Starts the rules from the beginning for this job if other rooms have moved its tasks, or if its
- * lanes or workers have changed (X8). */
+/* Resets the rules for this job if other rooms have moved its tasks, or if its lanes or workers
+ * have changed (X8). */
 static void look_for_strangers(struct exploring *x, const struct job *job,
                                const struct sight *sight)
 {
@@ -246,7 +248,7 @@ static int see(struct job *job, uint64_t rounds, uint64_t elapsed_ns, struct sig
     return error;
 }
 
-/* --- carrying out --- */
+/* --- decisions --- */
 
 static void note(struct job *job, const struct explore_decision *d)
 {
@@ -257,15 +259,15 @@ static void note(struct job *job, const struct explore_decision *d)
     log_info("slow lanes: job %s: %s: %s", job->name, kinds[d->verb], d->reason);
 }
 
-/* A piece that moves. Leavers are sorted by task and target. */
+/* A piece that moves. Arrays of leavers are sorted by task and target. */
 struct leaver {
     struct spot spot;
     struct lane *target;
 };
 
-/* Lists the pieces of the experiment that are not back yet. A piece stays where it is if it is
- * gone, has no lane, or its former lane is not open. `ret_leavers` has room for all origins, or is
- * NULL. */
+/* Lists the pieces of the experiment that are not on their former lane yet. A piece is skipped
+ * if it is undeclared, has no lane, or its former lane is not open. `ret_leavers` has room for all
+ * origins, or is NULL. */
 static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
 {
     const struct exploring *x = job->growth->exploring;
@@ -283,7 +285,7 @@ static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
     return count;
 }
 
-/* Handles the end of the moves. A rollback that failed in part is tried again at the next look
+/* Called when the moves have ended. If some pieces could not move back, the next look tries again
  * (X4). */
 static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
 {
@@ -292,7 +294,8 @@ static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
         return;
     struct exploring *x = job->growth->exploring;
     x->is_under_way = false;
-    x->moved_ns = job->figures->moved_ns; /* this time belongs to a move of the experiment itself */
+    /* the job's last move was part of the experiment itself */
+    x->moved_ns = job->figures->moved_ns;
     if (x->state.phase != EXPLORE_RETURNING || find_returners(job, NULL) == 0)
         explore_moved(&x->state, has_moved);
 }
@@ -309,7 +312,7 @@ static int compare_leavers(const void *a, const void *b)
                : left->spot.piece->id > right->spot.piece->id;
 }
 
-/* Begins the moves. Pieces with the same task and the same target become a task of their own. Sorts
+/* Begins the moves. Pieces with the same task and the same target become a new task. Sorts
  * `leavers`. */
 static int send_off(struct job *job, struct leaver *leavers, size_t count)
 {
@@ -371,7 +374,8 @@ static void move_back(struct job *job)
             job->name, err_text(error));
 }
 
-/* Tries the rollback again: first at the next look, then after pauses whose length doubles. */
+/* Tries again to move the pieces back, first at the next look, then after pauses of doubling
+ * length. */
 static void try_again(struct job *job)
 {
     struct exploring *x = job->growth->exploring;
@@ -411,8 +415,8 @@ static bool is_away(const struct lane *lane)
     return lane && lane->aggregator->state == AGGREGATOR_AWAY;
 }
 
-/* Returns whether a lane of the job or of its experiment belongs to an aggregator that is away. No
- * decision could be carried out before it is back or lost. */
+/* Returns whether the aggregator of a lane of the job or its experiment is away. Until it is back
+ * or lost, no decision could be carried out. */
 static bool waits_for_lanes(const struct job *job)
 {
     const struct exploring *x = job->growth->exploring;
@@ -424,8 +428,8 @@ static bool waits_for_lanes(const struct job *job)
     return waits;
 }
 
-/* Returns whether the job may be examined now. A job with a snapshot or another move in progress is
- * not. */
+/* Returns whether the rules may examine the job now. A snapshot or another move in progress
+ * prevents this. */
 static bool is_due(struct job *job)
 {
     struct err err;

@@ -1,6 +1,6 @@
-/* Growth: calls the rules (packer/growth/scale.h) once in each measured window, opens and parks
- * lanes, moves tasks, starts and stops local aggregators. Owns the state of the rules. The rules
- * decide everything, except for a job that arrives between two windows (K31). */
+/* Growth calls the rules (packer/growth/scale.h) once in each measured window. It opens and parks
+ * lanes, moves tasks, and starts and stops local aggregators. Owns the state of the rules. Only a
+ * job that arrives between two windows is handled without them (K31). */
 #include "svc/coordinator/growth/scaling.h"
 
 #include "svc/base/cleanup.h"
@@ -31,7 +31,8 @@ const char *scaling_verb_name(enum scale_verb verb)
     return names[verb];
 }
 
-/* Replaces the job's number in the reason by its name. Returns `text`, or the unchanged reason. */
+/* Writes the reason with the job's name instead of its number. Returns `text`, or the unchanged
+ * reason. */
 static const char *name_job(struct service *s, const struct scale_decision *d, char *text,
                             size_t text_bytes)
 {
@@ -100,7 +101,7 @@ static void park_beyond(struct service *s, struct aggregator *a, size_t *open)
     }
 }
 
-/* Lanes with pieces stay open even if --lanes-max is lower than before the restart. */
+/* Lanes with pieces stay open, even if --lanes-max is lower than before the restart. */
 void scaling_restored(struct service *s)
 {
     size_t open = 0;
@@ -116,8 +117,8 @@ void scaling_restored(struct service *s)
 
 /* --- tasks --- */
 
-/* Opens a closing lane again when no more tasks are leaving it. If tasks stayed, the hold time of
- * low load begins again, so that a failing drain is not tried in every window. */
+/* Called when no more tasks are leaving a closing lane. If some tasks stayed, the lane opens again.
+ * Its hold time then starts again, so that a failed drain is not repeated in every window. */
 static void left(struct lane *lane)
 {
     if (lane->leaving > 0 || lane->use != LANE_CLOSING)
@@ -137,7 +138,7 @@ void scaling_left(struct service *s, uint32_t id)
 }
 
 /* Moves tasks, with one trip for each job. `moves` are sorted by task, so the moves of a job are
- * adjacent. Returns the number of trips that began. */
+ * adjacent. Returns the number of trips that have begun. */
 static uint32_t move_all(const struct scaling_look *look, const struct scale_decision *d,
                          uint32_t source)
 {
@@ -233,7 +234,8 @@ const char *scaling_stay_text(const struct job *job, char *text, size_t text_byt
     return text;
 }
 
-/* Logs why jobs above their loss limit stay where they are, once for each new reason. */
+/* Logs why jobs stay on their lanes although they exceed their loss limit. Each new reason is
+ * logged once. */
 static void tell_who_stays(struct service *s)
 {
     char prefix[TENANT_PREFIX_BYTES], text[SCALING_STAY_BYTES];

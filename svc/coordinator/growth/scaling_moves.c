@@ -1,6 +1,7 @@
-/* Moves tasks for growth, or away from slow lanes. A trip is the list of all moves of one job; it
- * moves one batch of tasks after another, so that no more state is frozen at a time than in an
- * order (K21). Owns struct trip. Never retries: after a failure the rules decide again. */
+/* Moves tasks for growth, or for an experiment with slow lanes. A trip is the list of all moves of
+ * one job. It moves the tasks in batches, so that as little state is frozen at a time as for an
+ * operator's order (K21). Owns struct trip. A failed trip is not repeated; the rules decide
+ * again. */
 #include "svc/coordinator/growth/scaling_moves.h"
 
 #include "svc/base/log.h"
@@ -15,9 +16,9 @@
 struct trip {
     struct list link; /* node in scaling.trips */
     uint64_t id;
-    uint32_t job, source; /* source: the lane that is being drained; 0: none */
+    uint32_t job, source; /* source: lane that is being drained; 0: none */
     struct task_move *moves;
-    struct task *tasks; /* sizes of the tasks in `moves`, by which batches are formed */
+    struct task *tasks; /* sizes of the tasks in `moves`, from which batches are formed */
     size_t count, at, batch;
     struct moved moved; /* sums over all batches so far */
     trip_done_fn done;  /* NULL: the trip belongs to growth */
@@ -88,7 +89,7 @@ static struct trip *trip_create(const struct job *job, const struct task_move *m
     return NULL;
 }
 
-/* Ends the trip. `why` NULL: all tasks have moved. */
+/* Ends the trip. `why` is NULL if all tasks have moved. */
 static void end(struct service *s, struct trip *trip, const char *why)
 {
     const struct moved *moved = &trip->moved;

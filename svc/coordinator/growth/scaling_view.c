@@ -1,5 +1,5 @@
-/* Builds the view of lanes, measured jobs and tasks for the rules of growth, from the structs of
- * the service (packer G10). Owns nothing. Changes only the last busy time of each lane. */
+/* Describes lanes, measured jobs and tasks to the rules of growth (packer G10). Owns nothing.
+ * Changes only the last busy time of each lane. */
 #include "svc/coordinator/growth/scaling_view.h"
 
 #include "svc/base/cleanup.h"
@@ -27,7 +27,7 @@ static struct scale_lane *add_lane(struct scaling_look *look, uint32_t id, uint3
     return to;
 }
 
-/* Returns the busy share of the lane since the last look that had new measurements. */
+/* Returns the busy share of the lane between its last two measurements, in millionths. */
 static uint64_t load_ppm(struct lane *lane)
 {
     const WIRE(LaneUse) *use = stats_of_lane(lane);
@@ -42,8 +42,9 @@ static uint64_t load_ppm(struct lane *lane)
     return lane->load_ppm = load;
 }
 
-/* Adds the lane to the view. A withheld lane, and a lane whose aggregator is away or about to end,
- * can neither open nor close. Its tasks, and those moving to it, still count. */
+/* Adds the lane to the description. A withheld lane can neither open nor close, nor can a lane
+ * whose aggregator is away or about to end. Tasks on such a lane, and tasks that move to it, are
+ * still counted. */
 static void see_lane(struct scaling_look *look, struct lane *lane, bool is_kept)
 {
     const struct aggregator *a = lane->aggregator;
@@ -95,7 +96,7 @@ static void see_lanes(struct service *s, struct scaling_look *look)
     qsort(look->lanes, look->seen.lanes_count, sizeof *look->lanes, compare_lanes);
 }
 
-/* Returns the position of the lane in the view; SIZE_MAX: the lane is not in the view. */
+/* Returns the position of the lane in the description, or SIZE_MAX if it has none. */
 static size_t position_of(const struct scaling_look *look, const struct lane *lane)
 {
     struct scale_lane key = {.lane = {.id = lane->id}};
@@ -112,10 +113,10 @@ struct task_part {
     double lane_ns; /* sum of the measured times of its tensors; 0: unknown */
 };
 
-/* Sums over the tasks of a job on one lane. The array is indexed by the lane's position. */
+/* Sums over the tasks of a job on one lane. The position of the lane is the index of its sum. */
 struct sum {
     double bytes, parts_ns;
-    uint64_t lane_ns; /* measured lane time of the job's share of the lane */
+    uint64_t lane_ns; /* measured lane time of a round for all tasks of the job on the lane */
 };
 
 static int compare_parts(const void *a, const void *b)
@@ -168,8 +169,9 @@ static size_t merge_parts(struct task_part *parts, size_t count, struct sum *sum
     return tasks;
 }
 
-/* Returns the lane time of the task: its part of the share's measured lane time. The parts are in
- * proportion to the measured times of the tensors, or to bytes if these are unknown. */
+/* Returns the lane time of the task. The measured lane time of all the job's tasks on this lane is
+ * divided in proportion to the measured times of their tensors. If these are unknown, it is divided
+ * in proportion to bytes. */
 static uint64_t task_lane_ns(const struct task_part *part, const struct sum *sum)
 {
     if (sum->lane_ns == 0)
@@ -206,8 +208,8 @@ static void add_tasks(struct scaling_look *look, const struct job *job, uint32_t
 
 /* --- jobs --- */
 
-/* Returns whether growth must leave the job alone: the job has failed, is moving, or has a
- * piece that is not ready. */
+/* Returns whether growth must not move the job: the job has failed, is moving, or has a piece that
+ * is not ready. */
 static bool is_moving(const struct job *job)
 {
     if (job->failure || moving_is_busy(job))
@@ -219,16 +221,17 @@ static bool is_moving(const struct job *job)
     return false;
 }
 
-/* Returns whether the job was measured only beside other jobs, so that its loss is unknown. */
+/* Returns whether the job was measured only on lanes that it shares with other jobs, so that its
+ * loss is unknown. */
 static bool wants_alone(const struct job *job)
 {
     return job->profile->now.period_ns > 0 && !profile_knows_alone(job->profile) &&
            !job_is_idle(job);
 }
 
-/* Returns the number of lanes that is enough for the job; 0: not determined. An idle job cannot be
- * measured. With --explore the number is not sought, because the two rules would undo each other's
- * moves. */
+/* Returns the number of lanes that is enough for the job; 0: unknown. An idle job cannot be
+ * measured. With --explore the number is not determined, because both sets of rules would undo each
+ * other's moves. */
 static uint32_t lanes_enough(const struct job *job)
 {
     bool is_sought =
@@ -258,10 +261,10 @@ static void see_job(struct scaling_look *look, struct job *job, struct task_part
     add_tasks(look, job, (uint32_t)position, parts, sums);
 }
 
-/* --- the whole view --- */
+/* --- the whole description --- */
 
 struct sizes {
-    size_t lanes, jobs, pieces, pieces_most; /* pieces_most: pieces of the job that has the most */
+    size_t lanes, jobs, pieces, pieces_most; /* pieces_most: largest number of pieces of one job */
 };
 
 static struct sizes count(const struct service *s)

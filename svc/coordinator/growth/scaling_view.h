@@ -1,10 +1,10 @@
-/* Builds the view of the service for the rules of growth. */
+/* Describes the service to the rules of growth. */
 #ifndef GRADPOOL_COORDINATOR_GROWTH_SCALING_VIEW_H
 #define GRADPOOL_COORDINATOR_GROWTH_SCALING_VIEW_H
 
 #include "svc/coordinator/growth/scaling.h"
 
-/* Lanes, jobs, tasks and wishes, in the form that the rules need. */
+/* Lanes, jobs, tasks and wishes, in the form that the rules take. */
 struct scaling_look {
     struct scale_seen seen;
     struct scale_lane *lanes;
@@ -16,7 +16,7 @@ struct scaling_look {
     uint32_t *numbers;   /* numbers[i] is the number of the task that tasks[i] describes */
 };
 
-/* Builds the view. Returns 0 or -ENOMEM. */
+/* Describes the service. Returns 0 or -ENOMEM. */
 int scaling_look_make(struct service *s, struct scaling_look *ret_look);
 void scaling_look_free(struct scaling_look *look);
 

@@ -1,13 +1,13 @@
-/* Claims on all pieces of a job. An operation with a claim has made the lanes release the pieces,
- * or is about to. Other operations on the job wait until the claim ends. */
+/* A claim gives one operation the right to all pieces of a job. The lanes have released the pieces
+ * for it, or are about to. Other operations on the job wait until the claim ends. */
 #ifndef GRADPOOL_COORDINATOR_JOB_CLAIM_H
 #define GRADPOOL_COORDINATOR_JOB_CLAIM_H
 
 #include "svc/coordinator/job/job.h"
 
 enum claim {
-    CLAIM_REGROUP = 1,  /* a regrouping: ranks join or leave (membership/regroup.c) */
-    CLAIM_SNAPSHOT = 2, /* a snapshot for which lanes have released all pieces (snapshot/align.c) */
+    CLAIM_REGROUP = 1,  /* ranks join or leave (membership/regroup.c) */
+    CLAIM_SNAPSHOT = 2, /* a snapshot of all pieces at the same iteration (snapshot/align.c) */
 };
 
 static inline void job_claim(struct job *job, enum claim claim) { job->ranks->claims |= claim; }

@@ -1,6 +1,6 @@
-/* Holds: times in which jobs are not moved after an order of an operator. Owns
- * job->growth->ordered_until_ns. Holds do not apply to a placement after the loss of a lane, or to
- * a later order. */
+/* Holds: times after an operator's order in which growth does not move the job. Owns
+ * job->growth->ordered_until_ns. A hold prevents neither a new placement after the loss of a lane
+ * nor a later order. */
 #include "svc/coordinator/job/hold.h"
 
 #include "svc/base/log.h"

@@ -1,5 +1,5 @@
-/* A hold protects a job from growth and exploring for some time after an operator has moved its
- * tasks. RULES.md: K105. */
+/* Hold: after an operator has moved tasks of a job, growth and exploring do not move the job for
+ * some time. RULES.md: K105. */
 #ifndef GRADPOOL_COORDINATOR_JOB_HOLD_H
 #define GRADPOOL_COORDINATOR_JOB_HOLD_H
 
@@ -14,7 +14,7 @@ struct lane;
 /* Begins a hold of --order-hold for `job` and for each job that has pieces on `lane`, and stores
  * the holds. An error of the store is logged. */
 void order_hold_begin(struct job *job, const struct lane *lane);
-/* Returns the time until the job's hold ends; 0: growth may move tasks of the job. */
+/* Returns the time until the job's hold ends; 0: the job has no hold. */
 uint64_t order_hold_ns(const struct job *job);
 /* Writes the remaining time as a sentence for `gradpool explain`; "": no hold. Returns `text`. */
 const char *order_hold_text(const struct job *job, char *text, size_t text_bytes);

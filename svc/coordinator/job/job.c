@@ -1,6 +1,5 @@
-/* Jobs: their creation, parts and end. Owns struct job, with its sessions, tensors and shares. A
- * job lives as long as a worker is joined or away. A failed job lives until its last worker has
- * left. */
+/* Jobs: creation, parts and end. Owns struct job with its sessions, tensors and shares. A job
+ * exists while a worker is joined or away. A failed job exists until its last worker has left. */
 #include "svc/coordinator/job/job.h"
 
 #include "svc/base/log.h"
@@ -43,7 +42,6 @@ static void job_free_parts(struct job *job)
     free(job->profile);
 }
 
-/* Creates a job with empty parts. NULL: no memory. */
 static struct job *job_create_parts(void)
 {
     struct job *job = calloc(1, sizeof *job);
@@ -190,7 +188,7 @@ int jobs_restore(struct service *s, const struct store_job *row)
     job->next_piece = row->next_piece;
     job->terms->layout = row->layout;
     job->ranks->founding =
-        row->wanted ? row->founding : row->workers; /* 0: no founding rank has ever joined */
+        row->wanted ? row->founding : row->workers; /* 0: no initial rank has joined yet */
     job->ranks->wanted = row->wanted ? row->wanted : row->workers;
     job->ranks->version = row->version;
     job->terms->continues = row->continues;
@@ -255,8 +253,7 @@ void jobs_fail(struct job *job, const struct session *except, int code, const ch
     job->service->on->job->tensors_are_settled(job);
 }
 
-/* After a failed deletion the row is restored at the next start as a job without workers, which
- * then ends. */
+/* If the deletion fails, the next start restores the job without workers, and ends it. */
 void jobs_forget(struct job *job)
 {
     struct store_row row = {.table = STORE_JOB, .job.job = job->id};
@@ -320,8 +317,8 @@ int jobs_add_tensor(struct job *job, struct tensor *tensor)
     return 0;
 }
 
-/* Returns the index of the last tensor whose id, or first piece, is not larger than `id`; -1:
- * none. */
+/* Returns the index of the last tensor whose id is at most `id`, or -1. With `by_piece`, the number
+ * of the tensor's first piece is compared instead. */
 static ptrdiff_t tensor_at(const struct job *job, uint32_t id, bool by_piece)
 {
     size_t low = 0, high = job->tensors_count;
@@ -356,8 +353,9 @@ struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *pla
 
 struct tensor *jobs_tensor_named(const struct job *job, const char *name)
 {
-    hash_for_each(struct tensor, tensor, &job->index->by_name, hash_text(name),
-                  by_name) if (strcmp(tensor->name, name) == 0) return tensor;
+    hash_for_each (struct tensor, tensor, &job->index->by_name, hash_text(name), by_name)
+        if (strcmp(tensor->name, name) == 0)
+            return tensor;
     return NULL;
 }
 

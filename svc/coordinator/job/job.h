@@ -1,4 +1,4 @@
-/* Jobs and their parts: the sessions of workers, tensors and pieces. */
+/* Jobs and their parts: sessions of workers, tensors and pieces. */
 #ifndef GRADPOOL_COORDINATOR_JOB_JOB_H
 #define GRADPOOL_COORDINATOR_JOB_JOB_H
 
@@ -16,32 +16,31 @@
 #define SESSION_NAME_BYTES 384
 
 enum piece_state {
-    PIECE_STRANDED, /* the piece has no lane */
-    PIECE_PLACED,   /* the piece has a lane that does not know it yet */
-    PIECE_ASKED,    /* a PlaceRequest was sent and not answered */
+    PIECE_STRANDED, /* no lane serves the piece */
+    PIECE_PLACED,   /* a lane was chosen, but has not received the piece */
+    PIECE_ASKED,    /* a PlaceRequest was sent and is not answered */
     PIECE_READY,
 };
 
-/* Replica holder of a piece: the aggregator that stores a copy of the piece's state (K57). Holders
- * are called keepers in code. */
+/* Replica holder of a piece: the aggregator that stores a copy of the piece's state (K57). The code
+ * calls a holder a keeper. */
 struct keeping {
     uint32_t keeper; /* number of the aggregator that is the replica holder; 0: none */
-    uint32_t former; /* earlier holder whose copy the lane may still need; 0: none */
-    bool begins;     /* the holder does not have any part of the copy yet */
+    uint32_t former; /* previous holder, whose copy the lane may still need; 0: none */
+    bool begins;     /* the holder has received no part of the copy yet */
     bool is_unfit;   /* the holder has no room, or cannot connect to the lane */
-    /* These three have been informed of the piece's lane and holder. */
-    bool keeper_knows, former_knows, lane_knows;
+    bool keeper_knows, former_knows, lane_knows; /* was informed of the piece's lane and holder */
 };
 
 struct piece {
     uint32_t id, task, epoch;
-    /* Epoch of the last route whose former lane did not release the piece, or the first epoch. */
+    /* Epoch of the piece's last placement without a release by the former lane, or first epoch. */
     uint32_t lost_epoch;
     uint64_t first, elements;
     struct lane *lane;
     enum piece_state state;
-    bool recovering;  /* workers send their standing to the lane before the first round (W5) */
-    bool regroups;    /* the lane has released the piece for a regrouping (K41) */
+    bool recovering;  /* workers send the state of their rounds to the lane first (W5) */
+    bool regroups;    /* the lane has released the piece for a change of ranks (K41) */
     uint64_t busy_ns; /* lane time of all rounds, from the lane's last StatsReply */
     struct keeping keeping;
 };
@@ -53,21 +52,21 @@ struct tensor {
     uint64_t elements;
     struct terms terms;
     char *name;
-    char *failure; /* reason that workers received; NULL: the tensor has not failed */
+    char *failure; /* reason that was sent to workers; NULL: the tensor has not failed */
     int failure_code;
     uint8_t ranks[STORE_RANKS_BYTES]; /* bit set of the ranks that have declared the tensor */
     uint32_t ranks_count;
-    /* In an elastic job, the bit set of the ranks whose pushes make a round (K40). */
+    /* In an elastic job, the bit set of the ranks whose pushes complete a round (K40). */
     uint64_t members[TERMS_RANK_WORDS];
-    uint32_t grouped;     /* version of the job's membership in the tensor's last regrouping */
+    uint32_t grouped;     /* version of the job's membership when the tensor's ranks last changed */
     struct piece *pieces; /* the numbers of the pieces are consecutive */
     size_t pieces_count;
     uint64_t lane_ns; /* lane time of a round, measured in this or an earlier run; 0: unknown */
 };
 
-/* Counters of a lane for a job, at the last measurement. */
+/* Counters of a lane for a job at the last measurement. */
 struct seen {
-    uint64_t at_ns; /* arrival of the counters, by the coordinator's clock */
+    uint64_t at_ns; /* time of arrival, by the coordinator's clock */
     uint32_t reference;
     uint64_t rounds, begun_ns, busy_ns;
     uint64_t ended_rounds, span_ns, burst_ns;
@@ -75,24 +74,24 @@ struct seen {
     uint64_t lane_busy_ns, core_wait_ns; /* sums over all jobs of the lane */
 };
 
-/* Reason for the choice of a lane, recorded at the job's last placement there. */
+/* Why the lane was chosen, at the job's last placement there. */
 enum share_how {
-    SHARE_UNKNOWN,   /* a placement before this coordinator started */
-    SHARE_BY_POLICY, /* a policy without loss limits */
-    SHARE_ALONE,     /* placement for measurement: no other job was on the lane */
-    SHARE_BESIDE,    /* placement for measurement, but every lane had other jobs */
+    SHARE_UNKNOWN,   /* placed before this coordinator started */
+    SHARE_BY_POLICY, /* chosen by a policy without loss limits */
+    SHARE_ALONE,     /* placed for measurement on a lane without other jobs */
+    SHARE_BESIDE,    /* placed for measurement beside other jobs, because no lane was free */
     SHARE_FITS,      /* every job on the lane stays within its loss limit */
-    SHARE_OVER,      /* no lane was within the limits, and the job must not be refused */
-    SHARE_MOVED,     /* the former lane was lost, and no lane was within the limits */
-    SHARE_DRAINED,   /* the former lane was drained, and no lane was within the limits */
-    SHARE_ORDERED,   /* an operator named the lane */
-    SHARE_GATHERED,  /* growth emptied the former lane, and all jobs stay within their limits */
-    SHARE_RELIEVED,  /* growth moved tasks from a lane where a loss exceeded its limit */
-    SHARE_NARROWED,  /* a trial with fewer lanes, or the end of such a trial */
+    SHARE_OVER,      /* every lane exceeds a limit, and the job must not be refused */
+    SHARE_MOVED,     /* the former lane was lost, and every other lane exceeds a limit */
+    SHARE_DRAINED,   /* the former lane was drained, and every other lane exceeds a limit */
+    SHARE_ORDERED,   /* named by an operator */
+    SHARE_GATHERED,  /* growth emptied the former lane; all jobs stay within their limits */
+    SHARE_RELIEVED,  /* growth moved tasks from a lane on which a job exceeded its limit */
+    SHARE_NARROWED,  /* growth tried fewer lanes for the job, or ended such a trial */
     SHARE_SHIFTED,   /* the former lane was slow, or an experiment uses this lane */
 };
 
-/* A share is the set of a job's pieces on one lane, together with the job's measurements there. */
+/* The pieces of a job on one lane, and the job's measurements there. */
 struct share {
     struct lane *lane;
     uint32_t pieces;
@@ -100,20 +99,20 @@ struct share {
     uint32_t open_task;
     uint64_t open_task_bytes;
     struct seen seen;
-    uint64_t looked_ns;   /* arrival of the measurements that were used last */
+    uint64_t looked_ns;   /* arrival of the last measurements that were used */
     struct estimate time; /* lane time of a round, estimated from samples */
-    bool was_alone;       /* `time` contains a sample taken while no other job was on the lane */
-    /* Lane time of a round: predicted until it is measured; 0: unknown. */
+    bool was_alone;       /* `time` has a sample from a time without other jobs on the lane */
+    /* Lane time of a round: measured, or predicted before the first measurement; 0: unknown. */
     uint64_t lane_ns;
-    /* Times of a round, from the last JobUse with rounds. stalled_ns: for one worker. */
+    /* Times of a round, from the last JobUse with completed rounds. stalled_ns: for one worker. */
     uint64_t queue_ns, handled_ns, stalled_ns;
-    uint64_t behind_ns; /* handled_ns without lane time and waits for the core (K106) */
+    uint64_t behind_ns; /* handled_ns minus lane time and waits for the core (K106) */
     enum share_how how;
-    /* Time at which the share began. Earlier measurements of the lane do not count. */
+    /* Time at which the job got its first piece on the lane. Earlier measurements do not count. */
     uint64_t since_ns;
 };
 
-/* Sums over ended shares: the counters of lanes that have no piece of the job any more. */
+/* Sums of the counters of lanes that no longer serve any piece of the job. */
 struct left_behind {
     uint64_t rounds, pushed_bytes, busy_ns;
     uint64_t queue_ns, handled_ns, stalled_ns;
@@ -124,18 +123,17 @@ enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
 struct session {
     struct job *job;
     uint32_t rank, pid;
-    /* Version of the membership at which the worker joined; 0: at the start of the job. */
-    uint32_t entered;
+    uint32_t entered; /* version of the membership at its join; 0: at the start of the job */
     uint64_t number, identity;
     char *node;
     enum session_state state;
-    bool knows_wait; /* the worker has the current reason of the wait (placement/waiting.c) */
+    bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
-    /* CPU time that the connection used on the coordinator's thread before the session began. */
+    /* CPU time that the coordinator spent on this connection before the session began. */
     uint64_t billed_ns;
     struct source process; /* pidfd, if the process runs on this host */
     struct timer away;
-    bool was_closed;    /* for a worker that is away: its connection was closed, not reset */
+    bool was_closed;    /* if the worker is away: its connection was closed in order, not reset */
     uint64_t broken_ns; /* last time at which a lane lost its connection to the worker; 0: never */
 };
 
@@ -147,17 +145,16 @@ enum entering {
 
 /* Ranks of the job, and ranks that are joining or leaving: membership/ and session/. */
 struct job_ranks {
-    /* founding: number of ranks at the start. wanted: number after the last resize (K45). */
-    uint32_t founding, wanted;
-    uint32_t version;       /* version of the membership, which only grows */
-    uint64_t changed_ns;    /* last change of `version`; 0: none since this process started */
+    uint32_t founding, wanted; /* ranks at the start; ranks of the last resize (K45) */
+    uint32_t version;          /* version of the membership; never decreases */
+    uint64_t changed_ns;    /* last change of `version`; 0: unchanged since this process started */
     bool told_shrinking;    /* the advice of placement/shrinking.c was logged */
-    bool tells_leavers;     /* lanes have yet to be informed which ranks left */
+    bool tells_leavers;     /* lanes do not know yet which ranks have left */
     bool is_growing;        /* the resize of rank `grower` waits until other ranks have joined */
-    uint32_t grower;        /* rank whose call of gp_job_resize() waits */
+    uint32_t grower;        /* rank whose gp_job_resize() waits */
     uint32_t claims;        /* bits of enum claim */
-    enum entering entering; /* way in which late workers enter rounds (late_join.c) */
-    struct regrouping *regrouping; /* regrouping in progress; NULL: none */
+    enum entering entering; /* how late workers enter rounds (late_join.c) */
+    struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     struct holding *holding;       /* hold of a rank in progress; NULL: none */
 };
 
@@ -167,52 +164,52 @@ struct job_index {
     struct hash_table by_name;
     size_t pieces_count;
     uint64_t bytes;       /* bytes of all tensors */
-    uint64_t piece_bytes; /* maximum bytes of a piece or task in the current declare */
+    uint64_t piece_bytes; /* maximum bytes of a piece or task in the declare in progress */
 };
 
-/* Reasons for which the job waits: placement/waiting.c. */
+/* Reasons for which the job waits (placement/waiting.c). */
 struct job_waits {
     char *waits_for; /* sentence for workers and operators; NULL: the job does not wait (K102) */
-    uint64_t measure_by_ns; /* deadline of the wait for another job's measurement; 0: none */
-    uint64_t start_by_ns;   /* deadline of the wait for an aggregator; 0: none */
+    uint64_t measure_by_ns; /* deadline of the wait until another job is measured; 0: no wait */
+    uint64_t start_by_ns;   /* deadline of the wait for an aggregator; 0: no wait */
     uint32_t requests;      /* number of open requests of its workers */
 };
 
-/* Replicas on other aggregators: room replica/. */
+/* Replicas on other aggregators (room replica/). */
 struct job_copies {
-    bool lacks_keeper;   /* there is no other aggregator that could hold replicas (K57) */
-    bool has_formers;    /* a piece may have a former holder */
-    uint64_t keepers_ns; /* time at which lanes were last informed of their holders */
+    bool lacks_keeper;   /* no other aggregator can hold replicas (K57) */
+    bool has_formers;    /* a piece may have a previous holder */
+    uint64_t keepers_ns; /* time at which lanes were last informed of their replica holders */
 };
 
-/* State of growth for the job: room growth/, and hold.c. */
+/* State of growth for the job (room growth/, hold.c). */
 struct job_growth {
-    struct scale_memory memory; /* state of the rules G1 to G13 */
-    enum scale_stay told_stay;  /* last logged reason for which growth leaves the job where it is */
-    uint64_t ordered_until_ns;  /* end of the hold after an order of an operator (K105) */
-    struct exploring *exploring; /* NULL: no look yet */
+    struct scale_memory memory;  /* state of the rules G1 to G13 */
+    enum scale_stay told_stay;   /* last logged reason for which growth does not move the job */
+    uint64_t ordered_until_ns;   /* end of the hold after an operator's order (K105) */
+    struct exploring *exploring; /* NULL: not examined yet */
 };
 
-/* Measurements of the job in training: room measure/. */
+/* Measurements of the job in training (room measure/). */
 struct job_figures {
     uint64_t moved_ns;    /* time of the last move of a task; 0: never */
     bool wants_pieces;    /* the next measurement requests the time of each piece */
     bool has_pieces;      /* lanes have sent the time of each piece */
     bool knows_tensors;   /* the lane time of each tensor is known */
-    uint64_t trained_ns;  /* last time at which the job trained or was expected to begin */
+    uint64_t trained_ns;  /* last time at which the job trained or was about to begin */
     uint64_t arrived_ns;  /* join of the first worker; 0: before this coordinator started */
     uint64_t feedback_ns; /* time from `arrived_ns` to the end of the first round; 0: unknown */
-    uint64_t control_ns;  /* CPU time of the coordinator for connections that have ended */
+    uint64_t control_ns;  /* CPU time that the coordinator spent on connections that have ended */
 };
 
-/* A job. Each room keeps its part in a struct of its own, behind a pointer that is never NULL. */
+/* A job. Each room has its part in a struct of its own. The pointer to the part is never NULL. */
 struct job {
     struct list link;
     struct service *service;
     struct tenant *tenant;
     uint32_t id, workers, epoch, next_tensor, next_piece; /* ranks are below `workers` */
     char *name;
-    char *failure; /* reason of the failure, as workers received it; NULL: the job has not failed */
+    char *failure;             /* reason that was sent to workers; NULL: the job has not failed */
     struct session **sessions; /* sessions by rank; NULL: the rank has not joined */
     struct tensor **tensors;   /* sorted by number */
     size_t tensors_count;
@@ -231,8 +228,9 @@ struct job {
 
 /* --- job.c --- */
 
-/* Loops over the tensors of a job, over the pieces of a tensor, and over all pieces of a job with
- * their tensors. `break` in job_each_piece() only ends the loop over the pieces of one tensor. */
+/* Loops over the tensors of a job, over the pieces of a tensor, and over all pieces of a job
+ * together with their tensors. In job_each_piece(), `break` ends only the loop over the pieces of
+ * the current tensor. */
 #define job_each_tensor(tensor, job)                                           \
     for (struct tensor *tensor = NULL, **tensor##_at = (job)->tensors;         \
          tensor##_at && tensor##_at < (job)->tensors + (job)->tensors_count && \
@@ -248,38 +246,40 @@ struct job {
 struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, const char *name,
                         uint32_t workers);
 void jobs_destroy(struct job *job);
-/* Finds a job by its name within the tenant. Jobs of two tenants may have the same name. */
+/* Finds a job by its name within the tenant. Jobs of different tenants may have the same name. */
 struct job *jobs_find(struct service *s, const struct tenant *tenant, const char *name);
 struct job *jobs_find_id(struct service *s, uint32_t id);
 /* Finds the job that a request names. An operator may name any job, a tenant only its own. `tenant`
- * is the text as typed ("": any tenant, "-": the local tenant). NULL: not found, and the peer was
- * sent the failure. */
+ * is the text that the user typed ("": any tenant, "-": the local tenant). Returns NULL if there is
+ * no such job; the failure was then sent to the peer. */
 struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, const char *tenant);
-/* Returns whether every founding rank that still counts has joined. */
+/* Returns whether every initial rank that is still a member has joined. */
 bool jobs_is_complete(const struct job *job);
 /* Returns "failed", "waiting", "training" or "joining". */
 const char *jobs_state(const struct job *job);
-/* Fails the job, once: stores the reason, and sends the reason to every rank except `except`. */
+/* Fails the job. The reason is stored and sent to every rank except `except`. A second call has no
+ * effect. */
 void jobs_fail(struct job *job, const struct session *except, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void jobs_send_failure(const struct job *job, int code, struct peer *to);
-/* Ends the job, whether workers are alive or not: deletes it from the store, then frees it. */
+/* Ends the job, even if workers are alive: deletes the job from the store and frees it. */
 void jobs_end(struct job *job);
 /* Ends the job if no worker is joined or away. The job may be freed on return. */
 void jobs_end_if_empty(struct job *job);
-/* Deletes the job from the store. An error is logged. */
+/* Deletes the job from the store. An error is only logged. */
 void jobs_forget(struct job *job);
 void jobs_broadcast(struct job *job, const struct session *except, const envelope *message);
 void jobs_row(const struct job *job, struct store_row *ret_row);
 int jobs_restore(struct service *s, const struct store_job *row);
 
-/* Adds the tensor, and owns it from then on. -ENOMEM: the tensor still belongs to the caller. */
+/* Adds the tensor to the job, which owns it from then on. Returns 0 or -ENOMEM; after -ENOMEM the
+ * caller still owns the tensor. */
 int jobs_add_tensor(struct job *job, struct tensor *tensor);
-/* Detaches the tensor's pieces from their lanes, and frees the tensor. */
+/* Detaches the tensor's pieces from their lanes and frees the tensor. */
 void jobs_remove_tensor(struct job *job, struct tensor *tensor);
 struct tensor *jobs_tensor(const struct job *job, uint32_t id);
-/* Like jobs_tensor(), but faster for ascending ids: `*place` (0 at first) is tried before the
- * search, and is then advanced. */
+/* Like jobs_tensor(), but faster if ids ascend from call to call. `*place`, 0 at first, is tried
+ * before the search and then advanced. */
 struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *place);
 struct tensor *jobs_tensor_named(const struct job *job, const char *name);
 struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor);

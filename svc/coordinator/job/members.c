@@ -1,5 +1,5 @@
-/* Members of a job and of its tensors, computed from sessions and tensors. Owns nothing, and
- * changes only the members of a new tensor. RULES.md: K40 to K45. */
+/* Members of a job and of its tensors, computed from sessions and tensors. Owns no state. Changes
+ * only the members of a new tensor. RULES.md: K40 to K45. */
 #include "svc/coordinator/job/members.h"
 
 #include <string.h>

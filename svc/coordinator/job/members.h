@@ -1,36 +1,35 @@
-/* Members of a job: the ranks that count for the job, and the ranks whose pushes make the rounds of
- * a tensor (K40 to K45). */
+/* Members: the ranks that belong to a job, and the ranks whose pushes complete the rounds of a
+ * tensor (K40 to K45). */
 #ifndef GRADPOOL_COORDINATOR_JOB_MEMBERS_H
 #define GRADPOOL_COORDINATOR_JOB_MEMBERS_H
 
 #include "svc/coordinator/job/job.h"
 
-/* Returns whether the rank is a member: it is joined or away, or it is a founding rank below
+/* Returns whether the rank is a member. A member is joined or away, or is an initial rank below
  * `wanted` that has not joined yet. */
 bool members_have(const struct job *job, uint32_t rank);
 uint32_t members_count(const struct job *job);
-/* Returns the number of training ranks, at least 1. Counters that add up all workers are divided by
- * this number. */
+/* Returns the number of training ranks, at least 1. A counter that adds up all workers is divided
+ * by this number. */
 uint32_t members_training(const struct job *job);
-/* Returns whether this rank of an elastic job has left or was lost. Its declarations no longer
+/* Returns whether this rank of an elastic job has left or was lost. Its declares no longer
  * count. */
 bool members_is_gone(const struct job *job, uint32_t rank);
-/* Sets the members of a new tensor: all members of the job that belong to the tensor's set of
+/* Sets the members of a new tensor: all members of the job that are in the tensor's set of
  * ranks. */
 void members_begin(struct tensor *tensor);
-/* Returns the tensor's terms with its members as ranks, which lanes need. The result is the
- * tensor's own terms or `buffer`. */
+/* Returns the tensor's terms for lanes, in which the tensor's members are the ranks. The result is
+ * the tensor's own terms, or `buffer`. */
 const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer);
-/* Returns whether the worker takes part in the tensor's rounds. A late worker does so after a
- * regrouping. */
+/* Returns whether the worker takes part in the tensor's rounds. A late worker does so once the
+ * lanes have added its rank. */
 bool members_has_entered(const struct tensor *tensor, const struct session *session);
-/* Returns whether the rank is a late worker that has not entered any tensor yet, so that no lane
- * knows it. */
+/* Returns whether the rank is a late worker that has not entered any tensor yet. No lane knows such
+ * a rank. */
 bool members_is_new(const struct job *job, uint32_t rank);
-/* Returns whether a former worker of this rank is still a member of a tensor on some lane. */
+/* Returns whether a lane still lists an earlier worker of this rank as a member of a tensor. */
 bool members_is_leaving(const struct job *job, uint32_t rank);
 
-/* Returns whether the worker is joined or away, that is, neither left nor lost. */
 static inline bool session_is_in(const struct session *session)
 {
     return session->state == SESSION_JOINED || session->state == SESSION_AWAY;

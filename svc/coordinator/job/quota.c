@@ -1,5 +1,5 @@
-/* Counts what jobs and tenants use, and refuses what exceeds a limit. Owns no counters: a job has
- * its own, and a tenant's use is the sum over its jobs. RULES.md: K13. */
+/* Computes the use of jobs and tenants, and refuses requests that exceed a limit. Owns no counters.
+ * A job has its own, and a tenant's use is the sum over its jobs. RULES.md: K13. */
 #include "svc/coordinator/job/quota.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -53,7 +53,7 @@ static void count_lent_on(struct service *s, const WIRE(LaneUse) * lane)
     }
 }
 
-/* Counts over all lanes once, for all jobs of a reply. */
+/* Sums over all lanes once, for all jobs of a reply. */
 void quota_count_lent(struct service *s)
 {
     list_for_each_entry (struct tenant, t, &s->door->tenants, link)
@@ -90,14 +90,14 @@ int quota_check_new_job(const struct service *s, const struct tenant *tenant, co
                                     quota.used[LIMIT_TENANT_WORKERS], workers, err);
 }
 
-/* Numbers of tensors, pieces and bytes, in the order of enum limit. `more`: the new tensors.
- * `counted`: the part of them that the sums of the job already contain. */
+/* Numbers of tensors, pieces and bytes, in the order of enum limit. `more`: of the new tensors.
+ * `counted`: the part of `more` that the sums of the job already include. */
 struct quota_news {
     uint64_t more[3], counted[3];
 };
 
-/* Counts the new tensors. A tensor without pieces yet counts with the least possible number of
- * pieces, so that a declare can be refused before any computation. */
+/* Counts the new tensors. For a tensor without pieces the smallest possible number of pieces is
+ * used, so that a declare can be refused before pieces are computed. */
 static struct quota_news count_news(const struct service *s, struct tensor *const *tensors,
                                     size_t count)
 {
@@ -117,7 +117,7 @@ static int check_news(const struct limits *limits, const struct quota *quota, en
                       const struct quota_news *news, const char *who, struct err *err)
 {
     int error = 0;
-    /* bytes are checked first, because they explain the number of pieces */
+    /* bytes are checked first: too many bytes also cause too many pieces */
     for (int i = 2; i >= 0 && error == 0; i--)
         error = limits_check(limits, first + (enum limit)i, who,
                              quota->used[first + i] - news->counted[i], news->more[i], err);

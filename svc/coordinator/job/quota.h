@@ -1,11 +1,11 @@
-/* Compares what jobs and tenants use with their limits (svc/wire/limit.h). */
+/* Compares the use of jobs and tenants with their limits (svc/wire/limit.h). */
 #ifndef GRADPOOL_COORDINATOR_JOB_QUOTA_H
 #define GRADPOOL_COORDINATOR_JOB_QUOTA_H
 
 #include "svc/coordinator/job/job.h"
 #include "svc/wire/limit.h"
 
-/* Use, indexed by enum limit. Entries of limits with another owner (job or tenant) are 0. */
+/* Use, indexed by enum limit. Limits of a job are 0 in the use of a tenant, and vice versa. */
 struct quota {
     uint64_t used[LIMITS];
 };
@@ -13,28 +13,28 @@ struct quota {
 void quota_of_job(const struct job *job, struct quota *ret_quota);
 void quota_of_tenant(const struct service *s, const struct tenant *tenant, struct quota *ret_quota);
 
-/* Sets `regions_most` and `lent_most` of every tenant from the last counts: the most regions on one
- * lane, and the most bytes on one aggregator. */
+/* Sets `regions_most` and `lent_most` of every tenant from the last measurements: the most memory
+ * regions on one lane, and the most bytes on one aggregator. */
 void quota_count_lent(struct service *s);
 /* Returns the row of a reply with a limit and its use. */
 WIRE(LimitUse) quota_row(const struct limits *limits, enum limit limit, uint64_t used);
 
-/* Checks whether the tenant may start a job. -EDQUOT: `err` names the owner, the limit, the use and
- * the option. */
+/* Checks whether the tenant may start a job. Returns 0 or -EDQUOT; `err` names the owner, the
+ * limit, the use and the option. */
 int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,
                         uint32_t workers, struct err *err);
-/* Checks whether the job may keep these new tensors and their pieces, which its sums already
- * contain. */
+/* Checks whether the job may have these new tensors and their pieces. The job's sums already
+ * include them. */
 int quota_check_declared(const struct job *job, struct tensor *const *tensors, size_t count,
                          struct err *err);
-/* Checks whether one request may name that many tensors, before anything else is done for the
- * request. */
+/* Checks whether one request may name so many tensors. Called first, before the request has any
+ * effect. */
 int quota_check_count(const struct tenant *tenant, size_t tensors, const char *job,
                       struct err *err);
 /* Checks whether the job may have one more open request. */
 int quota_check_request(const struct job *job, struct err *err);
-/* Checks whether lanes have memory for these new tensors. -EDQUOT: beyond the limit of the job;
- * -ENOSPC: beyond the limit of the lane. */
+/* Checks whether lanes have memory for these new tensors. Returns 0, -EDQUOT if the job's limit is
+ * exceeded, or -ENOSPC if a lane's limit is exceeded. */
 int quota_check_lanes(struct job *job, struct tensor *const *tensors, size_t count,
                       struct err *err);
 

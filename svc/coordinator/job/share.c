@@ -1,5 +1,5 @@
-/* Shares of lanes. Owns struct share and the sums of each lane (jobs, pieces, bytes). So only this
- * file attaches pieces to lanes and detaches them. */
+/* Shares of lanes. Owns struct share and the sums of each lane (jobs, pieces, bytes). Therefore
+ * only this file attaches pieces to lanes and detaches them. */
 #include "svc/coordinator/job/share.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -26,7 +26,7 @@ const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *shar
     return is_current ? stats_of_job(share->lane, job->id) : NULL;
 }
 
-/* Adds the counters of an ended share to those of the job, so that a job's totals never decrease
+/* Adds the counters of an ended share to the job's sums, so that a job's totals never decrease
  * (K15). */
 static void leave(struct job *job, const struct share *share)
 {
@@ -80,7 +80,7 @@ void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane)
     struct share *share = jobs_share(tensor->job, lane);
     uint64_t bytes = tensor_bytes(tensor, piece->elements);
     if (!share)
-        return service_retry_later(tensor->job->service); /* until then the piece stays stranded */
+        return service_retry_later(tensor->job->service); /* the piece stays stranded until then */
     lane->jobs += share->pieces == 0;
     lane->pieces++;
     lane->ranks += tensor->job->workers;
@@ -99,7 +99,7 @@ void piece_detach(struct tensor *tensor, struct piece *piece)
     uint64_t bytes = tensor_bytes(tensor, piece->elements);
     share->pieces--;
     share->bytes -= bytes;
-    piece->regroups = false; /* the next lane gets the piece without a release before */
+    piece->regroups = false; /* the next lane receives the piece without a release */
     piece->lane->load_bytes -= bytes;
     piece->lane->pieces--;
     piece->lane->ranks -= tensor->job->workers;

@@ -1,18 +1,18 @@
-/* Shares: a job's pieces on one lane, and the counters of the lane for this job. */
+/* Share: the pieces of a job on one lane, with the lane's counters for this job. */
 #ifndef GRADPOOL_COORDINATOR_JOB_SHARE_H
 #define GRADPOOL_COORDINATOR_JOB_SHARE_H
 
 #include "svc/coordinator/job/tensor.h"
 
-/* Finds or creates the job's share of the lane. NULL: no memory. The pointer is valid until the
- * next call. */
+/* Finds or creates the job's share of the lane. Returns NULL if memory is missing. The pointer is
+ * valid until the next call. */
 struct share *jobs_share(struct job *job, struct lane *lane);
-/* Returns the lane's counters for the job. NULL: nothing was measured since the share began, or the
- * lane does not know the job. */
+/* Returns the lane's counters for the job. NULL: no measurement since the share began, or the lane
+ * does not know the job. */
 const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share);
-/* Returns the share; NULL: the lane has no piece of the job. */
+/* Returns the share, or NULL if the lane has no piece of the job. */
 const struct share *share_in_use(const struct job *job, const struct lane *lane);
-/* Returns whether workers of the job may connect to the lane: the job has a share there, perhaps
+/* Returns whether workers of the job may connect to the lane. The job has a share there, possibly
  * without pieces yet. */
 bool share_takes_workers(const struct job *job, const struct lane *lane);
 /* Ends the job's share of the lane, and adds its counters to job->left. */
@@ -20,8 +20,8 @@ void jobs_forget_share(struct job *job, const struct lane *lane);
 /* Ends the job's shares of all lanes of a lost aggregator. */
 void jobs_forget_shares(struct job *job, const struct aggregator *a);
 
-/* Attaches the piece to the lane (PIECE_PLACED). No message is sent yet. Without memory the piece
- * stays stranded, and is placed again after RETRY_NS. */
+/* Attaches the piece to the lane (PIECE_PLACED). No message is sent. If memory is missing, the
+ * piece stays stranded and is placed again after RETRY_NS. */
 void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane);
 void piece_detach(struct tensor *tensor, struct piece *piece);
 

@@ -1,4 +1,4 @@
-/* Tasks of a job. Owns nothing: each list is computed, used and freed. */
+/* Tasks of a job. Owns nothing: lists of tasks are computed when they are needed. */
 #include "svc/coordinator/job/task.h"
 
 #include "svc/coordinator/job/tensor.h"
@@ -15,13 +15,13 @@ static int compare_tasks(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Bytes that move in one batch. The rounds of a batch wait while its state is transferred, and the
- * first round on the new lane is slower, because the memory there is new. */
+/* Bytes that move in one batch. The rounds of a batch wait while its state is transferred. The
+ * first round on the new lane is slower, because the lane touches new memory. */
 #define BATCH_STATE_BYTES (UINT64_C(8) << 20)
 #define BATCH_BYTES (UINT64_C(32) << 20)
 
-/* Returns the bytes of parameters and moments. Without a rule, the bytes of the last result, which
- * a late rank may still fetch. */
+/* Returns the bytes of parameters and moments. Without an update rule, the state is the last
+ * result, which a late rank may still fetch. */
 static uint64_t state_bytes(const struct terms *terms, uint64_t bytes)
 {
     if (terms->rule)
@@ -29,7 +29,7 @@ static uint64_t state_bytes(const struct terms *terms, uint64_t bytes)
     return terms->quorum == QUORUM_ALL ? 0 : bytes;
 }
 
-/* Lists the accepted pieces. `ret_tasks` NULL: counts only. */
+/* Lists the accepted pieces, or only counts them if `ret_tasks` is NULL. */
 static size_t list_pieces(const struct job *job, task_wanted_fn wanted, const void *context,
                           struct task *ret_tasks)
 {
@@ -102,7 +102,7 @@ static uint32_t pieces_of(const struct job *job, uint32_t task)
     return count;
 }
 
-/* Gives the parts their task numbers. 0: the part is a whole task and keeps its number. */
+/* Assigns task numbers to the parts. 0: the part is a whole task and keeps its number. */
 static void number_parts(const struct job *job, const struct spot_of_task *pieces, size_t count,
                          uint32_t *ret_tasks)
 {

@@ -7,8 +7,8 @@
 struct task {
     uint32_t id;
     uint64_t bytes;
-    uint64_t state_bytes; /* state that exists only on the lane, and moves with the task */
-    /* number of the lane, not a pointer: the lane may end before the move; 0: none */
+    uint64_t state_bytes; /* bytes of state that exists only on the lane and moves with the task */
+    /* number, not pointer, because the lane may end before the move; 0: none */
     uint32_t lane;
 };
 
@@ -18,20 +18,20 @@ typedef bool (*task_wanted_fn)(const struct tensor *tensor, const struct piece *
  * frees the list. Returns 0 or -ENOMEM. */
 int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context,
                struct task **ret_tasks, size_t *ret_count);
-/* Returns how many of the first tasks move in one batch: up to 8 MiB of state, 32 MiB in all, and
- * at least one task. */
+/* Returns how many of the first tasks form one batch: up to 8 MiB of state and 32 MiB of pieces,
+ * but at least one task. */
 size_t tasks_batch(const struct task *tasks, size_t count);
-/* Like tasks_batch(), with `times` as many bytes. */
+/* Like tasks_batch(), with limits of `times` as many bytes. */
 size_t tasks_larger_batch(const struct task *tasks, size_t count, uint64_t times);
-/* A piece, and the number of the part to which it will belong; the first part is 0. */
+/* A piece, and the number of the part to which it is assigned; the first part is 0. */
 struct spot_of_task {
     struct tensor *tensor;
     struct piece *piece;
     uint32_t part;
 };
-/* Splits tasks: each part becomes a task, unless it is a whole task already. In the array, pieces
- * of the same task and part are adjacent. After an error (-ENOMEM, errors of the store) nothing has
- * changed. */
+/* Splits tasks. Each part becomes a task, unless it already is a whole task. Pieces of the same
+ * task and part are adjacent in the array. Returns 0, -ENOMEM or an error of the store; after an
+ * error nothing has changed. */
 int tasks_split(struct job *job, const struct spot_of_task *pieces, size_t count, size_t parts);
 struct task *tasks_find(struct task *tasks, size_t count, uint32_t id);
 

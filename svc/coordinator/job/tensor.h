@@ -6,7 +6,7 @@
 #include "svc/coordinator/job/job.h"
 
 #define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
-/* maximum number of pieces of a DeclareReply, given by the size of a frame */
+/* maximum number of pieces in a DeclareReply, limited by the size of a frame */
 #define DECLARE_PIECES_MAX 300000u
 #define MESSAGE_PIECES_MAX 32768u /* maximum number of pieces of a PlaceRequest or RouteChange */
 
@@ -18,11 +18,11 @@ void tensor_destroy(struct tensor *tensor);
 uint64_t tensor_bytes(const struct tensor *tensor, uint64_t elements);
 bool tensor_has_rank(const struct tensor *tensor, uint32_t rank);
 void tensor_set_rank(struct tensor *tensor, uint32_t rank, bool on);
-/* Sends the failure of a failed tensor to a rank that declared it and may have missed the
+/* Sends the failure of a failed tensor to a rank that has declared it and may have missed the
  * message. */
 void tensor_send_failure(const struct tensor *tensor, const struct session *to);
-/* Fails the tensor permanently, once: stores the reason, and sends the reason to every rank that
- * declared the tensor, except `except`. */
+/* Fails the tensor permanently. The reason is stored and sent to every rank that has declared the
+ * tensor, except `except`. A second call has no effect. */
 void tensor_fail(struct tensor *tensor, const struct session *except, int code, const char *text);
 void tensor_row(const struct tensor *tensor, struct store_row *ret_row);
 void piece_row(const struct tensor *tensor, const struct piece *piece, struct store_row *ret_row);
@@ -31,10 +31,10 @@ int piece_restore(struct service *s, const struct store_piece *row);
 
 typedef bool (*piece_wanted_fn)(const struct piece *piece, const void *context);
 /* Returns the routes of the pieces that have a lane and that `wanted` accepts (NULL: all). The
- * message is one block, which the caller frees. NULL: no memory. */
+ * message is one block, which the caller frees. Returns NULL if memory is missing. */
 WIRE(TensorRoute) *
     tensor_route(const struct tensor *tensor, piece_wanted_fn wanted, const void *context);
-/* Sends RouteChange to one session, or to all connected sessions (`to` NULL). */
+/* Sends RouteChange to one session, or to all connected sessions if `to` is NULL. */
 void tensors_send_routes(struct job *job, const struct session *to, piece_wanted_fn wanted,
                          const void *context);
 

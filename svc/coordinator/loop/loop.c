@@ -1,5 +1,6 @@
 /* Descriptors, timers and turns. Owns the epoll descriptor and the list of running timers, but not
- * the objects that embed them. A handler may free any source or timer, including its own. */
+ * the objects that embed sources and timers. A handler may free any source or timer, including its
+ * own. */
 #include "svc/coordinator/loop/loop.h"
 
 #include "svc/base/clock.h"
@@ -8,8 +9,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Maximum number of events before the next turn. Events are cheap, and a connection whose event
- * waits is served late. */
+/* Maximum number of events between two turns. Handling an event is cheap, and delaying it would
+ * delay a connection. */
 #define EVENTS_A_STEP 64
 
 int loop_init(struct loop *loop)
@@ -80,7 +81,7 @@ static struct timer *earliest(struct loop *loop)
     return loop->first;
 }
 
-/* Handles due timers. The time is read once, so a timer that a handler starts with this time fires
+/* Handles due timers. The time is read once, so a timer that a handler starts without delay fires
  * in the next step. */
 static void expire_timers(struct loop *loop)
 {

@@ -1,4 +1,4 @@
-/* The coordinator's event loop: descriptors, timers and turns, on one thread. */
+/* The coordinator's event loop on its one thread: descriptors, timers and turns. */
 #ifndef GRADPOOL_COORDINATOR_LOOP_LOOP_H
 #define GRADPOOL_COORDINATOR_LOOP_LOOP_H
 
@@ -10,17 +10,17 @@
 struct loop {
     int epoll_fd;
     struct list timers;  /* running timers, in no order */
-    struct timer *first; /* the timer that fires next; NULL: not known */
+    struct timer *first; /* timer with the next deadline; NULL: to be searched */
     struct turns turns;
 };
 
-/* A watched descriptor. Its owner embeds this struct. fd -1: not watched. */
+/* A watched descriptor. The owner embeds this struct. fd -1: not watched. */
 struct source {
     int fd;
     void (*ready)(struct source *source, uint32_t events);
 };
 
-/* A timer, which fires once. Its owner embeds this struct. */
+/* A timer that fires once. The owner embeds this struct. */
 struct timer {
     struct list link;
     struct loop *loop; /* loop of the last timer_start() */
@@ -31,21 +31,21 @@ struct timer {
 int loop_init(struct loop *loop);
 
 int loop_watch(struct loop *loop, struct source *source, uint32_t events);
-/* Watches for other events, and only for one event: afterwards the descriptor is not watched until
- * the next call. */
+/* Watches the descriptor for one event of another set. After that event the descriptor is not
+ * watched until the next call. */
 int loop_rewatch_once(struct loop *loop, struct source *source, uint32_t events);
-/* Stops watching. The descriptor stays open, and source->fd keeps its value. Does nothing for a
- * source that is not watched. */
+/* Stops watching. The descriptor stays open and source->fd keeps its value. A source that is not
+ * watched is allowed. */
 void loop_unwatch(struct loop *loop, struct source *source);
 
 void timer_init(struct timer *timer, void (*expired)(struct timer *timer));
-/* Starts the timer, or changes the deadline of a running one. */
+/* Starts the timer, or changes the deadline of a running timer. */
 void timer_start(struct loop *loop, struct timer *timer, uint64_t deadline_ns);
 void timer_stop(struct timer *timer);
 
-/* Waits until `deadline_ns` at most for an event, a timer or a turn. Then handles events (at most
- * 64; they are fetched one by one, so that a handler may free any other source), all due timers,
- * and one turn. Negative: errno of epoll_wait(). */
+/* Waits until `deadline_ns` at most for an event, a timer or a turn. Then handles up to 64 events,
+ * all due timers, and one turn. Events are fetched one by one, so a handler may free any other
+ * source. Returns 0, or the negative errno of epoll_wait(). */
 int loop_step(struct loop *loop, uint64_t deadline_ns);
 
 #endif

@@ -1,24 +1,26 @@
-/* Chooses the next turn: that of the party, and then of the connection, with the least recent CPU
- * time. A running handler is not interrupted, so expensive work waits until no cheap work has
- * arrived for a while. Owns the records of CPU time, but not the objects that take turns. RULES.md:
- * K99, K100. */
+/* Chooses the next turn: first the party, then its connection, with the least recent CPU time. A
+ * running handler is not interrupted. Therefore expensive work waits until no cheap work has
+ * arrived for a while. Owns the records of CPU time, but not the objects that embed turns.
+ * RULES.md: K99, K100. */
 #include "svc/coordinator/loop/turns.h"
 
 #include "svc/base/clock.h"
 #include "svc/coordinator/view/pool.h"
 
 #define WINDOW_NS NS_PER_S
-/* Upper end of level 0. Each further level ends at twice the time of the one before. */
+/* Upper end of level 0, in recent CPU time. Each further level ends at twice the time of the level
+ * before. */
 #define LEVEL_NS (256 * NS_PER_US)
-/* From this level on (131 ms of recent CPU time) the work of a connection counts as expensive. */
+/* From this level on (131 ms of recent CPU time), a connection's work counts as expensive. */
 #define HEAVY_LEVEL 10
-/* A party that uses a share S of the thread has a halved sum of at most twice S of a window. */
+/* Recent CPU time per percent of budget. The halved sum of a party that uses a share S of the
+ * thread is at most 2 S of a window. */
 #define BUDGET_NS_A_PERCENT (2 * WINDOW_NS / 100)
-/* Time within which a client sends its next request after an answer, even on a loaded host. */
+/* A client sends its next request within this time after an answer, even on a loaded host. */
 #define REST_NS (250 * NS_PER_MS)
 
-/* Classes of turns. Turns of a lower key are served first. A key above the budget is served when no
- * turn of a lower key was served for REST_NS. */
+/* Classes of turns. A lower key is served first. KEY_OVER: the party has exceeded its budget. Such
+ * a turn is served after REST_NS without a turn of a lower key. */
 enum turn_key { KEY_FIRST, KEY_LIGHT, KEY_HEAVY, KEY_OVER_LIGHT, KEY_OVER_HEAVY };
 
 static uint64_t usage_now(const struct usage *usage, uint64_t window)
@@ -105,8 +107,8 @@ struct turn *turns_bill(struct turns *turns, struct turn *payer)
 
 /* --- queues --- */
 
-/* Moves waiting turns down by one level for each window that has passed, because their recent CPU
- * time is halved. */
+/* Moves waiting turns one level down for each window that has passed, because their recent CPU time
+ * was halved. */
 static void shift_levels(struct party *party, uint64_t window)
 {
     uint64_t passed = window - party->window;
@@ -178,8 +180,8 @@ static enum turn_key key_of(const struct party *party, uint64_t window)
     return is_heavy ? KEY_HEAVY : KEY_LIGHT;
 }
 
-/* Returns the time from which a turn of this key may be served: REST_NS after the last turn of a
- * lower key. */
+/* Returns the time from which a turn of this class may be served: REST_NS after the last turn of a
+ * lower class. */
 static uint64_t rested_ns(const struct turns *turns, enum turn_key key)
 {
     uint64_t last_ns = 0;
@@ -189,8 +191,8 @@ static uint64_t rested_ns(const struct turns *turns, enum turn_key key)
     return last_ns ? last_ns + REST_NS : 0;
 }
 
-/* Returns the party with the lowest key; among equals the one with the least CPU time; among these
- * the one that was served longest ago. */
+/* Returns the party with the lowest class. Of several, the party with the least recent CPU time is
+ * chosen; if that is equal, too, the one that has waited longest. */
 static struct party *choose(struct turns *turns, uint64_t now_ns, enum turn_key *ret_key)
 {
     uint64_t window = window_at(now_ns);
@@ -218,8 +220,8 @@ uint64_t turns_due_ns(struct turns *turns, uint64_t now_ns)
     return due_ns <= now_ns ? 0 : due_ns;
 }
 
-/* Records the end of a turn. Turns of aggregators do not count: an answer does not announce another
- * request. */
+/* Records the end of a turn. Turns of aggregators are not recorded, because an aggregator's answer
+ * is not followed by another request. */
 static void note_served(struct turns *turns, enum party_kind kind, enum turn_key key)
 {
     if (kind != PARTY_AGGREGATORS)
@@ -236,7 +238,7 @@ void turns_take(struct turns *turns, uint64_t now_ns)
         list_entry(list_first(&party->levels[first_level(party)]), struct turn, link);
     enum party_kind kind = party->kind;
     leave_queue(turn);
-    if (party->waiting > 0) { /* the party goes behind the other parties */
+    if (party->waiting > 0) { /* the party is queued behind all others */
         list_remove(&party->link);
         list_append(&turns->parties, &party->link);
     }

@@ -1,5 +1,5 @@
-/* Turns on the coordinator's thread: decides which connection is served next, and to which
- * connection CPU time is charged (K99, K100). */
+/* Turns on the coordinator's thread. They decide which connection is served next and which
+ * connection the CPU time is charged to (K99, K100). */
 #ifndef GRADPOOL_COORDINATOR_LOOP_TURNS_H
 #define GRADPOOL_COORDINATOR_LOOP_TURNS_H
 
@@ -12,33 +12,35 @@
 #define TURN_LEVELS 12
 #define TURN_KEYS 5
 
-/* CPU time; the sum is halved every second. */
+/* CPU time. The sum is halved every second. */
 struct usage {
     uint64_t used_ns, window;
 };
 
 enum party_kind {
-    PARTY_OTHERS,      /* a tenant, or unidentified peers of one address; has a budget */
-    PARTY_OPERATORS,   /* operators: served before tenants, within their budget */
-    PARTY_AGGREGATORS, /* aggregators: served before tenants */
+    /* a tenant, or unidentified peers of one address; CPU time is limited by a budget */
+    PARTY_OTHERS,
+    PARTY_OPERATORS,   /* operators; served before tenants while within their budget */
+    PARTY_AGGREGATORS, /* aggregators; served before tenants */
 };
 
-/* A party is a group of connections that shares the thread with other parties. */
+/* A group of connections. Parties compete for the coordinator's thread. */
 struct party {
-    struct list link; /* node in turns.parties while a turn of the party waits */
+    struct list link; /* node in turns.parties while a connection of the party waits */
     struct list levels[TURN_LEVELS];
     size_t waiting;
     uint64_t window; /* window in which `levels` were last shifted */
     struct usage usage;
     enum party_kind kind;
-    /* maximum share of the thread's time while others wait; 100: no maximum */
+    /* largest share of the thread's time while other parties wait; 100: no limit */
     uint32_t budget_percent;
     uint64_t cpu_ns; /* CPU time charged since the start */
 };
 
-/* A turn, embedded in the object that is served in turns: a connection or a listening socket. */
+/* A turn to be served. The waiting object embeds this struct: a connection or a listening
+ * socket. */
 struct turn {
-    struct list link; /* node in a level of its party while the turn waits */
+    struct list link; /* node in one of the party's levels while the turn waits */
     struct party *party;
     struct usage usage;
     uint64_t cpu_ns; /* CPU time charged since turn_init() */
@@ -47,8 +49,8 @@ struct turn {
 
 struct turns {
     struct list parties;
-    uint64_t served_ns[TURN_KEYS]; /* time at which the last turn of each key ended */
-    /* CPU time since `since_ns` is charged to this turn; NULL: to the service itself */
+    uint64_t served_ns[TURN_KEYS]; /* time at which the last turn of each class ended */
+    /* turn that is charged for CPU time since `since_ns`; NULL: the service itself */
     struct turn *payer;
     uint64_t since_ns;
 };
@@ -58,13 +60,13 @@ void party_init(struct party *party, enum party_kind kind, uint32_t budget_perce
 /* Removes the party. No turn of the party may be waiting. */
 void party_fini(struct party *party);
 void turn_init(struct turn *turn, struct party *party, void (*take)(struct turn *turn));
-/* Removes the turn: it no longer waits, and is not charged any more. */
+/* Removes the turn. It no longer waits and is no longer charged. */
 void turn_fini(struct turns *turns, struct turn *turn);
 
-/* Makes the turn wait to be served, if it does not wait yet. */
+/* Queues the turn to be served, if it is not queued yet. */
 void turn_wait(struct turns *turns, struct turn *turn);
 bool turn_waits(const struct turn *turn);
-/* Moves the turn to another party, to which its time is charged from then on. */
+/* Moves the turn to another party, which is charged for the turn from then on. */
 void turn_join(struct turns *turns, struct turn *turn, struct party *party);
 
 /* Returns the time at which the next turn may be served; 0: now; UINT64_MAX: no turn waits. */

@@ -1,6 +1,6 @@
-/* Measures jobs while they train: requests counters of aggregators at intervals, and turns the
- * difference between two replies into samples for the job's profile. Owns the timer. Never waits
- * for an answer, and measures rarely while no job trains (K15). */
+/* Measures jobs while they train. Requests counters from aggregators at intervals. The difference
+ * between two replies is a sample for the job's profile. Owns the timer. Never blocks for an
+ * answer, and measures rarely while no job trains (K15). */
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -22,11 +22,11 @@
 #include <stdlib.h>
 
 #define PPM_PER_PERCENT 1e4
-#define IDLE_LOOKS 2 /* number of measurements without a round after which the pauses grow */
+#define IDLE_LOOKS 2 /* number of measurements without a round after which the intervals grow */
 
-/* --- from figures to samples --- */
+/* --- from counters to samples --- */
 
-/* Difference between a lane's counters for a job in two measurements. */
+/* Difference between two measurements of a lane's counters for a job. */
 struct window {
     uint64_t rounds, elapsed_ns, busy_ns;
     uint64_t span_ns, burst_ns; /* means over the rounds; 0: rounds overlap */
@@ -34,8 +34,8 @@ struct window {
     bool is_alone; /* no other job had pieces on the lane during the window */
 };
 
-/* Returns whether the counters continue the earlier ones: same pieces, same process, no counter
- * decreased. */
+/* Returns whether the counters continue the earlier ones: the pieces and the process are the same,
+ * and no counter has decreased. */
 static bool is_next(const struct seen *was, const struct seen *is)
 {
     return was->reference == is->reference && was->busy_ns <= is->busy_ns &&
@@ -53,7 +53,7 @@ static void look_at_ending(const struct seen *was, const struct seen *is, struct
     window->burst_ns = (is->burst_ns - was->burst_ns) / rounds;
 }
 
-/* Returns the job's part of the time for which the lane waited for its core, in proportion to busy
+/* Returns the job's share of the time for which the lane waited for its core, in proportion to busy
  * time. */
 static uint64_t core_wait(const struct seen *was, const struct seen *is)
 {
@@ -65,8 +65,8 @@ static uint64_t core_wait(const struct seen *was, const struct seen *is)
 }
 
 /* Sets `feedback_ns`, the time from the first join to the end of the first round. A lane on this
- * host (its process has a pidfd) uses the same clock as the coordinator. For other lanes the
- * arrival of the message is used. */
+ * host has the same clock as the coordinator, and its process has a pidfd. For other lanes the time
+ * of the message's arrival is used. */
 static void note_first_round(struct job *job, const struct share *share, const WIRE(JobUse) * use)
 {
     bool is_ours = share->lane->aggregator->process.fd >= 0;
@@ -79,12 +79,12 @@ static void note_first_round(struct job *job, const struct share *share, const W
         job->figures->feedback_ns = feedback_ns;
 }
 
-/* Computes the window since the last measurement with rounds. False: there is none. Measurements
- * from before the last move belong to other lanes and are skipped. */
+/* Computes the window since the last measurement with rounds. Returns false if there is none.
+ * Measurements from before the job's last move belong to other lanes and are skipped. */
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
     if (share->looked_ns > 0 && share->lane->rows_ns <= share->looked_ns)
-        return false; /* the measurement has not changed since (K61) */
+        return false; /* no newer measurement has arrived (K61) */
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
     const WIRE(LaneUse) *lane_use = stats_of_lane(share->lane);
     if (use)
@@ -122,9 +122,9 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     return is_next(&was, &is);
 }
 
-/* Adds a sample of lane time. Lane time alone on a lane differs from lane time beside other jobs
- * (R3 of packer), so the estimate restarts when that changes. Until enough samples exist the known
- * or predicted value is used. */
+/* Adds a sample of lane time. A job needs more lane time beside other jobs than alone (R3 of
+ * packer), so the estimate restarts when other jobs arrive or leave. Until there are enough
+ * samples, the earlier or predicted value is used. */
 static void add_lane_time(struct share *share, const struct window *window)
 {
     if (share->was_alone != window->is_alone)
@@ -135,8 +135,9 @@ static void add_lane_time(struct share *share, const struct window *window)
         share->lane_ns = share->time.value;
 }
 
-/* Records waiting times. A lane that waits for its core does not notice arrivals, so its busy and
- * waiting time counts as handled time even if the round began before the last measurement. */
+/* Records waiting times. A lane that waits for its core does not notice arrivals. Therefore its
+ * busy and waiting time counts as handled time, even if the round began before the last
+ * measurement. */
 static void note_waits(struct share *share, const struct window *window, uint32_t workers)
 {
     uint64_t least_ns = window->busy_ns + window->core_wait_ns;
@@ -148,9 +149,8 @@ static void note_waits(struct share *share, const struct window *window, uint32_
         window->handled_ns > least_ns ? (window->handled_ns - least_ns) / window->rounds : 0;
 }
 
-/* Sets the part of each tensor in the job's lane time, by the busy time of its pieces. Time for
- * messages is divided in the same proportion. A moved piece counts from its move on, so known parts
- * remain after a move. */
+/* Divides the job's lane time among the tensors, in proportion to the busy time of their pieces.
+ * After a move, a piece is counted from the move on, so known proportions are kept. */
 static void share_lane_time(struct job *job)
 {
     job->figures->has_pieces = false;
@@ -176,7 +176,7 @@ static void note(struct job *job, enum profile_news news)
         return;
     profile_use(job->profile);
     job->figures->wants_pieces = true;
-    /* a declare may be waiting for this measurement */
+    /* a declare may wait for this measurement */
     kept_check_soon(job->service, declare_handle);
     if (news == PROFILE_NARROWED)
         return log_info(
@@ -192,8 +192,8 @@ static void note(struct job *job, enum profile_news news)
              (double)known.period_ns / NS_PER_MS, (double)known.lanes_ns / NS_PER_MS);
 }
 
-/* Measures one job. Returns whether it has trained since the last measurement. The lane with the
- * most lane time determines the period of a round. */
+/* Measures one job. Returns whether the job has trained since the last measurement. The lane with
+ * the most lane time determines the period of a round. */
 static bool measure(struct job *job)
 {
     struct window busiest = {0};
@@ -209,7 +209,8 @@ static bool measure(struct job *job)
             continue;
         lanes++;
         if (!look(job, share, &window)) {
-            lanes_ns += share->seen.reference ? share->lane_ns : 0; /* only measured values */
+            /* predicted values are not added */
+            lanes_ns += share->seen.reference ? share->lane_ns : 0;
             is_alone &= share->lane->jobs == 1;
             continue;
         }
@@ -237,8 +238,8 @@ static bool measure(struct job *job)
                                         packer_loss_limit_ppm(job_limit_ppm(job), 0, 0),
                                     .is_alone = is_alone};
     note(job, profile_take(job->profile, &sample));
-    /* An earlier run may not have measured the tensors, and a reply may be lost, so the wish
-     * remains until they are known. */
+    /* An earlier run may not have measured the tensors, and a reply may be lost. Therefore the
+     * request is repeated until their times are known. */
     job->figures->wants_pieces |= job->profile->now.period_ns > 0 && !job->figures->knows_tensors;
     job->figures->trained_ns = clock_now_ns();
     exploring_look(job, busiest.rounds, busiest.elapsed_ns);
@@ -250,9 +251,9 @@ static bool measure(struct job *job)
 struct measuring {
     struct service *service;
     struct timer timer;
-    uint64_t scaled_ns;  /* time of growth's last window */
-    uint64_t wait_ns;    /* pause until the next measurement */
-    uint32_t idle_looks; /* number of measurements in a row without training */
+    uint64_t scaled_ns;  /* end of growth's last window */
+    uint64_t wait_ns;    /* time until the next measurement */
+    uint32_t idle_looks; /* number of consecutive measurements without training */
 };
 
 static uint64_t least_ns(const struct service *s)
@@ -261,7 +262,7 @@ static uint64_t least_ns(const struct service *s)
     return s->options->measure_ns ? s->options->measure_ns : usual_ns;
 }
 
-/* Reads the lane time of each piece of the job that the request named. */
+/* Stores the lane time of each piece of the job that the request named. */
 static void take_pieces(const struct lane *lane)
 {
     const WIRE(LaneUse) *use = stats_of_lane(lane);
@@ -327,8 +328,8 @@ void stats_ask(struct aggregator *a, uint32_t job_id)
     stats_request(a, job_id, CALL_DEADLINE_NS, got_stats, &asked, sizeof asked);
 }
 
-/* Returns whether a window of growth is over. A window lasts MEASURE_NS, even with the shorter
- * intervals of --explore. */
+/* Returns whether a window of growth has ended. A window lasts MEASURE_NS, even if --explore
+ * measures more often. */
 static bool is_window(struct service *s)
 {
     uint64_t now_ns = clock_now_ns();
@@ -388,8 +389,8 @@ bool measuring_is_idle(const struct service *s)
     return list_is_empty(&s->jobs) || s->measuring->idle_looks >= IDLE_LOOKS;
 }
 
-/* Never postpones a running timer, because a job that declares one tensor after another calls this
- * often. */
+/* A running timer is never postponed, because a job that declares one tensor after another calls
+ * this function often. */
 void measuring_wake(struct service *s)
 {
     uint64_t next_ns = clock_now_ns() + least_ns(s);

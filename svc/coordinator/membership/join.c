@@ -1,5 +1,5 @@
-/* Handles requests of workers to join a job, to resume a session after a lost connection, and to
- * leave. Stores every change before the change takes effect (K1). */
+/* Requests of workers to join a job, to resume a session after a lost connection, and to leave.
+ * Every change is stored before it takes effect (K1). */
 #include "svc/coordinator/membership/join.h"
 
 #include "svc/base/log.h"
@@ -22,8 +22,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define JOIN_WAIT_NS (5 * NS_PER_S) /* time to wait for a rank that is about to leave */
-#define JOB_END_NS (8 * NS_PER_S)   /* time to wait for the end of a former job of the same name */
+#define JOIN_WAIT_NS (5 * NS_PER_S) /* longest wait for a former worker of the rank to leave */
+#define JOB_END_NS (8 * NS_PER_S)   /* longest wait for a former job of the same name to end */
 
 static void reply_joined(const struct session *session, uint64_t request)
 {
@@ -158,8 +158,8 @@ static const struct session *find_in(const struct job *job, bool is_in)
     return NULL;
 }
 
-/* Returns whether the job is a former job of this name. The join then waits for its end, and begins
- * the next job. */
+/* Returns whether the existing job of this name is ending. If so, the join waits for the end and
+ * then starts a new job. */
 static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
 {
     const struct session *taken = session_of(job, join->rank);
@@ -168,8 +168,8 @@ static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
     return taken ? taken->state != SESSION_JOINED : find_in(job, false) != NULL;
 }
 
-/* Returns whether the join does not fit the present job. A late rank may still fit, even if others
- * have left. */
+/* Returns whether the join does not match the present job. A late rank may match even if other
+ * ranks have left. */
 static bool has_no_place(const struct job *job, const WIRE(JoinRequest) * join)
 {
     return job->failure || session_of(job, join->rank) || job->workers != room_of(join);
@@ -241,9 +241,8 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
     return false;
 }
 
-/* Finds the process of the worker over the Unix socket, where the kernel names the connected
- * process. Behind a proxy that is another process than the worker. Returns the identity; 0:
- * unknown. */
+/* Finds the worker's process through the Unix socket, where the kernel names the connected process.
+ * Behind a proxy, that process is not the worker. Returns the identity, or 0 if it is unknown. */
 static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint32_t *ret_pid)
 {
     if (pid <= 0 || process_own_number((uint32_t)pid) != join->pid)
@@ -252,9 +251,9 @@ static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint
     return process_identity(*ret_pid);
 }
 
-/* Returns the identity of the worker's process, if it runs on this host and in the same PID
- * namespace; elsewhere its number means another process (K59). 0: only the end of the connection
- * shows that the worker has ended. */
+/* Returns the identity of the worker's process if the process runs on this host and in the same PID
+ * namespace. Elsewhere its number may belong to another process (K59). Returns 0 if only the end of
+ * the connection can show that the worker has ended. */
 static uint64_t identify(const struct peer *p, const WIRE(JoinRequest) * join, uint32_t *ret_pid)
 {
     int pid;
@@ -286,7 +285,7 @@ static int keep_joined(const struct session *session, bool job_is_new, struct er
     return store_commit(s->store, err);
 }
 
-/* Decides whether the worker is late: its rank was used before, or is not a founding rank. */
+/* Marks the worker as late if its rank was used before or is not an initial rank. */
 static void take_place(struct job *job, struct session *session)
 {
     if (job->terms->is_elastic &&
@@ -296,7 +295,7 @@ static void take_place(struct job *job, struct session *session)
         job->ranks->changed_ns = clock_now_ns();
 }
 
-/* Stores the join, then adds the session (K1). After an error nothing has changed. */
+/* Stores the join and then adds the session (K1). After an error nothing has changed. */
 static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *job, bool job_is_new,
                 struct err *err)
 {
@@ -359,9 +358,9 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     return false;
 }
 
-/* Makes the join wait until a former job has ended; false: it has waited long enough. A rank that
- * is away counts as lost after 3/4 of that time, so that lanes and ranks are informed within the
- * rest. */
+/* Lets the join wait until a former job has ended. Returns false if it has waited too long. A
+ * rank that is away counts as lost after 3/4 of that time; in the rest, lanes and ranks are
+ * informed. */
 static bool wait_for_end(struct peer *p, const envelope *message, struct session *taken)
 {
     uint64_t now_ns = clock_now_ns(), named = p->service->options->job_end_ns;
@@ -418,15 +417,14 @@ static void join_new(struct peer *p, const envelope *message)
     members_tell(job, NULL);
 }
 
-/* Only confirmed routes are sent; the others follow when their lane has confirmed the pieces
- * (K3). */
+/* Only confirmed routes are sent. The others follow once the lane has confirmed the pieces (K3). */
 static bool is_confirmed(const struct piece *piece, const void *context)
 {
     return piece->state == PIECE_READY;
 }
 
-/* Resumes a session. After the reply the worker gets the routes and failures that it may have
- * missed. It skips routes whose epoch it knows. */
+/* Resumes a session. After the reply the worker receives the routes and failures that it may have
+ * missed. The worker skips routes whose epoch it knows. */
 static void resume(struct peer *p, uint64_t request, struct session *session)
 {
     struct job *job = session->job;
@@ -483,7 +481,7 @@ void join_handle(struct peer *p, const envelope *request)
         return fail_unknown(p, request->id, join);
     session->job->terms->durability = durability_of(p->service, join);
     resume(p, request->id, session);
-    keeping_check(session->job); /* the durability of the job is known now (K57) */
+    keeping_check(session->job); /* the job's durability is known from here on (K57) */
 }
 
 void leave_handle(struct peer *p, const envelope *request)

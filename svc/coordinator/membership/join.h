@@ -1,4 +1,4 @@
-/* Handles requests of workers to join and to leave. */
+/* Requests of workers to join and to leave. */
 #ifndef GRADPOOL_COORDINATOR_MEMBERSHIP_JOIN_H
 #define GRADPOOL_COORDINATOR_MEMBERSHIP_JOIN_H
 

@@ -1,5 +1,5 @@
-/* Handles reports of lanes: a job has failed there, or the connection of a worker has ended. Owns
- * nothing. A report counts only if the lane has pieces of the job. */
+/* Reports of lanes: a job has failed there, or the connection to a worker has ended. Owns nothing.
+ * A report is ignored if the lane has no pieces of the job. */
 #include "svc/coordinator/membership/lane_report.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -17,7 +17,6 @@ static bool lane_carries(const struct lane *lane, const struct job *job)
     return false;
 }
 
-/* A late report, about a job without pieces on the lane, is dropped. */
 void aggregator_handle_failure(struct peer *p, const envelope *message)
 {
     const WIRE(LaneFailure) *said = message->lane_failure;

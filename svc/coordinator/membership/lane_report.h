@@ -1,4 +1,4 @@
-/* Handles messages in which lanes report a failed job or a lost worker. */
+/* Reports of lanes about a failed job or a lost worker. */
 #ifndef GRADPOOL_COORDINATOR_MEMBERSHIP_LANE_REPORT_H
 #define GRADPOOL_COORDINATOR_MEMBERSHIP_LANE_REPORT_H
 

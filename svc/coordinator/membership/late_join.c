@@ -1,7 +1,7 @@
-/* Makes late workers enter all tensors between the same two iterations: one rank is held at the end
- * of an iteration while lanes are informed of the late workers. If no rank can be held, late
- * workers enter each tensor at its open round. Decides when a regrouping begins; regroup.c
- * carries it out. RULES.md: K52. */
+/* Late workers enter all tensors between the same two iterations. For this purpose one rank is held
+ * at the end of an iteration while lanes add the late workers. If no rank can be held, late workers
+ * enter each tensor at its open round. This file decides when the ranks change; regroup.c changes
+ * them. RULES.md: K52. */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/claim.h"
 #include "svc/coordinator/job/members.h"
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define DECLARE_NS NS_PER_S /* maximum time between two declares of a late worker */
+#define DECLARE_NS NS_PER_S /* longest time between two declares of a late worker */
 
 static bool is_new(const struct job *job, uint32_t rank)
 {
@@ -55,8 +55,8 @@ static bool enter_at_once(struct job *job)
     return true;
 }
 
-/* Returns whether the rank has entered some tensors and waits to enter others that it has declared
- * since. */
+/* Returns whether the rank has entered some tensors and has declared more since, which it has not
+ * entered yet. */
 static bool waits_half_way(const struct job *job, uint32_t rank)
 {
     const struct session *session = job->sessions[rank];
@@ -72,8 +72,8 @@ static bool waits_half_way(const struct job *job, uint32_t rank)
     return has_some && waits;
 }
 
-/* Returns whether a rank has entered only some of its tensors. The rounds of the other ranks
- * need that rank, so no rank could reach the end of an iteration. */
+/* Returns whether a rank has entered only some of its tensors. The other ranks' rounds wait for
+ * this rank, so no rank can reach the end of an iteration. */
 static bool hinders_all(const struct job *job, char *ret_text, size_t text_bytes)
 {
     for (uint32_t rank = 0; rank < job->workers; rank++) {
@@ -145,8 +145,8 @@ void entering_waits(struct job *job)
         job->ranks->entering = ENTERING_NOT;
 }
 
-/* Continues after a regrouping. A late worker without all tensors is about to declare the rest, so
- * the held rank waits for DECLARE_NS more. */
+/* Called after the ranks have changed. A late worker without all tensors is about to declare the
+ * rest, so the held rank waits for DECLARE_NS more. */
 void entering_went_on(struct job *job)
 {
     job->ranks->entering = ENTERING_NOT;

@@ -1,5 +1,5 @@
-/* Membership of elastic jobs: which ranks are in the job, and which ranks make the rounds of each
- * tensor (K40 to K45). */
+/* Membership of elastic jobs: the ranks that belong to the job, and the ranks whose pushes complete
+ * the rounds of each tensor (K40 to K45). */
 #ifndef GRADPOOL_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H
 #define GRADPOOL_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H
 
@@ -9,35 +9,36 @@
 
 /* Removes the worker of the ended session from the membership. The job continues. */
 void members_leave(struct session *session);
-/* Returns the membership as a message that points to `ranks` (TERMS_RANK_WORDS), which belong to
- * the caller. */
+/* Returns the membership as a message. The message points to `ranks` (TERMS_RANK_WORDS words),
+ * which the caller owns. */
 WIRE(Membership) members_describe(const struct job *job, uint64_t *ranks);
-/* Sends the membership of an elastic job to one session, or to all sessions (`to` NULL). */
+/* Sends the membership of an elastic job to one session, or to all sessions if `to` is NULL. */
 void members_tell(const struct job *job, const struct session *to);
 void members_handle_resize(struct peer *p, const envelope *message);
 
 /* --- late_join.c --- */
 
-/* Returns whether a regrouping may begin now. If not, a rank is being held at the end of its
- * iteration, and regrouping_check() is called again when it is. */
+/* Returns whether a regrouping (a change of the ranks on lanes) may begin now. If not, a rank is
+ * being held at the end of its iteration; regrouping_check() is called again once the rank is
+ * held. */
 bool entering_may_begin(struct job *job, bool somebody_goes);
-/* Ends the wait for a hold after a resize that adds ranks: the rank that called it waits, and can
+/* Called after a resize that adds ranks. The rank that requested it waits for the reply, so it can
  * be held at once. */
 void entering_asked_for(struct job *job);
-/* Handles a plan that is empty or cannot begin now. */
+/* Called when no regrouping is needed or possible now. */
 void entering_waits(struct job *job);
-/* Handles the end of a regrouping. The held rank continues when the late workers have entered all
+/* Called at the end of a regrouping. The held rank continues when the late workers have entered all
  * tensors. */
 void entering_went_on(struct job *job);
 
 /* --- regroup.c --- */
 
-/* Begins a regrouping of an elastic job if one is needed and possible. Called whenever one of these
- * may have changed. Does nothing for other jobs. */
+/* Begins a regrouping of an elastic job if one is needed and possible. Called whenever a condition
+ * for it may have changed. Does nothing for a job that is not elastic. */
 void regrouping_check(struct job *job);
 void regrouping_check_all(struct service *s);
-/* Handles an aggregator that is away, lost, or on another connection. A regrouping that waits for
- * releases of its lanes fails. */
+/* Called when an aggregator is away, lost, or on another connection. A regrouping that waits for
+ * the aggregator's lanes to release pieces fails. */
 void regrouping_aggregator_gone(const struct aggregator *a);
 /* Frees the regrouping of a job that is ending. */
 void regrouping_end(struct job *job);

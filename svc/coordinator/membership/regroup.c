@@ -1,7 +1,7 @@
-/* Regrouping: changes lanes and workers to the current membership of a job, for all tensors
- * together. Lanes release the pieces, the pieces get the new ranks under the next epoch, and
- * workers get the routes. Decides nothing about the membership. Never leaves a piece released.
- * RULES.md: K41, K42. */
+/* Regrouping brings the lanes and workers of a job to its current membership, for all tensors
+ * together. Lanes release the pieces. The pieces then receive the new ranks with the next epoch,
+ * and workers receive the routes. This file does not decide about membership. A released piece is
+ * always placed again. RULES.md: K41, K42. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -20,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A regrouping; a job has at most one. Its ranks and tensors are fixed when it begins, so that all
- * lanes get the same ones. */
+/* A regrouping. A job has at most one. Its ranks and tensors are fixed at the beginning, so that
+ * all lanes receive the same ones. */
 struct regrouping {
     uint64_t id;
     uint32_t version, epoch;
@@ -32,7 +32,7 @@ struct regrouping {
     uint32_t tensors[];
 };
 
-/* Context of a call. When the answer arrives, the regrouping may be over and the job gone. */
+/* Context of a call. When the answer arrives, the regrouping or the job may have ended. */
 struct regroup_asked {
     uint64_t id;
     uint32_t job, lane;
@@ -58,8 +58,8 @@ static bool belongs(const struct tensor *tensor, const uint64_t *have, uint32_t 
     return session->entered > 0 && tensor_has_rank(tensor, rank);
 }
 
-/* Computes the ranks that should make the tensor's rounds. Returns whether they differ from the
- * current ranks. */
+/* Computes the ranks whose pushes should complete the tensor's rounds. Returns whether they differ
+ * from the current ranks. */
 static bool wanted_members(const struct tensor *tensor, const uint64_t *have, uint64_t *ret_ranks)
 {
     bool is_news = false;
@@ -82,8 +82,8 @@ static bool is_there(const struct tensor *tensor)
     return true;
 }
 
-/* Returns whether rounds of the tensor can still be completed. Fails a tensor whose partial quorum
- * needs more ranks than are left. */
+/* Returns whether rounds of the tensor can still complete. A tensor whose partial quorum exceeds
+ * the number of remaining ranks fails. */
 static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
 {
     char text[2 * ERR_TEXT_BYTES];
@@ -100,8 +100,8 @@ static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
     return false;
 }
 
-/* Plans a regrouping of all tensors that need one. NULL: no tensor needs one, memory is missing, or
- * a piece is not ready on a connected lane and has to become ready first. */
+/* Plans a regrouping of all tensors that need one. Returns NULL if no tensor needs one, memory is
+ * missing, or a piece is not ready on a connected lane yet. */
 static struct regrouping *plan(struct job *job)
 {
     struct regrouping *r = calloc(1, sizeof *r + job->tensors_count * sizeof r->tensors[0]);
@@ -192,8 +192,8 @@ static void thaw_all(struct job *job)
     }
 }
 
-/* Ends a regrouping before its switch. Lanes serve the pieces as before, and the regrouping is
- * tried again after RETRY_NS. */
+/* Ends a regrouping that has not switched. Lanes continue to serve the pieces with the former
+ * ranks. The regrouping is tried again after RETRY_NS. */
 static void give_up(struct job *job)
 {
     struct service *s = job->service;
@@ -208,8 +208,8 @@ static bool is_of_epoch(const struct piece *piece, const void *epoch)
     return piece->epoch == *(const uint32_t *)epoch && piece->state == PIECE_READY;
 }
 
-/* Sends all new routes together, because a worker's messages for a piece depend on the routes of
- * the whole tensor (W15). */
+/* Sends all new routes together, because a worker needs the routes of the whole tensor for its
+ * messages about a piece (W15). */
 static void finish(struct job *job)
 {
     uint32_t epoch = job->ranks->regrouping->epoch, version = job->ranks->regrouping->version;
@@ -246,8 +246,8 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
     if (!r)
         return;
     r->has_failed =
-        /* has_failed: this lane did not answer. Its pieces are sent again, at the latest when the
-         * lane is back (K9). */
+        /* The lane did not answer. Its pieces are sent again, at the latest when its aggregator is
+         * connected again (K9). */
         !reply;
     each_piece(job, settle, asked);
     if (code == -ETIMEDOUT)
@@ -336,8 +336,8 @@ static void switch_all(struct job *job)
     }
 }
 
-/* Switches to the new ranks, after all pieces are released. The transaction is the switch:
- * before it everything can be undone, after it nothing can. */
+/* Switches to the new ranks after all pieces are released. The transaction is the switch: it is the
+ * point of no return. */
 static void regroup(struct job *job)
 {
     struct regrouping *r = job->ranks->regrouping;
@@ -348,7 +348,7 @@ static void regroup(struct job *job)
         return give_up(job);
     }
     switch_all(job);
-    r->pending = 1; /* one more, until all calls are sent */
+    r->pending = 1; /* one extra count until all calls are sent */
     for (size_t i = 0; i < job->shares_count && !job->failure; i++)
         ask_regroup(job, job->shares[i].lane);
     if (--r->pending == 0)
@@ -357,8 +357,8 @@ static void regroup(struct job *job)
 
 /* --- the release --- */
 
-/* Handles an aggregator that is away. It may come back without its releases, or its pieces may move
- * without a release, so the regrouping fails and begins again. */
+/* The aggregator may have lost the releases, or its pieces may move without a release. Therefore
+ * the regrouping fails and begins again. */
 void regrouping_aggregator_gone(const struct aggregator *a)
 {
     list_for_each_entry (struct job, job, &a->service->jobs, link) {
@@ -399,7 +399,7 @@ static void released(struct service *s, void *data, const envelope *reply, int c
         regroup(job);
 }
 
-/* Sends one release. -EAGAIN: the aggregator is not connected. */
+/* Sends one release. Returns 0, or -EAGAIN if the aggregator is not connected. */
 static int send_release(struct job *job, struct lane *lane, const struct gathering *g,
                         const uint64_t *gone)
 {
@@ -413,8 +413,8 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
     return error;
 }
 
-/* Sends a release to the lane, even without pieces, because each lane of the job has to be informed
- * of the ranks that are gone. */
+/* Sends a release to the lane, even without pieces, because each lane of the job needs the list of
+ * ranks that are gone. */
 static void ask_release(struct job *job, struct lane *lane)
 {
     struct regrouping *r = job->ranks->regrouping;
@@ -428,9 +428,8 @@ static void ask_release(struct job *job, struct lane *lane)
     free(g.pieces);
 }
 
-/* Sends lanes the ranks that were lost after the regrouping began. A piece finishes its round
- * before it is released, and such a rank would delay the round. The next regrouping removes these
- * ranks. */
+/* Informs lanes of ranks that were lost after the regrouping began. A piece completes its round
+ * before its release, and would wait for such a rank. The next regrouping removes these ranks. */
 static void tell_of_more(struct job *job)
 {
     const struct gathering nothing = {0};
@@ -488,7 +487,7 @@ void regrouping_check(struct job *job)
         free(r);
         return;
     }
-    moving_worker_leaves(job); /* a migration that has not switched yet is undone */
+    moving_worker_leaves(job); /* aborts a migration that has not switched yet */
     saving_give_way(job, "its workers come or go");
     if (!moving_is_busy(job))
         return begin(job, r);

@@ -1,5 +1,5 @@
-/* Messages of a migration to lanes. Each message has the pieces of one lane. Answers to earlier
- * groups of calls are dropped. Owns struct migration_asked. Decides nothing. */
+/* Messages of a migration to lanes. Each message has the pieces of one lane. A late answer to a
+ * finished group of calls is dropped. Owns struct migration_asked. Decides nothing. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
@@ -31,8 +31,8 @@ uint32_t migration_lane_of(const struct migration *m, const uint32_t *order, siz
     return order == m->by_source ? t->source : t->target;
 }
 
-/* Returns whether two pieces belong in one message: they have the same lane. By target they also
- * have the same replica holder, which gets its message in the same way. */
+/* Returns whether two pieces belong in one message. They must have the same lane. In messages to
+ * targets they also must have the same replica holder. */
 static bool is_together(const struct migration *m, const uint32_t *order, size_t i, size_t k)
 {
     bool is_kept_alike = m->travellers[order[i]].keeper == m->travellers[order[k]].keeper;
@@ -40,7 +40,7 @@ static bool is_together(const struct migration *m, const uint32_t *order, size_t
            (order == m->by_source || is_kept_alike);
 }
 
-/* Builds the next message, from `*cursor` on. NULL: no memory. */
+/* Builds the next message, with pieces from `*cursor` on. Returns NULL if memory is missing. */
 static struct migration_asked *next_message(const struct migration *m, const struct job *job,
                                             const uint32_t *order, size_t *cursor)
 {
@@ -77,7 +77,7 @@ int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask)
     return error < 0 ? error : 0;
 }
 
-/* If all pieces were undeclared, no message is sent, and `then` is called at once. */
+/* If all pieces were undeclared, no message is sent and `then` is called at once. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
                    void (*then)(struct migration *m))
 {

@@ -1,6 +1,6 @@
-/* Calls of a migration to lanes, and the handling of their answers. A message has pieces of one
- * lane that still exist, at most MESSAGE_PIECES_MAX. Each call has a deadline. migration.c decides
- * the order of the steps. */
+/* Calls of a migration to lanes, and their answers. A message names pieces of one lane that still
+ * exist, at most MESSAGE_PIECES_MAX. Each call has a deadline. migration.c decides the order of the
+ * steps. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -35,8 +35,8 @@ static bool has_connection(const struct job *job, uint32_t rank)
     return job->sessions[rank] && job->sessions[rank]->peer;
 }
 
-/* Returns whether the target may wait for the connections of the workers. Not if a rank is away,
- * because the wait would time out, nor if a source is about to end, because its time is short. */
+/* Returns whether the target may wait for the workers' connections. A rank that is away would make
+ * the wait time out. A source that is about to end has no time for the wait. */
 static bool may_await(const struct migration *m, const struct migration_asked *asked,
                       const struct job *job, const uint64_t ranks[RANKS_WORDS])
 {
@@ -51,7 +51,7 @@ static bool may_await(const struct migration *m, const struct migration_asked *a
     return true;
 }
 
-/* Informs workers of the target early. The ticket request of a worker reaches the lane after the
+/* Informs workers early of the target. A worker's request for a ticket reaches the lane after the
  * pieces, because both use the same connection. */
 static void tell_workers_ahead(const struct job *job, const uint64_t ranks[RANKS_WORDS],
                                const struct lane *lane)
@@ -155,7 +155,7 @@ void migration_install(struct migration *m, migration_fn then)
 
 /* --- after the switch --- */
 
-/* Returns whether the lane has no piece of the job, in any state. */
+/* Returns whether the lane has no piece of the job in any state. */
 static bool is_empty(const struct job *job, const struct lane *lane)
 {
     for (size_t i = 0; i < job->shares_count; i++)
@@ -164,8 +164,8 @@ static bool is_empty(const struct job *job, const struct lane *lane)
     return true;
 }
 
-/* Handles the answer of a source. An aggregator that is away or lost need not answer: when it is
- * back, it gets a drop (K9). */
+/* Handles the answer of a source. An aggregator that is away or lost need not answer. When it is
+ * back, it is sent a drop (K9). */
 static void let_go(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     struct migration *m = migration_awaiting(s, data);
@@ -194,8 +194,8 @@ static int ask_to_let_go(struct migration *m, struct lane *lane, struct migratio
     return error;
 }
 
-/* Breaks the connections to those sources to which a message could not be sent for lack of memory.
- * After the reconnect the sources drop the pieces (K9). */
+/* Closes the connections to sources that could not be sent a message for lack of memory. After the
+ * reconnect, the sources drop the pieces (K9). */
 static void meet_again(struct migration *m)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -214,7 +214,7 @@ void migration_let_go(struct migration *m)
         m->feed(m, MIGRATOR_E_RELEASED);
 }
 
-/* --- messages whose answers do not matter --- */
+/* --- messages whose answers are ignored --- */
 
 static void drop_run(struct migration *m, struct job *job, struct lane *lane, uint32_t *pieces,
                      size_t count)
@@ -242,8 +242,8 @@ static bool is_told(const struct job *job, uint32_t piece, enum telling telling)
     return telling == TELL_ALL || is_gone == (telling == TELL_OF_GONE);
 }
 
-/* Without memory for the list of pieces, the connection of the lane is broken. After the reconnect
- * K9 decides which pieces the lane keeps. */
+/* If memory for the list of pieces is missing, the lane's connection is closed. After the
+ * reconnect, K9 decides which pieces the lane keeps. */
 static void tell_all(struct migration *m, struct job *job, const uint32_t *order,
                      enum telling telling,
                      void (*tell)(struct migration *m, struct job *job, struct lane *lane,

@@ -1,6 +1,6 @@
 /* Replicas of moving pieces whose replica holder changes with the move (K57). The new holder begins
- * to copy before the release, and has the whole copy before the routes are written, so the state is
- * never in one process alone. replica/replica.c chooses the holder. */
+ * to copy before the release. It has the whole copy before the routes are stored, so at any time
+ * two processes have the state. replica/replica.c chooses the holder. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Removes the pieces whose holder stays the same from the message. Returns the number of the
- * others. */
+/* Removes the pieces whose holder stays the same from the message. Returns the number of remaining
+ * pieces. */
 static size_t keep_copied(const struct migration *m, struct migration_asked *asked)
 {
     size_t count = 0;
@@ -23,7 +23,7 @@ static size_t keep_copied(const struct migration *m, struct migration_asked *ask
 
 /* --- new holders begin --- */
 
-/* Removes the holder, so that the next attempt chooses another one. */
+/* Marks the holder as unfit, so that the next attempt chooses another one. */
 static void relieve(struct service *s, const struct migration_asked *asked, const char *why)
 {
     struct migration *m = migration_find(s, asked->migration);

@@ -1,4 +1,4 @@
-/* One migration in progress. Only the files of this room use these declarations. */
+/* A migration in progress. Private to this room. */
 #ifndef GRADPOOL_COORDINATOR_MIGRATION_INTERNAL_H
 #define GRADPOOL_COORDINATOR_MIGRATION_INTERNAL_H
 
@@ -6,17 +6,17 @@
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/service.h"
 
-/* A piece that moves. Numbers, not pointers: the piece or the job may be gone at any time. */
+/* A piece that moves. Numbers are stored, because the piece or the job may be freed at any time. */
 struct traveller {
     uint32_t piece, source, target; /* source and target are numbers of lanes */
     enum share_how how;
-    uint64_t round, state_bytes; /* values from the ReleaseReply of the source */
+    uint64_t round, state_bytes; /* from the ReleaseReply of the source */
     uint32_t keeper;             /* replica holder after the switch (K57); 0: none */
-    bool is_copied; /* the replica holder is new, and copies the state before the switch */
+    bool is_copied; /* the replica holder is new and copies the state before the switch */
 };
 
 struct migration;
-/* The next step, called when all lanes have answered. */
+/* Next step of a migration, called when all lanes have answered. */
 typedef void (*migration_fn)(struct migration *m);
 
 struct migration {
@@ -29,24 +29,25 @@ struct migration {
     size_t count;
     /* indexes of travellers, sorted by lane of the source and of the target */
     uint32_t *by_source, *by_target;
-    uint32_t turn; /* number of the current group of calls; answers to earlier groups are dropped */
-    uint32_t pending;  /* number of unanswered calls of this group */
+    /* number of the current group of calls; answers to an earlier group are dropped */
+    uint32_t turn;
+    uint32_t pending;  /* number of unanswered calls of the current group */
     migration_fn then; /* next step */
-    /* passes an event to the state machine */
+    /* passes an event to the migration's state machine */
     void (*feed)(struct migration *m, enum migrator_event event);
-    bool asks_release;     /* a release has been sent */
+    bool asks_release;     /* a release was sent */
     struct state_way *way; /* transfer of the state (state.c); NULL: none */
     uint64_t rested_ns;    /* time at which the first source had released its pieces */
     struct moved moved;
     char text[ERR_TEXT_BYTES];
     moving_done_fn done;
     uint64_t context;
-    struct timer over; /* timer that calls done() from the loop */
+    struct timer over; /* fires at once; calls done() from the event loop */
 };
 
 /* --- migration.c --- */
 
-/* Starts the state machine. The migration gets the next epoch of the job. */
+/* Starts the state machine. The migration reserves the next epoch of the job. */
 void migration_begin(struct migration *m, struct job *job);
 
 /* --- ask.c --- */
@@ -55,15 +56,15 @@ static inline bool migration_is_over(const struct migration *m)
 {
     return m->state == MIGRATOR_C_DONE || m->state == MIGRATOR_C_ABORTED;
 }
-/* Finds a migration. NULL: no migration has this number, or it is over. */
+/* Finds a migration. Returns NULL if none has this number, or if it has ended. */
 struct migration *migration_find(struct service *s, uint64_t id);
 struct job *migration_job(const struct migration *m);
-/* Passes a failure to the state machine, which aborts the migration if the switch is not done yet.
- * The failure is a refusal of a lane, a missing answer (-ETIMEDOUT), or a lost lane. */
+/* Passes a failure to the state machine: a refusal by a lane, a missing answer (-ETIMEDOUT), or a
+ * lost lane. The migration is aborted unless it has switched. */
 void migration_refused(struct migration *m, int code, const char *text);
 
-/* Context of a call: the pieces of one message, and the migration and the group of calls that wait
- * for the answer. */
+/* Context of a call: the pieces of one message, the migration, and the number of the group of
+ * calls. */
 struct migration_asked {
     uint64_t migration;
     uint32_t turn;
@@ -74,47 +75,50 @@ static inline size_t migration_asked_bytes(const struct migration_asked *asked)
 {
     return sizeof *asked + asked->count * sizeof asked->at[0];
 }
-/* Sends one message about the pieces of one lane. Returns a positive number if there is nothing to
- * send. */
+/* Sends one message about the pieces of one lane. Returns 0, a negative errno, or a positive number
+ * if no message is needed. */
 typedef int (*ask_fn)(struct migration *m, struct lane *lane, struct migration_asked *asked);
-/* Before the switch: sends messages about all pieces of one side (`order`: by_source or by_target),
- * and calls `then` when all are answered. */
+/* Sends messages about all pieces before the switch, to sources (`order`: by_source) or targets
+ * (by_target). Calls `then` when all are answered. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask, migration_fn then);
-/* Handles the answer of such a message. A Done is counted; a failure aborts the migration. */
+/* Handles the answer of such a message. Done is counted; a failure aborts the migration. */
 void migration_answered(struct service *s, void *data, const envelope *reply, int code,
                         const char *text);
 /* Lists the numbers of the pieces. The caller frees the list. Returns 0 or -ENOMEM. */
 int migration_list(const struct migration *m, const struct migration_asked *asked,
                    uint32_t **ret_pieces);
 
-/* Returns the lane of piece order[i] on the side to which `order` belongs. */
+/* Returns the lane of piece order[i]: its source or target, depending on `order`. */
 uint32_t migration_lane_of(const struct migration *m, const uint32_t *order, size_t i);
-/* Sends messages about all pieces of one side, as a new group of calls. -ENOMEM, -ECONNRESET. */
+/* Sends messages about all pieces to sources or targets, as a new group of calls. Returns 0,
+ * -ENOMEM or -ECONNRESET. */
 int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask);
-/* Returns the migration that waits for this answer; NULL: none does any more. */
+/* Returns the migration that waits for this answer, or NULL. */
 struct migration *migration_awaiting(struct service *s, const struct migration_asked *asked);
 
 /* --- calls.c --- */
 
-/* Each function sends messages to all lanes of its side, and calls `then` when all are answered. */
+/* Each function sends messages to all sources or all targets, and calls `then` when all are
+ * answered. */
 void migration_prepare(struct migration *m, migration_fn then);
 void migration_release(struct migration *m, migration_fn then);
 void migration_install(struct migration *m, migration_fn then);
-/* Makes the sources drop the moved pieces, or the whole job if they have no other piece of it. */
+/* Tells the sources to drop the moved pieces, or the whole job if they have no other piece
+ * of it. */
 void migration_let_go(struct migration *m);
-/* Makes the targets drop the pieces; if `only_gone`, only pieces that were undeclared meanwhile.
- * `job` NULL: the job has ended. */
+/* Tells the targets to drop the pieces; with `only_gone`, only the pieces that were undeclared in
+ * the meantime. `job` is NULL if the job has ended. */
 void migration_drop_targets(struct migration *m, struct job *job, bool only_gone);
 void migration_thaw_sources(struct migration *m, struct job *job);
 
 /* --- copies.c --- */
 
-/* Makes new replica holders begin to copy, after the targets have made room. */
+/* Starts the copies of new replica holders, after the targets have allocated memory. */
 void migration_begin_copies(struct migration *m, migration_fn then);
-/* Waits until the targets are connected to the new holders; in a second call, until the holders
+/* Waits until the targets are connected to the new holders. A second call waits until the holders
  * have the copies. */
 void migration_await_copies(struct migration *m, migration_fn then);
-/* Makes replica holders drop copies: those of undeclared pieces, or of all pieces if `are_all`. */
+/* Tells replica holders to drop the copies of undeclared pieces, or of all pieces if `are_all`. */
 void migration_end_copies(struct migration *m, const struct job *job, bool are_all);
 
 /* --- state.c --- */

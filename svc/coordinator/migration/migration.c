@@ -1,6 +1,6 @@
-/* Migrations: begin, steps, end. Carries out the actions of migrator_step(), and makes the one
- * switch (K19). calls.c has the messages. Each piece always has the owner that the store names.
- * done() is never called inside a caller's function. */
+/* Migrations: beginning, steps, end. Carries out the actions of migrator_step(), and switches
+ * routes in one transaction (K19). calls.c has the messages. The store names the owner of each
+ * piece at any time. done() is called from the event loop only. */
 #include "svc/coordinator/migration/migration.h"
 
 #include "svc/base/log.h"
@@ -91,7 +91,8 @@ bool moving_goes_astray(const struct job *job)
     return false;
 }
 
-/* Counts the move at its targets, so that they do not appear empty before the switch. */
+/* Counts the moving tasks at their targets, so that the targets are not treated as empty before the
+ * switch. */
 static void note_arriving(const struct migration *m, bool begins)
 {
     uint32_t last = 0;
@@ -109,7 +110,7 @@ static void note_arriving(const struct migration *m, bool begins)
 static void report(struct timer *timer);
 static void migration_feed(struct migration *m, enum migrator_event event);
 
-/* The epoch is reserved now and stored with the switch, so that a recovery in between gets another
+/* The epoch is reserved here and stored with the switch. A recovery in between receives a higher
  * one. */
 void migration_begin(struct migration *m, struct job *job)
 {
@@ -152,7 +153,7 @@ static void report(struct timer *timer)
     s->on->job->may_regroup(job);
 }
 
-/* Ends the migration, once. done() is called later, from the loop. */
+/* Ends the migration. The event loop calls done() later. */
 static void finish(struct migration *m)
 {
     const struct job *job = migration_job(m);
@@ -220,7 +221,7 @@ static int write_route(struct migration *m)
 }
 
 /* Moves a part of the source's lane time to the target, in proportion to bytes. The target uses
- * this value until its own is measured. */
+ * this value until it is measured. */
 static uint64_t take_lane_time(const struct tensor *tensor, const struct piece *piece)
 {
     struct share *share = jobs_share(tensor->job, piece->lane);
@@ -231,7 +232,7 @@ static uint64_t take_lane_time(const struct tensor *tensor, const struct piece *
     return lane_ns;
 }
 
-/* Moves the piece to its target. This cannot fail, because moving_start() has created the share. */
+/* Moves the piece to its target. Cannot fail: moving_start() has created the share. */
 static void settle(struct migration *m, struct job *job, const struct traveller *t)
 {
     struct tensor *tensor;
@@ -242,7 +243,7 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     uint64_t lane_ns = take_lane_time(tensor, piece);
     piece_detach(tensor, piece);
     piece_attach(tensor, piece, target);
-    lane_open(target); /* a target that was parked meanwhile opens again */
+    lane_open(target); /* the target may have parked in the meantime */
     struct share *share = jobs_share(job, target);
     share->lane_ns += lane_ns;
     share->how = t->how ? t->how : share->how;
@@ -252,8 +253,8 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     keeping_moved(job, piece, t->keeper, t->is_copied);
 }
 
-/* Moves all pieces to their targets. Samples of the former lanes are no longer valid, so all shares
- * begin again (K20). */
+/* Moves all pieces to their targets. Samples from former lanes are no longer valid, so the
+ * measurements of all shares restart (K20). */
 static void settle_all(struct migration *m)
 {
     struct job *job = migration_job(m);
@@ -272,8 +273,8 @@ static bool has_moved(const struct piece *piece, const void *context)
     return piece->epoch == m->epoch && piece->lost_epoch < m->epoch;
 }
 
-/* Sends the routes. The target needs no message to begin, because workers are the first to send
- * to it. */
+/* Sends the routes to the workers. The target needs no message, because workers send to it
+ * first. */
 static void activate(struct migration *m)
 {
     struct job *job = migration_job(m);
@@ -350,8 +351,8 @@ static bool has_lane_of(const struct migration *m, const struct aggregator *a, b
     return false;
 }
 
-/* Returns whether `a` holds, or begins to hold, replicas of moving pieces. Rounds end only with a
- * live holder, and a moving piece gets no new one (K57). */
+/* Returns whether `a` holds, or begins to hold, replicas of moving pieces. Without a holder no
+ * round completes, and a moving piece is not assigned a new holder (K57). */
 static bool waits_for_keeper(const struct migration *m, const struct aggregator *a)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -401,7 +402,7 @@ void moving_aggregator_lost(struct aggregator *a)
     }
 }
 
-/* Ends the migrations of the job. The sources drop its pieces when the job itself ends. */
+/* Ends the migrations of the job. The end of the job makes the sources drop its pieces. */
 void moving_end_job(struct job *job)
 {
     list_for_each_entry (struct migration, m, &job->service->works->migrations, link) {

@@ -1,5 +1,5 @@
-/* Plan of a migration: which pieces move, and whether the move may begin. Nothing changes until
- * everything is checked. migration.c has the steps. */
+/* Plan of a migration: which pieces move, and whether they may move now. Nothing changes before all
+ * checks have passed. migration.c has the steps. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/claim.h"
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* One task that is to move. */
+/* A task that is to move. */
 struct wanted {
     uint32_t task, target;
     enum share_how how;
@@ -23,7 +23,7 @@ struct wanted {
 struct search {
     struct wanted *wanted;
     size_t wanted_count;
-    struct traveller *travellers; /* NULL: pieces are counted only */
+    struct traveller *travellers; /* NULL: pieces are only counted */
     size_t count;
     struct err *err;
 };
@@ -52,7 +52,8 @@ int moving_check(const struct job *job, struct err *err)
         return err_set(err, -EAGAIN, "job %.64s has failed", job->name);
     if (job_has_claim(job, CLAIM_REGROUP))
         return err_set(err, -EAGAIN, "workers of job %.64s come or go", job->name);
-    /* A worker that is away may miss the message that its lane has released the pieces (K20). */
+    /* A worker that is away may miss the message by which its lane has released the pieces
+     * (K20). */
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank] && job->sessions[rank]->state == SESSION_AWAY)
             return err_set(err, -EAGAIN, "rank %u of job %.64s is away", rank, job->name);
@@ -180,7 +181,8 @@ static uint32_t *order(struct migration *m, int (*compare)(const void *, const v
     return indexes;
 }
 
-/* Creates the migration, which then owns search->travellers. NULL: no memory. */
+/* Creates the migration, which owns search->travellers from then on. Returns NULL if memory is
+ * missing. */
 static struct migration *migration_create(struct job *job, struct search *search)
 {
     struct migration *m = calloc(1, sizeof *m);
@@ -206,8 +208,8 @@ static struct migration *migration_create(struct job *job, struct search *search
     return m;
 }
 
-/* Closes the moving tasks to new pieces. All pieces of a task are on one lane, so tensors that are
- * declared meanwhile get tasks of their own. */
+/* Adds no further piece to the moving tasks. All pieces of a task are on one lane, so tensors that
+ * are declared during the move form new tasks. */
 static void close_tasks(struct job *job, const struct search *search)
 {
     for (size_t i = 0; i < job->shares_count; i++)
@@ -215,8 +217,8 @@ static void close_tasks(struct job *job, const struct search *search)
             job->shares[i].open_task = 0;
 }
 
-/* Drops the pieces of failed tensors. No worker uses them, and with them a lane would not become
- * empty. */
+/* Drops the pieces of failed tensors. No worker uses them, and they would keep the lane from
+ * becoming empty. */
 static void drop_failed(struct job *job, const struct search *search)
 {
     job_each_piece (piece, tensor, job) {

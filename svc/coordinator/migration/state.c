@@ -1,7 +1,6 @@
-/* Transfers state (parameters, moments, a running sum) from source to target: requests parts from
- * the source and puts them to the target. Some messages are in transit at the same time, so that
- * both lanes and both connections work; no more than these are in memory. The contents are not
- * interpreted. */
+/* Transfers state (parameters, moments, a running sum) from source to target. Parts of the state
+ * are requested from the source and put to the target. At most PARTS_MAX parts are in transit,
+ * which keeps both lanes busy and limits memory. The contents are not interpreted. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
@@ -9,14 +8,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* maximum bytes of a StateReply; the last one of a piece has fewer */
+/* bytes of a StateReply; the last one of a piece may have fewer */
 #define PART_BYTES (UINT64_C(1) << 20)
-#define PARTS_MAX 4 /* maximum number of parts in transit: requested, or put and not answered */
+#define PARTS_MAX 4 /* maximum number of parts that are requested, or put and not answered yet */
 
 /* The transfer of state in one migration. */
 struct state_way {
     size_t at;       /* index of the traveller whose state is requested next */
-    uint64_t offset; /* offset in that state of the next request */
+    uint64_t offset; /* offset of the next request in the state of that traveller */
     uint32_t parts;  /* number of parts in transit */
 };
 
@@ -29,7 +28,7 @@ struct state_part {
     uint64_t offset, bytes;
 };
 
-/* Returns the migration of the part; NULL: that migration is no longer transferring state. */
+/* Returns the migration of the part, or NULL if it is no longer transferring state. */
 static struct migration *waiting(struct service *s, const struct state_part *part)
 {
     struct migration *m = migration_find(s, part->migration);
@@ -41,7 +40,7 @@ static bool is_gone(const struct migration *m, size_t at)
     return !jobs_piece(migration_job(m), m->travellers[at].piece, NULL);
 }
 
-/* Handles a failed part. The failure does not matter if the piece was undeclared meanwhile;
+/* Handles a failed part. If the piece was undeclared in the meantime, the failure is ignored;
  * otherwise the migration is aborted. */
 static void failed(struct migration *m, const struct state_part *part, int code, const char *text)
 {

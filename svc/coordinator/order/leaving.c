@@ -1,7 +1,7 @@
 /* Planned ends of aggregators. An aggregator announces its end. Its tasks move to other lanes, job
  * after job, in as many orders as needed (order.c). Other holders copy its replicas
- * (replica/replica.c). Then it is drained. At the deadline it is drained in any case, and the log
- * names the jobs that lose state. Owns struct leaving. RULES.md: K94. */
+ * (replica/replica.c). Then the aggregator is drained. At the deadline it is drained even if tasks
+ * remain, and the log names the jobs that lose state. Owns struct leaving. RULES.md: K94. */
 #include "svc/coordinator/order/leaving.h"
 
 #include "svc/base/log.h"
@@ -18,25 +18,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* first pause between two orders; each pause is twice the one before */
+/* pause before the second order; doubles before each further order */
 #define PAUSE_NS (100 * NS_PER_MS)
-#define PAUSE_MOST_NS NS_PER_S /* longest pause */
+#define PAUSE_MOST_NS NS_PER_S /* longest pause between two orders */
 #define LOSES_BYTES 768
-/* time to wait for the next local aggregator, if no option sets it */
+/* default time to wait for the next local aggregator */
 #define NEXT_NS (5 * NS_PER_S)
 
 struct leaving {
     struct aggregator *aggregator;
-    uint64_t by_ns;       /* deadline at which the process ends */
-    uint64_t start_by_ns; /* time until which the planned end waits for the next local aggregator */
+    uint64_t by_ns;       /* deadline at which the aggregator ends in any case */
+    uint64_t start_by_ns; /* until then, tasks wait for the next local aggregator to start */
     uint64_t pause_ns;    /* pause before the next order */
     bool is_moving;       /* an order is in progress */
     bool is_over;         /* the drain was requested */
-    char why[256];        /* reason for which tasks stayed in the last order */
+    char why[256];        /* why tasks did not move in the last order */
     struct timer timer;
 };
 
-/* --- what the aggregator still has --- */
+/* --- tasks and replicas that are left --- */
 
 static bool is_there(const struct aggregator *a, const struct tensor *tensor,
                      const struct piece *piece)
@@ -44,8 +44,8 @@ static bool is_there(const struct aggregator *a, const struct tensor *tensor,
     return piece->lane && piece->lane->aggregator == a && !tensor->failure;
 }
 
-/* Returns the number of the job's tensors that have pieces on the aggregator, or, if `lane` is not
- * NULL, on that lane. */
+/* Returns how many of the job's tensors have pieces on the aggregator, or only on `lane` if it is
+ * not NULL. */
 static size_t count_tensors(const struct aggregator *a, const struct job *job,
                             const struct lane *lane, bool (*counts)(const struct tensor *tensor))
 {
@@ -84,8 +84,8 @@ static size_t count_others_up(const struct service *s)
 
 static bool others_are_up(const struct service *s) { return count_others_up(s) > 0; }
 
-/* Returns whether the aggregator holds replicas that another holder could copy. If all aggregators
- * leave, the only other one may be the owner itself. */
+/* Returns whether the aggregator holds replicas that another aggregator could copy. When all local
+ * aggregators leave, a single other one may be the owner, which cannot hold its own replica. */
 static bool has_copies(const struct aggregator *a)
 {
     list_for_each (node, &a->service->jobs)
@@ -108,7 +108,7 @@ static bool is_copied(const struct job *job, const struct share *share)
     return use && use->states > 0 && (uint64_t)use->copied + use->empty == use->states;
 }
 
-/* Returns the number of tensors whose state has no replica. */
+/* Returns the number of tensors whose state exists only on this aggregator. */
 static size_t count_lost(const struct aggregator *a, const struct job *job)
 {
     size_t count = 0;
@@ -157,7 +157,6 @@ void leaving_check_done(struct service *s)
         timer_start(s->loop, &s->fleet->leave_timer, 0);
 }
 
-/* Fails and ends the jobs that have tasks on an aggregator that ends with this process. */
 void leaving_end_jobs(const struct aggregator *a)
 {
     struct service *s = a->service;
@@ -211,7 +210,7 @@ static void pause_a_while(struct aggregator *a)
     look_again(a, l->pause_ns);
 }
 
-/* Handles the end of an order. If jobs were busy or lanes full, another order follows. */
+/* Handles the end of an order. Another order follows if jobs were busy or lanes were full. */
 static void moved(struct service *s, const struct order *order)
 {
     struct aggregator *a = aggregator_find(s, order->from_aggregator);
@@ -226,8 +225,8 @@ static void moved(struct service *s, const struct order *order)
     look_again(a, 0);
 }
 
-/* Returns whether to wait for the next local aggregator, because without it all tasks would move to
- * the present ones. */
+/* Returns whether tasks should wait for the next local aggregator. Otherwise all of them would move
+ * to the aggregators that run now. */
 static bool waits_for_next(const struct aggregator *a)
 {
     return clock_now_ns() < a->leaving->start_by_ns && fleet_is_any_coming(a->service);
@@ -253,7 +252,7 @@ static void check(struct aggregator *a)
     if (clock_now_ns() >= l->by_ns)
         return let_go(a);
     if (a->state != AGGREGATOR_UP)
-        return look_again(a, l->by_ns); /* the aggregator announces its end again when it is back */
+        return look_again(a, l->by_ns); /* an aggregator that is back announces its end again */
     if (l->is_moving)
         return;
     if (is_hopeless || (!has_tasks(a) && !has_copies(a)))
@@ -268,7 +267,7 @@ static void look(struct timer *timer)
     check(container_of(timer, struct leaving, timer)->aggregator);
 }
 
-/* --- the begin --- */
+/* --- beginning --- */
 
 static struct leaving *leaving_create(struct aggregator *a, uint64_t by_ns)
 {
@@ -292,7 +291,7 @@ static void begin(struct aggregator *a, uint64_t by_ns)
     if (is_first)
         a->leaving = leaving_create(a, by_ns);
     if (!a->leaving && a->peer)
-        peer_break(a->peer); /* the aggregator announces its end again on its next connection */
+        peer_break(a->peer); /* the aggregator announces its end again over the next connection */
     if (!a->leaving)
         return;
     if (by_ns < a->leaving->by_ns)
@@ -343,7 +342,7 @@ void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             begin(a, by_ns);
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST && !a->leaving)
-            aggregator_drain(a); /* memory for anything else is missing */
+            aggregator_drain(a); /* memory for a planned end is missing */
     }
     leaving_check_done(s);
 }

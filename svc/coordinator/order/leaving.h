@@ -1,23 +1,24 @@
-/* Planned ends of aggregators (SIGTERM): tasks and replicas move to other aggregators first.
- * RULES.md: K94. */
+/* Planned ends of aggregators (after SIGTERM): first, their tasks and replicas move to other
+ * aggregators. RULES.md: K94. */
 #ifndef GRADPOOL_COORDINATOR_ORDER_LEAVING_H
 #define GRADPOOL_COORDINATOR_ORDER_LEAVING_H
 
 #include "svc/coordinator/service.h"
 
-/* Frees the state of the planned end, because the aggregator is lost or freed. */
+/* Frees the state of the planned end, because the aggregator is lost or is being freed. */
 void leaving_stop(struct aggregator *a);
-/* Continues planned ends that may use an aggregator that has joined or is back. */
+/* Continues planned ends, because an aggregator has joined or is back and may receive tasks. */
 void leaving_check_all(struct service *s);
-/* Begins the end of all aggregators that end with this process (outliving.h). No new ones are
- * started. Until `by_ns` their tasks and replicas move to other aggregators. A job whose tasks stay
- * ends before its lanes do. `done` is called from the loop after those aggregators have ended. */
+/* Begins the end of all aggregators that end with this process (outliving.h). No aggregator starts
+ * from then on. Until `by_ns`, tasks and replicas move to other aggregators. A job whose tasks
+ * could not move ends before its lanes end. The event loop calls `done` after these aggregators
+ * have ended. */
 void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service *s));
 
-/* Calls `done` of state_leaves() if all of its aggregators have ended. */
+/* Calls `done` of state_leaves() if all aggregators that end with this process have ended. */
 void leaving_check_done(struct service *s);
 
-/* Fails and ends the jobs that have tasks on an aggregator that ends with this process. */
+/* Fails and ends the jobs with tasks on `a`, which ends with this process. */
 void leaving_end_jobs(const struct aggregator *a);
 
 void leaving_handle(struct peer *p, const envelope *message);

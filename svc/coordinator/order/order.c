@@ -1,6 +1,5 @@
-/* Carries out orders of operators, one job after another and one batch of tasks after another
- * (K21). Owns struct order. migration/migration.c moves the tasks. An order never delays other
- * work. */
+/* Carries out orders of operators, one job after another, in batches of tasks (K21). Owns struct
+ * order. migration/migration.c moves the tasks. An order never blocks other work. */
 #include "svc/coordinator/order/order.h"
 
 #include "svc/base/log.h"
@@ -16,12 +15,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ORDER_DEADLINE_NS (600 * NS_PER_S) /* deadline of the answer; the order itself has none */
-#define BUSY_NS (10 * NS_PER_S)            /* time for which a job may be busy or unable to move */
-#define BUSY_ENDING_NS NS_PER_S            /* the same time if the aggregator is ending */
+#define ORDER_DEADLINE_NS (600 * NS_PER_S) /* deadline of the answer; the order has no deadline */
+#define BUSY_NS (10 * NS_PER_S)            /* longest wait for a job that is busy or cannot move */
+#define BUSY_ENDING_NS NS_PER_S            /* the same if the order's aggregator is about to end */
 #define TIMES_MOST 16                      /* largest factor for the size of a batch */
-#define AGAIN_NS (50 * NS_PER_MS)          /* first pause between two attempts; doubles each time */
-#define AGAIN_MOST_NS NS_PER_S /* longest pause; short enough, since each attempt is logged */
+/* pause before the second attempt; doubles before each further attempt */
+#define AGAIN_NS (50 * NS_PER_MS)
+#define AGAIN_MOST_NS NS_PER_S /* longest pause; one log line an attempt */
 
 static void step(struct order *order);
 
@@ -50,8 +50,8 @@ void orders_destroy(struct service *s)
         order_free(list_entry(node, struct order, link));
 }
 
-/* Returns the hold that the answer names. 0 without growth and --explore, because a hold affects
- * only these. */
+/* Returns the length of the hold for the answer. 0 without growth and --explore, because a hold
+ * only affects these. */
 static uint64_t hold_told_ns(const struct service *s)
 {
     return s->scaling->is_on || s->options->explores ? s->options->order_hold_ns : 0;
@@ -66,7 +66,7 @@ static void answer(struct wait *wait, const struct order *order)
     wait_destroy(wait);
 }
 
-/* Begins the hold of moved jobs when the move ends. */
+/* Begins the hold of the moved jobs. */
 static void hold_moved(const struct order *order)
 {
     const struct lane *lane = lane_find(order->service, order->lane);
@@ -77,12 +77,12 @@ static void hold_moved(const struct order *order)
     }
 }
 
-/* Gives back the lanes of a failed drain. A withheld lane that still has tasks would be of no use
- * (K95). */
+/* Returns the lanes of a failed drain to use. A withheld lane that still has tasks can neither be
+ * used nor removed (K95). */
 static void undo_drain(struct order *order)
 {
     struct service *s = order->service;
-    /* removed first, so that orders_lane_back() does not find this order */
+    /* removed first, so that orders_lane_back() skips this order */
     list_remove(&order->link);
     list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
@@ -113,7 +113,7 @@ static void finish(struct order *order)
         order->done(s, order);
     order_free(order);
     if (has_lanes)
-        recovery_place_stranded(s); /* jobs that wait for a lane may get one of these */
+        recovery_place_stranded(s); /* jobs that wait for a lane may use these lanes */
 }
 
 static void too_late(struct wait *wait)
@@ -163,7 +163,7 @@ static bool is_ordered(const struct tensor *tensor, const struct piece *piece, c
     return piece->lane->id != order->lane && (order->task == 0 || order->task == piece->task);
 }
 
-/* Checks the target lane again, because some time may have passed since the request. */
+/* Checks the target lane again, because time may have passed since the request. */
 static int check_lane(const struct lane *lane, uint32_t id, struct err *err)
 {
     if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
@@ -200,8 +200,8 @@ static void be_patient(struct order *order)
     order->pause_ns = AGAIN_NS;
 }
 
-/* Starts the timer of another attempt, unless the job has been busy for too long. Returns whether
- * there will be another attempt. */
+/* Schedules another attempt, unless the job has been busy for too long. Returns whether another
+ * attempt follows. */
 static bool try_later(struct order *order)
 {
     uint64_t now_ns = clock_now_ns();
@@ -212,7 +212,7 @@ static bool try_later(struct order *order)
     return true;
 }
 
-/* Plans the moves of the job. False: a move in progress has to end first. */
+/* Plans the moves of the job. Returns false if a move in progress has to end first. */
 static bool plan(struct order *order, struct job *job)
 {
     struct err err;
@@ -243,15 +243,15 @@ static void tell_progress(const struct order *order)
 }
 
 /* Returns whether the error may be temporary: a job is busy, an aggregator or worker is away, or a
- * piece is gone, which the next plan takes into account. */
+ * piece no longer exists, which the next plan takes into account. */
 static bool may_pass(int error)
 {
     return error == -EBUSY || error == -ECANCELED || error == -EAGAIN || error == -ENOENT ||
            error == -ECONNRESET || error == -ETIMEDOUT;
 }
 
-/* Doubles the size of batches if most of the time was spent on waiting for an idle moment of the
- * job. Each batch needs such a moment (K39). */
+/* Doubles the size of batches if most of the time was spent waiting for an idle moment of the job.
+ * Each batch needs such a moment (K39). */
 static void choose_batch(struct order *order, const struct moved *moved)
 {
     bool has_waited = clock_now_ns() - order->began_ns > 2 * moved->longest_ns;
@@ -358,7 +358,7 @@ void orders_lane_back(const struct lane *lane)
     }
 }
 
-/* Plans again from the beginning, because tasks and lanes may have changed. */
+/* Makes a new plan, because tasks and lanes may have changed. */
 static void try_again(struct timer *timer)
 {
     struct order *order = container_of(timer, struct order, again);

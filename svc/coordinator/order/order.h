@@ -1,5 +1,5 @@
-/* Orders of operators to move tasks, while they are carried out. For order.c and the files with its
- * requests. */
+/* Orders of operators to move tasks, while they are carried out. Used by order.c and the files that
+ * receive the requests. */
 #ifndef GRADPOOL_COORDINATOR_ORDER_ORDER_H
 #define GRADPOOL_COORDINATOR_ORDER_ORDER_H
 
@@ -9,55 +9,57 @@
 #define ORDER_TEXT_BYTES 1024
 
 struct order;
-/* Receives the end of an order. Called from the loop or from within order_leave(). */
+/* Receives the end of an order. Called by the event loop or by order_leave(). */
 typedef void (*order_done_fn)(struct service *s, const struct order *order);
 
 struct order {
     struct list link; /* node in works.orders */
     struct service *service;
-    uint64_t id, wait; /* wait: the request that is answered when the order ends */
+    uint64_t id, wait; /* wait: number of the open request that is answered when the order ends */
     /* For a move: number of the target lane, and of the task (0: all tasks of the job). For a
-     * drain: `lane` is 0. */
+     * drain, `lane` is 0. */
     uint32_t lane, task;
-    uint32_t from_lane, from_aggregator; /* for a drain: one of the two; the other is 0 */
-    uint32_t lanes;                      /* number of lanes that the order withheld or gave back */
-    uint32_t undone; /* number of withheld lanes that were given back because tasks stayed */
+    uint32_t from_lane, from_aggregator; /* for a drain, one of these is set; the other is 0 */
+    /* number of lanes that the order withheld or returned to use */
+    uint32_t lanes;
+    /* number of withheld lanes that were returned to use because tasks stayed there */
+    uint32_t undone;
     bool has_failed; /* some tasks could not be moved */
-    bool is_stale;   /* lanes in `tasks` may have been given back */
-    uint32_t *jobs;  /* numbers of the jobs, in the order of their handling */
+    bool is_stale;   /* lanes of entries in `tasks` may have been returned to use */
+    uint32_t *jobs;  /* numbers of the jobs, in the order in which they are handled */
     size_t jobs_count, jobs_at;
     struct task *tasks; /* tasks of the current job that have not moved yet */
     size_t tasks_count, tasks_at, batch;
-    uint64_t patience_ns; /* time until which the current job may be busy */
+    uint64_t patience_ns; /* time until which the order waits for a busy job */
     uint64_t pause_ns;    /* pause before the next attempt */
-    struct timer again;   /* timer of the next attempt */
-    /* `from_aggregator` is about to end. A busy job is skipped earlier, and a later order tries it
-     * again. */
+    struct timer again;   /* fires at the next attempt */
+    /* `from_aggregator` is about to end. The order skips a busy job sooner, because another order
+     * will try it again. */
     bool ends;
-    uint64_t times;     /* batches are this many times larger than usual */
+    uint64_t times;     /* factor by which batches are larger than usual */
     uint64_t began_ns;  /* time at which the current batch began */
-    order_done_fn done; /* called at the end; NULL: only the peer gets an answer */
+    order_done_fn done; /* called at the end; NULL: only the request is answered */
     uint32_t moved;
     uint64_t state_bytes, longest_ns;
-    char stays[ORDER_TEXT_BYTES]; /* text: the tasks that did not move, with the reason */
+    char stays[ORDER_TEXT_BYTES]; /* sentence about the tasks that did not move, with the reason */
 };
 
-/* Creates an order with room for all jobs. NULL: no memory. */
+/* Creates an order with room for all jobs. Returns NULL if memory is missing. */
 struct order *order_create(struct service *s);
-/* Adds all jobs of the service to the order. */
 void order_add_jobs(struct order *order);
 void order_free(struct order *order);
-/* Begins the order, and owns it from then on. The request is answered at the end. The order
+/* Begins the order and owns it from then on. The request is answered at the end. The order
  * continues even if the peer disconnects. */
 void order_begin(struct order *order, struct peer *p, uint64_t request);
 
-/* Moves all tasks of an aggregator that is about to end to other lanes. Returns false without
- * memory. */
+/* Moves all tasks of an aggregator that is about to end to other lanes. Returns false if memory is
+ * missing. */
 bool order_leave(struct aggregator *a, order_done_fn done);
-/* Gives a withheld lane back: it is open or parked afterwards. */
+/* Ends the drain of a withheld lane. The lane is open or parked afterwards. */
 void order_give_back(struct lane *lane, const char *why);
 
-/* Handles a lane that was given back. Drains in progress leave its remaining tasks there. */
+/* Called when the drain of a lane has ended. Drains in progress leave the remaining tasks on this
+ * lane. */
 void orders_lane_back(const struct lane *lane);
 
 void orders_destroy(struct service *s);

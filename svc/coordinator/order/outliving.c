@@ -1,4 +1,4 @@
-/* Finds the aggregators that end with this process, and the jobs that can train on without it. The
+/* Determines which aggregators end with this process, and which jobs can continue without it. The
  * only state, service_end.takes_along and service_end.ends_container, is set when the service
  * starts. RULES.md: K93, K107. */
 #include "svc/coordinator/order/outliving.h"
@@ -13,8 +13,8 @@
 /* Inode of the host's first PID namespace (PROC_PID_INIT_INO in the kernel). */
 #define HOST_NAMESPACE UINT64_C(0xeffffffc)
 
-/* Returns whether a container ends with this process: this process is the first one there, or the
- * child of the first one, which is an init such as tini. */
+/* Returns whether the container ends with this process. This process is the first of the container,
+ * or the child of a first process such as tini. */
 static bool is_first_of_container(void)
 {
     uint64_t namespace = process_namespace();
@@ -22,8 +22,8 @@ static bool is_first_of_container(void)
     return getpid() == 1 || (is_inside && getppid() == 1);
 }
 
-/* Returns whether this is the main process of a systemd unit. KillMode decides what happens to the
- * unit's other processes; its value is unknown here. */
+/* Returns whether this is the main process of a systemd unit. The unit's KillMode, which is unknown
+ * here, decides whether the unit's other processes are killed. */
 static bool is_main_of_unit(void)
 {
     const char *told = getenv("SYSTEMD_EXEC_PID");
@@ -59,7 +59,8 @@ void outliving_destroy(struct service *s)
     free(s->ending);
 }
 
-/* A process whose pidfd is here is in the same PID namespace, and so in the same container. */
+/* A process for which this process has a pidfd is in the same PID namespace, and so in the same
+ * container. */
 bool ends_with_service(const struct aggregator *a)
 {
     bool is_local = a->slot > 0 || a->former_slot > 0;

@@ -1,5 +1,5 @@
-/* Requests of `gradpool move` and `gradpool drain`: checks permission, finds the named objects,
- * withholds lanes. order.c carries the orders out. */
+/* Requests of `gradpool move` and `gradpool drain`: checks permission, finds the named objects, and
+ * withholds lanes. order.c carries out the orders. */
 #include "svc/coordinator/order/request.h"
 
 #include "svc/base/log.h"
@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Orders affect lanes of all tenants, so only operators may give them (K11). */
+/* Orders affect lanes of all tenants, so only operators may send them (K11). */
 static bool is_allowed(struct peer *p, const envelope *request)
 {
     if (!peer_is_operator(p, request->id, "moving tasks"))
@@ -21,7 +21,7 @@ static bool is_allowed(struct peer *p, const envelope *request)
     return p->service->phase == SERVICE_UP;
 }
 
-/* Creates the order. NULL: no memory, and the peer was sent the failure. */
+/* Creates the order. Returns NULL if memory is missing; the failure was then sent to the peer. */
 static struct order *create(struct peer *p, uint64_t request)
 {
     struct order *order = order_create(p->service);
@@ -40,7 +40,7 @@ static bool has_task(const struct job *job, uint32_t task)
     return false;
 }
 
-/* Returns whether the request means this job. `-' is the local tenant, as views show it. */
+/* Returns whether the request names this job. `-' is the local tenant, as in views. */
 static bool is_meant(const struct job *job, const WIRE(MoveRequest) * wanted)
 {
     const char *tenant = strcmp(wanted->tenant, "-") == 0 ? "" : wanted->tenant;
@@ -51,8 +51,8 @@ static bool is_meant(const struct job *job, const WIRE(MoveRequest) * wanted)
     return wanted->task == 0 || has_task(job, wanted->task);
 }
 
-/* Returns whether a bare number could also be the name of a job. The operator then has to choose,
- * because otherwise the task of another tenant might move. */
+/* Returns whether the number of a task could also be the name of a job. The operator then has to
+ * choose. Otherwise a task of another tenant could move by mistake. */
 static bool may_be_either(const struct service *s, const WIRE(MoveRequest) * wanted)
 {
     if (wanted->task == 0)
@@ -136,7 +136,8 @@ static bool is_named(const struct lane *lane, const WIRE(DrainLanesRequest) * wa
     return wanted->lane ? lane->id == wanted->lane : lane->aggregator->id == wanted->aggregator;
 }
 
-/* Returns the new use of a lane that is given back: parked, if no more lanes may open. */
+/* Returns the state of a lane after its drain was undone: parked if no more lanes may open,
+ * otherwise open. */
 static enum lane_use given_back(const struct lane *lane)
 {
     const struct service *s = lane->aggregator->service;
@@ -161,8 +162,8 @@ static void withhold(struct lane *lane, uint64_t order)
              AGGREGATOR_NAME(lane->aggregator));
 }
 
-/* Marks the named lanes, and returns their number. order->lanes counts the lanes whose use has
- * changed. */
+/* Withholds the named lanes, or returns them to use, and returns their number. order->lanes counts
+ * the lanes whose state has changed. */
 static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * wanted,
                          struct order *order)
 {
@@ -208,7 +209,7 @@ void order_handle_drain(struct peer *p, const envelope *request)
                          wanted->lane ? wanted->lane : wanted->aggregator);
     }
     if (wanted->undo)
-        recovery_place_stranded(s); /* jobs that wait for a lane may get one of these */
+        recovery_place_stranded(s); /* jobs that wait for a lane may use these lanes */
     if (!wanted->undo)
         order_add_jobs(order);
     order->from_lane = wanted->undo ? 0 : wanted->lane;

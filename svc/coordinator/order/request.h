@@ -1,4 +1,4 @@
-/* Handles requests of `gradpool move` and `gradpool drain`. */
+/* Requests of `gradpool move` and `gradpool drain`. */
 #ifndef GRADPOOL_COORDINATOR_ORDER_REQUEST_H
 #define GRADPOOL_COORDINATOR_ORDER_REQUEST_H
 

@@ -1,5 +1,5 @@
-/* Handles requests of `gradpool tenant`: add, change, revoke and list. Owns nothing. Never logs a
- * secret. RULES.md: K10 to K12. */
+/* Requests of `gradpool tenant`: add, change, revoke and list. Owns nothing. Never logs a secret.
+ * RULES.md: K10 to K12. */
 #include "svc/coordinator/order/tenant_request.h"
 
 #include "svc/base/cleanup.h"
@@ -19,7 +19,7 @@
 
 /* --- adding --- */
 
-/* Tenants are managed over the Unix socket only, so that no key travels over a network (K12). */
+/* Tenants are managed over the Unix socket only, so that no key is sent over a network (K12). */
 static bool may_manage(struct peer *p, uint64_t request)
 {
     if (!p->is_local)
@@ -57,7 +57,7 @@ static bool limit_is_valid(struct peer *p, uint64_t request, uint32_t ppm)
     return ppm <= LOSS_LIMIT_PPM_MAX;
 }
 
-/* Reads the limits. -EINVAL: an unknown name or a wrong value. */
+/* Reads the limits. Returns 0, or -EINVAL for an unknown name or a wrong value. */
 static int read_limits(struct service *s, struct limits *limits, WIRE(TenantLimit) *const *named,
                        size_t count, struct err *err)
 {
@@ -81,7 +81,7 @@ static void reply_added(struct peer *p, uint64_t request, const struct key *key)
     explicit_bzero(text, sizeof text);
 }
 
-/* Stores the tenant before the tenant takes effect (K1). */
+/* The tenant is stored first; it takes effect afterwards (K1). */
 static int add(struct service *s, const WIRE(TenantAddRequest) * wanted, struct err *err)
 {
     struct tenant added = {.is_operator = wanted->is_operator,
@@ -142,7 +142,7 @@ static struct tenant *find_active(struct peer *p, const envelope *request, const
     return NULL;
 }
 
-/* Sends the new limits to lanes. Jobs keep the shares that they have (K13). */
+/* Sends the new limits to lanes. Pieces that jobs have already stay (K13). */
 static void tell_lanes(struct service *s, const struct tenant *tenant)
 {
     list_for_each_entry (struct job, job, &s->jobs, link)

@@ -1,4 +1,4 @@
-/* Chooses the address under which other processes reach the service: an option, or the address of a
+/* Chooses the address under which other processes connect to the service, from an option or from a
  * listener. */
 #include "svc/coordinator/peer/advertise.h"
 
@@ -14,8 +14,8 @@
 
 #define LOOKUP_NS (2 * NS_PER_S)
 
-/* Finds the source address of the default route. Connecting a datagram socket sends nothing. The
- * target is an address reserved for documentation. */
+/* Finds the source address of the default route. Connecting a datagram socket sends no packet. The
+ * target address is reserved for documentation. */
 static int default_route_address(char *buffer, size_t buffer_bytes)
 {
     _cleanup_fd_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -43,8 +43,8 @@ static bool is_loopback_name(const char *host, char address[INET6_ADDRSTRLEN])
     return endpoint_name_is_loopback(host, clock_now_ns() + LOOKUP_NS, address, INET6_ADDRSTRLEN);
 }
 
-/* Chooses the address of local lanes. A host's own name is not used where it resolves to 127.0.1.1,
- * as on Debian: other hosts could not reach lanes there. */
+/* Chooses the address of local lanes. Debian resolves a host's own name to 127.0.1.1. Other hosts
+ * could not connect to lanes there, so such a name is not used. */
 static void choose_data_host(struct service *s, const char *host)
 {
     char loopback[INET6_ADDRSTRLEN], *found = s->identity->data_host;
@@ -58,7 +58,8 @@ static void choose_data_host(struct service *s, const char *host)
              host, loopback, found);
 }
 
-/* Returns whether only this host can reach the service although --listen names another host. */
+/* Returns whether only this host can connect to the service, although --listen names another
+ * host. */
 static bool listens_in_vain(const struct service *s)
 {
     const struct endpoint *e = &s->door->tcp->endpoint;
@@ -80,7 +81,7 @@ int advertise_choose(struct service *s, struct err *err)
     else if (is_any && find_host(s, shown.host, sizeof shown.host, err) < 0)
         return err->code;
     endpoint_format(&shown, s->identity->endpoint_url, sizeof s->identity->endpoint_url);
-    /* In a service for this host alone, lanes choose their address themselves. */
+    /* Lanes of a service for this host alone choose their address themselves. */
     bool is_local = endpoint_is_loopback(&s->door->tcp->endpoint) || listens_in_vain(s);
     if (s->options->advertise || !is_local)
         choose_data_host(s, shown.host);

@@ -1,4 +1,4 @@
-/* Chooses the address under which other processes reach the service. */
+/* Address under which other processes connect to the service. */
 #ifndef GRADPOOL_COORDINATOR_PEER_ADVERTISE_H
 #define GRADPOOL_COORDINATOR_PEER_ADVERTISE_H
 
@@ -6,7 +6,7 @@
 
 struct service;
 
-/* Sets endpoint_url and data_host. The listeners must be open. */
+/* Sets endpoint_url and data_host. Called after the listeners are open. */
 int advertise_choose(struct service *s, struct err *err);
 
 #endif

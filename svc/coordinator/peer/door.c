@@ -1,5 +1,5 @@
-/* Owns struct door, its listeners, and the parties of connections without a tenant. The other files
- * of the room fill its lists. */
+/* Owns struct door, the listeners, and the parties of connections without a tenant. The room's
+ * other files add to its lists. */
 #include "svc/coordinator/peer/door.h"
 
 #include "svc/coordinator/service.h"
@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-/* Share of this thread that a party gets while other parties wait. */
+/* Share of the coordinator's thread for a party while other parties wait, in percent. */
 #define OPERATORS_PERCENT 50
 #define STRANGERS_PERCENT 25
 

@@ -1,6 +1,7 @@
-/* Memory for long control messages while they arrive. Memory for the whole message is reserved when
- * its length is known, so every message that was begun can be completed. There is a limit for each
- * tenant and one for all; other peers wait in order. Aggregators never wait. RULES.md: K101. */
+/* Memory for long control messages while they arrive. Memory for a whole message is reserved once
+ * its length is known, so the message can be completed. There is a limit for each tenant and one
+ * for the service. A peer that exceeds a limit waits for its turn. Aggregators never wait.
+ * RULES.md: K101. */
 #include "svc/coordinator/peer/frames.h"
 
 #include "svc/coordinator/job/quota.h"
@@ -8,7 +9,7 @@
 
 #include <errno.h>
 
-/* Maximum bytes of all connections. If other tenants exist, a tenant gets at most half. */
+/* Largest sum for all connections. While several tenants exist, each may use half of it. */
 #define FRAMES_BYTES_MAX (UINT64_C(1) << 30)
 
 static bool has_room(const struct peer *p, uint32_t bytes)
@@ -36,7 +37,7 @@ int frames_admit(struct peer *p)
     if (bytes <= FRAME_BYTES_FREE || p->frame_bytes > 0)
         return 0;
     if (p->state != PEER_OPEN)
-        return -EAGAIN; /* the peer is closing */
+        return -EAGAIN; /* the peer is being closed */
     if (p->aggregator) {
         channel_hold_frames(p->channel, CHANNEL_FRAME_BYTES_MAX);
         return 1;
@@ -52,7 +53,7 @@ int frames_admit(struct peer *p)
 
 bool frames_waits(const struct peer *p) { return !list_is_empty(&p->frame_link); }
 
-/* Lets waiting peers continue if there is room now. */
+/* Resumes waiting peers for which memory is now available. */
 static void let_others(struct service *s)
 {
     list_for_each_safe_entry (struct peer, p, &s->door->frames_waiting, frame_link) {

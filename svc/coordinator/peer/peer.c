@@ -1,7 +1,6 @@
-/* Control connections: accepts them, checks the greeting, passes messages to handlers, closes them.
- * Owns struct peer. A peer is freed only from the loop by its own timer, never inside a handler, so
- * a handler may break any peer at any time (K5). Messages are read only in the peer's turn
- * (K99). */
+/* Control connections: accepts them, checks the first message, passes messages to handlers, and
+ * closes connections. Owns struct peer. Only a timer of the peer frees it, never a handler, so a
+ * handler may close any peer at any time (K5). Messages are read only in the peer's turn (K99). */
 #include "svc/coordinator/peer/peer.h"
 
 #include "svc/base/hash.h"
@@ -28,14 +27,14 @@
 #include <sys/socket.h>
 
 #define GREET_DEADLINE_NS (5 * NS_PER_S) /* time from the first turn to the Hello */
-#define CLOSE_DEADLINE_NS NS_PER_S       /* time to read the last messages */
-/* Maximum number of messages in a turn that has not used TURN_NS. */
+#define CLOSE_DEADLINE_NS NS_PER_S       /* time in which the peer may read its last messages */
+/* Maximum number of messages in a turn, even if the turn has not reached TURN_NS. */
 #define MESSAGES_IN_A_ROW 64
 #define TURN_NS (250 * NS_PER_US)
 #define ACCEPTS_A_TURN 4
-/* Maximum number of open requests of an operator's connection. */
+/* Maximum number of unanswered requests of an operator's connection. */
 #define REQUESTS_AT_A_TIME 4
-/* A peer with more unread answers is not read until it has read some. */
+/* Messages of a peer are not read while more bytes than this are queued for it. */
 #define BACKLOG_BYTES_READ_ON (256u << 10)
 
 bool text_is_plain(const char *text) { return !strchr(text, '"') && text_is_harmless(text); }
@@ -62,7 +61,7 @@ static void peer_destroy(struct peer *p)
     free(p);
 }
 
-/* Frees the peer, then reports the end of its connection to the aggregator or session. */
+/* Frees the peer, then reports the end of the connection to the aggregator or session. */
 static void peer_gone(struct peer *p)
 {
     struct aggregator *aggregator = p->aggregator;
@@ -73,8 +72,8 @@ static void peer_gone(struct peer *p)
     s->on->peer->connection_ended(aggregator, session, was_closed);
 }
 
-/* Handles a missed deadline. A peer that is waiting for its turn gets more time, because the
- * coordinator itself is late. */
+/* Handles a missed deadline. A peer that waits for its turn is not late, because the coordinator
+ * itself is; its deadline is extended. */
 static void peer_expired(struct timer *timer)
 {
     struct peer *p = container_of(timer, struct peer, timer);
@@ -97,7 +96,6 @@ void peer_break(struct peer *p)
     timer_start(p->service->loop, &p->timer, 0);
 }
 
-/* Closes the connection after all messages so far have been sent. */
 void peer_finish(struct peer *p)
 {
     if (p->state == PEER_BROKEN)
@@ -108,9 +106,9 @@ void peer_finish(struct peer *p)
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
 
-/* Watches for input, unless the peer waits for a turn or its reading is suspended. A waiting
- * peer that has hung up is not watched at all, because epoll would report the hang-up at every
- * wait. */
+/* Watches for input, unless the peer waits for a turn or reading is paused. A waiting peer whose
+ * connection has ended is not watched at all, because epoll would report the end again and
+ * again. */
 static void update_events(struct peer *p)
 {
     uint32_t events = channel_events(p->channel);
@@ -153,9 +151,8 @@ void peer_fail_memory(struct peer *p, uint64_t id)
     peer_fail(p, id, -ENOMEM, "gradpool serve is out of memory");
 }
 
-/* Returns whether the connection needs a key. Connections over the Unix socket and over plain TCP
- * from this host need none. With --insecure, connections from other hosts need none either
- * (K10). */
+/* Returns whether the connection needs a key. Connections over the Unix socket, and over TCP from
+ * this host, need none. With --insecure, connections from other hosts need none either (K10). */
 static bool needs_key(const struct peer *p)
 {
     const struct coordinator_options *o = p->service->options;
@@ -195,8 +192,8 @@ static void choose_party(struct peer *p, WIRE(Role) role)
         turn_join(&s->loop->turns, &p->turn, &p->tenant->party);
 }
 
-/* Decides the tenant of the connection. False: the connection is refused, and the peer was sent the
- * failure. */
+/* Determines the tenant of the connection. Returns false if the connection is refused; the failure
+ * was then sent to the peer. */
 static bool admit(struct peer *p, uint64_t request, const WIRE(Hello) * hello)
 {
     const char *name = channel_tenant(p->channel);
@@ -206,7 +203,7 @@ static bool admit(struct peer *p, uint64_t request, const WIRE(Hello) * hello)
                          "that its operator made with `gradpool tenant add`"),
                false;
     struct tenant *tenant = name ? tenants_find(p->service, name) : tenants_local(p->service);
-    if (!tenant || tenant->is_revoked) /* the key was revoked after the handshake */
+    if (!tenant || tenant->is_revoked) /* the key was revoked during the handshake */
         return turn_down(p, request, -EKEYREVOKED, "the tenant's key was revoked"), false;
     p->is_operator = p->is_local || (name && tenant->is_operator);
     if (hello->role == GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR && !p->is_operator)
@@ -229,8 +226,9 @@ bool peer_is_operator(struct peer *p, uint64_t request, const char *what)
     return p->is_operator;
 }
 
-/* Names the other address of the service. An operator's command connects again over the Unix
- * socket, and compares `listen` to check that both addresses belong to one service. */
+/* Adds the service's other address to the Welcome. An operator's command connects a second time
+ * over the Unix socket. It compares `listen` to check that both addresses belong to the same
+ * service. */
 static void name_doors(const struct peer *p, char *listen, size_t listen_bytes,
                        WIRE(Welcome) * welcome)
 {
@@ -285,8 +283,8 @@ static void handle_message(struct peer *p, envelope *message)
     visitors_heard(p);
 }
 
-/* Returns whether reading has to be suspended, because of too many open requests, too many unread
- * answers, or missing memory for a long message. Requests then stay in the kernel. */
+/* Returns whether reading has to pause: too many requests are open, too many answers are queued, or
+ * memory for a long message is missing. Further requests then wait in the kernel. */
 static bool is_held_back(const struct peer *p)
 {
     if (p->has_hung_up || p->state != PEER_OPEN || p->aggregator)
@@ -309,8 +307,8 @@ void peer_check_held(struct peer *p)
     peer_wait_for_turn(p);
 }
 
-/* Returns whether a long message may be read on at once. Called when the channel has no whole
- * message. */
+/* Returns whether reading of a long message may continue at once. Called when the channel has no
+ * complete message. */
 static bool goes_on(struct peer *p)
 {
     int admitted = frames_admit(p);
@@ -322,8 +320,8 @@ static bool goes_on(struct peer *p)
     return admitted > 0;
 }
 
-/* Handles messages for one turn. Returns whether the channel may have more of them, which epoll
- * would not report. */
+/* Handles messages during one turn. Returns whether the channel may have buffered more messages,
+ * which epoll does not report. */
 static bool receive(struct peer *p)
 {
     uint64_t began_ns = clock_now_ns();
@@ -391,8 +389,8 @@ static void peer_ready(struct source *source, uint32_t events)
     update_events(p);
 }
 
-/* Returns the party of an unidentified peer, which is that of its address. A flood from one address
- * then leaves turns to others. */
+/* Returns the party of an unidentified peer, chosen by its address. A flood of connections from one
+ * address then does not affect other addresses. */
 static struct party *party_of_stranger(struct peer *p)
 {
     const char *text = channel_peer(p->channel), *port = strrchr(text, ':');
@@ -437,8 +435,8 @@ int peer_accept(struct service *s, int fd)
     return error;
 }
 
-/* Accepts and closes a connection by means of the spare descriptor. Without free descriptors a
- * waiting connection would wake the loop again and again. */
+/* Accepts and closes a connection by means of the reserved descriptor. Otherwise the waiting
+ * connection would wake the event loop again and again. */
 static void turn_away(struct service *s, int listening_fd)
 {
     log_warn_rarely("out of file descriptors: a connection was turned away (see ulimit -n)");
@@ -471,7 +469,8 @@ static void accept_in_turn(struct turn *turn)
     loop_rewatch_once(l->service->loop, &l->source, EPOLLIN);
 }
 
-/* Accepts connections of the Unix socket at once, without a turn, because operators use it. */
+/* Connections to the Unix socket are accepted at once, without a turn, because operators use
+ * them. */
 static void listener_ready(struct source *source, uint32_t events)
 {
     struct listener *l = container_of(source, struct listener, source);

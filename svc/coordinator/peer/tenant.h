@@ -1,5 +1,5 @@
-/* Tenants own jobs, and are identified by their keys. The local tenant ("") owns the jobs of
- * connections without a key: over the Unix socket, or over plain TCP where that is allowed. */
+/* Tenants own jobs and have keys. The local tenant ("") owns the jobs of connections without a key:
+ * over the Unix socket, or over plain TCP where this is allowed. */
 #ifndef GRADPOOL_COORDINATOR_PEER_TENANT_H
 #define GRADPOOL_COORDINATOR_PEER_TENANT_H
 
@@ -13,22 +13,24 @@
 
 struct service;
 
-/* A tenant. The object lives as long as the service, so jobs and peers may point to it. */
+/* A tenant. It is freed only with the service, so jobs and peers may point to it. */
 struct tenant {
     struct list link; /* node in door.tenants; the local tenant is first */
     struct key key;
-    bool is_operator; /* its key may add aggregators and list all jobs */
+    bool is_operator; /* the key may add aggregators and list all jobs */
     bool is_revoked;
-    struct limits limits;  /* the tenant's own limits; an unset one has the service's value */
-    struct party party;    /* its connections take turns (turns.h) */
-    uint64_t frame_bytes;  /* memory reserved for its long messages (frames.c) */
-    uint32_t connections;  /* number of its TCP connections */
-    uint64_t regions;      /* regions that it lends to the lane that is being counted */
-    uint64_t regions_most; /* largest number of regions lent to one lane, at the last count */
-    /* bytes lent to the aggregator that is being counted, and the most on one aggregator */
+    struct limits limits; /* the tenant's own limits; an unset one has the service's value */
+    struct party party;   /* its connections are served as one party (turns.h) */
+    uint64_t frame_bytes; /* memory reserved for its long messages (frames.c) */
+    uint32_t connections; /* number of its TCP connections */
+    /* memory regions that its workers have registered on the lane that is being counted */
+    uint64_t regions;
+    uint64_t regions_most; /* largest number of regions on one lane, at the last count */
+    /* bytes that its workers lend to the aggregator that is being counted, and the most for one
+     * aggregator */
     uint64_t lent, lent_most;
-    uint64_t added_s;        /* time of its creation in seconds since 1970; 0: the local tenant */
-    uint32_t loss_limit_ppm; /* loss limit for each of its jobs; 0: none */
+    uint64_t added_s;        /* creation in seconds since 1970; 0: the local tenant */
+    uint32_t loss_limit_ppm; /* loss limit for each of its jobs, in millionths; 0: none */
 };
 
 /* Creates the local tenant. Returns 0 or -ENOMEM. */
@@ -38,26 +40,27 @@ int tenants_restore(struct service *s, const struct store_tenant *row);
 struct tenant *tenants_local(struct service *s);
 /* Returns whether a tenant without operator rights has a key. New jobs then need a key (K97). */
 bool tenants_have_keys(struct service *s);
-/* Returns the tenant, even if it is revoked; NULL: never added. */
+/* Returns the tenant, even if it is revoked, or NULL if it was never added. */
 struct tenant *tenants_find(struct service *s, const char *name);
-/* Returns whether the local tenant is the only one, so that nothing has to be reserved for
+/* Returns whether the local tenant is the only one, so that no share has to be reserved for
  * others. */
 bool tenants_has_one(const struct service *s);
-/* Writes the prefix of a job's name, "" or "acme/", to `buffer` (TENANT_PREFIX_BYTES). Returns
- * `buffer`. */
+/* Writes the prefix of a job's name to `buffer` (TENANT_PREFIX_BYTES): "" or, for example, "acme/".
+ * Returns `buffer`. */
 const char *tenant_prefix(const struct tenant *tenant, char *buffer);
-/* Finds a key, for channel_accept_keys(). `context` is the service. -ENOENT, -EKEYREVOKED. */
+/* Finds a key, for channel_accept_keys(). `context` is the service. Returns 0, -ENOENT or
+ * -EKEYREVOKED. */
 int tenants_find_key(void *context, const char *name, struct key *ret_key);
 
-/* Creates a tenant. The caller stores it. NULL: no memory. */
+/* Creates a tenant, which the caller stores. Returns NULL if memory is missing. */
 struct tenant *tenant_create(struct service *s, const char *name);
 void tenant_destroy(struct tenant *tenant);
-/* Stores the tenant, and waits until its secret is on the disk. */
+/* Stores the tenant. Returns after its secret is on the disk. */
 int tenant_keep(struct service *s, const struct tenant *tenant, struct err *err);
-/* Returns the number of tenants without the local one. */
+/* Returns the number of tenants except the local one. */
 size_t tenants_count(struct service *s);
 void tenant_adopt_limits(struct tenant *tenant, const struct limits *limits);
-/* Writes "tenant acme", or a phrase for the local tenant, to `buffer`. Returns `buffer`. */
+/* Writes "tenant NAME", or a phrase for the local tenant, to `buffer`. Returns `buffer`. */
 const char *tenant_title(const struct tenant *tenant, char *buffer, size_t buffer_bytes);
 
 #endif

@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 
 #define KEPT_BACK 64 /* descriptors reserved for the Unix socket, files and new processes */
-/* A visitor may be about to join for this time after its last message. Within this time it is
- * closed only if descriptors are missing. */
+/* For this time after its last message, a visitor may be about to join a job. Within this time it
+ * is closed only if descriptors run out. */
 #define BURST_NS NS_PER_S
 
 static uint64_t descriptors(void)
@@ -25,8 +25,8 @@ static uint64_t descriptors(void)
     return limit.rlim_cur > 4 * KEPT_BACK ? limit.rlim_cur - KEPT_BACK : limit.rlim_cur / 4 * 3;
 }
 
-/* Counts descriptors. The number of the newest descriptor would not do, because any close makes it
- * low again. */
+/* Descriptors are counted. The value of the newest descriptor says nothing about their number,
+ * because the kernel reuses low values. */
 bool visitors_are_many(const struct service *s)
 {
     return s->door->outer_descriptors >= descriptors();
@@ -64,7 +64,7 @@ void visitors_return(struct peer *p)
         visitors_add(p);
 }
 
-/* Compares the hosts of "10.0.0.7:4242" and another address, without the ports. */
+/* Compares the hosts of two addresses such as "10.0.0.7:4242", without the ports. */
 static bool have_one_address(const struct peer *a, const struct peer *b)
 {
     const char *left = channel_peer(a->channel), *right = channel_peer(b->channel);
@@ -73,8 +73,8 @@ static bool have_one_address(const struct peer *a, const struct peer *b)
     return strncmp(left, right, bytes) == 0;
 }
 
-/* Returns the visitor that has been silent longest. Visitors with the newcomer's address come
- * first, so that one address does not drive out others. */
+/* Returns the visitor to close: the one with the oldest last message. Visitors with the newcomer's
+ * address are chosen first, so that one address cannot displace others. */
 static struct peer *find_victim(struct service *s, const struct peer *newcomer)
 {
     list_for_each_entry (struct peer, p, &s->door->visitors, visit)
@@ -107,7 +107,7 @@ bool visitors_make_room(struct service *s, struct peer *p)
     return true;
 }
 
-/* If other tenants exist, a tenant may have at most half of all descriptors. */
+/* While several tenants exist, each may use half of the descriptors. */
 static uint64_t share(const struct service *s)
 {
     return tenants_has_one(s) ? descriptors() : descriptors() / 2;

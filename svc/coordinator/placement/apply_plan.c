@@ -1,4 +1,4 @@
-/* Applies plans of the packer: creates pieces, tasks and shares of lanes. ask_packer.c calls the
+/* Applies the packer's plans: creates pieces, tasks and shares of lanes. ask_packer.c calls the
  * packer. */
 #include "svc/coordinator/placement/apply_plan.h"
 
@@ -16,7 +16,7 @@
 
 /* --- planning --- */
 
-/* Returns the job's open task on that lane if it has room, or else a new task. */
+/* Returns the job's open task on the lane if the piece fits into it, otherwise a new task. */
 static uint32_t task_for(struct job *job, struct lane *lane, uint64_t bytes)
 {
     struct share *share = jobs_share(job, lane);
@@ -74,7 +74,7 @@ static int take_plan(struct tensor *const *tensors, size_t count, const struct p
     return 0;
 }
 
-/* Sets the reason of the shares, and their predicted lane time, which counts until it is
+/* Records why the lanes were chosen, and their predicted lane time, which is used until it is
  * measured. */
 static void note_shares(struct job *job, const struct answer *answer, enum ask_for why)
 {
@@ -155,7 +155,8 @@ static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum as
     else
         deciding_log(job, "task of a drained lane goes", "tasks of a drained lane go", count, true,
                      &answer);
-    /* A task stays whole: if a policy has cut it, the lane of its first piece counts. */
+    /* A task stays whole. If the policy has split it, all of it moves to the lane of its first
+     * piece. */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
         tasks[answer.plan.pieces[i].tensor].lane = answer.plan.pieces[i].lane;
     packer_plan_fini(&answer.plan);

@@ -1,5 +1,5 @@
-/* Calls the packer: describes jobs and lanes, and handles refusals. The packer chooses the lanes;
- * this file only decides whether a refusal is final (K17). */
+/* Calls the packer with a description of jobs and lanes. The packer chooses the lanes. This file
+ * only decides whether a refusal is final (K17). */
 #include "svc/coordinator/placement/ask_packer.h"
 
 #include "svc/base/cleanup.h"
@@ -19,12 +19,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LANES_OF_ITS_OWN_PPM 10000 /* L1 of packer */
+#define LANES_OF_ITS_OWN_PPM 10000 /* constant of rule L1 of the packer */
 
 /* --- tensors --- */
 
-/* The part of the job's lane time that the known times of its tensors do not explain, and the bytes
- * of the tensors whose time is unknown. */
+/* The part of the job's lane time that exceeds the known times of its tensors, and the bytes of the
+ * tensors whose time is unknown. */
 struct rest {
     uint64_t lane_ns, bytes;
 };
@@ -159,16 +159,16 @@ static bool is_there(const struct lane *lane)
 
 static bool has_no_choice(enum ask_for why) { return why == ASK_FOR_LOST || why == ASK_FOR_ENDING; }
 
-/* Returns whether the lane is offered. Tasks without a lane may get a closing one, which then stays
- * open. */
+/* Returns whether the lane is offered to the packer. Tasks that have to leave their lane may also
+ * use a closing lane, which then stays open. */
 static bool is_offered(const struct lane *lane, enum ask_for why)
 {
     return is_there(lane) && (lane->use == LANE_OPEN || lane->use == LANE_PARKED ||
                               (lane->use == LANE_CLOSING && has_no_choice(why)));
 }
 
-/* Returns whether a drained lane may be used. It must belong to a connected aggregator. It is
- * offered if no other lane is, because training there is better than failing (K21). */
+/* Returns whether a drained lane of a connected aggregator may be used. It is used only if no other
+ * lane can be, because otherwise the job would fail (K21). */
 static bool is_last_resort(const struct lane *lane, enum ask_for why)
 {
     return has_no_choice(why) && is_there(lane) && lane->use == LANE_WITHHELD;
@@ -181,7 +181,7 @@ static bool has_loss_limit(const char *policy)
     return packer_losses(policy, &nobody, 0, &none) == 0;
 }
 
-/* Returns the number of lanes that the job could use, including those of aggregators that may
+/* Returns the number of lanes that the job could use, including lanes of aggregators that may
  * start. */
 static size_t lanes_in_reach(const struct job *job)
 {
@@ -212,9 +212,8 @@ size_t lanes_on_offer(const struct service *s)
     return count;
 }
 
-/* The period in a request is understood as that of the job without other jobs, with its lane time
- * on as many lanes as a measurement would use. On fewer lanes the job would delay itself (L3 of
- * packer). */
+/* The period in a request means the period without other jobs, on as many lanes as a measurement
+ * would use. On fewer lanes the job would slow itself down (L3 of packer). */
 size_t job_own_lanes(const struct job *job)
 {
     size_t lanes = lanes_on_offer(job->service);
@@ -232,7 +231,7 @@ static size_t count_lanes(const struct service *s)
 }
 
 /* Adds the lanes of an aggregator that does not run yet. Returns how many of these lanes count as
- * open already. */
+ * open. */
 static size_t add_slot(struct offer *offer, const struct slot *slot)
 {
     bool is_coming = fleet_is_coming(slot);
@@ -267,8 +266,8 @@ static void add_lanes(struct offer *offer, const struct job *job, lane_wanted_fn
     }
 }
 
-/* Offers connected lanes in ascending order; if `starts`, also the lanes of aggregators that could
- * start. */
+/* Offers connected lanes in ascending order. With `starts`, lanes of aggregators that could start
+ * are also offered. */
 static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
                        struct offer *ret_offer)
 {
@@ -292,7 +291,7 @@ static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
     return 0;
 }
 
-/* --- the question --- */
+/* --- the request to the packer --- */
 
 static bool somebody_is_there(const struct packer_request *request)
 {
@@ -302,9 +301,9 @@ static bool somebody_is_there(const struct packer_request *request)
     return false;
 }
 
-/* Returns whether the job is refused. A job is accepted if it is not measured, trains already or
- * has lost its lane; if no other job is on the lanes; or if there is no limit. Tasks that only
- * leave a drained lane may stay there. */
+/* Returns whether a refusal by the packer is final. It is ignored if the job is not measured,
+ * trains already, or has lost its lane. It is also ignored if the lanes have no other job, or if
+ * there is no loss limit. Tasks that only leave a drained lane may stay there. */
 static bool refusal_stands(const struct job *job, const struct packer_request *request,
                            enum ask_for why)
 {
@@ -320,8 +319,8 @@ static enum share_how how_placed(const struct packer_request *request)
     return request->timing.period_ns ? SHARE_FITS : SHARE_ALONE;
 }
 
-/* Returns whether an aggregator that could start has lanes for the job. Starts that aggregator, or
- * returns the plan if the job is a dry run. */
+/* Returns whether an aggregator that could start has lanes for the job. If so, the aggregator is
+ * started, or the plan is returned if the job is a dry run. */
 static bool starts_more(struct job *job, const struct packer_request *request,
                         struct packer_plan *ret_plan)
 {
@@ -346,7 +345,7 @@ static bool starts_more(struct job *job, const struct packer_request *request,
     return starts;
 }
 
-/* Adds to `err` the job's limit, and the place where it can be changed. */
+/* Adds the job's loss limit to `err`, and where the limit can be changed. */
 static void name_limit(const struct job *job, struct err *err)
 {
     uint32_t ppm = job_limit_ppm(job);
@@ -376,7 +375,7 @@ static int refuse(const struct job *job, const struct packer_request *request, c
     return error;
 }
 
-/* Writes the reason for which no lane is offered. */
+/* Writes why no lane is offered. */
 static void say_why_none(const struct service *s, char *reason, size_t reason_bytes)
 {
     const struct lane *drained = NULL;
@@ -396,17 +395,17 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
                  "shows them");
 }
 
-/* Returns whether the job may wait for an aggregator. Without growth no aggregator is started for a
- * job, but one may be about to join: when a service starts, or after the last aggregator has
- * died. */
+/* Returns whether the job may wait for an aggregator. Growth is off, so none starts for the job.
+ * But one may be about to join after a start of the service, or after the loss of the last
+ * aggregator. */
 static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
 {
     return why == ASK_FOR_NEW && request->lanes_count == 0 && !job->terms->is_trial &&
            waiting_for_any(job);
 }
 
-/* Returns whether the refusal may become void, because another job will have been measured after a
- * few rounds. */
+/* Returns whether the job should wait because another job will be measured after a few rounds. The
+ * refusal may then no longer hold. */
 static bool waits_for_measure(struct job *job, const struct packer_request *request,
                               enum ask_for why, struct err *err)
 {
@@ -457,7 +456,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;
         request->policy = "least-loaded";
-        request->timing = (struct packer_timing){0}; /* without limits of loss and bandwidth */
+        request->timing = (struct packer_timing){0}; /* no limits of loss and bandwidth */
         error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
     }
     if (error == -ENOSPC && waits_for_measure(job, request, why, err))
@@ -482,8 +481,8 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
                                      .tensors = items,
                                      .tensors_count = items_count,
                                      .timing = job_timing(job)};
-    /* A refusal for lack of memory would fail a job that has lost its lane or must leave it. So
-     * memory is unlimited for its tasks. */
+    /* A job whose tasks have to leave their lane would fail if memory were too small. Therefore
+     * memory is unlimited for these tasks. */
     for (size_t i = 0; i < offer.count && why != ASK_FOR_NEW; i++)
         offer.lanes[i].memory_bytes = UINT64_MAX;
     if (why == ASK_FOR_NEW) {

@@ -1,4 +1,4 @@
-/* Calls the packer: describes jobs and lanes, and handles refusals (K17). */
+/* Calls the packer with a description of jobs and lanes, and handles refusals (K17). */
 #ifndef GRADPOOL_COORDINATOR_PLACEMENT_ASK_PACKER_H
 #define GRADPOOL_COORDINATOR_PLACEMENT_ASK_PACKER_H
 
@@ -6,37 +6,37 @@
 #include "svc/coordinator/job/task.h"
 
 struct answer {
-    struct packer_plan plan; /* the caller frees the plan with packer_plan_fini() */
+    struct packer_plan plan; /* the caller frees it with packer_plan_fini() */
     enum share_how how;
 };
 
-/* Describes tensors or tasks for the packer, in the same order. A task is described as `elements`
- * single bytes, and its index is its number. */
+/* Describes tensors or tasks to the packer, in the same order. A task is described as a tensor of
+ * `elements` bytes, with its number as index. */
 void describe_tensors(const struct job *job, struct tensor *const *tensors, size_t count,
                       struct packer_tensor *ret_items);
 void describe_tasks(const struct job *job, const struct task *tasks, size_t count,
                     struct packer_tensor *ret_items);
-/* Predicts the lane time of each share from the lane times of the tensors, for use until the first
- * measurement. */
+/* Predicts the lane time of each share from the lane times of the tensors. The predictions are used
+ * until the first measurement. */
 void predict_shares(struct job *job);
 enum ask_for {
     ASK_FOR_NEW,
-    ASK_FOR_LOST,    /* tasks that lost their lane: after a refusal the job fails */
-    ASK_FOR_LEAVING, /* tasks whose lane is drained: after a refusal they stay */
-    ASK_FOR_ENDING,  /* tasks whose aggregator is ending: after a refusal their state is lost */
+    ASK_FOR_LOST,    /* tasks whose lane is lost; after a refusal the job fails */
+    ASK_FOR_LEAVING, /* tasks whose lane is being drained; after a refusal they stay there */
+    ASK_FOR_ENDING,  /* tasks whose aggregator is ending; after a refusal their state is lost */
 };
-/* Chooses lanes for `items`. -ENOSPC, -ENOMEM, -EINVAL: `err` has the reason. -EINPROGRESS: an
- * aggregator is starting, or a measurement is in progress; the declare is handled again afterwards
- * (K31). */
+/* Chooses lanes for `items`. Returns 0, or -ENOSPC, -ENOMEM or -EINVAL with the reason in `err`.
+ * -EINPROGRESS: an aggregator is starting, or a measurement is in progress. The declare is handled
+ * again afterwards (K31). */
 int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count,
                enum ask_for why, struct answer *ret_answer, struct err *err);
 
-/* Returns the number of lanes that a new job may use: open or parked, and not withheld. */
+/* Returns the number of lanes that a new job may use: open or parked, but not withheld. */
 size_t lanes_on_offer(const struct service *s);
-/* Returns the number of lanes on which a job would be measured if it were alone
+/* Returns the number of lanes on which the job would be measured if it were alone
  * (declare/dry_run.c). */
 size_t job_own_lanes(const struct job *job);
-/* Sets the maximum size of pieces of new tensors; called before describe_tensors(). */
+/* Sets the maximum size of pieces of new tensors. Called before describe_tensors(). */
 void choose_piece_bytes(struct job *job);
 
 #endif

@@ -1,5 +1,5 @@
-/* Free memory and bandwidth of lanes, for the packer. quota.c decides at the end, because it knows
- * every piece of a plan (K35). */
+/* Free memory and bandwidth of lanes, for the packer. They are estimates. quota.c checks the final
+ * plan, in which all pieces are known (K35). */
 #include "svc/coordinator/placement/budget.h"
 
 #include "svc/base/cleanup.h"
@@ -33,8 +33,8 @@ void budgets_free(struct budgets *b)
     *b = (struct budgets){0};
 }
 
-/* Returns the memory in use on the lane: computed from the number of its pieces, or as the lane
- * reports it if that is more. */
+/* Returns the memory in use on the lane: the value that the lane reports, or the value computed
+ * from its pieces if that is larger. */
 static uint64_t held_bytes(const struct lane *lane)
 {
     const WIRE(LaneUse) *use = stats_of_lane(lane);
@@ -46,8 +46,8 @@ static uint64_t left_of(uint64_t all, uint64_t taken) { return all > taken ? all
 
 /* --- network --- */
 
-/* Returns the number of ranks on other hosts. A rank that has not joined is assumed to be on
- * another host if any joined rank is. */
+/* Returns the number of ranks on other hosts. A rank that has not joined counts as one of them if
+ * any joined rank is on another host. */
 static uint32_t remote_ranks(const struct job *job, const char *host)
 {
     uint32_t here = 0, elsewhere = 0;
@@ -61,8 +61,8 @@ static uint32_t remote_ranks(const struct job *job, const char *host)
     return elsewhere ? job->workers - here : 0;
 }
 
-/* Returns the bytes per second that the job moves over the host's network, gradients and results
- * together. */
+/* Returns the bytes per second that the job moves over the host's network, for gradients and
+ * results together. */
 static uint64_t moved_per_s(const struct job *job, const char *host)
 {
     uint64_t period_ns = profile_known(job->profile).period_ns, bytes = 0;
@@ -74,7 +74,8 @@ static uint64_t moved_per_s(const struct job *job, const char *host)
     return (uint64_t)(2.0 * (double)bytes * remote_ranks(job, host) * NS_PER_S / (double)period_ns);
 }
 
-/* Returns the free bytes per second of the host's interface, both directions together. */
+/* Returns the free bytes per second of the host's network interface, for both directions
+ * together. */
 static uint64_t network_left(const struct lane *lane)
 {
     uint64_t left = 2 * lane->network_bytes_per_s;
@@ -114,15 +115,15 @@ void budgets_of_lane(struct budgets *b, const struct lane *lane, struct packer_l
 {
     uint64_t most = lane->aggregator->service->options->limits.most[LIMIT_LANE_MEMORY];
     struct packer_node *node = &b->nodes[ret_lane->node = (uint32_t)node_of(b, lane)];
-    /* The limit of a lane is compared with counted pieces, as in quota.c, because memory in use
-     * includes temporary buffers. */
+    /* The limit of a lane applies to the memory computed from pieces, as in quota.c. The reported
+     * memory includes temporary buffers. */
     uint64_t counted = lane->pieces * lane->piece_bytes + lane->ranks * lane->rank_bytes;
     ret_lane->memory_bytes = left_of(most, counted);
     if (node->memory_bytes != UINT64_MAX)
         node->memory_bytes = left_of(node->memory_bytes, held_bytes(lane));
 }
 
-/* Returns the largest cost over all lanes. Lanes of the same version have equal costs. */
+/* Returns the largest value of all lanes. Lanes of the same version have equal values. */
 uint64_t budgets_piece_bytes(const struct job *job)
 {
     uint64_t most = 0;
@@ -141,7 +142,7 @@ uint64_t budgets_tensor_bytes(const struct tensor *tensor, uint64_t piece_bytes)
     uint64_t most = tensor->job->index->piece_bytes;
     uint64_t pieces = bytes / most + (bytes % most > 0);
     uint64_t cost = (pieces ? pieces : 1) * piece_bytes;
-    return cost ? cost : 1; /* 0 would stand for the tensor's own bytes */
+    return cost ? cost : 1; /* 0 would mean the tensor's own bytes */
 }
 
 /* --- refusals --- */
@@ -176,8 +177,8 @@ static bool would_fit(const struct packer_request *request, unsigned without)
     return true;
 }
 
-/* Returns the memory of the largest node, as its lanes reported it, with the limit of their
- * cgroup. */
+/* Returns the memory of the largest node, as its lanes report it. A limit of their cgroup is
+ * included. */
 static uint64_t node_memory(const struct service *s)
 {
     uint64_t most = 0;

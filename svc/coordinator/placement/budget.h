@@ -1,4 +1,4 @@
-/* Computes free memory and free bandwidth of lanes and NUMA nodes, for the packer (K35). */
+/* Free memory and bandwidth of lanes and NUMA nodes, for the packer (K35). */
 #ifndef GRADPOOL_COORDINATOR_PLACEMENT_BUDGET_H
 #define GRADPOOL_COORDINATOR_PLACEMENT_BUDGET_H
 
@@ -6,30 +6,30 @@
 #include "svc/base/err.h"
 #include "svc/coordinator/job/job.h"
 
-/* NUMA nodes of the offered lanes. The first entry is for lanes whose node is unknown. */
+/* NUMA nodes of the offered lanes. Entry 0 is for lanes whose node is unknown. */
 struct budgets {
     struct packer_node *nodes;
     struct budget_place {
         const char *host;
         int32_t numa;
-    } * places; /* places[i] has host and NUMA node of nodes[i] */
+    } * places; /* places[i]: host and NUMA node of nodes[i] */
     size_t count;
 };
 
-/* Makes room for `nodes_max` nodes besides the first entry. Returns 0 or -ENOMEM. */
+/* Makes room for `nodes_max` nodes in addition to entry 0. Returns 0 or -ENOMEM. */
 int budgets_init(struct budgets *budgets, size_t nodes_max);
 void budgets_free(struct budgets *budgets);
-/* Sets the free memory of the lane, and its node. */
+/* Sets the node of the lane, and the lane's free memory. */
 void budgets_of_lane(struct budgets *budgets, const struct lane *lane,
                      struct packer_lane *ret_lane);
-/* budgets_piece_bytes() returns the memory that a piece of the job needs on its lane. The second
- * function returns the memory of a tensor that is cut into the fewest pieces. */
+/* budgets_piece_bytes() returns the memory that a piece of the job costs on its lane.
+ * budgets_tensor_bytes() returns the memory that a tensor costs if it has as few pieces as
+ * possible. */
 uint64_t budgets_piece_bytes(const struct job *job);
 uint64_t budgets_tensor_bytes(const struct tensor *tensor, uint64_t piece_bytes);
 /* Returns the most bytes that a lane with `bytes` of the job moves over the network in a round. */
 uint64_t budgets_wire_bytes(const struct job *job, uint64_t bytes);
-/* Adds to `err` the budget that caused the refusal, if the request would fit without this
- * budget. */
+/* Adds to `err` which budget caused the refusal, if the request would fit without this budget. */
 void budgets_name(const struct service *s, const struct packer_request *request, struct err *err);
 
 #endif

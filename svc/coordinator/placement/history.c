@@ -1,5 +1,5 @@
-/* Measurements of earlier runs. Owns the list, a copy of which is in the store. They only improve
- * placement: after an error here no request fails, and the job is measured again (K16). */
+/* Measurements of earlier runs. Owns their list, which is also in the store. They only improve
+ * placement. After an error here no request fails, and the job is measured again (K16). */
 #include "svc/coordinator/placement/history.h"
 
 #include "svc/base/hash.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* This struct is stored as bytes in the store. */
+/* The store contains the bytes of this struct. */
 struct past_tensor {
     uint32_t hash; /* hash of the tensor's name */
     uint32_t lane_ns;
@@ -23,16 +23,16 @@ struct past {
     struct list link;
     char *tenant, *job;
     uint32_t workers, layout;
-    uint64_t turn; /* a greater value is newer */
+    uint64_t turn; /* larger values are newer */
     struct profile_times times;
-    bool is_alone; /* measured while no other job was on the lanes */
+    bool is_alone; /* measured without other jobs on its lanes */
     struct narrow narrow;
     struct past_tensor *tensors; /* sorted by hash */
     size_t tensors_count;
 };
 
 struct past_jobs {
-    struct list jobs; /* jobs; the newest is last */
+    struct list jobs; /* newest last */
     uint64_t turn;    /* turn of the newest job */
 };
 
@@ -97,8 +97,8 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     const struct past *past = find(job);
     if (!past)
         return;
-    /* A tensor that is missing in a complete list took nearly no time. It gets 1, because 0 means
-     * "unknown", and unknown tensors share the rest of the job's time. */
+    /* A tensor that is missing in a complete list took almost no time. Its time is set to 1,
+     * because 0 means unknown: unknown tensors are assigned the rest of the job's time. */
     bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
     if (job->profile->used.period_ns == 0)
         profile_recall(job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job),
@@ -116,8 +116,8 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
 
 /* --- storing --- */
 
-/* Returns the factor between the tensors' lane time, measured once, and the job's present lane
- * time. */
+/* Returns the job's present lane time, divided by the sum of its tensors' lane times, which were
+ * measured only once. */
 static double scale_of(const struct job *job)
 {
     double all_ns = 0;
@@ -172,7 +172,7 @@ static void past_row(const struct past *past, struct store_row *ret_row)
         .tensors = {past->tensors, (uint32_t)(past->tensors_count * sizeof *past->tensors)}};
 }
 
-/* Stores the measurements, and removes the oldest ones beyond PROFILES_MAX. */
+/* Stores the measurements, and removes the oldest ones in excess of PROFILES_MAX. */
 static void put(struct service *s, const struct past *past)
 {
     struct store_row row;
@@ -218,7 +218,7 @@ void profiles_keep(const struct job *job)
 
 /* --- restoring --- */
 
-/* Inserts by age, because the store returns rows sorted by name. */
+/* Inserts by age, because the store returns rows in the order of names. */
 static void insert(struct service *s, struct past *past)
 {
     struct list *at = &s->history->jobs;

@@ -1,5 +1,5 @@
-/* Lists which measured jobs share which lanes. Owns nothing, and changes no job or lane. The list
- * is sorted by lane and job, so the same service always gives the same sums (P1 of packer). */
+/* Lists the measured jobs on each lane. Owns nothing and changes nothing. The list is sorted by
+ * lane and job, so sums are reproducible (P1 of packer). */
 #include "svc/coordinator/placement/neighbour.h"
 
 #include "svc/coordinator/service.h"
@@ -44,7 +44,7 @@ struct packer_timing job_timing(const struct job *job)
                                   .loss_limit_ppm = job_limit_ppm(job)};
 }
 
-/* Uses the lane time of the shares that views show, so that a total equals the sum of its rows
+/* Sums the lane times that views show for the shares, so that a total equals the sum of its rows
  * (K15). */
 uint64_t job_lane_ns(const struct job *job)
 {
@@ -92,8 +92,8 @@ bool job_is_idle(const struct job *job)
     return clock_now_ns() - job->figures->trained_ns > (idle_ns ? idle_ns : JOB_IDLE_NS);
 }
 
-/* An idle job that was never measured needs nothing and tolerates everything, so its period does
- * not matter. An idle job that was measured keeps its limit, because it may continue. */
+/* An idle job that was never measured needs no lane time and has no limit, so any period is
+ * correct. An idle job that was measured keeps its limit, because it may continue. */
 struct packer_timing job_resident_timing(const struct job *job)
 {
     struct packer_timing timing = job_timing(job);
@@ -102,8 +102,8 @@ struct packer_timing job_resident_timing(const struct job *job)
     return timing;
 }
 
-/* Returns whether growth is testing how many lanes the job needs. Its lanes then take no other job
- * (G12 of packer). */
+/* Returns whether growth is testing how many lanes the job needs. No other job is placed on its
+ * lanes meanwhile (G12 of packer). */
 static bool is_tried(const struct job *job)
 {
     return job->growth->memory.narrowed > 0 && job->growth->memory.narrowed < SCALE_ALONE_WINDOWS;

@@ -1,4 +1,4 @@
-/* Reasons of placements, for views and the log. Owns the sentences, and decides nothing. */
+/* Reasons for placements, as texts for views and the log. Decides nothing. */
 #include "svc/coordinator/placement/reason.h"
 
 #include "svc/coordinator/placement/ask_packer.h"
@@ -51,7 +51,7 @@ static void name_lanes(const struct packer_plan *plan, char *text)
         text_append(text, SENTENCE_BYTES, " and %zu more", plan->shares_count - LANES_NAMED);
 }
 
-/* Writes the largest predicted losses over the lanes, if the packer knows them. */
+/* Writes the largest predicted losses over the lanes, if the plan has them. */
 static void name_losses(const struct packer_plan *plan, char *text)
 {
     uint32_t own_ppm = 0, others_ppm = 0;

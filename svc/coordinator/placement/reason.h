@@ -1,14 +1,14 @@
-/* Reasons of placements as texts. */
+/* Reasons for placements, as texts. */
 #ifndef GRADPOOL_COORDINATOR_PLACEMENT_REASON_H
 #define GRADPOOL_COORDINATOR_PLACEMENT_REASON_H
 
 #include "svc/coordinator/placement/ask_packer.h"
 
-/* Returns why a lane was chosen, as text that follows "lane 3: ". */
+/* Returns why a lane was chosen, as text after "lane 3: ". */
 const char *share_why(enum share_how how);
-/* Logs the lanes of `count` tensors or tasks, and the reason. `one` and `many` are the sentence's
- * subject and verb for one and for several. Only the first placement of a job is logged at level
- * info, because some scripts declare one tensor after another. */
+/* Logs the lanes of `count` tensors or tasks, and the reason. `one` and `many` are the beginning of
+ * the sentence for one and for several. Only the first placement of a job is logged at level info,
+ * because some scripts declare one tensor after another. */
 void deciding_log(const struct job *job, const char *one, const char *many, size_t count,
                   bool is_first, const struct answer *answer);
 

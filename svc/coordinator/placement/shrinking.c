@@ -1,6 +1,6 @@
-/* Advises which running job could release a worker for a new job that no lane fits. Turns the
- * result of packer/growth/elastic.h into text. Changes no job, because this service does not start
- * and end workers. RULES.md: K49; packer/README.md: E1 to E5. */
+/* Advises operators which running job could release a worker for a new job that fits on no lane.
+ * The result of packer/growth/elastic.h becomes a text. No job changes, because this service does
+ * not start or end workers. RULES.md: K49; packer/README.md: E1 to E5. */
 #include "svc/coordinator/placement/shrinking.h"
 
 #include "packer/growth/elastic.h"
@@ -32,8 +32,8 @@ static uint32_t tenant_number(const struct service *s, const struct tenant *tena
     return number;
 }
 
-/* Describes a job, from measurements with its present workers and lanes. Lane time grows with the
- * number of workers; the rest of the period is work that the workers divide. */
+/* Describes a job from measurements with its present workers and lanes. Lane time grows with the
+ * number of workers. The rest of the period is work that is divided among the workers. */
 static struct elastic_job describe(const struct job *job)
 {
     struct profile_times known = profile_known(job->profile);

@@ -1,5 +1,5 @@
-/* Waits of jobs. A worker sets the deadlines: its connect time-out limits the wait for a lane, its
- * request time-out the wait for a measurement. A job that has lanes never waits here. */
+/* Waits of jobs. Timeouts of the worker are the deadlines: its connect timeout for a lane, its
+ * request timeout for a measurement. A job that has lanes never waits here. */
 #include "svc/coordinator/placement/waiting.h"
 
 #include "svc/base/log.h"
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LANE_NS (10 * NS_PER_S)   /* time to wait for a lane, if the worker sends none */
-#define ANSWER_NS (60 * NS_PER_S) /* request time-out, if the worker sends none */
-/* reserved time, so that a refusal reaches the worker before its time-out */
+#define LANE_NS (10 * NS_PER_S)   /* wait for a lane, if the worker sends no timeout */
+#define ANSWER_NS (60 * NS_PER_S) /* request timeout, if the worker sends none */
+/* margin by which a refusal reaches the worker before its timeout */
 #define ANSWER_PART_NS (2 * NS_PER_S)
 
 static uint64_t named_ns(uint32_t ms, uint64_t otherwise_ns)

@@ -1,6 +1,6 @@
-/* Recovery of pieces after an aggregator was lost or is back. A lost aggregator is fenced before
- * this file handles it (K4). Tasks move as a whole, keep their numbers, and get the next epoch of
- * the job. */
+/* Recovery of pieces after an aggregator was lost or is back. A lost aggregator can no longer write
+ * when this file handles it (K4). Tasks move as a whole, keep their numbers, and receive the job's
+ * next epoch. */
 #include "svc/coordinator/recovery/recovery.h"
 
 #include "svc/base/cleanup.h"
@@ -75,7 +75,7 @@ static void move(struct tensor *tensor, struct piece *piece, void *context)
     keeping_placed(tensor->job, piece, piece->keeping.keeper);
 }
 
-/* Stores the new routes before they take effect (K1). If the store fails, the job waits, and the
+/* Stores the new routes before they take effect (K1). If storing fails, the job waits, and the
  * tasks are placed again after RETRY_NS. */
 static int keep_moved(struct job *job, struct stranded *list)
 {
@@ -122,8 +122,8 @@ static void wait_for_lane(struct job *job, const struct aggregator *lost)
         waiting_begin(job, text);
 }
 
-/* Handles stranded tasks for which no lane was found. If no lane exists, the job waits as long as
- * its workers do. If the other lanes are full, the job fails. */
+/* Handles stranded tasks for which no lane was found. If there is no lane at all, the job waits as
+ * long as its workers do. If the other lanes are full, the job fails. */
 static void place_failed(struct job *job, const struct aggregator *lost, const struct err *err)
 {
     char name[AGGREGATOR_NAME_BYTES];
@@ -214,8 +214,9 @@ static void expect(struct tensor *tensor, struct piece *piece, void *context)
     piece->state = PIECE_PLACED;
 }
 
-/* Returns whether the lane released the piece for a regrouping and missed the switch. No lane was
- * lost in between, so only the ranks of the piece have changed (K41). */
+/* Returns whether the lane released the piece for a change of ranks, but was away when the new
+ * ranks were sent. No lane was lost in between, so only the ranks of the piece have changed
+ * (K41). */
 static bool missed_regrouping(const struct job *job, const struct piece *piece,
                               const WIRE(PieceHeld) * held)
 {
@@ -223,8 +224,8 @@ static bool missed_regrouping(const struct job *job, const struct piece *piece,
            held->epoch >= piece->lost_epoch;
 }
 
-/* Sets the state of a piece that the aggregator has. False: the piece does not belong to this lane
- * any more. */
+/* Sets the state of a piece that the aggregator lists. Returns false if the piece no longer belongs
+ * to this lane. */
 static bool take_held(struct service *s, struct lane *lane, const WIRE(PieceHeld) * held)
 {
     struct job *job = jobs_find_id(s, held->job_id);
@@ -233,11 +234,11 @@ static bool take_held(struct service *s, struct lane *lane, const WIRE(PieceHeld
         return false;
     piece->regroups = missed_regrouping(job, piece, held);
     if (piece->regroups)
-        return true; /* the lane gets the regrouping together with the placed pieces */
+        return true; /* the new ranks are sent to the lane with the next PlaceRequest */
     if (piece->epoch != held->epoch)
         return false;
     piece->state = PIECE_READY;
-    if (held->is_frozen) /* left over from an aborted move or regrouping (K19, K41) */
+    if (held->is_frozen) /* the move or regrouping that froze the piece was aborted (K19, K41) */
         telling_thaw(lane, job->id, (uint32_t[]){held->piece}, 1);
     return true;
 }

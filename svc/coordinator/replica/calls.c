@@ -1,5 +1,6 @@
-/* Messages about replicas: lanes get the holders of their pieces, holders get the lanes of the
- * pieces. Pieces with equal contents share a message. A message without an answer is sent again. */
+/* Messages about replicas. Lanes receive the holders of their pieces, and holders receive the
+ * lanes. Pieces with the same lane and holder share a message. A message without an answer is sent
+ * again. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -17,7 +18,7 @@
 struct copies_told {
     enum keeping_whom whom;
     uint32_t job, lane;
-    uint32_t keeper; /* the receiver, or the holder that the message names to the lane */
+    uint32_t keeper; /* the receiver; in a message to the lane, the holder that is named */
     bool when_known, begins;
     size_t count;
     uint32_t pieces[];
@@ -41,8 +42,8 @@ static uint32_t keeper_of(const struct piece *piece, enum keeping_whom whom)
     return whom == TELL_FORMER ? piece->keeping.former : piece->keeping.keeper;
 }
 
-/* Returns whether the receiver has not got the message and can get it. A lane must have confirmed
- * the piece first. */
+/* Returns whether the receiver still needs the message and can receive it. A lane must have
+ * confirmed the piece first. */
 static bool can_be_told(const struct job *job, struct piece *piece, enum keeping_whom whom)
 {
     if (piece->state != PIECE_READY || *knows(piece, whom))
@@ -70,8 +71,8 @@ static bool is_of_kind(const struct copies_told *told, const struct copies_told 
            told->when_known == other->when_known && told->begins == other->begins;
 }
 
-/* Collects the pieces of the next message. They count as known by the receiver unless the answer is
- * a failure. */
+/* Collects the pieces of the next message. The receiver is assumed to know them, unless the answer
+ * is a failure. */
 static size_t gather(struct job *job, struct copies_told *told, enum keeping_whom whom)
 {
     told->count = 0;
@@ -93,8 +94,8 @@ static size_t gather(struct job *job, struct copies_told *told, enum keeping_who
     return told->count;
 }
 
-/* Marks the pieces of a failed message, so that the message is sent again, or another holder is
- * chosen (`is_unfit`). */
+/* Marks the pieces of a failed message. The message is then sent again, or another holder is chosen
+ * (`is_unfit`). */
 static void forget_told(struct job *job, const struct copies_told *told, bool is_unfit)
 {
     for (size_t i = 0; i < told->count; i++) {
@@ -103,19 +104,19 @@ static void forget_told(struct job *job, const struct copies_told *told, bool is
             keeper_of(piece, told->whom) != told->keeper)
             continue;
         *knows(piece, told->whom) = false;
-        piece->keeping.begins |= is_unfit; /* a holder that did not answer may have begun */
+        piece->keeping.begins |= is_unfit; /* a holder that did not answer may have begun to copy */
         piece->keeping.is_unfit |= is_unfit;
     }
 }
 
-/* Returns whether a holder has no room for copies that may be new to it. */
+/* Returns whether the code means that a holder has no room for more copies. */
 static bool lacks_room(const struct copies_told *told, int code)
 {
     return told->whom == TELL_KEEPER && (code == -ENOSPC || code == -ENOMEM || code == -EMFILE);
 }
 
-/* Handles the answer. If it is missing, the receiver gets the message again when it is back,
- * unless it is lost. A holder without room for a new copy is replaced. */
+/* Handles the answer. If there is none, the message is sent again when the receiver is back, unless
+ * the receiver is lost. A holder without room for a new copy is replaced. */
 static void answered(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
 {

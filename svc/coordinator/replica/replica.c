@@ -1,7 +1,7 @@
-/* Replicas: chooses the holder of each piece, and decides what lanes and holders need to know. A
- * holder is stored before a lane relies on it. A holder stays as long as it is alive and is not the
- * owner's own process, because only there its copy is useful. RULES.md: K57; svc/wire/README.md:
- * W20. */
+/* Replicas: chooses the holder of each piece, and decides which lanes and holders must be informed.
+ * The holder is stored before a lane relies on it. A holder is kept while it is alive and not in
+ * the process of the owner, where its copy would be lost together with the piece. RULES.md: K57;
+ * svc/wire/README.md: W20. */
 #include "svc/coordinator/replica/replica.h"
 
 #include "svc/base/cleanup.h"
@@ -37,8 +37,8 @@ static bool may_have_keepers(const struct job *job)
 
 /* --- choice --- */
 
-/* Returns whether an operator drains all lanes of the aggregator, which will therefore end. Such an
- * aggregator is the last choice. */
+/* Returns whether an operator has drained all lanes of the aggregator, so that it will end. It is
+ * chosen last. */
 static bool is_drained(const struct aggregator *a)
 {
     size_t withheld = 0;
@@ -53,9 +53,10 @@ static bool may_keep(const struct aggregator *a, const struct lane *lane)
            clock_now_ns() >= a->unfit_until_ns;
 }
 
-/* Returns the rank of a candidate. Aggregators that are not drained come first, then those on other
- * hosts, because a host fails with all its processes. The rest is a hash of owner and job, so that
- * the copies of one owner and job stay together while other aggregators join and leave. */
+/* Returns the score of a candidate; the highest is chosen. Drained aggregators have the lowest
+ * scores. An aggregator on another host is preferred, because all processes of a host fail
+ * together. Otherwise a hash of owner and job decides. Then the choice stays the same while other
+ * aggregators join and leave. */
 static uint64_t score(const struct aggregator *a, const struct job *job, const struct lane *lane)
 {
     char text[64];
@@ -97,13 +98,14 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
     return stays ? piece->keeping.keeper : choose(job, lane);
 }
 
-/* Sets the holder and the former holder. If the current holder becomes the former one, its "already
- * informed" flag is kept. */
+/* Sets the holder and the former holder. If the present holder becomes the former one, its flag
+ * "was informed" is kept. */
 static void set(struct piece *piece, uint32_t keeper, uint32_t former)
 {
     struct keeping *now = &piece->keeping;
     bool knows = former == now->keeper ? now->keeper_knows : now->former_knows;
-    bool returns = keeper == now->former; /* the copy of the returning holder may still be needed */
+    /* a former holder becomes the holder again; its copy may still be needed */
+    bool returns = keeper == now->former;
     if (now->keeper != keeper)
         *now = (struct keeping){.keeper = keeper, .begins = !returns};
     now->former = former;
@@ -111,7 +113,8 @@ static void set(struct piece *piece, uint32_t keeper, uint32_t former)
     now->keeper_knows = now->lane_knows = false;
 }
 
-/* Sets the holder of a placed piece. The lane starts with that holder, whose copy it may read. */
+/* Sets the holder of a placed piece. The lane may read the copy of this holder from the
+ * beginning. */
 void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper)
 {
     if (piece->keeping.former && piece->keeping.former != keeper)
@@ -132,7 +135,7 @@ void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool i
     piece->keeping.keeper_knows = true;
 }
 
-/* Returns whether tasks have to leave the lane even if there is no holder elsewhere. */
+/* Returns whether tasks have to leave the lane, even without a holder on another aggregator. */
 static bool must_leave(const struct lane *lane)
 {
     return lane->use == LANE_WITHHELD || lane->aggregator->is_stopping;
@@ -159,8 +162,8 @@ struct change {
     uint32_t keeper;
 };
 
-/* Finds pieces whose holder changes. Pieces that are not ready or are moving are left out: they get
- * the holder of their new lane. */
+/* Finds pieces whose holder changes. Pieces that are moving or not ready are left out: their holder
+ * is chosen for the new lane. */
 static size_t find_changes(struct job *job, struct change *changes, size_t room)
 {
     size_t count = 0;
@@ -175,9 +178,9 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
     return count;
 }
 
-/* Returns the former holder after the change. The oldest former holder stays as long as it is
- * alive, because the lane may not have read its copy yet. A holder that cannot connect to the lane
- * does not become a former holder, because the lane would wait for it in vain. */
+/* Returns the former holder after the change. The oldest former holder stays while it is alive,
+ * because the lane may not have read its copy yet. A holder without a connection to the lane is
+ * left out, because the lane would wait for it forever. */
 static uint32_t former_of(struct service *s, const struct keeping *now, uint32_t keeper)
 {
     if (!is_lost(aggregator_find(s, now->former)))
@@ -226,7 +229,7 @@ static void note_lack(struct job *job)
         fleet_want_another(job->service);
 }
 
-/* Drops the copy of a holder that cannot connect to the lane: nothing can read it. */
+/* Drops the copy of a holder that cannot connect to the lane, because no lane can read it. */
 static void end_unfit(const struct job *job, const struct piece *piece)
 {
     if (piece->keeping.is_unfit)
@@ -254,8 +257,8 @@ static void change_keepers(struct job *job)
 
 /* --- former holders --- */
 
-/* Counts the states that the job has on the lane. False: the lane has not been informed of all
- * holders yet. */
+/* Counts the job's states on the lane. Returns false if the lane was not informed of all holders
+ * yet. */
 static bool count_states(const struct job *job, const struct lane *lane, size_t *ret_count)
 {
     bool is_told = true;
@@ -282,18 +285,19 @@ static void forget_formers(struct job *job, const struct lane *lane)
     job->copies->has_formers = false;
     job_each_piece (piece, tensor, job) {
         if (piece->lane == lane && piece->keeping.former) {
-            /* the copy may never have been read */
+            /* the lane may not have read the copy */
             keeping_end_piece(job, piece->keeping.former, piece->id);
             piece->keeping.former = 0;
-            piece->keeping.lane_knows = false; /* the lane must not wait for the former holder */
+            /* otherwise the lane would wait for the former holder */
+            piece->keeping.lane_knows = false;
         }
         job->copies->has_formers |= piece->keeping.former > 0;
     }
     keeping_tell(job, TELL_LANE);
 }
 
-/* An aggregator serves requests in order. So counters that were requested after the lane was
- * informed of its holders describe the copies at these holders. */
+/* An aggregator handles requests in order. Counters that were requested after the lane was informed
+ * of its holders therefore describe the copies of these holders. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 {
     if (asked_ns < job->copies->keepers_ns || lane->aggregator->measured_ns < asked_ns)
@@ -323,7 +327,7 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
         now->is_unfit |= now->keeper == a->id;
         if (now->former != a->id)
             continue;
-        now->former = 0; /* the lane cannot read that copy either */
+        now->former = 0; /* the lane cannot read this copy either */
         now->lane_knows = false;
         keeping_end_piece(job, a->id, piece->id);
     }
@@ -332,8 +336,8 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 
 /* --- changes --- */
 
-/* Holders get their messages first, because a holder that is about to be replaced may have the
- * copy that a new owner needs. */
+/* Holders are informed before they are changed, because a holder that is about to be replaced may
+ * have the copy that a new owner needs. */
 void keeping_check(struct job *job)
 {
     if (job->failure || job->service->phase != SERVICE_UP || !may_have_keepers(job))
@@ -372,7 +376,7 @@ static void tell_anew(struct piece *piece, const struct aggregator *a)
         piece->keeping.lane_knows = false;
 }
 
-/* Clears a lost former holder, so that the lane does not wait for its copy. */
+/* Removes a lost former holder, so that the lane does not wait for its copy. */
 static void forget_former(struct piece *piece, const struct aggregator *a)
 {
     if (piece->keeping.former != a->id)
@@ -401,7 +405,7 @@ static void ended(struct service *s, void *data, const envelope *reply, int code
 {
 }
 
-/* Makes a holder drop copies. A holder that is away gets the message when it is back. */
+/* Tells a holder to drop copies. A holder that is away is told when it is back. */
 static void send_end(struct aggregator *a, const struct job *job, uint32_t *pieces, size_t count,
                      bool others)
 {
@@ -412,8 +416,8 @@ static void send_end(struct aggregator *a, const struct job *job, uint32_t *piec
                   CALL_DEADLINE_NS, ended, NULL, 0);
 }
 
-/* Sends a returning holder the list of pieces that it still holds, so that it drops all others. If
- * the list exceeds one message, the copies are dropped at the end of the job. */
+/* Sends a returning holder the list of pieces that it must keep, so that it drops all others. If
+ * the list exceeds one message, the other copies are dropped at the end of the job. */
 static void end_others(struct aggregator *a, const struct job *job)
 {
     size_t room = job->index->pieces_count < MESSAGE_PIECES_MAX ? job->index->pieces_count

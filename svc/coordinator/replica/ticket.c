@@ -1,6 +1,6 @@
-/* Tickets for replica holders. They are like those of workers (route/ticket.c), but request and
- * answer are single messages on the connections of aggregators. A holder repeats its request
- * until it gets a final answer. */
+/* Tickets with which replica holders connect to lanes. Workers' tickets are in route/ticket.c.
+ * Here, request and answer are independent messages on an aggregator's connection. A holder repeats
+ * its request until the answer is final. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/replica/replica.h"
@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <sys/random.h>
 
-/* number of failed connections in a row, which takes three seconds or more */
+/* number of consecutive failed connections, which take at least three seconds */
 #define FAILURES_MOST 8
 
 struct copy_ticket_asked {
@@ -34,7 +34,7 @@ static void tell(struct aggregator *keeper, uint32_t job, uint32_t lane, int cod
         peer_send(keeper->peer, &ENVELOPE(0, COPY_TICKET, copy_ticket, &ticket));
 }
 
-/* Sends the ticket, or -EAGAIN, after which the holder repeats its request. */
+/* Sends the ticket, or -EAGAIN: the holder then repeats its request. */
 static void granted(struct service *s, void *data, const envelope *reply, int code,
                     const char *text)
 {
@@ -56,8 +56,9 @@ static int ask_lane(struct aggregator *keeper, struct lane *lane, uint32_t job)
                      .ticket = {sizeof asked.connect, (uint8_t *)&asked.connect});
 }
 
-/* -ENOENT: the holder has no copies of the job, and may drop everything. -ESTALE: it has no copies
- * of that lane's pieces, or another lane has replaced this one. */
+/* Returns 0 or the code of the answer. -ENOENT: the holder has no copies of the job and may drop
+ * everything. -ESTALE: it has no copies of this lane's pieces, or another lane has replaced this
+ * lane. */
 static int answer_of(const struct aggregator *keeper, const struct job *job,
                      const struct lane *lane)
 {

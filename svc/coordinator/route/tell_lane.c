@@ -1,5 +1,5 @@
-/* Messages to lanes about pieces. A piece is PIECE_ASKED from the request to the answer. The answer
- * for a piece that has moved meanwhile is dropped. */
+/* Messages to lanes about pieces. A piece is PIECE_ASKED between request and answer. The answer is
+ * ignored if the piece has moved in the meantime. */
 #include "svc/coordinator/route/tell_lane.h"
 
 #include "svc/base/cleanup.h"
@@ -36,12 +36,12 @@ static void fail_tensor(struct tensor *tensor, int code, const char *why)
     tensor_fail(tensor, NULL, code, text);
 }
 
-/* Returns whether pieces are sent again later. -EAGAIN: the lane had these pieces before and has
- * not finished with them. */
+/* Returns whether the pieces are sent again later. -EAGAIN: the lane has not finished with an
+ * earlier placement of these pieces. */
 static bool is_told_again(int code) { return call_went_unanswered(code) || code == -EAGAIN; }
 
-/* Sets the state of the pieces. After a missing answer the state is PIECE_PLACED: the same lane
- * gets the pieces when it is back, another lane if it is lost. */
+/* Sets the state of the pieces. Without an answer the state is PIECE_PLACED. The pieces are then
+ * sent to the same lane when it is back, or to another lane if it is lost. */
 static void settle(struct job *job, const struct placed *placed, int code, const char *text)
 {
     for (size_t i = 0; i < placed->count; i++) {
@@ -49,7 +49,7 @@ static void settle(struct job *job, const struct placed *placed, int code, const
         struct piece *piece = jobs_piece(job, placed->pieces[i], &tensor);
         if (!piece || !piece->lane || piece->lane->id != placed->lane ||
             piece->epoch != placed->epoch || piece->state != PIECE_ASKED)
-            continue; /* the piece has moved meanwhile */
+            continue; /* the piece has moved in the meantime */
         piece->state = code < 0 ? PIECE_PLACED : PIECE_READY;
         piece->regroups &= code < 0;
         if (code < 0 && !is_told_again(code))
@@ -141,7 +141,6 @@ int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_h
                      .tenant = job->tenant->key.tenant);
 }
 
-/* Sends the collected pieces to their lane. */
 static void ask_lane(struct job *job, const struct placed *placed, WIRE(PieceSpec) * specs)
 {
     struct lane *lane = lane_find(job->service, placed->lane);
@@ -196,13 +195,13 @@ static void dropped(struct service *s, void *data, const envelope *reply, int co
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
-        return; /* at its next join the lane lists its pieces, and gets the drop */
+        return; /* when the lane joins again, it lists its pieces and is told to drop them */
     lane_call(lane, dropped, NULL, 0, DROP_REQUEST, drop_request, .job_id = job_id,
               .pieces = pieces, .n_pieces = count);
 }
 
-/* Breaks the connection to a lane whose pieces stay frozen and so serve no round. At its next join
- * the lane lists these pieces. */
+/* Closes the connection of a lane whose pieces stay frozen and so serve no rounds. When the lane
+ * joins again, it lists these pieces. */
 static void meet_again(struct lane *lane)
 {
     if (lane->aggregator->peer)
@@ -223,7 +222,7 @@ static void thawed(struct service *s, void *data, const envelope *reply, int cod
 void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
-        return; /* at its next join the lane lists the frozen pieces */
+        return; /* when the lane joins again, it lists its frozen pieces */
     if (lane_call(lane, thawed, &lane->id, sizeof lane->id, THAW_REQUEST, thaw_request,
                   .job_id = job_id, .pieces = pieces, .n_pieces = count) < 0)
         meet_again(lane);

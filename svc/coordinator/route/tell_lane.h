@@ -5,16 +5,16 @@
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/job/tensor.h"
 
-/* Sends PlaceRequests for all PIECE_PLACED pieces of the job whose lanes are connected. */
+/* Sends PlaceRequests for all pieces of the job that are PIECE_PLACED and whose lanes are
+ * connected. */
 void telling_place(struct job *job);
-/* Sends the limits of the tenant to all lanes that have pieces of the job. */
+/* Sends the tenant's limits to all lanes that have pieces of the job. */
 void telling_limits(struct job *job);
-/* Makes the lane drop pieces; count 0: the whole job. */
+/* Tells the lane to drop pieces, or the whole job if `count` is 0. */
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
-/* Makes the lane serve released pieces again. */
+/* Tells the lane to serve released pieces again. */
 void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
-/* Sends one PlaceRequest for pieces of the job. Errors of call_send(). */
-/* PLACE_AHEAD: the pieces are moving here, and the lane answers after the workers have
+/* PLACE_AHEAD: the pieces are moving to this lane, and the lane answers after the workers have
  * connected. */
 enum place_how { PLACE_NEW, PLACE_RECOVERING, PLACE_REGROUPED, PLACE_AHEAD };
 int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,

@@ -1,6 +1,6 @@
-/* Tickets with which workers connect to lanes (wire W7). The coordinator creates a ticket, and
- * sends it to the lane first, then to the worker. A worker is never told that a lane is lost if the
- * lane may come back, because no other route would follow (K56). */
+/* Tickets with which workers connect to lanes (wire W7). The coordinator creates a ticket and
+ * sends it first to the lane, then to the worker. A lane that may come back is not reported as lost
+ * to the worker, because no other route would follow (K56). */
 #include "svc/coordinator/route/ticket.h"
 
 #include "svc/coordinator/aggregator/call.h"
@@ -35,8 +35,8 @@ static void send_ticket(struct wait *wait, const struct grant *grant, const stru
                .ticket = {sizeof grant->connect, (uint8_t *)&grant->connect});
 }
 
-/* Handles the answer of the lane. If it is missing but may still come, the worker gets -EAGAIN and
- * repeats its request (L38 of `client`). */
+/* Handles the answer of the lane. If no answer has arrived but the lane may come back, the worker
+ * receives -EAGAIN and repeats its request (L38 of `client`). */
 static void granted(struct service *s, void *data, const envelope *reply, int code,
                     const char *text)
 {

@@ -1,6 +1,5 @@
-/* Reports ranks that have left to the lanes of their job. A lane that never had a connection to
- * such a rank would wait for it until a deadline. Owns the timer of these reports. RULES.md:
- * K55. */
+/* Informs the lanes of a job which ranks have left. Otherwise a lane without a connection to such a
+ * rank would wait for it until a deadline. Owns the timer. RULES.md: K55. */
 #include "svc/coordinator/session/goodbye.h"
 
 #include "svc/base/log.h"
@@ -10,8 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Delay of a report. The ranks of a job mostly end at the same time, and then no rank needs the
- * report. */
+/* Delay of the message. The ranks of a job usually end at the same time, and then no rank
+ * needs it. */
 #define TELL_NS (200 * NS_PER_MS)
 
 struct goodbyes {
@@ -49,8 +48,8 @@ void leavers_changed(struct job *job)
     s->goodbyes->are_due = true;
 }
 
-/* Handles the answer. A report without an answer is sent again. A lane that has dropped the job
- * (-ENOENT) needs no report. */
+/* Handles the answer. A message without an answer is sent again. A lane that has dropped the job
+ * (-ENOENT) does not need it. */
 static void told(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     const struct goodbye_asked *asked = data;

@@ -1,4 +1,4 @@
-/* Reports ranks that have left to the lanes of their job. RULES.md: K55. */
+/* Informs the lanes of a job which ranks have left. RULES.md: K55. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_GOODBYE_H
 #define GRADPOOL_COORDINATOR_SESSION_GOODBYE_H
 
@@ -6,10 +6,11 @@
 
 int leavers_create(struct service *s);
 void leavers_destroy(struct service *s);
-/* After a restart, reports again the ranks that had left before. */
+/* After a restart, informs lanes again of ranks that had left before. */
 void leavers_start(struct service *s);
-/* Schedules a report of the ranks that have left to all lanes of the job. Called when a rank leaves
- * or a lane gets pieces. Does nothing for elastic jobs, where regroupings contain these ranks. */
+/* Schedules a message to all lanes of the job about the ranks that have left. Called when a rank
+ * leaves or a lane receives pieces. Does nothing for elastic jobs: their lanes learn of these ranks
+ * from regroupings. */
 void leavers_changed(struct job *job);
 
 #endif

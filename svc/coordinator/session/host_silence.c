@@ -1,6 +1,6 @@
-/* Detects dead hosts of workers. Owns the timer of the checks. Only the worker's kernel has to
- * answer: a worker that is stopped or reads nothing is late, not dead, so no message of the worker
- * itself is ever needed (K53). */
+/* Detects that a worker's host is down. Owns the timer of the checks. The worker's kernel answers
+ * the checks. A worker that is stopped or does not read is late, not lost, so no message from the
+ * worker itself is required (K53). */
 #include "svc/coordinator/session/host_silence.h"
 
 #include "svc/coordinator/service.h"
@@ -9,29 +9,29 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* --worker-timeout is divided into 8 checks. After 5 checks without an answer a ping is sent, which
+/* --worker-timeout is divided into 8 checks. After 5 checks without an answer a ping is sent. It
  * has to be acknowledged within 3 checks. */
 #define LOOKS 8
 #define LOOKS_QUIET 5
 
 struct silence {
     struct service *service;
-    struct timer timer; /* timer of the next check */
+    struct timer timer; /* fires at the next check */
 };
 
 static uint64_t period_ns(const struct service *s) { return s->options->worker_timeout_ns / LOOKS; }
 
-/* Returns the period of keep-alive probes. Probes are rare, but a living host answers at
- * least once within 5 checks. */
+/* Returns the period of TCP keep-alive probes, in seconds. Probes are rare, but a live host answers
+ * at least one within 5 checks. */
 static unsigned ask_s(const struct service *s)
 {
     uint64_t half_s = s->options->worker_timeout_ns / 2 / NS_PER_S;
     return half_s > 0 ? (unsigned)half_s : 1;
 }
 
-/* Counts a check without an answer. The ping only serves to send a TCP segment: the kernel sends a
- * lost segment again several times, while one lost probe would count as a dead worker. The worker
- * need not read the ping. */
+/* Counts a check without an answer. The ping only makes the kernel send a TCP segment. The kernel
+ * repeats a lost segment several times; a single lost probe would count as a lost worker. The
+ * worker need not read the ping. */
 static void judge(struct peer *p, uint64_t silent_ns)
 {
     if (p->silent_looks++ == 0)
@@ -51,12 +51,13 @@ static void look_at(struct peer *p, uint64_t now_ns)
     if (silent_ns >= quiet_ns)
         return judge(p, silent_ns);
     p->silent_looks = 0;
-    /* a check before this time would not find silence */
+    /* no silence can be found before this time */
     p->look_ns = now_ns + quiet_ns - silent_ns;
 }
 
-/* Runs the checks. After a late check the next one comes a full period later, so that an answer in
- * between counts. Without a watched peer the timer is off, so that an idle service sleeps. */
+/* Runs the checks. After a late check the next one follows a full period later, so that an answer
+ * in between is counted. If no peer is checked, the timer is off and an idle service does not wake
+ * up. */
 static void looks(struct timer *timer)
 {
     struct service *s = container_of(timer, struct silence, timer)->service;
@@ -90,7 +91,7 @@ void silence_destroy(struct service *s)
     free(s->silence);
 }
 
-/* Workers on this host are not watched, because the end of their process is an event. */
+/* Workers on this host are not checked, because the end of their process is an event. */
 void silence_watch(struct peer *p)
 {
     struct service *s = p->service;

@@ -1,5 +1,5 @@
-/* Holds one rank of a job at the end of an iteration. Owns struct holding. No rank is held longer
- * than an operation needs it. RULES.md: K51. */
+/* Holds one rank of a job at the end of an iteration. Owns struct holding. The rank is held no
+ * longer than the operation needs. RULES.md: K51. */
 #include "svc/coordinator/session/iteration_hold.h"
 
 #include "svc/coordinator/job/members.h"
@@ -13,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_RESERVED "gradpool." /* prefix of tensors that the client library itself declares */
+/* prefix of tensors that the client library declares for itself */
+#define NAME_RESERVED "gradpool."
 
-/* iteration_ns: time to wait for the end of an iteration. rest_ns: a rank that is idle for this
- * time counts as being at the end of one. A snapshot must be exact; for late workers a short wait
- * is more important. */
+/* iteration_ns: longest wait for the end of an iteration. rest_ns: a rank that is idle this long is
+ * assumed to be at the end of one. A snapshot needs certainty, so its times are long. Late workers
+ * need a short wait. */
 static const struct hold_patience {
     uint64_t iteration_ns, rest_ns;
 } patience[] = {
@@ -65,8 +66,8 @@ static const struct session *take_rank(const struct job *job, uint32_t rank, enu
     return is_there && is_in_all(session, scope) ? session : NULL;
 }
 
-/* Prefers the rank that waits in gp_job_resize(). It may be at the end of an iteration already, and
- * then no other rank reaches the end. */
+/* The rank that waits in gp_job_resize() is preferred. It may already be at the end of an
+ * iteration, and the other ranks cannot reach theirs without it. */
 static const struct session *find_rank(const struct job *job, enum hold_scope scope)
 {
     const struct session *found =
@@ -81,7 +82,7 @@ static const struct session *find_rank(const struct job *job, enum hold_scope sc
 static void tell(const struct holding *h, bool is_over)
 {
     const struct session *session = h->job->sessions[h->rank];
-    if (session && session->peer) /* a rank without a connection holds nothing up */
+    if (session && session->peer) /* a rank without a connection does not begin rounds */
         peer_reply(session->peer, 0, HOLD, hold, .hold = h->id, .is_over = is_over,
                    .scope = (WIRE(HoldScope))h->scope);
 }
@@ -197,8 +198,7 @@ void holding_job_ends(struct job *job)
 
 /* --- states of the rank --- */
 
-/* No iteration boundary was observed yet. A rank that is idle for this long is assumed to be at
- * one. */
+/* No iteration boundary was observed yet. A rank that is idle this long is assumed to be at one. */
 static void note_rest(struct holding *h, bool rests)
 {
     uint64_t rested_ns = clock_now_ns() + patience[h->scope].rest_ns;
@@ -206,7 +206,7 @@ static void note_rest(struct holding *h, bool rests)
     wait_until(h, h->rests ? rested_ns : h->until_ns);
 }
 
-/* Stops the clock while the rank takes part in a snapshot of its own job, because that operation
+/* The deadline is suspended while the rank takes a snapshot of its own job, because that operation
  * has its own deadline. */
 static void note_saving(struct holding *h, bool saves)
 {
@@ -220,7 +220,7 @@ static void note_saving(struct holding *h, bool saves)
 static void take(struct holding *h, const WIRE(HeldRequest) * said)
 {
     if (h->is_held)
-        return; /* later messages are about work from before the hold */
+        return; /* later messages describe work from before the hold */
     note_saving(h, said->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES);
     switch (said->state) {
     case GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES: return;

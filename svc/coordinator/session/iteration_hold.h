@@ -1,35 +1,35 @@
-/* A hold stops one rank of a job at the end of an iteration. No round of all ranks begins
- * without that rank, so every round without a result belongs to that iteration or an earlier one.
+/* A hold stops one rank of a job at the end of an iteration. Without this rank no round of all
+ * ranks begins. Therefore every round without a result belongs to that iteration or an earlier one.
  * RULES.md: K51. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_ITERATION_HOLD_H
 #define GRADPOOL_COORDINATOR_SESSION_ITERATION_HOLD_H
 
 #include "svc/coordinator/job/job.h"
 
-/* Purpose of a hold. It decides what counts as an iteration, and how long the end of one is waited
- * for. */
+/* Purpose of a hold. It determines the meaning of an iteration and the longest wait for its end. */
 enum hold_scope {
-    HOLD_UPDATES, /* an iteration is one update of each tensor with a rule */
-    HOLD_ROUNDS,  /* an iteration is one round of each tensor of all ranks */
+    HOLD_UPDATES, /* an iteration is one update of each tensor that has an update rule */
+    HOLD_ROUNDS,  /* an iteration is one round of each tensor that all ranks push */
 };
 
 /* Receives the result of a hold. `code` 0: the rank is held until holding_end(). Otherwise no rank
- * is held, or no longer, and `text` has the reason: -EAGAIN (may pass), -EOPNOTSUPP (the job has no
- * iterations), -ETIMEDOUT, -ECONNRESET (the job has ended). May call holding_end(). */
+ * is held, and `text` has the reason. -EAGAIN: temporary. -EOPNOTSUPP: the job has no iterations.
+ * -ETIMEDOUT. -ECONNRESET: the job has ended. The function may call holding_end(). */
 typedef void (*held_fn)(struct service *s, uint64_t context, int code, const char *text);
 
-/* Requests that a rank that has all tensors of the scope stops at the end of its iteration. `done`
- * is called later, unless holding_end() is called first. -EAGAIN: there is no such rank now, or a
- * hold is in progress; -ENOMEM. */
+/* Requests that a rank with all tensors of the scope stops at the end of its iteration. `done` is
+ * called later, unless holding_end() is called first. Returns 0, -ENOMEM, or -EAGAIN if no rank has
+ * these tensors now or a hold is in progress. */
 int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t context,
                   struct err *err);
 /* Returns whether a rank is held for this scope. */
 bool holding_is_held(const struct job *job, enum hold_scope scope);
 /* Ends the hold, so that the rank continues. Does nothing without a hold. */
 void holding_end(struct job *job);
-/* If a rank is held, ends the hold after `wait_ns`. */
+/* Ends the hold in `wait_ns`, if a rank is held. */
 void holding_end_in(struct job *job, uint64_t wait_ns);
-/* Ends a hold with an error, because the rank's connection or the job has ended. */
+/* Two functions that end a hold with an error, because the rank's connection or the job has
+ * ended. */
 void holding_rank_gone(const struct session *session);
 void holding_job_ends(struct job *job);
 void holding_handle(struct peer *p, const envelope *message);

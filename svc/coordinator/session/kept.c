@@ -1,5 +1,5 @@
-/* Requests that are kept until the reason has passed: an aggregator is starting (K31) or away
- * (K56), or a rank is about to leave (K40). Owns copies of the requests. Decides nothing. */
+/* Requests that cannot be answered yet. An aggregator is starting (K31) or away (K56), or a rank is
+ * about to leave (K40). Owns copies of the requests. Decides nothing. */
 #include "svc/coordinator/session/kept.h"
 
 #include "svc/coordinator/service.h"
@@ -16,7 +16,7 @@ struct kept {
     uint8_t request[];
 };
 
-/* Frees the wait before the request is handled, because handling may create another wait. */
+/* The wait is freed before the request is handled, because the handler may create another wait. */
 static void handle_again(struct wait *wait)
 {
     struct peer *p = wait->peer;
@@ -59,8 +59,8 @@ void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept
     gradpool__wire__envelope__pack(request, kept->request);
     struct wait *wait = wait_create(p, request->id, timeout_ns, handle_again, kept);
     if (wait)
-        /* Kept requests do not count as open. Otherwise requests that wait for room would take that
-         * room. */
+        /* Kept requests do not count as open. Otherwise requests that wait for room among the open
+         * requests would use up this room. */
         wait_uncount(wait);
 }
 
@@ -77,7 +77,7 @@ static struct wait *next(struct service *s, kept_handler handler, uint64_t newes
     return NULL;
 }
 
-/* Handles only requests that are kept now. A handler may end any wait, and a request that is kept
+/* Handles only requests that are kept now: a handler may end any wait, and a request that is kept
  * again has a higher number. */
 void kept_check(struct service *s, kept_handler handler)
 {

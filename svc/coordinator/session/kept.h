@@ -1,5 +1,5 @@
-/* Kept requests cannot be handled yet. They are handled again from the start later, as if they had
- * just arrived. */
+/* Kept requests: they cannot be answered yet. Later they are handled again, as if they had just
+ * arrived. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_KEPT_H
 #define GRADPOOL_COORDINATOR_SESSION_KEPT_H
 
@@ -7,14 +7,14 @@
 
 typedef void (*kept_handler)(struct peer *p, const envelope *request);
 
-/* Keeps a request until kept_check() or the time-out. All kept requests of a peer together may be
- * as long as one message. Beyond that the request fails with a text that names `what` they wait
- * for. */
+/* Keeps a request until kept_check() or the timeout. The kept requests of a peer may together be as
+ * long as one message. Beyond that, the request fails with a text that names `what` the requests
+ * wait for. */
 void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept_handler handler,
               const char *what);
 /* Handles all requests that are kept for `handler`. Each may be kept again. */
 void kept_check(struct service *s, kept_handler handler);
-/* Like kept_check(), but called from the loop after the caller has returned. */
+/* Like kept_check(), but runs in the event loop after the caller has returned. */
 void kept_check_soon(struct service *s, kept_handler handler);
 
 #endif

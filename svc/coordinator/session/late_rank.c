@@ -1,4 +1,4 @@
-/* Texts about ranks for which others wait, for errors and warnings only. Decides nothing. RULES.md:
+/* Texts about ranks for which others wait. They are used in errors and warnings only. RULES.md:
  * K77. */
 #include "svc/coordinator/session/late_rank.h"
 
@@ -10,10 +10,10 @@
 #include <errno.h>
 
 #define RANKS_TOLD_MAX 3
-#define TEXT_BYTES 400 /* a part of an error text, which has 640 bytes */
+#define TEXT_BYTES 400 /* part of an error text, which has 640 bytes */
 
-/* Describes the state of a process on this host as the kernel reports it, if it is still the
- * process that joined. */
+/* Describes the state of a process on this host, read from the kernel. The process must still be
+ * the one that joined. */
 static const char *describe_process(const struct session *session)
 {
     bool is_here = session->identity && process_identity(session->pid) == session->identity;

@@ -1,5 +1,5 @@
-/* Describes late ranks: what the coordinator knows about a rank for which others wait. RULES.md:
- * K77. */
+/* Describes late ranks: the state of a rank for which others wait, as far as the coordinator
+ * knows it. RULES.md: K77. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_LATE_RANK_H
 #define GRADPOOL_COORDINATOR_SESSION_LATE_RANK_H
 

@@ -1,5 +1,5 @@
-/* Sessions of workers. Owns struct session. A lost worker fails its job, because a sum without its
- * gradient would be wrong, unless the job continues after losses (K6). */
+/* Sessions of workers. Owns struct session. A lost worker fails its job, because sums without its
+ * gradient would be wrong. Some jobs are declared to continue after losses (K6). */
 #include "svc/coordinator/session/session.h"
 
 #include "svc/base/log.h"
@@ -19,8 +19,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* The kernel closes all connections of a dead process at the same time. The reports about them
- * arrive within this time. */
+/* The kernel closes all connections of a dead process at once. The reports about them arrive within
+ * this time. */
 #define ENDS_TOGETHER_NS NS_PER_S
 
 const char *session_state_name(enum session_state state)
@@ -38,7 +38,6 @@ const char *session_name(const struct session *session, char *buffer, size_t buf
     return buffer;
 }
 
-/* Adds the time of ended connections and of the present ones. */
 uint64_t session_control_ns(const struct job *job)
 {
     uint64_t spent_ns = job->figures->control_ns;
@@ -60,7 +59,7 @@ static void unwatch_process(struct session *session)
     session->process.fd = -1;
 }
 
-/* Separates session and connection. The connection may continue as a visitor; its open requests
+/* Separates session and connection. The connection may continue without a job. Its open requests
  * end. */
 static void detach(struct session *session)
 {
@@ -149,7 +148,7 @@ void session_silent(struct session *session, uint64_t silent_ns)
     lost_because(session, why);
 }
 
-/* The process may still be alive: a JobFailure is the last message that it gets. */
+/* The process may still be alive. JobFailure is the last message to it. */
 void session_cut_off(struct session *session, uint32_t lane)
 {
     struct job *job = session->job;
@@ -171,8 +170,8 @@ void session_cut_off(struct session *session, uint32_t lane)
 
 void session_process_ended(struct session *session) { lost(session); }
 
-/* Handles the end of the process. Its goodbye may still be unread in the socket, so all messages
- * are handled first, in turns, and then the session ends. */
+/* Called when the process has ended. Its Goodbye may still be unread in the socket. Therefore all
+ * messages are handled in turns, and then the session ends. */
 static void process_ended(struct source *source, uint32_t events)
 {
     struct session *session = container_of(source, struct session, process);
@@ -184,8 +183,8 @@ static void process_ended(struct source *source, uint32_t events)
 
 static void away_too_long(struct timer *timer) { lost(container_of(timer, struct session, away)); }
 
-/* Opens a pidfd for the process. Without a free descriptor, only the end of the connection shows
- * later that the process has ended. */
+/* Opens a pidfd for the process. If no descriptor is free, only the end of the connection will
+ * show that the process has ended. */
 static void watch_process(struct session *session)
 {
     struct loop *loop = session->job->service->loop;
@@ -199,8 +198,8 @@ static void watch_process(struct session *session)
         unwatch_process(session);
 }
 
-/* Returns whether a process without a pidfd is dead: its connections to the coordinator and to a
- * lane were closed within ENDS_TOGETHER_NS. */
+/* Returns whether a process without a pidfd must be dead: its connections to the coordinator and to
+ * a lane were closed within ENDS_TOGETHER_NS. */
 static bool is_dead_by_ends(const struct session *session)
 {
     bool is_broken =
@@ -220,8 +219,8 @@ void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
     timer_start(session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
 }
 
-/* After a restart of the coordinator all workers are away with a longer time, which stays
- * unchanged. */
+/* After a restart of the coordinator, all workers are away with a longer deadline, which is
+ * kept. */
 void session_claimed(struct session *session, uint64_t within_ns)
 {
     uint64_t now_ns = clock_now_ns(), until_ns = session->away.deadline_ns;
@@ -234,7 +233,7 @@ void session_broken(struct session *session, uint32_t lane)
     char why[128];
     session->broken_ns = clock_now_ns();
     if (session->state == SESSION_LEFT)
-        return leavers_changed(session->job); /* the lane did not get the goodbye of the rank */
+        return leavers_changed(session->job); /* the lane was not informed that the rank has left */
     if (session->state != SESSION_AWAY || !is_dead_by_ends(session))
         return;
     snprintf(why, sizeof why, ": its connections to the coordinator and to lane %u have ended",
@@ -244,7 +243,7 @@ void session_broken(struct session *session, uint32_t lane)
 
 void session_attach(struct session *session, struct peer *p)
 {
-    holding_rank_gone(session); /* a rank that has connected again is not held any more */
+    holding_rank_gone(session); /* a rank that has connected again is no longer held */
     session->peer = p;
     session->state = SESSION_JOINED;
     session->billed_ns = p->turn.cpu_ns;

@@ -1,5 +1,5 @@
 /* Requests that are answered later. A wait ends with its answer, its deadline, or the end of its
- * peer. Calls refer to a wait by its number, so a late answer does not find it. */
+ * peer. A call stores the number of a wait, not a pointer, so a late answer finds no wait. */
 #include "svc/coordinator/session/wait.h"
 
 #include "svc/coordinator/service.h"

@@ -1,4 +1,4 @@
-/* Waits: requests that are answered later. */
+/* Wait: a request that is answered later. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_WAIT_H
 #define GRADPOOL_COORDINATOR_SESSION_WAIT_H
 
@@ -8,18 +8,19 @@ struct wait {
     struct list link, own_link; /* nodes in door.waits and peer.own_waits */
     uint64_t id;
     struct peer *peer;
-    uint64_t request; /* id for the reply */
+    uint64_t request; /* id of the request, for the reply */
     struct timer timer;
     void (*expired)(struct wait *wait);
-    uint32_t job; /* job to whose open requests the wait counts; 0: not counted */
+    uint32_t job; /* job among whose open requests the wait is counted; 0: not counted */
     void *data;   /* freed together with the wait */
 };
 
-/* Creates a wait, which owns `data`, even after an error. NULL: no memory, and the peer was sent
- * the failure. */
+/* Creates a wait. It owns `data`, which is freed even after an error. Returns NULL if memory is
+ * missing; the failure was then sent to the peer. */
 struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
                          void (*expired)(struct wait *wait), void *data);
-/* No longer counts the wait as an open request of the job; their number is limited (quota.c). */
+/* Stops counting the wait as an open request of the job. The number of open requests is limited
+ * (quota.c). */
 void wait_uncount(struct wait *wait);
 void wait_destroy(struct wait *wait);
 struct wait *wait_find(struct service *s, uint64_t id);

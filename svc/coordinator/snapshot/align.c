@@ -1,5 +1,6 @@
 /* Stops the tensors of a snapshot: one rank is held at the end of an iteration, then lanes release
- * all pieces. Decides which tensors belong to the snapshot. Reads nothing. RULES.md: K47. */
+ * all pieces. This file decides which tensors belong to the snapshot. read.c reads them. RULES.md:
+ * K47. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/job/claim.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_NS (10 * NS_PER_S) /* time to wait for another operation on the job */
+#define PATIENCE_NS (10 * NS_PER_S) /* longest wait for another operation on the job */
 #define AGAIN_NS (50 * NS_PER_MS)
 
 static void try_again(struct timer *timer);
@@ -105,7 +106,7 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
     return error;
 }
 
-/* --- standing still --- */
+/* --- release of the pieces --- */
 
 /* Context of a call: indexes of the pieces in its message. */
 struct align_asked {
@@ -122,7 +123,6 @@ static void try_later(struct saving *sv, uint64_t wait_ns)
     timer_start(sv->service->loop, &sv->timer, clock_now_ns() + wait_ns);
 }
 
-/* Begins again if the obstacle may pass and time is left. */
 void saving_hindered(struct saving *sv, const struct err *why)
 {
     bool may_pass = why->code == -EBUSY || why->code == -EAGAIN || why->code == -ENOENT ||
@@ -163,8 +163,8 @@ static int check_parameters(const struct saving *sv, const struct job *job, stru
     return 0;
 }
 
-/* Checks that all pieces of a tensor are of the same round. A round that was aborted because of a
- * lost connection or replica holder may be over for the rank but not for a lane. */
+/* Checks that all pieces of a tensor are in the same round. After a lost connection or replica
+ * holder, an aborted round may have ended for the rank but not for a lane. */
 static int check_rounds(const struct saving *sv, const struct job *job, struct err *err)
 {
     for (size_t i = 0; i < sv->pieces_count; i++) {
@@ -199,8 +199,8 @@ static void stand(struct saving *sv, const struct job *job)
     saving_await(sv);
 }
 
-/* All lanes have released their pieces. Rounds that the rank begins from now on wait at the lanes,
- * so the rank may continue. */
+/* Called when all lanes have released their pieces. The rank may continue: the lanes delay its next
+ * rounds. */
 static void all_rest(struct saving *sv)
 {
     struct job *job = jobs_find_id(sv->service, sv->job);
@@ -300,8 +300,8 @@ static int look(struct saving *sv, struct job **ret_job, struct err *err)
     return error < 0 ? error : collect(sv, *ret_job, err);
 }
 
-/* Checks the job again, because another operation may have begun while the rank went to the end of
- * its iteration. */
+/* The job is checked again, because another operation may have begun while the rank reached the end
+ * of its iteration. */
 static void held(struct service *s, uint64_t id, int code, const char *text)
 {
     struct saving *sv = saving_find(s, id);

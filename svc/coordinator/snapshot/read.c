@@ -1,6 +1,6 @@
-/* Reads the arrays of one tensor after another from lanes, some parts at a time, and passes them to
- * the caller unchanged. Owns the cursor and the parts in transit. Stores no more than one answer.
- * RULES.md: K47. */
+/* Reads the arrays of one tensor after another from lanes, several parts at a time. The caller
+ * receives them unchanged. Owns the cursor and the parts in transit. At most one answer is in
+ * memory. RULES.md: K47. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/snapshot/internal.h"
@@ -15,7 +15,7 @@
 
 struct snapshot_part {
     uint32_t tensor;
-    uint64_t offset, bytes; /* position in the arrays of the tensor */
+    uint64_t offset, bytes; /* position in the tensor's arrays */
     uint8_t *data;
 };
 
@@ -75,7 +75,7 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
 
 /* --- next parts --- */
 
-/* Moves the cursor to the next element to read. False: everything is read. */
+/* Moves the cursor to the next element to read. Returns false if everything was read. */
 static bool skip(struct saving *sv)
 {
     struct saving_cursor *c = &sv->cursor;
@@ -127,7 +127,8 @@ static int ask(struct saving *sv, const struct saved_tensor *t, const struct sav
     return 0;
 }
 
-/* Requests the next part. -EBADMSG: the lane's state is too short for the arrays. */
+/* Requests the next part. Returns 0, -ENOMEM, or -EBADMSG if the lane's state is too short for the
+ * arrays. */
 static int ask_next(struct saving *sv)
 {
     struct saving_cursor *c = &sv->cursor;
@@ -146,7 +147,7 @@ static int ask_next(struct saving *sv)
 void saving_read(struct saving *sv)
 {
     int error = 0;
-    timer_stop(&sv->timer); /* off while calls are open: these have deadlines of their own */
+    timer_stop(&sv->timer); /* off while calls are open, because these have their own deadlines */
     sv->batch = calloc(1, sizeof *sv->batch);
     if (!sv->batch)
         return saving_break(sv, -ENOMEM, "gradpool serve is out of memory");

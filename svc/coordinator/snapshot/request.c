@@ -1,12 +1,12 @@
-/* Handles requests of `gradpool snapshot`: finds the job and the tensors, or continues with the
- * next batch. snapshot.c carries the requests out. RULES.md: K47. */
+/* Requests of `gradpool snapshot`: finds the job and the tensors, or continues with the next batch.
+ * snapshot.c carries out the requests. RULES.md: K47. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/snapshot/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* Sets the wanted tensors. -ENOENT: the job has no such tensor. */
+/* Sets the requested tensors. Returns 0, -ENOMEM, or -ENOENT if the job has no such tensor. */
 static int take_wanted(struct saving *sv, const struct job *job,
                        const WIRE(SnapshotRequest) * request, struct err *err)
 {
@@ -53,8 +53,8 @@ void saving_handle_request(struct peer *p, const envelope *request)
     saving_begin(sv);
 }
 
-/* Returns the peer's snapshot if it is ready. NULL: there is none, or it is broken, and the peer
- * was sent the failure. */
+/* Returns the peer's snapshot if it is ready. Returns NULL if there is none or it is broken; the
+ * failure was then sent to the peer. */
 static struct saving *find_own(struct peer *p, uint64_t request, uint64_t id)
 {
     struct saving *sv = saving_find(p->service, id);

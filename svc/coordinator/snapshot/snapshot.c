@@ -1,6 +1,6 @@
-/* A snapshot of a job in training. Its tensors with update rules stop between the same two
- * iterations (align.c), are read (read.c), and continue. Owns struct saving. No piece stays
- * released. RULES.md: K47. */
+/* Snapshot of a job in training. Its tensors with update rules stop between the same two iterations
+ * (align.c), are read (read.c), and continue. Owns struct saving. Every released piece is served
+ * again. RULES.md: K47. */
 #include "svc/coordinator/snapshot/snapshot.h"
 
 #include "svc/base/cleanup.h"
@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SILENCE_NS (5 * NS_PER_S) /* longest silence of the caller while the job is stopped */
+/* longest time between two requests of the caller while the job is stopped */
+#define SILENCE_NS (5 * NS_PER_S)
 #define STANDS_NS (20 * NS_PER_S) /* longest time for which the job is stopped */
 
 /* --- lookup --- */
@@ -69,7 +70,7 @@ static void thaw(const struct saving *sv, struct job *job, struct lane *lane)
 {
     _cleanup_free_ uint32_t *pieces = calloc(sv->pieces_count + 1, sizeof *pieces);
     if (!pieces && lane->aggregator->peer)
-        peer_break(lane->aggregator->peer); /* K9 decides about its pieces after the reconnect */
+        peer_break(lane->aggregator->peer); /* after the reconnect, K9 decides about its pieces */
     size_t count = pieces ? saving_gather(sv, job, lane->id, pieces) : 0;
     for (size_t i = 0; i < count; i++)
         pieces[i] = sv->pieces[pieces[i]].piece;

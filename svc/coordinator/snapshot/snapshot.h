@@ -1,17 +1,17 @@
 /* Snapshots of jobs in training, for operators. All tensors with update rules stop between the same
- * two iterations while their lanes are read. RULES.md: K47. */
+ * two iterations, and their state is read from the lanes. RULES.md: K47. */
 #ifndef GRADPOOL_COORDINATOR_SNAPSHOT_SNAPSHOT_H
 #define GRADPOOL_COORDINATOR_SNAPSHOT_SNAPSHOT_H
 
 #include "svc/coordinator/job/job.h"
 
-/* Ends or delays a snapshot in favour of another operation on the job. The caller of the snapshot
- * gets `why`. */
+/* Delays or ends a snapshot so that another operation on the job can run. The caller of the
+ * snapshot receives `why`. */
 void saving_give_way(const struct job *job, const char *why);
-/* Breaks snapshots that have pieces on an aggregator that is away or lost. K9 decides about its
- * released pieces when it is back. */
+/* Breaks snapshots with pieces on an aggregator that is away or lost. When the aggregator is back,
+ * K9 decides about its released pieces. */
 void saving_aggregator_gone(const struct aggregator *a);
-/* Frees the snapshots of a peer that has gone. */
+/* Frees the snapshots of a peer that is being freed. */
 void saving_peer_gone(const struct peer *p);
 /* Frees all snapshots at the end of the service, without messages. */
 void saving_destroy(struct service *s);

@@ -1,4 +1,4 @@
-/* Ring of recent events. Owns only its rows. */
+/* Ring of recent events. Owns its rows. */
 #include "svc/coordinator/store/events.h"
 
 #include "svc/base/clock.h"

@@ -8,7 +8,7 @@
 
 struct event {
     uint64_t at_ns;
-    const char *kind; /* "open", "park", "move", ...; a string literal */
+    const char *kind; /* "open", "park", "move" and others; a string literal */
     char text[384];
 };
 
@@ -17,11 +17,11 @@ struct events {
     uint64_t count; /* number of all events so far */
 };
 
-/* Adds an event. A text that is too long is cut. */
+/* Adds an event. A text that is too long is truncated. */
 void events_note(struct events *events, const char *kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Returns the event with that number; `count - 1` is the newest. NULL: overwritten, or not there
- * yet. */
+/* Returns event number `number`; the newest has the number `count - 1`. Returns NULL if the event
+ * was overwritten or does not exist yet. */
 const struct event *events_at(const struct events *events, uint64_t number);
 
 #endif

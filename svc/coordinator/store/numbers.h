@@ -4,7 +4,7 @@
 
 struct service;
 
-/* Puts the row with the next numbers into the open transaction. */
+/* Adds the row with the next numbers to the open transaction. */
 void service_put_numbers(struct service *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* The state directory, and the lock that excludes a second coordinator. Owns nothing. */
+/* The state directory, and the lock that prevents a second coordinator. Owns nothing. */
 #include "svc/coordinator/store/state_dir.h"
 
 #include "svc/base/cleanup.h"
@@ -36,8 +36,8 @@ int state_dir_whole(const char *path, char *buffer, size_t buffer_bytes, struct 
     return 0;
 }
 
-/* Checks a folder above the state directory. Other users may pass through it, but must not be able
- * to replace its contents. The sticky bit, as on /tmp, prevents replacing as well. */
+/* Checks a parent of the state directory. Other users must not be able to replace its entries. The
+ * sticky bit, as on /tmp, also prevents this. */
 static int check_above(const char *path, struct err *err)
 {
     struct stat folder;
@@ -52,8 +52,8 @@ static int check_above(const char *path, struct err *err)
                    path, folder.st_mode & 07777, path);
 }
 
-/* Checks owner and mode, because the files in the state directory are trusted (keys, routes, the
- * operators' socket). */
+/* Checks owner and mode, because the files in the state directory are trusted: keys, routes and the
+ * operators' socket. */
 static int check_own(const char *path, struct err *err)
 {
     struct stat folder;
@@ -132,7 +132,7 @@ static void describe_self(int fd)
     gmtime_r(&now, &utc);
     int bytes = snprintf(line, sizeof line, "pid %d, since ", (int)getpid());
     bytes += (int)strftime(line + bytes, sizeof line - (size_t)bytes, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    /* The line is only for the error message of a second coordinator; flock() is the lock. */
+    /* The line is only for a second coordinator's error message. flock() is the lock. */
     if (ftruncate(fd, 0) == 0 && pwrite(fd, line, (size_t)bytes, 0) < 0)
         return;
 }

@@ -14,7 +14,7 @@
 #define STORE_RANKS_BYTES 96 /* one bit for each of 768 ranks */
 #define STORE_TERMS_BYTES 112
 
-/* In the order of load(): a row comes after the rows to which it refers. */
+/* In the order of load(): a row follows the rows to which it refers. */
 enum store_table {
     STORE_SERVICE,
     STORE_TENANT,
@@ -28,9 +28,9 @@ enum store_table {
     STORE_TABLES,
 };
 
-/* A single row with the next numbers to assign, so that no number is assigned twice. */
+/* The only row with the next numbers, so that no number is assigned twice. */
 struct store_service {
-    uint32_t key; /* always 1, because the table has one row */
+    uint32_t key; /* always 1, the key of the only row */
     uint64_t incarnation;
     uint32_t next_aggregator, next_lane, next_job, next_task;
 };
@@ -39,7 +39,7 @@ struct store_tenant {
     const char *secret; /* the key, in hexadecimal digits */
     uint32_t is_operator, is_revoked;
     uint64_t added_s;
-    uint32_t loss_limit_ppm; /* 0: no limit */
+    uint32_t loss_limit_ppm; /* in millionths; 0: no limit */
     const char *limits;      /* the tenant's own limits, as written by limits_write_own() */
 };
 struct store_aggregator {
@@ -62,7 +62,7 @@ struct store_job {
     const char *name;
     uint32_t workers, epoch, next_tensor, next_piece;
     const char *failure;     /* "": the job has not failed */
-    uint32_t loss_limit_ppm; /* 0: no limit */
+    uint32_t loss_limit_ppm; /* in millionths; 0: no limit */
     uint32_t layout;         /* profiles_layout(); 0: no declare yet */
     /* Fields of struct job_ranks and struct job_terms (K40). */
     uint32_t founding, wanted, version, continues, is_elastic;
@@ -83,17 +83,17 @@ struct store_tensor {
     const char *failure;    /* "": the tensor has not failed */
     const uint8_t *ranks;   /* STORE_RANKS_BYTES: the ranks that have declared the tensor */
     const void *terms;      /* STORE_TERMS_BYTES: a struct terms */
-    const uint8_t *members; /* STORE_RANKS_BYTES: the ranks whose pushes make a round */
+    const uint8_t *members; /* STORE_RANKS_BYTES: the ranks whose pushes complete a round */
     uint32_t grouped;
 };
 struct store_piece {
     uint32_t job, piece;
     uint32_t tensor, task, lane, epoch;
     uint64_t first, elements;
-    /* Epoch of the last route whose former lane did not release the piece (K20). */
+    /* Epoch of the last placement without a release by the former lane (K20). */
     uint32_t lost_epoch;
-    uint32_t keeper;        /* aggregator that is the replica holder; 0: none */
-    uint32_t former_keeper; /* former holder whose copy may still be needed; 0: none */
+    uint32_t keeper;        /* aggregator that holds the replica; 0: none */
+    uint32_t former_keeper; /* former holder, whose copy may still be needed; 0: none */
 };
 
 struct store_blob {
@@ -104,10 +104,10 @@ struct store_blob {
 struct store_profile {
     const char *tenant, *job;
     uint32_t workers, layout;
-    uint64_t turn; /* a greater value is newer */
+    uint64_t turn; /* larger values are newer */
     uint64_t period_ns, busiest_ns, lanes_ns, span_ns, burst_ns, slack_ns;
     struct store_blob tensors;
-    uint32_t is_alone; /* 1: measured while no other job was on its lanes; otherwise 0 */
+    uint32_t is_alone;               /* 1: measured without other jobs on its lanes; otherwise 0 */
     uint32_t few, enough, spent_ppm; /* fields of struct narrow of the packer */
 };
 
@@ -129,16 +129,15 @@ struct store_row {
 struct store;
 struct store_ops {
     void (*begin)(struct store *store);
-    /* Inserts the row, or replaces the row that has the same key. */
+    /* Inserts the row, or replaces the row with the same key. */
     void (*put)(struct store *store, const struct store_row *row);
-    /* Erases the row with the key fields of `row`; other fields are not read. Rows that depend
-     * on it are erased, too: sessions, tensors and pieces of a job, pieces of a tensor, lanes of an
-     * aggregator. */
+    /* Erases the row with the key fields of `row`. Rows that depend on it are erased, too:
+     * sessions, tensors and pieces of a job, pieces of a tensor, lanes of an aggregator. */
     void (*erase)(struct store *store, const struct store_row *row);
     int (*commit)(struct store *store, struct err *err);
     void (*sync)(struct store *store);
-    /* Calls `each` for all rows. The strings of a row are valid during the call. A negative result
-     * of `each` ends the load. */
+    /* Calls `each` for every row. Strings of a row are valid during the call. A negative result of
+     * `each` ends the load and is returned. */
     int (*load)(struct store *store, int (*each)(void *context, const struct store_row *row),
                 void *context, struct err *err);
     void (*close)(struct store *store);
@@ -156,12 +155,13 @@ static inline void store_erase(struct store *store, const struct store_row *row)
 {
     store->ops->erase(store, row);
 }
-/* -ENOSPC, -EROFS, -EIO, ...: nothing was changed; `err` names the file. */
+/* Returns 0 or a negative errno such as -ENOSPC, -EROFS or -EIO. After an error nothing has
+ * changed; `err` names the file. */
 static inline int store_commit(struct store *store, struct err *err)
 {
     return store->ops->commit(store, err);
 }
-/* Puts or erases one row in a transaction of its own. */
+/* Puts one row in a transaction of its own. */
 static inline int store_put_one(struct store *store, const struct store_row *row, struct err *err)
 {
     store_begin(store);
@@ -174,8 +174,8 @@ static inline int store_erase_one(struct store *store, const struct store_row *r
     store_erase(store, row);
     return store_commit(store, err);
 }
-/* Makes all commits so far durable on the disk, in the file itself instead of its log. An error is
- * only logged, because the commits are valid in any case. */
+/* Waits until all commits are in the database file on the disk, not only in its log. An error is
+ * only logged, because the commits are valid anyway. */
 static inline void store_sync(struct store *store) { store->ops->sync(store); }
 static inline int store_load(struct store *store,
                              int (*each)(void *context, const struct store_row *row), void *context,
@@ -189,13 +189,13 @@ static inline void store_close(struct store *store)
         store->ops->close(store);
 }
 
-/* Opens or creates the database. -EBADMSG: a database that was used before is missing, damaged, or
- * lacks changes; `err` has the remedy. `pages_max`: maximum number of pages of 4 KiB (0: no
- * limit). */
+/* Opens or creates the database. `pages_max`: maximum number of pages of 4 KiB (0: no limit).
+ * Returns 0 or a negative errno; `err` says what to do. -EBADMSG: a database that was in use is
+ * missing, damaged, or lacks changes. */
 int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_store,
                       struct err *err);
 
-/* Returns the versions of SQLite at build time and at run time. */
+/* Returns the SQLite versions of the build and of the running program. */
 void store_sqlite_library(struct library *ret_row);
 
 #endif

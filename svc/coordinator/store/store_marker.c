@@ -1,4 +1,4 @@
-/* The marker of a database: a line of fixed length that each change overwrites. Owns its descriptor
+/* Marker of a database: a line of fixed length that each change overwrites. Owns the descriptor
  * until the store closes it. */
 #include "svc/coordinator/store/store_marker.h"
 
@@ -42,8 +42,8 @@ int store_marker_read(const char *path, struct store_marker *ret_marker, struct 
         m->is_of_this_boot = strcmp(boot, now) == 0;
     } else {
         m->changes = m->synced =
-            /* A loss of power has cut the line: the database was used, and nothing else is
-             * known. */
+            /* A power failure has truncated the line. Only one thing is known: the database was in
+             * use. */
             1;
     }
     return 0;

@@ -1,6 +1,6 @@
-/* The marker is a file beside the database ("state.db-used") that contains the database's number of
- * changes. Without it, a database that lost its write-ahead log would be taken for an older one,
- * and a removed database for a new one. */
+/* The marker is a file beside the database ("state.db-used"). It contains the number of
+ * changes that were made to the database. With it, a database that has lost its write-ahead log is
+ * not mistaken for an older one, nor a missing database for a new one. */
 #ifndef GRADPOOL_COORDINATOR_STORE_STORE_MARKER_H
 #define GRADPOOL_COORDINATOR_STORE_STORE_MARKER_H
 
@@ -12,28 +12,28 @@
 struct store_marker {
     int fd;          /* -1: not open for writing */
     char path[4096]; /* path of the marker */
-    bool is_there;   /* a marker exists, so the database was used before */
-    /* The marker was written since the host's last boot: all counted changes were written, though
-     * perhaps not to the disk. */
+    bool is_there;   /* a marker exists, so the database was in use before */
+    /* The marker was written since the host's last boot. All counted changes were passed to the
+     * kernel then, even if not all are on the disk. */
     bool is_of_this_boot;
     uint64_t changes; /* number of changes that were written */
     uint64_t synced;  /* number of changes that are certainly in the database file */
 };
 
-/* Reads the marker of the database at `path`, if there is one. -EPERM, -ELOOP, ...: the marker
- * cannot be read. */
+/* Reads the marker of the database at `path`, if there is one. Returns 0, or a negative errno if
+ * the marker cannot be read. */
 int store_marker_read(const char *path, struct store_marker *ret_marker, struct err *err);
-/* Checks the file before SQLite opens it, because SQLite would delete the rest of the log.
- * -EBADMSG: a database that was used before is missing or empty. */
+/* Checks the file before SQLite opens it, because SQLite would delete the rest of the log. Returns
+ * 0, or -EBADMSG if a database that was in use is missing or empty. */
 int store_marker_check_file(const struct store_marker *marker, const char *path, struct err *err);
-/* Compares the database's own count of changes with the marker. -EBADMSG: changes are missing.
- * After a restart of the host, only missing changes that were on the disk are an error; others are
- * logged. */
+/* Compares the database's count of changes with the marker. Returns 0, or -EBADMSG if changes are
+ * missing. After a restart of the host, only missing changes that were on the disk are an error;
+ * others are logged. */
 int store_marker_check(const struct store_marker *marker, const char *path, uint64_t changes,
                        struct err *err);
-/* Creates the marker, or opens it for writing. -EACCES, ... */
+/* Creates the marker, or opens it for writing. Returns 0 or a negative errno. */
 int store_marker_open(struct store_marker *marker, struct err *err);
-/* Writes the marker with one small write, and does not wait for the disk. */
+/* Writes the marker without waiting for the disk. */
 void store_marker_write(struct store_marker *marker);
 
 #endif

@@ -1,4 +1,4 @@
-/* The tables of the SQLite store as data. A new field needs one more line here. */
+/* Tables of the SQLite store as data. A new field needs one more line here. */
 #include "svc/coordinator/store/store_schema.h"
 
 #include "svc/base/text.h"
@@ -112,7 +112,7 @@ void schema_create(const struct table_schema *table, char *sql)
     text_append(sql, SQL_BYTES, ")%s) WITHOUT ROWID", table->constraint);
 }
 
-/* Writes an upsert. REPLACE would delete the row first, and with it the rows that depend on it. */
+/* Writes an upsert. REPLACE would first delete the row, and with it all rows that depend on it. */
 void schema_put(const struct table_schema *table, char *sql)
 {
     int count = schema_columns(table);

@@ -1,4 +1,4 @@
-/* The tables of the SQLite store as data, and the SQL statements made from them. */
+/* Tables of the SQLite store as data, and the SQL statements that are made from them. */
 #ifndef GRADPOOL_COORDINATOR_STORE_STORE_SCHEMA_H
 #define GRADPOOL_COORDINATOR_STORE_STORE_SCHEMA_H
 

@@ -1,5 +1,5 @@
 /* The store in one SQLite file with a write-ahead log. Only this file uses SQLite. Tables are data
- * (store_schema.c), so all kinds of rows use the same code. */
+ * (store_schema.c), so all tables use the same code. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/base/system/shortage.h"
@@ -16,11 +16,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Table with the count of changes, besides the tables of the schema. */
+/* Table with the count of changes, which is not in the schema. */
 #define CHANGES_TABLE \
     "CREATE TABLE IF NOT EXISTS changes(one INTEGER PRIMARY KEY, count INTEGER NOT NULL)"
 #define CHANGES_PUT "INSERT INTO changes VALUES(1, ?1) ON CONFLICT DO UPDATE SET count=?1"
-#define FILE_BYTES_ENOUGH (UINT64_C(16) << 20) /* more than the log between two checkpoints */
+/* more than the size of the log between two checkpoints */
+#define FILE_BYTES_ENOUGH (UINT64_C(16) << 20)
 
 struct store_sqlite {
     struct store store;
@@ -28,10 +29,10 @@ struct store_sqlite {
     char *path;
     sqlite3_stmt *put[STORE_TABLES], *erase[STORE_TABLES];
     int failed;      /* first SQLite error of the open transaction */
-    bool is_changed; /* the open transaction contains a put or erase */
+    bool is_changed; /* the open transaction has a put or an erase */
     dev_t device;
     ino_t file;   /* inode of the opened database */
-    bool is_gone; /* the file is gone, and the log says so */
+    bool is_gone; /* the file was removed, and this was logged */
     struct store_marker marker;
     sqlite3_stmt *count; /* statement that increments the count of changes */
 };
@@ -56,8 +57,8 @@ static int errno_of(int code)
     }
 }
 
-/* Returns the errno for limits of file size and descriptors. SQLite's codes do not distinguish
- * these limits, and errno is not preserved after all of its failed writes. */
+/* Returns a negative errno if a limit of file size or descriptors was exceeded, or 0. SQLite's
+ * codes do not distinguish these limits, and not all of its failed writes preserve errno. */
 static int limit_of(const struct store_sqlite *s, int code)
 {
     int error = s->db ? sqlite3_system_errno(s->db) : 0;
@@ -149,8 +150,8 @@ static void sqlite_erase(struct store *store, const struct store_row *row)
         of(store)->failed = run(of(store)->erase[row->table], table, table->keys, row);
 }
 
-/* Logs once that the file was removed or replaced. SQLite still writes to the removed file, and
- * nothing is lost before this process ends, so requests succeed. */
+/* Logs once that the file was removed or replaced. Requests still succeed: SQLite writes to the
+ * removed file, so data is lost only when this process ends. */
 static void check_place(struct store_sqlite *s)
 {
     struct stat there;
@@ -317,7 +318,6 @@ static int read_number(void *context, int columns, char **values, char **names)
     return 0;
 }
 
-/* Stores the first complaint. */
 static int read_complaint(void *context, int columns, char **values, char **names)
 {
     char *complaint = context;
@@ -326,8 +326,8 @@ static int read_complaint(void *context, int columns, char **values, char **name
     return 0;
 }
 
-/* Checks that the database has all changes that were ever written. Until then nothing is
- * changed. */
+/* Checks that the database has all changes that were ever written. Nothing is changed before this
+ * check. */
 static int check_whole(struct store_sqlite *s, struct err *err)
 {
     char complaint[ERR_TEXT_BYTES / 4] = "";
@@ -337,7 +337,7 @@ static int check_whole(struct store_sqlite *s, struct err *err)
         snprintf(complaint, sizeof complaint, "%s", sqlite3_errmsg(s->db));
     if (*complaint)
         return damaged(s, complaint, err);
-    /* Before the first counted change the table does not exist, the query fails, and the count
+    /* Before the first counted change, the table does not exist, so the query fails and the count
      * stays 0. */
     (void)sqlite3_exec(s->db, "SELECT count FROM changes", read_number, &changes, NULL);
     int error = store_marker_check(&s->marker, s->path, changes, err);
@@ -345,10 +345,11 @@ static int check_whole(struct store_sqlite *s, struct err *err)
     return error;
 }
 
-/* The cache is large enough for a declare of 262,144 tensors, which the commit then writes once:
- * spilled pages would be read again for the next row. With NORMAL a loss of power can lose the last
- * changes, but the end of the process cannot. After a loss of power every local aggregator is gone
- * as well, so none contradicts the older state. */
+/* The cache is large enough for a declare of 262,144 tensors, which are then written once, at the
+ * commit. With a smaller cache, SQLite would write pages early and read them again. With
+ * synchronous=NORMAL, a power failure can lose the last changes; the end of the process cannot.
+ * After a power failure all local aggregators are gone, too, so none contradicts the older
+ * state. */
 static int configure(struct store_sqlite *s, uint32_t pages_max)
 {
     char sql[SQL_BYTES];
@@ -415,7 +416,7 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
     return code == SQLITE_OK ? 0 : failure(s, code, "open", err);
 }
 
-/* Writes the marker. From here on a loss of changes is noticed. */
+/* Writes the marker. From here on, lost changes are detected. */
 static int mark(struct store_sqlite *s, struct err *err)
 {
     int error = store_marker_open(&s->marker, err);
@@ -431,8 +432,8 @@ static int mark(struct store_sqlite *s, struct err *err)
     return 0;
 }
 
-/* Creates or opens the file with mode 0600, because it contains the tenants' keys. SQLite gives its
- * other files the same mode. */
+/* Creates or opens the file with mode 0600, because it contains the tenants' keys. SQLite creates
+ * its other files with the same mode. */
 static int make_private(struct store_sqlite *s, struct err *err)
 {
     struct stat file;

@@ -1,6 +1,6 @@
-/* Sources of a timeline. Each source gets requests for batches of records. From the answers the
- * offset of its clock is computed, too. Each source has at most one request and one batch, so
- * memory is bounded. RULES.md: K54. */
+/* Sources of a timeline. Each source is requested to send batches of records. The times of request
+ * and answer also yield the offset of its clock. Each source has at most one open request and one
+ * batch, so memory is bounded. RULES.md: K54. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/timeline/internal.h"
 #include "svc/wire/trace_ring.h"
@@ -11,8 +11,9 @@
 #define BATCH_BYTES (2u << 20) /* maximum bytes of records from all sources together */
 #define ROUNDS_LEAST 16
 #define ASK_AGAIN_NS (2 * NS_PER_S)
-#define PATIENCE_NS (2 * NS_PER_S) /* time to wait for late records after the end */
-#define DRIFT_PPM 100              /* maximum drift between two clocks */
+/* longest wait for late records after the end of the recording */
+#define PATIENCE_NS (2 * NS_PER_S)
+#define DRIFT_PPM 100 /* largest drift between two clocks */
 
 static struct timeline_source *find(const struct timeline *tl, bool is_aggregator, uint32_t number)
 {
@@ -22,8 +23,8 @@ static struct timeline_source *find(const struct timeline *tl, bool is_aggregato
     return NULL;
 }
 
-/* Finds or adds the source, which counts as present from now on. NULL: no memory; the next request
- * tries again. */
+/* Finds or adds the source, and marks it as present. Returns NULL if memory is missing; the next
+ * request tries again. */
 static struct timeline_source *know(struct timeline *tl, bool is_aggregator, uint32_t number,
                                     uint32_t pid, const char *name)
 {
@@ -51,7 +52,7 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
 {
     if (tells) {
         tl->ended_ns = tl->ended_ns ? tl->ended_ns : clock_now_ns();
-        tl->end_ns = 0; /* what_to_take() then makes sources stop and drop their records */
+        tl->end_ns = 0; /* makes the sources stop and drop their records (what_to_take()) */
         timeline_ask(tl, jobs_find_id(tl->service, tl->job));
     }
     list_for_each_safe_entry (struct timeline_source, s, &tl->sources, link) {
@@ -63,9 +64,9 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
 
 /* --- answers --- */
 
-/* Estimates the offset: the source's clock showed `its_ns` at some time between request and answer.
- * The estimate with the tightest bound is kept; drift widens the bound. An offset within its error
- * counts as 0, because processes on one host share one clock. */
+/* Estimates the offset. The source's clock showed `its_ns` at some time between request and answer.
+ * The estimate with the smallest error is kept; the error grows with time because of drift. An
+ * offset smaller than its error is treated as 0, because processes on one host share one clock. */
 static void judge_clock(struct timeline_source *s, uint64_t its_ns)
 {
     uint64_t now_ns = clock_now_ns(), error_ns = (now_ns - s->asked_ns) / 2 + 1;
@@ -131,7 +132,7 @@ static void take(struct timeline *tl, struct timeline_source *s, const WIRE(Time
 void timeline_take_told(struct timeline *tl, uint32_t rank, const WIRE(TimelineTaken) * taken)
 {
     struct timeline_source *s = find(tl, false, rank);
-    if (s && s->asked_ns) /* otherwise a repeated request was answered twice */
+    if (s && s->asked_ns) /* otherwise the records answer a request that was already answered */
         take(tl, s, taken);
 }
 
@@ -156,7 +157,7 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
 
 /* --- requests --- */
 
-/* Lists the lanes of an aggregator that have pieces of the job, and returns their number. */
+/* Lists the lanes of an aggregator that have pieces of the job. Returns their number. */
 static size_t lanes_of(const struct job *job, const struct aggregator *a, uint32_t *ret_lanes)
 {
     size_t count = 0;
@@ -187,8 +188,8 @@ static WIRE(TimelineTake) what_to_take(const struct timeline *tl, const struct j
                         .rounds_max = tl->end_ns ? most : 0);
 }
 
-/* Returns whether the source may get a request. It may not while it has records that the caller has
- * not fetched, nor soon after an unanswered request. */
+/* Returns whether a request may be sent to the source. It may not if the caller has not fetched
+ * earlier records, nor soon after an unanswered request. */
 static bool is_due(const struct timeline *tl, const struct timeline_source *s)
 {
     if (tl->end_ns == 0)
@@ -206,7 +207,7 @@ static void ask_worker(struct timeline *tl, const struct session *session, WIRE(
     peer_send(session->peer, &ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask));
 }
 
-/* An aggregator that has not answered gets no second request, because the call has its own
+/* An aggregator with an open request is not sent a second one, because the call has its own
  * deadline. */
 static void ask_aggregator(struct timeline *tl, struct aggregator *a, WIRE(TimelineTake) * ask)
 {
@@ -225,7 +226,7 @@ static void ask_lanes(struct timeline *tl, const struct job *job, WIRE(TimelineT
     uint32_t *lanes = calloc(job->shares_count + 1, sizeof *lanes);
     list_for_each_entry (struct aggregator, a, &tl->service->aggregators, link) {
         size_t count = lanes && a->state == AGGREGATOR_UP ? lanes_of(job, a, lanes) : 0;
-        /* A former source may have rounds of tasks that have moved away. */
+        /* An earlier source may have records about tasks that have moved away. */
         bool was_here = find(tl, true, a->id) != NULL;
         ask->lanes = lanes;
         ask->n_lanes = count;

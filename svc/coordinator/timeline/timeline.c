@@ -1,5 +1,5 @@
-/* Timelines for operators and tenants: permission, duration, answers. Owns struct timeline. The
- * contents of records are not interpreted. RULES.md: K54. */
+/* Timelines for operators and tenants: permission, duration, answers. Owns struct timeline. Records
+ * are passed on without interpretation. RULES.md: K54. */
 #include "svc/coordinator/timeline/timeline.h"
 
 #include "svc/base/cleanup.h"
@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TIMELINES_MAX 8 /* maximum number of timelines; each needs 1 MiB on each worker and lane */
-#define FOR_NS_MAX (3600 * NS_PER_S) /* longest timeline whose file can be opened */
-#define SILENCE_NS (5 * NS_PER_S)    /* longest silence of the caller */
+#define TIMELINES_MAX 8 /* maximum number of timelines; each uses 1 MiB on each worker and lane */
+#define FOR_NS_MAX (3600 * NS_PER_S) /* a file of a longer timeline would be too large to open */
+#define SILENCE_NS (5 * NS_PER_S)    /* longest time between two requests of the caller */
 #define TENSORS_PER_REPLY 4096
 
 /* --- lookup and end --- */
@@ -69,7 +69,7 @@ static size_t count_all(const struct service *s, uint32_t job, bool *ret_is_busy
     return count;
 }
 
-/* Returns whether the timeline may begin. If not, the peer was sent the failure. */
+/* Returns whether the timeline may begin. If not, the failure was sent to the peer. */
 static bool is_fit(struct peer *p, const envelope *message, const struct job *job)
 {
     uint64_t for_ns = message->timeline_request->for_ns;
@@ -157,8 +157,8 @@ static int next_init(struct next *next, const struct timeline *tl)
     return is_whole ? 0 : -ENOMEM;
 }
 
-/* Adds the tensors that the caller does not know. Numbers ascend, so these are the last ones.
- * Returns whether all of them were added. */
+/* Adds the tensors that the caller does not know. Numbers ascend, so these are the last tensors of
+ * the job. Returns whether all of them were added. */
 static bool add_tensors(struct timeline *tl, const struct job *job, struct next *next)
 {
     size_t at = job->tensors_count;
@@ -205,7 +205,7 @@ static void forget_told(struct timeline *tl)
     }
 }
 
-/* Sends names of tensors. When the caller has all names, sends records. */
+/* Sends the names of tensors. Once the caller has all names, sends records. */
 static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
 {
     struct next next = {0};
@@ -232,7 +232,7 @@ static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
 
 static bool is_lacking(const struct timeline_source *s) { return s->is_here && !s->is_dry; }
 
-/* Sends the last answer, which names the sources whose records are missing. */
+/* Sends the last answer, which lists the sources whose records are missing. */
 static void answer_over(struct timeline *tl, uint64_t request)
 {
     struct next next = {0};
@@ -252,8 +252,8 @@ static void answer_over(struct timeline *tl, uint64_t request)
     next_free(&next);
 }
 
-/* Answers a request for more. The timeline is over when its time has ended and all records have
- * arrived and were fetched. */
+/* Answers a request for more records. The timeline is over when its time has ended and all records
+ * were fetched. */
 void timelines_handle_next(struct peer *p, const envelope *message)
 {
     const WIRE(TimelineNextRequest) *wanted = message->timeline_next_request;

@@ -1,6 +1,6 @@
-/* Sends the service's state to the display at intervals, and the display's report to operators.
- * Owns the timers. Never waits for the display, and spends at most a hundredth of the coordinator's
- * time on it (K18). */
+/* Passes the service's state to the display at intervals, and sends the display's report to
+ * operators. Owns the timers. Never blocks for the display. At most a hundredth of the
+ * coordinator's time is spent on states (K18). */
 #include "svc/coordinator/view/display.h"
 
 #include "svc/coordinator/measure/measure.h"
@@ -11,19 +11,19 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-#define SHOW_NS NS_PER_S /* least time between two states */
-#define REPORT_ROOM 1024 /* bytes of a message besides the text */
-#define SHOW_COST 100    /* least pause, as a multiple of the time that building a state takes */
-/* Largest multiple of the usual pause, used while no job trains, joins or ends. */
+#define SHOW_NS NS_PER_S /* shortest time between two states */
+#define REPORT_ROOM 1024 /* bytes of a message in addition to the text */
+#define SHOW_COST 100    /* shortest pause, as a multiple of the time for building a state */
+/* Factor by which the pause grows at most while no job trains, joins or ends. */
 #define SHOW_IDLE_TIMES 8
 
 struct showing {
     struct service *service;
     struct source source;
     struct timer run_timer, timer;
-    uint64_t shown_ns;   /* time at which the last state was sent */
-    uint64_t pause_ns;   /* usual pause after it */
-    uint32_t idle_shows; /* number of states in a row without training */
+    uint64_t shown_ns;   /* time at which the last state was passed on */
+    uint64_t pause_ns;   /* usual pause after the last state */
+    uint32_t idle_shows; /* number of consecutive states without training */
 };
 
 static void run(struct service *s)
@@ -46,7 +46,7 @@ static void run_due(struct timer *timer)
     run(container_of(timer, struct showing, run_timer)->service);
 }
 
-/* Requests measurements while measure/ requests none (K15). The next state contains them. */
+/* Requests measurements while measure/ does not (K15). The next state contains them. */
 static void ask_for_figures(struct service *s, uint64_t now_ns)
 {
     list_for_each_entry (struct aggregator, a, &s->aggregators, link)
@@ -61,7 +61,8 @@ static void show(struct timer *timer)
     envelope *status, *jobs;
     if (view_build(s, &status, &jobs) == 0)
         s->options->display.show(s->options->display.context, status, jobs);
-    if (s->showing->idle_shows < 2) /* later measurements would not differ */
+    /* after two states without training, measurements no longer change */
+    if (s->showing->idle_shows < 2)
         ask_for_figures(s, began_ns);
     uint64_t now_ns = clock_now_ns(), pause_ns = SHOW_COST * (now_ns - began_ns);
     if (pause_ns < period_ns)
@@ -93,7 +94,7 @@ static void send_report(struct peer *p, const envelope *request, char *text, siz
     peer_reply(p, request->id, REPORT_REPLY, report_reply, .text = {bytes, (uint8_t *)text});
 }
 
-/* Builds a new state if the last one is old. This costs no more than a request for status and jobs,
+/* Builds a new state if the last one is old. The cost is that of a request for status and jobs,
  * which any peer may send. */
 void report_handle(struct peer *p, const envelope *request)
 {

@@ -1,5 +1,5 @@
-/* A display shows the service to people, apart from control connections: reports, a web server, a
- * test. The coordinator calls only these functions. None of them may wait. */
+/* A display shows the service to people in another way than a control connection: as report files,
+ * a web server, or a test. The coordinator calls only these functions. None of them may block. */
 #ifndef GRADPOOL_COORDINATOR_VIEW_DISPLAY_H
 #define GRADPOOL_COORDINATOR_VIEW_DISPLAY_H
 
@@ -9,16 +9,16 @@
 
 struct display {
     void *context;
-    uint64_t period_ns; /* time between two snapshots of the service's state; 0: 1 s */
-    int fd;             /* descriptor that is readable when run() has work; -1: never */
-    /* Does waiting work, and never waits. Returns the time by which it has to be called again (ns;
-     * UINT64_MAX: not before fd is readable). */
+    uint64_t period_ns; /* time between two states that are passed to show(); 0: 1 s */
+    int fd;             /* descriptor that is readable when run() has work; -1: none */
+    /* Does pending work without blocking. Returns the time in ns at which it must be called again;
+     * UINT64_MAX: not before fd is readable. */
     uint64_t (*run)(void *context);
     /* Receives the service's state: status and jobs as an operator sees them, without ranks and
-     * limits of jobs. Owns both messages from then on. */
+     * limits of jobs. The display owns both messages from then on. */
     void (*show)(void *context, envelope *status, envelope *jobs);
-    /* Returns the last state as a report; the caller frees the text. -ENODATA: no state yet;
-     * -ENOMEM. */
+    /* Writes the last state as a report; the caller frees the text. Returns 0, -ENOMEM, or -ENODATA
+     * if there is no state yet. */
     int (*report)(void *context, bool is_json, char **ret_text, size_t *ret_bytes);
     void (*destroy)(void *context);
 };
@@ -27,11 +27,11 @@ struct service;
 
 int display_create(struct service *s);
 void display_destroy(struct service *s);
-/* Begins to send the state, if the options have a display. */
+/* Begins to pass states to the display, if the options have one. */
 int display_start(struct service *s);
-/* Ends a long pause: the next state is sent after the usual pause. */
+/* Ends a long pause between states. The next state follows after the usual pause. */
 void display_wake(struct service *s);
-/* Ends the display. Does nothing without one. */
+/* Ends the display, if there is one. */
 void display_end(struct service *s);
 
 struct peer;

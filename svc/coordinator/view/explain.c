@@ -1,5 +1,5 @@
-/* `gradpool explain`: shows why each task of a job is on its lane, from stored state only. Sends no
- * requests and changes nothing. */
+/* `gradpool explain` shows why each task of a job is on its lane. Only stored state is used: no
+ * request is sent, and nothing changes. */
 #include "svc/coordinator/view/explain.h"
 
 #include "svc/base/cleanup.h"
@@ -39,7 +39,7 @@ static int compare_parts(const void *a, const void *b)
 }
 
 /* Returns the index of the lane's share. The search begins at `from`, because adjacent pieces are
- * mostly on the same lanes. */
+ * often on the same lane. */
 static size_t share_at(const struct job *job, const struct lane *lane, size_t from)
 {
     size_t i = from;
@@ -59,8 +59,8 @@ static struct explained_part part_of(const struct tensor *tensor, const struct p
                                    .tensor = tensor};
 }
 
-/* Scales the parts to the present lane time: tensors were measured once, all together, but lanes
- * are measured continuously. Without times bytes are used. */
+/* Scales the tensors' times, which were measured once, to the present lane time. If no times are
+ * known, bytes are used instead. */
 static int scale_parts(const struct job *job, struct explained_part *parts, size_t count)
 {
     _cleanup_free_ double *lane_ns = calloc(job->shares_count + 1, sizeof *lane_ns);
@@ -156,7 +156,7 @@ static int add_tasks(const struct job *job, WIRE(ExplainedJob) * to)
 
 /* --- lanes --- */
 
-/* Returns the reason of the placement, and the reason for which growth leaves the job there. */
+/* Returns the reason for the placement, and why growth does not move the job. */
 static char *why(const struct job *job, const struct share *share)
 {
     char stay[SCALING_STAY_BYTES], hold[ORDER_HOLD_TEXT_BYTES], *text = NULL;
@@ -241,7 +241,7 @@ static int add_job(const struct job *job, const struct residents *residents,
     if (!to)
         return -ENOMEM;
     *to = MESSAGE_PART(ExplainedJob, explained_job);
-    /* added even if incomplete, so that it is freed with the reply */
+    /* added although incomplete, so that it is freed with the reply */
     reply->jobs[reply->n_jobs++] = to;
     int error = add_figures(job, residents, to) ?: add_lanes(job, residents, to);
     return error < 0 ? error : add_tasks(job, to);

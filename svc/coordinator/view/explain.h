@@ -1,4 +1,4 @@
-/* `gradpool explain`: shows why each task of a job is on its lane. */
+/* `gradpool explain` shows why each task of a job is on its lane. */
 #ifndef GRADPOOL_COORDINATOR_VIEW_EXPLAIN_H
 #define GRADPOOL_COORDINATOR_VIEW_EXPLAIN_H
 

@@ -1,12 +1,13 @@
-/* Lanes in the reply to `gradpool status`. `only` is the tenant whose jobs are shown; NULL: all
- * jobs, for operators and the display. */
+/* Lanes in the reply to `gradpool status`. `only`: the tenant whose jobs are shown; NULL: all jobs,
+ * for operators and the display. */
 #ifndef GRADPOOL_COORDINATOR_VIEW_LANES_H
 #define GRADPOOL_COORDINATOR_VIEW_LANES_H
 
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/view/pool.h"
 
-/* Builds a row of the reply. NULL: no memory; the pool records this in `failed`. */
+/* Builds a row of the reply. Returns NULL if memory is missing; `failed` of the pool is then
+ * set. */
 WIRE(LaneView) * view_lane(struct pool *pool, const struct lane *lane, const struct tenant *only);
 /* Returns whether the reply contains this lane: the tenant has pieces there, or `only` is NULL. */
 bool view_lane_is_shown(const struct lane *lane, const struct tenant *only);

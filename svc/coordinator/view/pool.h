@@ -16,7 +16,7 @@ struct pool {
     bool failed;
 };
 
-/* Returns zeroed memory. NULL: no memory; `failed` is then set. */
+/* Returns zeroed memory, or NULL if memory is missing; `failed` is then set. */
 static inline void *pool_take(struct pool *pool, size_t bytes)
 {
     struct pool_block *block = calloc(1, sizeof *block + bytes);

@@ -1,6 +1,6 @@
-/* Replies to `gradpool status` and `gradpool jobs`. Counters of the aggregators are requested
- * first; an aggregator that does not answer in time appears with its last counters. Each answer is
- * built in a turn of the peer that requested it, so this peer pays for the time (K99). */
+/* Replies to `gradpool status` and `gradpool jobs`. Counters are first requested from the
+ * aggregators. An aggregator that does not answer in time is shown with its last counters. Each
+ * answer is built in a turn of the requesting peer, which is charged for the time (K99). */
 #include "svc/coordinator/view/status.h"
 
 #include "svc/base/cleanup.h"
@@ -31,7 +31,7 @@ struct view {
 
 /* --- figures --- */
 
-/* Adds the counters of the newest round. A lane that reports an older round is left out. */
+/* Adds the counters of the newest round. A lane that reports an older round is skipped. */
 static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
 {
     if (use->squares_round < total->squares_round)
@@ -45,7 +45,7 @@ static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
     total->loss_sum = use->loss_sum + (is_newer ? 0 : total->loss_sum);
 }
 
-/* Every lane reports the same memory lent by workers, so it counts once. */
+/* Every lane reports the same memory of the workers, so it is counted once. */
 static void add_use(WIRE(JobUse) * total, const WIRE(JobUse) * use)
 {
     if (!use)
@@ -112,14 +112,14 @@ static uint32_t count_tasks(const struct job *job)
 
 /* --- status --- */
 
-/* Returns the tenant to whose jobs the reader's view is limited; NULL: the reader is an operator or
- * the display. */
+/* Returns the tenant whose jobs the reader may see; NULL: all jobs, because the reader is an
+ * operator or the display. */
 static const struct tenant *limit_of(const struct peer *reader)
 {
     return !reader || reader->is_operator ? NULL : reader->tenant;
 }
 
-/* Builds a row. A tenant sees only those of the aggregator's lanes that are shown to it. */
+/* Builds a row. A tenant sees only the lanes with its own pieces. */
 static WIRE(AggregatorView) * aggregator_view(struct pool *pool, struct service *s,
                                               const struct aggregator *a, const struct tenant *only)
 {
@@ -157,7 +157,7 @@ static WIRE(LaneView) * find_lane(const WIRE(StatusReply) * reply, uint32_t lane
     return NULL;
 }
 
-/* Counts tasks in one pass over each job's pieces, whatever the number of lanes (K2). */
+/* Counts tasks in one pass over each job's pieces, for any number of lanes (K2). */
 static void fill_tasks(const struct service *s, const struct tenant *only,
                        WIRE(StatusReply) * reply)
 {
@@ -180,7 +180,7 @@ static void fill_tasks(const struct service *s, const struct tenant *only,
     }
 }
 
-/* Adds the recorded events. Only operators see them, because they name jobs of all tenants. */
+/* Adds the recorded events. Only operators may see them, because they name jobs of all tenants. */
 static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
 {
     uint64_t ever = s->events->count, first = ever > EVENTS_KEPT ? ever - EVENTS_KEPT : 0;
@@ -277,7 +277,7 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
 }
 
-/* Sets the values that only lanes know: the largest on any one lane. */
+/* Sets the values that only lanes know, each to the largest value of one lane. */
 static void add_lent(const struct job *job, struct quota *quota)
 {
     WIRE(JobUse) use = MESSAGE_PART(JobUse, job_use, .job_id = job->id);
@@ -348,9 +348,8 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
     return view;
 }
 
-/* Adds the rows. A tenant sees its own jobs, an operator all jobs. `reader` NULL: the display,
- * which sees all jobs without their ranks and limits, because these are the largest part of a
- * row. */
+/* Adds the rows. A tenant sees its own jobs, an operator all jobs. `reader` is NULL for the
+ * display, which sees all jobs without ranks and limits, the largest parts of a row. */
 static void fill_jobs(struct pool *pool, struct service *s, const struct peer *reader,
                       const char *name, WIRE(JobsReply) * reply)
 {
@@ -460,8 +459,8 @@ static envelope *received(const envelope *e)
     return gradpool__wire__envelope__unpack(NULL, bytes, packed);
 }
 
-/* Returns copies of the messages, made by packing and unpacking, because the state behind the
- * originals may change. */
+/* Packs and unpacks the messages to copy them, because the state to which the originals point may
+ * change. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs)
 {
     struct pool pool = {0};

@@ -1,7 +1,7 @@
-/* The life of one connection of fabric_ofi: it is connected or accepted, it opens, it ends. Owns
- * the endpoint, its completion queue and its buffers. An endpoint is closed only after its socket
- * was cut and all posted operations have come back (O2), because libfabric 1.17 corrupts memory
- * when an endpoint is closed during the response to a read. */
+/* One connection of fabric_ofi: connecting, accepting, opening, ending. Owns the endpoint, its
+ * completion queue and its buffers. An endpoint is closed only after its socket was shut down and
+ * all posted operations have ended (O2). libfabric 1.17 corrupts memory if an endpoint is closed
+ * during the response to a read. */
 #include "svc/fabric/ofi/conn.h"
 
 #include "svc/base/cleanup.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* Number of completions that a queue can hold: one for each slot, and words of the peer. */
+/* Size of a completion queue: one completion for each slot, and words of the peer. */
 #define QUEUE_SIZE (OFI_RECEIVES + OFI_SENDS_MAX + OFI_TRANSFERS_MAX + OFI_PACKS + 256)
 
 /* --- making ---------------------------------------------------------------------------------- */
@@ -112,8 +112,7 @@ void ofi_conn_close(struct ofi_conn *c)
     c->phase = OFI_GONE;
 }
 
-/* Closes the connection, and removes it from the lists that polls use. It is freed when the next
- * poll begins. */
+/* Closes the connection, and removes it from the lists that polls use. The next poll frees it. */
 static void conn_retire(struct ofi_conn *c)
 {
     ofi_conn_close(c);
@@ -192,13 +191,12 @@ void ofi_conn_refuse(struct ofi_conn *c, int reason)
     conn_retire(c);
 }
 
-/* Returns whether fi_accept() sends the answer before it returns, as in libfabric 2, which reads
- * bytes of the peer from then on. Version 1.17 answers later, and reads nothing before
- * FI_CONNECTED. */
+/* Returns whether fi_accept() sends the answer before it returns. libfabric 2 does, and then reads
+ * the peer's bytes at once. Version 1.17 answers later, and reads nothing before FI_CONNECTED. */
 static bool conn_is_answered_at_accept(void) { return FI_MAJOR(fi_version()) >= 2; }
 
-/* Installs the guard after the answer to the peer's request, and before the first bytes that the
- * peer writes after it. A peer whose socket is not found has gone. */
+/* Installs the guard after the answer to the peer's request, but before the peer writes its first
+ * bytes. If the peer's socket is not found, the peer has disconnected. */
 static void conn_guard(struct ofi_conn *c)
 {
     c->socket_fd = ofi_socket_find(c->ep);
@@ -239,12 +237,13 @@ bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes)
         conn_guard(c);
     if (c->phase != OFI_OPENING)
         return false;
-    /* The accepting end got the peer's hello together with the request. */
+    /* The accepting end has received the peer's hello with the request. */
     if (data_bytes > 0 && ofi_hello_check(data, data_bytes, &c->hello) < 0) {
         ofi_queue_fail(c, -EPROTO);
         return false;
     }
-    /* The connecting end replaces dead connections, so this end watches the peer's host. */
+    /* The connecting end replaces dead connections, so it checks whether the peer's host
+     * responds. */
     if (!c->is_accepted && c->socket_fd >= 0)
         tcp_alive_watch(c->socket_fd);
     c->phase = OFI_OPEN;
@@ -280,7 +279,7 @@ void ofi_conn_disconnect(struct ofi_conn *c)
         return;
     }
     c->phase = OFI_LINGERING;
-    c->has_left = ofi_send_goodbye(c) == 0; /* conn_linger() tries again if this fails */
+    c->has_left = ofi_send_goodbye(c) == 0; /* after an error, conn_linger() tries again */
     ofi_queue_set_deadline(c);
     ofi_queue_activate(c);
 }
@@ -294,7 +293,7 @@ static void conn_emit_closed(struct ofi_conn *c, struct ofi_batch *batch)
     conn_retire(c);
 }
 
-/* The goodbye is the last send. When it has left, all sends have. */
+/* The goodbye is the last send. After it has been sent, all sends have been. */
 static void conn_linger(struct ofi_conn *c, uint64_t now_ns)
 {
     if (!c->has_left)

@@ -1,6 +1,5 @@
-/* The event queue of a fabric_ofi: turns requests, openings and ends of its endpoints into steps of
- * their connections. An event's fid is used only after the connection that has this fid was
- * found. */
+/* Event queue of a fabric_ofi: converts requests, openings and ends of its endpoints into steps of
+ * their connections. An event's fid is used only after the connection with this fid was found. */
 #include "svc/fabric/ofi/events.h"
 
 #include "svc/fabric/ofi/conn.h"
@@ -11,12 +10,12 @@
 #include <rdma/fi_errno.h>
 #include <string.h>
 
-/* Bytes of connect data of the tcp provider; an RDMA provider has fewer. */
+/* Maximum bytes of connect data of the tcp provider. An RDMA provider has fewer. */
 #define CONNECT_DATA_BYTES_MAX 256
 #define EVENT_BYTES_MAX (sizeof(struct fi_eq_cm_entry) + CONNECT_DATA_BYTES_MAX)
 
-/* Finds the connection by its fid. The queue may still hold an event of a closed endpoint, so the
- * fid is compared and never dereferenced. */
+/* Finds the connection by its fid. The queue may still contain an event of a closed endpoint, so
+ * the fid is compared and never dereferenced. */
 static struct ofi_conn *events_conn_of_fid(struct ofi_fabric *f, const struct fid *fid)
 {
     list_for_each_entry (struct ofi_conn, c, &f->conns, in_fabric)

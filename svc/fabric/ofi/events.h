@@ -4,8 +4,8 @@
 
 #include "svc/fabric/ofi/provider/types.h"
 
-/* Reads the event queue until it is empty or the batch is full. An armed queue need not be read,
- * because its descriptor becomes readable (O5). */
+/* Reads the event queue until it is empty or the batch is full. An armed queue is skipped, because
+ * its descriptor becomes readable (O5). */
 void ofi_events_read(struct ofi_fabric *f, struct ofi_batch *batch);
 
 #endif

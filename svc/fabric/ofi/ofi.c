@@ -1,6 +1,6 @@
-/* fabric_ofi: implements fabric.h with libfabric's connected endpoints (README, O1 to O13). Owns
- * one fabric, one domain and one event queue, and polls its connections. Never changes libfabric's
- * environment, and never waits. libfabric makes progress only inside fabric_poll(). */
+/* fabric_ofi implements fabric.h with libfabric's connected endpoints (README, O1 to O13). Owns one
+ * fabric, one domain and one event queue, and polls its connections. Never changes libfabric's
+ * environment, and never blocks. libfabric makes progress only inside fabric_poll(). */
 #include "svc/fabric/ofi/ofi.h"
 
 #include "svc/base/clock.h"
@@ -55,8 +55,8 @@ static void ofi_on_timer(struct ofi_fabric *f)
     }
 }
 
-/* Finds the queues that have completions. The cost of a poll therefore grows with the number of
- * active connections only. */
+/* Finds the queues that have completions. The cost of a poll therefore depends only on the number
+ * of active connections. */
 static void ofi_find_active(struct ofi_fabric *f)
 {
     struct epoll_event ready[READY_A_POLL];
@@ -79,8 +79,8 @@ static bool ofi_has_data_phase(const struct ofi_conn *c)
     return c->phase == OFI_OPEN || c->phase == OFI_LINGERING || c->phase == OFI_ENDING;
 }
 
-/* Reads a connection's queue. A connection that is not open yet keeps its completions, because OPEN
- * is reported first. A full batch may leave events behind. */
+/* Reads a connection's queue. Completions of a connection that is not open yet stay in the queue,
+ * because OPEN is reported first. If the batch is full, events may be left. */
 static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
 {
     c->is_due = false;
@@ -90,8 +90,8 @@ static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *bat
 }
 
 /* Reads every queue from `first` on that is not armed. The provider moves bytes only when it is
- * called, and its descriptor need not fire for bytes that it has read ahead (O5). If the batch is
- * full, the list is rotated, so that the next poll begins with the connection that had no turn. */
+ * called, and its descriptor may not report bytes that it has read ahead (O5). If the batch is
+ * full, the list is rotated: the next poll begins with the first connection that was not read. */
 static void ofi_visit_active(struct ofi_fabric *f, struct list *first, struct ofi_batch *batch)
 {
     uint64_t now_ns = clock_now_ns();
@@ -106,8 +106,8 @@ static void ofi_visit_active(struct ofi_fabric *f, struct list *first, struct of
     }
 }
 
-/* Returns whether there are so few connections that reading all queues costs no more than finding
- * the active ones. */
+/* Returns whether there are so few connections that reading all queues is as cheap as finding the
+ * active ones. */
 static bool ofi_has_few(const struct ofi_fabric *f)
 {
     const struct list *node = f->conns.next;
@@ -116,10 +116,9 @@ static bool ofi_has_few(const struct ofi_fabric *f)
     return node == &f->conns;
 }
 
-/* Visits connections that are known to be active first. Descriptors are read if these had no event,
- * and every few polls. A busy caller so saves a system call in most polls. With few connections
- * every few polls is enough: a caller that was woken by the event queue polls again until that
- * queue is read. */
+/* Connections that are known to be active are read first. Descriptors are checked only if these had
+ * no event, and in every few polls, which saves a system call in most polls of a busy caller. If
+ * the event queue has woken the caller, it polls again until this queue is read. */
 static int ofi_poll(struct fabric *base, struct fabric_event *events, int events_max)
 {
     struct ofi_fabric *f = ofi_of(base);
@@ -167,7 +166,7 @@ static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
     return 0;
 }
 
-/* A post leaves at once, except small ones in a burst (O13). */
+/* An operation is sent at once, except small ones in a burst (O13). */
 static void ofi_flush(struct fabric *base) { ofi_pack_end_bursts(ofi_of(base)); }
 
 /* --- opening and closing --------------------------------------------------------------------- */
@@ -221,7 +220,7 @@ static bool ofi_is_all_gone(struct ofi_fabric *f)
     return true;
 }
 
-/* Polls until every endpoint is closed, for `limit_ns` at most. */
+/* Polls until every endpoint is closed, but at most for `limit_ns`. */
 static void ofi_poll_until_gone(struct ofi_fabric *f, uint64_t limit_ns)
 {
     struct fabric_event ignored[READY_A_POLL];
@@ -236,7 +235,7 @@ static void ofi_poll_until_gone(struct ofi_fabric *f, uint64_t limit_ns)
     }
 }
 
-/* Ends every connection in order. Connections whose peer does not read are cut afterwards (O2). */
+/* Ends every connection in order. Connections whose peer does not read are then shut down (O2). */
 static void ofi_end_all(struct ofi_fabric *f)
 {
     list_for_each_safe (node, &f->conns)
@@ -253,8 +252,8 @@ static void ofi_end_all(struct ofi_fabric *f)
     ofi_free_gone(f);
 }
 
-/* Reads the requests that libfabric has accepted and not reported yet. It would leak their sockets
- * otherwise. */
+/* Reads the requests that libfabric has accepted but not reported. Otherwise libfabric would leak
+ * their sockets. */
 static void ofi_close_listener(struct ofi_fabric *f)
 {
     struct fabric_event ignored[READY_A_POLL];
@@ -292,8 +291,8 @@ static void ofi_close(struct fabric *base)
     free(f);
 }
 
-/* Closes the child's copies of the sockets, which would keep connections and the port alive after
- * the parent's death. Other objects of libfabric stay, because peers do not notice them. */
+/* Closes the child's copies of the sockets, which would keep connections and the port open after
+ * the parent's end. Other libfabric objects are kept, because they do not affect peers. */
 static void ofi_abandon_in_child(struct fabric *base)
 {
     struct ofi_fabric *f = ofi_of(base);
@@ -390,7 +389,7 @@ static void ofi_withdraw(struct fabric_conn *c, uint32_t id)
     ofi_send_withdraw(ofi_conn_of(c), id);
 }
 
-/* The peer's memory is in another process, so there is no pointer. */
+/* The peer's memory is in another process, so it has no address here. */
 static void *ofi_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes)
 {
     (void)c, (void)id, (void)offset, (void)bytes;
@@ -502,7 +501,7 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     return 0;
 }
 
-/* At run time libfabric reports only two numbers. */
+/* The running libfabric reports only two numbers. */
 void fabric_ofi_library(struct library *ret_row)
 {
     uint32_t now = fi_version();

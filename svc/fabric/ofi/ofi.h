@@ -1,14 +1,14 @@
-/* fabric_ofi: the implementation of fabric.h across hosts, over libfabric's connected endpoints. */
+/* fabric_ofi implements fabric.h between hosts, with libfabric's connected endpoints. */
 #ifndef GRADPOOL_FABRIC_OFI_OFI_H
 #define GRADPOOL_FABRIC_OFI_OFI_H
 
 #include "svc/base/library.h"
 #include "svc/fabric/fabric.h"
 
-/* Like fabric_open(); `options` is never NULL. -ENOSYS, -EADDRNOTAVAIL (no such interface),
- * -ENOMEM, -EMFILE. */
+/* Like fabric_open(); `options` is never NULL. Returns 0, -ENOSYS, -EADDRNOTAVAIL (no such
+ * interface), -ENOMEM or -EMFILE. */
 int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fabric);
-/* Returns the version of libfabric. */
+/* Writes the version of libfabric. */
 void fabric_ofi_library(struct library *ret_row);
 
 #endif

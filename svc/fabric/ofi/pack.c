@@ -1,7 +1,7 @@
-/* Small messages and writes of one connection that are posted in a burst: gathered in a buffer,
- * sent as one message, and taken apart at the other end. Owns the packs and the burst. The order of
- * posts is always kept. A post that is alone is never gathered. No byte of a peer's pack is
- * trusted. README: O13. */
+/* Small messages and writes that are posted in a burst on one connection. They are collected in a
+ * buffer and sent as one message, which the other end splits again. Owns the packs and the burst.
+ * The order of operations is always kept. A single operation is never delayed. Every byte of a
+ * peer's pack is checked. README: O13. */
 #include "svc/fabric/ofi/pack.h"
 
 #include "svc/fabric/ofi/message/item.h"
@@ -13,15 +13,15 @@
 
 _Static_assert(OFI_PACKED_BYTES_MAX + FABRIC_MESSAGE_BYTES_MAX + 64 < OFI_PACK_BYTES, "fits");
 
-/* The first posts of a burst are sent at once, because they may be the only ones. */
+/* The first operations of a burst are sent at once, because no other may follow. */
 #define ALONE_MAX 1
 
 static int pack_post(struct ofi_conn *c);
 
 /* --- gathering ------------------------------------------------------------------------------- */
 
-/* Returns the pack for the next item, and begins one if needed. NULL: all packs are on their
- * way. */
+/* Returns the pack for the next item, a new one if necessary. Returns NULL if all packs are being
+ * sent. */
 static struct ofi_pack *pack_open(struct ofi_conn *c)
 {
     for (int i = 0; c->pack == NULL && i < OFI_PACKS; i++) {
@@ -44,7 +44,8 @@ bool ofi_pack_gathers(struct ofi_conn *c)
     return c->pack != NULL || c->burst++ >= ALONE_MAX;
 }
 
-/* Makes room for the body of an item at the end of the pack. NULL: there is no room now. */
+/* Reserves space for the body of an item at the end of the pack. Returns NULL if there is no room
+ * now. */
 static uint8_t *pack_append(struct ofi_conn *c, enum ofi_item_kind kind, size_t bytes)
 {
     struct ofi_item item = {.kind = kind, .bytes = (uint32_t)bytes};
@@ -108,7 +109,7 @@ static int pack_post(struct ofi_conn *c)
     p->is_posted = true;
     c->packs_posted++;
     c->pack = NULL;
-    ofi_queue_activate(c); /* needed wherever a completion may be there at once (O5) */
+    ofi_queue_activate(c); /* required wherever a completion may be available at once (O5) */
     return 0;
 }
 
@@ -127,7 +128,7 @@ void ofi_pack_end_bursts(struct ofi_fabric *f)
         if (error == -EAGAIN && c->sends_asked + c->packs_posted == 0)
             ofi_queue_activate(c); /* another resource is missing: the next poll tries again */
         if (error == -EAGAIN)
-            continue; /* a completion, and so a poll, follows */
+            continue; /* a completion, and so another poll, follows */
         if (error < 0)
             ofi_queue_fail(c, error);
         list_remove(&c->in_bursts);
@@ -152,10 +153,10 @@ struct ofi_op *ofi_pack_written(struct ofi_conn *c)
     return op;
 }
 
-/* --- taking apart ---------------------------------------------------------------------------- */
+/* --- reading packs ---------------------------------------------------------------------------- */
 
-/* Copies bytes into memory that this end lends. This happens even after a disconnect of this end,
- * because the peer assumes that the bytes have landed (O4). */
+/* Copies bytes into memory that this end lends. After a disconnect of this end they are still
+ * copied, because the peer assumes that they were written (O4). */
 static bool unpack_write(struct ofi_conn *c, const uint8_t *body, size_t bytes, bool has_word,
                          struct ofi_batch *batch)
 {
@@ -182,7 +183,7 @@ static void unpack_message(struct ofi_conn *c, const uint8_t *body, size_t bytes
     e->bytes = bytes;
 }
 
-/* Handles one item. False: not an item of gradpool. */
+/* Handles one item. Returns false if it is not an item of gradpool. */
 static bool unpack_one(struct ofi_conn *c, struct ofi_batch *batch)
 {
     struct ofi_unpacking *u = &c->unpacking;

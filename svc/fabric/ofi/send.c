@@ -1,6 +1,6 @@
-/* Sends on one connection: messages of the user, LEND and WITHDRAW of regions, GOODBYE. Owns the
- * ring of send buffers. Never waits. A buffer is reused only when its send is known to have left,
- * and a payload is sent only if its memory is lent. README: O6, O7, O10, O13. */
+/* Sends on one connection: the caller's messages, LEND and WITHDRAW of regions, GOODBYE. Owns the
+ * ring of send buffers. Never blocks. A buffer is reused only after its send has ended, and a
+ * payload is sent only if its memory is lent. README: O6, O7, O10, O13. */
 #include "svc/fabric/ofi/send.h"
 
 #include "svc/fabric/ofi/pack.h"
@@ -10,7 +10,8 @@
 #include <rdma/fi_errno.h>
 #include <string.h>
 
-/* One of this many sends requests a completion, which counts for the sends before it, too (O10). */
+/* One of this many sends requests a completion, which is also valid for the sends before it
+ * (O10). */
 #define SENDS_A_COMPLETION 16
 
 _Static_assert(sizeof(struct ofi_frame) + sizeof(struct ofi_lend) <= OFI_SEND_BYTES, "fits");
@@ -18,7 +19,7 @@ _Static_assert(OFI_SENDS_MAX % SENDS_A_COMPLETION == 0, "a full ring has asked f
 
 /* --- the ring of buffers --------------------------------------------------------------------- */
 
-/* Returns the next free buffer, with the frame already in it. NULL: all are on their way. */
+/* Returns the next free buffer with the frame in it, or NULL if all buffers are in use. */
 static struct ofi_op *send_next(struct ofi_conn *c, enum ofi_message_kind kind, uint32_t value)
 {
     struct ofi_frame frame = {.kind = kind, .value = value};
@@ -35,8 +36,8 @@ static void send_append(struct ofi_op *op, const void *bytes, size_t count)
         memcpy(op->buffer + sizeof(struct ofi_frame), bytes, count);
 }
 
-/* Posts a send. A send with a completion may complete at once, which no descriptor shows after
- * fi_trywait, so the next poll reads the queue (O5). */
+/* Posts a send. Its completion may be available at once, which no descriptor reports after
+ * fi_trywait(). Therefore the next poll reads the queue (O5). */
 static int send_post(struct ofi_conn *c, struct ofi_op *op, struct iovec *parts, void **descriptors,
                      size_t parts_count, bool is_last)
 {
@@ -55,8 +56,8 @@ static int send_post(struct ofi_conn *c, struct ofi_op *op, struct iovec *parts,
     return 0;
 }
 
-/* Sends leave in order, so those posted before have left, too. A send that fails is reported even
- * if it requested no completion. */
+/* Sends end in order, so those posted before have ended, too. A failed send is reported even if no
+ * completion was requested. */
 void ofi_send_over(struct ofi_conn *c, struct ofi_op *op)
 {
     unsigned place = (unsigned)(op - c->sends);
@@ -69,7 +70,7 @@ void ofi_send_over(struct ofi_conn *c, struct ofi_op *op)
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-/* Sends a message of fabric_ofi itself: a frame and a few bytes. */
+/* Sends an internal message: a frame and a few bytes. */
 static int send_internal(struct ofi_conn *c, enum ofi_message_kind kind, uint32_t value,
                          const void *body, size_t body_bytes)
 {
@@ -85,7 +86,7 @@ static int send_internal(struct ofi_conn *c, enum ofi_message_kind kind, uint32_
     return send_post(c, op, &part, &descriptor, 1, kind == OFI_MESSAGE_GOODBYE);
 }
 
-/* Returns the lent region that contains the whole payload; NULL: none. */
+/* Returns the lent region that contains the whole payload, or NULL. */
 static struct ofi_region *send_region_around(struct ofi_conn *c, const void *data, size_t bytes)
 {
     for (int i = 0; i < FABRIC_REGIONS_MAX; i++) {

@@ -9,10 +9,10 @@ int ofi_send(struct ofi_conn *c, const void *header, size_t header_bytes, const 
              size_t payload_bytes);
 int ofi_send_lend(struct ofi_conn *c, const struct region *region, uint32_t id);
 void ofi_send_withdraw(struct ofi_conn *c, uint32_t id);
-/* Sends the WITHDRAWs for which there was no room. */
+/* Sends the WITHDRAWs that were postponed because the queue was full. */
 void ofi_send_withdraws(struct ofi_conn *c);
 int ofi_send_goodbye(struct ofi_conn *c);
-/* Handles the completion of a send: this send, and all before it, have left. */
+/* Handles the completion of a send: this send, and all sends before it, have ended. */
 void ofi_send_over(struct ofi_conn *c, struct ofi_op *op);
 
 #endif

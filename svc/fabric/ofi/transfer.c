@@ -1,6 +1,6 @@
-/* Moves data over one connection: posts reads and writes, and turns completions into events. send.c
- * sends messages. Never waits, never loops on -FI_EAGAIN, and never trusts a length, an id or a
- * kind of message from a peer. */
+/* Moves data over one connection: posts reads and writes, and converts completions into events.
+ * send.c sends messages. Never blocks, never loops on -FI_EAGAIN, and checks every length, id and
+ * message kind from a peer. */
 #include "svc/fabric/ofi/transfer.h"
 
 #include "svc/fabric/ofi/pack.h"
@@ -39,7 +39,7 @@ static int transfer_post(struct ofi_conn *c, const struct ofi_op *like, struct f
     return transfer_posted(c, op, error);
 }
 
-/* Adds the write to a pack: short writes of a burst leave together. */
+/* Adds the write to a pack. The short writes of a burst are sent together. */
 static int transfer_pack_write(struct ofi_conn *c, const struct ofi_item_write *write,
                                bool has_word, const void *local, size_t bytes,
                                const struct ofi_op *like)
@@ -227,7 +227,7 @@ static void completed(struct ofi_conn *c, const struct fi_cq_data_entry *entry,
     struct ofi_op *op = entry->op_context;
     if (entry->flags & FI_REMOTE_WRITE) {
         word_arrived(c, (uint32_t)entry->data, batch);
-        /* With FI_RX_CQ_DATA the word has consumed a receive. */
+        /* with FI_RX_CQ_DATA, the word has used up a receive */
         if (ofi_fabric_of(c)->info->mode & FI_RX_CQ_DATA) {
             c->receives_posted--;
             ofi_queue_repost(c, op);
@@ -240,7 +240,7 @@ static void completed(struct ofi_conn *c, const struct fi_cq_data_entry *entry,
 }
 
 /* Handles a failed operation. A failed receive means the end of the endpoint, which the event queue
- * reports. Any other operation gets an event with its error. */
+ * reports. Any other operation has an event with its error. */
 static void completed_in_error(struct ofi_conn *c, struct ofi_batch *batch)
 {
     struct fi_cq_err_entry entry = {0};
@@ -251,8 +251,8 @@ static void completed_in_error(struct ofi_conn *c, struct ofi_batch *batch)
         operation_over(c, op, ofi_errno(entry.err), batch);
 }
 
-/* Reports completions. Items of packs come before later completions. A full batch leaves the rest
- * for the next poll. Returns whether everything was reported. */
+/* Reports completions. Items of packs are reported before later completions. If the batch is full,
+ * the rest is left for the next poll. Returns whether everything was reported. */
 static bool transfer_tell_entries(struct ofi_conn *c, struct ofi_batch *batch)
 {
     for (;;) {

@@ -1,6 +1,6 @@
-/* The life of a connection of fabric_shm, the same for lane and worker: it is created, checked,
- * ended, freed. A connection ends once (S6). Its memory stays until the poll after its last event.
- * The table of the fabric's side has the steps that differ between the two ends. */
+/* Life of a connection of fabric_shm, the same for lane and worker: it is created, checked, ended,
+ * freed. A connection ends once (S6). Its memory is freed in the poll after its last event. struct
+ * shm_side has the steps that differ between the two ends. */
 #include "svc/fabric/shm/conn.h"
 
 #include "svc/fabric/shm/map/lent.h"
@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Number of packets that a peer can have in transit: one LEND for each region, and a BYE. */
+/* Number of packets that a peer can have in transit: LEND for each region, and BYE. */
 #define FAREWELL_PACKETS_MAX (2 * FABRIC_REGIONS_MAX)
 
 int shm_conn_create(struct shm_fabric *f, int socket, const struct shm_peer *peer,
@@ -73,9 +73,9 @@ void shm_conn_send_bye(struct shm_conn *c, uint32_t reason)
     shm_packet_send(c->socket, &bye, NULL, 0);
 }
 
-/* Shuts the socket down. Closing is not enough, because a forked child of this process may have the
- * socket, too. A lane's end is shut down only when it is freed: until the next poll the lane may
- * store through its mappings (S11). */
+/* Shuts the socket down. Closing is not enough, because a forked child of this process may also
+ * have the socket. A lane shuts down its end only when it frees the connection: until the next
+ * poll it may still write through its mappings (S11). */
 static void conn_say_goodbye(struct shm_conn *c, uint32_t reason)
 {
     shm_conn_send_bye(c, reason);
@@ -130,7 +130,7 @@ void shm_conn_note(struct shm_conn *c)
         list_append(&shm_owner(c)->news, &c->news_link);
 }
 
-/* A peer that left without BYE has died. */
+/* Without BYE, the peer has died. */
 void shm_conn_farewell(struct shm_conn *c)
 {
     for (int i = 0; i < FAREWELL_PACKETS_MAX; i++) {
@@ -150,9 +150,8 @@ void shm_conn_farewell(struct shm_conn *c)
     shm_conn_end(c, -ECONNRESET, 0);
 }
 
-/* Handles the end of the peer: its socket is closed or its process is dead. Records that it has
- * published until now are still reported. Later ones are not, because its children may share the
- * memory. */
+/* Handles the end of the peer: its socket is closed or its process is dead. Records until now are
+ * still reported. Later ones are not, because the peer's children may share the memory. */
 static void conn_hang_up(struct shm_conn *c)
 {
     if (c->hung_up)
@@ -166,7 +165,7 @@ static void conn_hang_up(struct shm_conn *c)
         shm_conn_drop(c);
 }
 
-/* Kills the process of the peer. In a test lane and worker may share a process, which is not
+/* Kills the peer's process. In a test, lane and worker may share a process, which must not be
  * killed. */
 static void conn_kill_peer(const struct shm_conn *c)
 {
@@ -182,7 +181,7 @@ static void conn_look_behind_fence(struct shm_conn *c, bool has_gone, bool is_la
         conn_kill_peer(c);
 }
 
-/* Returns whether the next packet must be BYE: on an open connection a lane sends no other
+/* Returns whether the next packet must be BYE. On an open connection a lane sends no other
  * packet. */
 static bool conn_expects_bye(const struct shm_conn *c)
 {
@@ -214,7 +213,7 @@ void shm_conn_look(struct shm_conn *c)
     if (conn_is_shaking_hands(c) && (sources[0].revents & POLLIN)) {
         shm_owner(c)->side->hear(c);
         if (c->state == SHM_OPEN)
-            return shm_conn_look(c); /* a BYE may follow the lane's answer */
+            return shm_conn_look(c); /* BYE may directly follow the lane's answer */
     }
     if (c->state < SHM_ENDED && (has_gone || says_bye))
         conn_hang_up(c);

@@ -1,5 +1,5 @@
-/* The structs of a connection of fabric_shm and of its fabric, and the life of a connection, which
- * is the same for a lane and a worker. */
+/* Structs of fabric_shm: the connection and the fabric. Functions for the life of a connection that
+ * are the same for a lane and a worker. */
 #ifndef GRADPOOL_FABRIC_SHM_CONN_H
 #define GRADPOOL_FABRIC_SHM_CONN_H
 
@@ -13,13 +13,13 @@
 #define SHM_COMPLETIONS_MAX 256u /* a power of two */
 
 enum shm_state {
-    SHM_GREETING, /* lane: the socket has not sent HELLO yet */
-    SHM_ASKED,    /* lane: REQUEST is to be reported, then the owner answers */
-    SHM_ASKING,   /* worker: the lane has not answered yet */
+    SHM_GREETING, /* lane: HELLO has not arrived */
+    SHM_ASKED,    /* lane: REQUEST is reported; the owner has to answer */
+    SHM_ASKING,   /* worker: the lane has not answered */
     SHM_OPEN,
-    SHM_FENCING, /* worker: CLOSED is reported when the lane has closed its end or is dead (S11) */
-    SHM_ENDED,   /* CLOSED is to be reported */
-    SHM_GONE,    /* no event any more; freed when the next poll begins */
+    SHM_FENCING, /* worker: CLOSED follows when the lane has closed its end or is dead (S11) */
+    SHM_ENDED,   /* CLOSED is still to be reported */
+    SHM_GONE,    /* CLOSED was reported; the next poll frees the connection */
 };
 
 struct shm_conn;
@@ -28,13 +28,12 @@ struct shm_lent;
 struct shm_mapper;
 struct shm_watch;
 
-/* The steps in the life of a connection that differ between the fabric of a lane and that of a
- * worker. */
+/* Functions that differ between the fabric of a lane and that of a worker. */
 struct shm_side {
-    /* removes its descriptors from the epoll set of the fabric */
+    /* removes the connection's descriptors from the epoll set of the fabric */
     void (*unwatch)(struct shm_conn *c);
     void (*hear)(struct shm_conn *c);   /* handles a packet of the handshake */
-    void (*let_go)(struct shm_conn *c); /* unmaps the regions of the peer */
+    void (*let_go)(struct shm_conn *c); /* unmaps the peer's regions */
 };
 
 struct shm_fabric {
@@ -43,7 +42,7 @@ struct shm_fabric {
     struct list tenants;   /* groups of connections */
     struct list ungrouped; /* connections without a group, which do not take turns */
     struct list gone;
-    struct list news; /* connections whose peer flush() has to check */
+    struct list news; /* connections whose peer the next flush may have to wake */
     struct shm_bell *bell;
     int bell_fd;
     bool is_armed;
@@ -52,7 +51,7 @@ struct shm_fabric {
     uint32_t polls;
     int polls_since_sockets;
 
-    /* NULL: the fabric belongs to a worker. A fabric that listens belongs to a lane, and never
+    /* NULL: the fabric belongs to a worker. A fabric that listens belongs to a lane and never
      * connects. */
     struct shm_lane *lane;
     struct shm_mapper *mapper; /* only a lane has one */
@@ -61,7 +60,7 @@ struct shm_fabric {
     uint64_t mapped_bytes_max;
     int (*may_lend)(void *owner, uint64_t bytes);
 
-    struct shm_watch *watch; /* only a worker has one; NULL before its first connection */
+    struct shm_watch *watch; /* only a worker has one; NULL before the first connection */
 };
 
 struct shm_completion {
@@ -71,18 +70,18 @@ struct shm_completion {
 
 struct shm_conn {
     struct fabric_conn base;
-    struct list link;           /* node in fabric.conns, or in fabric.gone */
+    struct list link;           /* node in fabric.conns or fabric.gone */
     struct list scan_link;      /* node in the members of `group`, or in fabric.ungrouped */
-    struct fabric_group *group; /* NULL: no group, or the connection is gone */
+    struct fabric_group *group; /* NULL: no group, or in state SHM_GONE */
     struct list news_link;      /* node in fabric.news */
     enum shm_state state;
     bool is_surfaced; /* REQUEST was reported */
     bool open_due;    /* OPEN is to be reported */
-    bool pushed;      /* a record was pushed since the last flush */
-    bool room_wanted; /* a function has returned -EAGAIN: ROOM is reported when there is room */
+    bool pushed;      /* a record was added to the ring since the last flush */
+    bool room_wanted; /* a function has returned -EAGAIN: ROOM will be reported */
     bool socket_full; /* the socket had no room for the descriptor of a region */
-    bool hung_up;     /* the peer is gone; its earlier records are still reported */
-    /* a page of the worker's memory was missing when this process used it */
+    bool hung_up;     /* the peer is gone; its earlier records are still to be reported */
+    /* a page of the worker's memory was missing when this process accessed it */
     _Atomic bool is_poisoned;
     uint32_t final_tail;
     struct shm_producer out;
@@ -94,19 +93,19 @@ struct shm_conn {
 
     struct shm_rings *rings;
     int socket;
-    int wake_fd;  /* eventfd of the lane; the worker writes to it */
-    int fence_fd; /* timer that ends the time in which the lane may stop writing; -1: none */
+    int wake_fd;  /* lane's eventfd, to which the worker writes */
+    int fence_fd; /* timer: deadline until which the lane may still write; -1: none */
     struct shm_peer peer;
     char peer_text[48];
-    int error;       /* error of the CLOSED event */
-    uint32_t reason; /* reason of the CLOSED event */
+    int error;       /* error for CLOSED */
+    uint32_t reason; /* reason for CLOSED */
     uint8_t ticket[FABRIC_TICKET_BYTES_MAX];
     size_t ticket_bytes;
     uint64_t lent;         /* worker: bit i: region i is lent */
-    uint64_t withdrawals;  /* worker: bit i: the ring had no room for the WITHDRAW of region i */
-    uint64_t mapped_bytes; /* lane: sum of the bytes of all regions */
-    struct shm_lent *regions[FABRIC_REGIONS_MAX]; /* lane: NULL: no region has this id */
-    /* lane: the region that is being mapped; records stay in the ring until then */
+    uint64_t withdrawals;  /* worker: bit i: the WITHDRAW of region i is still to be sent */
+    uint64_t mapped_bytes; /* lane: sum of the lengths of all regions */
+    struct shm_lent *regions[FABRIC_REGIONS_MAX]; /* lane: regions by id; NULL: none */
+    /* lane: region that is being mapped; meanwhile records stay in the ring */
     struct shm_lent *waits;
     struct shm_completion completions[SHM_COMPLETIONS_MAX];
     struct shm_record messages[SHM_MESSAGES_MAX];
@@ -120,29 +119,29 @@ static inline struct shm_fabric *shm_owner(const struct shm_conn *c)
 }
 static inline bool shm_is_lane(const struct shm_conn *c) { return shm_owner(c)->lane != NULL; }
 
-/* Creates a connection, which owns `socket` and the peer's pidfd, even after an error. Returns 0 or
- * -ENOMEM. */
+/* Creates a connection. It owns `socket` and the peer's pidfd, which are closed after an error.
+ * Returns 0 or -ENOMEM. */
 int shm_conn_create(struct shm_fabric *f, int socket, const struct shm_peer *peer,
                     enum shm_state state, struct shm_conn **ret_conn);
 void shm_conn_free(struct shm_conn *c);
 void shm_conn_close_fds(struct shm_conn *c);
-/* Sends the peer a BYE with the reason: 0 for an end in order, else a positive errno. */
+/* Sends BYE with the reason to the peer: 0 for an end in order, otherwise a positive errno. */
 void shm_conn_send_bye(struct shm_conn *c, uint32_t reason);
-/* Ends the connection: sends BYE to the peer, then reports CLOSED with this error and reason. Only
- * the first call has an effect. */
+/* Ends the connection: sends BYE, then reports CLOSED with this error and reason. Only the first
+ * call has an effect. */
 void shm_conn_end(struct shm_conn *c, int error, uint32_t reason);
 /* Ends the connection without any further event. */
 void shm_conn_drop(struct shm_conn *c);
-/* Ends the connection of a peer that is gone, with the reason in its BYE. The peer's records have
- * been reported. */
+/* Ends the connection of a peer that is gone, with the reason in its BYE. Called after the peer's
+ * records were reported. */
 void shm_conn_farewell(struct shm_conn *c);
-/* Checks the socket and the process of the peer: handshake, BYE, death. */
+/* Checks the peer's socket and process for packets of the handshake, BYE and death. */
 void shm_conn_look(struct shm_conn *c);
-/* Adds the connection to the list of those whose peer may have to be woken at the next flush. */
+/* Adds the connection to those whose peer the next flush may have to wake. */
 void shm_conn_note(struct shm_conn *c);
-/* Returns whether a call that returned -EAGAIN would succeed now. */
+/* Returns whether a function that has returned -EAGAIN would succeed now. */
 bool shm_conn_has_room(struct shm_conn *c);
-/* Removes the connection from its group, or from the ungrouped ones. */
+/* Removes the connection from its group, or from fabric.ungrouped. */
 void shm_conn_leave_group(struct shm_conn *c);
 
 #endif

@@ -1,6 +1,6 @@
-/* Reports the events of a connection of fabric_shm, in order: OPEN, completions, ROOM, the peer's
- * records, CLOSED. A record is copied out of the ring before any of it is interpreted. A record
- * without sense ends the connection (S1), never the process. */
+/* Reports the events of a connection of fabric_shm, in this order: OPEN, completions, ROOM, the
+ * peer's records, CLOSED. A record is copied from the ring before any of it is used. A malformed
+ * record ends the connection (S1), never the process. */
 #include "svc/fabric/shm/events.h"
 
 #include "svc/fabric/shm/lending.h"
@@ -66,8 +66,8 @@ static int events_take_word(struct shm_conn *c, const struct shm_record *record,
     return 1;
 }
 
-/* Handles a record. Only workers lend, and only lanes send WORD. 1: an event; 0: none; otherwise
- * the connection has ended. */
+/* Handles a record. Only workers may send LEND and WITHDRAW, and only lanes WORD. Returns 1 for an
+ * event, 0 for none, or an error; the connection has ended then. */
 static int events_take_record(struct shm_conn *c, struct shm_record *record,
                               struct fabric_event *event)
 {
@@ -89,8 +89,8 @@ static bool events_are_drained(const struct shm_conn *c)
     return c->hung_up && !c->waits && c->in.head == c->final_tail;
 }
 
-/* Copies records into a free message buffer. A record of another kind leaves the buffer free.
- * Without a free buffer all records wait, so that they stay in order. */
+/* Copies records into a free message buffer, which only a message uses up. Without a free buffer
+ * all records wait, so that their order is kept. */
 static int events_take_records(struct shm_conn *c, struct fabric_event *events, int events_max)
 {
     uint32_t before = c->in.head;
@@ -117,7 +117,7 @@ static int events_take_records(struct shm_conn *c, struct fabric_event *events, 
     return n;
 }
 
-/* Reports the region, or the record whose pages the mapper has finished. */
+/* Reports the region or the record whose pages the mapper has finished. */
 static int events_take_mapped(struct shm_conn *c, struct fabric_event *event)
 {
     struct shm_record *record;
@@ -133,7 +133,7 @@ static int events_take_mapped(struct shm_conn *c, struct fabric_event *event)
     return error > 0;
 }
 
-/* Returns whether a page has failed. The handler of SIGBUS sets this on the same thread. */
+/* Returns whether a page was missing. The handler of SIGBUS sets this flag on the same thread. */
 static bool events_page_has_failed(const struct shm_conn *c)
 {
     return atomic_load_explicit(&c->is_poisoned, memory_order_relaxed);

@@ -1,10 +1,10 @@
-/* Reports the events of one connection of fabric_shm, in their order. */
+/* Reports the events of one connection of fabric_shm in their order. */
 #ifndef GRADPOOL_FABRIC_SHM_EVENTS_H
 #define GRADPOOL_FABRIC_SHM_EVENTS_H
 
 #include "svc/fabric/shm/conn.h"
 
-/* Takes up to `events_max` (at least one) events. Returns their number. */
+/* Writes at most `events_max` (at least one) events. Returns their number. */
 int shm_events_take(struct shm_conn *c, struct fabric_event *events, int events_max);
 /* Returns whether a poll would find an event or other work here. */
 bool shm_events_are_due(struct shm_conn *c);

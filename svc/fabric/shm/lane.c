@@ -1,6 +1,5 @@
-/* The lane's end of fabric_shm: listens, checks the caller's user, receives its HELLO, accepts.
- * Owns the listener and the epoll set. Neither the packets nor the descriptors of a caller are
- * trusted (W9). */
+/* The lane's end of fabric_shm: listens, checks the caller's user, receives HELLO, accepts. Owns
+ * the listener and the epoll set. A caller's packets and descriptors are checked (W9). */
 #include "svc/fabric/shm/lane.h"
 
 #include "svc/base/clock.h"
@@ -20,15 +19,15 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* Maximum number of sockets that have not sent HELLO. When there are more, the oldest is dropped.
- * Each needs two descriptors; together they get an eighth of all. */
+/* Maximum number of sockets from which HELLO has not arrived. If there are more, the oldest is
+ * closed. Each uses two descriptors; together they may use an eighth of all. */
 #define GREETINGS_MAX 256
 #define GREETINGS_PART 16
-/* Maximum number of sockets with events that one poll serves. */
+/* Maximum number of sockets with events that one poll handles. */
 #define LOOKS_MAX 64
 /* Number of callers after which the listener pauses. Any user of the host can connect, which costs
- * about 15 us. The pause after a refused user is longer, so that unknown users take only a few
- * hundredths of the lane's time (T7). */
+ * the lane about 15 us. The pause after a refused user is longer, so that unknown users take only a
+ * few hundredths of the lane's time (T7). */
 #define ACCEPTS_MAX 4
 #define REST_NS (200 * NS_PER_US)
 #define REST_OF_STRANGERS_NS (2 * NS_PER_MS)
@@ -37,7 +36,7 @@ struct shm_lane {
     int listener_fd;
     int epoll_fd;
     int spare_fd;  /* closed for a moment to refuse a caller when no other descriptor is left */
-    int rest_fd;   /* timer that ends the pause of the listener */
+    int rest_fd;   /* timer: end of the listener's pause */
     int greetings; /* number of connections in state SHM_GREETING */
 };
 
@@ -52,8 +51,8 @@ static int lane_watch(struct shm_lane *lane, int fd, uint32_t events, void *data
 
 static int lane_open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-/* Refuses a caller. Without a descriptor for it, the waiting socket would keep the listener
- * readable for ever. */
+/* Refuses a caller for which no descriptor is left. Otherwise the waiting socket would keep the
+ * listener readable forever. */
 static void lane_turn_away(struct shm_lane *lane)
 {
     int fd;
@@ -101,8 +100,8 @@ static void lane_limit_greetings(struct shm_fabric *f)
     }
 }
 
-/* Creates a connection for an accepted socket, or closes the socket. False: its user is not
- * allowed. */
+/* Creates a connection for an accepted socket, or closes the socket. Returns false if its user is
+ * not allowed. */
 static bool lane_admit(struct shm_fabric *f, int socket)
 {
     struct shm_peer peer;
@@ -181,14 +180,15 @@ void shm_lane_look(struct shm_fabric *f)
             lane_end_rest(f->lane);
         else if (events[i].data.ptr)
             shm_conn_look(events[i].data.ptr);
-        /* NULL: the event of the mapper, or of a worker. A worker's eventfd is never read, because
-         * the worker could make the read block (S4). */
+        /* NULL: an event of the mapper, or of a worker's eventfd. A worker's eventfd is never read,
+         * because the worker could make the read block (S4). */
     }
 }
 
 /* --- the handshake --------------------------------------------------------------------------- */
 
-/* Maps memory whose maker has populated it (S14), with all its pages, before a lane touches it. */
+/* Maps memory that its creator has filled with pages (S14). All pages are mapped before a lane
+ * accesses them. */
 static int lane_map_whole(struct shm_conn *c, int fd, uint64_t bytes, void **ret_base)
 {
     void *base;
@@ -258,8 +258,8 @@ static void lane_greet(struct shm_conn *c)
     c->state = SHM_ASKED;
 }
 
-/* Removes each descriptor from the epoll set explicitly. One that another process also has (a
- * forked child; the worker, for its eventfd) would stay in the set after it is closed here. */
+/* Removes each descriptor from the epoll set explicitly. If another process also has it (a forked
+ * child; the worker, for its eventfd), it would stay in the set after it is closed here. */
 static void lane_unwatch(struct shm_conn *c)
 {
     struct shm_lane *lane = shm_owner(c)->lane;

@@ -1,8 +1,7 @@
-/* Lent memory on the side of a lane. The mapper's thread maps a region, and pages that a record
- * names for the first time. Records of the same connection wait meanwhile; those of other
- * connections do not. A region that is lent without its pages ends its connection, because the lane
- * would pay for the pages. A worker is not trusted (W9). S12 and S14 of
- * svc/fabric/shm/README.md. */
+/* Lent memory on the lane's side. The mapper's thread maps regions, and pages that a record names
+ * for the first time. Records of this connection wait until then; records of other connections do
+ * not. A region without pages ends its connection, because the lane would pay for the pages.
+ * Everything from a worker is checked (W9). S12 and S14 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/lending.h"
 
 #include "svc/base/clock.h"
@@ -25,7 +24,7 @@ static struct shm_lent *lending_region(const struct shm_conn *c, uint32_t id)
 
 /* ---- shares of the mapper's time ---- */
 
-/* After a quarter of a second, a job gets an eighth of the mapper's time, and a tenant a
+/* After a quarter of a second, a job may use an eighth of the mapper's time, and a tenant a
  * quarter. */
 #define MAPPING_AHEAD_NS (2 * NS_PER_S)
 #define JOB_TIMES 8
@@ -61,7 +60,8 @@ static void lending_give(struct shm_conn *c, struct shm_lent *lent)
 
 /* ---- LEND ---- */
 
-/* Takes the region. The length in the record, the packet and the descriptor must agree. */
+/* Receives the descriptor of the region. The lengths in the record, the packet and the descriptor
+ * must be equal. */
 static int lending_take_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
 {
     struct shm_packet packet;
@@ -71,7 +71,8 @@ static int lending_take_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
     int error = shm_packet_receive(c->socket, &packet, fds, &fds_count);
 
     if (error < 0)
-        return -EBADMSG; /* the worker sends the packet before the record, so it must be there */
+        /* the worker sends the packet before the record, so the packet must be there */
+        return -EBADMSG;
     if (packet.kind == SHM_PACKET_LEND && packet.word == id && packet.bytes == bytes &&
         fds_count == 1)
         error = shm_lent_create(id, fds[0], bytes, &c->is_poisoned, &lent);
@@ -126,7 +127,7 @@ void shm_lending_end(struct shm_conn *c)
     }
 }
 
-/* ---- places that records name ---- */
+/* ---- memory that records name ---- */
 
 static struct lending_span lending_span(uint32_t region, uint64_t offset, uint64_t bytes,
                                         uint64_t stride, uint32_t count)
@@ -155,7 +156,7 @@ static size_t lending_spans_of_ready(const struct shm_record *record, struct len
     return 2;
 }
 
-/* Returns two places of the same length, one after the other. */
+/* Returns two ranges of the same length, in ascending order. */
 static size_t lending_spans_of_backup(const struct shm_record *record, struct lending_span spans[2])
 {
     struct record_backup told;
@@ -168,8 +169,8 @@ static size_t lending_spans_of_backup(const struct shm_record *record, struct le
     return 1;
 }
 
-/* Returns the places that a record names. A record without sense has none; the lane, which knows
- * the piece, refuses it. */
+/* Returns the ranges that a record names. A malformed record has none; the lane, which knows the
+ * piece, refuses it. */
 static size_t lending_spans(const struct shm_record *record, struct lending_span spans[2])
 {
     uint8_t kind = record->bytes > 0 ? record->body[0] : 0;
@@ -217,7 +218,7 @@ static int lending_resume_lend(struct shm_conn *c, struct shm_lent *lent,
 
     if (error < 0) {
         c->mapped_bytes -= lent->bytes;
-        shm_mapper_end(shm_owner(c)->mapper, lent); /* this frees `lent` */
+        shm_mapper_end(shm_owner(c)->mapper, lent); /* also frees `lent` */
         return error;
     }
     c->regions[lent->id] = lent;

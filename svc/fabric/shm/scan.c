@@ -1,16 +1,16 @@
-/* The order in which a lane visits its connections: by tenant, then by job, a few of each. The next
- * scan begins where this one stopped. S15 of svc/fabric/shm/README.md. */
+/* Order in which a lane checks its connections: by tenant, then by job, a few of each. The next
+ * scan begins where this one has stopped. S15 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/scan.h"
 
 #include "svc/fabric/shm/events.h"
 
 #include <limits.h>
 
-/* Events of a poll: the least that a group may take before others get their turn (W10), and the
- * most that a connection may take. */
+/* Events of a poll: the least that each group may have before other groups follow (W10), and the
+ * most of one connection. */
 #define EVENTS_PER_GROUP_LEAST 16
 #define EVENTS_PER_CONN_MAX 32
-/* Maximum number of a tenant's connections that one poll visits. */
+/* Maximum number of a tenant's connections that one poll checks. */
 #define LOOKS_PER_TENANT (2 * FABRIC_GROUP_LOOKS_MAX)
 
 /* Makes the next scan begin at this node. */
@@ -47,7 +47,7 @@ static size_t scan_length(const struct list *head, size_t most)
     return count;
 }
 
-/* Returns the number of events that each group of the list may take. A single group may take
+/* Returns the number of events that each group of the list may have. A single group may have
  * all. */
 static int scan_share(const struct list *groups, int events_max)
 {
@@ -57,7 +57,7 @@ static int scan_share(const struct list *groups, int events_max)
     return share < EVENTS_PER_GROUP_LEAST ? EVENTS_PER_GROUP_LEAST : share;
 }
 
-/* Takes a share of the remaining events from each job in turn. */
+/* Collects events of each job in turn, up to a share of the remaining ones. */
 static int scan_jobs(struct fabric_group *tenant, struct fabric_event *events, int events_max)
 {
     int n = 0, looks_left = LOOKS_PER_TENANT;

@@ -1,10 +1,10 @@
-/* The order in which a poll visits connections and groups of connections. */
+/* Order in which a poll checks connections and groups of connections. */
 #ifndef GRADPOOL_FABRIC_SHM_SCAN_H
 #define GRADPOOL_FABRIC_SHM_SCAN_H
 
 #include "svc/fabric/shm/conn.h"
 
-/* Takes events of each connection in turn. */
+/* Writes events of each connection in turn, and returns their number. */
 int shm_scan(struct shm_fabric *f, struct fabric_event *events, int events_max);
 /* Implements fabric_join_group(). */
 void shm_scan_join(struct fabric_conn *c, struct fabric_group *group);

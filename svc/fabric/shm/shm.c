@@ -1,4 +1,4 @@
-/* fabric_shm: implements fabric.h for one host over shared memory. Owns the fabric and its poll
+/* fabric_shm implements fabric.h for one host over shared memory. Owns the fabric and its poll
  * loop. Other files: conn.c has the life of a connection, events.c its events, verbs.c its
  * functions, lane.c and worker.c the two ends. Never blocks. README: S1 to S15. */
 #include "svc/fabric/shm/shm.h"
@@ -20,7 +20,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* Number of polls with work after which a lane also checks its sockets. */
+/* Number of polls with other work after which a lane also checks its sockets. */
 #define POLLS_WITHOUT_SOCKETS_MAX 16
 #define MAPPED_BYTES_MAX_DEFAULT (UINT64_C(1) << 40)
 

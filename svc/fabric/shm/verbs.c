@@ -1,5 +1,6 @@
-/* The functions of an open connection of fabric_shm. They do not allocate, lock, copy a lent byte
- * twice or make a system call, except to lend and to withdraw, which belong to set-up. */
+/* Functions of an open connection of fabric_shm. They neither allocate nor lock, copy no lent byte
+ * twice, and make no system calls. Only lending and withdrawing, which belong to the set-up, make
+ * system calls. */
 #include "svc/fabric/shm/verbs.h"
 
 #include "svc/fabric/region.h"
@@ -10,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Returns 0, or the error that every call on this connection returns. */
+/* Returns 0, or the error that every function returns for this connection. */
 static int verb_check_conn(const struct shm_conn *c)
 {
     if (c->state == SHM_OPEN && !c->hung_up && !c->is_poisoned)
@@ -24,7 +25,7 @@ static int verb_try_later(struct shm_conn *c)
     return -EAGAIN;
 }
 
-/* Returns the result of a call for whose record the ring has returned `r`. */
+/* Returns the result of a function after the ring has returned `error` for its record. */
 static int verb_verdict(struct shm_conn *c, int error)
 {
     if (error == 0)
@@ -70,7 +71,8 @@ void shm_verb_message_done(struct fabric_conn *base, const void *data)
     c->messages_free |= UINT64_C(1) << slot;
 }
 
-/* Sends the descriptor first: the lane finds it when it reads the record (S5). */
+/* Sends the descriptor before the record, so that the lane finds the descriptor when it reads the
+ * record (S5). */
 static int verb_send_region(struct shm_conn *c, const struct region *region, uint32_t id)
 {
     struct shm_packet lend = {.kind = SHM_PACKET_LEND, .word = id, .bytes = region->bytes};

@@ -1,4 +1,4 @@
-/* The functions of fabric.h for an open connection of fabric_shm. */
+/* Functions of fabric.h for an open connection of fabric_shm. */
 #ifndef GRADPOOL_FABRIC_SHM_VERBS_H
 #define GRADPOOL_FABRIC_SHM_VERBS_H
 
@@ -20,7 +20,7 @@ int shm_verb_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const vo
 int shm_verb_write_word(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
                         size_t bytes, uint32_t word, void *context);
 int shm_verb_notify(struct fabric_conn *c, uint32_t word, void *context);
-/* Sends the WITHDRAWs for which the ring had no room. */
+/* Sends the WITHDRAWs that were postponed because the ring was full. */
 void shm_verb_withdraw_rest(struct shm_conn *c);
 
 #endif

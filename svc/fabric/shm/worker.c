@@ -1,5 +1,5 @@
 /* The worker's end of fabric_shm: creates the shared memory, connects, receives the lane's answer,
- * and waits for the lane's end when it leaves (S11). */
+ * and waits for the lane's end before it closes (S11). */
 #include "svc/fabric/shm/worker.h"
 
 #include "svc/base/cleanup.h"
@@ -47,7 +47,7 @@ static int worker_begin(struct shm_conn *c, const void *ticket, size_t ticket_by
     int error = worker_make_rings(c, &rings_fd);
 
     if (error == 0)
-        /* checks that the answer of a lane that accepts would have room */
+        /* checks that the descriptors in the lane's answer could be received */
         error = shm_packet_has_room(c->socket);
     if (error == 0)
         error = worker_say_hello(c, rings_fd, ticket, ticket_bytes);
@@ -58,7 +58,7 @@ static int worker_begin(struct shm_conn *c, const void *ticket, size_t ticket_by
     return error;
 }
 
-/* Returns a socket to the lane, and the process that listens there. */
+/* Connects a socket to the lane, and returns the process that listens there. */
 static int worker_reach(const char *address, int *ret_socket, struct shm_peer *ret_peer)
 {
     _cleanup_fd_ int socket = -1;
@@ -68,7 +68,7 @@ static int worker_reach(const char *address, int *ret_socket, struct shm_peer *r
         error = shm_socket_peer(socket, ret_peer);
     if (error == 0)
         *ret_socket = take_fd(&socket);
-    return error == -ENOTCONN ? -ECONNREFUSED : error; /* the listener has just died */
+    return error == -ENOTCONN ? -ECONNREFUSED : error; /* the listener has just ended */
 }
 
 int shm_worker_connect(struct fabric *base, const char *address, const void *ticket,
@@ -108,7 +108,7 @@ void shm_worker_look(struct shm_fabric *f)
 
 /* --- the lane's answer ----------------------------------------------------------------------- */
 
-/* Opens the connection. The lane's bell is mapped for reading only (S4). */
+/* Opens the connection. The lane's bell is mapped read-only (S4). */
 static int worker_open_conn(struct shm_conn *c, const int *fds, size_t fds_count)
 {
     void *bell;
@@ -134,7 +134,7 @@ static void worker_take_answer(struct shm_conn *c)
     int error = shm_packet_receive(c->socket, &answer, fds, &fds_count);
 
     if (error == -EAGAIN || error == -EPIPE)
-        return; /* no answer yet, or the lane has hung up, which shm_conn_look() handles */
+        return; /* no answer yet, or the lane has closed, which shm_conn_look() handles */
     if (error == 0 && answer.kind == SHM_PACKET_ACCEPT) {
         error = worker_open_conn(c, fds, fds_count);
         if (error == 0)
@@ -159,7 +159,7 @@ static void worker_unwatch(struct shm_conn *c)
     shm_watch_remove(w, c->fence_fd);
 }
 
-/* A lane lends nothing, so there is nothing to unmap. */
+/* A lane lends nothing, so no region has to be unmapped. */
 static void worker_let_go(struct shm_conn *c) { (void)c; }
 
 const struct shm_side shm_worker_side = {
@@ -170,8 +170,8 @@ const struct shm_side shm_worker_side = {
 
 /* --- leaving --------------------------------------------------------------------------------- */
 
-/* Waits even after a BYE of the lane: only the closing of its end of the socket, or its death,
- * counts (S11). */
+/* Waits even after a BYE of the lane. Only the close of its end of the socket, or its death, ends
+ * the wait (S11). */
 void shm_worker_leave(struct fabric_conn *base)
 {
     struct shm_conn *c = shm_conn(base);
@@ -188,7 +188,7 @@ void shm_worker_leave(struct fabric_conn *base)
     shm_conn_look(c);
 }
 
-/* Without a timer the worker waits for the lane's end without a limit. */
+/* If no timer can be created, the worker waits for the lane's end without a limit. */
 static void worker_start_fence_timer(struct shm_conn *c)
 {
     struct itimerspec when = {.it_value.tv_nsec = FABRIC_FENCE_NS};

@@ -1,11 +1,11 @@
-/* The table of operations. Has no state. */
+/* Table of operations, which never changes. */
 #include "svc/lane/chunk/operation.h"
 
 #include "svc/wire/record.h"
 
 #include <stddef.h>
 
-/* An operation with one input is a sum of one input. */
+/* An operation with one input is a sum with one input. */
 static const struct operation operations[] = {
     {.code = RECORD_SUM, .name = "sum", .inputs = INPUT_ALL, .reduce = REDUCE_SUM},
     {.code = RECORD_MEAN,

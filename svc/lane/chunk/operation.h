@@ -1,9 +1,7 @@
-/* The table of operations: how a round computes results from its inputs. A new operation is a new
- * row.
+/* Table of operations: how a round computes results from inputs. A new operation is a new row.
  *
- * A round has steps. A step reduces some inputs to one block, and sends it to some members. If
- * neither inputs nor results consist of blocks, there is one step, with all inputs and all
- * members. */
+ * A round has steps. A step reduces some inputs to one block and sends the block to some members.
+ * Operations without blocks have one step with all inputs and all members. */
 #ifndef GRADPOOL_LANE_CHUNK_OPERATION_H
 #define GRADPOOL_LANE_CHUNK_OPERATION_H
 
@@ -19,28 +17,29 @@ struct operation {
     const char *name;
     enum operation_inputs inputs;
     enum reduce_operation reduce;
-    bool divides;  /* the result is divided once at the end by the number of inputs */
-    bool splits;   /* an input has one block for each member, and only that member gets it */
+    bool divides;  /* the sum is divided once, at the end, by the number of inputs */
+    bool splits;   /* an input has one block for each member; each member receives its own block */
     bool collects; /* a result has one block from each member */
     bool updates;  /* the result is the updated parameters */
     bool saves;    /* a result has one block for each array of the state */
-    /* an input has one block for each array; the result is the first block, the parameters */
+    /* an input has one block for each array of the state; the result is the first block, the
+     * parameters */
     bool restores;
 };
 
-/* Returns the row. NULL: there is none. */
+/* Returns the row of the operation, or NULL if the code is unknown. */
 const struct operation *operation_find(uint8_t code);
 
 #define OPERATION_EVERYBODY UINT32_MAX
 
 uint32_t operation_steps(const struct operation *operation, uint32_t members);
-/* operation_source() returns the member whose input the step takes, operation_target() the
- * member that gets its block. Both are places among the members, or OPERATION_EVERYBODY. */
+/* operation_source() returns the member whose input the step uses. operation_target() returns the
+ * member that receives the step's block. Both return an index among the members, or
+ * OPERATION_EVERYBODY. */
 uint32_t operation_source(const struct operation *operation, uint32_t members, uint32_t step);
 uint32_t operation_target(const struct operation *operation, uint32_t members, uint32_t step);
 
-/* Returns whether the operation reduces one input of each member to one result that is the same for
- * all. */
+/* Returns whether the operation reduces one input of each member to one result for all. */
 static inline bool operation_is_reduction(const struct operation *operation)
 {
     return operation->inputs == INPUT_ALL && !operation->splits && !operation->collects;

@@ -1,7 +1,7 @@
-/* One pass of a chunk: up to REDUCE_SOURCES_MAX inputs, read into slots or used in place, are
- * reduced in rank order and stored in every mapped landing area. Owns nothing. A pointer into a
- * worker's memory is valid within one turn only, because the worker may take the memory back.
- * RULES.md: A7, A14, A15. */
+/* One pass of a chunk. Up to REDUCE_SOURCES_MAX inputs are read into slots or used in place,
+ * reduced in rank order, and stored in every mapped output area. Owns nothing. A pointer into a
+ * worker's memory is valid within one turn only, because the worker may unmap the memory. RULES.md:
+ * A7, A14, A15. */
 #include "svc/lane/chunk/pass.h"
 
 #include "svc/lane/chunk/stuck.h"
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define MAPPED_AT_ONCE_BYTES (64u << 10) /* the kernel's default of fault_around_bytes */
+#define MAPPED_AT_ONCE_BYTES (64u << 10) /* default of the kernel's fault_around_bytes */
 
 static char *slot_at(const struct transfer *t, uint32_t index)
 {
@@ -24,8 +24,8 @@ static char *input_slot(const struct transfer *t, uint32_t source)
     return slot_at(t, source + 1);
 }
 
-/* Returns the slot for the result. The result overwrites the partial result if it is not wider,
- * otherwise the first input. A kernel allows both, but not narrowing in place (R4 of
+/* Returns the slot for the result. The result replaces the partial result if both have the same
+ * type, otherwise the first input. A kernel allows both, but cannot narrow in place (R4 of
  * svc/reduce). */
 static char *result_slot(const struct transfer *t)
 {
@@ -35,9 +35,9 @@ static char *result_slot(const struct transfer *t)
 
 const void *pass_result(const struct transfer *t) { return result_slot(t); }
 
-/* ---- places of inputs and results ---- */
+/* ---- addresses of inputs and results ---- */
 
-/* Returns the offset within the region of input_region(). */
+/* Returns the offset of the input in the region that input_region() returns. */
 static uint64_t input_offset(const struct transfer *t, const struct announcement *a)
 {
     if (replica_is_fetched(t->piece))
@@ -68,7 +68,7 @@ void *pass_map_output(const struct transfer *t, uint32_t place)
                       piece_bytes(p, t->elements));
 }
 
-/* Returns an input that needs no read, because it is inline or mapped. NULL: a read is needed. */
+/* Returns the address of an input that is inline or mapped, or NULL if it has to be read. */
 static const void *look_at(const struct transfer *t, uint32_t place)
 {
     const struct piece *p = t->piece;
@@ -86,8 +86,8 @@ static char *kept_at(const struct transfer *t)
     return t->piece->kept + piece_bytes(t->piece, t->first);
 }
 
-/* Returns the lane's own input, which comes first: the running sum. For an answer to late ranks and
- * for a saved state it is the only input. NULL: none. */
+/* Returns the lane's own input, which is summed first: the running sum. An answer to late ranks, or
+ * a saved state, has no other input. NULL: none. */
 static const void *own_input(const struct transfer *t)
 {
     const struct piece *p = t->piece;
@@ -100,9 +100,9 @@ static const void *own_input(const struct transfer *t)
 
 /* ---- reading ---- */
 
-/* Posts a read. Over shared memory an input that cannot be mapped cannot be read either. The fabric
- * then returns the reason, and no window is opened, because the job may have no room for one
- * (A17). */
+/* Posts a read. Over shared memory, an input that cannot be mapped cannot be read either. The
+ * fabric then returns the error, and no window is allocated, because the job may have no memory for
+ * one (A17). */
 static int post_read(struct transfer *t, uint32_t place)
 {
     struct piece *p = t->piece;
@@ -156,8 +156,8 @@ bool pass_is_last(const struct transfer *t)
 
 /* ---- reducing ---- */
 
-/* Collects the addresses of the inputs. -EFAULT: a worker has taken back memory that it had
- * announced. */
+/* Collects the addresses of the inputs. Returns 0, or -EFAULT if a worker has unmapped
+ * memory that it had announced. */
 static int collect_sources(struct transfer *t, const void *sources[])
 {
     for (uint32_t i = 0; i < t->sources; i++) {
@@ -168,7 +168,7 @@ static int collect_sources(struct transfer *t, const void *sources[])
     return 0;
 }
 
-/* Copies a single input byte by byte. */
+/* Copies a single input without arithmetic. */
 static void copy(void *const targets[], int count, const void *source, size_t bytes)
 {
     for (int i = 0; i < count; i++) {
@@ -184,15 +184,16 @@ static void measure_inputs(const struct transfer *t, const void *const sources[]
         p->input_squares += reduce_squares(p->dtype, sources[i], t->elements);
 }
 
-/* Returns whether a round exceeds half of the cache; the other half is for the workers (A18). */
+/* Returns whether a round exceeds half of the cache. The other half is left to the workers
+ * (A18). */
 static bool is_too_much_for_cache(const struct lane_job *job)
 {
     uint64_t cache_bytes = job->lane->options.cache_bytes;
     return cache_bytes > 0 && job->step_bytes > cache_bytes / 2;
 }
 
-/* Returns -EFAULT if a page was missing and zeros were reduced in its place. No worker gets that
- * result (A7). */
+/* Returns -EFAULT if a page was missing and zeros were reduced in its place. The result is then
+ * sent to no worker (A7). */
 static int confirm_sources(struct transfer *t)
 {
     for (uint32_t i = 0; i < t->sources; i++) {
@@ -252,8 +253,8 @@ int pass_sum_partial(struct transfer *t)
 
 /* ---- storing ---- */
 
-/* Returns the place where the lane stores the result for itself. NULL: it does not, or the update
- * stores it. */
+/* Returns the address where the lane stores the result for itself. NULL: the result is not stored,
+ * or the update stores it. */
 static void *keep_at(const struct transfer *t)
 {
     const struct piece *p = t->piece;
@@ -262,9 +263,9 @@ static void *keep_at(const struct transfer *t)
     return p->kept && !p->is_answer ? kept_at(t) : NULL;
 }
 
-/* Reads the pages of a landing area before they are written. For a read the kernel maps sixteen
- * shared pages at a time, for a write only one. Newly lent memory, after a task has moved here,
- * would otherwise cost a page fault for each page in its first round. */
+/* Reads the pages of an output area before they are written. For a read, the kernel maps sixteen
+ * shared pages at once; for a write, only one. Without this, the first round in new memory would
+ * have a page fault for each page. */
 static void meet(const void *output, size_t bytes)
 {
     const volatile char *at = output;
@@ -274,8 +275,8 @@ static void meet(const void *output, size_t bytes)
         (void)at[bytes - 1];
 }
 
-/* Collects mapped landing areas, up to a batch, which get the result directly. All others get it
- * from the result slot. */
+/* Collects mapped output areas, up to a batch. The result is stored there directly, and copied to
+ * all others from the result slot. */
 static int collect_targets(const struct transfer *t, uint32_t *next, void *targets[], int count,
                            bool *ret_unmapped)
 {
@@ -301,7 +302,7 @@ static bool needs_result_slot(const struct transfer *t, int taken)
     return unmapped || next < t->piece->members;
 }
 
-/* Copies the result from its slot to the landing areas beyond those of one pass. */
+/* Copies the result from its slot to the output areas that did not fit into one batch. */
 static void copy_to_rest(struct transfer *t, uint32_t next)
 {
     void *targets[REDUCE_TARGETS_MAX];
@@ -328,7 +329,7 @@ int pass_sum(struct transfer *t)
         targets[count++] = keep;
     count = collect_targets(t, &next, targets, count, &unmapped);
     if ((count == 0 && !parameters_step(p)) || t->sources == 0)
-        return 0; /* a barrier, or no rank wants the result */
+        return 0; /* a barrier, or no rank needs the result */
     for (int i = uses_slot + (keep != NULL); i < count; i++)
         meet(targets[i], piece_bytes(p, t->elements));
     bool reads_back = uses_slot || p->terms.measures;

@@ -1,5 +1,5 @@
-/* Ranks whose memory delays a round. Counts the operations posted to each worker, and records when
- * the last one completed. Decides nothing. RULES.md: A79. */
+/* Ranks whose memory delays a round. Counts the operations posted to each worker, and records the
+ * time of the last completion. RULES.md: A79. */
 #include "svc/lane/chunk/stuck.h"
 
 #include "svc/base/clock.h"
@@ -18,7 +18,7 @@ void stuck_posted(struct worker *w, uint32_t count)
 
 void stuck_done(struct worker *w)
 {
-    w->posted -= w->posted > 0; /* operations of a former connection complete here as well */
+    w->posted -= w->posted > 0; /* operations of a former connection also complete here */
     w->answered_ns = w->job->lane->now_ns;
 }
 

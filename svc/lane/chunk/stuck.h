@@ -1,5 +1,5 @@
-/* Ranks whose memory does not answer. A process that was stopped while it is read delays its
- * rounds, although it has announced them. RULES.md: A79. */
+/* Ranks whose memory does not respond. A process that is stopped while its memory is read delays
+ * rounds that it has already announced. RULES.md: A79. */
 #ifndef GRADPOOL_LANE_CHUNK_STUCK_H
 #define GRADPOOL_LANE_CHUNK_STUCK_H
 
@@ -11,12 +11,11 @@ void stuck_posted(struct worker *w, uint32_t count);
 void stuck_done(struct worker *w);
 /* Returns whether operations are posted and none has completed for a second. */
 bool stuck_is(const struct worker *w, uint64_t now_ns);
-/* Returns whether a round of the piece is in progress and the memory of this rank does not
- * answer. */
+/* Returns whether a round of the piece is in progress and this rank's memory does not respond. */
 bool stuck_holds(const struct piece *p, const struct rank *rank, uint64_t now_ns);
 
-/* If a round of these pieces waits for a silent rank, writes a text that names the rank and returns
- * true. */
+/* Writes a text that names the rank, if a round of these pieces waits for a rank whose memory does
+ * not respond. Returns whether there is one. */
 bool lane_stuck(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count, char *text,
                 size_t room);
 

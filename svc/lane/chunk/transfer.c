@@ -1,7 +1,7 @@
-/* One chunk in progress. Its inputs are read, reduced and stored in passes (pass.c); results in
- * memory that is not mapped are written. Every post may return -EAGAIN, so each step can be
- * continued later. Owns the state of a transfer. What a round does is decided elsewhere. RULES.md:
- * A1, A3, A21. */
+/* One chunk in progress. Its inputs are read, reduced and stored in passes (pass.c). Results for
+ * memory that is not mapped are written with the fabric. Every post may return -EAGAIN, so each
+ * step can be resumed. Owns the state of a transfer. Other files decide what a round computes.
+ * RULES.md: A1, A3, A21. */
 #include "svc/lane/chunk/transfer.h"
 
 #include "svc/base/clock.h"
@@ -19,9 +19,9 @@
 
 #include <errno.h>
 
-/* Length of a chunk in mapped memory. It matters only as the unit in which jobs take turns. */
+/* Length of a chunk in mapped memory. Jobs take turns in units of this length. */
 #define MAPPED_CHUNK_BYTES ((256u << 10) / TRANSFER_SHORTER)
-/* Length of a chunk of a sum with many ranks: all inputs and outputs together, but at least a page
+/* Length of a chunk of a sum over many ranks: all inputs and outputs together, at least one page
  * for each. */
 #define WIDE_CHUNK_BYTES ((2u << 20) / TRANSFER_SHORTER)
 #define CHUNK_BYTES_LEAST (4u << 10)
@@ -41,7 +41,7 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
         const struct transfer *t = &job->transfers[i];
         bool unsummed = t->state == TRANSFER_READING || t->state == TRANSFER_SUMMING;
         const struct rank *of = t->piece ? piece_rank(t->piece, rank) : NULL;
-        /* a round that was given up is repeated if it is needed */
+        /* an aborted round is repeated if it is needed */
         bool is_lost = t->is_broken && !t->is_given_up;
         if (is_lost || (unsummed && of && of->is_source))
             return true;
@@ -59,7 +59,7 @@ bool transfer_is_stuck(const struct piece *p)
     return false;
 }
 
-/* Handles the loss of a replica holder. The end of its connection decides how the round
+/* Handles the loss of a replica holder. The CLOSED event of its connection decides how the round
  * continues. */
 static int fail_keeper(struct transfer *t, struct worker *keeper, int code)
 {
@@ -109,7 +109,7 @@ static int store_copy(struct transfer *t)
     return error < 0 ? fail_copy(t, error) : 0;
 }
 
-/* Reduces the inputs of this pass. If inputs are left, the next pass begins. */
+/* Reduces the inputs of this pass. The next pass begins if inputs are left. */
 static int sum(struct transfer *t)
 {
     bool is_complete = pass_is_last(t);
@@ -128,14 +128,14 @@ static int sum(struct transfer *t)
     return 0;
 }
 
-/* Returns whether one pass cannot take all inputs. */
+/* Returns whether the inputs do not fit into one pass. */
 static bool has_passes(const struct piece *p) { return p->members >= REDUCE_SOURCES_MAX; }
 
-/* Returns the bytes of a slot for one element. With several passes this is the size of an element
- * of the partial result. */
+/* Returns the bytes of an element in a slot. With several passes, this is the element of the
+ * partial result. */
 static size_t slot_element_bytes(const struct piece *p)
 {
-    /* A running sum is one more input, so this is >= and not >. */
+    /* >= because a running sum is one more input. */
     return reduce_element_bytes(has_passes(p) ? reduce_accumulator(p->dtype) : p->dtype);
 }
 
@@ -150,8 +150,8 @@ static uint32_t sides(const struct piece *p)
     return (has_one_input ? 1 : p->members) + (has_one_output ? 1 : p->members);
 }
 
-/* Returns the maximum bytes of one input of a chunk. Without this limit a chunk would take longer
- * with more ranks. */
+/* Returns the maximum bytes of one input of a chunk. It limits the time of a chunk with many
+ * ranks. */
 static uint64_t most_bytes(const struct piece *p)
 {
     if (!has_passes(p))
@@ -161,7 +161,8 @@ static uint64_t most_bytes(const struct piece *p)
     return bytes < CHUNK_BYTES_LEAST ? CHUNK_BYTES_LEAST : bytes;
 }
 
-/* Returns the elements of the next chunk. With a window these are as many as a slot can hold. */
+/* Returns the number of elements of the next chunk. With a window, this is the capacity of a
+ * slot. */
 static uint64_t chunk_elements(const struct piece *p)
 {
     uint64_t left = p->elements - p->next_element;
@@ -175,7 +176,7 @@ static uint64_t chunk_elements(const struct piece *p)
     return left < chunk ? left : chunk;
 }
 
-/* Returns the free transfer with the shortest slots that are long enough. NULL: none. */
+/* Returns the free transfer with the shortest slots that are long enough, or NULL. */
 static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
 {
     for (int i = TRANSFERS_PER_JOB - 1; i >= 0; i--) {
@@ -186,8 +187,8 @@ static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
     return NULL;
 }
 
-/* Returns whether the reads of one whole long chunk are posted, which is the maximum. The reads of
- * the next chunk are posted with the results of the one before (post_place()), and inputs are
+/* Returns whether the reads of one whole long chunk are posted, which is the limit. The reads of
+ * the next chunk are posted together with the results of this one (post_place()). Inputs are then
  * summed before they leave the cache. */
 static bool reads_enough(const struct lane_job *job)
 {
@@ -201,8 +202,8 @@ static bool reads_enough(const struct lane_job *job)
     return bytes >= window_slot_bytes(job) * job->workers_count;
 }
 
-/* Returns the part of a turn, in proportion to bytes, because a worker is woken once for all
- * results of a turn. A chunk of a sum with several passes counts once for each pass. */
+/* Returns the chunk's share of a turn, in proportion to its bytes: a worker is woken once for all
+ * results of a turn. A chunk with several passes counts once for each pass. */
 static uint32_t share_of(const struct piece *p, uint64_t elements)
 {
     uint64_t share = piece_bytes(p, elements) * TRANSFER_SHARE / MAPPED_CHUNK_BYTES;
@@ -211,8 +212,8 @@ static uint32_t share_of(const struct piece *p, uint64_t elements)
     return share < 1 ? 1 : share > TRANSFER_SHARE ? TRANSFER_SHARE : (uint32_t)share;
 }
 
-/* Returns the next chunk of the piece. The last chunk of a step is followed by the first of the
- * next step. */
+/* Returns the next chunk of the piece. After the last chunk of a step, the first chunk of the next
+ * step follows. */
 static struct transfer next_chunk(struct piece *p, const struct transfer *slots_of)
 {
     struct transfer t = {.state = TRANSFER_READING,
@@ -245,7 +246,7 @@ static struct transfer next_chunk(struct piece *p, const struct transfer *slots_
     return t;
 }
 
-/* Assigns the job's next chunk to a free transfer, with nothing posted yet. NULL: no chunk can
+/* Assigns the job's next chunk to a free transfer, and posts nothing. Returns NULL if no chunk can
  * start. */
 static struct transfer *take_chunk(struct lane_job *job)
 {
@@ -267,8 +268,9 @@ static struct transfer *take_chunk(struct lane_job *job)
 
 static int count_notified(int r) { return r < 0 ? r : r == 0; }
 
-/* Posts the chunk's result for one rank: the bytes if its landing area is not mapped, and the word
- * with the last chunk. Returns the number of WRITTEN events that follow, or an error. */
+/* Posts the chunk's result for one rank: the bytes, unless the output area is mapped, and the
+ * completion word with the last chunk. Returns the number of WRITTEN events that will follow, or an
+ * error. */
 static int post_write(struct transfer *t, uint32_t place)
 {
     struct piece *p = t->piece;
@@ -281,7 +283,7 @@ static int post_write(struct transfer *t, uint32_t place)
     bool has_bytes = is_target && !pass_map_output(t, place);
     int error = 0;
     if (has_bytes && !t->slots)
-        return -EFAULT; /* the memory was mapped at its announcement, and was taken back since */
+        return -EFAULT; /* the memory was mapped when it was announced, and unmapped since */
     const void *result = has_bytes ? pass_result(t) : NULL;
     uint64_t offset = has_bytes ? pass_output_offset(t, place) : 0;
     uint64_t bytes = piece_bytes(p, t->elements);
@@ -296,15 +298,15 @@ static int post_write(struct transfer *t, uint32_t place)
     return error < 0 ? error : 1;
 }
 
-/* A result that did not land must not be committed (W4), except for a rank that has left: the
- * CLOSED event of its connection decides about the job. */
+/* A result that was not written must not be committed (W4). If the rank has left, the CLOSED event
+ * of its connection decides about the job. */
 static void note_lost_write(struct transfer *t, const struct worker *w)
 {
     t->is_broken |= w->state != WORKER_LEFT;
 }
 
-/* Posts the result for one rank, and after it the read of this rank's part of the next chunk,
- * so that the worker is woken once for both. */
+/* Posts the result for one rank, and then the read of this rank's input for the next chunk, so that
+ * the worker is woken once for both. */
 static int post_place(struct transfer *t, struct transfer *next)
 {
     struct piece *p = t->piece;
@@ -325,8 +327,8 @@ static int post_place(struct transfer *t, struct transfer *next)
     return error == -EAGAIN ? 0 : error; /* the rest is posted in the turn of `next` */
 }
 
-/* The copy is posted before the words, so a rank that has the result knows that the copy has the
- * state. */
+/* The copy of the state is posted before the words. Once a rank has the result, the copy therefore
+ * has the state. */
 static int post_copy(struct transfer *t)
 {
     uint32_t posted;
@@ -386,7 +388,8 @@ static void finish_if_done(struct transfer *t)
         p->job->lane->chunks_are_over(p, false);
 }
 
-/* Continues the transfer as far as possible. Returns whether any work was done. */
+/* Continues the transfer until an operation has to be waited for. Returns whether any work was
+ * done. */
 static bool advance(struct transfer *t)
 {
     int error = -EAGAIN;
@@ -431,7 +434,7 @@ static void abort_all(struct lane_job *job)
     job->due_bytes = 0;
 }
 
-/* Makes one step of one transfer, and returns that transfer. NULL: no step is possible. */
+/* Runs one step of one transfer and returns this transfer, or NULL if no step is possible. */
 static struct transfer *step(struct lane_job *job)
 {
     if (job->failure || job->is_dropped) {
@@ -480,7 +483,7 @@ void transfer_give_up(struct piece *p)
     }
 }
 
-/* Handles the completion of an operation whose round was given up. */
+/* Handles the completion of an operation whose round was aborted. */
 static void progress_given_up(struct transfer *t)
 {
     struct piece *p = t->piece;

@@ -10,16 +10,16 @@
 
 struct piece;
 
-/* Long chunks are shorter by this factor in builds with a sanitizer, where each byte costs more.
- * Tests need several turns for a chunk, however long it is. */
+/* Factor by which long chunks are shorter in builds with a sanitizer, where each byte costs more.
+ * Tests need several turns for a chunk, of any length. */
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define TRANSFER_SHORTER 4
 #else
 #define TRANSFER_SHORTER 1
 #endif
 
-/* States of a chunk: it is read in passes of up to REDUCE_SOURCES_MAX inputs, summed, written. Each
- * post may be repeated, because a full queue returns -EAGAIN. */
+/* States of a chunk. It is read in passes of up to REDUCE_SOURCES_MAX inputs, summed, and written.
+ * Each post may be repeated, because a full queue returns -EAGAIN. */
 enum transfer_state { TRANSFER_FREE, TRANSFER_READING, TRANSFER_SUMMING, TRANSFER_WRITING };
 struct transfer {
     enum transfer_state state;
@@ -27,30 +27,30 @@ struct transfer {
     uint64_t first; /* first element of the chunk in the piece */
     uint64_t elements;
     uint32_t number;       /* number of the chunk in the round */
-    uint32_t share;        /* part of a lane's turn, of TRANSFER_SHARE */
+    uint32_t share;        /* share of a lane's turn, in units of 1/TRANSFER_SHARE */
     uint32_t source;       /* operation_source() of the step */
     uint32_t target;       /* operation_target() of the step */
-    uint32_t array;        /* array of the state, if each array has a step (A30) */
-    uint32_t replica_next; /* next array to be posted to the copy of the state (A31) */
+    uint32_t array;        /* array of the state, if each array has its own step (A30) */
+    uint32_t replica_next; /* next array of the state to be posted to the copy (A31) */
     bool is_last;          /* this is the last chunk of the round */
-    uint32_t next_rank;    /* place of the member whose read or write is posted next */
+    uint32_t next_rank;    /* index of the member whose read or write is posted next */
     uint32_t sources;      /* number of inputs of this pass, in input[] */
-    bool has_partial;      /* the partial slot has the result of the earlier passes */
+    bool has_partial;      /* the partial slot has the result of earlier passes */
     bool is_posted;        /* all operations of this state are posted */
-    /* an operation has failed; the CLOSED event of its connection decides how the round ends */
+    /* an operation has failed; the CLOSED event of the connection decides how the round ends */
     bool is_broken;
-    bool is_given_up; /* the round was given up; the transfer becomes free when nothing is posted */
+    bool is_given_up;     /* the round was aborted; the transfer is freed when nothing is posted */
     uint32_t outstanding; /* number of posted reads or writes that are not complete */
-    /* slot or inline input; NULL: the input is in the mapped memory of source_rank */
+    /* slot or inline input; NULL: the input is in source_rank's mapped memory */
     const void *input[REDUCE_SOURCES_MAX];
-    uint32_t source_rank[REDUCE_SOURCES_MAX]; /* place of the member that supplies each input */
-    /* slots for the partial result and then the inputs; NULL: the window is not open */
+    uint32_t source_rank[REDUCE_SOURCES_MAX]; /* index of the member that supplies each input */
+    /* slots for the partial result, followed by the inputs; NULL: no window is allocated */
     char *slots;
     size_t slot_bytes; /* 0: the job does not have this transfer */
 };
 
-/* Transfers of a job, in this order: long ones (one reads while another writes); short ones (each a
- * whole piece); small ones, whose number makes up for the time of a round trip (A21). */
+/* Transfers of a job, in this order. Long: one reads while another writes. Short: each for a whole
+ * piece. Small: many at a time, so that round trips overlap (A21). */
 #define LARGE_TRANSFERS 2
 #define SHORT_TRANSFERS 2
 #define SMALL_TRANSFERS_MAX 64

@@ -1,5 +1,5 @@
-/* Handles READY and QUERY of workers. Every field is checked against the declaration that the
- * coordinator has sent; a difference becomes an error on every rank. RULES.md: A1, A4. */
+/* Handles READY and QUERY records of workers. Every field is compared with the declaration that the
+ * coordinator has sent. A difference is an error on every rank. RULES.md: A1, A4. */
 #include "svc/lane/hear/announce.h"
 
 #include "svc/base/clock.h"
@@ -32,7 +32,8 @@ static uint64_t input_bytes_expected(const struct worker *w, const struct piece 
     return gives && lends ? piece_bytes(p, p->elements) : 0;
 }
 
-/* Checks `count` blocks of `bytes`; the distance between their beginnings is `stride`. */
+/* Checks that the worker lends `count` blocks of `bytes`. `stride`: distance between the beginnings
+ * of two blocks. */
 static bool blocks_are_lent(struct worker *w, uint32_t region, uint64_t offset, uint64_t bytes,
                             uint64_t stride, uint32_t count)
 {
@@ -44,8 +45,7 @@ static bool blocks_are_lent(struct worker *w, uint32_t region, uint64_t offset, 
            extent_is_lent(w, region, offset, bytes);
 }
 
-/* Checks that the areas are in the worker's memory. An error here concerns this worker only: the
- * other ranks do not fail. */
+/* Checks that the areas are in the worker's memory. An error affects only this worker. */
 static int check_extents(struct worker *w, const struct piece *p, const struct operation *operation,
                          const struct record_ready *ready)
 {
@@ -70,9 +70,9 @@ static int check_extents(struct worker *w, const struct piece *p, const struct o
     return 0;
 }
 
-/* Stores a payload. A short one goes to the inbox. At most one longer payload stays in its receive
- * buffer, because one buffer must stay posted for the next message (W6): the newer payload, unless
- * the older one is being summed. */
+/* Stores a payload. A short one is copied to the inbox. At most one longer payload stays in its
+ * receive buffer, because another buffer must stay posted for the next message (W6). The newer
+ * payload stays, unless the older one is being summed. */
 static bool keep_payload(struct worker *w, struct announcement *a, const void *data,
                          const void *payload)
 {
@@ -109,9 +109,10 @@ static void fill(struct announcement *a, const struct operation *operation,
     a->output_stride = ready->output[0].stride;
 }
 
-/* Returns whether the rank may announce this round. A new owner knows no round yet, so it accepts
- * any round until all ranks have reported. Without full quorum a rank may announce a round that
- * closed long ago, but not one before its own last round, and not while it waits for an answer. */
+/* Returns whether the rank may announce this round. A new owner does not know the round, so it
+ * accepts any round until all ranks have reported. With a partial quorum a rank may announce a
+ * round that was closed long ago. It may not announce one before its own last round, nor one
+ * while it waits for an answer. */
 static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
                                 const struct record_ready *ready)
 {
@@ -132,21 +133,21 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
     return ready->round == p->round || ready->round == p->round + 1;
 }
 
-/* Sends an error. Without room in the send queue the error is dropped if the worker gets a message
- * in any case: the new route from the coordinator, or the failure of its job from this lane.
- * Otherwise the connection ends, because a worker that makes mistakes does not read its
- * messages. */
+/* Sends an error. If the send queue is full, the error may be dropped: the worker receives the new
+ * route from the coordinator, or the failure of its job from this lane. In all other cases the
+ * connection is closed. */
 static void refuse(struct worker *w, const struct record_ready *ready, int code, const char *text)
 {
     if (ready->standing == RECORD_IDLE && code == -ESTALE)
-        return; /* the record names no request, so the error would count for the whole job */
+        /* the record names no request, so the worker would apply the error to the whole job */
+        return;
     int error = tell_error_now(w, ready->word, code, text);
     if (error == -EAGAIN && code != -ESTALE && !w->job->failure)
         fabric_disconnect(w->conn);
 }
 
-/* Returns whether the operation fits the quorum: without full quorum, its result must make sense if
- * inputs are missing. */
+/* Returns whether the operation is allowed with this quorum. With a partial quorum, its result must
+ * be correct without some of the inputs. */
 static bool suits_terms(const struct piece *p, const struct operation *operation)
 {
     if (!parameters_suit(p, operation))
@@ -191,7 +192,7 @@ static bool settings_are_sound(const struct piece *p, const struct rank *rank,
     return !wrong;
 }
 
-/* Checks an announcement before the round changes. */
+/* Checks an announcement before the round is changed. */
 static bool check(struct worker *w, struct piece *p, const struct operation *operation,
                   const struct record_ready *ready)
 {
@@ -221,7 +222,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         refuse(w, ready, -EOPNOTSUPP, text);
         return false;
     }
-    if (ready->dtype != p->dtype) { /* every rank gets this error */
+    if (ready->dtype != p->dtype) { /* every rank receives this error */
         piece_fail(
             p, -EINVAL, "tensor '%s': rank %u pushes %s, declared as %s; push what was declared",
             p->tensor, w->number, reduce_dtype_name(ready->dtype), reduce_dtype_name(p->dtype));
@@ -254,13 +255,13 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     return true;
 }
 
-/* Returns whether the announcement is a repetition, which has no effect (W3), whatever the state of
- * its round. The answer of the first one is sent in any case. */
+/* Returns whether the announcement repeats an earlier one. A repetition has no effect in any state
+ * of the round (W3), because the first one is answered. */
 static bool is_repeated(const struct worker *w, struct piece *p, const struct record_ready *ready)
 {
     struct rank *rank = piece_rank(p, w->number);
     if (!rank || ready->standing == RECORD_ENTERS)
-        return false; /* a repeated ENTERS gets the same answer again */
+        return false; /* a repeated ENTERS is answered again */
     const struct announcement *a = rank_said(rank, ready->round);
     return rank->has_spoken && a->round == ready->round && a->word == ready->word;
 }
@@ -274,8 +275,8 @@ static void place_in_round(struct rank *rank, struct announcement *a)
         round_answer_late(rank, a);
 }
 
-/* Drops the COMMIT of the round before, because this announcement shows that the worker does not
- * need it (W4). */
+/* Removes the pending COMMIT of the previous round. This announcement shows that the worker does
+ * not need it (W4). */
 static void withdraw_commit(struct rank *rank, uint64_t round)
 {
     struct announcement *before = rank_said(rank, round - 1);
@@ -283,8 +284,8 @@ static void withdraw_commit(struct rank *rank, uint64_t round)
         list_remove(&before->tell_link);
 }
 
-/* Returns true for the open round and for the next one, which opens soon. For a held piece it is
- * unknown when a round opens. */
+/* Returns whether the round is the open one or the next one, which opens soon. A held piece has no
+ * known next round. */
 static bool may_keep_payload(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
@@ -314,7 +315,7 @@ static bool take(struct rank *rank, const struct operation *operation,
     if (is_new && p->parameters)
         parameters_hear(p, rank, operation, ready);
     if (ready->standing == RECORD_KEEPS) {
-        /* has_spoken stays false until the announcement of the next round follows (W5) */
+        /* has_spoken is set when the announcement of the next round follows (W5) */
         a->standing = RECORD_HOLDS;
         return false;
     }
@@ -358,7 +359,7 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
 }
 
 /* Frees a dropped piece whose round failed before its first chunk, because no transfer will
- * free it. Its errors are sent before, since they are marks on its announcements. */
+ * free it. Its pending errors are sent first; they are stored in its announcements. */
 static void free_if_over(struct piece *p)
 {
     if (!p->is_dropped || p->state != PIECE_COLLECTING)
@@ -377,9 +378,9 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     return keeps;
 }
 
-/* Returns whether others wait for the rank. Round 0 is the query of a late worker: ranks are
- * missing that have not reported their standing or, if no standing is needed, have not announced
- * the open round. */
+/* Returns whether others wait for the rank. Round 0 is the query of a late worker. If ranks have to
+ * report their standing, those that have not are missing. Otherwise those are missing that have not
+ * announced the open round. */
 static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     if (round == 0 && p->round == 0)
@@ -389,7 +390,7 @@ static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t 
     return rank->said[0].round < round && rank->said[1].round < round;
 }
 
-/* All ranks have announced the round: adds the ranks for whose memory the round waits. */
+/* Adds the ranks whose memory delays the round. Called when all ranks have announced the round. */
 static void name_stuck(const struct piece *p, const struct worker *asker,
                        struct record_missing *missing)
 {
@@ -421,7 +422,6 @@ void answer_query(struct worker *w, const struct record_query *query)
     }
     if (!lacks_any)
         name_stuck(p, w, &missing);
-    /* Without room in the send queue the answer is dropped, because the worker repeats its
-     * query. */
+    /* If the send queue is full, the answer is dropped, because the worker repeats its query. */
     (void)fabric_send(w->conn, &missing, sizeof missing, NULL, 0);
 }

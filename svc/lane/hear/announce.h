@@ -1,4 +1,4 @@
-/* Handles READY and QUERY records of workers. */
+/* READY and QUERY records of workers. */
 #ifndef GRADPOOL_LANE_HEAR_ANNOUNCE_H
 #define GRADPOOL_LANE_HEAR_ANNOUNCE_H
 

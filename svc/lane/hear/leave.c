@@ -1,4 +1,4 @@
-/* Goodbyes of workers. Rounds that waited for the worker fail, or continue without it. RULES.md:
+/* Goodbyes of workers. Rounds that waited for the worker fail or continue without it. RULES.md:
  * A5. */
 #include "svc/lane/hear/leave.h"
 
@@ -23,17 +23,18 @@ static void rank_leave(struct rank *rank)
         if (quorum_is_hopeless(p, &left))
             piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
         else
-            round_go_on(p); /* the rank that left may have been the slowest one */
+            round_go_on(p); /* the round may have waited only for the rank that left */
     }
 }
 
-/* A round in progress has all its inputs and can end. A round that waits for the rank cannot. */
+/* A round in progress has all its inputs and can complete. A round that waits for the rank
+ * cannot. */
 void worker_leave(struct worker *w, bool after_failure)
 {
     struct lane_job *job = w->job;
     w->state = WORKER_LEFT;
     if (after_failure || job->is_elastic)
-        return; /* the other ranks get the cause in the same way */
+        return; /* the other ranks receive the cause, too */
     job->has_left = true;
     list_for_each_safe_entry (struct piece, p, &job->pieces, link) {
         struct rank *rank = piece_rank(p, w->number);

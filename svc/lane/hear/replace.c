@@ -1,8 +1,7 @@
-/* Gives a living worker another connection after a firewall dropped or reset the first one. The
- * lane may have noticed the end of the first connection (A70), or may still consider it alive
- * (A69). Announcements of the first connection become invalid, because its memory is gone (W4). The
- * worker reports its standing, as to a new owner that knows the rounds (A28). Only the coordinator
- * decides that a worker is dead. */
+/* A live worker connects again after a firewall has dropped or reset its connection. The lane may
+ * have detected this end (A70), or may still consider the connection open (A69). Announcements of
+ * the old connection become invalid, because its memory is gone (W4). The worker reports its
+ * standing as to a new owner (A28). Only the coordinator decides that a worker is lost. */
 #include "svc/lane/hear/replace.h"
 
 #include "svc/base/clock.h"
@@ -20,15 +19,15 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Time to connect again: a worker detects a silent connection within 16 s (O33). */
+/* Time to reconnect. A worker detects a silent connection within 16 s (O33). */
 #define AWAY_NS (20 * NS_PER_S)
-/* Number of ends within BREAKS_NS after which the job fails. In a network that ends every
- * connection, a round would begin again for ever. */
+/* Number of connection ends within BREAKS_NS after which the job fails. Without this limit, a
+ * network that ends every connection would make a round begin again forever. */
 #define BREAKS_MAX 10
 #define BREAKS_NS (60 * NS_PER_S)
 
-/* Returns whether piece.announced counts the rank's announcement. It does not while the
- * announcement after a KEEPS is missing. */
+/* Returns whether piece.announced includes the rank. It does not between a KEEPS and the
+ * announcement after it. */
 static bool counts(const struct piece *p, struct rank *rank)
 {
     uint64_t round = quorum_round(p, rank);
@@ -59,8 +58,9 @@ static bool is_needed(const struct piece *p, const struct rank *rank)
     return p->state != PIECE_COLLECTING && (rank->part || has_copy);
 }
 
-/* Returns whether a repeated round may have other ranks while a rank has the first result
- * (QUORUM_FIRST). The first n of n ranks, and chosen ranks, are the same again. */
+/* Returns whether a repeated round may have other ranks although a rank already has the first
+ * result (QUORUM_FIRST). The set is the same again if it has all ranks, or if it was chosen by
+ * another lane. */
 static bool may_differ(const struct piece *p, bool is_under_way)
 {
     bool is_same = p->terms.bound == p->members && !p->job->is_elastic;
@@ -139,10 +139,10 @@ void replace_ended(struct lane_job *job)
     job_wake(job);
 }
 
-/* ---- the lane has seen the end (A70) ---- */
+/* ---- the lane has detected the end (A70) ---- */
 
-/* Returns whether a network causes this error. Other errors are caused by the peer, or by missing
- * resources here. */
+/* Returns whether the error comes from the network. Other errors come from the peer, or from
+ * missing resources here. */
 static bool is_of_network(int error)
 {
     switch (error) {
@@ -181,7 +181,8 @@ bool replace_await(struct worker *w, int error)
     return true;
 }
 
-/* Ends the wait for the rank. In an elastic job the coordinator decides about it (A40). */
+/* Ends the wait for the rank. In an elastic job the coordinator decides whether the rank is lost
+ * (A40). */
 static void give_up(struct worker *w)
 {
     if (!w->job->is_elastic)

@@ -1,4 +1,4 @@
-/* A rank's announcement of a round, and the messages with which it is answered. */
+/* A rank's announcement of a round, and the messages that answer it. */
 #ifndef GRADPOOL_LANE_JOB_ANNOUNCEMENT_H
 #define GRADPOOL_LANE_JOB_ANNOUNCEMENT_H
 
@@ -9,16 +9,15 @@
 
 struct operation;
 
-/* A rank's announcement of one round. Each rank has two, indexed by the last bit of the round
- * (W3). */
+/* A rank's announcement of one round. Each rank has two, at the index round & 1 (W3). */
 struct announcement {
-    struct list tell_link; /* node in worker.owed while a message has to be sent */
+    struct list tell_link; /* node in worker.owed while a message is pending */
     uint64_t round;        /* 0: no announcement */
-    /* round whose result answers a late announcement, or that a replica has */
+    /* round whose result answers a late announcement, or whose state a replica has */
     uint64_t closed_round;
     uint32_t word;
     uint8_t standing; /* a value of enum record_standing */
-    uint8_t owes;     /* message to be sent, one of TELL_* */
+    uint8_t owes;     /* pending message, one of TELL_* */
     uint32_t input_region;
     uint64_t input_offset, input_stride;
     uint32_t output_region;
@@ -27,13 +26,13 @@ struct announcement {
     const struct operation *operation;
     uint32_t root, priority;
     float loss; /* NaN: the worker has not sent a loss */
-    /* the input itself (W6), in the inbox or in a kept receive buffer; NULL: none */
+    /* the input itself (W6), in the inbox or in a receive buffer; NULL: none */
     const void *payload;
-    uint32_t inbox_bytes; /* bytes of the payload in the inbox; 0: none */
+    uint32_t inbox_bytes; /* bytes that the payload uses in the inbox; 0: none */
 };
 
-/* CHOSEN: the set that the round has decided, followed by COMMIT. BACKED: a replica has the state
- * of a round; not an answer to an announcement. */
+/* CHOSEN: the set that the round has decided; COMMIT follows. BACKED: a replica has the state of a
+ * round; this message answers no announcement. */
 enum { TELL_COMMIT = 1, TELL_ERROR, TELL_CLOSED, TELL_CHOSEN, TELL_BACKED };
 
 #endif

@@ -1,4 +1,4 @@
-/* The failure of a job on its lane: it is stored, sent to the job's workers, and reported to the
+/* Failure of a job on its lane. It is stored, sent to the job's workers, and reported to the
  * process. RULES.md: A12. */
 #include "svc/lane/job/failure.h"
 
@@ -7,8 +7,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Stores the first failure, which is the cause; later ones are ignored. Connected workers get it
- * from this lane, workers without a connection from the coordinator (A12). */
+/* Stores the first failure, which is the cause; later ones are ignored. Connected workers
+ * receive it from this lane, others from the coordinator (A12). */
 void job_fail(struct lane_job *job, int code, const char *format, ...)
 {
     if (job->failure)

@@ -1,4 +1,4 @@
-/* The failure of a job on its lane: rounds in progress end, and every worker gets the error. */
+/* Failure of a job on its lane: rounds in progress end, and every worker receives the error. */
 #ifndef GRADPOOL_LANE_JOB_FAILURE_H
 #define GRADPOOL_LANE_JOB_FAILURE_H
 

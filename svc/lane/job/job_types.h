@@ -1,4 +1,4 @@
-/* Types of a job: its tenant, the states of a worker, the ends of connections. */
+/* Types of a job: its tenant, the states of a worker, and ends of connections. */
 #ifndef GRADPOOL_LANE_JOB_JOB_TYPES_H
 #define GRADPOOL_LANE_JOB_JOB_TYPES_H
 
@@ -12,7 +12,7 @@
 
 #define LANE_NAME_BYTES 128
 
-/* A tenant on a lane. The lane's time is divided among tenants first, then among their jobs
+/* A tenant on a lane. The lane's time is divided first among tenants, then among each tenant's jobs
  * (A77). */
 struct lane_tenant {
     struct list link; /* node in lane.tenants */
@@ -20,7 +20,7 @@ struct lane_tenant {
     size_t jobs_count;
     struct line_entry turn;    /* node in lane.running while `running` is not empty */
     struct line running;       /* jobs of the tenant that can use the core now */
-    struct fabric_group group; /* group of the tenant's connections */
+    struct fabric_group group; /* all connections of the tenant */
 };
 
 struct lane;
@@ -30,16 +30,16 @@ enum worker_state {
     WORKER_OPEN,
     WORKER_LEFT,
     WORKER_LOST,
-    WORKER_AWAY, /* the connection was lost, and the worker may connect again (A70) */
+    WORKER_AWAY, /* the connection has ended; the worker may connect again (A70) */
 };
 struct worker;
 
-/* Number of times that connections of a worker ended within a period (A70). */
+/* Ends of a worker's connections within a period (A70). */
 struct breaks {
-    uint64_t since_ns; /* time at which the first connection of the period ended */
+    uint64_t since_ns; /* time of the first end in the period */
     uint32_t count;
     int error;         /* error of the last connection */
-    uint64_t until_ns; /* in state WORKER_AWAY: end of the time to connect again */
+    uint64_t until_ns; /* in state WORKER_AWAY: deadline of the reconnect */
 };
 
 #endif

@@ -1,5 +1,5 @@
-/* Messages of a lane to its workers besides results: COMMIT (in batches, without hurry), CLOSED,
- * CHOSEN, BACKED and ERROR. Nothing is allocated: a message is a mark on the announcement that it
+/* Messages of a lane to its workers, apart from results: COMMIT (sent in batches), CLOSED, CHOSEN,
+ * BACKED and ERROR. No memory is allocated: a message is a mark on the announcement that it
  * answers. A worker that does not read its messages delays no other worker (W10). RULES.md: A6. */
 #include "svc/lane/job/tell.h"
 
@@ -80,9 +80,9 @@ int tell_set_now(struct worker *w, uint64_t round)
     return error;
 }
 
-/* Sends CLOSED. A leader lane sends its set before: after a move the ranks of the round may not
- * have received the set from the former owner (A29). Without room for both records both are sent
- * later. */
+/* Sends CLOSED. A leader lane sends its set first. After a move, the ranks of the round may not
+ * have received the set from the former owner (A29). If the queue has no room for both records,
+ * both are sent later. */
 static int send_closed(struct worker *w, struct announcement *a)
 {
     struct record_closed closed = {
@@ -118,8 +118,7 @@ static int send_chosen(struct worker *w, struct announcement *a)
     return error;
 }
 
-/* Sends as many COMMITs as one record can hold. They leave the list only when the record is
- * sent. */
+/* Sends as many COMMITs as fit into one record. They stay in the list until the record is sent. */
 static int send_commits(struct worker *w)
 {
     struct record_commit commit = {.kind = RECORD_COMMIT};

@@ -10,16 +10,16 @@ struct lane;
 struct worker;
 
 void tell_commit(struct worker *w, struct announcement *a);
-/* Sends CLOSED: the result that the rank has received is that of `round`. */
+/* Sends CLOSED: the result in the rank's memory is that of `round`. */
 void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
-/* Sends COMMIT, and before it the set that the round has decided. */
+/* Sends the set that the round has decided, followed by COMMIT. */
 void tell_chosen(struct worker *w, struct announcement *a);
-/* Sends BACKED: the replica named by announcement `a` has the state after `round`. */
+/* Sends BACKED: the replica that announcement `a` names has the state after `round`. */
 void tell_backed(struct worker *w, struct announcement *a, uint64_t round);
 void tell_error(struct worker *w, struct announcement *a);
-/* Sends ERROR without a word: every request of the job has failed. */
+/* Sends ERROR without a word, which means that every request of the job has failed. */
 void tell_job_failure(struct worker *w);
-/* Sends at once an ERROR that belongs to no announcement. -EAGAIN: the send queue is full, and the
+/* Sends an ERROR that answers no announcement. Returns 0, or -EAGAIN if the send queue is full; the
  * error is not stored. */
 int tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
 /* Sends at once the set of a round of the leading tensor, unless it is unknown here, or went over

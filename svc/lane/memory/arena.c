@@ -1,5 +1,5 @@
-/* One jemalloc arena for each lane. Only this file includes jemalloc. Sanitizers bring their own
- * allocator, so with ARENA_MALLOC malloc and a list replace jemalloc. Accounts are plain
+/* One jemalloc arena for each lane. Only this file includes jemalloc. Sanitizers have their own
+ * allocator, so with ARENA_MALLOC, malloc() and a list replace jemalloc. Accounts are plain
  * counters that only the lane's thread uses. */
 #include "svc/lane/memory/arena.h"
 
@@ -18,20 +18,20 @@
 struct count {
     size_t bytes, limit_bytes; /* limit_bytes 0: no limit */
     size_t account_limit_bytes;
-    int lack; /* reason of the last failed allocation, for arena_lack() */
+    int lack; /* why the last failed allocation failed, for arena_lack() */
 };
 
-/* A block for a later allocation, made by another thread. */
+/* A block that another thread has allocated for a later allocation. */
 struct prepared {
     struct list node;
     void *memory;
-    size_t bytes; /* length for which the allocation will ask */
+    size_t bytes; /* length of that allocation */
 };
 
 struct preparations {
     pthread_mutex_t lock;
     struct list blocks;
-    atomic_size_t count; /* length of `blocks`; if it is 0, the lane takes no lock */
+    atomic_size_t count; /* length of `blocks`; while it is 0, the lane does not lock */
 };
 
 #ifdef ARENA_MALLOC
@@ -71,8 +71,8 @@ static char *aligned(char *start, size_t alignment)
     return (char *)(((uintptr_t)start + alignment - 1) & ~(uintptr_t)(alignment - 1));
 }
 
-/* Allocates with calloc(), which leaves long memory, and so its shadow, untouched. Aligns the
- * memory here. The bytes outside of the allocation are poisoned on both sides. */
+/* calloc() does not touch long memory and so does not allocate its sanitizer shadow. The memory is
+ * aligned here. The bytes before and after the allocation are poisoned. */
 static void *heap_alloc(struct arena *arena, size_t bytes, size_t alignment)
 {
     size_t more = sizeof(struct block) + alignment;
@@ -107,7 +107,7 @@ size_t arena_allocated_bytes(const struct arena *arena)
 
 void arena_library(struct library *ret_row) { *ret_row = (struct library){.name = "jemalloc"}; }
 
-/* Prepares nothing, because the list of blocks belongs to the lane's thread. */
+/* Prepares nothing, because only the lane's thread may use the list of blocks. */
 static void *heap_alloc_whole(struct arena *arena, size_t bytes) { return NULL; }
 
 #else
@@ -118,7 +118,7 @@ static void *heap_alloc_whole(struct arena *arena, size_t bytes) { return NULL; 
 
 struct arena {
     extent_hooks_t hooks; /* first member: jemalloc passes its address to the hooks */
-    extent_hooks_t *next; /* the hooks of jemalloc itself */
+    extent_hooks_t *next; /* jemalloc's own hooks */
     const struct cores *cores;
     size_t position;
     unsigned index;
@@ -126,8 +126,8 @@ struct arena {
     struct preparations preparations;
 };
 
-/* Hook that jemalloc calls when an arena grows. This is rare, because extents are kept and reused.
- * Binding is best effort: without it the lane's first touch places a page. */
+/* Hook that jemalloc calls when an arena grows, which is rare because extents are reused. If the
+ * binding to the node fails, the lane's first write to a page determines the node. */
 static void *grow(extent_hooks_t *hooks, void *new_address, size_t bytes, size_t alignment,
                   bool *zero, bool *commit, unsigned index)
 {
@@ -139,7 +139,7 @@ static void *grow(extent_hooks_t *hooks, void *new_address, size_t bytes, size_t
     return memory;
 }
 
-/* Writes names such as "arena.3.destroy". */
+/* Writes a name such as "arena.3.destroy". */
 static const char *name_of(const struct arena *arena, const char *format, char buffer[64])
 {
     snprintf(buffer, 64, format, arena->index);
@@ -315,7 +315,7 @@ int arena_prepare(struct arena *arena, size_t bytes)
     return 0;
 }
 
-/* jemalloc keeps the pages of freed memory for the next allocations. */
+/* jemalloc keeps the pages of freed memory for later allocations. */
 void arena_warm(struct arena *arena, size_t bytes)
 {
     size_t more = bytes > SIZE_MAX - ARENA_PREPARED_LEAST ? bytes : bytes + ARENA_PREPARED_LEAST;
@@ -324,7 +324,8 @@ void arena_warm(struct arena *arena, size_t bytes)
         heap_free(arena, memory);
 }
 
-/* Takes a prepared block of `bytes`; 0: of any length. NULL: there is none. */
+/* Removes a prepared block of `bytes`, or of any length if `bytes` is 0. Returns NULL if there is
+ * none. */
 static void *take_prepared(struct arena *arena, size_t bytes)
 {
     struct preparations *all = &arena->preparations;
@@ -361,7 +362,7 @@ static void *alloc_counted(struct arena *arena, struct arena_account *account, s
         memory = heap_alloc(arena, bytes ? bytes : 1, alignment);
     if (!memory)
         arena->count.lack = -ENOMEM;
-    /* checked again with the bytes to which the allocator has rounded */
+    /* checked again, because the allocator may have rounded up */
     if (memory && !has_room(&arena->count, account, heap_bytes(memory))) {
         heap_free(arena, memory);
         return NULL;

@@ -1,5 +1,5 @@
-/* Tenants' shares of the limited resources of an aggregator process: address space, mappings and
- * descriptors. Any thread may call these functions. Lending and connecting take a lock. RULES.md:
+/* Tenants' shares of limited resources of an aggregator process: address space, mappings and
+ * descriptors. Any thread may call these functions. Lending and connecting lock a mutex. RULES.md:
  * A76. */
 #ifndef GRADPOOL_LANE_MEMORY_SHARES_H
 #define GRADPOOL_LANE_MEMORY_SHARES_H
@@ -15,16 +15,16 @@ enum share_kind {
     SHARE_KINDS,
 };
 
-/* Returns whether the tenant may have `more`. `has_others`: other tenants exist; then no tenant
- * gets more than half, and the last part is reserved for tenants that have little. */
+/* Returns whether the tenant may have `more`. `has_others`: other tenants exist. Then no tenant may
+ * have more than half, and the last part is reserved for tenants with little. */
 bool shares_allow(const char *tenant, bool has_others, enum share_kind kind, uint64_t more);
-/* Adds `more` to the tenant's count; a negative number reduces the count. */
+/* Adds `more` to the tenant's use; may be negative. */
 void shares_add(const char *tenant, enum share_kind kind, int64_t more);
 uint64_t shares_used(const char *tenant, enum share_kind kind);
 /* Returns the limit of the process, for all tenants together. */
 uint64_t shares_most(enum share_kind kind);
 
-/* For tests: replaces the limit of the process; 0: the real limit. */
+/* Replaces the limit of the process in tests; 0: the real limit. */
 void shares_pretend(enum share_kind kind, uint64_t most);
 
 #endif

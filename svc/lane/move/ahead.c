@@ -1,4 +1,4 @@
-/* Checks the connections of a job whose pieces are about to move here. RULES.md: A80. */
+/* Checks the connections of a job whose pieces will move to this lane. RULES.md: A80. */
 #include "svc/lane/move/ahead.h"
 
 #include "svc/lane/job/table.h"
@@ -12,7 +12,7 @@ static bool ahead_is_ready(const struct worker *w)
            (w->state == WORKER_OPEN && w->conn && fabric_is_warm(w->conn));
 }
 
-/* Sets the bits of workers that are not ready. False: all are ready. */
+/* Sets the bits of workers that are not ready. Returns false if all are ready. */
 static bool ahead_find_late(const struct lane_job *job, uint64_t ret_late[RANKS_WORDS])
 {
     bool is_any = false;

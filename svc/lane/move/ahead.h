@@ -1,11 +1,11 @@
-/* Pieces that are about to move here: whether their workers are ready for the first round. */
+/* Whether the workers of pieces that will move to this lane are ready for the first round. */
 #ifndef GRADPOOL_LANE_MOVE_AHEAD_H
 #define GRADPOOL_LANE_MOVE_AHEAD_H
 
 #include "svc/lane/lane.h"
 
-/* 0: all ranks of the job's pieces are connected, and their lent memory is warm. -EAGAIN: not yet;
- * -ENOENT: the job is not here; -ECONNABORTED: the job has failed. */
+/* Returns 0 if all ranks of the job's pieces are connected and their memory is mapped in advance.
+ * -EAGAIN: not yet. -ENOENT: the job is not on this lane. -ECONNABORTED: the job has failed. */
 int lane_has_workers(struct lane *lane, uint32_t job);
 
 #endif

@@ -1,6 +1,6 @@
-/* State of a piece that moves: what the former owner knows and no worker does, and the stored
- * arrays. Owns the format, which is a head and one array. Every field of the head is checked,
- * because it comes from another process. RULES.md: A27. */
+/* State of a piece that moves: the stored arrays, and values that the former owner knows but no
+ * worker does. Owns the format, which is a head and one array. Every field of the head is checked,
+ * because another process has sent it. RULES.md: A27. */
 #include "svc/lane/move/moved_state.h"
 
 #include "svc/lane/hear/leave.h"
@@ -17,16 +17,16 @@
 #define HEAD_MAGIC 0x32535047u /* "GPS2" */
 #define FAILURE_MOST 4095      /* largest errno value in an ERROR record */
 
-/* Head of a moved state. The clock of each member follows, and then the array. With parameters the
- * array consists of the arrays of a state, one after the other; with `has_before` the arrays of the
- * state before come first, then those of the committed state. Little endian, like all records. */
+/* Head of a moved state. The clock of each member follows, then the array. With parameters the
+ * array consists of the arrays of a state, one after another. With `has_before`, the previous state
+ * comes first, then the committed state. Little endian, like all records. */
 struct head {
     uint32_t magic;
     uint32_t members;
     uint64_t elements;
     uint64_t round; /* newest committed round; 0: unknown */
     uint64_t body_bytes;
-    uint64_t steps; /* for pieces with parameters, as are the next two fields */
+    uint64_t steps; /* this and the next two fields are for pieces with parameters */
     uint64_t swapped_round, steps_before; /* see struct parameters */
     struct update_settings told;
     uint8_t has_before, were_set, is_told, zero[5];
@@ -56,7 +56,7 @@ static uint64_t body_room(const struct piece *p)
 
 static bool is_kept(const struct piece *p) { return p->parameters ? p->round > 1 : p->has_kept; }
 
-/* Returns whether the state before is sent as well: in an elastic job a round that is committed
+/* Returns whether the previous state is sent, too. In an elastic job, a round that is committed
  * here may have to be repeated (A44). */
 static bool sends_before(const struct piece *p)
 {
@@ -68,8 +68,8 @@ static uint64_t body_bytes(const struct piece *p)
     return is_kept(p) ? body_room(p) * (1 + sends_before(p)) : 0;
 }
 
-/* Returns the address of byte `at` of the array. `ret_left`: number of bytes from there on that are
- * consecutive in memory. */
+/* Returns the address of byte `at` of the array. `ret_left`: number of bytes that follow this
+ * address in memory. */
 static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64_t *ret_left)
 {
     const struct parameters *q = p->parameters;
@@ -84,8 +84,8 @@ static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64
 
 static uint64_t committed(const struct piece *p) { return p->round > 0 ? p->round - 1 : 0; }
 
-/* Returns whether the piece has state. With full quorum and nothing stored the workers know
- * everything. */
+/* Returns whether the piece has state. With a full quorum and no stored arrays, the workers have
+ * all information. */
 static bool has_state(const struct piece *p)
 {
     return p->failure || p->job->has_left || p->terms.quorum != QUORUM_ALL || body_bytes(p) > 0;
@@ -209,9 +209,9 @@ static int find_waiting(struct lane *lane, uint32_t job_id, uint32_t id, struct 
     return 0;
 }
 
-/* Returns whether the length of the array fits the piece. A former owner without its stored result
- * may still know the round: late ranks then get the next result. In all other cases the piece has
- * failed there. */
+/* Returns whether the length of the array is correct for the piece. A former owner without its
+ * stored result may still know the round; late ranks then receive the next result. Otherwise the
+ * piece has failed there. */
 static bool body_suits(const struct piece *p, const struct head *head)
 {
     bool is_needed = head->round > 0 && !head->failure && !quorum_is_partial(p);
@@ -247,7 +247,7 @@ static bool take_clocks(struct piece *p, const char *clocks)
     return true;
 }
 
-/* Stores the sets of ranks, because workers may no longer have a set for which an open round waits
+/* Stores the sets of ranks. An open round may wait for a set that the workers no longer have
  * (W13). */
 static bool take_choices(struct lane_job *job, const struct head *head)
 {
@@ -349,7 +349,7 @@ int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const 
         p->round = rounds[i] > 0 ? rounds[i] + 1 : 0;
         if (!p->is_installed)
             continue;
-        replica_know(p); /* the state has been received, so no copy has to be read */
+        replica_know(p); /* the state was received, so no copy is read */
         round_go_on(p);  /* the replica holder may already be connected */
     }
     return error;

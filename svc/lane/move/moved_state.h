@@ -1,48 +1,47 @@
-/* State of a piece that moves: read at the former owner, written at the new one (A27 to A29).
- * Functions of this header are for the lane's thread. */
+/* State of a piece that moves: read on the former owner, written on the new owner (A27 to A29).
+ * Functions of this header must run on the lane's thread. */
 #ifndef GRADPOOL_LANE_MOVE_MOVED_STATE_H
 #define GRADPOOL_LANE_MOVE_MOVED_STATE_H
 
 #include "svc/lane/lane.h"
 
 struct lane_standing {
-    uint64_t round; /* newest committed round; 0: none, or unknown on this lane */
-    /* bytes of state that a new owner needs besides the number of the round */
+    uint64_t round; /* newest committed round; 0: none, or not known on this lane */
+    /* bytes of state that a new owner needs in addition to the round */
     uint64_t state_bytes;
-    /* number of updates since the parameters were set, plus one; 0: none are set, or they are not
-     * usable */
+    /* number of updates since the parameters were set, plus one; 0: none were set, or they are
+     * unusable */
     uint64_t steps;
-    /* round and state depend on workers that have not reported, or on a copy that is still being
-     * read */
+    /* the values depend on workers that have not reported, or on a copy that is still being read */
     bool is_recovering;
 };
-/* Returns the standing of a frozen piece. -ENOENT: not here; -EBUSY: not frozen; -ECONNABORTED: the
- * job has failed. */
+/* Writes the round and the size of the state of a frozen piece. Returns 0, -ENOENT if the piece is
+ * not here, -EBUSY if it is not frozen, or -ECONNABORTED if the job has failed. */
 int lane_standing(struct lane *lane, uint32_t job, uint32_t piece, struct lane_standing *ret);
-/* Copies the state of a frozen piece from `offset` on, up to `room` bytes, and returns the number
- * of bytes. Errors of lane_standing(); -EINVAL: `offset` is beyond the end. */
+/* Copies up to `room` bytes of the state of a frozen piece, from `offset` on. Returns the number of
+ * bytes, an error of lane_standing(), or -EINVAL if `offset` is beyond the end. */
 int64_t lane_state_read(struct lane *lane, uint32_t job, uint32_t piece, uint64_t offset,
                         void *ret_data, size_t room);
 
 /* ---- the new owner ---- */
 
 /* Writes the state of a piece that waits for its workers, in consecutive parts from the beginning.
- * The first part has at least LANE_STATE_HEAD_BYTES, or is the whole state. -ENOENT: not here;
- * -EBUSY: the piece does not wait; -EINVAL: `offset` is not the end of the last part; -EBADMSG: the
- * bytes are not a state of such a piece, or are too many. */
+ * The first part has at least LANE_STATE_HEAD_BYTES, or is the whole state. Returns 0 or an error.
+ * -ENOENT: the piece is not here. -EBUSY: it does not wait. -EINVAL: `offset` is not the end of the
+ * last part. -EBADMSG: the bytes are not a state of such a piece, or are too many. */
 int lane_state_put(struct lane *lane, uint32_t job, uint32_t piece, uint64_t offset,
                    const void *data, size_t bytes);
 #define LANE_STATE_HEAD_BYTES 8192
 
-/* Opens the next rounds of the pieces: rounds[i] are committed, and their state was written. Round
- * 0: the workers report their standing. After an error no piece is installed: -ENOENT, -EBUSY as
- * for lane_state_put(); -EINVAL: no such round; -EBADMSG: the state is incomplete, or belongs to
- * another round. */
+/* Opens the next round of each piece. rounds[i] is committed, and its state was written. rounds[i]
+ * 0: the workers report their standing. Returns 0 or an error; after an error no piece has changed.
+ * -ENOENT, -EBUSY: as lane_state_put(). -EINVAL: no such round. -EBADMSG: the state is incomplete,
+ * or belongs to another round. */
 int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const uint64_t *rounds,
                  size_t count);
-/* Returns 0 if each piece that needs a replica holder has a connected one, which also has a copy of
- * any state that was sent here. -EAGAIN: not yet; `moving_news` is called when a new check makes
- * sense. -ENOENT: a piece is not here; -ECONNABORTED: the job has failed. */
+/* Checks the replica holders of these pieces. Returns 0 if each required holder is connected and
+ * has a copy of any state that was written here. -EAGAIN: not yet; `moving_news` is called when
+ * another check is useful. -ENOENT: a piece is not here. -ECONNABORTED: the job has failed. */
 int lane_copied(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 
 #endif

@@ -1,6 +1,6 @@
-/* Elastic jobs: a piece gets another set of ranks on its lane, under the next epoch. Its ranks
- * report their standing, as to a new owner. Owns this change. Other rooms decide which ranks are in
- * a job. RULES.md: A40 to A44; svc/wire/README.md: W15. */
+/* In an elastic job, a piece receives another set of ranks on its lane, under the next epoch. The
+ * ranks report their standing as to a new owner. This file makes the change; other rooms decide
+ * which ranks a job has. RULES.md: A40 to A44; svc/wire/README.md: W15. */
 #include "svc/lane/move/regroup.h"
 
 #include "svc/lane/chunk/transfer.h"
@@ -41,8 +41,7 @@ static void let_go(struct worker *w)
     fabric_disconnect(w->conn);
 }
 
-/* Returns whether the pass or round in progress needs a copy in the memory of a rank that is
- * gone. */
+/* Returns whether the round in progress needs a copy in the memory of a rank that is gone. */
 static bool needs_copy(const struct piece *p, const uint64_t *gone)
 {
     const struct worker *keeper = p->parameters ? p->parameters->replica.worker : NULL;
@@ -77,8 +76,7 @@ void lane_let_go(struct lane *lane, uint32_t job_id, const uint64_t *gone)
     }
 }
 
-/* Returns whether the coordinator still has to decide if the rank is lost or may come back (A40,
- * A70). */
+/* Returns whether the coordinator has to decide whether the rank is lost (A40, A70). */
 static bool is_to_be_told(const struct worker *w)
 {
     return w->state == WORKER_AWAY || (w->state == WORKER_LOST && w->job->is_elastic);

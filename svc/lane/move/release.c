@@ -1,6 +1,6 @@
-/* Releases pieces while their job trains. A released piece finishes the round that has begun, and
- * begins no other. There is no separate state "frozen": a held piece without a round in progress is
- * frozen. A piece never thaws without a request. RULES.md: A26, A38; M3 of migrator. */
+/* Releases pieces while their job trains. A released piece completes the round that has begun, and
+ * begins no other. "Frozen" is not a separate state: a released piece without a round in progress
+ * is frozen. A piece is thawed only on request. RULES.md: A26, A38; M3 of migrator. */
 #include "svc/lane/move/release.h"
 
 #include "svc/base/clock.h"
@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-/* Finds a piece. NULL: not here, or dropped while its round is being finished. */
+/* Finds a piece. Returns NULL if it is not here, or is dropped while its last round completes. */
 static struct piece *find(struct lane_job *job, uint32_t id)
 {
     struct piece *p = job ? piece_find(job, id) : NULL;
@@ -31,10 +31,10 @@ static int find_all(struct lane_job *job, const uint32_t *pieces, size_t count)
     return 0;
 }
 
-/* ---- the moment of the release ---- */
+/* ---- the time of the release ---- */
 
-/* Longest wait for a good time. The wait also ends for a piece that has not begun a round within
- * twice the usual time (expected_ns()). */
+/* Longest wait for a good time. The wait also ends if a piece does not begin a round within twice
+ * the usual time (expected_ns()). */
 #define WISH_NS_MAX (2 * NS_PER_S)
 
 static uint64_t expected_ns(const struct piece *p)
@@ -70,11 +70,11 @@ static bool is_idle(const struct piece *p)
     return p->state == PIECE_COLLECTING && p->announced == 0 && p->late == 0;
 }
 
-/* Compares the rounds of several pieces. */
+/* Combined state of the rounds of several pieces. */
 struct phase {
     uint64_t rounds; /* sum of the rounds over the pieces */
-    /* begin of the pieces' newest rounds: the earliest and the latest; and the longest usual time
-     * between two rounds */
+    /* earliest and latest beginning of the pieces' newest rounds; longest usual time between two
+     * rounds */
     uint64_t first_ns, last_ns, gap_ns;
     bool is_idle;
 };
@@ -93,9 +93,9 @@ static struct phase phase_of(struct lane_job *job, const uint32_t *pieces, size_
     return phase;
 }
 
-/* Returns whether the pieces are between two iterations. In the middle of an iteration, a
- * piece that has not had its round yet began the last one nearly an iteration ago. Numbers of
- * rounds cannot be compared, because one piece may have had more broadcasts than another. */
+/* Returns whether the pieces are between two iterations. In the middle of an iteration, some piece
+ * began its last round nearly an iteration ago. The numbers of rounds cannot be compared, because
+ * one piece may have had more broadcasts than another. */
 static bool is_behind_all(const struct phase *phase)
 {
     return phase->is_idle && phase->last_ns - phase->first_ns <= phase->gap_ns / 4 * 3;
@@ -132,7 +132,7 @@ int lane_may_leave(struct lane *lane, uint32_t job_id, const uint32_t *pieces, s
     return 0;
 }
 
-/* Returns whether the piece's only state may be a copy that is not read yet. Its replica holder
+/* Returns whether the piece's only state may be a copy that was not read yet. Its replica holder
  * changes with the move. */
 static bool is_unread(const struct piece *p)
 {

@@ -1,5 +1,5 @@
-/* Releases pieces that are going to move: the former owner finishes their rounds, and no new round
- * begins (A26, A38). Functions of this header are for the lane's thread. */
+/* Releases pieces that will move: their rounds in progress complete, and no new round begins (A26,
+ * A38). Functions of this header must run on the lane's thread. */
 #ifndef GRADPOOL_LANE_MOVE_RELEASE_H
 #define GRADPOOL_LANE_MOVE_RELEASE_H
 
@@ -7,35 +7,37 @@
 
 /* ---- the former owner ---- */
 
-/* Requests a release after a round of all the pieces, at the time that leaves the longest pause
- * until the next announcement. `moving_news` is called when calling lane_may_release() makes sense
- * (A38). `ret_wish` is the argument for lane_may_release(). Errors of lane_release(). */
+/* Requests a release at the best time: after a round of all the pieces, with the longest pause
+ * until the next announcement. `moving_news` is called when a call of lane_may_release() is useful
+ * (A38). `ret_wish` is passed to lane_may_release(). Returns 0 or an error of lane_release(). */
 struct lane_wish {
-    uint64_t rounds;   /* sum of the open rounds of all pieces at the time of the request */
-    uint64_t until_ns; /* end of the wait, when the pieces are released at once */
+    uint64_t rounds;   /* sum of the pieces' open rounds at the time of the request */
+    uint64_t until_ns; /* deadline at which the pieces are released in any case */
 };
 int lane_wish(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
               uint64_t now_ns, struct lane_wish *ret_wish);
-/* Returns 1 if now is a good time for the release, 0 if not yet. Errors of lane_is_releasing(). */
+/* Returns 1 if this is a good time for the release, 0 if not yet, or an error of
+ * lane_is_releasing(). */
 int lane_may_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
                      const struct lane_wish *wish, uint64_t now_ns);
-/* Returns -EAGAIN if a piece has stored state and waits until its new ranks have reported their
- * standing: its state cannot move before (A27). Otherwise 0. Unknown pieces are ignored. */
+/* Returns -EAGAIN if a piece has stored state but its new ranks have not reported their standing,
+ * because its state cannot move before they do (A27). Returns 0 otherwise. Unknown pieces are
+ * ignored. */
 int lane_may_leave(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
-/* Returns -EAGAIN if a copy of a piece's state still has to be read (A49); otherwise 0. */
+/* Returns -EAGAIN if a copy of a piece's state still has to be read (A49), otherwise 0. */
 int lane_may_move(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
-/* From now on no round of these pieces begins. A round that has begun still ends. After an error no
- * piece is released: -ENOENT: a piece is not here; -ECONNABORTED: the job has failed. Releasing a
- * piece twice has no effect. */
+/* Releases the pieces: no further round begins, and a round that has begun completes. Returns 0 or
+ * an error; after an error no piece is released. -ENOENT: a piece is not here. -ECONNABORTED: the
+ * job has failed. Releasing a piece twice has no effect. */
 int lane_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
-/* Returns the number of pieces, counted from the first, that are frozen: no read or write of them
- * is posted. A frozen piece stays frozen until it is thawed or dropped. */
+/* Returns how many of the first pieces are frozen: no read or write of them is posted. A frozen
+ * piece stays frozen until it is thawed or dropped. */
 size_t lane_rested(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
-/* Returns 0 if all pieces are released or going to be. -ECANCELED: a piece was thawed or dropped
- * since; -ECONNABORTED: the job has failed. */
+/* Returns 0 if all pieces are released or will be. -ECANCELED: a piece was thawed or dropped since.
+ * -ECONNABORTED: the job has failed. */
 int lane_is_releasing(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
-/* Serves the pieces again, beginning with waiting announcements, and cancels requests to release
- * them. Pieces that are not released or not here are ignored. */
+/* Serves the pieces again, first with the announcements that wait. Pending requests to release them
+ * are canceled. Pieces that are not released or not here are ignored. */
 void lane_thaw(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 
 #endif

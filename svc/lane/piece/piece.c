@@ -1,5 +1,5 @@
-/* Pieces: created when the coordinator places them, created again for other ranks, freed. RULES.md:
- * A2, A41. */
+/* Pieces: created when the coordinator places them, created again for other ranks, and freed.
+ * RULES.md: A2, A41. */
 #include "svc/lane/piece/piece.h"
 
 #include "svc/lane/job/table.h"
@@ -44,7 +44,7 @@ static bool piece_is_same(const struct piece *p, const struct lane_piece *spec)
     return p->dtype == spec->dtype && p->elements == spec->elements;
 }
 
-/* Returns whether the quorum has at least one member, and no more members than there are. */
+/* Returns whether the quorum is between 1 and the number of members. */
 static bool terms_are_sound(const struct lane_terms *terms, uint32_t members)
 {
     if (members == 0 || (unsigned)terms->quorum > QUORUM_ANY)
@@ -71,7 +71,7 @@ static uint64_t step_bytes(const struct piece *p)
     return 2 * (uint64_t)p->members * piece_bytes(p, p->elements);
 }
 
-/* Allocates the memory that the terms need, or takes it from the piece `before`. */
+/* Allocates the memory that the terms require, or moves it from the piece `before`. */
 static int make_kept(struct piece *p, struct piece *before)
 {
     struct lane_job *job = p->job;
@@ -93,7 +93,7 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
 {
     struct arena *arena = job->lane->options.arena;
     uint32_t members = count_members(job, spec);
-    size_t places = members + (spec->terms.rule != 0); /* one more place, for the replica holder */
+    size_t places = members + (spec->terms.rule != 0); /* one more entry, for the replica holder */
     struct piece *p = arena_alloc(arena, &job->account, sizeof *p + places * sizeof *p->ranks);
     if (!p)
         return NULL;
@@ -152,8 +152,8 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
     return 1;
 }
 
-/* Ranks with clocks: the lane knows all rounds, so the piece continues at once. A new rank enters
- * at the slowest clock. */
+/* The ranks have clocks, so the lane knows all rounds and the piece continues at once. A new rank
+ * starts at the slowest clock. */
 static void carry_clocks(struct piece *p, struct piece *before)
 {
     if (before->round == 0)
@@ -186,8 +186,8 @@ static void carry_over(struct piece *p, struct piece *before)
         p->job->reference = p;
 }
 
-/* The ranks are part of the piece's memory, so a new piece is created that takes over the stored
- * state. */
+/* The ranks are an array in the piece. Therefore a new piece is created, and the stored state is
+ * moved to it. */
 int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch)
 {
     struct piece *before = piece_find(job, spec->id);

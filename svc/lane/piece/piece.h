@@ -4,13 +4,13 @@
 
 #include "svc/lane/types.h"
 
-/* Places a piece. 1: the piece was created, and is the last in the job's list; 0: the piece was
- * already here. Errors of lane_place(). */
+/* Places a piece. Returns 1 if the piece was created (it is the last in the job's list), 0 if it
+ * was already here, or an error of lane_place(). */
 int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
                 bool recovering);
 void piece_free(struct piece *p);
-/* Gives the piece another set of ranks under a new epoch (A41), or places it if it is not here.
- * Returns 0 or the result of piece_place(); -EBUSY: the piece is not at rest. */
+/* Changes the ranks of the piece under a new epoch (A41), or places the piece if it is not here.
+ * Returns 0, a result of piece_place(), or -EBUSY if the piece is not frozen. */
 int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch);
 void piece_unqueue(struct piece *p); /* Drops the chunks of the round that have not started. */
 

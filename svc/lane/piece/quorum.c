@@ -1,5 +1,5 @@
-/* The only place that decides which announcements make a round of a piece, and which ranks take
- * part. Decides by marks that announcements have set. Touches no gradient and sends no message.
+/* The only place that decides which announcements complete the set of a round, and which ranks take
+ * part. The decision depends on the announcements alone. Touches no gradient and sends no message.
  * RULES.md: A15, A16; svc/wire/README.md: W12, W13. */
 #include "svc/lane/piece/quorum.h"
 
@@ -30,7 +30,8 @@ static bool has(const struct record_chosen *choice, const struct rank *rank)
     return round_set_count(choice, rank->worker->number) > 0;
 }
 
-/* Returns whether all chosen ranks are gone. The remaining ranks then make their round (A45). */
+/* Returns whether all chosen ranks are gone. The round then consists of the remaining ranks
+ * (A45). */
 static bool is_void(const struct piece *p, const struct record_chosen *choice)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -53,7 +54,7 @@ bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t 
     return has_sets && round > 0 && choice->round == round && has(choice, rank);
 }
 
-/* Returns the size of the smallest known set; 0: no set is known. */
+/* Returns the size of the smallest known set, or 0. */
 static uint32_t smallest_choice(const struct piece *p)
 {
     uint32_t smallest = 0;
@@ -78,8 +79,8 @@ static bool late_are_needed(struct piece *p, uint32_t able)
     return false;
 }
 
-/* At a new owner a rank that was in the last round and missed its COMMIT cannot be distinguished
- * from a rank that was not in it, unless the set is known (W12). */
+/* A new owner cannot tell a rank that missed its COMMIT from a rank that was not in the last round,
+ * unless the set is known (W12). */
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;
@@ -142,7 +143,7 @@ bool round_has_quorum(struct piece *p)
     switch (p->terms.quorum) {
     case QUORUM_ALL: return p->announced == p->members;
     case QUORUM_FIRST: return p->announced >= p->terms.bound;
-    case QUORUM_CHOSEN: return p->is_copy || all_chosen_are_here(p); /* the result exists already */
+    case QUORUM_CHOSEN: return p->is_copy || all_chosen_are_here(p); /* the result already exists */
     case QUORUM_STALE:
     case QUORUM_ANY: return somebody_takes_part(p);
     }
@@ -175,7 +176,7 @@ int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
         return -EINVAL;
     bool is_other = !round_set_is_same(choice, chosen);
     if (choice->round == chosen->round)
-        /* elastic: all ranks that have the first set may be gone */
+        /* in an elastic job, all ranks with the first set may be gone */
         return is_other && !job->is_elastic ? -EPROTO : 0;
     if (choice->round > chosen->round)
         return 0;

@@ -1,5 +1,5 @@
-/* The quorum: which announcements make a round of a piece, and which ranks take part. Reads the
- * state of pieces and changes nothing. */
+/* Quorum: which announcements complete the set of a round, and which ranks take part. Reads pieces
+ * and changes nothing. */
 #ifndef GRADPOOL_LANE_PIECE_QUORUM_H
 #define GRADPOOL_LANE_PIECE_QUORUM_H
 
@@ -9,25 +9,25 @@ static inline bool quorum_is_partial(const struct piece *p)
 {
     return p->terms.quorum == QUORUM_FIRST || p->terms.quorum == QUORUM_CHOSEN;
 }
-/* Returns whether each rank has its own clock and the piece a running sum. */
+/* Returns whether each rank has its own clock and the piece has a running sum. */
 static inline bool quorum_is_loose(const struct piece *p)
 {
     return p->terms.quorum == QUORUM_STALE || p->terms.quorum == QUORUM_ANY;
 }
 /* Returns the round that the rank may announce next. */
 uint64_t quorum_round(const struct piece *p, const struct rank *rank);
-/* Returns the lowest clock of the ranks, without ranks that have left. UINT64_MAX: all have
- * left. */
+/* Returns the lowest clock of the ranks, except ranks that have left. UINT64_MAX: all have left. */
 uint64_t quorum_slowest_clock(const struct piece *p);
-/* Returns the rank's announcement of that round if no round has used or answered it; NULL: none. */
+/* Returns the rank's announcement of this round if no round has used or answered it, otherwise
+ * NULL. */
 struct announcement *quorum_waiting(struct piece *p, struct rank *rank);
 bool round_has_quorum(struct piece *p);
 /* Returns whether the rank takes part in a round that starts now. */
 bool quorum_takes(struct piece *p, struct rank *rank);
-/* Returns whether the open round can never start, because ranks have left. `ret_left`: one of
- * these. */
+/* Returns whether the open round can never start because ranks have left. `ret_left`: one of these
+ * ranks. */
 bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left);
-/* Returns whether the rank is in the known set of `round`. Its landing area then has the result
+/* Returns whether the rank is in the known set of `round`. Its output area then has the result
  * (W4). */
 bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round);
 /* Returns whether late ranks wait for a lost result that no round without them can replace. */

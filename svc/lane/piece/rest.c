@@ -1,4 +1,4 @@
-/* Pieces that are held, or are going to be released after a round, and come to rest. RULES.md: A26,
+/* Pieces that are held, or will be released after a round, until they are frozen. RULES.md: A26,
  * A38. */
 #include "svc/lane/piece/rest.h"
 
@@ -6,8 +6,8 @@
 
 #include <errno.h>
 
-/* Drops payloads that wait. It is unknown when their round comes, and on which lane; the input is
- * then read from the worker (W6). */
+/* Drops payloads for later rounds. The time and the lane of these rounds are unknown, so the inputs
+ * are read from the workers later (W6). */
 static void drop_payloads(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {

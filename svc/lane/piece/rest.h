@@ -8,20 +8,21 @@ static inline bool piece_is_frozen(const struct piece *p)
 {
     return p->is_held && p->state == PIECE_COLLECTING;
 }
-/* Sets or clears the request to release the piece after a round; lane_job.wished counts these
- * requests. */
+/* Sets or clears the request to release the piece after a round. lane_job.wished is the number of
+ * such requests. */
 void piece_wish(struct piece *p, bool is_wished);
-/* From now on no round of the piece begins. */
+/* Prevents further rounds of the piece. */
 void piece_hold(struct piece *p);
 /* Makes the process check its moves again (moving_news). */
 void release_tell(const struct lane *lane);
-/* A held piece has come to rest: none of its operations is posted any more. Frees payloads. */
+/* Called when a held piece has become frozen: none of its operations is posted any more. Frees
+ * payloads. */
 void piece_rest(struct piece *p);
-/* Finds a frozen piece. -ENOENT: not here; -EBUSY: not frozen; -ECONNABORTED: the job has
- * failed. */
+/* Finds a frozen piece. Returns 0, -ENOENT if it is not here, -EBUSY if it is not frozen, or
+ * -ECONNABORTED if the job has failed. */
 int piece_find_frozen(struct lane *lane, uint32_t job, uint32_t id, struct piece **ret_piece);
-/* Called when a round of the job is over: calls release_tell() if pieces wait for a release and no
- * round is in progress. */
+/* Called after a round of the job. Calls release_tell() if pieces wait for a release and no round
+ * is in progress. */
 void release_note(struct lane_job *job);
 
 #endif

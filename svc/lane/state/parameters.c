@@ -1,9 +1,9 @@
-/* State of a piece with an update rule: parameters, moments, settings of its rounds. Owns these
- * arrays. A committed state is never written to, so a round can be repeated or given up until its
+/* State of a piece with an update rule: parameters, moments, and settings of its rounds. Owns these
+ * arrays. A committed state is never written, so a round can be repeated or aborted until its
  * commit. RULES.md: A19; svc/wire/README.md: W14. */
 #include "svc/lane/state/parameters.h"
 
-/* Length of measured blocks, chosen so that means stay in the first-level cache. */
+/* Length of measured blocks. Their means stay in the first-level cache. */
 #define MEASURED_ELEMENTS 1024
 
 static size_t arrays_of(const struct piece *p) { return 1 + (size_t)update_moments(p->terms.rule); }
@@ -50,7 +50,8 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
         q->told = rank->worker->settings;
     q->is_told |= is_first && rank->worker->has_settings;
     if (operation->updates && is_first)
-        q->settings[ready->round & 1] = q->told; /* may be settings of a former first rank (A44) */
+        /* may be the settings of a former first rank (A44) */
+        q->settings[ready->round & 1] = q->told;
     if (operation->restores && rank->worker->number == ready->root)
         q->restored_steps[ready->round & 1] = rank->worker->steps;
 }
@@ -100,8 +101,7 @@ static void update(const struct piece *p, const struct reduce_pass *sums, uint64
     kernel(sums, &q->settings[p->round & 1], q->steps + 1, &state);
 }
 
-/* Computes the mean of a few elements from `at` on. Its sources are the last ones that have to be
- * summed. */
+/* Computes the mean of a few elements from `at` on. The sources are those of the last pass. */
 static void take_mean(const struct piece *p, const struct reduce_pass *sums, size_t at,
                       size_t elements, float *ret_mean)
 {
@@ -118,7 +118,8 @@ static void take_mean(const struct piece *p, const struct reduce_pass *sums, siz
     reduce_pick(p->job->lane->options.kernels, REDUCE_SUM, p->dtype, REDUCE_F32)(&pass);
 }
 
-/* Produces the same bits as update() alone, because the mean of one mean is that mean. */
+/* The result has the same bits as that of update() alone, because the mean of one mean is this
+ * mean. */
 static void update_measured(struct transfer *t, const struct reduce_pass *sums)
 {
     struct piece *p = t->piece;

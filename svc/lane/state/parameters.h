@@ -1,5 +1,5 @@
-/* Parameters, moments and settings of pieces with an update rule (A19), and the place of their copy
- * (A31, A49). */
+/* Parameters, moments and settings of pieces with an update rule (A19), and the location of their
+ * copy (A31, A49). */
 #ifndef GRADPOOL_LANE_STATE_PARAMETERS_H
 #define GRADPOOL_LANE_STATE_PARAMETERS_H
 
@@ -7,58 +7,58 @@
 
 struct transfer;
 
-/* The copy of a piece's state in other memory (A31). It has two halves, for the states after even
- * and after odd rounds. */
+/* Copy of a piece's state in the memory of another process (A31). It has two halves, one for even
+ * and one for odd rounds. */
 struct replica {
-    /* worker or replica holder whose memory has the copy; NULL: there is no copy */
+    /* worker or replica holder whose memory has the copy; NULL: no copy */
     struct worker *worker;
-    uint32_t region; /* region in the memory of the holder */
-    /* the memory of the state, from which the copy is written, is registered with the fabrics */
+    uint32_t region; /* memory region of that process */
+    /* the memory of the state is registered with the fabrics, so that the copy can be written */
     bool is_known;
-    uint64_t offset[2]; /* places of the halves, indexed by the last bit of the round */
-    uint64_t since;     /* first round whose state was written here; RECORD_ROUND_NONE: none yet */
-    uint64_t steps[3];  /* update counts of the states, indexed by the round modulo 3 */
-    /* replica holder: rounds whose whole states the halves contain, as its offer says (A49); 0:
-     * none */
+    uint64_t offset[2]; /* offsets of the halves, at the index round & 1 */
+    /* first round whose state was written to the copy; RECORD_ROUND_NONE: none yet */
+    uint64_t since;
+    uint64_t steps[3]; /* update counts of the states, at the index round % 3 */
+    /* rounds whose whole states are in the halves, as the holder's offer says (A49); 0: none */
     uint64_t rounds[2];
-    uint64_t ranks[2]; /* hashes of the ranks that made these rounds */
-    /* the round in progress is written to this copy; decided when the round starts */
+    uint64_t ranks[2]; /* hashes of the ranks of these rounds */
+    /* the round in progress is written to this copy; decided at its start */
     bool is_taken;
-    /* written after a half at a replica holder: the state is complete */
+    /* written after a half at a replica holder: its state is complete */
     struct record_stamp stamp[2];
-    struct record_stamp none; /* zeros, written there first: this half has no complete state */
+    struct record_stamp none; /* zeros, written there first: the half has no complete state */
     uint32_t piece;           /* number of the piece */
-    uint32_t note;            /* number that the holder gave to the copy; sent back to the holder */
-    /* carries BACKED to the holder: the round since which the copy is complete */
+    uint32_t note;            /* number of the copy at the holder; sent back to the holder */
+    /* sends BACKED to the holder: the round since which the copy is complete */
     struct announcement told;
-    uint64_t told_steps; /* update count in that message */
+    uint64_t told_steps; /* update count for that message */
 };
 
-/* State of a piece with an update rule (A19). Parameters and moments exist twice: until its commit
- * a round reads one state and writes the other. */
+/* State of a piece with an update rule (A19). Parameters and moments exist twice: until it is
+ * committed, a round reads one state and writes the other. */
 struct parameters {
     bool are_set;           /* the parameters were set by a broadcast, a restore or a copy */
     unsigned now;           /* index of the committed state in state[] */
     uint64_t steps;         /* number of committed updates since the parameters were set */
     uint64_t swapped_round; /* newest round that has produced a state */
-    bool has_before;        /* the spare state is the one before swapped_round */
+    bool has_before;        /* the other state is the one before swapped_round */
     bool were_set;          /* value of are_set before swapped_round */
     uint64_t steps_before;  /* value of steps before swapped_round */
-    /* settings of rounds, indexed by the last bit of the round */
+    /* settings of rounds, at the index round & 1 */
     struct update_settings settings[2];
-    uint64_t restored_steps[2]; /* indexed in the same way: update count that a RESTORE sets */
-    /* newest settings of any first rank, for a first rank that has sent none (A44) */
+    uint64_t restored_steps[2]; /* update counts set by a RESTORE, at the same index */
+    /* newest settings from any first rank, for a first rank that has sent none (A44) */
     struct update_settings told;
-    bool is_told;                            /* `told` has a value */
+    bool is_told;                            /* `told` is valid */
     float *state[2][1 + UPDATE_MOMENTS_MAX]; /* parameters, followed by moments */
     struct replica replica;
-    uint32_t keeper; /* aggregator that is going to store the copy; 0: workers may store it (A49) */
-    /* holder that follows when the copy at `keeper` was read or is not needed */
+    uint32_t keeper; /* aggregator that should store the copy; 0: workers may store it (A49) */
+    /* next holder, after the copy at `keeper` was read or is no longer needed */
     uint32_t next_keeper;
     bool has_next_keeper; /* next_keeper is valid */
-    /* the change waits for the former holder even while that holder is not connected */
+    /* the change waits for the former holder even if that holder is not connected */
     bool waits_for_former;
-    /* Replica holders that have sent an offer before the coordinator named them; NULL: none. */
+    /* Replica holders whose offers arrived before the coordinator named them; NULL: none. */
     struct worker *early[2];
     struct record_backup offers[2];
     uint64_t fetched; /* round whose state is being read from the copy; 0: none */
@@ -66,27 +66,27 @@ struct parameters {
     uint64_t filled;
 };
 
-/* Creates the parameters: one block in the job's account, freed with arena_free(). NULL: no
- * memory. */
+/* Creates the parameters: one block in the job's account, freed with arena_free(). Returns NULL if
+ * memory is missing. */
 struct parameters *parameters_create(const struct piece *p);
 size_t parameters_bytes(enum update_rule rule, uint64_t elements);
-/* Stores the settings that a worker has sent. They apply from its next announcement on. */
+/* Stores settings from a worker. They apply from its next announcement on. */
 void parameters_tell(struct worker *w, const struct record_settings *told);
-/* Returns whether the operation is possible for the piece: updates need parameters, and pieces with
- * parameters allow no other sums. */
+/* Returns whether the operation is possible. Updates need parameters, and a piece with parameters
+ * allows no other sums. */
 bool parameters_suit(const struct piece *p, const struct operation *operation);
-/* Returns the place in the spare state where the round stores the values of the chunk; NULL: the
- * round sets no array. A copy that is read goes to the committed state. */
+/* Returns the address in the other state where the round stores the values of the chunk. NULL: the
+ * round sets no array. A copy is read into the committed state. */
 float *parameters_set_at(const struct transfer *t);
 /* Returns the number of arrays of a state, each as long as the piece; 0: no update rule. */
 static inline uint32_t parameters_arrays(const struct piece *p)
 {
     return p->parameters ? 1 + (uint32_t)update_moments(p->terms.rule) : 0;
 }
-/* Returns the chunk's part of the committed state if the round saves the state; otherwise NULL. */
+/* Returns the chunk's part of the committed state if the round saves the state, otherwise NULL. */
 const float *parameters_saved(const struct transfer *t);
-/* Takes what the rule needs from an announcement: the settings of the first rank, and the update
- * count of a root that restores. */
+/* Stores the values of an announcement that the rule needs: the settings of the first rank, and the
+ * update count of a root that restores. */
 void parameters_hear(struct piece *p, const struct rank *rank, const struct operation *operation,
                      const struct record_ready *ready);
 /* Returns whether the open round updates the parameters. */
@@ -94,15 +94,15 @@ static inline bool parameters_step(const struct piece *p)
 {
     return p->parameters && !p->is_copy && p->operation && p->operation->updates;
 }
-/* Handles the last pass of a chunk: reduces `sums` and makes the update. The new parameters go to
- * the targets and, together with the moments, to the spare state. */
+/* Completes a chunk: reduces `sums` and applies the update. The new parameters are stored in the
+ * targets and, with the moments, in the other state. */
 void parameters_update(struct transfer *t, const struct reduce_pass *sums);
-/* Undoes the committed state of the open round, which is repeated for other ranks (A44). False: the
- * state before it is not on this lane. */
+/* Undoes the committed state of the open round, which is repeated for other ranks (A44). Returns
+ * false if this lane does not have the previous state. */
 bool parameters_revert(struct piece *p);
 /* Returns the update count after the commit of the open round. */
 uint64_t parameters_steps_after(const struct piece *p);
-/* Makes the spare state the committed one. */
+/* Makes the newly written state the committed one. */
 void parameters_commit(struct piece *p);
 
 #endif

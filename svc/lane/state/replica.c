@@ -1,8 +1,8 @@
-/* The copy of a piece's state in the memory of a worker or of another aggregator. Each round writes
- * to it, and the next owner reads it when this lane has died. It has two halves in turn, so that
- * the copy of the committed round stays complete while the next one is written. A copy is read only
- * when no former owner can write to it: the coordinator fences that owner first (W5). RULES.md:
- * A31, A49. */
+/* Copy of a piece's state in the memory of a worker or another aggregator. Each round writes to it.
+ * If this lane is lost, the next owner reads it. The two halves are written in turn, so the copy of
+ * the committed round stays complete while the next one is written. A copy is read only when no
+ * former owner can write to it: the coordinator has made sure of this first (W5). RULES.md: A31,
+ * A49. */
 #include "svc/lane/state/replica.h"
 
 #include "svc/lane/job/table.h"
@@ -15,7 +15,7 @@ static uint64_t array_bytes(const struct piece *p) { return piece_bytes(p, p->el
 
 static uint64_t copy_bytes(const struct piece *p) { return array_bytes(p) * parameters_arrays(p); }
 
-/* ---- place of the copy ---- */
+/* ---- location of the copy ---- */
 
 static bool is_lent(const struct worker *w, const struct record_backup *told, uint64_t bytes)
 {
@@ -35,7 +35,7 @@ static void unregister(struct piece *p, size_t fabrics)
         fabric_pool_unregister(lane->options.fabrics[i], p->parameters);
 }
 
-/* Registers the memory of the state, once: fabrics write from registered memory only. */
+/* Registers the memory of the state, once, because fabrics write only from registered memory. */
 static int make_known(struct piece *p)
 {
     const struct lane_options *options = &p->job->lane->options;
@@ -53,9 +53,9 @@ static int make_known(struct piece *p)
     return 0;
 }
 
-/* Returns whether the offer is better than the present copy. A holder that has a copy stays the
- * holder while it is connected: offers are for pieces without a copy. Of two copies the one with
- * the later `since` is valid, because the other holder was replaced. */
+/* Returns whether the offer is better than the present copy. A holder with a copy stays the holder
+ * while it is connected; offers are for pieces without a copy. Of two copies, the one with the
+ * later `since` is valid, because it has replaced the other. */
 static bool is_better(const struct replica *b, const struct record_backup *told)
 {
     return told->since != RECORD_ROUND_NONE &&
@@ -70,8 +70,8 @@ bool replica_may_keep(struct piece *p, const struct worker *w)
     return piece_rank(p, w->number) != NULL;
 }
 
-/* Stores the older half first. It may be empty (round 0), and is overwritten if both have the same
- * place. */
+/* Stores the older half first. It may be empty (round 0). If both have the same index, the newer
+ * one overwrites it. */
 static void take_steps(struct replica *b, const struct record_backup *told)
 {
     int newer = told->rounds[1] > told->rounds[0];
@@ -79,8 +79,8 @@ static void take_steps(struct replica *b, const struct record_backup *told)
     b->steps[told->rounds[newer] % 3] = told->steps[newer];
 }
 
-/* Stores the place of the copy. A replica holder reports the round of each half, a worker the round
- * since which it has a copy. */
+/* Stores the location of the copy. A replica holder reports the round of each half, a worker the
+ * round since which it has a copy. */
 static void take_place(struct replica *b, struct worker *w, const struct record_backup *told)
 {
     b->worker = w;
@@ -105,14 +105,14 @@ int replica_accept(struct piece *p, struct worker *w, const struct record_backup
         return error;
     bool is_wiped = worker_is_keeper(w) && !told->rounds[0] && !told->rounds[1];
     if (b->worker != w || told->since != RECORD_ROUND_NONE || is_wiped)
-        b->since = told->since; /* otherwise the offer was sent before BACKED arrived */
+        b->since = told->since; /* otherwise the offer was sent before BACKED had arrived */
     b->piece = p->id;
     take_place(b, w, told);
     return 0;
 }
 
-/* Stores an offer. The coordinator names the holder, and the holder sends the offer, in either
- * order. Of three offers the lane keeps that of the next holder, and the newest. */
+/* Stores an offer. The coordinator's message that names the holder may arrive after the holder's
+ * offer. Of three offers, the lane keeps the one of the next holder, and the newest. */
 void replica_hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told)
 {
     int at = q->early[0] == w || (!q->early[0] && q->early[1] != w) ? 0 : 1;
@@ -190,7 +190,7 @@ static uint64_t offset_of(const struct transfer *t, uint64_t round, uint32_t arr
 
 /* ---- writing ---- */
 
-/* Returns whether the chunk has new state for the copy. `ret_first`, `ret_end`: the range of its
+/* Returns whether the chunk has new state for the copy. `ret_first`, `ret_end`: range of its
  * arrays. */
 static bool has_news(const struct transfer *t, uint32_t *ret_first, uint32_t *ret_end)
 {
@@ -198,7 +198,7 @@ static bool has_news(const struct transfer *t, uint32_t *ret_first, uint32_t *re
     if (!p->parameters || p->parameters->fetched || !p->parameters->replica.is_taken ||
         t->elements == 0)
         return false;
-    /* A round that copies its result from a rank has its whole state here (A44). */
+    /* A round that copies its result from a rank has its whole state on this lane (A44). */
     bool is_whole = !p->parameters->filled && (p->operation->updates || p->is_copy);
     *ret_first = t->array;
     *ret_end = is_whole ? parameters_arrays(p) : t->array + 1;
@@ -213,7 +213,7 @@ static const float *news_at(const struct transfer *t, uint32_t array)
     return q->state[is_committed ? q->now : 1 - q->now][array] + t->first;
 }
 
-/* Returns the round of the state that is written. */
+/* Returns the round whose state is being written. */
 static uint64_t news_of(const struct piece *p)
 {
     return p->parameters->filled ? p->parameters->filled : p->round;
@@ -226,8 +226,8 @@ struct news {
     size_t bytes;
 };
 
-/* Adds the write of a stamp. A stamp is written twice. An empty one before the first array removes
- * the stamp of a former owner that did not commit this round. The valid one follows after the last
+/* Adds the write of a stamp. An empty stamp is written before the first array: it removes the stamp
+ * of a former owner that did not commit this round. The valid stamp is written after the last
  * array. */
 static void stamp_news(const struct transfer *t, const struct record_stamp *stamp,
                        struct news *ret_news)
@@ -237,7 +237,7 @@ static void stamp_news(const struct transfer *t, const struct record_stamp *stam
     *ret_news = (struct news){b->offset[news_of(p) & 1] + copy_bytes(p), stamp, sizeof *stamp};
 }
 
-/* Computes the FNV-1a hash of the ranks' numbers, which identifies the ranks and their order. */
+/* Computes the FNV-1a hash of the ranks' numbers, in their order. */
 static uint64_t hash_ranks(const struct piece *p)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -258,7 +258,7 @@ static const struct record_stamp *make_stamp(const struct piece *p)
     return stamp;
 }
 
-/* Returns the n-th write of a chunk to the copy. False: there are no more. */
+/* Finds write number `n` of a chunk to the copy. Returns false if there are no more. */
 static bool find_news(const struct transfer *t, uint32_t n, struct news *ret_news)
 {
     const struct piece *p = t->piece;
@@ -295,7 +295,7 @@ int replica_store(const struct transfer *t)
         atomic_thread_fence(memory_order_release);
         memcpy(at, news.from, news.bytes);
         if (!fabric_is_sound(b->worker->conn))
-            return -EFAULT; /* checked before a stamp for it is stored (A7) */
+            return -EFAULT; /* checked before the stamp for this state is stored (A7) */
     }
     return 0;
 }
@@ -363,7 +363,7 @@ bool replica_has(const struct piece *p, uint64_t round)
 bool replica_begins_with(const struct piece *p, uint64_t round)
 {
     const struct replica *b = &p->parameters->replica;
-    /* a worker does not report the rounds of halves */
+    /* a worker does not report the rounds of the halves */
     bool is_stamped = b->worker && worker_is_keeper(b->worker);
     return is_stamped && is_there(b, round) && !is_there(b, round - 1) &&
            b->ranks[round & 1] == hash_ranks(p);
@@ -378,7 +378,7 @@ void replica_fetched(struct piece *p)
     q->steps = q->replica.steps[q->fetched % 3];
     q->replica.since = q->fetched;
     q->swapped_round = q->fetched;
-    q->has_before = false; /* the spare state, if any, is another one */
+    q->has_before = false; /* the other state, if any, does not belong to the previous round */
     q->fetched = 0;
 }
 
@@ -387,7 +387,7 @@ uint64_t replica_offset(const struct transfer *t)
     return offset_of(t, t->piece->parameters->fetched, t->array);
 }
 
-/* ---- a copy that begins ---- */
+/* ---- a new copy ---- */
 
 bool replica_lacks(struct piece *p, uint64_t round)
 {
@@ -409,7 +409,7 @@ void replica_filled(struct piece *p)
     uint64_t round = q->filled;
     q->filled = 0;
     if (!b->worker)
-        return; /* the holder was lost meanwhile */
+        return; /* the holder was lost in the meantime */
     b->since = round;
     replica_tell(p, round);
 }

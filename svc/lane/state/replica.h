@@ -1,44 +1,44 @@
-/* Copies of states, in the memory of workers or of other aggregators, which are called replica
- * holders (A31, A49). */
+/* Copies of states in the memory of workers or of other aggregators, called replica holders (A31,
+ * A49). */
 #ifndef GRADPOOL_LANE_STATE_REPLICA_H
 #define GRADPOOL_LANE_STATE_REPLICA_H
 
 #include "svc/lane/chunk/transfer_types.h"
 #include "svc/lane/state/parameters.h"
 
-/* Returns whether this worker may store the copy: it is the named aggregator, or, if none is named,
- * any rank of the piece. */
+/* Returns whether this worker may store the copy: it is the aggregator that the coordinator has
+ * named, or, if none is named, any rank of the piece. */
 bool replica_may_keep(struct piece *p, const struct worker *w);
-/* Places the copy where `told` says, unless another holder has a copy that is at least as good.
- * Errors of replica_hear(). */
+/* Uses the memory in the offer `told` for the copy, unless another holder has a copy that is at
+ * least as good. Errors are those of replica_hear(). */
 int replica_accept(struct piece *p, struct worker *w, const struct record_backup *told);
-/* replica_hold_offer() stores the offer of an aggregator that is not (yet) the holder.
- * replica_take_offer() accepts the stored offer of the holder. */
+/* replica_hold_offer() stores the offer of an aggregator that the coordinator has not named yet.
+ * replica_take_offer() accepts a stored offer of the named holder. */
 void replica_hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told);
 void replica_take_offer(struct piece *p);
-/* Informs a former holder that the memory of the copy is free. Does nothing for NULL and for
- * workers. A holder that misses the message keeps the memory until the job ends. */
+/* Informs a former holder that it may free the copy. Does nothing for NULL and for workers. A
+ * holder that misses the message keeps the memory until the job ends. */
 void replica_release(const struct piece *p, const struct worker *w);
-/* Drops the holder: there is no copy any more. */
+/* Drops the holder, so that there is no copy. */
 void replica_drop(struct replica *b);
-/* The worker's connection has ended, and with it its memory: drops its copies and offers. */
+/* Drops the worker's copies and offers, because its connection, and with it its memory, is gone. */
 void replica_forget(struct worker *w);
 
 /* Returns whether the named replica holder is not connected, so that no round may begin (A49). */
 bool replica_is_awaited(const struct piece *p);
-/* Decides, when a round begins, whether its whole state is written to the copy. */
+/* Decides at the start of a round whether its whole state is written to the copy. */
 static inline void replica_take(struct piece *p)
 {
     if (p->parameters)
         p->parameters->replica.is_taken = p->parameters->replica.worker != NULL;
 }
 
-/* A chunk was summed: stores its part of the new state in the copy if the copy is mapped. -EFAULT:
- * the memory was taken back. */
+/* Stores the chunk's part of the new state in the copy, if the copy is mapped. Called after the
+ * chunk is summed. Returns 0, or -EFAULT if the memory was unmapped. */
 int replica_store(const struct transfer *t);
-/* Posts the writes of that part to a copy that is not mapped. May be called again after an error;
- * `t->replica_next` is the next array. `ret_posted`: number of writes that this call has posted,
- * even if it fails. */
+/* Posts the writes of this part to a copy that is not mapped. After an error the call may be
+ * repeated; `t->replica_next` is the next array. `ret_posted`: number of writes that this call has
+ * posted, even if it fails. */
 int replica_post(struct transfer *t, uint32_t *ret_posted);
 
 /* Returns whether the piece has a copy. */
@@ -47,26 +47,26 @@ static inline bool replica_is_kept(const struct piece *p)
     return p->parameters && p->parameters->replica.worker;
 }
 
-/* The open round is committed: a replica holder that received all of it has the state from this
- * round on. */
+/* Called when the open round is committed. A replica holder that has received all of it has the
+ * state from this round on. */
 void replica_committed(struct piece *p);
 
-/* Returns whether the copy has the committed state, and gets each later one. */
+/* Returns whether the copy has the committed state, and receives each later one. */
 bool replica_is_whole(const struct piece *p);
 
-/* Returns whether the lane knows that no copy can have a useful state: no state was ever set, or
- * the piece has failed. */
+/* Returns whether no copy can have a useful state: no state was ever set, or the piece has
+ * failed. */
 bool replica_is_needless(const struct piece *p);
 
 /* Returns whether the named replica holder is connected, and has the state if a former owner has
  * sent one here (A28). */
 bool replica_is_ready(const struct piece *p);
 
-/* At a new owner: returns whether the copy has the state after that round. */
+/* Returns on a new owner whether the copy has the state after `round`. */
 bool replica_has(const struct piece *p, uint64_t round);
-/* Returns whether the copy of a replica holder has this round and none before, made by the present
- * ranks. Such a copy was written as a whole from a committed state (round_fill()). After a further
- * round, the other half would contain the round before. */
+/* Returns whether a replica holder's copy has this round and no earlier one, for the present ranks.
+ * Such a copy was written as a whole from a committed state (round_fill()). After one more round,
+ * the other half would have the previous round. */
 bool replica_begins_with(const struct piece *p, uint64_t round);
 /* Makes the next pass read the state after `round` from the copy (`fetched`). */
 void replica_fetch(struct piece *p, uint64_t round);
@@ -74,9 +74,9 @@ static inline bool replica_is_fetched(const struct piece *p)
 {
     return p->parameters && p->parameters->fetched > 0;
 }
-/* The whole state was read, and is the committed one now. */
+/* Called when the whole state was read; it is now the committed state. */
 void replica_fetched(struct piece *p);
-/* Returns whether this lane has the state after that round, and the copy does not. */
+/* Returns whether this lane has the state after `round`, and the copy does not. */
 bool replica_lacks(struct piece *p, uint64_t round);
 /* Makes the next pass write the state after `round` to the copy (`filled`). */
 void replica_fill(struct piece *p, uint64_t round);
@@ -84,11 +84,12 @@ static inline bool replica_is_filled(const struct piece *p)
 {
     return p->parameters && p->parameters->filled > 0;
 }
-/* The whole state was written: sends BACKED to the holder. */
+/* Called when the whole state was written. Sends BACKED to the holder. */
 void replica_filled(struct piece *p);
 /* Sends BACKED to the holder: the copy has the state after `round`. */
 void replica_tell(struct piece *p, uint64_t round);
-/* The piece has other ranks now: drops a copy in the memory of a rank that is not one of them. */
+/* Drops the copy after a change of ranks, if it is in the memory of a worker that is no longer a
+ * rank of the piece. */
 void replica_carry_over(struct piece *p);
 
 /* Returns the offset of the chunk's input in the copy that is being read. */

@@ -1,13 +1,14 @@
-/* Accounts of the lane's time by job and piece: billed time, begins and ends of rounds, waiting.
- * Changes no other state, allocates nothing, takes no lock. RULES.md: A9, A11, A22. */
+/* Accounts of the lane's time by job and piece: charged time, beginnings and ends of rounds,
+ * waiting times. Changes no other state, allocates nothing, locks nothing. RULES.md: A9, A11,
+ * A22. */
 #include "svc/lane/turn/account.h"
 
 #include "svc/base/clock.h"
 #include "svc/lane/turn/policy.h"
 
-/* Cost of an event apart from its bytes, expressed as a number of bytes with the same cost. */
+/* Cost of an event apart from its bytes, as a number of bytes with the same cost. */
 #define EVENT_BYTES 4096
-/* Cost of visiting a connection in a poll, expressed in the same way. */
+/* Cost of checking a connection in a poll, as a number of bytes with the same cost. */
 #define LOOK_BYTES 256
 
 static struct lane_job *payer(const struct fabric_event *event)
@@ -16,7 +17,7 @@ static struct lane_job *payer(const struct fabric_event *event)
     return w ? w->job : NULL;
 }
 
-/* Returns the transfer whose read or write has completed; NULL: the event is another one. */
+/* Returns the transfer whose read or write has completed, or NULL for other events. */
 static const struct transfer *moved(const struct fabric_event *event)
 {
     bool is_moved = event->kind == FABRIC_EVENT_READ || event->kind == FABRIC_EVENT_WRITTEN;
@@ -44,7 +45,7 @@ void account_apart(struct lane_job *job, uint64_t ns)
     job->lane->apart_ns += ns;
 }
 
-/* ---- visits of connections ---- */
+/* ---- checks of connections ---- */
 
 static uint32_t looked_at(const struct lane_job *job)
 {
@@ -65,7 +66,7 @@ void account_looks(struct lane_job *job)
 void account_connection(struct lane_job *job, const struct fabric *fabric, int more)
 {
     if (job->lane->is_closing || !fabric_maps(fabric))
-        /* no connection is visited: the fabrics are closed, or do not use shared memory */
+        /* no connection is checked: the fabrics are closed, or do not use shared memory */
         return;
     account_looks(job);
     job->lane->looks.connections -= looked_at(job);
@@ -103,13 +104,13 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
     }
     if (looks > 0)
         lane->looks.each_ns += LOOK_BYTES * ns_per_weight;
-    /* the time of events without a job, such as requests to connect, is billed to no job */
+    /* the time of events without a job, such as requests to connect, is charged to no job */
     lane->unshared_ns[fabric] = 0;
     lane->heard = fabric;
 }
 
-/* Chooses the piece by whose rounds the job is measured: the one that has taken most time. Only a
- * piece that has taken clearly more replaces it, so that equal pieces do not alternate. */
+/* Chooses the piece whose rounds count as the job's: the one with the most lane time. Another piece
+ * replaces it only with clearly more time, so that equal pieces do not alternate. */
 static void choose_reference(struct piece *p)
 {
     struct lane_job *job = p->job;
@@ -121,15 +122,15 @@ static void choose_reference(struct piece *p)
 void account_turn(struct lane_job *job, uint64_t spent_ns)
 {
     struct piece *p = job->worked;
-    job->lane->now_ns += spent_ns; /* this time counts as waiting time for the pieces that wait */
+    job->lane->now_ns += spent_ns; /* this time is waiting time for pieces that wait */
     if (!p)
         return;
     p->busy_ns += spent_ns;
     choose_reference(p);
 }
 
-/* Begins a round. If pieces of a round are still at work when the next round begins, the first one
- * has no end of its own, and is not counted. */
+/* Begins a round. If a piece is still in the previous round, that round has no end of its own and
+ * is not counted. */
 static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_ns)
 {
     bool is_over = ending->at_work == 0;
@@ -142,7 +143,8 @@ static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_
     ending->begun_ns = is_over ? now_ns : 0;
 }
 
-/* Returns the time of the turn in progress, in which a round may end and the next one begin. */
+/* Returns the time of the turn in progress. A round may end and the next one begin within one
+ * turn. */
 static uint64_t turn_ns(const struct lane_job *job)
 {
     return job->turn_since_ns > 0 ? clock_now_ns() - job->turn_since_ns : 0;
@@ -166,7 +168,7 @@ void account_ready(struct piece *p, bool begins)
     p->gap_ns = p->begun_rounds > 0 ? p->ready_ns - p->begun_ns : 0;
     p->begun_rounds++;
     p->begun_ns = p->ready_ns;
-    /* The lane's clock is late by the time of its events. */
+    /* The lane's clock is behind by the time spent on events. */
     uint64_t from_ns = p->ready_ns > ending->done_ns ? p->ready_ns : ending->done_ns;
     if (p->round > ending->round)
         begin_round(ending, p->round, from_ns);
@@ -199,5 +201,5 @@ void account_forget(struct piece *p)
     if (p->job->worked == p)
         p->job->worked = NULL;
     if (p->job->reference == p)
-        p->job->reference = NULL; /* the next piece that is worked on replaces it */
+        p->job->reference = NULL; /* the next piece with lane time replaces it */
 }

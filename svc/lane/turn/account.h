@@ -1,31 +1,32 @@
-/* Accounts of the lane's time, by job and piece. All functions are for the lane's thread. RULES.md:
- * A22. */
+/* Accounts of the lane's time, by job and piece. All functions must run on the lane's thread.
+ * RULES.md: A22. */
 #ifndef GRADPOOL_LANE_TURN_ACCOUNT_H
 #define GRADPOOL_LANE_TURN_ACCOUNT_H
 
 #include "svc/lane/types.h"
 
-/* Bills `ns` of the lane's time to the job. */
+/* Charges `ns` of the lane's time to the job. */
 void account_bill(struct lane_job *job, uint64_t ns);
-/* The same for an event that is being handled. account_events() does not bill this time again. */
+/* Like account_bill(), while an event is being handled. account_events() does not charge this time
+ * again. */
 void account_apart(struct lane_job *job, uint64_t ns);
-/* Bills to the job its share of the polls until now, in proportion to its connections. */
+/* Charges the job for its share of the polls until now, in proportion to its connections. */
 void account_looks(struct lane_job *job);
-/* The job has one connection more (`more` 1) or one less (-1) on this fabric. */
+/* Counts a new (`more` 1) or closed (-1) connection of the job on this fabric. */
 void account_connection(struct lane_job *job, const struct fabric *fabric, int more);
-/* The fabric has used `spent_ns` since its last events: bills this time to the jobs of these
- * events, in proportion to their bytes. `count` 0: the time is billed with the next events. */
+/* Charges `spent_ns`, the time of the fabric since its last events, to the jobs of these events, in
+ * proportion to their bytes. If `count` is 0, the time is charged with the next events. */
 void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
                     uint64_t spent_ns);
-/* Counts the time of a turn for the piece on which the job worked. */
+/* Adds the time of a turn to the piece on which the job has worked. */
 void account_turn(struct lane_job *job, uint64_t spent_ns);
-/* A round of the piece can be worked on. `begins`: this is a new round, not an answer or a copy. */
+/* Called when a round of the piece is ready. `begins`: a new round, not an answer or a copy. */
 void account_ready(struct piece *p, bool begins);
-/* The first chunk of the round has started. */
+/* Called when the first chunk of the round has started. */
 void account_started(struct piece *p);
-/* The round of the piece is no longer in progress: it was committed, has failed or was given up. */
+/* Called when the round was committed, has failed or was aborted. */
 void account_done(struct piece *p);
-/* The piece is about to be freed. */
+/* Called before the piece is freed. */
 void account_forget(struct piece *p);
 
 #endif

@@ -1,11 +1,11 @@
-/* Turns by chunk, corrected by time: equal members alternate, and a member whose turns cost more
- * (long chunks, polls of many connections) skips some turns. RULES.md: A77. */
+/* Turns by chunk, corrected by time. Members with equal costs alternate. A member with more
+ * expensive turns (long chunks, polls of many connections) misses some turns. RULES.md: A77. */
 #include "svc/lane/turn/line.h"
 
 #include <stddef.h>
 
-/* Largest debt of a member, in units of ahead_ns. Without this limit, a lane that lost its core in
- * the middle of a turn would make the job that it served pause visibly. */
+/* Largest debt of a member, in units of ahead_ns. If a lane loses its core during a turn, the
+ * served job's debt is large; without this limit the job would pause too long. */
 #define DEBT_MOST 8
 
 void line_init(struct line *line, uint64_t ahead_ns)
@@ -42,8 +42,8 @@ static bool may_go(const struct line *line, const struct line_entry *entry)
     return line->ahead_ns == 0 || entry->used_ns <= line->base_ns + line->ahead_ns;
 }
 
-/* Returns the first member that is not too far ahead, and moves the others to the end. NULL: all
- * are too far ahead. */
+/* Returns the first member that is not too far ahead, and moves the members before it to the end.
+ * Returns NULL if all are too far ahead. */
 static struct line_entry *find(struct line *line)
 {
     struct list *stop = NULL, *node;
@@ -68,7 +68,8 @@ struct line_entry *line_next(struct line *line)
     struct list *node = list_first(&line->light);
     struct line_entry *entry = node ? entry_of(node) : find(line);
     if (!entry)
-        entry = find(line); /* find() has raised base_ns to the member that is least ahead */
+        /* find() has raised base_ns to the used time of the member that is least ahead */
+        entry = find(line);
     if (entry)
         list_remove(&entry->link);
     return entry;

@@ -1,5 +1,5 @@
-/* A line of tenants or jobs that wait for a lane's time. Members take turns. A member that has used
- * clearly more time than the others skips some turns. Owns no member. RULES.md: A77. */
+/* Queue of tenants or jobs for a lane's time. Members take turns. A member that has used clearly
+ * more time than the others misses some turns. Owns no member. RULES.md: A77. */
 #ifndef GRADPOOL_LANE_TURN_LINE_H
 #define GRADPOOL_LANE_TURN_LINE_H
 
@@ -9,17 +9,16 @@
 
 struct line_entry {
     struct list link;
-    /* time used, on the scale of the line: a member that comes after a pause starts at base_ns */
+    /* time used by the member; after a pause it starts at base_ns */
     uint64_t used_ns;
 };
 
 struct line {
-    /* members that come after a pause and have used little time; they are served before all
-     * others */
+    /* members that have used little time and are back after a pause; served before all others */
     struct list light;
     struct list rest;
     uint64_t base_ns;  /* least time used by a waiting member */
-    uint64_t ahead_ns; /* time by which a member may be ahead of base_ns; 0: time does not count */
+    uint64_t ahead_ns; /* time by which a member may exceed base_ns; 0: time is ignored */
 };
 
 void line_init(struct line *line, uint64_t ahead_ns);
@@ -30,12 +29,12 @@ static inline bool line_is_empty(const struct line *line)
 static inline bool line_has(const struct line_entry *entry) { return !list_is_empty(&entry->link); }
 /* Appends a member that has work again after a pause. */
 void line_join(struct line *line, struct line_entry *entry);
-/* Appends a member that has had its turn and has more work. */
+/* Appends a member that still has work after its turn. */
 static inline void line_join_again(struct line *line, struct line_entry *entry)
 {
     list_append(&line->rest, &entry->link);
 }
-/* Removes the next member, and returns it. NULL: the line is empty. */
+/* Removes and returns the next member, or returns NULL if the queue is empty. */
 struct line_entry *line_next(struct line *line);
 
 #endif

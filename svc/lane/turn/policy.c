@@ -1,6 +1,6 @@
-/* The policies of a lane. Tenants take turns, and jobs within a tenant do: round-robin by chunk,
- * least work first, or first come first served. They decide the order of jobs only; a job orders
- * its own pieces. RULES.md: A20, A77. */
+/* Policies of a lane. Tenants take turns. Among the jobs of a tenant, the order is round-robin by
+ * chunk, least work first, or first come first served. Each job orders its own pieces. RULES.md:
+ * A20, A77. */
 #include "svc/lane/turn/policy.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ int lane_policy_find(const char *name, enum lane_policy *ret_policy)
     return -EINVAL;
 }
 
-/* Returns the job with the fewest bytes. A job that was skipped POLICY_PASSES_MAX times goes
+/* Returns the job with the fewest bytes. A job that was passed over POLICY_PASSES_MAX times goes
  * first. */
 static struct lane_job *shortest(struct lane_tenant *tenant)
 {
@@ -65,7 +65,7 @@ void policy_put_back(struct lane_job *job)
 {
     struct lane_tenant *tenant = job->payer;
     if (line_has(&job->turn))
-        return; /* its chunk has added the job to the line */
+        return; /* a function of its chunk has queued the job */
     if (job->lane->options.policy == LANE_FIFO)
         list_prepend(&tenant->running.rest, &job->turn.link);
     else

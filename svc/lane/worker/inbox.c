@@ -1,7 +1,7 @@
-/* Short payloads wait here, copied out of their receive buffers. Many payloads of one connection
- * can wait, and each buffer is returned at once (W6). Each worker has its own part of the job's
- * inbox, so early announcements of one rank never use the room of another. A payload without free
- * cells is read from the worker later. RULES.md: A23. */
+/* Short payloads for later rounds, copied from their receive buffers. Many payloads of one
+ * connection can wait, and each buffer is returned at once (W6). Each worker has its own part of
+ * the job's inbox, so early announcements of one rank never use up another rank's part. A payload
+ * without free cells is read from the worker later. RULES.md: A23. */
 #include "svc/lane/worker/inbox.h"
 
 #include "svc/lane/worker/window.h"
@@ -26,7 +26,8 @@ static void flip(struct inbox *inbox, uint32_t first, uint32_t count)
         inbox->used[cell / 64] ^= UINT64_C(1) << (cell % 64);
 }
 
-/* Finds `count` consecutive free cells, starting where the last search ended. -1: none. */
+/* Finds `count` consecutive free cells, from the end of the last search on. Returns the first cell,
+ * or -1. */
 static int64_t find_run(const struct inbox *inbox, uint32_t count)
 {
     uint32_t run = 0, at = inbox->next;

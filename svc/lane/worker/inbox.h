@@ -1,4 +1,4 @@
-/* Short payloads that wait for their round, copied out of their receive buffers. RULES.md: A23. */
+/* Short payloads for later rounds, copied from their receive buffers. RULES.md: A23. */
 #ifndef GRADPOOL_LANE_WORKER_INBOX_H
 #define GRADPOOL_LANE_WORKER_INBOX_H
 
@@ -14,20 +14,19 @@ struct announcement;
 #define INBOX_CELLS_MAX 1024
 #define INBOX_PAYLOAD_BYTES_MAX (4u << 10)
 
-/* The part of the job's inbox that belongs to one worker. */
+/* One worker's part of the job's inbox. */
 struct inbox {
-    char *cells;                         /* NULL: the job has no inbox (yet) */
+    char *cells;                         /* NULL: the job has no inbox yet */
     uint32_t count;                      /* number of cells */
     uint32_t free;                       /* number of free cells */
     uint32_t next;                       /* cell at which the next search starts */
     uint64_t used[INBOX_CELLS_MAX / 64]; /* bitmap of the cells in use */
 };
 
-/* Copies a payload of up to INBOX_PAYLOAD_BYTES_MAX. Without free cells a->payload is NULL, and the
- * input is read when its round comes. False: the payload is too long, or the inbox is not open. */
+/* Copies a payload of up to INBOX_PAYLOAD_BYTES_MAX. If no cells are free, a->payload is NULL and
+ * the input is read in its round. Returns false if the payload is too long or there is no inbox. */
 bool inbox_keep(struct worker *w, struct announcement *a, const void *payload, size_t bytes);
-/* Returns to its connection the receive buffer that holds a payload of the worker, if there is
- * one. */
+/* Returns the receive buffer with a payload of the worker, if there is one, to its connection. */
 void worker_drop_payload(struct worker *w);
 /* Frees the announcement's payload, in the inbox or in a receive buffer. Does nothing without a
  * payload. */

@@ -1,6 +1,6 @@
-/* Memory that workers lend to a lane, compared with the limits of job and tenant, and with the
- * tenant's share of the process. A worker's count is the one of its last lending; everything is
- * counted again only if a limit seems to be exceeded. RULES.md: A17, A76. */
+/* Memory that workers lend to a lane. It is compared with the limits of job and tenant, and with
+ * the tenant's share of the process. A worker's count is as old as its last lending. Only if a
+ * limit seems to be exceeded, all workers are counted again. RULES.md: A17, A76. */
 #include "svc/lane/worker/lending.h"
 
 #include "svc/base/log.h"
@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Maximum bytes counted for one worker. Across hosts the length of a region is what the worker
- * claims, and no sum over a job may overflow. */
+/* Maximum bytes counted for one worker. Over a network, the length of a region is only the worker's
+ * claim, and sums over a job must not overflow. */
 #define WORKER_LENT_BYTES_MAX (UINT64_MAX / LANE_WORKERS_MAX)
-/* Descriptors of a connection: socket, process and eventfd (shm), or a socket and the provider's
- * (ofi). */
+/* Descriptors of a connection. shm: socket, process and eventfd. ofi: a socket and one of the
+ * provider. */
 #define DESCRIPTORS_SHM 3
 #define DESCRIPTORS_OFI 2
 
@@ -33,8 +33,8 @@ static struct lent count_before(const struct worker *w, uint32_t end)
     return now;
 }
 
-/* Counts only regions below `end`, because since its last lending a worker can only have taken
- * regions back. */
+/* Only regions below `end` are counted, because since its last lending a worker can only have
+ * removed regions. */
 struct lent lending_count(const struct worker *w) { return count_before(w, w->lending.lent.end); }
 
 static void count(struct worker *w)
@@ -43,7 +43,7 @@ static void count(struct worker *w)
     const char *tenant = w->job->tenant;
     uint64_t before_bytes = w->lending.lent.bytes + w->lending.promised.bytes;
     uint32_t before_regions = w->lending.lent.regions + w->lending.promised.regions;
-    /* fabric_maps() is not called, because the fabric may be closed already */
+    /* fabric_maps() must not be called, because the fabric may be closed */
     if (w->lending.is_mapped) {
         shares_add(tenant, SHARE_LENT, (int64_t)(now.bytes - before_bytes));
         shares_add(tenant, SHARE_MAPPINGS, (int64_t)now.regions - before_regions);
@@ -87,8 +87,8 @@ static bool is_too_much(const struct lane_job *job)
            is_beyond(tenant_regions(job), job->lent_max.tenant_regions_max);
 }
 
-/* Writes a text such as "job lends 5 GiB, may 4 GiB (--job-lent-max)". It is short, so that workers
- * get the whole text. */
+/* Writes a text such as "job lends 5 GiB, may 4 GiB (--job-lent-max)". It is short, because a
+ * record to a worker is. */
 static void say_why(const struct lane_job *job, char *text, size_t room)
 {
     const struct lane_lent *most = &job->lent_max;
@@ -113,7 +113,7 @@ static bool exceeds_quota(const struct lane_job *job, uint64_t bytes)
     return most > 0 && (bytes > most || shares_used(job->tenant, SHARE_LENT) > most - bytes);
 }
 
-/* Regions that are not mapped yet count as well, because several lanes check at the same time. */
+/* Regions that are not mapped yet are included, because several lanes check at the same time. */
 int lending_may(void *context, uint64_t bytes)
 {
     struct worker *w = context;
@@ -180,8 +180,8 @@ void lending_refused(struct worker *w)
     job_fail(job, -EDQUOT, "lane %u, rank %u: %s", job->lane->options.id, w->number, text);
 }
 
-/* A mapped region counts with its full length, touched or not, because its owner may touch it at
- * any time. */
+/* A mapped region counts with its full length, because its owner may touch all of it at any
+ * time. */
 void lending_check(struct worker *w)
 {
     struct lane_job *job = w->job;

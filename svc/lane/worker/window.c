@@ -1,6 +1,6 @@
-/* The window of a job: the slots of its transfers, which limit the job's bytes in transit. Each job
- * has its own window. A stopped worker therefore blocks slots of its own job only, and no byte of
- * one tenant is ever in a slot of another tenant. RULES.md: A7. */
+/* Window of a job: the slots of its transfers, which limit the job's bytes in transit. Each job has
+ * its own window. Therefore a stopped worker blocks only slots of its own job, and a slot never has
+ * data of several tenants. RULES.md: A7. */
 #include "svc/lane/worker/window.h"
 
 #include "svc/base/text.h"
@@ -10,18 +10,17 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Bytes of a job's long chunks in transit, for all workers together. More bytes cost CPU time,
- * because data leaves the cache before the sum. Shorter slots cost CPU time for messages and
- * wake-ups. */
+/* Bytes of a job's long chunks in transit, for all workers together. With more bytes, data leaves
+ * the cache before it is summed. With shorter slots, messages and wake-ups cost more CPU time. */
 #define WINDOW_BYTES ((5u << 20) / TRANSFER_SHORTER)
 #define SLOT_BYTES_LEAST ((64u << 10) / TRANSFER_SHORTER)
 #define SLOT_BYTES_MOST ((1u << 20) / TRANSFER_SHORTER)
-/* Number of small chunks in transit. There are many, because each waits for a round trip, whatever
- * its length. */
+/* Bytes of small chunks in transit. There are many chunks, because each waits for a round trip,
+ * whatever its length. */
 #define SMALL_WINDOW_BYTES (1u << 20)
 #define SLOT_BYTES_SMALL (4u << 10)
 
-/* Inbox of all workers of a job together, and the least and the most for one worker. */
+/* Bytes of the inbox for all workers of a job, and the least and the most for one worker. */
 #define INBOX_BYTES (2u << 20)
 #define PART_BYTES_LEAST (64u << 10)
 #define PART_BYTES_MOST ((size_t)INBOX_CELLS_MAX * INBOX_CELL_BYTES)
@@ -84,7 +83,7 @@ size_t window_bytes(const struct lane_job *job)
     return bytes;
 }
 
-/* Writes the reason. It is short, so that workers get the whole text (RECORD_TEXT_BYTES). */
+/* Writes the reason. It is short enough for a record to the workers (RECORD_TEXT_BYTES). */
 static int say_lack(const struct lane_job *job, char *text, size_t room)
 {
     char wants[32], holds[32], may[32];
@@ -103,8 +102,8 @@ static int say_lack(const struct lane_job *job, char *text, size_t room)
     return code;
 }
 
-/* Fails the job here, with one text for all ranks. A later error would name a worker that did
- * nothing wrong, and a refusal over the network carries only a number (A12). */
+/* Fails the job here, with one text for all ranks. A later error would name a worker that is not
+ * the cause, and a refusal over the network contains only a number (A12). */
 static int fail_for_lack(struct lane_job *job)
 {
     char text[LANE_TEXT_BYTES];

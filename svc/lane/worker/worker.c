@@ -1,4 +1,4 @@
-/* A worker's connection on a lane: it is opened, closed, or prepared to be replaced. RULES.md: A3,
+/* A worker's connection on a lane: opened, closed, or prepared to be replaced. RULES.md: A3,
  * A70. */
 #include "svc/lane/worker/worker.h"
 
@@ -21,7 +21,7 @@ void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *co
     snprintf(w->peer, sizeof w->peer, "%s", fabric_peer(conn));
 }
 
-/* Lent memory ends with the connection, and so do its announcements (W4, W5). */
+/* Lent memory and announcements end with the connection (W4, W5). */
 void worker_close(struct worker *w, enum worker_state state)
 {
     if (!w->conn)
@@ -41,7 +41,7 @@ void worker_close(struct worker *w, enum worker_state state)
     account_connection(w->job, w->fabric, -1);
 }
 
-/* Over shared memory a connection ends only with its process. */
+/* Over shared memory, a connection ends only with its process. */
 bool worker_is_replaceable(const struct worker *w)
 {
     return w->state == WORKER_OPEN && !w->is_gone && fabric_peer_pid(w->conn) == 0;

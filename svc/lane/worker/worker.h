@@ -4,10 +4,10 @@
 
 #include "svc/lane/types.h"
 
-/* Opens the connection of a worker. `conn` belongs to its fabric, and may be accepted only after
- * this call. */
+/* Opens the connection of a worker. The fabric owns `conn`, which may be accepted only after this
+ * call. */
 void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn);
-/* The connection has ended: drops lent memory, payloads and unsent messages. */
+/* Called when the connection has ended. Drops lent memory, payloads and unsent messages. */
 void worker_close(struct worker *w, enum worker_state state);
 /* Returns whether another connection may replace the worker's open one. */
 bool worker_is_replaceable(const struct worker *w);

@@ -1,5 +1,5 @@
-/* Prints snapshots (svc/view) and replies, as text and as JSON. All functions return 0, -ENOMEM or
- * -EIO (the output failed). */
+/* Prints snapshots (svc/view) and replies, as text and as JSON. All functions return 0, -ENOMEM, or
+ * -EIO if writing failed. */
 #ifndef GRADPOOL_OPS_ANSWER_ANSWER_H
 #define GRADPOOL_OPS_ANSWER_ANSWER_H
 
@@ -8,31 +8,31 @@
 
 #include <stdio.h>
 
-/* Print one JSON object and a newline. Members are named like the fields of the view structs,
- * including their units. */
+/* Print one JSON object and a newline. The members have the names of the view structs' fields,
+ * including units. */
 int ops_status_json(const struct view_status *status, FILE *out);
 int ops_jobs_json(const struct view_jobs *jobs, FILE *out);
 int ops_tenants_json(const struct view_tenants *tenants, FILE *out);
 
-/* Print tables for readers, with columns as wide as their contents. */
+/* Print tables whose columns are as wide as their contents. */
 int ops_status_table(const struct view_status *status, FILE *out);
 int ops_jobs_table(const struct view_jobs *jobs, FILE *out);
 int ops_tenants_table(const struct view_tenants *tenants, FILE *out);
 /* Prints one job with its workers. */
 int ops_job_table(const struct view_job *job, FILE *out);
 
-/* Prints the present state of the service: cores, lanes with the shares of jobs, jobs. */
+/* Prints the present state of the service: cores, lanes with the jobs' shares, jobs. */
 int ops_top_text(const struct snapshot *s, FILE *out);
 
-/* Prints why each task of a job is on its lane. */
+/* Print why each task of a job is on its lane. */
 int ops_explain_text(const Gradpool__Wire__ExplainReply *reply, FILE *out);
 int ops_explain_json(const Gradpool__Wire__ExplainReply *reply, FILE *out);
 
-/* Prints the lanes on which a job would be placed, and the cost for this job and for others. */
+/* Print the lanes on which a job would be placed, and the losses of this job and others. */
 int ops_plan_text(const Gradpool__Wire__PlanReply *plan, FILE *out);
 int ops_plan_json(const Gradpool__Wire__PlanReply *plan, FILE *out);
 
-/* Prints the results of `gradpool doctor`, with advice. */
+/* Print the results of `gradpool doctor`, with advice. */
 int ops_checks_text(const struct view_checks *checks, FILE *out);
 int ops_checks_json(const struct view_checks *checks, FILE *out);
 

@@ -1,4 +1,4 @@
-/* `gradpool doctor`, as text and as JSON. */
+/* Results of `gradpool doctor`, as text and as JSON. */
 #include "svc/base/text.h"
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/json/json_put.h"
@@ -21,7 +21,7 @@ static enum view_verdict worst(const struct view_checks *checks)
     return verdict;
 }
 
-/* Prints a text, which may come from a service or an interpreter, without control bytes. */
+/* Prints a text without control bytes. The text may come from a service or an interpreter. */
 static void print_line(const char *before, const char *text, FILE *out)
 {
     char line[VIEW_CHECK_BYTES];

@@ -1,5 +1,4 @@
-/* The reasons for the places of a job's tasks, as text and as JSON. The reply is printed
- * unchanged. */
+/* Why each task of a job is on its lane, as text and as JSON. The reply is printed unchanged. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/json/json_put.h"
@@ -7,7 +6,7 @@
 
 #define WIRE(type) Gradpool__Wire__##type
 
-/* Adds a time; an unknown one (0) is a dash. */
+/* Adds a time, or a dash if it is unknown (0). */
 static void add_ms(struct table *table, uint64_t ns)
 {
     table_add_known(table, ns, "%.3f ms", (double)ns / 1e6);

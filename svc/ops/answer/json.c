@@ -1,4 +1,4 @@
-/* Views as JSON. Members are the fields of the view structs, in their order. */
+/* Views as JSON. The members are the fields of the view structs, in their order. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/json/json_put.h"
 

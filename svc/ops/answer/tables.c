@@ -128,7 +128,7 @@ int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
     return table_print(&table, out);
 }
 
-/* Prints a text, which may contain a tensor's name, without control bytes. */
+/* Prints a text without control bytes. The text may contain a tensor's name. */
 static void print_text(const char *title, const char *text, FILE *out)
 {
     char *tamed = text && *text ? strdup(text) : NULL;

@@ -1,5 +1,5 @@
 /* `gradpool top` as text: the present state of the service. Owns the columns. The caller decides
- * how often the text is shown, and how much of it fits. */
+ * how often and how much of the text is shown. */
 #include "svc/base/text.h"
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"

@@ -1,4 +1,4 @@
-/* Builds JSON with one error for the whole object: if one member fails, the object fails. */
+/* Builds JSON with one error for the whole object: if a member fails, the object fails. */
 #include "svc/ops/json/json_put.h"
 
 #include <errno.h>

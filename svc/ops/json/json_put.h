@@ -1,5 +1,5 @@
-/* Builds JSON member by member. When a member cannot be made, `error` becomes -ENOMEM and
- * keeps that value. Only this header, and files that name members, include jansson. */
+/* Builds JSON member by member. If a member cannot be created, `error` is set to -ENOMEM and not
+ * changed afterwards. Only this header, and files that name members, include jansson. */
 #ifndef GRADPOOL_OPS_JSON_JSON_PUT_H
 #define GRADPOOL_OPS_JSON_JSON_PUT_H
 
@@ -10,16 +10,16 @@
 /* Adds a member. Owns `value`. */
 void json_put(json_t *object, const char *name, json_t *value, int *error);
 void json_put_number(json_t *object, const char *name, uint64_t value, int *error);
-/* Like json_put() for numbers, but 0 means unknown and is left out. */
+/* Like json_put_number(), but 0 means unknown and is left out. */
 void json_put_known_number(json_t *object, const char *name, uint64_t value, int *error);
-/* Adds a text. Users choose names, so bytes that are not UTF-8 become "?". */
+/* Adds a text. Bytes that are not UTF-8 are replaced by "?", because users choose names. */
 void json_put_text(json_t *object, const char *name, const char *value, int *error);
-/* Adds a number. NaN and infinity become null, because JSON does not have them. */
+/* Adds a number. NaN and infinity are written as null, because JSON does not have them. */
 void json_put_real(json_t *object, const char *name, double value, int *error);
 /* Like json_put_real(), but NaN means unknown and is left out. */
 void json_put_known(json_t *object, const char *name, double value, int *error);
-/* Adds members that are named like fields of a struct or message: JSON_PUT(o, job, error, job_id,
- * workers, state). JSON_PUT_KNOWN leaves out numbers that are 0. */
+/* Adds members with the names of fields of a struct or message, for example JSON_PUT(o, job, error,
+ * job_id, workers, state). JSON_PUT_KNOWN leaves out numbers that are 0. */
 #define JSON_PUT(o, from, error, ...) JSON_EACH(JSON_PUT_ONE, o, from, error, __VA_ARGS__)
 #define JSON_PUT_KNOWN(o, from, error, ...) \
     JSON_EACH(JSON_PUT_ONE_KNOWN, o, from, error, __VA_ARGS__)
@@ -33,8 +33,8 @@ void json_put_known(json_t *object, const char *name, double value, int *error);
     _Generic((from)->field, double                \
              : json_put_known, default            \
              : json_put_known_number)(o, #field, (from)->field, error);
-/* Expands to put(o, from, error, field) for each field. The expansion is repeated, because a macro
- * does not expand itself. */
+/* Expands to put(o, from, error, field) for each field. A macro does not expand itself, so the
+ * expansion is repeated. */
 #define JSON_EACH(put, ...) JSON_AGAIN(JSON_AGAIN(JSON_AGAIN(JSON_FIRST(put, __VA_ARGS__))))
 #define JSON_AGAIN(...) JSON_TWICE(JSON_TWICE(JSON_TWICE(__VA_ARGS__)))
 #define JSON_TWICE(...) __VA_ARGS__

@@ -1,5 +1,5 @@
-/* Cores over time as inline SVG: dedicated, allocated, used. The page sets the colours. Labels keep
- * their distance at any width, because the whole picture is scaled. */
+/* Cores over time as inline SVG: dedicated, allocated, used. The page sets the colors. Labels do
+ * not overlap at any width, because the whole picture is scaled. */
 #include "svc/ops/report/chart.h"
 #include "svc/ops/report/page.h"
 
@@ -28,8 +28,8 @@ static double y_of(const struct scale *scale, double cores)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * cores / scale->y_max;
 }
 
-/* Returns the distance between ticks: 1, 2 or 5 times a power of ten, so that at most TICKS_MAX
- * ticks are needed for `most`. */
+/* Returns the distance between ticks: 1, 2 or 5 times a power of ten. At most TICKS_MAX ticks are
+ * then needed up to `most`. */
 static double step_for(double most)
 {
     double unit = pow(10, floor(log10(most / TICKS_MAX)));
@@ -85,7 +85,7 @@ static double dedicated(const struct view_cores *c) { return c->dedicated; }
 static double allocated(const struct view_cores *c) { return c->allocated; }
 static double used(const struct view_cores *c) { return c->used; }
 
-/* Draws steps, because the number of cores changes suddenly, at some time between two samples. An
+/* Draws steps, because the number of cores changes at once, at some time between two samples. An
  * unknown value is a gap. */
 static void print_line(const struct view_moment *moments, size_t count, const struct scale *scale,
                        const char *name, double (*value)(const struct view_cores *c), FILE *out)

@@ -1,4 +1,4 @@
-/* The chart of the pages. */
+/* Chart for report pages. */
 #ifndef GRADPOOL_OPS_REPORT_CHART_H
 #define GRADPOOL_OPS_REPORT_CHART_H
 
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Prints the lines of cores over time as inline SVG. */
+/* Prints the numbers of cores over time as lines, in inline SVG. */
 void page_chart(const struct view_moment *moments, size_t count, FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* The parts of report pages. Owns their style. Every name is escaped, and the page refers to
- * nothing outside of it (O9). */
+/* Parts of report pages. Owns their style. Every name is escaped, and a page refers to nothing
+ * outside itself (O9). */
 #include "svc/ops/report/page.h"
 #include "svc/ops/report/chart.h"
 
@@ -29,7 +29,7 @@ static const char style[] =
     "svg{display:block;width:100%;max-width:60rem;font-size:12px}svg text{fill:var(--quiet)}"
     ".grid{stroke:var(--rule)}.line{fill:none;stroke-width:2.5;stroke-linecap:round;"
     "stroke-linejoin:round}\n"
-    /* Labels are larger on narrow screens, because the picture shrinks with the screen. */
+    /* Labels are larger on narrow screens, because the picture is scaled down there. */
     "@media(max-width:36rem){svg{font-size:17px;overflow:visible}}\n"
     ".line.dedicated{stroke:var(--dedicated);stroke-dasharray:6 5}.line.allocated{"
     "stroke:var(--allocated)}.line.used{stroke:var(--used)}\n"
@@ -191,7 +191,7 @@ void page_facts(const char *title, const struct view_fact *facts, size_t count, 
     fputs("</tbody></table></div>\n", out);
 }
 
-/* No byte of the JSON can end the element: "<" occurs in strings only, where it is escaped. */
+/* No byte of the JSON can end the element: "<" occurs only in strings, where it is escaped. */
 void page_data(const char *json, FILE *out)
 {
     fputs("<script type=\"application/json\" id=\"data\">\n", out);

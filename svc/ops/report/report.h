@@ -1,4 +1,4 @@
-/* The report of a service: cores in use by the service, used and saved, now and since the start. */
+/* Report of a service: cores that it owns, uses and saves, now and since its start. */
 #ifndef GRADPOOL_OPS_REPORT_REPORT_H
 #define GRADPOOL_OPS_REPORT_REPORT_H
 
@@ -7,11 +7,10 @@
 
 #include <stdio.h>
 
-/* Prints one JSON object. `history` NULL: without values of the past. -ENOMEM, -EIO. */
+/* Prints one JSON object. `history` NULL: without past values. Returns 0, -ENOMEM or -EIO. */
 int report_json(const struct snapshot *s, const struct history *history, FILE *out);
 
-/* Prints one HTML page that needs nothing else: no script, no font or picture from elsewhere.
- * -EIO. */
+/* Prints one HTML page without scripts, which loads no fonts or pictures. Returns 0 or -EIO. */
 int report_page(const struct snapshot *s, const struct history *history, FILE *out);
 
 int ops_top_json(const struct snapshot *s, FILE *out);

@@ -1,5 +1,4 @@
-/* The report as JSON, which `gradpool top --json` prints as well. Unknown values are left out
- * (O4). */
+/* The report as JSON, also for `gradpool top --json`. Unknown values are left out (O4). */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/json/json_put.h"
 #include "svc/ops/json/json_views.h"
@@ -39,7 +38,7 @@ static json_t *lane_json(const struct snapshot *s, const struct view_aggregator 
     return o;
 }
 
-/* Returns the values of a job, which is running or has ended. */
+/* Returns the values of a running or ended job. */
 static json_t *figures_json(const struct view_job *job, int *error)
 {
     json_t *o = json_object();

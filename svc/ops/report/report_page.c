@@ -1,5 +1,5 @@
-/* The report as one HTML page: text, tables and one chart. The page has no script, and loads
- * nothing from elsewhere. Users choose names, so each name goes through page_text(). */
+/* The report as one HTML page: text, tables and one chart. The page has no script and loads
+ * nothing. Each name is written with page_text(), because users choose names. */
 #include "svc/base/text.h"
 #include "svc/ops/report/page.h"
 #include "svc/ops/report/report.h"
@@ -26,7 +26,7 @@ static void print_cores(const struct view_cores *c, FILE *out)
         out);
 }
 
-/* Prints the mean since the start, because the present may be a quiet time. */
+/* Prints the mean since the start, because the service may be idle now. */
 static void print_mean(const struct view_cores *c, FILE *out)
 {
     char used[FIGURE_BYTES];
@@ -150,7 +150,7 @@ static void print_ended(const struct ended *ended, double now_s, FILE *out)
     fputs("</tbody></table></div>\n", out);
 }
 
-/* Collects the known losses of running jobs and of ended ones. */
+/* Collects the known losses of running and ended jobs. */
 static size_t list_losses(const struct snapshot *s, const struct ended *ended, double now_s,
                           double *ret_losses)
 {

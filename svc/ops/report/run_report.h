@@ -1,4 +1,4 @@
-/* The run of a benchmark as JSON, and as one page that contains this JSON. */
+/* Report about a benchmark's run, as JSON and as a page that contains this JSON. */
 #ifndef GRADPOOL_OPS_REPORT_RUN_REPORT_H
 #define GRADPOOL_OPS_REPORT_RUN_REPORT_H
 
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Both print to `out`. -ENOMEM, -EIO. */
+/* Both print to `out`. They return 0, -ENOMEM or -EIO. */
 int run_report_json(const struct view_run *run, FILE *out);
 int run_report_page(const struct view_run *run, FILE *out);
 

@@ -1,5 +1,5 @@
-/* The ring of ended jobs. Owns copies of their names. Values that only a running job has are never
- * shown: rates, shares of cores, a prediction. */
+/* Ring of ended jobs. Owns copies of their names. Values that only a running job has are never
+ * shown: rates, shares of cores, predictions. */
 #include "svc/ops/snapshot/ended.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Jobs that ended in the last hours, with their last known values, in bounded memory like
- * history.h. */
+/* Jobs that ended in the last hours, with their last known values, in bounded memory (as
+ * history.h). */
 #ifndef GRADPOOL_OPS_SNAPSHOT_ENDED_H
 #define GRADPOOL_OPS_SNAPSHOT_ENDED_H
 
@@ -9,7 +9,7 @@
 #define ENDED_KEPT_S (6 * 3600.0)
 #define ENDED_NAME_BYTES 128
 
-/* A job that has ended. Must not be moved in memory, because `view` points into it. */
+/* A job that has ended. Must not be moved in memory, because `view` has pointers into it. */
 struct ended_job {
     struct view_job view; /* without lanes, ranks and limits; rates and shares are NAN */
     char tenant[ENDED_NAME_BYTES], job[ENDED_NAME_BYTES], state[32];
@@ -21,9 +21,9 @@ struct ended {
     uint64_t count; /* number of all jobs ever added; a zeroed struct is an empty ring */
 };
 
-/* Adds the jobs of `before` (NULL: none) that are missing in `now`. */
+/* Adds the jobs of `before` (NULL: none) that are not in `now`. */
 void ended_look(struct ended *e, const struct snapshot *before, const struct snapshot *now);
-/* Returns the ended job with this index; index 0 is the newest. NULL: there are no more. */
+/* Returns the ended job with this index, or NULL; index 0 is the newest. */
 const struct ended_job *ended_at(const struct ended *e, size_t index, double now_s);
 /* Returns whether any stored job has the value. */
 bool ended_knows(const struct ended *e, const struct figure *figure, double now_s);

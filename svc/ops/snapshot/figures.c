@@ -1,5 +1,4 @@
-/* The table of a job's values, and values as text. An unknown value is never shown as a number
- * (O4). */
+/* Table of a job's values, and values as text. An unknown value is never shown as a number (O4). */
 #include "svc/ops/snapshot/figures.h"
 
 #include "svc/base/text.h"
@@ -116,8 +115,7 @@ const char *job_label(const struct view_job *job, char buffer[JOB_LABEL_BYTES])
     return buffer;
 }
 
-/* Returns the next part of the lane by size, after `last`; equal parts keep their order. NULL: no
- * more. */
+/* Returns the lane's next largest part after `last`, or NULL; equal parts keep their order. */
 static const struct view_part *next_part(const struct view_lane *lane, const struct view_part *last)
 {
     const struct view_part *best = NULL;

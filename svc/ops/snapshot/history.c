@@ -1,5 +1,4 @@
-/* The ring of samples, and the sums over time. Decides when neighbours are merged, which does not
- * change means. */
+/* Ring of samples, and sums over time. Merging samples does not change means. */
 #include "svc/ops/snapshot/history.h"
 
 #include <math.h>
@@ -40,9 +39,9 @@ static struct view_moment settle(struct history *h)
     return sample;
 }
 
-/* Adds to the sums, because snapshots are not equally far apart. `used` is a mean since the
- * snapshot before. The other values are momentary, so each of two neighbours counts for half of the
- * time between them. */
+/* Adds to the sums. Snapshots are not equally far apart, so they are weighted. `used` is a mean
+ * since the previous snapshot. The other values are momentary, so two adjacent snapshots count for
+ * half of the time between them. */
 static void sum_up(struct history *h, double at_s, const struct view_cores *cores)
 {
     double elapsed_s = at_s - h->last.at_s;

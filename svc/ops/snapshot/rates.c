@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- counterparts in the snapshot before --- */
+/* --- objects of the previous snapshot --- */
 
 static int compare_lane(const void *key, const void *element)
 {
@@ -36,8 +36,7 @@ static const struct view_part *part_in(const struct view_lane *lane, uint32_t jo
 
 /* --- rates --- */
 
-/* Returns the rate of a counter. If the value is lower than before, the counter has restarted from
- * 0. */
+/* Returns the rate of a counter. A counter that is lower than before has restarted from 0. */
 static double per_s(uint64_t before, uint64_t after, double seconds)
 {
     return (double)(after >= before ? after - before : after) / seconds;
@@ -54,7 +53,7 @@ static struct view_rate rate(const struct view_use *before, const struct view_us
         .queued = per_s(before->queue_ns, after->queue_ns, seconds) / 1e9};
 }
 
-/* Computes the shares of jobs in the lane's busy time. On an idle lane all have the same share. */
+/* Computes the jobs' shares of the lane's busy time. On an idle lane all shares are equal. */
 static void share_out(struct view_lane *lane)
 {
     double used = 0;
@@ -86,7 +85,7 @@ static const struct view_aggregator *aggregator_in(const struct snapshot *s, uin
     return NULL;
 }
 
-/* Keeps the former rates, because no new counters have arrived. */
+/* Copies the previous rates, because no new counters have arrived. */
 static void carry_over(const struct view_lane *before, struct view_lane *lane)
 {
     lane->rate = before->rate;
@@ -117,7 +116,7 @@ static void compare_aggregator(const struct snapshot *before, struct view_aggreg
 
 /* --- sums over rates --- */
 
-/* Adds a part. A sum is unknown if all its parts are. */
+/* Adds to a sum, which is unknown only if all parts are. */
 static void add(double *total, double part)
 {
     if (!isnan(part))
@@ -132,8 +131,8 @@ static void add_part(struct view_job *job, const struct view_part *part)
     add(&job->cores_allocated, part->share);
 }
 
-/* Adds a job's cores. `own_only`: the reader sees only these jobs, so its allocated and used cores
- * are those of the jobs instead of the service's. */
+/* Adds a job's cores. `own_only`: the reader may see only these jobs, so the allocated and used
+ * cores are theirs and not the service's. */
 static void add_job(struct view_cores *cores, const struct view_job *job, bool own_only)
 {
     if (strcmp(job->state, "failed") == 0)

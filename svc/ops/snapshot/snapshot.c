@@ -1,5 +1,5 @@
 /* Builds views from the coordinator's replies. Owns the replies, the arrays of views, and their
- * order. Adds nothing that is not in a reply. */
+ * order. All values come from a reply. */
 #include "svc/ops/snapshot/snapshot.h"
 #include "svc/wire/durability.h"
 
@@ -48,7 +48,7 @@ static int compare_lanes(const void *a, const void *b)
                            (*(struct view_lane *const *)b)->lane);
 }
 
-/* Fills `parts`, which has room for all, and sums up the use of the lane. */
+/* Fills `parts`, which has enough room, and sums the use of the lane. */
 static void take_parts(const WIRE(LaneUse) * use, struct view_part *parts, struct view_lane *lane)
 {
     lane->parts = parts;
@@ -82,7 +82,7 @@ static void take_lane(const WIRE(LaneView) * lane, struct view_part *parts,
     take_parts(lane->use, parts, ret_lane);
     ret_lane->cpu_ns = lane->use->cpu_ns;
     ret_lane->arena_bytes = lane->use->arena_bytes;
-    /* These are counters of the lane itself, which include ended jobs. */
+    /* The lane's own counters include ended jobs. */
     ret_lane->use.busy_ns = lane->use->busy_ns;
     ret_lane->use.rounds = lane->use->rounds;
     ret_lane->use.pushed_bytes = lane->use->pushed_bytes;
@@ -179,7 +179,7 @@ static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
                                      .aggregators_count = reply->n_aggregators};
     struct view_lane *lanes = calloc(lanes_count + 1, sizeof *lanes);
     if (aggregators)
-        aggregators[0].lanes = lanes; /* set early, so that snapshot_destroy() frees them */
+        aggregators[0].lanes = lanes; /* set first, so that snapshot_destroy() frees them */
     if (!s->lanes || !s->parts || !aggregators || !lanes) {
         free(aggregators ? NULL : lanes);
         return -ENOMEM;

@@ -1,4 +1,4 @@
-/* Snapshots (svc/view) made from the coordinator's replies, and rates between two snapshots. */
+/* Snapshots (svc/view) of the coordinator's replies, and rates between two snapshots. */
 #ifndef GRADPOOL_OPS_SNAPSHOT_SNAPSHOT_H
 #define GRADPOOL_OPS_SNAPSHOT_SNAPSHOT_H
 
@@ -13,20 +13,20 @@ struct snapshot {
     struct view_cores cores;
     struct view_lane **lanes; /* lanes of all aggregators that are not lost, sorted by number */
     size_t lanes_count;
-    envelope *status_reply, *jobs_reply; /* the views point into these messages */
+    envelope *status_reply, *jobs_reply; /* messages to which the views point */
     struct view_part *parts;
 };
 
 /* Creates a snapshot, which owns both replies after success. A NULL reply results in an empty view.
- * -EBADMSG (a reply of another kind, such as a failure), -ENOMEM. */
+ * Returns 0, -EBADMSG if a reply has another kind (such as a failure), or -ENOMEM. */
 int snapshot_create(envelope *status_reply, envelope *jobs_reply, struct snapshot **ret_snapshot);
-/* NULL is fine. */
+/* NULL is allowed. */
 void snapshot_destroy(struct snapshot *s);
 
-/* Finds a job. NULL: unknown, or hidden from the reader. */
+/* Finds a job. Returns NULL if it is unknown, or if the reader may not see it. */
 const struct view_job *snapshot_job(const struct snapshot *s, uint32_t job_id);
 
-/* Computes rates, shares and sums in `s`. If `before` is NULL, or from another start of the
+/* Computes rates, shares and sums in `s`. If `before` is NULL, or from before a restart of the
  * service, rates are NAN. */
 void snapshot_compare(const struct snapshot *before, struct snapshot *s);
 

@@ -1,6 +1,6 @@
-/* Metrics of a snapshot. Owns names, units and the limits of their number. An unknown value is left
- * out (O4). A counter counts from the start of the process to which it belongs. The series of a
- * lane or job end with the lane or job; no other counter decreases (O6). */
+/* Metrics of a snapshot. Owns names, units and the maximum numbers of series. An unknown value is
+ * left out (O4). A counter starts at the start of its process. The series of a lane or job end with
+ * the lane or job; no other counter decreases (O6). */
 #include "svc/ops/web/metrics.h"
 
 #include "svc/ops/snapshot/figures.h"
@@ -104,7 +104,7 @@ struct lane_metric {
 };
 
 /* Returns NAN for a lane without counters, as after a start of the coordinator, because 0 would
- * look like a restart of the lane. */
+ * mean a restart of the lane. */
 static double known(const struct view_lane *lane, double value)
 {
     return lane->is_measured ? value : NAN;

@@ -6,13 +6,13 @@
 
 #include <stdio.h>
 
-/* Maximum numbers of series that are printed. The number of the others is a metric of its own. */
+/* Maximum numbers of printed series. The number of series in excess is a metric of its own. */
 #define METRICS_AGGREGATORS_MAX 1024
 #define METRICS_LANES_MAX 4096
 #define METRICS_JOBS_MAX 1000
 #define METRICS_LANE_JOBS_MAX 10000 /* jobs on lanes, summed over all lanes */
 
-/* Prints all metrics. `version`: version of the program. -EIO. */
+/* Prints all metrics. `version`: version of the program. Returns 0 or -EIO. */
 int metrics_print(const struct snapshot *s, const char *version, FILE *out);
 
 #endif

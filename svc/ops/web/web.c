@@ -1,6 +1,6 @@
 /* Connections of the web server: their number and their duration. Owns the sockets until
- * libmicrohttpd has them, and their deadlines always. Never waits: a slow reader occupies one of
- * WEB_CONNECTIONS_MAX places until its deadline, and costs nothing else (O7). */
+ * libmicrohttpd has them, and all deadlines. Never blocks. A slow reader uses one of
+ * WEB_CONNECTIONS_MAX connections until its deadline, and delays no other (O7). */
 #include "svc/ops/web/web.h"
 
 #include "svc/base/clock.h"
@@ -18,8 +18,8 @@
 
 #define EVENTS_MAX 4
 
-/* Since 0.9.77.07 MHD_add_connection() only queues the connection, unless the daemon was started
- * with this flag. Earlier versions do not have the flag, and add the connection at once. */
+/* From version 0.9.77.07 on, MHD_add_connection() only queues the connection, unless the daemon was
+ * started with this flag. Earlier versions do not have the flag and add the connection at once. */
 #if MHD_VERSION >= 0x00097707
 #define WEB_DAEMON_FLAGS (MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_NO_THREAD_SAFETY)
 #else
@@ -36,9 +36,9 @@ struct web {
     struct endpoint endpoint;
     char url[300];
     int listen_fd, epoll_fd;
-    bool is_full; /* no place is free, so the listening socket is not watched */
+    bool is_full; /* no more connections are possible, so the listening socket is not watched */
     struct MHD_Daemon *daemon;
-    struct list visitors; /* the oldest is first */
+    struct list visitors; /* oldest first */
     size_t visitors_count;
     struct visitor *arriving;
     struct web_pages *pages;
@@ -59,7 +59,7 @@ static int read_address(const char *address, struct endpoint *ret_endpoint, stru
     return 0;
 }
 
-/* Called within MHD_add_connection(), and at the end of a connection. */
+/* Called inside MHD_add_connection(), and at the end of a connection. */
 static void notice(void *context, struct MHD_Connection *connection, void **visitor,
                    enum MHD_ConnectionNotificationCode what)
 {
@@ -85,7 +85,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
     return web_pages_answer(web->pages, connection, method, path);
 }
 
-/* Starts the daemon. Its messages are dropped, because they would contain input of unknown
+/* Starts the daemon. Its log messages are dropped, because they would contain input from unknown
  * peers. */
 static int start_daemon(struct web *web)
 {
@@ -177,7 +177,7 @@ int web_report(const struct web *web, bool is_json, char **ret_text, size_t *ret
 
 /* --- connections --- */
 
-/* Accepts a connection. 1: accepted; 0: none waits; a negative errno: not possible now. */
+/* Accepts a connection. Returns 1 if it was accepted, 0 if none waits, or a negative errno. */
 static int accept_one(struct web *web)
 {
     struct sockaddr_storage address;
@@ -211,13 +211,13 @@ static uint64_t end_overdue(struct web *web, uint64_t now_ns)
     list_for_each_entry (const struct visitor, visitor, &web->visitors, link) {
         if (visitor->came_ns + most_ns > now_ns)
             return visitor->came_ns + most_ns;
-        shutdown(visitor->fd, SHUT_RDWR); /* the daemon notices the end, and closes the socket */
+        shutdown(visitor->fd, SHUT_RDWR); /* the daemon detects the end and closes the socket */
     }
     return UINT64_MAX;
 }
 
-/* Sets whether the listening socket is watched. Without a free place or descriptor it is not, and
- * new connections wait in it. */
+/* Sets whether the listening socket is watched. While no more connections are possible, new ones
+ * wait in its queue. */
 static void set_full(struct web *web, bool is_full)
 {
     struct epoll_event event = {.events = is_full ? 0 : EPOLLIN};
@@ -226,7 +226,8 @@ static void set_full(struct web *web, bool is_full)
     web->is_full = is_full;
 }
 
-/* Accepts connections until none waits, no place is free, or an error occurs (a negative errno). */
+/* Accepts connections until none waits, the maximum is reached, or an error occurs. Returns 0 or a
+ * negative errno. */
 static int accept_all(struct web *web)
 {
     int came = 1;

@@ -1,7 +1,6 @@
-/* Pages of the newest snapshot. A page is made at the first request after a new snapshot, and all
- * readers share its bytes, so neither CPU time nor memory grows with the number of readers (O8).
- * Owns the snapshot, the history and the answers. Of a request, only method and path are used
- * (O9). */
+/* Pages of the newest snapshot. A page is created at the first request after a new snapshot. All
+ * readers share its bytes, so CPU time and memory do not depend on the number of readers (O8). Owns
+ * the snapshot, the history and the answers. Only method and path of a request are used (O9). */
 #include "svc/ops/web/web_pages.h"
 
 #include "svc/ops/report/report.h"
@@ -16,8 +15,8 @@
 #define TEXT "text/plain; charset=utf-8"
 #define HTML "text/html; charset=utf-8"
 #define REFRESH_S "5" /* seconds after which a browser reloads the page */
-/* Content-Security-Policy: the page loads, runs and sends nothing, and may not be part of another
- * page. */
+/* Content-Security-Policy: the page loads, runs and sends nothing, and must not be embedded in
+ * another page. */
 #define POLICY                                                                               \
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; " \
     "base-uri 'none'; form-action 'none'"
@@ -28,7 +27,7 @@ struct web_pages {
     const char *version;
     struct snapshot *now; /* NULL: no snapshot yet */
     struct history history;
-    struct MHD_Response *made[PAGES]; /* answers made from `now`; NULL: not requested yet */
+    struct MHD_Response *made[PAGES]; /* answers created from `now`; NULL: not requested yet */
     struct MHD_Response *not_yet, *not_here, *not_so;
 };
 
@@ -83,7 +82,7 @@ static const struct {
 
 /* --- answers --- */
 
-/* Creates an answer, which owns `body`. NULL: no memory. */
+/* Creates an answer, which owns `body`. Returns NULL if memory is missing. */
 static struct MHD_Response *make_answer(char *body, size_t bytes, const char *type)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(bytes, body, MHD_RESPMEM_MUST_FREE);
@@ -125,7 +124,7 @@ static int print_page(const struct web_pages *w, enum page page, char **ret_text
     int error = pages[page].make(w, out);
     if (fclose(out) != 0 || error < 0) {
         free(body);
-        return -ENOMEM; /* a stream in memory has no other error */
+        return -ENOMEM; /* the only error of a stream in memory */
     }
     *ret_text = body;
     *ret_bytes = bytes;
@@ -199,7 +198,7 @@ void web_pages_show(struct web_pages *w, envelope *status, envelope *jobs)
     snapshot_destroy(w->now);
     w->now = now;
     for (int i = 0; i < PAGES; i++)
-        forget(&w->made[i]); /* a reader that still uses the answer has a reference of its own */
+        forget(&w->made[i]); /* a reader that still uses the answer has its own reference */
 }
 
 static int find_page(const char *path)

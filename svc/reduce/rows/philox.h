@@ -1,5 +1,5 @@
-/* Philox4x32-10: 128 random bits as a function of a counter and a key, without a state. Any party
- * computes any part of a sequence, in any order, to the same bits.
+/* Philox4x32-10: 128 random bits as a function of a counter and a key, without a state. Any process
+ * can compute any part of a sequence, in any order, with the same bits.
  *
  * Source: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
  * Constants and known answers are those of Random123. Pure; any thread. */
@@ -12,9 +12,9 @@
 #define PHILOX_MULTIPLIER0 UINT64_C(0xd2511f53)
 #define PHILOX_MULTIPLIER1 UINT64_C(0xcd9e8d57)
 #define PHILOX_STEP0 UINT32_C(0x9e3779b9) /* added to the low word of the key after each round */
-#define PHILOX_STEP1 UINT32_C(0xbb67ae85) /* likewise, to the high word */
+#define PHILOX_STEP1 UINT32_C(0xbb67ae85) /* added to the high word of the key after each round */
 
-/* One round on the four words of a block. */
+/* Runs one round on the four words of a block. */
 static inline void philox_round(uint32_t *word0, uint32_t *word1, uint32_t *word2, uint32_t *word3,
                                 uint32_t key0, uint32_t key1)
 {

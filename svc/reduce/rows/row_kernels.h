@@ -1,6 +1,6 @@
-/* The row rules and initial values of one instruction set. Plain loops over the elements of a row,
- * as in reduce_rules.h: each operation is rounded by itself, so the bits are the same at every
- * width (R5, R11). Included by reduce_table.h only. */
+/* Row rules and initial values of one instruction set. Plain loops over the elements of a row, as
+ * in reduce_rules.h. Each operation is rounded separately, so the bits are the same for every
+ * vector width (R5, R11). Included by reduce_table.h only. */
 #include "svc/reduce/reduce_rules.h"
 #include "svc/reduce/rows/philox.h"
 
@@ -11,14 +11,14 @@ struct row_view {
     uint32_t dim;
 };
 
-/* The gradient of element i: divided, then decayed. */
+/* Returns the gradient of element i: first divided, then with weight decay added. */
 inline_always float row_gradient(const struct row_step *s, const struct row_view *row, uint32_t i)
 {
     float gradient = row->gradient[i] / s->divisor;
     return s->weight_decay != 0 ? gradient + s->weight_decay * row->values[i] : gradient;
 }
 
-/* Local copies, as in reduce_rules.h. */
+/* Local copies are used for the reason given in reduce_rules.h. */
 static void apply_row_sgd(const struct row_step *step, const struct row_view *view)
 {
     const struct row_step s = *step;
@@ -41,10 +41,12 @@ static void apply_row_adagrad(const struct row_step *step, const struct row_view
     }
 }
 
-/* Sums of squares side by side: as many as the widest vector has elements, in every set (R11). */
+/* Number of parallel sums of squares in every instruction set: the number of elements of the widest
+ * vector (R11). */
 #define ROW_STRANDS 16
 
-/* Strand j adds the squares of elements j, j + 16, j + 32, ...; the strands are added in halves. */
+/* Strand j adds the squares of elements j, j + 16, j + 32, ... Then the strands are added in
+ * halves. */
 inline_always float row_squares(const struct row_step *s, const struct row_view *row)
 {
     float strand[ROW_STRANDS] = {0};
@@ -92,7 +94,7 @@ static void apply_row_adam(const struct row_step *step, const struct row_view *v
     }
 }
 
-/* Moments: z, then n. */
+/* The moments are z, followed by n. */
 static void apply_row_ftrl(const struct row_step *step, const struct row_view *view)
 {
     const struct row_step s = *step;
@@ -123,7 +125,7 @@ inline_always bool row_is_finite(const float *gradient, uint32_t dim)
     return !is_special;
 }
 
-/* The constants of one kernel. */
+/* Constants of one kernel. */
 struct row_kernel {
     void (*apply)(const struct row_step *s, const struct row_view *row);
     vec (*load)(const void *at);
@@ -133,7 +135,8 @@ struct row_kernel {
 
 #define ROW_VECTOR (VECTOR_BYTES / sizeof(float)) /* elements of a vector */
 
-/* `ret_wide` has room for one more vector; elements behind the row are zeros. */
+/* Converts a row to f32. `ret_wide` has room for one more vector; elements after the row are
+ * zeros. */
 inline_always void row_widen(const struct row_kernel *k, const void *values, uint32_t dim,
                              float *ret_wide)
 {
@@ -193,14 +196,15 @@ ROWS_OF(ftrl)
 
 /* ---- initial values, in batches ---- */
 
-#define ROW_BATCH 16 /* elements; a multiple of every ROW_VECTOR */
+#define ROW_BATCH 16 /* number of elements; a multiple of every ROW_VECTOR */
 #define ROW_UNIFORM_UNIT 0x1p-24
 #define ROW_NORMAL_UNIT 1.8688123650118534e-05 /* 1 / sqrt(8 * (2^32 - 1) / 12) */
 
-/* The functions below fill in `elements` values from element `at` on, a multiple of ROW_BATCH; what
- * they store behind, up to ROW_BATCH, is of no use but defined. */
+/* The functions below compute `elements` values from element `at` on, a multiple of ROW_BATCH.
+ * Further elements of the batch have defined but unused values. */
 
-/* Block by block: as fast as vectors of blocks, which have more elements than a short row. */
+/* Computed block by block. Vectors of blocks would not be faster, because they have more elements
+ * than a short row. */
 inline_always void row_uniform(const struct row_initial *initial, uint64_t key, uint32_t at,
                                uint32_t elements, float *ret_batch)
 {
@@ -214,7 +218,7 @@ inline_always void row_uniform(const struct row_initial *initial, uint64_t key, 
     }
 }
 
-/* `lanes` successive blocks, side by side so that they become vectors. */
+/* Computes `lanes` successive blocks in parallel, so that the compiler vectorizes them. */
 inline_always void row_philox(const struct row_initial *initial, uint64_t key, uint32_t first,
                               uint32_t word[4][ROW_BATCH], const uint32_t lanes)
 {

@@ -1,5 +1,5 @@
-/* The table of row rules: their moments, their settings, and the coefficients of a clock. Touches
- * no row: row_kernels.h does. */
+/* Table of row rules: their moments, their settings, and the coefficients of a clock. row_kernels.h
+ * changes the rows. */
 #include "svc/reduce/rows/rows.h"
 
 #include "svc/reduce/internal.h"
@@ -51,7 +51,7 @@ const char *row_rule_name(unsigned rule)
 
 static bool row_is_amount(double value) { return update_is_within(value, 0, INFINITY); }
 
-/* The rate divides in FTRL. */
+/* FTRL divides by the rate. */
 static const char *row_wrong_ftrl(const struct row_settings *s)
 {
     if ((float)s->rate <= 0)

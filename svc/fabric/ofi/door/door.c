@@ -1,5 +1,5 @@
-/* Owns sockets whose connect request is not complete yet, until libfabric accepts them. Never
- * blocks, never spins, and never reads bytes that libfabric has to read (README, O8). */
+/* Owns the sockets whose connect request is incomplete, until libfabric accepts them. Never blocks,
+ * never spins, and never consumes bytes that libfabric has to read (README, O8). */
 #include "svc/fabric/ofi/door/door.h"
 
 #include "svc/base/clock.h"
@@ -18,24 +18,24 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* The same time as on the control port. */
+/* longest time for a connect request, the same as on the control port */
 #define SILENCE_NS (5 * NS_PER_S)
-/* Pause if descriptors are missing, and between two lines in the log. */
+/* Pause if descriptors run out, and between two lines in the log. */
 #define PAUSE_NS (1 * NS_PER_S)
 /* Unidentified callers may use an eighth of the process's descriptors, within these bounds. */
 #define WAITING_MIN 16
 #define WAITING_MAX 1024
 #define BACKLOG 4096
-/* Maximum number of events and callers in one call, so that established connections have their turn
- * in between. */
+/* Maximum number of events and new callers in one call, so that open connections are not
+ * delayed. */
 #define LOOKS 8
 #define ACCEPTS 4
 
-/* The connect request of the provider. */
+/* Connect request of the provider. */
 #define REQUEST_VERSION 3
 #define REQUEST_TYPE 0
 #define REQUEST_BYTES 32
-#define REQUEST_ORDER_AT 24 /* 64 bits in which the sender's byte order shows: the value is 1 */
+#define REQUEST_ORDER_AT 24 /* 64 bits with value 1, which show the sender's byte order */
 #define REQUEST_DATA_BYTES_MAX 256
 
 struct stranger {
@@ -46,11 +46,11 @@ struct stranger {
 
 struct ofi_door {
     int listen_fd, provider_fd, epoll_fd, timer_fd;
-    struct list waiting, ready; /* the oldest is first */
+    struct list waiting, ready; /* oldest first */
     unsigned waiting_count, waiting_max;
     bool is_paused;
     uint64_t resume_ns;
-    unsigned turned_away; /* number since the last line in the log */
+    unsigned turned_away; /* number of refused callers since the last line in the log */
     const char *why;
     uint64_t told_ns;
 };
@@ -63,7 +63,7 @@ int ofi_door_address(const struct ofi_door *d, struct sockaddr_storage *ret_addr
     return getsockname(d->listen_fd, (struct sockaddr *)ret_address, &bytes) < 0 ? -errno : 0;
 }
 
-/* --- turning away ---------------------------------------------------------------------------- */
+/* --- refusals --------------------------------------------------------------------------------- */
 
 static void door_tell(struct ofi_door *d, uint64_t now_ns)
 {
@@ -102,8 +102,8 @@ static bool door_drop_oldest(struct ofi_door *d, const char *why)
 
 /* --- requests -------------------------------------------------------------------------------- */
 
-/* Returns the bytes of a whole request that begins like this. 0: not a request, or a request in
- * another byte order, whose messages could not be checked (O12). */
+/* Returns the bytes of the whole request that begins with these bytes. 0: not a request, or a
+ * request in another byte order, whose messages could not be checked (O12). */
 static size_t door_request_bytes(const uint8_t *bytes, size_t count)
 {
     uint64_t order = 1;
@@ -167,8 +167,8 @@ static void door_watch_listener(struct ofi_door *d, uint32_t events)
     epoll_ctl(d->epoll_fd, EPOLL_CTL_MOD, d->listen_fd, &event);
 }
 
-/* Stops listening for a while. A caller that cannot be accepted stays in the kernel's queue, which
- * keeps the listener readable. */
+/* Pauses listening. A caller that cannot be accepted stays in the kernel's queue, which keeps the
+ * listener readable. */
 static void door_pause_listening(struct ofi_door *d)
 {
     d->is_paused = true;
@@ -246,7 +246,8 @@ static void door_on_time(struct ofi_door *d)
     door_tell(d, now_ns);
 }
 
-/* Requests are handled first, because a new caller may replace the oldest one. */
+/* Requests are handled before new callers are accepted, because a new caller may displace the
+ * oldest one. */
 void ofi_door_look(struct ofi_door *d)
 {
     struct epoll_event events[LOOKS];
@@ -284,7 +285,8 @@ static unsigned door_waiting_max(void)
     return eighth < WAITING_MAX ? (unsigned)eighth : WAITING_MAX;
 }
 
-/* Gives the door its own descriptor of the listening socket, and puts a bell in its place. */
+/* Duplicates the listening socket for this file, and replaces libfabric's descriptor by an
+ * eventfd. */
 static int door_change_places(struct ofi_door *d)
 {
     d->listen_fd = fcntl(d->provider_fd, F_DUPFD_CLOEXEC, 0);

@@ -1,8 +1,8 @@
-/* Defines the functions with which libfabric moves bytes over sockets: a program's own definition
- * has priority over that of the C library, for every library linked with it. Owns the table of
- * guarded sockets. Every other socket behaves as before, and errno has the value from the system
- * (README, O12). */
-#undef _FORTIFY_SOURCE /* the inline versions of _FORTIFY_SOURCE have the same names */
+/* Defines the functions with which libfabric moves bytes over sockets. A program's own definition
+ * takes precedence over the C library's, for every library that it uses. Owns the table of guarded
+ * sockets. For all other sockets the functions behave as usual, and errno has the value from the
+ * kernel (README, O12). */
+#undef _FORTIFY_SOURCE /* its inline versions have the same names */
 #include "svc/fabric/ofi/door/guard.h"
 
 #include "svc/base/log.h"
@@ -20,17 +20,16 @@
 #include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
-/* The kernel's limit of descriptors for a process, unless it is raised. Pages of the table are
- * touched only as used. */
+/* The kernel's default limit of descriptors. Pages of the table are allocated only when used. */
 #define GUARDS_MAX (1 << 20)
 
 struct guard {
-    struct ofi_door *door; /* door of a listener; NULL: the descriptor is a connection */
+    struct ofi_door *door; /* the descriptor is a listener; NULL: a connection */
     struct tcp_wire wire;
-    bool is_broken; /* from now on the provider gets only the end of the connection */
+    bool is_broken; /* the provider reads only the end of the connection from now on */
 };
 
-/* Only the thread of its fabric uses a socket, installs its guard and removes it. */
+/* Only the thread of the socket's fabric uses the socket and its guard. */
 static _Atomic(struct guard *) guards[GUARDS_MAX];
 
 static struct guard *guard_of(int fd)
@@ -70,7 +69,7 @@ void ofi_guard_end(int fd)
     free(g);
 }
 
-/* Makes the connection look to the provider as if the peer had reset it. */
+/* Makes the provider detect a reset of the connection. */
 static ssize_t guard_break(struct guard *g)
 {
     g->is_broken = true;

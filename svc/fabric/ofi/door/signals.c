@@ -1,7 +1,7 @@
-/* Restores signals that a library below libfabric has taken (O11). Debian's libfabric loads PSM,
- * for an InfiniPath card that few hosts have. Before main(), PSM's constructor installs handlers
- * for SIGINT, SIGTERM, SIGABRT, SIGBUS, SIGILL and SIGSEGV that print a backtrace and exit, and
- * drops the former handlers. Handlers of other libraries stay. */
+/* Restores signals whose handlers a library below libfabric has replaced (O11). Debian's libfabric
+ * loads PSM, for an InfiniPath card that few hosts have. Before main(), PSM's constructor installs
+ * handlers for SIGINT, SIGTERM, SIGABRT, SIGBUS, SIGILL and SIGSEGV that print a backtrace and
+ * exit. Handlers of other libraries are kept. */
 #include "svc/fabric/ofi/door/signals.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Prefixes of the files: PSM of InfiniPath (two libraries), and PSM2 of Omni-Path. */
+/* Beginnings of file names: PSM of InfiniPath (two libraries), PSM2 of Omni-Path. */
 static const char *const takers[] = {"libinfinipath.", "libpsm_infinipath.", "libpsm2."};
 
 static bool is_taker(const char *path)
@@ -34,7 +34,7 @@ static bool is_taken(const struct sigaction *action)
            dladdr(handler, &library) != 0 && library.dli_fname && is_taker(library.dli_fname);
 }
 
-/* A constructor runs after the constructors of the libraries that this library needs. */
+/* A constructor runs after the constructors of all libraries on which its own library depends. */
 __attribute__((constructor)) void ofi_signals_give_back(void)
 {
     struct sigaction action;

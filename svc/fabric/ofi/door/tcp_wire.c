@@ -1,6 +1,6 @@
 /* Follows the headers of libfabric's `tcp` provider (1.17) in both directions of one connection.
- * Owns the rules for bytes that may arrive (README, O12). Accepts everything that an honest
- * provider sends, and stops all bytes that the provider's parser would use unchecked. */
+ * Owns the rules for bytes that may arrive (README, O12). All bytes from a correct provider are
+ * accepted. Bytes that the provider's parser would use unchecked are refused. */
 #include "svc/fabric/ofi/door/tcp_wire.h"
 
 #include <errno.h>
@@ -9,13 +9,14 @@
 #define VERSION 3
 #define OP_DATA_ACK 2
 #define FLAG_WORD 0x1
-/* commit complete: with it the provider flushes memory at an unchecked address */
+/* commit complete: the provider would flush memory at an unchecked address */
 #define FLAG_COMMIT 0x8
-#define FLAGS_ANSWERED 0xc /* delivery complete or commit complete */
+/* flags that require an acknowledgement: delivery complete, commit complete */
+#define FLAGS_ANSWERED 0xc
 
 enum op { OP_MESSAGE = 0, OP_READ = 2, OP_RESPONSE = 3, OP_WRITE = 4 };
 
-/* Little endian, like both ends: the door refuses others (O8). */
+/* Little endian, because the door refuses peers with another byte order (O8). */
 struct tcp_header {
     uint8_t version, op;
     uint16_t flags;
@@ -42,7 +43,7 @@ static struct tcp_header tcp_header_of(const struct tcp_stream *s)
     return h;
 }
 
-/* Returns the length of the only place that a transfer names. */
+/* Returns the length of the only address range that a transfer names. */
 static uint64_t tcp_place_bytes(const struct tcp_stream *s, const struct tcp_header *h)
 {
     struct tcp_place place;
@@ -57,7 +58,7 @@ static bool tcp_has_one_place(const struct tcp_header *h)
     return h->places == 1 && h->header_bytes == sizeof(*h) + word_bytes + sizeof(struct tcp_place);
 }
 
-/* --- bytes that come ------------------------------------------------------------------------- */
+/* --- bytes that arrive ----------------------------------------------------------------------- */
 
 static bool tcp_owes(unsigned *owed) { return ++*owed <= TCP_ANSWERS_MAX; }
 
@@ -69,8 +70,8 @@ static bool tcp_settles(unsigned *due)
     return true;
 }
 
-/* Returns whether a message may arrive. For an acknowledgement that is not due, the provider would
- * use an empty list. */
+/* Returns whether a message may arrive. If no acknowledgement is due, the provider would read an
+ * empty list. */
 static bool tcp_may_message(struct tcp_wire *w, const struct tcp_header *h)
 {
     uint64_t body_bytes = h->bytes - h->header_bytes;
@@ -84,8 +85,7 @@ static bool tcp_may_message(struct tcp_wire *w, const struct tcp_header *h)
 }
 
 /* Returns whether a response may arrive. A response that is too short would leave old bytes in the
- * slot. A response that arrives before its read has left would end an operation that is still being
- * sent. */
+ * slot. A response before its read was sent would end an operation in progress. */
 static bool tcp_may_response(struct tcp_wire *w, const struct tcp_header *h)
 {
     if (w->reads_head == w->reads_tail || h->header_bytes != sizeof(*h))
@@ -93,8 +93,8 @@ static bool tcp_may_response(struct tcp_wire *w, const struct tcp_header *h)
     return h->bytes - h->header_bytes == w->read_bytes[w->reads_tail++ % TCP_READS_MAX];
 }
 
-/* Returns whether a write may arrive. The provider itself checks with the key whether the place is
- * lent. */
+/* Returns whether a write may arrive. The provider itself checks, with the key, whether the memory
+ * is lent. */
 static bool tcp_may_write(struct tcp_wire *w, const struct tcp_header *h)
 {
     if (!tcp_has_one_place(h) || h->bytes - h->header_bytes != tcp_place_bytes(&w->in, h))
@@ -116,7 +116,7 @@ static bool tcp_may_come(struct tcp_wire *w, const struct tcp_header *h)
     }
 }
 
-/* --- bytes that have gone -------------------------------------------------------------------- */
+/* --- bytes that were sent -------------------------------------------------------------------- */
 
 static int tcp_went_whole(struct tcp_wire *w, const struct tcp_header *h)
 {
@@ -134,9 +134,10 @@ static int tcp_went_whole(struct tcp_wire *w, const struct tcp_header *h)
     return 0;
 }
 
-/* --- both ------------------------------------------------------------------------------------ */
+/* --- both directions -------------------------------------------------------------------------- */
 
-/* Collects bytes of the header from `count` bytes. `ret_is_whole`: the header is complete. */
+/* Collects bytes of the header from the next `count` bytes. `ret_is_whole`: the header is
+ * complete. */
 static int tcp_gather(struct tcp_stream *s, const uint8_t *bytes, size_t count, size_t *ret_taken,
                       bool *ret_is_whole)
 {
@@ -165,7 +166,7 @@ static bool tcp_stream_is_over(const struct tcp_stream *s)
            s->header_bytes == tcp_header_of(s).header_bytes;
 }
 
-/* Handles the next bytes of a header. After a complete header its body follows. */
+/* Handles the next bytes of a header. The body follows a complete header. */
 static int tcp_follow_header(struct tcp_wire *w, struct tcp_stream *s, const uint8_t *bytes,
                              size_t count, size_t *ret_taken)
 {

@@ -1,6 +1,6 @@
-/* Follows the bytes of libfabric's `tcp` provider on the socket of a connection, in both
- * directions, so that no harmful byte reaches the provider's parser (README, O12). Pure: uses no
- * socket and not libfabric. */
+/* Follows the bytes of libfabric's `tcp` provider on a connection's socket, in both directions,
+ * so that no harmful byte reaches the provider's parser (README, O12). Pure: uses neither sockets
+ * nor libfabric. */
 #ifndef GRADPOOL_FABRIC_OFI_DOOR_TCP_WIRE_H
 #define GRADPOOL_FABRIC_OFI_DOOR_TCP_WIRE_H
 
@@ -8,13 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the longest header: a transfer with a word and four places. */
+/* Bytes of the longest header: a transfer with a word and four address ranges. */
 #define TCP_HEADER_BYTES_MAX 120
-/* More operations of one kind than either end may have posted (provider/types.h), rounded up. */
+/* More operations of each kind than either end may post (provider/types.h). */
 #define TCP_READS_MAX 256
 #define TCP_ANSWERS_MAX 1024
 
-/* State of one direction: the header that is being collected, then the rest of its body. */
+/* State of one direction: first the header that is being collected, then the rest of its body. */
 struct tcp_stream {
     uint8_t header[TCP_HEADER_BYTES_MAX];
     uint32_t header_bytes;
@@ -27,20 +27,21 @@ struct tcp_wire {
     /* lengths of the reads that were sent and not answered */
     uint64_t read_bytes[TCP_READS_MAX];
     unsigned reads_head, reads_tail;
-    unsigned acks_due;       /* acknowledgements that the peer has yet to send for whole messages */
-    unsigned acks_owed;      /* acknowledgements that this end has yet to send */
-    unsigned responses_owed; /* answers to reads that this end has yet to send */
+    /* number of acknowledgements that the peer still has to send for complete messages */
+    unsigned acks_due;
+    unsigned acks_owed;      /* number of acknowledgements that this end still has to send */
+    unsigned responses_owed; /* number of answers to reads that this end still has to send */
 };
 
-/* Begins to follow a new connection. A message has at most `message_bytes_max`. */
+/* Begins to follow a new connection. `message_bytes_max`: longest message. */
 void tcp_wire_init(struct tcp_wire *w, uint64_t message_bytes_max);
 
-/* Follows bytes that have arrived. -EPROTO: the provider must not get these bytes, nor any later
- * ones. */
+/* Checks bytes that have arrived. Returns 0, or -EPROTO if the provider must not read these bytes
+ * or any later ones. */
 int tcp_wire_came(struct tcp_wire *w, const void *bytes, size_t count);
 
-/* Follows bytes that the provider has sent. -EPROTO: the provider is not expected to send these
- * bytes. */
+/* Checks bytes that the provider has sent. Returns 0, or -EPROTO if the provider should not send
+ * such bytes. */
 int tcp_wire_went(struct tcp_wire *w, const void *bytes, size_t count);
 
 #endif

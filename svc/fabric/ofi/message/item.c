@@ -1,4 +1,4 @@
-/* Parses packs. Trusts no byte, stores nothing, allocates nothing. README: O13. */
+/* Parses packs. Checks every byte, stores nothing, allocates nothing. README: O13. */
 #include "svc/fabric/ofi/message/item.h"
 
 #include <errno.h>

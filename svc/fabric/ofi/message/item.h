@@ -1,4 +1,4 @@
-/* Parses and checks the items of a pack (O13), which are bytes of a peer. Needs no connection. */
+/* Parses and checks the items of a pack (O13) from a peer. Needs no connection. */
 #ifndef GRADPOOL_FABRIC_OFI_MESSAGE_ITEM_H
 #define GRADPOOL_FABRIC_OFI_MESSAGE_ITEM_H
 
@@ -8,7 +8,7 @@
 enum ofi_item_kind {
     OFI_ITEM_USER = 1,       /* header and payload of fabric_send() */
     OFI_ITEM_WRITE = 2,      /* a struct ofi_item_write and the bytes */
-    OFI_ITEM_WRITE_WORD = 3, /* the same as OFI_ITEM_WRITE, with a word for the peer */
+    OFI_ITEM_WRITE_WORD = 3, /* an OFI_ITEM_WRITE with a word for the peer */
 };
 
 struct ofi_item {
@@ -27,12 +27,12 @@ static inline size_t ofi_item_padded(size_t bytes)
     return (bytes + OFI_ITEM_PAD_BYTES - 1) / OFI_ITEM_PAD_BYTES * OFI_ITEM_PAD_BYTES;
 }
 
-/* Returns the next item of a pack that is not at its end. The body is not copied. -EPROTO: not an
- * item of gradpool. */
+/* Returns the next item of a pack that is not at its end. The body is not copied. Returns 0, or
+ * -EPROTO if it is not an item of gradpool. */
 int ofi_item_next(const uint8_t **at, size_t *left, struct ofi_item *ret_item,
                   const uint8_t **ret_body);
-/* Returns the head of a write, and the number of bytes after it. -EPROTO: the body is shorter than
- * a head. */
+/* Writes the head of a write, and the number of bytes after it. Returns 0, or -EPROTO if the body
+ * is shorter than a head. */
 int ofi_item_write_head(const uint8_t *body, size_t bytes, struct ofi_item_write *ret_write,
                         size_t *ret_write_bytes);
 

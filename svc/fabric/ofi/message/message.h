@@ -5,11 +5,11 @@
 #include <stdint.h>
 
 enum ofi_message_kind {
-    OFI_MESSAGE_USER = 1,     /* header and payload of fabric_send() follow */
-    OFI_MESSAGE_LEND = 2,     /* value: number of the region; struct ofi_lend follows */
+    OFI_MESSAGE_USER = 1,     /* followed by header and payload of fabric_send() */
+    OFI_MESSAGE_LEND = 2,     /* value: number of the region; followed by a struct ofi_lend */
     OFI_MESSAGE_WITHDRAW = 3, /* value: number of the region */
     OFI_MESSAGE_NOTIFY = 4,   /* value: word */
-    OFI_MESSAGE_GOODBYE = 5,  /* the end that follows is intended */
+    OFI_MESSAGE_GOODBYE = 5,  /* the following end of the connection is intended */
     OFI_MESSAGE_PACK = 6,     /* value: number of items that follow, each padded to eight bytes */
 };
 
@@ -20,7 +20,7 @@ struct ofi_frame {
 
 struct ofi_lend {
     uint64_t bytes;
-    /* address of the first byte: virtual, or 0 (with or without FI_MR_VIRT_ADDR) */
+    /* address of the first byte: virtual with FI_MR_VIRT_ADDR, otherwise 0 */
     uint64_t address;
     uint64_t key;
 };

@@ -1,5 +1,5 @@
-/* Owns the passive endpoint of a fabric_ofi and the door in front of it. libfabric never reads from
- * a caller whose request is not complete (O8). */
+/* Owns the passive endpoint of a fabric_ofi and the door (door.h). libfabric never reads from a
+ * caller whose request is incomplete (O8). */
 #include "svc/fabric/ofi/provider/listen.h"
 
 #include "svc/base/log.h"
@@ -26,8 +26,8 @@ static void listener_warn_of_unknown_version(void)
             FI_MAJOR(fi_version()), FI_MINOR(fi_version()), OFI_VERSIONS_KNOWN);
 }
 
-/* Opens the door. At this point the socket is bound and does not listen. Without a socket (RDMA)
- * the adapter accepts callers. */
+/* Opens the door. The socket is bound at this point but does not listen yet. Without a socket
+ * (RDMA), the network adapter accepts callers. */
 static int listener_open_door(struct ofi_fabric *f)
 {
     struct ofi_listener *l = f->listener;

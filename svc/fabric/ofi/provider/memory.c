@@ -20,7 +20,7 @@ struct ofi_pool {
 
 struct ofi_memory {
     struct fid_domain *domain;
-    uint64_t mode; /* mr_mode that the provider requests */
+    uint64_t mode; /* mr_mode that the provider requires */
     uint64_t key_mask;
     struct list regions, pools;
 };
@@ -73,8 +73,8 @@ static int random_key(const struct ofi_memory *m, uint64_t *ret_key)
     return 0;
 }
 
-/* Two registrations must not have the same key. With a provider whose keys are short, a second
- * attempt may be needed. */
+/* Two registrations must not have the same key. If the provider's keys are short, several attempts
+ * may be needed. */
 static int register_memory(struct ofi_memory *m, void *base, size_t bytes, uint64_t access,
                            struct fid_mr **ret_mr)
 {

@@ -1,6 +1,6 @@
-/* Converts names that people write (addresses, providers, interfaces) into structs of libfabric,
- * and finds what libfabric hides (its sockets, errno values for its codes). Keeps no state. Never
- * uses another provider than the one that is named. */
+/* Converts the user's names (addresses, providers, interfaces) to libfabric's structs. Finds
+ * sockets and errno values that libfabric does not expose. Has no state. Never uses another
+ * provider than the named one. */
 #include "svc/fabric/ofi/provider/names.h"
 
 #include "svc/base/log.h"
@@ -23,7 +23,7 @@
 #include <string.h>
 
 #define API_VERSION FI_VERSION(1, 17)
-/* Number of operations that may be posted on a connection at a time; see types.h. */
+/* Number of operations that may be posted on a connection at the same time; see types.h. */
 #define TX_SIZE_NEEDED 264
 
 /* --- addresses ------------------------------------------------------------------------------- */
@@ -177,8 +177,8 @@ static struct fi_info *provider_hints(const char *provider, uint64_t landed_flag
     return hints;
 }
 
-/* Returns whether transmitted bytes have landed. With these protocols the acknowledgement comes
- * from the peer's adapter, which places the bytes before the peer's next read. */
+/* Returns whether transmitted bytes are in the peer's memory. With these protocols the peer's
+ * adapter sends the acknowledgement, and it stores the bytes before the peer's next read. */
 static bool transmitted_is_landed(const struct fi_info *info)
 {
     uint32_t protocol = info->ep_attr->protocol;
@@ -235,7 +235,7 @@ int ofi_provider_choose(const char *provider, const char *interface_name, struct
         fi_freeinfo(info);
         return provider_missing(provider, "cannot tell when a write has landed");
     }
-    info->tx_attr->op_flags = 0; /* each operation that needs flags sets them itself */
+    info->tx_attr->op_flags = 0; /* each operation sets the flags that it needs */
     *ret_info = info;
     *ret_landed_flags = landed_flags;
     return 0;
@@ -293,7 +293,7 @@ static bool socket_is(int fd, const struct wanted_socket *wanted)
     return has_peer && addresses_equal(&name, &wanted->peer);
 }
 
-/* Calls `visit` for each descriptor until it returns true. Returns that descriptor; -1: none. */
+/* Calls `visit` for each descriptor until it returns true. Returns this descriptor, or -1. */
 static int each_descriptor(bool (*visit)(int fd, const struct wanted_socket *wanted),
                            const struct wanted_socket *wanted)
 {
@@ -336,7 +336,7 @@ int ofi_errno(ssize_t code)
     ssize_t positive = code < 0 ? -code : code;
     switch (positive) {
     case 0: return 0;
-    /* Operations are cancelled only because their connection has ended. */
+    /* Operations are canceled only because their connection has ended. */
     case FI_ECANCELED:
     case FI_ENOTCONN:
     case EPIPE:

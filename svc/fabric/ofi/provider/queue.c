@@ -1,6 +1,6 @@
-/* The lowest file of a connection of fabric_ofi: posts receives, manages slots, puts the connection
- * on the list that polls use, cuts it. Never waits, and never calls a file that posts
- * operations. */
+/* Queue of a connection of fabric_ofi. Posts receives, manages slots, adds the connection to the
+ * list that polls read, and shuts it down. Never blocks. No file that posts other operations is
+ * called from here. */
 #include "svc/fabric/ofi/provider/queue.h"
 
 #include "svc/base/clock.h"
@@ -47,8 +47,8 @@ void ofi_queue_activate(struct ofi_conn *c)
 
 /* --- slots ----------------------------------------------------------------------------------- */
 
-/* Lays out the buffers. A receive begins before a cache line by the length of a frame, so that a
- * message begins at the line. Payloads after the fixed records are then aligned for the sums that
+/* Divides the buffers. A receive begins before a cache line by the length of a frame, so that the
+ * message begins at the line. Payloads behind the fixed records are then aligned for the sums that
  * read them in place. */
 static void queue_lay_out(struct ofi_conn *c, size_t stride)
 {
@@ -68,8 +68,8 @@ static void queue_lay_out(struct ofi_conn *c, size_t stride)
         ofi_queue_free_transfer(c, &c->transfers[i]);
 }
 
-/* Posts a receive. Without one the provider may have held back a message that it has read already.
- * No descriptor shows that, so the queue must be read before the next sleep (O5). */
+/* Posts a receive. Without it, the provider may have kept a message that it has already read. No
+ * descriptor reports this, so the queue must be read before the next sleep (O5). */
 static int queue_post_receive(struct ofi_conn *c, struct ofi_op *op)
 {
     int error = (int)fi_recv(c->ep, op->buffer, c->receive_bytes, ofi_queue_descriptor(c), 0,
@@ -104,9 +104,9 @@ int ofi_queue_prepare(struct ofi_conn *c)
     return ofi_errno(error);
 }
 
-/* Posts the receive again, unless the endpoint has ended. libfabric 2 returns EAGAIN for an
- * endpoint that has ended: messages from before its end still have to be read, and the posted
- * receives come back with the end. */
+/* Posts the receive again, unless the endpoint has ended. For an ended endpoint libfabric 2 returns
+ * EAGAIN. Messages from before the end must still be read, and the end returns the posted
+ * receives. */
 void ofi_queue_repost(struct ofi_conn *c, struct ofi_op *op)
 {
     if (c->ep == NULL || c->is_shut)
@@ -140,7 +140,7 @@ void ofi_queue_finish_pack(struct ofi_conn *c, struct ofi_pack *p, int error)
     p->is_posted = false;
 }
 
-/* --- errors of verbs ------------------------------------------------------------------------- */
+/* --- errors of functions --------------------------------------------------------------------- */
 
 int ofi_queue_refuse(const struct ofi_conn *c)
 {
@@ -154,7 +154,7 @@ int ofi_queue_no_room(struct ofi_conn *c)
 }
 
 /* If the provider is full although nothing is posted, another resource is missing. No completion
- * will show when there is room, so the next poll tries again. */
+ * will report room, so the next poll tries again. */
 int ofi_queue_post_failed(struct ofi_conn *c, int error)
 {
     if (error != -FI_EAGAIN)
@@ -191,9 +191,9 @@ static void queue_abandon_pack(struct ofi_conn *c)
     c->pack = NULL;
 }
 
-/* Cuts the socket below the provider, so that the provider ends the endpoint by its own error path,
- * which also reads the bytes from before (O2). If these bytes have to be checked and cannot be, the
- * provider closes the endpoint by itself. It reads nothing then, and has read nothing yet (O12). */
+/* Shuts down the socket below the provider. The provider then ends the endpoint by its error path,
+ * which still reads the bytes from before (O2). If these bytes would have to be checked but cannot
+ * be, the provider closes the endpoint itself, without having read anything (O12). */
 void ofi_queue_cut(struct ofi_conn *c)
 {
     c->phase = OFI_ENDING;

@@ -1,6 +1,6 @@
-/* The queue of a connection of fabric_ofi: its buffers and slots, its membership in the list that
- * polls read, and the cut that ends it. This is the lowest of the files that handle a
- * connection. */
+/* Queue of a connection of fabric_ofi: its buffers and slots, its node in the list of
+ * connections that polls read, and its end. Other files of the connection use this file, not vice
+ * versa. */
 #ifndef GRADPOOL_FABRIC_OFI_PROVIDER_QUEUE_H
 #define GRADPOOL_FABRIC_OFI_PROVIDER_QUEUE_H
 
@@ -8,28 +8,28 @@
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Adds an event of this connection to the batch, which must have space. */
+/* Adds an event of this connection to the batch, which must have room. */
 struct fabric_event *ofi_queue_emit(struct ofi_batch *batch, struct ofi_conn *c,
                                     enum fabric_event_kind kind);
-/* From now on polls read the queue, until it is armed again. Needed when an operation was posted,
- * or when the queue's descriptor has fired (O5). */
+/* Polls read the queue from now on, until it is armed again. Called when an operation was posted,
+ * or the queue's descriptor is readable (O5). */
 void ofi_queue_disarm(struct ofi_conn *c);
-/* Returns the queue's descriptor; -1: none. */
+/* Returns the queue's descriptor, or -1. */
 int ofi_queue_fd(const struct ofi_conn *c);
-/* Like ofi_queue_disarm(). In addition the next poll has to come before any sleep, because there is
- * work. */
+/* Like ofi_queue_disarm(). In addition, the next poll must happen before the thread sleeps, because
+ * work is pending. */
 void ofi_queue_activate(struct ofi_conn *c);
 
 /* --- slots ------------------------------------------------------------------------------------ */
 
-/* Lays out the buffers, and posts the receives on a new endpoint. -ENOMEM, or the provider's
- * error. */
+/* Divides the buffers, and posts the receives on a new endpoint. Returns 0, -ENOMEM or an error of
+ * the provider. */
 int ofi_queue_prepare(struct ofi_conn *c);
-/* Returns a receive to the provider when all its messages are done. */
+/* Posts a receive again once the caller has returned all its messages. */
 void ofi_queue_repost(struct ofi_conn *c, struct ofi_op *op);
 void ofi_queue_message_done(struct ofi_conn *c, const void *data);
 
-/* Takes a slot for a read or write. NULL: all are in use. */
+/* Returns a free slot for a read or write, or NULL if all are in use. */
 static inline struct ofi_op *ofi_queue_take_transfer(struct ofi_conn *c)
 {
     struct ofi_op *op = c->free_transfers;
@@ -44,34 +44,34 @@ static inline void ofi_queue_free_transfer(struct ofi_conn *c, struct ofi_op *op
     c->free_transfers = op;
 }
 
-/* Marks the writes of a pack as ended, because the pack has ended or will never leave. They are
+/* Marks the writes of a pack as ended, because the pack has ended or will never be sent. They are
  * reported later. */
 void ofi_queue_finish_pack(struct ofi_conn *c, struct ofi_pack *p, int error);
 
-/* Returns the descriptor of the connection's own buffers, for posts. NULL where none is needed. */
+/* Returns the descriptor of the connection's own buffers, or NULL if the provider requires none. */
 static inline void *ofi_queue_descriptor(const struct ofi_conn *c)
 {
     return c->buffers_mr ? fi_mr_desc(c->buffers_mr) : NULL;
 }
 
-/* --- errors of verbs -------------------------------------------------------------------------- */
+/* --- errors of functions ---------------------------------------------------------------------- */
 
-/* Returns the error of a call on a connection that is not open. */
+/* Returns the error of a function for a connection that is not open. */
 int ofi_queue_refuse(const struct ofi_conn *c);
-/* Returns -EAGAIN, because all slots are in use; ROOM follows. */
+/* Returns -EAGAIN because all slots are in use. ROOM follows. */
 int ofi_queue_no_room(struct ofi_conn *c);
-/* Returns the error of a post that the provider has refused with `r`. */
+/* Returns the error of a function after the provider has returned `r`. */
 int ofi_queue_post_failed(struct ofi_conn *c, int r);
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* Makes the timer fire at `when_ns` or earlier, for connections that have a deadline. */
+/* Sets the timer to `when_ns`, unless it fires earlier. Used for deadlines of connections. */
 void ofi_queue_set_timer(struct ofi_fabric *f, uint64_t when_ns);
-/* Gives the connection OFI_CLOSE_NS from now to get its operations back. */
+/* Sets a deadline in OFI_CLOSE_NS, until which posted operations may end. */
 void ofi_queue_set_deadline(struct ofi_conn *c);
-/* Ends the connection: cuts its socket, after which posted operations come back (O2). */
+/* Ends the connection by shutting down its socket. Posted operations then end (O2). */
 void ofi_queue_cut(struct ofi_conn *c);
-/* Ends a connection that this end has found broken. CLOSED will have `error`. */
+/* Ends a connection in which this end has detected an error. CLOSED will have `error`. */
 void ofi_queue_fail(struct ofi_conn *c, int error);
 
 #endif

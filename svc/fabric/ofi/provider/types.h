@@ -1,5 +1,5 @@
-/* The structs of fabric_ofi: the fabric, the connection, and the operations posted on a connection.
- * Only svc/fabric/ofi and its tests include this header. */
+/* Structs of fabric_ofi: fabric, connection, and posted operations. Only svc/fabric/ofi and its
+ * tests include this header. */
 #ifndef GRADPOOL_FABRIC_OFI_PROVIDER_TYPES_H
 #define GRADPOOL_FABRIC_OFI_PROVIDER_TYPES_H
 
@@ -23,58 +23,60 @@
 #define OFI_SENDS_MAX 64
 #define OFI_TRANSFERS_MAX 192
 #define OFI_PACKS 8
-/* Maximum bytes of a pack, including its frame; and of an item in it, without its header (O13). */
+/* Maximum bytes of a pack with its frame, and of an item in it without the header (O13). */
 #define OFI_PACK_BYTES (16u << 10)
 #define OFI_PACKED_BYTES_MAX 2048
 #define OFI_COMPLETIONS_A_READ 16
-/* Bytes of a send buffer, which holds the longest message without a payload. */
+/* Bytes of a send buffer: the longest message without a payload. */
 #define OFI_SEND_BYTES (sizeof(struct ofi_frame) + FABRIC_MESSAGE_BYTES_MAX)
-/* Time that the provider has to give back posted operations. Then the connection is closed in any
- * case. */
+/* Time in which the provider has to end posted operations. Afterwards the connection is closed in
+ * any case. */
 #define OFI_CLOSE_NS (1 * NS_PER_S)
 
 enum ofi_op_kind { OFI_OP_RECEIVE, OFI_OP_SEND, OFI_OP_PACK, OFI_OP_READ, OFI_OP_WRITE };
 
-/* A posted operation. The provider gets a pointer to its first member as context (FI_CONTEXT). */
+/* A posted operation. The provider receives a pointer to its first member as context
+ * (FI_CONTEXT). */
 struct ofi_op {
     struct fi_context provider;
     enum ofi_op_kind kind;
-    bool is_asked; /* a send that requested a completion (O10) */
-    unsigned held; /* number of messages in a receive that the caller holds */
-    int error;     /* error of a packed write that has ended and is not reported yet */
+    bool is_asked; /* send that has requested a completion (O10) */
+    unsigned held; /* number of messages in a receive that the caller has not returned */
+    int error;     /* error of a packed write that has ended but was not reported yet */
     uint8_t *buffer;
     void *context;
-    struct ofi_op *next_free; /* or the next write in a pack */
+    struct ofi_op *next_free; /* next free slot, or next write in a pack */
 };
 
-/* Small messages and writes, gathered into one message, before it is sent and until it has left. */
+/* Small messages and writes that are sent as one message. Used from the first item until the send
+ * has ended. */
 struct ofi_pack {
-    struct ofi_op op; /* first member: the pack is found by its pointer */
+    struct ofi_op op; /* first member, so that the pack is found from it */
     size_t bytes;
     uint32_t items;
     bool is_posted;
-    struct ofi_op *writes, **writes_end; /* these writes end together with the pack */
+    struct ofi_op *writes, **writes_end; /* writes that end together with the pack */
 };
 
-/* The pack of the peer that is being taken apart. */
+/* The peer's pack that is being read. */
 struct ofi_unpacking {
     struct ofi_op *op; /* NULL: no pack */
     const uint8_t *at;
     size_t left;
 };
 
-/* A region of the peer. bytes 0: none. */
+/* A region of the peer; bytes 0: no region. */
 struct ofi_foreign {
     uint64_t bytes, address, key;
 };
 
 enum ofi_phase {
-    OFI_REQUESTED, /* a peer requests a connection; there is no endpoint yet */
-    OFI_OPENING,   /* fi_connect or fi_accept was called, and FI_CONNECTED has not come yet */
+    OFI_REQUESTED, /* a peer has requested a connection; there is no endpoint yet */
+    OFI_OPENING,   /* fi_connect() or fi_accept() was called; FI_CONNECTED has not arrived */
     OFI_OPEN,
-    OFI_LINGERING, /* fabric_disconnect() was called: sends may still leave */
-    OFI_ENDING,    /* the socket is cut; posted operations come back */
-    OFI_GONE,      /* closed, and CLOSED was reported; freed when the next poll begins */
+    OFI_LINGERING, /* fabric_disconnect() was called; posted sends still complete */
+    OFI_ENDING,    /* the socket is shut down; posted operations end */
+    OFI_GONE,      /* closed, and CLOSED was reported; the next poll frees the connection */
 };
 
 struct ofi_fabric {
@@ -85,16 +87,16 @@ struct ofi_fabric {
     struct fid_eq *eq;
     struct ofi_listener *listener; /* NULL: the fabric does not listen */
     int epoll_fd, eq_fd, timer_fd;
-    bool is_eq_armed; /* the event queue is empty: its descriptor fires at the next event (O5) */
+    bool is_eq_armed; /* the event queue is empty; its descriptor reports the next event (O5) */
     unsigned polls_without_look;
     uint64_t timer_ns;     /* time at which the timer fires; 0: not set */
     uint64_t landed_flags; /* flags for writes (O4) */
     uint32_t payload_bytes_max;
     char *interface_name; /* NULL: any */
     struct ofi_memory *memory;
-    struct list conns;  /* linked by in_fabric: every connection that is not gone */
+    struct list conns;  /* linked by in_fabric: connections except those in `gone` */
     struct list active; /* linked by in_active: connections whose queue is not armed (O5) */
-    /* linked by in_bursts: connections that have small posts in this burst (O13) */
+    /* linked by in_bursts: connections with small operations in this burst (O13) */
     struct list bursts;
     struct list gone; /* linked by in_fabric */
     char description[256];
@@ -107,51 +109,51 @@ struct ofi_conn {
     void *owner;
     int error;        /* error of the CLOSED event */
     uint32_t reason;  /* reason of a refusal, for the CLOSED event */
-    bool is_accepted; /* the peer has connected, and this end has accepted */
-    bool is_ours;     /* fabric_disconnect() was called: CLOSED is the only event left */
+    bool is_accepted; /* the peer has connected to this end */
+    bool is_ours;     /* fabric_disconnect() was called; only CLOSED will be reported */
     bool peer_left;   /* GOODBYE has arrived */
     bool has_left;    /* GOODBYE was posted */
-    bool is_guarded;  /* the bytes from the peer are checked (O12) */
-    bool is_shut;     /* the provider has given up the endpoint, and uses nothing any more */
-    bool is_due;      /* the next poll has work here that no descriptor shows */
+    bool is_guarded;  /* the peer's bytes are checked (O12) */
+    bool is_shut;     /* the endpoint has ended, and the provider uses no memory of it */
+    bool is_due;      /* the next poll has work here that no descriptor reports */
     bool wants_room, has_room;
-    uint64_t deadline_ns; /* in states LINGERING and ENDING */
+    uint64_t deadline_ns; /* in phases LINGERING and ENDING */
 
-    struct fi_info *request;     /* in state REQUESTED */
+    struct fi_info *request;     /* in phase REQUESTED */
     struct ofi_hello_said hello; /* hello of the peer */
 
     struct fid_ep *ep;
     struct fid_cq *cq;
-    /* socket of libfabric; -1: none or unknown. Only a forked child closes it here */
+    /* libfabric's socket; -1: none or unknown. Closed here only in a forked child */
     int socket_fd;
 
     uint8_t *buffers;
-    struct fid_mr *buffers_mr; /* NULL where no registration is needed */
+    struct fid_mr *buffers_mr; /* NULL: the provider requires no registration */
     size_t receive_bytes;
     struct ofi_op receives[OFI_RECEIVES], sends[OFI_SENDS_MAX], transfers[OFI_TRANSFERS_MAX];
     struct ofi_op *free_transfers;
-    /* The sends from tail to head may be on their way; sends_asked of them have requested a
+    /* The sends from tail to head may be in progress. sends_asked of them have requested a
      * completion. */
     unsigned sends_head, sends_tail, sends_asked;
     unsigned transfers_posted, receives_posted, packs_posted;
 
     struct ofi_pack packs[OFI_PACKS];
-    struct ofi_pack *pack; /* the pack for the next small post; NULL: none has begun */
-    unsigned burst;        /* number of small posts since the last burst ended */
-    /* packed writes that have ended and are not reported yet */
+    struct ofi_pack *pack; /* pack for the next small operation; NULL: none is open */
+    unsigned burst;        /* number of small operations since the last burst ended */
+    /* packed writes that have ended but were not reported yet */
     struct ofi_op *written, **written_end;
     struct ofi_unpacking unpacking;
-    /* Completions read from the queue. Those before entries_told have been reported. */
+    /* Completions from the queue. The first entries_told of them were reported. */
     struct fi_cq_data_entry entries[OFI_COMPLETIONS_A_READ];
     size_t entries_count, entries_told;
 
     struct ofi_region *lent[FABRIC_REGIONS_MAX];
-    uint64_t withdraws; /* bit i: the WITHDRAW of region i found no room yet */
+    uint64_t withdraws; /* bit i: the WITHDRAW of region i is still to be sent */
     struct ofi_foreign foreign[FABRIC_REGIONS_MAX];
     char peer[64];
 };
 
-/* The events of one poll. It must have space when an event is added. */
+/* Events of one poll. It must have room when an event is added. */
 struct ofi_batch {
     struct fabric_event *events;
     int events_max;

@@ -1,7 +1,7 @@
-/* Finds missing pages of shared memory, and prevents touches from adding them. Owns the userfaultfd
- * of the process, which is never read: a touch of a missing page raises SIGBUS, which sigbus.c
- * handles. Makes no call on a peer's descriptor that the peer could block: lseek() would wait for
- * the peer's locks. S8 and S14 of svc/fabric/shm/README.md. */
+/* Finds missing pages of shared memory, and prevents that they are allocated by an access. Owns the
+ * userfaultfd of the process. It is never read: accessing a missing page raises SIGBUS, which
+ * sigbus.c handles. Makes no call on a peer's descriptor that the peer could block: lseek() would
+ * wait for the peer's locks. S8 and S14 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/absent.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static const pthread_once_t never = PTHREAD_ONCE_INIT;
 
 static uint64_t absent_page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
-/* Tries the advice on an empty range, which is not an error where the kernel knows the advice. */
+/* Tries the advice with an empty range. This succeeds if the kernel knows the advice. */
 static bool absent_can_populate(void)
 {
     char page;
@@ -38,8 +38,9 @@ static bool absent_can_populate(void)
     return madvise(start, 0, MADV_POPULATE_READ) == 0;
 }
 
-/* Closes the descriptor in a forked child. It belongs to the memory of the process that opened it,
- * so a range of the child would be registered in the parent, which has other memory there. */
+/* Closes the descriptor in a forked child. It refers to the memory of the process that opened it. A
+ * range of the child would be registered in the parent, which has other memory at these
+ * addresses. */
 static void forget_fault_fd(void)
 {
     if (fault_fd >= 0)
@@ -76,8 +77,8 @@ bool shm_absent_fail(void *base, uint64_t bytes)
     return shm_absent_can_fail() && ioctl(fault_fd, UFFDIO_REGISTER, &range) == 0;
 }
 
-/* Returns whether the page is swapped out, and so only appears to be missing. A read loads it, and
- * finds nothing where a page is really missing. */
+/* Returns whether the page is swapped out and only seems to be missing. A read loads a swapped-out
+ * page, and finds no data for a missing one. */
 static bool is_swapped(const char *at, int fd, uint64_t offset)
 {
     unsigned char is_there = 0;
@@ -99,7 +100,7 @@ static uint64_t look_at_some(const char *base, uint64_t bytes, int fd, uint64_t 
     return bytes;
 }
 
-/* mincore() needs whole pages; only the last page may be a part of one. */
+/* mincore() needs whole pages; only the last page may be incomplete. */
 uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offset)
 {
     uint64_t before = (uintptr_t)base % absent_page_bytes(),
@@ -115,7 +116,7 @@ uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offs
     return bytes;
 }
 
-/* Maps pages. Without the advice the first touch maps a page. */
+/* Maps pages. If the kernel does not know the advice, the first access maps a page. */
 static bool absent_populate(void *base, uint64_t bytes)
 {
     int error;

@@ -1,26 +1,26 @@
-/* Missing pages in a mapping of shared memory. When a process touches such a page first, the kernel
- * allocates it at the expense of that process's memory cgroup. A lane must not pay for memory that
- * a worker lends. */
+/* Missing pages in a mapping of shared memory. When a process accesses such a page first, the
+ * kernel allocates it and charges that process's memory cgroup. A lane must not be charged for
+ * memory that a worker lends. */
 #ifndef GRADPOOL_FABRIC_SHM_MAP_ABSENT_H
 #define GRADPOOL_FABRIC_SHM_MAP_ABSENT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* From now on a touch of a missing page in the range raises SIGBUS and adds no page. False: this
- * host cannot do that (a seccomp profile without userfaultfd, or a kernel before 5.14), and the
- * caller has to use shm_absent_look(). Any thread may call it. */
+/* From now on, accessing a missing page of the range raises SIGBUS and allocates nothing. Returns
+ * false if this host does not support this (a seccomp profile without userfaultfd, or a kernel
+ * before 5.14); the caller then has to use shm_absent_look(). Any thread may call this function. */
 bool shm_absent_fail(void *base, uint64_t bytes);
 /* Returns whether this host supports shm_absent_fail(). */
 bool shm_absent_can_fail(void);
 
-/* Maps pages of the range into this process, beginning with the first, and adds none to the memory.
- * `fails`: the result of shm_absent_fail(). `fd`: descriptor of the memory, for pages that are
- * swapped out; -1: unknown. Returns the number of mapped bytes before the first missing page. */
+/* Maps pages of the range into this process, from the first on. No page is allocated. `fails`:
+ * result of shm_absent_fail(). `fd`: descriptor of the memory, used for swapped-out pages; -1:
+ * unknown. Returns the number of mapped bytes before the first missing page. */
 uint64_t shm_absent_fill(void *base, uint64_t bytes, bool fails, int fd, uint64_t offset);
 
-/* Returns the number of bytes before the first missing page, without mapping. Makes no call that
- * the owner of the memory could block. */
+/* Returns the number of bytes before the first missing page, without mapping any. Makes no
+ * call that the owner of the memory could block. */
 uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offset);
 
 #endif

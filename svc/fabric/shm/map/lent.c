@@ -1,5 +1,5 @@
-/* The known pages of a region that a worker lends, and the work of mapping it. Adds no page to the
- * region: the worker pays for pages, not this process. S12 and S14 of svc/fabric/shm/README.md. */
+/* Mapped pages of a region that a worker lends, and the work of mapping it. No page is allocated,
+ * because the worker has to be charged for pages. S12 and S14 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/lent.h"
 
 #include "svc/base/clock.h"
@@ -15,7 +15,7 @@
 
 #define LOOKS 2
 
-/* Ranges that were checked in the last poll. */
+/* Ranges that were checked since the last poll. */
 struct shm_looks {
     struct {
         uint64_t offset, bytes;
@@ -62,7 +62,7 @@ void shm_lent_destroy(struct shm_lent *lent)
     free(lent);
 }
 
-/* Maps the region. The descriptor stays open only if each touch needs a check. */
+/* Maps the region. The descriptor stays open only if each access needs a check. */
 static int lent_map(struct shm_lent *lent)
 {
     int error = shm_memory_map_guarded(lent->fd, lent->bytes, lent->poisoned, &lent->base);
@@ -76,7 +76,7 @@ static int lent_map(struct shm_lent *lent)
     return 0;
 }
 
-/* Sets the bits of whole pages from the page of `offset` to `end`. */
+/* Sets the bits of whole pages, from the page of `offset` to `end`. */
 static void lent_note(struct shm_lent *lent, uint64_t offset, uint64_t end)
 {
     uint64_t page = lent_page_bytes();
@@ -104,7 +104,7 @@ static uint64_t lent_slice_of(const struct shm_lent *lent, uint64_t offset, uint
     return slice < left ? slice : left;
 }
 
-/* Maps the wanted range, of which no page may be missing. */
+/* Maps the requested range, in which no page may be missing. */
 static int lent_fill_wanted(struct shm_lent *lent)
 {
     uint64_t page = lent_page_bytes(), before = lent->offset % page;
@@ -119,8 +119,8 @@ static int lent_fill_wanted(struct shm_lent *lent)
     return 0;
 }
 
-/* Maps ahead while known pages are adjacent, because workers allocate memory from the beginning of
- * a region on. */
+/* Maps pages in advance while they are adjacent to mapped ones, because workers allocate memory
+ * from the beginning of a region on. */
 static bool lent_fill_ahead(struct shm_lent *lent)
 {
     uint64_t slice = lent_slice_of(lent, lent->ahead, SLICE_BYTES);

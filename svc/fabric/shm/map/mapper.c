@@ -1,5 +1,5 @@
-/* Owns the queue of regions to be mapped or unmapped. Both sides hold the lock for a few
- * instructions only. The lane takes it only when a region is lent or withdrawn, or when a page is
+/* Owns the queue of regions to be mapped or unmapped. Both threads hold the lock for a few
+ * instructions only. The lane locks only when a region is lent or withdrawn, or when a page is
  * named for the first time. S12 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/mapper.h"
 
@@ -18,16 +18,18 @@
 struct shm_mapper {
     pthread_mutex_t lock;
     pthread_cond_t has_work;
-    struct list queue; /* list of struct shm_lent with ranges to be mapped; protected by the lock */
-    /* list of struct shm_warmth with cold pages; used by the mapper's thread only */
+    /* regions (struct shm_lent) with ranges to be mapped; protected by the lock */
+    struct list queue;
+    /* regions (struct shm_warmth) with pages that were not accessed yet; for the mapper's thread
+     * only */
     struct list cold;
     bool is_stopping;
     int news_fd;
     pthread_t thread;
 };
 
-/* Gives the thread all cores of the process. It has inherited the one core to which the lane is
- * bound. */
+/* Allows the thread to run on all cores of the process. It has inherited the one core to which the
+ * lane is bound. */
 static void mapper_leave_core(void)
 {
     cpu_set_t cores;
@@ -35,8 +37,8 @@ static void mapper_leave_core(void)
         (void)sched_setaffinity(0, sizeof cores, &cores);
 }
 
-/* Returns a region that is due. A region that has ended is due at once. NULL: none is due before
- * `ret_due_ns`. */
+/* Returns a region that is due, or NULL if none is due before `ret_due_ns`. A region that has ended
+ * is always due. */
 static struct shm_lent *mapper_find_due(struct shm_mapper *m, uint64_t now_ns, uint64_t *ret_due_ns)
 {
     list_for_each_entry (struct shm_lent, lent, &m->queue, link) {
@@ -48,7 +50,7 @@ static struct shm_lent *mapper_find_due(struct shm_mapper *m, uint64_t now_ns, u
     return NULL;
 }
 
-/* Sleeps. The caller checks again, however early it wakes. */
+/* Sleeps. May return early; the caller checks again. */
 static void mapper_sleep_until(struct shm_mapper *m, uint64_t due_ns)
 {
     struct timespec until = {.tv_sec = (time_t)(due_ns / NS_PER_S),
@@ -65,7 +67,7 @@ static void mapper_note_cold(struct shm_mapper *m, struct shm_lent *lent)
     list_append(&m->cold, &lent->warmth->link);
 }
 
-/* Warms some pages of one region while no other is due. Regions take turns. */
+/* Accesses some pages of one region while no other region is due. Regions take turns. */
 static void mapper_warm(struct shm_mapper *m)
 {
     struct shm_warmth *w = list_entry(m->cold.next, struct shm_warmth, link);
@@ -92,8 +94,8 @@ static struct shm_lent *mapper_wait_for_work(struct shm_mapper *m)
     }
 }
 
-/* Finishes a part of the work. A region that the lane has ended meanwhile, or of which more is to
- * be mapped, goes to the end of the queue. */
+/* Completes a part of the work. A region that the lane has ended, or of which more is to be mapped,
+ * is appended to the queue. */
 static void mapper_settle(struct shm_mapper *m, struct shm_lent *lent, int error)
 {
     if (lent->is_over || error == -EAGAIN) {

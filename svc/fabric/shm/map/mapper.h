@@ -1,6 +1,6 @@
-/* The thread that maps and unmaps the regions that workers lend to a lane, so that the lane never
- * waits for the kernel's page tables. The work for a region is done in parts, in turn with other
- * regions. A region that is not due yet waits (S15). */
+/* Thread that maps and unmaps the regions that workers lend to a lane, so that the lane never waits
+ * for the kernel's page tables. Regions are mapped in parts, in turn. A region that is not due yet
+ * waits (S15). */
 #ifndef GRADPOOL_FABRIC_SHM_MAP_MAPPER_H
 #define GRADPOOL_FABRIC_SHM_MAP_MAPPER_H
 
@@ -8,22 +8,22 @@
 
 struct shm_mapper;
 
-/* Starts the thread. -EMFILE, -EAGAIN, -ENOMEM. */
+/* Starts the thread. Returns 0, -EMFILE, -EAGAIN or -ENOMEM. */
 int shm_mapper_create(struct shm_mapper **ret_mapper);
-/* Unmaps the regions that have ended, then ends the thread. NULL is fine. */
+/* Unmaps the regions that have ended, then ends the thread. NULL is allowed. */
 void shm_mapper_destroy(struct shm_mapper *mapper);
-/* Returns an eventfd that gets an edge for each region that is done. */
+/* Returns an eventfd that is signaled for each finished region. */
 int shm_mapper_news_fd(const struct shm_mapper *mapper);
 
-/* Gives the region to the mapper, which maps the range set by `offset`, `wanted` and `ahead`. Then
- * is_done is set, and the eventfd gets an edge. */
+/* Passes the region to the mapper, which maps the range in `offset`, `wanted` and `ahead`. Then
+ * is_done is set, and the eventfd is signaled. */
 void shm_mapper_give(struct shm_mapper *mapper, struct shm_lent *lent);
 static inline bool shm_lent_is_done(const struct shm_lent *lent)
 {
     return atomic_load_explicit(&lent->is_done, memory_order_acquire);
 }
 /* Unmaps and frees the region, even if it is being mapped. The mapper owns it from now on. NULL is
- * fine. */
+ * allowed. */
 void shm_mapper_end(struct shm_mapper *mapper, struct shm_lent *lent);
 
 #endif

@@ -1,6 +1,6 @@
 /* Sealed memfds. A peer's descriptor is mapped only after its seals, kind and size were checked
- * (S3). No call on it can be blocked by its maker: the first call reads the seals, and fails at
- * once on a descriptor that is not memory. */
+ * (S3). Its creator can block none of these calls: the first one reads the seals, and fails at once
+ * if the descriptor is not memory. */
 #include "svc/fabric/shm/map/memory.h"
 
 #include "svc/base/cleanup.h"
@@ -53,7 +53,7 @@ int shm_memory_seal_writes(int fd)
 }
 
 /* Checks that the descriptor is plain memory of exactly the expected size. Huge pages are refused,
- * because such a mapping can fail with SIGBUS whenever the host has none left. */
+ * because an access can raise SIGBUS whenever the host has none left. */
 static int memory_check(int fd, uint64_t bytes)
 {
     int seals = fcntl(fd, F_GET_SEALS);

@@ -1,5 +1,5 @@
-/* The process's handler for SIGBUS, and its table of mappings. The handler takes no lock, and calls
- * only mmap. A slot that it reads is either empty or complete. */
+/* The process's handler of SIGBUS, and its table of mappings. The handler locks nothing and calls
+ * only mmap(). Each slot that it reads is either empty or complete. */
 #include "svc/fabric/shm/map/sigbus.h"
 
 #include <errno.h>
@@ -13,28 +13,28 @@
 #include <unistd.h>
 
 /* The table grows by chunks, which are never freed, because the handler may be reading them. The
- * kernel limits the number of mappings (vm.max_map_count), and A17 of svc/lane the memory that jobs
- * lend. */
+ * table is large enough for the kernel's limit on mappings (vm.max_map_count), and for the
+ * memory that jobs may lend (A17 of svc/lane). */
 #define CHUNK_SLOTS 1024
 #define CHUNKS_MAX 4096
 
 struct sigbus_slot {
-    _Atomic uintptr_t base; /* 0: the slot is empty */
+    _Atomic uintptr_t base; /* 0: empty */
     uint64_t bytes;
     _Atomic bool *poisoned;
     struct sigbus_slot *next_empty;
 };
 
 static struct sigbus_slot *_Atomic chunks[CHUNKS_MAX];
-static _Atomic uint32_t chunks_count; /* stored after the chunk itself */
+static _Atomic uint32_t chunks_count; /* stored after the new chunk */
 /* Protects the table against changes by two threads, and the variables below. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigbus_slot *empty;
 static struct sigaction before;
 static uintptr_t page_bytes;
-/* Place at which shm_sigbus_touch() continues; NULL: this thread is not in that function. Only a
- * program with lanes installs the handler, and in a program access to this variable needs no
- * call. */
+/* Where shm_sigbus_touch() continues after a fault; NULL: this thread is not in that function. Only
+ * the program that contains lanes installs the handler. In a program, unlike a library, access to a
+ * thread-local variable needs no function call. */
 static _Thread_local sigjmp_buf *volatile resume;
 
 static bool sigbus_slot_has(const struct sigbus_slot *slot, uintptr_t address)
@@ -57,8 +57,8 @@ static struct sigbus_slot *sigbus_find(uintptr_t address)
     return NULL;
 }
 
-/* Replaces the page by calling the kernel directly: a signal handler must not run the wrapper of a
- * sanitizer. */
+/* Replaces the page by a direct system call, because a signal handler must not run a sanitizer's
+ * wrapper of mmap(). */
 static bool sigbus_replace_page(uintptr_t address)
 {
     long r = syscall(SYS_mmap, address / page_bytes * page_bytes, page_bytes,
@@ -66,8 +66,8 @@ static bool sigbus_replace_page(uintptr_t address)
     return r != -1;
 }
 
-/* Passes a fault elsewhere to the former handler. If that is the default action, the instruction
- * runs again after the return, and the process dies from it. */
+/* Passes a fault elsewhere to the former handler. If that is the default action, the instruction is
+ * executed again and ends the process. */
 static void sigbus_pass_on(int signal_number, siginfo_t *info, void *context)
 {
     if (before.sa_flags & SA_SIGINFO)
@@ -92,8 +92,8 @@ static void sigbus_handle(int signal_number, siginfo_t *info, void *context)
     errno = saved;
 }
 
-/* Installs the handler, with each mapping, because another part of the process may have replaced it
- * since. The caller holds the lock. */
+/* Installs the handler again for each mapping, because another part of the process may have
+ * replaced it. The caller holds the lock. */
 static void sigbus_install(void)
 {
     struct sigaction action = {.sa_sigaction = sigbus_handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
@@ -168,7 +168,7 @@ void shm_sigbus_release(void *base)
     pthread_mutex_unlock(&lock);
 }
 
-/* The bytes read here are not used. The thread sanitizer would report each read as a race. */
+/* The bytes are read but not used. The thread sanitizer would report each read as a race. */
 __attribute__((no_sanitize("thread"))) void shm_sigbus_touch(const void *start, uint64_t bytes)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -177,7 +177,7 @@ __attribute__((no_sanitize("thread"))) void shm_sigbus_touch(const void *start, 
     sigjmp_buf here;
 
     if (sigsetjmp(here, 1) != 0)
-        at += page; /* this page failed */
+        at += page; /* this page has failed */
     resume = &here;
     for (; at < end; at += page)
         (void)*at;

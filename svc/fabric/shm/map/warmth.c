@@ -1,5 +1,5 @@
-/* Touches known pages in order, some at a time. Where missing pages do not fail, a touch could add
- * one, so none is touched there. S16 of svc/fabric/shm/README.md. */
+/* Accesses mapped pages in order, some at a time. On a host where an access would allocate missing
+ * pages, none is accessed. S16 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/warmth.h"
 
 #include "svc/base/clock.h"
@@ -13,7 +13,7 @@
 #define PAGES_AT_ONCE 256
 #define TIMES 2
 #define AHEAD_NS (2 * NS_PER_S)
-#define USED_NS_MAX NS_PER_S /* maximum CPU time for pages that become known together */
+#define USED_NS_MAX NS_PER_S /* maximum CPU time for pages that were mapped together */
 
 struct shm_warmth *shm_warmth_create(const struct shm_lent *lent)
 {

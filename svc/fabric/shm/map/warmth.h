@@ -1,6 +1,6 @@
-/* Warms mapped pages of a lent region: the mapper's thread touches them before a lane does. Where a
- * hypervisor has page tables of its own, the first access of a process to a page costs 17 us, even
- * if the page is mapped. No record waits for warming, and a mapped page can be used cold (S16). */
+/* Accesses mapped pages of a lent region on the mapper's thread, before a lane does. With a
+ * hypervisor that has its own page tables, a process's first access to a page costs 17 us, even if
+ * the page is mapped. No record waits for this, because a mapped page can be used anyway (S16). */
 #ifndef GRADPOOL_FABRIC_SHM_MAP_WARMTH_H
 #define GRADPOOL_FABRIC_SHM_MAP_WARMTH_H
 
@@ -13,29 +13,29 @@
 struct fabric_group;
 struct shm_lent;
 
-/* All fields belong to the mapper's thread, except the atomic ones. */
+/* For the mapper's thread only, except the atomic fields. */
 struct shm_warmth {
-    struct list link; /* node in the list of regions that have cold pages */
+    struct list link; /* node in the list of regions with pages that were not accessed yet */
     const struct shm_lent *lent;
-    uint64_t cold, cold_end;   /* known pages from `cold` to `cold_end` are still to be touched */
-    uint64_t used_ns;          /* CPU time used since pages last became known */
-    _Atomic uint64_t spent_ns; /* CPU time that is not charged to a job yet */
-    atomic_bool may;           /* the job and its tenant have some of the mapper's time left */
-    atomic_bool is_warm;       /* all known pages were touched, or need not be */
+    uint64_t cold, cold_end;   /* mapped pages that are still to be accessed */
+    uint64_t used_ns;          /* CPU time used since the last pages were mapped */
+    _Atomic uint64_t spent_ns; /* CPU time that was not charged to a job yet */
+    atomic_bool may;           /* the job and its tenant have time left */
+    atomic_bool is_warm;       /* all mapped pages were accessed, or need not be */
 };
 
-/* Creates the state. NULL: no memory. */
+/* Creates the state. Returns NULL if memory is missing. */
 struct shm_warmth *shm_warmth_create(const struct shm_lent *lent);
 void shm_warmth_destroy(struct shm_warmth *w);
-/* Adds pages that have become known. */
+/* Adds pages that were mapped. */
 void shm_warmth_note(struct shm_warmth *w, uint64_t first, uint64_t end);
-/* Called by the lane: sets whether the job and its tenant have time left, and charges them for what
- * was done. A job and a tenant may use a second without a pause, and half of the time
- * afterwards. */
+/* Called by the lane. shm_warmth_allow() sets whether the job and its tenant have time left.
+ * shm_warmth_charge() charges them for the time used. A job and a tenant may use a second without a
+ * pause, and half of the time afterwards. */
 void shm_warmth_allow(struct shm_warmth *w, const struct fabric_group *group);
 void shm_warmth_charge(struct shm_warmth *w, struct fabric_group *group);
-/* Touches some pages, for some milliseconds. False: no known page is cold. Pages that are missing
- * by now are skipped. */
+/* Accesses pages for some milliseconds. Returns false if none is left. Pages that are now missing
+ * are skipped. */
 bool shm_warmth_work(struct shm_warmth *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* Bells: a futex word and a flag in shared memory. This file wakes sleepers, and never sleeps
+/* Bells: a futex word and a flag in shared memory. This file wakes threads, and never sleeps
  * itself. */
 #include "svc/fabric/shm/peer/bell.h"
 
@@ -32,8 +32,8 @@ bool shm_bell_is_asleep(const struct shm_bell *b)
 
 void shm_bell_wake(struct shm_bell *b)
 {
-    /* Only the thread that clears the flag rings. Others need not: a sleeper that wakes reads all
-     * its rings, and before its next sleep it makes a fence and reads them again. */
+    /* Only the thread that clears the flag rings. Others need not: a sleeper that wakes up reads
+     * all its rings, and before its next sleep it executes a fence and reads them again. */
     if (shm_bell_is_asleep(b) &&
         atomic_exchange_explicit(&b->sleeping, 0, memory_order_relaxed) != 0)
         shm_bell_ring(b);

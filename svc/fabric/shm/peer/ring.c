@@ -12,7 +12,7 @@ static struct shm_record *ring_place(struct shm_ring *ring, uint32_t number)
     return &ring->records[number % SHM_RING_RECORDS];
 }
 
-/* Reads the consumer's counter. A valid one is between its last value and the producer's
+/* Reads the consumer's counter. A valid value is between the last one and the producer's
  * counter. */
 static int ring_refresh_head(struct shm_producer *p)
 {
@@ -41,7 +41,7 @@ int shm_producer_room(struct shm_producer *p, bool *ret_room)
     return 0;
 }
 
-/* Requests to be woken by the consumer of a full ring, and then checks again (W8). */
+/* Requests a wake-up from the consumer of a full ring, and then checks again (W8). */
 static int ring_starve(struct shm_producer *p)
 {
     bool room;

@@ -1,6 +1,5 @@
-/* Abstract Unix sockets of type SEQPACKET: one packet carries one message and its descriptors. Owns
- * no descriptor after a call. Never blocks on a peer, and never leaks a descriptor that a peer has
- * sent. */
+/* Abstract Unix sockets of type SEQPACKET: one packet contains one message and its descriptors.
+ * Owns no descriptor after a call. Never blocks on a peer, and never leaks a peer's descriptor. */
 #include "svc/fabric/shm/peer/socket.h"
 
 #include "svc/base/cleanup.h"
@@ -13,7 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
-/* The queue is short, so that a worker among many unknown callers is served soon (T7). */
+/* The queue is short, so that a worker among many unknown callers is accepted soon (T7). */
 #define BACKLOG 256
 #define CONNECT_WAIT_US 500000
 
@@ -29,7 +28,7 @@ static int socket_parse(const char *address, struct sockaddr_un *ret_name, sockl
     if (length < 2 || address[0] != '@' || length > sizeof name.sun_path ||
         length >= FABRIC_ADDRESS_BYTES_MAX)
         return -EINVAL;
-    /* the leading zero makes the name abstract */
+    /* the first byte, 0, makes the name abstract */
     memcpy(name.sun_path + 1, address + 1, length - 1);
     *ret_name = name;
     *ret_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
@@ -70,8 +69,8 @@ int shm_socket_accept(int listener, int *ret_fd)
     return 0;
 }
 
-/* Connects, and waits for a moment if the queue is full: other callers may fill it faster than the
- * lane accepts. */
+/* Connects, and waits for a short time if the queue is full, because other callers may fill it
+ * faster than the lane accepts. */
 static int socket_connect_in_turn(int fd, const struct sockaddr_un *name, socklen_t bytes)
 {
     static const struct timeval moment = {.tv_usec = CONNECT_WAIT_US};
@@ -101,9 +100,9 @@ int shm_socket_connect(const char *address, int *ret_fd)
     return 0;
 }
 
-/* Opens a pidfd. SO_PEERPIDFD names exactly the process that connected. A number could mean a later
- * process, which would only delay the notice until the socket closes. On a host with neither, only
- * the socket shows the end. */
+/* Opens a pidfd. SO_PEERPIDFD always means the process that has connected. A process number could
+ * belong to a later process; then the peer's end would only be detected later, when the socket
+ * closes. If neither works, only the socket shows the end. */
 static int socket_peer_pidfd(int fd, int pid, int *ret_pidfd)
 {
     int pidfd = -1;
@@ -165,7 +164,7 @@ int shm_packet_send(int fd, const struct shm_packet *packet, const int *fds, siz
         packet_attach(&message, &control, fds, fds_count);
     if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
         return 0;
-    /* ETOOMANYREFS: too many descriptors are in transit; the peer will receive some. */
+    /* ETOOMANYREFS: too many descriptors are in transit until the peer receives some. */
     return errno == EAGAIN || errno == ETOOMANYREFS ? -EAGAIN : -ECONNRESET;
 }
 
@@ -182,8 +181,8 @@ static size_t packet_detach(struct msghdr *message, int *ret_fds)
     return count; /* the buffer has room for SHM_PACKET_FDS_MAX; the kernel closes any others */
 }
 
-/* Receives a packet. A peer that closes with unread packets leaves an error, which is reported once
- * and before the packets that it has sent; those are still valid. */
+/* Receives a packet. If a peer closes with unread packets, an error is reported once, before the
+ * packets that it has sent. These are still valid. */
 static int packet_receive(int fd, struct msghdr *message)
 {
     ssize_t n = recvmsg(fd, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -195,8 +194,8 @@ static int packet_receive(int fd, struct msghdr *message)
     return (int)n;
 }
 
-/* Returns whether the packet has no descriptor. The kernel drops descriptors when this process may
- * not have more. */
+/* Returns whether this process has no room for another descriptor. The kernel then drops a packet's
+ * descriptors. */
 static bool packet_has_no_descriptor(int fd)
 {
     int probe = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -230,7 +229,8 @@ int shm_packet_receive(int fd, struct shm_packet *ret_packet, int ret_fds[SHM_PA
         return n;
     size_t count = packet_detach(&message, ret_fds);
     if (n == 0 && count == 0)
-        return -EPIPE; /* the peer has closed its end; even an empty packet may carry descriptors */
+        /* the peer has closed its end; an empty packet could still contain descriptors */
+        return -EPIPE;
     if (n != sizeof packet || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
         packet.magic != SHM_MAGIC || packet.ticket_bytes > FABRIC_TICKET_BYTES_MAX) {
         bool is_full = (message.msg_flags & MSG_CTRUNC) && packet_has_no_descriptor(fd);

@@ -1,5 +1,5 @@
-/* The helper thread of a worker's fabric. Never touches a connection: it reports that a socket has
- * an event, and the thread of the fabric checks the connections. */
+/* Helper thread of a worker's fabric. Never accesses a connection: it reports an event of a socket,
+ * and the fabric's thread checks the connections. */
 #include "svc/fabric/shm/peer/watch.h"
 #include "svc/base/system/thread.h"
 
@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Maximum events of one epoll_wait(); the next one returns the others. */
+/* Maximum number of events of one epoll_wait(); the next call returns the others. */
 #define EVENTS_MAX 8
 
 struct shm_watch {

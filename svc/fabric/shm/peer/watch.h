@@ -1,6 +1,6 @@
-/* A thread that waits on descriptors for a worker. The worker sleeps on a bell by futex, and still
- * has to notice that a lane has answered or died. The thread is blocked in epoll until a socket has
- * an event. It touches only its own struct and the bell (S9). */
+/* Thread that waits on descriptors for a worker. The worker sleeps on a futex, and would not
+ * notice that a lane has answered or died. The thread blocks in epoll until a socket has an
+ * event. It accesses only its own struct and the bell (S9). */
 #ifndef GRADPOOL_FABRIC_SHM_PEER_WATCH_H
 #define GRADPOOL_FABRIC_SHM_PEER_WATCH_H
 
@@ -10,12 +10,12 @@
 
 struct shm_watch;
 
-/* Starts the thread. The bell must live longer. -EMFILE, -EAGAIN, -ENOMEM. */
+/* Starts the thread. The bell must outlive it. Returns 0, -EMFILE, -EAGAIN or -ENOMEM. */
 int shm_watch_create(struct shm_bell *bell, struct shm_watch **ret_watch);
-/* Ends the thread. NULL is fine. */
+/* Ends the thread. NULL is allowed. */
 void shm_watch_destroy(struct shm_watch *w);
 
-/* Makes the thread ring the bell at events of a socket or a pidfd (-1 is fine). */
+/* Makes the thread ring the bell at events of a socket or a pidfd; -1 is ignored. */
 int shm_watch_add(struct shm_watch *w, int fd);
 void shm_watch_remove(struct shm_watch *w, int fd);
 
@@ -23,7 +23,7 @@ void shm_watch_remove(struct shm_watch *w, int fd);
 bool shm_watch_has_news(const struct shm_watch *w);
 bool shm_watch_take_news(struct shm_watch *w);
 
-/* For a forked child, where the thread does not exist: closes the descriptors. NULL is fine. */
+/* Closes the descriptors in a forked child, where the thread does not exist. NULL is allowed. */
 void shm_watch_abandon(struct shm_watch *w);
 
 #endif
