@@ -39,7 +39,7 @@ def _words_of(bits):
 
 
 def _head(words, scale):
-    """the scale is the first word"""
+    """Stores the scale in the first word."""
     words[:1].view(numpy.float32)[0] = scale
 
 

@@ -126,7 +126,7 @@ class Kept:
         self.has_stepped = True
 
     def _room(self, parameter):
-        """other ranks have no memory for the state"""
+        """Returns memory for the state on rank 0, and None on other ranks."""
         if self._job.rank != 0:
             return None
         elements = parameter.numel() * (1 + MOMENTS[self._rule_of(parameter)])

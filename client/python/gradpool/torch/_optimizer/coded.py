@@ -82,4 +82,4 @@ class _NoPart(CodedReduction):
             zeros[name].numel()), numpy.int32) for name in self._codes}
 
     def finish(self, _):
-        """a rank in join() needs no result"""
+        """A rank in join() needs no result."""
