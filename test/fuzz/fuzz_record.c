@@ -1,5 +1,5 @@
-/* Fuzzes records of the data plane. A record is refused, or it is valid, has a length, and a second
- * check gives the same result. */
+/* Fuzzes records of the data plane. Either a record is refused, or it is valid, has a length, and a
+ * second check has the same result. */
 #include "svc/wire/record.h"
 #include "test/lib/fuzz.h"
 
