@@ -264,7 +264,9 @@ class Attachment:
         Returns the Future of the bucket."""
         self.check()
         if self._is_closed:
-            raise GradpoolError(9, f"job '{self.job.name}': the attachment has been closed")
+            raise GradpoolError(errno.EBADF, f"job '{self.job.name}': backward() of a model whose "
+                                'attachment has been closed; make another '
+                                'DistributedDataParallel of the module')
         try:
             way = self._way or self._means_of(bucket)
             request, land = way.start(self.job, bucket)

@@ -235,7 +235,8 @@ class Operation(Work):
         if self._take():
             self._see_through(limit_s)
         elif not self._over.wait(max(limit_s, 0)):
-            raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over within {limit_s:g} s')
+            raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over within {limit_s:g} s; wait '
+                          'longer, or look at the ranks that are missing')
         self._raise_or_follow()
         return True
 

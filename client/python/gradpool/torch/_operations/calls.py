@@ -375,7 +375,7 @@ class Exchange(_Boxes):
     kind, _operation, neutral = 'alltoall', 'all-to-all', None
 
     def __init__(self, ranks, tensor, splits):
-        splits = _checked_splits(ranks, tensor, splits)
+        splits = checked_splits(ranks, tensor, splits)
         super().__init__(ranks, [[rows] for rows in tensor.detach().split(splits)], [tensor])
         self.text = f'alltoall of {_any_rows(tensor)}'
 
@@ -385,7 +385,8 @@ class Exchange(_Boxes):
         return self._placed(blocks, *self._models), [len(rows) for rows in blocks]
 
 
-def _checked_splits(ranks, tensor, splits):
+def checked_splits(ranks, tensor, splits):
+    """Returns the number of this rank's rows for each rank. Mismatch: they do not fit."""
     check_tensor(tensor)
     rows = tensor.shape[0] if tensor.dim() else 0
     if splits is None:

@@ -73,8 +73,7 @@ class _Reducescatter(torch.autograd.Function):
 class _Alltoall(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, splits, name, process_set):
-        splits = splits if splits is not None else [len(tensor) // process_set.size()] * \
-            process_set.size() if len(tensor) % process_set.size() == 0 else None
+        splits = checked_splits(process_set.sequences(), tensor, splits)
         rows, received = collectives.alltoall_async(tensor, splits, name, process_set).wait()
         ctx.received, ctx.process_set = received, process_set
         ctx.mark_non_differentiable(received)

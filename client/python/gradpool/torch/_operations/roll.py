@@ -35,14 +35,14 @@ class Roll:
                 self._notices.leave(f'{time.time():.3f} {self._mine()}'.encode())
 
     def told(self, since_s):
-        """Returns 'Open on rank 0: ...; on rank 1: ...' from lists since `since_s` and this rank's
-        own."""
+        """Returns 'Open on rank 0: ...; Open on rank 1: ...' from reports since `since_s` and this
+        rank's list."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
         texts = {i: text for i, (when, text) in self._known.items() if when >= since_s}
         texts[self._ranks.position] = self._mine()
-        return 'Open ' + '; '.join(f'on rank {self._ranks.rank_of(i)}: {text}'
-                                   for i, text in sorted(texts.items()))
+        return '; '.join(f'Open on rank {self._ranks.rank_of(i)}: {text}'
+                         for i, text in sorted(texts.items()))
 
     def _mine(self):
         return ', '.join(operation.told() for sequence in self._ranks.all()

@@ -355,8 +355,8 @@ class Reducer:
         are unchanged."""
         names, self.how.altered = self.how.altered, []
         if names:
-            others = '' if len(names) == 1 else f' and {len(names) - 1} more'
-            which = f"the gradient of '{names[0]}'{others} was"
+            which = (f"the gradient of '{names[0]}' was" if len(names) == 1 else
+                     f"gradients of {len(names)} parameters, such as '{names[0]}', were")
         elif not is_as_left:
             which = 'gradients were'
         if names or not is_as_left:
