@@ -48,4 +48,4 @@ class Notices:
         """Ends the notices."""
         with contextlib.suppress(GradpoolError):
             if self._tensor is not None:
-                self._job.undeclare(self._tensor)
+                self._job.remove(self._tensor)

@@ -123,7 +123,7 @@ def _run():
 def _undeclare(job, tensor):
     """Undeclares a tensor. A tensor of an abandoned step stays until the job is left."""
     try:
-        job.undeclare(tensor)
+        job.remove(tensor)
     except GradpoolError as error:
         if error.errno != errno.EBUSY:
             raise

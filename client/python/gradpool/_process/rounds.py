@@ -1,15 +1,18 @@
 """Rounds that a job of this process has open, and the Requests with which a script awaits them."""
 import contextlib
+import ctypes
 import errno
 import sys
 import threading
+import time
 import weakref
 
 from .._native.binding import check, INT_MAX, lib, number
 from ..errors import error_of, GradpoolError, Timeout
-from .completion import complete, is_here
+from .completion import complete, complete_slowly, is_here
 
 SIGNALS_MS = 200    # longest time until the Python handler of a signal runs
+_SLOW_AFTER_S = 1.0     # age from which the thread of Y11 seldom checks a dropped round
 
 
 class Request:
@@ -30,25 +33,42 @@ class Request:
         return self._round.done(timeout_ms)
 
     def __del__(self):
-        # no round: the push has failed. A thread cannot be started when the interpreter ends
-        with contextlib.suppress(AttributeError, RuntimeError):
-            if self._round.is_left_open() and not sys.is_finalizing():
+        try:
+            if self._round.handle and self._round.is_left_open() and not sys.is_finalizing():
                 self._round.drop()
+        # no round: __init__ was interrupted. A thread cannot be started when the interpreter ends
+        except (AttributeError, RuntimeError):
+            pass
 
 
 class Round:
     """The round of a Request; `rounds` holds it until its end.
 
-    tensors  those that no other round may use meanwhile"""
-    __slots__ = ('_rounds', 'tensors', 'is_dropped', '_handle', '_loan', '_error', '__weakref__')
+    tensors  those that no other round may use meanwhile
+    handle   of the library; NULL: not begun; None: over
+    turn     lock of the one thread that waits for a dropped round; None: not dropped"""
+    __slots__ = ('_rounds', 'tensors', 'turn', 'is_awaited', 'handle', '_loan', '_error',
+                 '__weakref__')
 
-    def __init__(self, rounds, tensors, handle, loan):
-        self._rounds, self.tensors, self.is_dropped = rounds, tensors, False
-        self._handle, self._loan, self._error = handle, loan, None
+    def __init__(self, rounds, tensors, loan):
+        self._rounds, self.tensors, self.turn, self.is_awaited = rounds, tensors, None, False
+        self.handle, self._loan, self._error = ctypes.c_void_p(), loan, None
         rounds.hold(self)
 
+    @property
+    def client(self):
+        return self._rounds.job.client
+
+    def give_up(self):
+        """Ends a round that has not begun. Drops one whose push a signal's handler has ended by an
+        exception."""
+        if self.handle:
+            self.drop()
+        else:
+            self._finish(None)
+
     def wait(self, timeout_ms):
-        if self._handle is not None:
+        if self.handle is not None:
             # leaving the job ends this call; closing the client does not
             with self._rounds.job.client._using():
                 self._wait(timeout_ms)
@@ -56,27 +76,38 @@ class Round:
             raise self._error
 
     def _wait(self, timeout_ms):
-        # leave() in another thread takes the handle from this object, and not from the library
-        handle = self._handle
-        if handle is None:
-            return
-        left_ms = timeout_ms or self._rounds.job.client._timeout_ms
-        while left_ms > SIGNALS_MS and lib.gp_poll(handle, SIGNALS_MS) == 0:
+        # leave() takes the handle from this object, and not from the library
+        handle = self.handle
+        left_ms = timeout_ms or self.client._timeout_ms
+        while left_ms > SIGNALS_MS and self.handle and lib.gp_poll(handle, SIGNALS_MS) == 0:
             left_ms -= SIGNALS_MS  # a Ctrl-C is raised between two of these waits
+        if self.handle is None:
+            return
+        results = []
         try:
-            check(lib.gp_wait(handle, left_ms))
-        except Timeout:
-            raise
+            # in C as a whole: no exception of a signal's handler loses the result
+            results.extend(map(lib.gp_wait, (handle,), (left_ms,)))
+        finally:
+            is_over = results and results[0] != -errno.ETIMEDOUT
+            if is_over:
+                self.handle = None     # the library has freed the request
+                self._see(results[0])
+        if not is_over:
+            check(results[0])
+
+    def _see(self, result):
+        try:
+            check(result)
         except GradpoolError as error:
             self._finish(error)
         else:
             self._finish(None)
 
     def done(self, timeout_ms):
-        if self._handle is None:
+        if self.handle is None:
             return True
-        with self._rounds.job.client._using():
-            handle = self._handle
+        with self.client._using():
+            handle = self.handle
             return handle is None or lib.gp_poll(handle, timeout_ms) == 1
 
     def cancel(self):
@@ -86,39 +117,76 @@ class Round:
 
     def is_left_open(self):
         """Returns True for a round that is not over, in the process that has begun it."""
-        return self._handle is not None and self._rounds.job.is_of_this_process()
+        return bool(self.handle) and self._rounds.job.is_of_this_process()
 
     def drop(self):
         """Leaves the round to the thread of Y11. Takes no lock of the job: a destructor may run
         anywhere."""
-        self.is_dropped = True
-        complete(_Dropped(self))
+        if self.turn is None:
+            self.turn = threading.Lock()
+            complete(_Dropped(self))
+
+    def await_turn(self, timeout_ms):
+        """wait() for a dropped round. The thread of Y11 leaves the round to this call."""
+        self.is_awaited = True
+        try:
+            with self.turn:
+                self.wait(timeout_ms)
+        finally:
+            self.is_awaited = False
+
+    def end_if_over(self):
+        """Ends a dropped round if the library has ended it and no other thread waits for it. The
+        client must not end meanwhile."""
+        if self.handle is not None and self.turn.acquire(blocking=False):
+            try:
+                if self.handle is not None and lib.gp_poll(self.handle, 0) == 1:
+                    self._wait(1)
+            finally:
+                self.turn.release()
 
     def _finish(self, error):
-        self._handle, self._error = None, error
+        self.handle, self._error = None, error
         self._loan.end()
         self._rounds.release(self, error)
 
 
 class _Dropped:
     """The item of a dropped round for the thread of Y11. A job that the script has dropped, too, is
-    left, with its rounds."""
-    __slots__ = ('_round',)
+    left, with its rounds: so nothing here keeps the round while no rank comes."""
+    __slots__ = ('_round', '_slow_from_s')
 
     def __init__(self, round_):
         self._round = weakref.ref(round_)
+        self._slow_from_s = time.monotonic() + _SLOW_AFTER_S
 
     def waits_for(self):
-        return self._round()
+        round_ = self._round()
+        return None if round_ is None or round_.is_awaited else self
+
+    def done(self, timeout_ms):
+        round_ = self._round()
+        if round_ is not None:
+            with round_.turn:
+                round_.done(timeout_ms)
 
     def is_over(self):
-        round_ = self._round()
-        with contextlib.suppress(GradpoolError):    # the job's next push raises the error
-            if round_ is not None and not round_.done(0):
-                return False
-            if round_ is not None:
-                round_.wait(1)
+        if self._is_ended():
+            return True
+        if self._slow_from_s is None or time.monotonic() < self._slow_from_s:
+            return False
+        self._slow_from_s = None
+        complete_slowly(self)
         return True
+
+    def _is_ended(self):
+        round_ = self._round()
+        if round_ is None:
+            return True
+        with contextlib.suppress(GradpoolError):    # the client is being closed, with its rounds
+            with round_.client._using():
+                round_.end_if_over()
+        return not round_.is_left_open()
 
 
 class Rounds:
@@ -128,20 +196,20 @@ class Rounds:
         self.job = job
         self._open = set()
         self._error, self._is_told = None, False    # of a dropped round; whether a call raised one
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.RLock()      # a signal's handler may push, too
 
     def hold(self, round_):
-        with self._changed:
-            self._open.add(round_)
+        self._open.add(round_)
 
     def release(self, round_, error):
         """Forgets a round that is over. Keeps the first error of a dropped one, for the next push
         or for leave()."""
-        with self._changed:
-            self._open.discard(round_)
-            self._changed.notify_all()
-            if not round_.is_dropped:
-                self._is_told = self._is_told or error is not None
+        self._open.discard(round_)
+        if error is None:
+            return
+        with self._lock:
+            if round_.turn is None:
+                self._is_told = True
             elif self._error is None:
                 self._error = error
 
@@ -150,28 +218,40 @@ class Rounds:
 
     def raise_dropped(self):
         """Raises the error of a round that the script has dropped (Y3)."""
-        if self._error is not None:
-            with self._changed:
-                error, self._error, self._is_told = self._error, None, True
+        if self._error is None:
+            return
+        with self._lock:
+            error, self._error = self._error, None
+        if error is not None:       # no other thread has raised it
+            self._is_told = True
             raise error
 
     def tell_dropped(self):
         """Prints the error of a dropped round, unless a call has raised one of this job."""
+        for round_ in self._dropped():
+            round_.end_if_over()
         if self._error is not None and not self._is_told:
             print(f'gradpool: {self.job}, a round without a Request: {self._error}',
                   file=sys.stderr, flush=True)
 
     def await_dropped(self, tensors, timeout_ms):
-        """Returns when the dropped rounds of these tensors are over, or after the time-out."""
-        with self._changed:
-            dropped = {round_ for round_ in self._open
-                       if round_.is_dropped and not set(tensors).isdisjoint(round_.tensors)}
-            if not is_here():
-                self._changed.wait_for(lambda: self._open.isdisjoint(dropped), timeout_ms / 1e3)
+        """Returns when the dropped rounds of these tensors are over; raise_dropped() has their
+        error. Timeout: the text names late ranks. In the thread of Y11 no call waits."""
+        until_s = time.monotonic() + timeout_ms / 1e3
+        for round_ in self._dropped():
+            if is_here() or set(tensors).isdisjoint(round_.tensors):
+                continue
+            try:
+                round_.await_turn(max(int((until_s - time.monotonic()) * 1e3), 1))
+            except Timeout:
+                raise
+            except GradpoolError:
+                pass
+
+    def _dropped(self):
+        return [round_ for round_ in list(self._open) if round_.turn is not None]
 
     def cancel(self):
         """Ends all rounds, because the job has been left."""
-        with self._changed:
-            left, self._open = self._open, set()
-        for round_ in left:
+        for round_ in list(self._open):
             round_.cancel()
