@@ -290,9 +290,8 @@ class Job(Owned):
             self._lent.pin(address, size, pin, unpin)
 
     def push_pull(self, tensor, gradient, result=None, operation='mean'):
-        """Starts the sum or mean of a tensor over all workers; returns a Request at once, or when the
-        tensor's last round is over, if its Request was dropped (Timeout: the text names late
-        ranks).
+        """Starts the sum or mean of a tensor over all workers; returns a Request. Waits only for a
+        round of the tensor whose Request was dropped. Timeout: the text names late ranks.
 
         tensor     a Tensor, or the name of one
         gradient   its values on this worker; lent until the request is done
