@@ -190,6 +190,18 @@ class Dropped(Case):
             with self.raises(gradpool.Timeout, "'t' round 1: no push from rank 1"):
                 call()
 
+    def test_a_request_that_only_garbage_holds_is_dropped(self):
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for rank, job in enumerate(self.jobs):
+            cycle = [job.push_pull(job.declare('t', 100), full(rank))]
+            cycle.append(cycle)
+            del cycle
+        values = [full(1), full(3)]
+        for job, mine in zip(self.jobs, values):
+            job.push_pull('t', mine)
+        until(lambda: all(set(mine) == {2} for mine in values), 'each mean is in place')
+
     def test_undeclare_waits_for_a_dropped_round(self):
         tensor, values = self.stuck(), full(3)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:

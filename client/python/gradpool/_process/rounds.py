@@ -2,6 +2,7 @@
 import contextlib
 import ctypes
 import errno
+import gc
 import sys
 import threading
 import time
@@ -13,6 +14,9 @@ from .completion import complete, complete_slowly, is_here
 
 SIGNALS_MS = 200    # longest time until the Python handler of a signal runs
 _SLOW_AFTER_S = 1.0     # age from which the thread of Y11 seldom checks a dropped round
+_COLLECT_S = 1.0        # longest wait for another thread, which may be blocked in a destructor
+
+_collecting = threading.RLock()
 
 
 class Request:
@@ -119,6 +123,9 @@ class Round:
         """Returns True for a round that is not over, in the process that has begun it."""
         return bool(self.handle) and self._rounds.job.is_of_this_process()
 
+    def is_dropped(self):
+        return self.turn is not None
+
     def drop(self):
         """Leaves the round to the thread of Y11. Takes no lock of the job: a destructor may run
         anywhere."""
@@ -208,7 +215,7 @@ class Rounds:
         if error is None:
             return
         with self._lock:
-            if round_.turn is None:
+            if not round_.is_dropped():
                 self._is_told = True
             elif self._error is None:
                 self._error = error
@@ -228,8 +235,9 @@ class Rounds:
 
     def tell_dropped(self):
         """Prints the error of a dropped round, unless a call has raised one of this job."""
-        for round_ in self._dropped():
-            round_.end_if_over()
+        for round_ in list(self._open):
+            if round_.is_dropped():
+                round_.end_if_over()
         if self._error is not None and not self._is_told:
             print(f'gradpool: {self.job}, a round without a Request: {self._error}',
                   file=sys.stderr, flush=True)
@@ -237,21 +245,32 @@ class Rounds:
     def await_dropped(self, tensors, timeout_ms):
         """Returns when the dropped rounds of these tensors are over; raise_dropped() has their
         error. Timeout: the text names late ranks. In the thread of Y11 no call waits."""
-        until_s = time.monotonic() + timeout_ms / 1e3
-        for round_ in self._dropped():
-            if is_here() or set(tensors).isdisjoint(round_.tensors):
-                continue
-            try:
-                round_.await_turn(max(int((until_s - time.monotonic()) * 1e3), 1))
-            except Timeout:
-                raise
-            except GradpoolError:
-                pass
+        wanted, until_s = set(tensors), time.monotonic() + timeout_ms / 1e3
+        if any(round_.handle and not round_.is_dropped() for round_ in self._of(wanted)):
+            _collect()      # drops a Request that only garbage holds, such as a traceback's frame
+        for round_ in self._of(wanted):
+            if round_.is_dropped() and not is_here():
+                try:
+                    round_.await_turn(max(int((until_s - time.monotonic()) * 1e3), 1))
+                except Timeout:
+                    raise
+                except GradpoolError:
+                    pass
 
-    def _dropped(self):
-        return [round_ for round_ in list(self._open) if round_.turn is not None]
+    def _of(self, tensors):
+        return [round_ for round_ in list(self._open) if not tensors.isdisjoint(round_.tensors)]
 
     def cancel(self):
         """Ends all rounds, because the job has been left."""
         for round_ in list(self._open):
             round_.cancel()
+
+
+def _collect():
+    """Collects garbage. A call while another thread collects would do nothing."""
+    is_mine = _collecting.acquire(timeout=_COLLECT_S)
+    try:
+        gc.collect()
+    finally:
+        if is_mine:
+            _collecting.release()
