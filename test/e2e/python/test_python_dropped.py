@@ -31,31 +31,27 @@ class Struck(Exception):
     """Raised by the handler of a signal."""
 
 
-class raising_signals:
+class RaisingSignals:
     """A block in which arm() makes a signal's handler raise Struck, at a random point of what
-    follows, until disarm()."""
+    follows, until `is_armed` is False."""
 
     def __enter__(self):
-        self.struck, self._is_armed = 0, False
+        self.struck, self.is_armed = 0, False
         self._before = signal.signal(signal.SIGALRM, self._strike)
         return self
 
     def arm(self):
-        self._is_armed = True
+        self.is_armed = True
         signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 4e-4))
 
-    def disarm(self):
-        self._is_armed = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
     def _strike(self, *_):
-        if self._is_armed:
-            self._is_armed = False
+        if self.is_armed:
+            self.is_armed = False
             self.struck += 1
             raise Struck
 
     def __exit__(self, *error):
-        self.disarm()
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._before)
 
 
@@ -259,17 +255,19 @@ class Dropped(Case):
         values = [full(1) for _ in first]
         for tensor in second:
             self.jobs[1].push_pull(tensor, full(3))
-        with raising_signals() as state:
+        with RaisingSignals() as signals:
             for tensor, mine in zip(first, values):
                 while not any(one.tensors == (tensor,) and one.handle
                               for one in list(self.jobs[0]._rounds._open)) and set(mine) == {1}:
-                    with contextlib.suppress(Struck):
-                        state.arm()
+                    try:
+                        signals.arm()
                         self.jobs[0].push_pull(tensor, mine).wait(100)
-                    state.disarm()
+                        signals.is_armed = False
+                    except Struck:
+                        pass
         until(lambda: all(set(mine) == {2} for mine in values), 'each mean is in place')
         self.jobs[0].leave()
-        self.assertGreater(state.struck, 0)
+        self.assertGreater(signals.struck, 0)
 
     def test_a_signal_handler_may_close_the_client_during_a_wait(self):
         code = ('import numpy, os, signal, sys, threading, gradpool\n'
