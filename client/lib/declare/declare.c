@@ -177,10 +177,19 @@ static void fill_request(struct declaration *d)
     d->call.done = declared;
 }
 
+/* A declaration of a job that waits has the coordinator's reason. */
 static int unanswered(struct gp_job *job, const char *what, uint64_t timeout_ns)
 {
-    return client_error(-ETIMEDOUT, "%s: the coordinator at %s %s after %" PRIu64 " ms", what,
-                        job->client->endpoint_text,
+    char reason[ERR_TEXT_BYTES / 2];
+    if (control_has_reason(job->control, reason, sizeof reason))
+        return client_error(-ETIMEDOUT,
+                            "%s: job '%s' still waits after %" PRIu64 " ms: %s. To wait longer, "
+                            "raise GRADPOOL_TIMEOUT_MS",
+                            what, job->name, timeout_ns / NS_PER_MS, reason);
+    return client_error(-ETIMEDOUT,
+                        "%s: the coordinator at %s %s after %" PRIu64 " ms. Look at `gradpool "
+                        "serve` there, or raise GRADPOOL_TIMEOUT_MS",
+                        what, job->client->endpoint_text,
                         control_is_up(job->control) ? "has not answered" : "cannot be reached",
                         timeout_ns / NS_PER_MS);
 }
@@ -236,7 +245,9 @@ static int connect_lanes(struct declaration *d)
         return 0;
     if (l->failure.code)
         return client_error_from(&l->failure);
-    return client_error(-ETIMEDOUT, "%s: not connected after %" PRIu64 " ms",
+    return client_error(-ETIMEDOUT,
+                        "%s: not connected after %" PRIu64 " ms. Look at that host, or raise "
+                        "GRADPOOL_TIMEOUT_MS",
                         link_name(l, name, sizeof name), d->timeout_ns / NS_PER_MS);
 }
 

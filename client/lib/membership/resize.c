@@ -23,7 +23,8 @@ static int ask(const struct resizing *z, uint64_t deadline_ns, int timeout_ms)
                     &MESSAGE(0, RESIZE_REQUEST, resize_request, .workers = z->workers), deadline_ns,
                     &refusal) < 0)
         return client_error(-ETIMEDOUT,
-                            "gp_job_resize: the coordinator at %s has not answered after %d ms",
+                            "gp_job_resize: the coordinator at %s has not answered after %d ms. "
+                            "Look at `gradpool serve` there, or raise timeout_ms",
                             z->job->client->endpoint_text, timeout_ms);
     return refusal.code ? client_error_from(&refusal) : 0;
 }

@@ -13,9 +13,10 @@ static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure 
         tensor_break(t, failure->code, failure->text);
 }
 
-/* Logs the coordinator's reason why the job waits. */
-static void log_notice(const struct gp_job *job, const Gradpool__Wire__Notice *notice)
+/* Logs and keeps the coordinator's reason for which the job waits. */
+static void take_notice(const struct gp_job *job, const Gradpool__Wire__Notice *notice)
 {
+    control_note(job->control, notice->text);
     if (*notice->text)
         log_warn("job %s waits: %s", job->name, notice->text);
     else
@@ -54,7 +55,7 @@ void unasked_handle(void *context, const envelope *message)
     case GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP:
         membership_take(job, message->membership);
         break;
-    case GRADPOOL__WIRE__ENVELOPE__BODY_NOTICE: log_notice(job, message->notice); break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_NOTICE: take_notice(job, message->notice); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_HOLD: take_hold(job, message->hold); break;
     default: job->stale++;
     }

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -42,6 +43,7 @@ struct control {
     uint64_t last_id;
     struct err refusal; /* error of the last attempt to resume; code 0: none */
     bool is_stopping;
+    char reason[400]; /* of the coordinator, for which the job waits; "": none */
 };
 
 static void wake(struct control *c) { eventfd_write(c->wake_fd, 1); }
@@ -275,6 +277,21 @@ bool control_is_up(struct control *c)
     bool up = c->channel != NULL;
     pthread_mutex_unlock(&c->lock);
     return up;
+}
+
+void control_note(struct control *c, const char *reason)
+{
+    pthread_mutex_lock(&c->lock);
+    snprintf(c->reason, sizeof c->reason, "%s", reason);
+    pthread_mutex_unlock(&c->lock);
+}
+
+bool control_has_reason(struct control *c, char *buffer, size_t buffer_bytes)
+{
+    pthread_mutex_lock(&c->lock);
+    snprintf(buffer, buffer_bytes, "%s", c->channel ? c->reason : "");
+    pthread_mutex_unlock(&c->lock);
+    return *buffer;
 }
 
 /* ---- the thread ---- */

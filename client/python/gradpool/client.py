@@ -247,8 +247,14 @@ class Job(Owned):
         return list(self._tensors.values())
 
     def undeclare(self, tensor):
-        """Removes a tensor on this worker. No other thread may push it meanwhile. GradpoolError
-        (EBUSY): a round of the tensor is open."""
+        """Removes a tensor on this worker, after its rounds whose Requests were dropped. No other
+        thread may push it meanwhile. GradpoolError (EBUSY): a Request of the tensor is open.
+        Timeout: a dropped round is open; the tensor stays."""
+        self._rounds.await_dropped([self._known(tensor)], self.client._timeout_ms)
+        self.remove(tensor)
+
+    def remove(self, tensor):
+        """undeclare() without a wait. GradpoolError (EBUSY): a round of the tensor is open."""
         with self._using():
             tensor = self._known(tensor)
             # from this point on no other call uses the handle
@@ -281,7 +287,8 @@ class Job(Owned):
             self._lent.pin(address, size, pin, unpin)
 
     def push_pull(self, tensor, gradient, result=None, operation='mean'):
-        """Starts the sum or mean of a tensor over all workers; returns a Request at once.
+        """Starts the sum or mean of a tensor over all workers; returns a Request. Waits only for a
+        round of the tensor whose Request was dropped. Timeout: the text names late ranks.
 
         tensor     a Tensor, or the name of one
         gradient   the values of this worker; do not write to them until the request is done
@@ -392,25 +399,30 @@ class Job(Owned):
         return self._start([tensor], loan, lambda _, request: begin(tensor.handle, place, request))
 
     def _start(self, tensors, loan, begin):
-        """Returns a Request for the round that `begin`(job, address of the request) starts. The
-        loan ends with the Request."""
-        handle = ctypes.c_void_p()
+        """Returns a Request for the round that `begin`(job, address for the request) starts. The
+        loan ends with the round. A tensor's round that the script has dropped ends first."""
+        round_ = Round(self._rounds, tensors, loan)
         try:
-            with self._using() as job:
-                for tensor in tensors:
-                    if tensor.handle is None or tensor.job is not self:
-                        self._known(tensor)     # this call raises the reason
-                self._rounds.raise_dropped()
-                error = begin(job, ctypes.byref(handle))
-                if error == -errno.EBUSY:
-                    self._rounds.await_dropped(tensors, self.client._timeout_ms)
-                    error = begin(job, ctypes.byref(handle))
-                check(error)
-                return Request(Round(self._rounds, tensors, handle, loan))
+            if not self._begins(round_, begin):
+                self._rounds.await_dropped(tensors, self.client._timeout_ms)
+                self._begins(round_, begin, is_last_try=True)
+            return Request(round_)
         except BaseException:
-            if not handle:
-                loan.end()
+            round_.give_up()
             raise
+
+    def _begins(self, round_, begin, is_last_try=False):
+        """Returns False for a tensor whose last round is open, unless the try is the last one."""
+        with self._using() as job:
+            self._rounds.raise_dropped()
+            for tensor in round_.tensors:
+                if tensor.handle is None or tensor.job is not self:
+                    self._known(tensor)     # this call raises the reason
+            error = begin(job, ctypes.byref(round_.handle))
+            if error == -errno.EBUSY and not is_last_try:
+                return False
+            check(error)
+            return True
 
     def tell_loss(self, loss):
         """Sets this rank's loss of the iteration whose gradients are pushed next."""
@@ -427,6 +439,7 @@ class Job(Owned):
         """Saves parameters, moments and step counts of all tensors with a rule to the file `path`.
         The lowest rank present writes the file, completely or not at all. Every rank calls the
         method between the same two steps; after a Timeout all ranks call it again."""
+        self._end_dropped()
         self._wait(lib.gp_job_snapshot, os.fsencode(path))
 
     def start_timeline(self, path):
@@ -448,6 +461,7 @@ class Job(Owned):
 
           parameters  {Tensor or its name: values}: destinations; other tensors are restored on the
                       lanes only"""
+        self._end_dropped()
         loan, array = Loan(), (Item * len(parameters or {}))()
         try:
             for item, (tensor, values) in zip(array, (parameters or {}).items()):
@@ -459,6 +473,11 @@ class Job(Owned):
             loan.end()
             raise
         self._wait(lib.gp_job_restore, os.fsencode(path), array, len(array), finish=loan.end)
+
+    def _end_dropped(self):
+        """Waits for all rounds that the script has dropped, and raises their error."""
+        self._rounds.await_dropped(self._tensors.values(), self.client._timeout_ms)
+        self._rounds.raise_dropped()
 
     def _wait(self, call, *arguments, finish=None):
         """Runs a call of the library for this job; leave() ends the call. Python's main thread

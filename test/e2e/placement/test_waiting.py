@@ -79,6 +79,14 @@ class ForAnAggregator(Case):
         self.assertNotEqual(worker.wait(), 0)
         self.assertIn('no aggregator is up', worker.text())
 
+    def test_a_deadline_before_the_first_aggregator_names_the_reason_and_the_variable(self):
+        self.serve(aggregators=0)
+        worker = self.service.worker('early', 0, 1, '--timeout-ms', 1000,
+                                     environment={'GRADPOOL_TIMEOUT_MS': '1000'})
+        self.assertNotEqual(worker.wait(), 0)
+        self.assertRegex(worker.text(), "job 'early' still waits after .* no aggregator is up.*"
+                         'raise GRADPOOL_TIMEOUT_MS')
+
     def test_a_job_outlives_a_silence_of_its_only_aggregator(self):
         self.serve('--aggregator-timeout', '0.5', aggregators=0)
         # Over TCP, as from another host: a process that is known by its Unix socket would be

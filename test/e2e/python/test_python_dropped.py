@@ -3,19 +3,56 @@ and its failure is told."""
 import array
 import concurrent.futures
 import contextlib
+import errno
 import gc
 import io
 import os
+import random
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
+import unittest.mock
+import weakref
 
 import ranks
 import gradpool
 from harness import until
+from gradpool.client import Job
+from gradpool._process.rounds import _SLOW_AFTER_S
 from python_case import Case, full, setUpModule, tearDownModule  # noqa: F401
 
 MANY = 200
+
+
+class Struck(Exception):
+    """Raised by the handler of a signal."""
+
+
+class RaisingSignals:
+    """A block in which arm() makes a signal's handler raise Struck, at a random point of what
+    follows, until `is_armed` is False."""
+
+    def __enter__(self):
+        self.struck, self.is_armed = 0, False
+        self._before = signal.signal(signal.SIGALRM, self._strike)
+        return self
+
+    def arm(self):
+        self.is_armed = True
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 4e-4))
+
+    def _strike(self, *_):
+        if self.is_armed:
+            self.is_armed = False
+            self.struck += 1
+            raise Struck
+
+    def __exit__(self, *error):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
 
 
 class Dropped(Case):
@@ -121,16 +158,134 @@ class Dropped(Case):
         self.assertEqual(said.getvalue(), '')
 
     def test_a_job_that_is_dropped_with_its_requests_is_left(self):
-        tensors = self.declare('t')
         with gradpool.connect() as client:
             job = client.join('dropped-too', 0, 2)
             job.push_pull(job.declare('t', 100), full(1))
             client._jobs.clear()
+            known = weakref.ref(job)
             del job
-            gc.collect()
+            # the thread of Y11 holds the job while it sleeps for the round's first second
+            until(lambda: gc.collect() and False or known() is None, 'the job is collected')
             with client.join('dropped-too', 0, 1) as again:     # refused while the job exists
                 again.push_pull(again.declare('t', 100), full(1)).wait()
-        self.assertEqual(tensors[0].workers, 2)
+
+    def stuck(self):
+        """A tensor of rank 0 whose dropped round waits for rank 1."""
+        tensor = self.declare('t')[0]
+        self.jobs[0].push_pull(tensor, full(1))
+        return tensor
+
+    def test_calls_behind_a_dropped_round_name_the_late_rank(self):
+        tensor = self.stuck()
+        self.client._timeout_ms = 300
+        path = os.path.join(tempfile.gettempdir(), 'never-written')
+        for call in (lambda: self.jobs[0].push_pull(tensor, full(2)),
+                     lambda: self.jobs[0].push_pull_group([(tensor, full(2), None)]),
+                     lambda: self.jobs[0].undeclare(tensor),
+                     lambda: self.jobs[0].snapshot(path), lambda: self.jobs[0].restore(path)):
+            with self.raises(gradpool.Timeout, "'t' round 1: no push from rank 1"):
+                call()
+
+    def test_a_request_that_only_garbage_holds_is_dropped(self):
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for rank, job in enumerate(self.jobs):
+            cycle = [job.push_pull(job.declare('t', 100), full(rank))]
+            cycle.append(cycle)
+            del cycle
+        values = [full(1), full(3)]
+        for job, mine in zip(self.jobs, values):
+            job.push_pull('t', mine)
+        until(lambda: all(set(mine) == {2} for mine in values), 'each mean is in place')
+
+    def test_undeclare_waits_for_a_dropped_round(self):
+        tensor, values = self.stuck(), full(3)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            gone = pool.submit(self.jobs[0].undeclare, tensor)
+            until(lambda: any(one.is_awaited for one in list(self.jobs[0]._rounds._open)),
+                  'undeclare() waits')
+            self.jobs[1].push_pull('t', values).wait()
+            gone.result()
+        self.assertEqual((set(values), tensor.handle), ({2}, None))
+
+    def test_leaving_ends_a_push_that_waits_for_a_dropped_round(self):
+        for end in Job.leave, lambda job: job.client.close():
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                tensor = self.stuck()
+                push = pool.submit(self.jobs[0].push_pull, tensor, full(2))
+                until(lambda: any(one.is_awaited for one in list(self.jobs[0]._rounds._open)),
+                      'the push waits')
+                end(self.jobs[0])
+                self.assertIsInstance(push.exception(), gradpool.GradpoolError)
+                self.assertNotIsInstance(push.exception(), gradpool.Timeout)
+            self.client.close()
+            self.jobs = self.join(2)
+
+    def test_one_of_several_threads_raises_the_error_of_a_dropped_round(self):
+        rounds = self.jobs[0]._rounds
+        rounds._error = gradpool.Timeout(errno.ETIMEDOUT, 'raised by another thread')
+
+        @contextlib.contextmanager
+        def lock_after_another_thread():
+            rounds._error = None
+            yield
+        with unittest.mock.patch.object(rounds, '_lock', lock_after_another_thread()):
+            rounds.raise_dropped()
+
+    def test_a_process_with_a_dropped_round_that_nobody_joins_sleeps(self):
+        self.stuck()
+        time.sleep(_SLOW_AFTER_S)      # not for readiness: the round must be that old
+        before = self.wake_ups(), time.process_time()
+        time.sleep(2)
+        self.assertLess(self.wake_ups() - before[0], 60)        # 200 at SLICE_MS
+        self.assertLess(time.process_time() - before[1], 0.5)
+
+    @staticmethod
+    def wake_ups():
+        """Returns how often the thread of Y11 has slept."""
+        thread, = (one for one in threading.enumerate() if one.name == 'gradpool')
+        with open(f'/proc/self/task/{thread.native_id}/status', encoding='ascii') as status:
+            return next(int(line.split()[1]) for line in status
+                        if line.startswith('voluntary_ctxt_switches'))
+
+    def test_exceptions_of_a_signal_anywhere_in_a_push_lose_no_round(self):
+        """The second rank has pushed each tensor: all values are in place after any interruption,
+        and leave() does not wait for calls that were interrupted."""
+        first, second = [job.declare_all({f't{k}': 100 for k in range(MANY)}) for job in self.jobs]
+        values = [full(1) for _ in first]
+        for tensor in second:
+            self.jobs[1].push_pull(tensor, full(3))
+        with RaisingSignals() as signals:
+            for tensor, mine in zip(first, values):
+                while not any(one.tensors == (tensor,) and one.handle
+                              for one in list(self.jobs[0]._rounds._open)) and set(mine) == {1}:
+                    try:
+                        signals.arm()
+                        self.jobs[0].push_pull(tensor, mine).wait(100)
+                        signals.is_armed = False
+                    except Struck:
+                        pass
+        until(lambda: all(set(mine) == {2} for mine in values), 'each mean is in place')
+        self.jobs[0].leave()
+        self.assertGreater(signals.struck, 0)
+
+    def test_a_signal_handler_may_close_the_client_during_a_wait(self):
+        code = ('import numpy, os, signal, sys, threading, gradpool\n'
+                'client = gradpool.connect()\n'
+                'job = client.join("handler", 0, 2); job.declare("t", 100)\n'
+                'def bye(*_):\n'
+                '    client.close()\n'
+                '    {}\n'
+                'signal.signal(signal.SIGTERM, bye)\n'
+                'request = job.push_pull("t", numpy.ones(100, numpy.float32))\n'
+                'threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()\n'
+                'try: request.wait()\n'
+                'except gradpool.GradpoolError as error: print(error)\n')
+        for end, words in ('sys.exit(0)', ''), ('pass', 'has been left'):
+            done = subprocess.run([sys.executable, '-c', code.format(end)], check=False,
+                                  capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ''))
+            self.assertIn(words, done.stdout)
 
     def test_a_forked_child_leaves_dropped_requests_to_its_parent(self):
         tensors, values = self.declare('t'), [full(1), full(3)]

@@ -49,4 +49,4 @@ class Notices:
     def end(self):
         with contextlib.suppress(GradpoolError):
             if self._tensor is not None:
-                self._job.undeclare(self._tensor)
+                self._job.remove(self._tensor)

@@ -137,7 +137,7 @@ class Slot:
         if self.parts:
             return False
         try:
-            self.tensor.job.undeclare(self.tensor)
+            self.tensor.job.remove(self.tensor)
         except GradpoolError as error:
             return error.errno != errno.EBUSY
         return True

@@ -125,7 +125,7 @@ def _run():
 def _undeclare(job, tensor):
     """Undeclares a tensor. The tensor of an abandoned step remains until the job is left."""
     try:
-        job.undeclare(tensor)
+        job.remove(tensor)
     except GradpoolError as error:
         if error.errno != errno.EBUSY:
             raise

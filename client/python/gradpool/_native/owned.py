@@ -1,10 +1,13 @@
 """Handles of the library, each of which belongs to one process and ends once.
 
-A handle must not be destroyed while a call uses it. For scripts with threads this module ensures
-that: the end of a handle first refuses new calls, then waits for running ones."""
+The library requires that nothing is destroyed while a call uses it. This module ensures that for
+scripts with threads: an end first refuses new calls, then waits for those in progress in other
+threads. Those of the ending thread are interrupted: a signal's handler closes the object, or has
+raised an exception before __exit__() has counted."""
 import errno
 import os
 import threading
+from threading import get_ident
 
 from ..errors import Forked, GradpoolError
 
@@ -19,19 +22,19 @@ class _Use:
 
     def __enter__(self):
         owned = self._owned
-        owned._live()   # this check comes before the lock, which a forked child might never acquire
-        with owned._guard:
-            handle = owned._handle
-            if handle is None:
-                owned._live()   # this call raises the reason
-            owned._users += 1
+        owned._live()
+        owned._users.append(get_ident())
+        handle = owned._handle      # read after append(), so that an end sees this user
+        if handle is None:
+            self.__exit__()
+            owned._live()   # this call raises the reason
         return handle
 
     def __exit__(self, *error):
         owned = self._owned
-        with owned._guard:
-            owned._users -= 1
-            if owned._handle is None:   # the last user wakes the thread in end()
+        owned._users.remove(get_ident())
+        if owned._handle is None:   # the thread in end() waits for the last user
+            with owned._idle:
                 owned._idle.notify_all()
 
 
@@ -41,9 +44,8 @@ class Owned:
     def __init__(self, handle):
         self._handle = handle
         self._process = os.getpid()
-        self._users = 0
-        self._guard = threading.Lock()
-        self._idle = threading.Condition(self._guard)
+        self._users = []        # threads in blocks with the handle; no lock guards the list
+        self._idle = threading.Condition()      # reentrant: a signal's handler may close the object
 
     def is_of_this_process(self):
         """Returns False in a forked child of the process that created the object."""
@@ -73,7 +75,7 @@ class Owned:
 
     def _wait_for_users(self):
         with self._idle:
-            self._idle.wait_for(lambda: self._users == 0)
+            self._idle.wait_for(lambda: set(self._users) <= {get_ident()})
 
     def _end(self, handle):
         raise NotImplementedError

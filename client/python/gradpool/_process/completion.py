@@ -6,19 +6,21 @@ An item has two methods:
     waits_for()   the Request that the item needs now; None: it needs the end of another item
     is_over()     completes the item if that can be done now; False: not yet. Never blocks
 
-The thread waits in the library for the Request of the first item that has one. After SLICE_MS it
-checks for new and finished items. Without items it sleeps. At the end of the process the remaining
-items are abandoned."""
+The thread sleeps in the library, in the wait of the first item that has a Request. New items and
+finished items are seen SLICE_MS later; items of complete_slowly() are checked every SLOW_S. Without
+items it sleeps forever. Items that are not over when the process ends are abandoned."""
 import contextlib
 import os
 import queue
 import threading
+import time
 
 from ..errors import GradpoolError
 from .threads import start
 
 SLICE_MS = 10
-# A check includes this many of the oldest items, and this many others.
+SLOW_S = 0.2
+# Number of the oldest items that are checked each time, and number of others.
 _OLDEST, _OTHERS = 16, 64
 
 
@@ -36,6 +38,7 @@ class _Completer:
     def __init__(self):
         self._new = queue.SimpleQueue()
         self._turn = 0
+        self.slow, self._slow_due_s = [], 0.0
         self._thread = start(self._run, 'gradpool', lambda: self.add(_End()))
 
     def add(self, item):
@@ -47,9 +50,10 @@ class _Completer:
     def _run(self):
         items = []
         while True:
-            items += self._arrived(may_sleep=not items)
+            items += self._arrived(may_sleep=not items and not self.slow)
             self._sleep(items)
             items = self._left_of(items)
+            self._check_slow()
 
     def _left_of(self, items):
         """Returns the items to check. If there are many, most of them are queued behind the oldest
@@ -72,8 +76,14 @@ class _Completer:
         with contextlib.suppress(GradpoolError, queue.Empty):
             if request:
                 request.done(SLICE_MS)
-            elif items:
-                items.append(self._new.get(timeout=SLICE_MS / 1e3))
+            elif items or self.slow:
+                items.append(self._new.get(timeout=SLICE_MS / 1e3 if items else SLOW_S))
+
+    def _check_slow(self):
+        if self.slow and time.monotonic() >= self._slow_due_s:
+            slow, self.slow = self.slow, []
+            self.slow += [item for item in slow if not item.is_over()]
+            self._slow_due_s = time.monotonic() + SLOW_S
 
 
 _lock = threading.RLock()  # reentrant: a destructor may call complete() while complete() runs
@@ -87,6 +97,11 @@ def complete(item):
         if _completer is None:
             _completer = _Completer()
         _completer.add(item)
+
+
+def complete_slowly(item):
+    """Called in the thread, for an item whose end is seen early enough SLOW_S later."""
+    _completer.slow.append(item)
 
 
 def is_here():

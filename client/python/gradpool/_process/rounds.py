@@ -1,15 +1,22 @@
 """Open rounds of a job of this process, and the Requests through which a script waits for them."""
 import contextlib
+import ctypes
 import errno
+import gc
 import sys
 import threading
+import time
 import weakref
 
 from .._native.binding import check, INT_MAX, lib, number
 from ..errors import error_of, GradpoolError, Timeout
-from .completion import complete, is_here
+from .completion import complete, complete_slowly, is_here
 
-SIGNALS_MS = 200    # longest delay of a Python signal handler
+SIGNALS_MS = 200    # longest time until the Python handler of a signal runs
+_SLOW_AFTER_S = 1.0     # age from which the thread of Y11 seldom checks a dropped round
+_COLLECT_S = 1.0        # longest wait for another thread, which may be blocked in a destructor
+
+_collecting = threading.RLock()
 
 
 class Request:
@@ -31,54 +38,81 @@ class Request:
         return self._round.done(timeout_ms)
 
     def __del__(self):
-        # a failed push has no round; at the end of the interpreter no thread can start
-        with contextlib.suppress(AttributeError, RuntimeError):
-            if self._round.is_left_open() and not sys.is_finalizing():
+        try:
+            if self._round.handle and self._round.is_left_open() and not sys.is_finalizing():
                 self._round.drop()
+        # no round: __init__ was interrupted. A thread cannot be started when the interpreter ends
+        except (AttributeError, RuntimeError):
+            pass
 
 
 class Round:
     """The round of a Request. `rounds` refers to the round until its end.
 
-    tensors  tensors of the round, which no other round may use meanwhile"""
-    __slots__ = ('_rounds', 'tensors', 'is_dropped', '_handle', '_loan', '_error', '__weakref__')
+    tensors  those that no other round may use meanwhile
+    handle   of the library; NULL: not begun; None: over
+    turn     lock of the one thread that waits for a dropped round; None: not dropped"""
+    __slots__ = ('_rounds', 'tensors', 'turn', 'is_awaited', 'handle', '_loan', '_error',
+                 '__weakref__')
 
-    def __init__(self, rounds, tensors, handle, loan):
-        self._rounds, self.tensors, self.is_dropped = rounds, tensors, False
-        self._handle, self._loan, self._error = handle, loan, None
+    def __init__(self, rounds, tensors, loan):
+        self._rounds, self.tensors, self.turn, self.is_awaited = rounds, tensors, None, False
+        self.handle, self._loan, self._error = ctypes.c_void_p(), loan, None
         rounds.hold(self)
 
+    @property
+    def client(self):
+        return self._rounds.job.client
+
+    def give_up(self):
+        """Ends a round that has not begun. Drops one whose push a signal's handler has ended by an
+        exception."""
+        if self.handle:
+            self.drop()
+        else:
+            self._finish(None)
+
     def wait(self, timeout_ms):
-        if self._handle is not None:
-            # leave() of the job ends this call; close() of the client waits for it
+        if self.handle is not None:
+            # leaving the job ends this call; closing the client does not
             with self._rounds.job.client._using():
                 self._wait(timeout_ms)
         if self._error is not None:
             raise self._error
 
     def _wait(self, timeout_ms):
-        # leave() in another thread removes the handle from this object, not from the library
-        handle = self._handle
-        if handle is None:
+        # leave() takes the handle from this object, and not from the library
+        handle = self.handle
+        left_ms = timeout_ms or self.client._timeout_ms
+        while left_ms > SIGNALS_MS and self.handle and lib.gp_poll(handle, SIGNALS_MS) == 0:
+            left_ms -= SIGNALS_MS  # a Ctrl-C is raised between two of these waits
+        if self.handle is None:
             return
-        left_ms = timeout_ms or self._rounds.job.client._timeout_ms
-        while left_ms > SIGNALS_MS and lib.gp_poll(handle, SIGNALS_MS) == 0:
-            # between two of these waits Python raises a pending KeyboardInterrupt
-            left_ms -= SIGNALS_MS
+        results = []
         try:
-            check(lib.gp_wait(handle, left_ms))
-        except Timeout:
-            raise
+            # in C as a whole: no exception of a signal's handler loses the result
+            results.extend(map(lib.gp_wait, (handle,), (left_ms,)))
+        finally:
+            is_over = results and results[0] != -errno.ETIMEDOUT
+            if is_over:
+                self.handle = None     # the library has freed the request
+                self._see(results[0])
+        if not is_over:
+            check(results[0])
+
+    def _see(self, result):
+        try:
+            check(result)
         except GradpoolError as error:
             self._finish(error)
         else:
             self._finish(None)
 
     def done(self, timeout_ms):
-        if self._handle is None:
+        if self.handle is None:
             return True
-        with self._rounds.job.client._using():
-            handle = self._handle
+        with self.client._using():
+            handle = self.handle
             return handle is None or lib.gp_poll(handle, timeout_ms) == 1
 
     def cancel(self):
@@ -87,40 +121,80 @@ class Round:
                               'join the job again'))
 
     def is_left_open(self):
-        """Returns whether the round is open and was begun by this process."""
-        return self._handle is not None and self._rounds.job.is_of_this_process()
+        """Returns True for a round that is not over, in the process that has begun it."""
+        return bool(self.handle) and self._rounds.job.is_of_this_process()
+
+    def is_dropped(self):
+        return self.turn is not None
 
     def drop(self):
-        """Lets the completion thread end the round (Y11). Acquires no lock, because a destructor
-        calls it at any point of the program."""
-        self.is_dropped = True
-        complete(_Dropped(self))
+        """Leaves the round to the thread of Y11. Takes no lock of the job: a destructor may run
+        anywhere."""
+        if self.turn is None:
+            self.turn = threading.Lock()
+            complete(_Dropped(self))
+
+    def await_turn(self, timeout_ms):
+        """wait() for a dropped round. The thread of Y11 leaves the round to this call."""
+        self.is_awaited = True
+        try:
+            with self.turn:
+                self.wait(timeout_ms)
+        finally:
+            self.is_awaited = False
+
+    def end_if_over(self):
+        """Ends a dropped round if the library has ended it and no other thread waits for it. The
+        client must not end meanwhile."""
+        if self.handle is not None and self.turn.acquire(blocking=False):
+            try:
+                if self.handle is not None and lib.gp_poll(self.handle, 0) == 1:
+                    self._wait(1)
+            finally:
+                self.turn.release()
 
     def _finish(self, error):
-        self._handle, self._error = None, error
+        self.handle, self._error = None, error
         self._loan.end()
         self._rounds.release(self, error)
 
 
 class _Dropped:
-    """The item of a dropped round for the completion thread. If the script has dropped the job,
-    too, the thread leaves the job."""
-    __slots__ = ('_round',)
+    """The item of a dropped round for the thread of Y11. A job that the script has dropped, too, is
+    left, with its rounds: so nothing here keeps the round while no rank comes."""
+    __slots__ = ('_round', '_slow_from_s')
 
     def __init__(self, round_):
         self._round = weakref.ref(round_)
+        self._slow_from_s = time.monotonic() + _SLOW_AFTER_S
 
     def waits_for(self):
-        return self._round()
+        round_ = self._round()
+        return None if round_ is None or round_.is_awaited else self
+
+    def done(self, timeout_ms):
+        round_ = self._round()
+        if round_ is not None:
+            with round_.turn:
+                round_.done(timeout_ms)
 
     def is_over(self):
-        round_ = self._round()
-        with contextlib.suppress(GradpoolError):    # the job's next push raises the error
-            if round_ is not None and not round_.done(0):
-                return False
-            if round_ is not None:
-                round_.wait(1)
+        if self._is_ended():
+            return True
+        if self._slow_from_s is None or time.monotonic() < self._slow_from_s:
+            return False
+        self._slow_from_s = None
+        complete_slowly(self)
         return True
+
+    def _is_ended(self):
+        round_ = self._round()
+        if round_ is None:
+            return True
+        with contextlib.suppress(GradpoolError):    # the client is being closed, with its rounds
+            with round_.client._using():
+                round_.end_if_over()
+        return not round_.is_left_open()
 
 
 class Rounds:
@@ -129,22 +203,21 @@ class Rounds:
     def __init__(self, job):
         self.job = job
         self._open = set()
-        # error of a dropped round; whether a call has raised one
-        self._error, self._is_told = None, False
-        self._changed = threading.Condition(threading.Lock())
+        self._error, self._is_told = None, False    # of a dropped round; whether a call raised one
+        self._lock = threading.RLock()      # a signal's handler may push, too
 
     def hold(self, round_):
-        with self._changed:
-            self._open.add(round_)
+        self._open.add(round_)
 
     def release(self, round_, error):
-        """Removes a finished round. Stores the first error of a dropped round for the next push or
-        leave()."""
-        with self._changed:
-            self._open.discard(round_)
-            self._changed.notify_all()
-            if not round_.is_dropped:
-                self._is_told = self._is_told or error is not None
+        """Forgets a round that is over. Keeps the first error of a dropped one, for the next push
+        or for leave()."""
+        self._open.discard(round_)
+        if error is None:
+            return
+        with self._lock:
+            if not round_.is_dropped():
+                self._is_told = True
             elif self._error is None:
                 self._error = error
 
@@ -152,29 +225,53 @@ class Rounds:
         return len(self._open)
 
     def raise_dropped(self):
-        """Raises the stored error of a dropped round (Y3)."""
-        if self._error is not None:
-            with self._changed:
-                error, self._error, self._is_told = self._error, None, True
+        """Raises the error of a round that the script has dropped (Y3)."""
+        if self._error is None:
+            return
+        with self._lock:
+            error, self._error = self._error, None
+        if error is not None:       # no other thread has raised it
+            self._is_told = True
             raise error
 
     def tell_dropped(self):
-        """Prints the stored error of a dropped round, unless a call of this job has raised one."""
+        """Prints the error of a dropped round, unless a call has raised one of this job."""
+        for round_ in list(self._open):
+            if round_.is_dropped():
+                round_.end_if_over()
         if self._error is not None and not self._is_told:
             print(f'gradpool: {self.job}, a round without a Request: {self._error}',
                   file=sys.stderr, flush=True)
 
     def await_dropped(self, tensors, timeout_ms):
-        """Returns when all dropped rounds of these tensors have ended, or after the time-out."""
-        with self._changed:
-            dropped = {round_ for round_ in self._open
-                       if round_.is_dropped and not set(tensors).isdisjoint(round_.tensors)}
-            if not is_here():
-                self._changed.wait_for(lambda: self._open.isdisjoint(dropped), timeout_ms / 1e3)
+        """Returns when the dropped rounds of these tensors are over; raise_dropped() has their
+        error. Timeout: the text names late ranks. In the thread of Y11 no call waits."""
+        wanted, until_s = set(tensors), time.monotonic() + timeout_ms / 1e3
+        if any(round_.handle and not round_.is_dropped() for round_ in self._of(wanted)):
+            _collect()      # drops a Request that only garbage holds, such as a traceback's frame
+        for round_ in self._of(wanted):
+            if round_.is_dropped() and not is_here():
+                try:
+                    round_.await_turn(max(int((until_s - time.monotonic()) * 1e3), 1))
+                except Timeout:
+                    raise
+                except GradpoolError:
+                    pass
+
+    def _of(self, tensors):
+        return [round_ for round_ in list(self._open) if not tensors.isdisjoint(round_.tensors)]
 
     def cancel(self):
-        """Ends all rounds after the job was left."""
-        with self._changed:
-            left, self._open = self._open, set()
-        for round_ in left:
+        """Ends all rounds, because the job has been left."""
+        for round_ in list(self._open):
             round_.cancel()
+
+
+def _collect():
+    """Collects garbage. A call while another thread collects would do nothing."""
+    is_mine = _collecting.acquire(timeout=_COLLECT_S)
+    try:
+        gc.collect()
+    finally:
+        if is_mine:
+            _collecting.release()
